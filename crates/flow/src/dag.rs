@@ -1,0 +1,425 @@
+//! From a graph with loops to the acyclic graph whose paths are numbered.
+//!
+//! Source: Ball and Larus, "Efficient path profiling" (1996), section 3.5; Vaswani's thesis, section 3.2.2 (which prints the two
+//! dummy edges the wrong way round). A cut edge `v -> h` disappears; in its place `v -> exit` ([`Origin::Leave`]) ends the path that
+//! took it and `entry -> h` ([`Origin::Enter`]) begins the next. The same is done with edges that have to be cut for another
+//! reason ([`CutReason`]).
+//!
+//! Invariants of a [`Dag`]:
+//! - acyclic; every node in it is reachable from the entry and reaches the exit;
+//! - nothing enters the entry, nothing leaves the exit;
+//! - a reachable node without out-edges (a path that ends without returning) has an edge to the exit ([`Origin::Stop`]);
+//! - out-edges are ordered: real edges by number, then dummy edges in the order of the cuts.
+//!
+//! Nodes that cannot be reached from the entry have no part in it.
+
+use crate::graph::{Edge, Graph, Node};
+use serde::{Deserialize, Serialize};
+
+/// An edge of a [`Dag`], by its place in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct DagEdgeId(pub u32);
+
+impl DagEdgeId {
+    /// The edge as an index into per-edge tables.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What an edge of the DAG stands for in the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Origin {
+    /// The edge itself.
+    Real(Edge),
+    /// A path begins at the head of this cut edge. Where entries are shared, the first cut edge with that head.
+    Enter(Edge),
+    /// A path ends by taking this cut edge.
+    Leave(Edge),
+    /// A path ends in a node without out-edges.
+    Stop(Node),
+}
+
+/// Why an edge was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CutReason {
+    /// It closes a cycle: a retreating edge of the depth-first search (in a reducible graph, a back edge).
+    Back,
+    /// It leaves the exit of the graph.
+    FromExit,
+    /// Control arrives here a second time without having left (`setjmp`, `vfork`).
+    ReturnsTwice,
+    /// The edge cannot carry code of its own (an indirect jump among several to one target).
+    Unsplittable,
+    /// The function would have more paths than the limit.
+    Limit,
+}
+
+/// A cut edge and the dummy edges in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// The edge that was cut.
+    pub edge: Edge,
+    /// Why.
+    pub reason: CutReason,
+    /// The dummy edge that begins a path at its head; none if the head is the entry, where a path begins anyway, or cannot be reached.
+    pub enter: Option<DagEdgeId>,
+    /// The dummy edge that ends a path at its tail; none if the tail is the exit, where a path ends anyway.
+    pub leave: Option<DagEdgeId>,
+}
+
+/// An edge of the acyclic graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DagEdge {
+    /// Where it begins.
+    pub from: Node,
+    /// Where it leads.
+    pub to: Node,
+    /// What it stands for.
+    pub origin: Origin,
+}
+
+/// Whether two cut edges with one head share the dummy edge that enters there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entries {
+    /// Each cut edge has its own, as published. Paths are then told apart by the edge that led to their beginning.
+    PerEdge,
+    /// One for each head: fewer paths, the same block sequences.
+    Shared,
+}
+
+/// An acyclic graph made from a [`Graph`]; see the module for its invariants.
+#[derive(Clone, Debug)]
+pub struct Dag {
+    entry: Node,
+    exit: Node,
+    edges: Vec<DagEdge>,
+    out: Vec<Vec<DagEdgeId>>,
+    into: Vec<Vec<DagEdgeId>>,
+    order: Vec<Node>,
+    cuts: Vec<Cut>,
+    real: Vec<Option<DagEdgeId>>,
+}
+
+impl Dag {
+    /// Cuts the `forced` edges and whatever still closes a cycle.
+    pub fn new(graph: &Graph, forced: &[(Edge, CutReason)], entries: Entries) -> Dag {
+        let mut cut = vec![None; graph.edge_count()];
+        for &(edge, reason) in forced {
+            cut[edge.index()] = Some(reason);
+        }
+        for &edge in graph.out(graph.exit()) {
+            cut[edge.index()].get_or_insert(CutReason::FromExit);
+        }
+        let reachable = cut_retreating_edges(graph, &mut cut);
+        build(graph, &cut, &reachable, entries)
+    }
+
+    /// Rebuilds a DAG from its stored edges, as [`Dag::edges`] gave them. The cuts are those that the origins tell of.
+    ///
+    /// # Errors
+    /// Says what is wrong when the edges do not form such a graph.
+    pub fn from_edges(nodes: u32, entry: Node, exit: Node, edges: Vec<DagEdge>) -> Result<Dag, String> {
+        if entry.0 >= nodes || exit.0 >= nodes || entry == exit {
+            return Err(format!("entry {} and exit {} do not fit {nodes} nodes", entry.0, exit.0));
+        }
+        if let Some(bad) = edges.iter().find(|e| e.from.0 >= nodes || e.to.0 >= nodes || e.from == exit || e.to == entry) {
+            return Err(format!("edge {} -> {} is out of place", bad.from.0, bad.to.0));
+        }
+        let mut dag = Dag::assemble(nodes as usize, entry, exit, edges, Vec::new(), 0);
+        let mut position = vec![None; nodes as usize];
+        for (i, node) in dag.order.iter().enumerate() {
+            position[node.index()] = Some(i);
+        }
+        for edge in &dag.edges {
+            match (position[edge.from.index()], position[edge.to.index()]) {
+                (Some(from), Some(to)) if from < to => {}
+                (None, _) => return Err(format!("edge {} -> {} cannot be reached from the entry", edge.from.0, edge.to.0)),
+                _ => return Err(format!("edge {} -> {} closes a cycle", edge.from.0, edge.to.0)),
+            }
+        }
+        if let Some(dead) = dag.order.iter().find(|&&n| n != exit && dag.out(n).is_empty()) {
+            return Err(format!("node {} leads nowhere", dead.0));
+        }
+        dag.recover_cuts();
+        Ok(dag)
+    }
+
+    /// The node where paths begin.
+    pub fn entry(&self) -> Node {
+        self.entry
+    }
+
+    /// The node where paths end.
+    pub fn exit(&self) -> Node {
+        self.exit
+    }
+
+    /// Number of nodes of the underlying graph, reachable or not.
+    pub fn node_count(&self) -> usize {
+        self.out.len()
+    }
+
+    /// All edges.
+    pub fn edges(&self) -> &[DagEdge] {
+        &self.edges
+    }
+
+    /// All edges' numbers.
+    pub fn edge_ids(&self) -> impl Iterator<Item = DagEdgeId> + use<> {
+        (0..self.edges.len() as u32).map(DagEdgeId)
+    }
+
+    /// One edge.
+    pub fn edge(&self, id: DagEdgeId) -> DagEdge {
+        self.edges[id.index()]
+    }
+
+    /// The edges that leave a node, in the order in which numberings visit them.
+    pub fn out(&self, node: Node) -> &[DagEdgeId] {
+        &self.out[node.index()]
+    }
+
+    /// The edges that enter a node.
+    pub fn incoming(&self, node: Node) -> &[DagEdgeId] {
+        &self.into[node.index()]
+    }
+
+    /// The reachable nodes in topological order: entry first.
+    pub fn order(&self) -> &[Node] {
+        &self.order
+    }
+
+    /// The cut edges, in the order of their numbers.
+    pub fn cuts(&self) -> &[Cut] {
+        &self.cuts
+    }
+
+    /// How an edge was cut, if it was.
+    pub fn cut(&self, edge: Edge) -> Option<&Cut> {
+        self.cuts.binary_search_by_key(&edge, |c| c.edge).ok().map(|at| &self.cuts[at])
+    }
+
+    /// The DAG's edge for a real edge, unless that was cut or cannot be reached.
+    pub fn real(&self, edge: Edge) -> Option<DagEdgeId> {
+        self.real.get(edge.index()).copied().flatten()
+    }
+
+    /// The edge of the graph that a DAG's edge stands for; `None` for [`Origin::Stop`].
+    pub fn underlying(&self, id: DagEdgeId) -> Option<Edge> {
+        match self.edge(id).origin {
+            Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => Some(e),
+            Origin::Stop(_) => None,
+        }
+    }
+
+    fn assemble(nodes: usize, entry: Node, exit: Node, edges: Vec<DagEdge>, cuts: Vec<Cut>, real_edges: usize) -> Dag {
+        let mut out = vec![Vec::new(); nodes];
+        let mut into = vec![Vec::new(); nodes];
+        let mut real = vec![None; real_edges];
+        for (i, edge) in edges.iter().enumerate() {
+            let id = DagEdgeId(i as u32);
+            out[edge.from.index()].push(id);
+            into[edge.to.index()].push(id);
+            if let Origin::Real(e) = edge.origin {
+                if e.index() >= real.len() {
+                    real.resize(e.index() + 1, None);
+                }
+                real[e.index()] = Some(id);
+            }
+        }
+        let order = topological_order(entry, &edges, &out);
+        Dag { entry, exit, edges, out, into, order, cuts, real }
+    }
+
+    /// Finds the cuts again from the origins of the dummy edges. Reasons are not stored with edges: a cut counts as [`CutReason::Back`].
+    fn recover_cuts(&mut self) {
+        let mut enter_at = vec![None; self.node_count()];
+        for id in self.edge_ids() {
+            if let Origin::Enter(_) = self.edge(id).origin {
+                enter_at[self.edge(id).to.index()].get_or_insert(id);
+            }
+        }
+        let mut cuts: Vec<Cut> = Vec::new();
+        for id in self.edge_ids() {
+            let (edge, enter, leave) = match self.edge(id).origin {
+                Origin::Leave(e) => (e, None, Some(id)),
+                Origin::Enter(e) => (e, Some(id), None),
+                _ => continue,
+            };
+            match cuts.iter_mut().find(|c| c.edge == edge) {
+                Some(cut) => {
+                    cut.enter = cut.enter.or(enter);
+                    cut.leave = cut.leave.or(leave);
+                }
+                None => cuts.push(Cut { edge, reason: CutReason::Back, enter, leave }),
+            }
+        }
+        cuts.sort_by_key(|c| c.edge);
+        self.cuts = cuts;
+    }
+}
+
+/// Depth-first search over the edges that are not cut, which cuts every edge to a node still open. Returns the nodes reached, from
+/// the entry or through cut edges.
+fn cut_retreating_edges(graph: &Graph, cut: &mut [Option<CutReason>]) -> Vec<bool> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum State {
+        New,
+        Open,
+        Done,
+    }
+    let mut state = vec![State::New; graph.node_count()];
+    let mut roots = vec![graph.entry()];
+    let mut next_root = 0;
+    while next_root < roots.len() {
+        let root = roots[next_root];
+        next_root += 1;
+        if state[root.index()] != State::New {
+            continue;
+        }
+        state[root.index()] = State::Open;
+        let mut stack = vec![(root, 0)];
+        while let Some((node, next)) = stack.last_mut() {
+            let Some(&edge) = graph.out(*node).get(*next) else {
+                state[node.index()] = State::Done;
+                stack.pop();
+                continue;
+            };
+            *next += 1;
+            let to = graph.to(edge);
+            if cut[edge.index()].is_some() {
+                roots.push(to);
+            } else if state[to.index()] == State::Open || to == graph.entry() {
+                cut[edge.index()] = Some(CutReason::Back);
+            } else if state[to.index()] == State::New {
+                state[to.index()] = State::Open;
+                stack.push((to, 0));
+            }
+        }
+    }
+    state.iter().map(|s| *s == State::Done).collect()
+}
+
+fn build(graph: &Graph, cut: &[Option<CutReason>], reachable: &[bool], entries: Entries) -> Dag {
+    let (entry, exit) = (graph.entry(), graph.exit());
+    let live = |edge: &Edge| reachable[graph.from(*edge).index()];
+    let mut edges: Vec<DagEdge> = Vec::new();
+    for edge in graph.edges().filter(live).filter(|e| cut[e.index()].is_none()) {
+        edges.push(DagEdge { from: graph.from(edge), to: graph.to(edge), origin: Origin::Real(edge) });
+    }
+    let mut cuts = Vec::new();
+    let mut shared: Vec<Option<DagEdgeId>> = vec![None; graph.node_count()];
+    let mut push = |edge: DagEdge| {
+        edges.push(edge);
+        DagEdgeId(edges.len() as u32 - 1)
+    };
+    for edge in graph.edges().filter(live) {
+        let Some(reason) = cut[edge.index()] else { continue };
+        let (tail, head) = (graph.from(edge), graph.to(edge));
+        let enter = match shared[head.index()] {
+            _ if head == entry => None,
+            Some(id) if entries == Entries::Shared => Some(id),
+            _ => Some(push(DagEdge { from: entry, to: head, origin: Origin::Enter(edge) })),
+        };
+        shared[head.index()] = enter;
+        let leave = (tail != exit).then(|| push(DagEdge { from: tail, to: exit, origin: Origin::Leave(edge) }));
+        cuts.push(Cut { edge, reason, enter, leave });
+    }
+    for node in graph.nodes().filter(|n| reachable[n.index()] && *n != exit && graph.out(*n).is_empty()) {
+        push(DagEdge { from: node, to: exit, origin: Origin::Stop(node) });
+    }
+    Dag::assemble(graph.node_count(), entry, exit, edges, cuts, graph.edge_count())
+}
+
+/// Reverse postorder from the entry, iteratively (graphs may be deep).
+fn topological_order(entry: Node, edges: &[DagEdge], out: &[Vec<DagEdgeId>]) -> Vec<Node> {
+    let mut seen = vec![false; out.len()];
+    let mut order = Vec::new();
+    let mut stack = vec![(entry, 0)];
+    seen[entry.index()] = true;
+    while let Some((node, next)) = stack.last_mut() {
+        match out[node.index()].get(*next) {
+            Some(id) => {
+                *next += 1;
+                let to = edges[id.index()].to;
+                if !std::mem::replace(&mut seen[to.index()], true) {
+                    stack.push((to, 0));
+                }
+            }
+            None => {
+                order.push(*node);
+                stack.pop();
+            }
+        }
+    }
+    order.reverse();
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(nodes: u32, edges: &[(u32, u32)]) -> Graph {
+        Graph::new(nodes, Node(0), Node(nodes - 1), edges.iter().map(|&(a, b)| (Node(a), Node(b))).collect()).unwrap()
+    }
+
+    #[test]
+    fn a_back_edge_becomes_entry_to_head_and_tail_to_exit() {
+        // 0 -> 1 -> 2 -> 1, 2 -> 3
+        let dag = Dag::new(&graph(4, &[(0, 1), (1, 2), (2, 1), (2, 3)]), &[], Entries::PerEdge);
+        let cut = dag.cuts()[0];
+        assert_eq!((cut.edge, cut.reason), (Edge(2), CutReason::Back));
+        let enter = dag.edge(cut.enter.unwrap());
+        let leave = dag.edge(cut.leave.unwrap());
+        assert_eq!((enter.from, enter.to), (Node(0), Node(1)));
+        assert_eq!((leave.from, leave.to), (Node(2), Node(3)));
+    }
+
+    #[test]
+    fn entries_are_shared_on_request() {
+        let g = graph(5, &[(0, 1), (1, 2), (1, 3), (2, 1), (3, 1), (3, 4)]);
+        assert_eq!(Dag::new(&g, &[], Entries::PerEdge).edges().len(), 4 + 4);
+        assert_eq!(Dag::new(&g, &[], Entries::Shared).edges().len(), 4 + 3);
+    }
+
+    #[test]
+    fn infinite_loops_and_dead_ends_reach_the_exit() {
+        // 1 loops for ever; 2 is a dead end; the exit (3) is reached by no real edge.
+        let dag = Dag::new(&graph(4, &[(0, 1), (1, 1), (0, 2)]), &[], Entries::PerEdge);
+        let ends: Vec<_> = dag.incoming(Node(3)).iter().map(|&e| dag.edge(e).origin).collect();
+        assert_eq!(ends, [Origin::Leave(Edge(1)), Origin::Stop(Node(2))]);
+    }
+
+    #[test]
+    fn back_edges_to_the_entry_and_edges_out_of_the_exit_need_one_dummy_only() {
+        let dag = Dag::new(&graph(3, &[(0, 1), (1, 0), (1, 2), (2, 1)]), &[], Entries::PerEdge);
+        assert_eq!(dag.cuts()[0].enter, None);
+        assert_eq!(dag.cuts()[1].reason, CutReason::FromExit);
+        assert_eq!(dag.cuts()[1].leave, None);
+    }
+
+    #[test]
+    fn what_cannot_be_reached_has_no_part() {
+        let dag = Dag::new(&graph(4, &[(0, 3), (1, 2), (2, 1), (2, 3)]), &[], Entries::PerEdge);
+        assert_eq!(dag.edges().len(), 1);
+        assert_eq!(dag.order(), [Node(0), Node(3)]);
+    }
+
+    #[test]
+    fn stored_edges_make_the_same_dag_again() {
+        let dag = Dag::new(&graph(5, &[(0, 1), (1, 2), (1, 3), (2, 1), (3, 1), (3, 4)]), &[], Entries::Shared);
+        let again = Dag::from_edges(5, Node(0), Node(4), dag.edges().to_vec()).unwrap();
+        assert_eq!(again.edges(), dag.edges());
+        assert_eq!(again.order(), dag.order());
+        assert_eq!(again.cuts().len(), dag.cuts().len());
+    }
+
+    #[test]
+    fn stored_edges_that_close_a_cycle_are_refused() {
+        let e = |a, b| DagEdge { from: Node(a), to: Node(b), origin: Origin::Real(Edge(0)) };
+        assert!(Dag::from_edges(4, Node(0), Node(3), vec![e(0, 1), e(1, 2), e(2, 1), e(2, 3)]).is_err());
+        assert!(Dag::from_edges(4, Node(0), Node(3), vec![e(0, 1)]).is_err());
+    }
+}

@@ -1,0 +1,28 @@
+//! Control-flow graphs, numberings of their paths, and where to put the probes that count them.
+//!
+//! Everything here is pure: no files, no environment, no clock, no randomness. A function's journey through this crate:
+//!
+//! 1. [`Graph`]: nodes, numbered edges, one entry, one exit ([`graph`]).
+//! 2. Edge frequencies, measured or estimated ([`frequency`]).
+//! 3. [`Dag`]: the graph with its back edges, and whatever else has to be cut, replaced by dummy edges ([`dag`]); a graph with
+//!    too many paths is cut further until they fit a limit ([`limit`]).
+//! 4. [`Numbering`]: a value for each edge so that the sum along a path is its identity ([`numbering`]).
+//! 5. [`Probes`]: the same sums with increments on few, rarely executed edges only ([`placement`]).
+//! 6. [`Plan`]: what a backend has to insert on which edge ([`plan`]).
+//!
+//! The terms are those of T. Ball and J. R. Larus, "Efficient path profiling" (MICRO 1996).
+#![forbid(unsafe_code)]
+
+pub mod dag;
+pub mod frequency;
+pub mod graph;
+pub mod limit;
+pub mod numbering;
+pub mod placement;
+pub mod plan;
+
+pub use dag::{Cut, CutReason, Dag, DagEdge, DagEdgeId, Origin};
+pub use graph::{Edge, Graph, GraphError, Node};
+pub use numbering::{Numbering, TooManyPaths};
+pub use placement::Probes;
+pub use plan::{Plan, PlanOptions};

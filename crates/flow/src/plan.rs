@@ -1,0 +1,104 @@
+//! A plan: what a backend has to insert on which edge of a function so that all its paths are counted.
+//!
+//! Plans are data. A backend (LLVM, an interpreter in tests, breakpoints) keeps a path register `r` and does, edge by edge, what
+//! [`Plan::action`] says. Whatever a scheme decides, it ends as these few actions, so that a new scheme needs no backend work.
+
+use crate::dag::{CutReason, Dag, DagEdgeId, Entries, Origin};
+use crate::frequency::Frequencies;
+use crate::graph::{Edge, Graph};
+use crate::limit::cut_to_limit;
+use crate::numbering::Numbering;
+use crate::placement::Probes;
+
+/// How a function's paths are to be numbered and counted.
+#[derive(Clone, Debug)]
+pub struct PlanOptions {
+    /// Most paths a function may have before it is cut further; see [`crate::limit`].
+    pub max_paths: u64,
+    /// Whether cut edges with one head share their entry.
+    pub entries: Entries,
+    /// Increments on chords of a spanning tree rather than wherever a value is not zero.
+    pub chords: bool,
+}
+
+/// What the path register has to undergo when control takes an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// `r += increment` (nothing if that is zero).
+    Add {
+        /// What to add.
+        increment: i64,
+    },
+    /// `count[r + increment] += 1`: the path ends here.
+    Count {
+        /// What to add to `r` for the index.
+        increment: i64,
+    },
+    /// `count[r + increment] += 1; r = start`: a path ends and another begins.
+    CountAndRestart {
+        /// What to add to `r` for the index.
+        increment: i64,
+        /// The register's value for the next path.
+        start: i64,
+    },
+    /// Control cannot come this way from the entry: nothing.
+    Dead,
+}
+
+/// The numbering of a function's paths and where its probes are.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The acyclic graph whose paths are counted.
+    pub dag: Dag,
+    /// Their identities.
+    pub numbering: Numbering,
+    /// The increments of the path register.
+    pub probes: Probes,
+}
+
+impl Plan {
+    /// Ball-Larus path profiling: every path of the graph, `forced` edges cut.
+    pub fn ball_larus(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, options: &PlanOptions) -> Plan {
+        let limited = cut_to_limit(graph, forced, frequencies, options.max_paths, options.entries);
+        let (dag, numbering) = (limited.dag, limited.numbering);
+        let probes = match options.chords {
+            true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, graph, frequencies)),
+            false => Probes::direct(numbering.values()),
+        };
+        Plan { dag, numbering, probes }
+    }
+
+    /// What happens when control takes an edge of the graph the plan was made for.
+    pub fn action(&self, graph: &Graph, edge: Edge) -> Action {
+        let increment = |id: DagEdgeId| self.probes.increment(id);
+        if let Some(id) = self.dag.real(edge) {
+            return match graph.to(edge) == self.dag.exit() && graph.out(self.dag.exit()).is_empty() {
+                true => Action::Count { increment: increment(id) },
+                false => Action::Add { increment: increment(id) },
+            };
+        }
+        match self.dag.cut(edge) {
+            None => Action::Dead,
+            Some(cut) => Action::CountAndRestart {
+                increment: cut.leave.map_or(0, increment),
+                start: cut.enter.map_or(0, increment),
+            },
+        }
+    }
+}
+
+/// What an increment on each edge of the DAG would cost: executions times the work of one.
+///
+/// An increment on an edge that begins or ends a path is all but free, because it becomes part of the constant the register is set to
+/// or of the counter's address.
+pub fn probe_costs(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
+    const FREE: f64 = 1e-3;
+    dag.edge_ids()
+        .map(|id| match dag.edge(id).origin {
+            Origin::Real(e) if graph.to(e) == dag.exit() || graph.from(e) == dag.entry() => frequencies.edge(e) * FREE,
+            Origin::Real(e) => frequencies.edge(e),
+            Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e) * FREE,
+            Origin::Stop(n) => frequencies.node(n) * FREE,
+        })
+        .collect()
+}

@@ -1,0 +1,17 @@
+//! What the build keeps of one compilation unit.
+//!
+//! The instrumenting plugin describes each unit it compiles: the functions with their control-flow graphs, the numbering of their paths,
+//! the source position of every block ([`UnitMap`]), and the bitcode as it was before instrumentation, from which other variants are
+//! made later. Both travel in a [`frame`] in a section of the object file that is not loaded, so that linkers carry exactly the
+//! units that a program consists of; a copy lies in a [`store`] by identity.
+#![forbid(unsafe_code)]
+
+pub mod frame;
+pub mod image;
+pub mod map;
+pub mod store;
+
+pub use frame::{Frame, FrameError};
+pub use image::{Image, ImageError};
+pub use map::*;
+pub use store::UnitStore;

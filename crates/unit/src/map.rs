@@ -1,0 +1,262 @@
+//! The static description of a unit: everything needed to turn a path's number back into blocks, source lines and branches.
+//!
+//! Wire format: [postcard](https://postcard.jamesmunns.com/wire-format) of [`UnitMap`] in the order of the fields, inside a [`crate::frame`].
+//! A change of these types is a new [`MAP_VERSION`].
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node};
+
+/// Version of the wire format of [`UnitMap`].
+pub const MAP_VERSION: u32 = 1;
+
+/// Identity of a unit (hash of its bitcode and of how it was instrumented) or of an image.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Identity(pub [u8; 16]);
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Identity {
+    /// Identity of some content: its XXH3 hash of 128 bits.
+    pub fn of(content: &[u8]) -> Identity {
+        Identity(xxhash_rust::xxh3::xxh3_128(content).to_le_bytes())
+    }
+
+    /// Reads the 32 hexadecimal digits that [`fmt::Display`] writes.
+    pub fn parse(text: &str) -> Option<Identity> {
+        if text.len() != 32 || !text.is_ascii() {
+            return None;
+        }
+        let mut bytes = [0; 16];
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
+        }
+        Some(Identity(bytes))
+    }
+}
+
+/// One compilation unit: its functions, and what they share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UnitMap {
+    /// Name of the main source file as the compiler had it.
+    pub source: String,
+    /// Compiler and its version, from the debug information; empty if there is none.
+    pub producer: String,
+    /// Target triple.
+    pub target: String,
+    /// How the unit was instrumented (`ball-larus`, with its options as `key=value` words after it).
+    pub scheme: String,
+    /// Source files that positions name; absolute where the compiler knew the folder.
+    pub files: Vec<String>,
+    /// Scopes that positions name: functions and the chains of inlining that led into them.
+    pub scopes: Vec<Scope>,
+    /// Instrumented functions.
+    pub functions: Vec<FunctionMap>,
+    /// Functions with a body that are not instrumented, each with the reason.
+    pub skipped: Vec<Skipped>,
+    /// Number of counters of the unit; each function has a range of them.
+    pub counters: u64,
+}
+
+/// A function, or one inlined into another at a call site.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scope {
+    /// Name of the function as the source has it (not mangled).
+    pub name: String,
+    /// Linkage name; empty if the same.
+    pub linkage_name: String,
+    /// Place of its file in [`UnitMap::files`].
+    pub file: u32,
+    /// Line of its declaration.
+    pub line: u32,
+    /// Where it was inlined: the calling position, whose scope comes earlier in [`UnitMap::scopes`]. `None` for the function itself.
+    pub inlined_at: Option<Position>,
+}
+
+/// A place in the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Position {
+    /// Place of its scope in [`UnitMap::scopes`].
+    pub scope: u32,
+    /// Place of its file in [`UnitMap::files`].
+    pub file: u32,
+    /// Line, from 1; 0 where the compiler made the code up.
+    pub line: u32,
+    /// Column, from 1; 0 if unknown.
+    pub column: u32,
+}
+
+/// A function that was not instrumented.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Linkage name.
+    pub name: String,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// An instrumented function.
+///
+/// Its graph has one node for each block and, last, one for the exit. Blocks are those of the optimised code; a block that calls a function which
+/// returns twice is two.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FunctionMap {
+    /// Linkage name.
+    pub name: String,
+    /// Other units cannot name it (`static`): its name may stand for several functions of a program.
+    pub local: bool,
+    /// Where it is declared, if debug information says.
+    pub position: Option<Position>,
+    /// Hash of the graph: equal for functions of one shape.
+    pub shape: u64,
+    /// Its first counter among those of the unit.
+    pub first_counter: u64,
+    /// Number of its counters: counter `i` counts path `i`.
+    pub counters: u64,
+    /// Basic blocks; block 0 is the entry.
+    pub blocks: Vec<Block>,
+    /// Edges between blocks, and from blocks to the exit.
+    pub edges: Vec<FlowEdge>,
+    /// The acyclic graph whose paths are numbered.
+    pub dag: Vec<DagEdge>,
+    /// For each edge of `dag` its value: a path's number is the sum along it.
+    pub values: Vec<i64>,
+    /// Edges where paths were cut (loops, mostly), each with the reason.
+    pub cuts: Vec<(Edge, CutReason)>,
+}
+
+/// A basic block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Block {
+    /// Number of instructions of the intermediate code (without debug records and labels).
+    pub instructions: u32,
+    /// Distinct source positions of its instructions in order of first occurrence.
+    pub positions: Vec<Position>,
+    /// Position of the branch that ends it, if known.
+    pub branch: Option<Position>,
+    /// The block goes on where the previous block called a function that returns twice.
+    pub continues: bool,
+}
+
+/// An edge of a function's graph.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowEdge {
+    /// Block it leaves.
+    pub from: Node,
+    /// Block it enters, or the exit.
+    pub to: Node,
+    /// When it is taken.
+    pub kind: EdgeKind,
+}
+
+/// When an edge is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum EdgeKind {
+    /// The only way on.
+    Always,
+    /// The branch's condition is true.
+    True,
+    /// The branch's condition is false.
+    False,
+    /// The switch's value is this.
+    Case(i64),
+    /// The switch's value is none of the cases.
+    Default,
+    /// Target of a computed jump, by its place among the targets.
+    Indirect(u32),
+    /// The call returns normally.
+    Normal,
+    /// The call throws.
+    Unwind,
+    /// The function returns.
+    Return,
+    /// The function ends in a call that takes its place (a tail call that must be one).
+    TailCall,
+    /// The function passes an exception on.
+    Resume,
+    /// The block ends without going on: a call that does not return.
+    NoReturn,
+    /// To the exit: the block is about to make a call that may not come back (exit, longjmp, an exception that passes through). Counts on paths that end with
+    /// such an edge say how often the call was reached; how many of those did not come back follows from the paths that go on.
+    Reach,
+    /// A function that returns twice has returned.
+    ReturnsTwice,
+}
+
+/// Why a [`FunctionMap`] makes no sense.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// Edges that name blocks that do not exist.
+    #[error("the graph of function `{function}` is damaged: {source}")]
+    Graph {
+        /// The function.
+        function: String,
+        /// What is wrong.
+        source: GraphError,
+    },
+    /// The acyclic graph is none.
+    #[error("the path graph of function `{function}` is damaged: {what}")]
+    Dag {
+        /// The function.
+        function: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// Indices out of range, sizes that do not match.
+    #[error("the map of function `{function}` is damaged: {what}")]
+    Inconsistent {
+        /// The function.
+        function: String,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl FunctionMap {
+    /// The node that stands for the exit.
+    pub fn exit(&self) -> Node {
+        Node(self.blocks.len() as u32)
+    }
+
+    /// The function's control-flow graph.
+    ///
+    /// # Errors
+    /// An edge names a block that does not exist.
+    pub fn graph(&self) -> Result<Graph, MapError> {
+        let edges = self.edges.iter().map(|e| (e.from, e.to)).collect();
+        Graph::new(self.blocks.len() as u32 + 1, Node(0), self.exit(), edges)
+            .map_err(|source| MapError::Graph { function: self.name.clone(), source })
+    }
+
+    /// The acyclic graph whose paths the counters count.
+    ///
+    /// # Errors
+    /// The stored edges are no such graph, or do not match the function's edges and values.
+    pub fn dag(&self) -> Result<Dag, MapError> {
+        let wrong = |what: String| MapError::Dag { function: self.name.clone(), what };
+        if self.values.len() != self.dag.len() {
+            return Err(wrong(format!("{} values for {} edges", self.values.len(), self.dag.len())));
+        }
+        let dag = Dag::from_edges(self.blocks.len() as u32 + 1, Node(0), self.exit(), self.dag.clone()).map_err(wrong)?;
+        match dag.edge_ids().filter_map(|id| dag.underlying(id)).find(|e| e.index() >= self.edges.len()) {
+            Some(bad) => Err(MapError::Dag { function: self.name.clone(), what: format!("edge {} does not exist", bad.0) }),
+            None => Ok(dag),
+        }
+    }
+
+    /// Name of the function for people: without mangling where that can be undone. Demangling is the reader's job; this is the raw name
+    /// without the `\u{1}` that tells LLVM not to touch it.
+    pub fn plain_name(&self) -> &str {
+        self.name.strip_prefix('\u{1}').unwrap_or(&self.name)
+    }
+}

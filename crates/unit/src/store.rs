@@ -1,0 +1,78 @@
+//! The folder of unit frames by identity, beside the copies that programs carry.
+//!
+//! A program loses its frames when `llvm-strip` removes them; the allocated records still name its units, and this folder has them. The
+//! compiler writes it, in parallel and from several users of one machine at most: files appear by renaming, whole or not at all.
+//!
+//! `ROOT/units/ab/abcdef....unit`; ROOT is `$TRODDEN_STORE`, else `$XDG_DATA_HOME/trodden`, else `$HOME/.local/share/trodden`.
+
+use crate::frame::{Frame, FrameError};
+use crate::map::Identity;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Variable that names the store's root.
+pub const STORE_VARIABLE: &str = "TRODDEN_STORE";
+
+/// A folder of unit frames.
+#[derive(Clone, Debug)]
+pub struct UnitStore {
+    root: PathBuf,
+}
+
+impl UnitStore {
+    /// The store in a given folder, which need not exist.
+    pub fn at(root: impl Into<PathBuf>) -> UnitStore {
+        UnitStore { root: root.into() }
+    }
+
+    /// The root that the environment names, by a look-up function such as `std::env::var_os`. `None` if there is not even a home.
+    pub fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+        let set = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        set(STORE_VARIABLE)
+            .or_else(|| set("XDG_DATA_HOME").map(|d| d.join("trodden")))
+            .or_else(|| set("HOME").map(|d| d.join(".local/share/trodden")))
+    }
+
+    /// The root folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where a unit's frame lies, or would.
+    pub fn path(&self, unit: Identity) -> PathBuf {
+        let name = unit.to_string();
+        self.root.join("units").join(&name[..2]).join(format!("{name}.unit"))
+    }
+
+    /// Stores a frame and says where. One that is there already stays.
+    ///
+    /// # Errors
+    /// The folder cannot be made or written.
+    pub fn put(&self, frame: &Frame) -> io::Result<PathBuf> {
+        let path = self.path(frame.unit);
+        if path.exists() {
+            return Ok(path);
+        }
+        let folder = path.parent().expect("a file in a folder");
+        std::fs::create_dir_all(folder)?;
+        let temporary = folder.join(format!(".{}.{}", frame.unit, std::process::id()));
+        std::fs::write(&temporary, frame.to_bytes())?;
+        std::fs::rename(&temporary, &path)?;
+        Ok(path)
+    }
+
+    /// Reads a unit's frame; `None` if the store does not have it.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is damaged.
+    pub fn get(&self, unit: Identity) -> io::Result<Option<Frame>> {
+        let bytes = match std::fs::read(self.path(unit)) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let damaged = |e: FrameError| io::Error::new(io::ErrorKind::InvalidData, e);
+        Frame::read(&bytes, 0).map(|(frame, _)| Some(frame)).map_err(damaged)
+    }
+}

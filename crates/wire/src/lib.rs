@@ -1,0 +1,177 @@
+//! Layouts shared by the runtime inside a subject and by everything that reads what it wrote.
+//!
+//! Three things cross that border:
+//!
+//! 1. [`UnitRecord`]: one per compilation unit, in the allocated section [`UNITS_SECTION`] of the linked image.
+//! 2. The counters: `u64` arrays, one per unit, in the section [`COUNTERS_SECTION`]. The section is only a *template*: it
+//!    fixes the distance of every counter from the section's start. Each thread counts in a *region* of its own, a copy of that
+//!    layout elsewhere in memory, and code reaches it by adding the thread's bias ([`BIAS_SYMBOL`]) to the address of the template.
+//! 3. The raw file ([`RawHeader`]): all regions of one image, of one process or of many, memory-mapped while they count.
+//!
+//! ```text
+//! raw file   0              units_offset     path_offset   regions_offset (page aligned)
+//!            | RawHeader    | RawUnit x n    | path bytes  | region 0 | region 1 | ...   each region_stride bytes
+//! ```
+//!
+//! The profile of the file is the sum of its regions, counter by counter. A region belongs to whoever holds the
+//! lock on the byte [`region_lock_byte`] of the file (an open-file-description lock, which lives exactly as long as the mapping
+//! made from that description), so that the kernel gives it back however a process ends.
+//!
+//! Everything is little-endian and has no padding that is not named.
+#![no_std]
+#![forbid(unsafe_code)]
+
+/// Section of the [`UnitRecord`]s. A C identifier, so that linkers define `__start_` and `__stop_` symbols.
+pub const UNITS_SECTION: &str = "trodden_units";
+/// Section of the template of counters (no bits in the file). A C identifier for the same reason.
+pub const COUNTERS_SECTION: &str = "trodden_counters";
+/// Section (not allocated) of the unit frames: maps and bitcode. See the crate `trodden-unit`.
+pub const FRAMES_SECTION: &str = ".trodden.unit";
+
+/// Thread-local `i64`, hidden in each image: address of a thread's region minus address of the template. 0: no region claimed.
+pub const BIAS_SYMBOL: &str = "__trodden_bias";
+/// Function `() -> i64` that claims a region for the calling thread, stores and returns the bias (never 0). Preserves every register but
+/// `rax`, `r11` and the flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller nothing.
+pub const ENTER_SYMBOL: &str = "__trodden_enter";
+
+/// Environment variable with the pattern of raw files; unset: nothing is written. `%p` process id, `%h` host name, `%m` image
+/// identity (32 hexadecimal digits), `%%` a percent sign. Without `%p`, all processes share (and so merge into) one file per image.
+pub const OUTPUT_VARIABLE: &str = "TRODDEN_OUTPUT";
+
+/// First bytes of a raw file.
+pub const RAW_MAGIC: [u8; 8] = *b"TRODRAW\0";
+/// Version of the raw file's layout.
+pub const RAW_VERSION: u32 = 1;
+/// First field of every [`UnitRecord`].
+pub const UNIT_MAGIC: u32 = 0x5452_4455;
+/// Version of the [`UnitRecord`] layout.
+pub const UNIT_VERSION: u32 = 1;
+/// Value of [`RawHeader::ready`] in a file whose header is complete.
+pub const RAW_READY: u32 = 0x5245_4459;
+
+/// 128-bit identity of a unit or of an image, as bytes.
+pub type Identity = [u8; 16];
+
+/// What an image says of one of its compilation units.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitRecord {
+    /// [`UNIT_MAGIC`].
+    pub magic: u32,
+    /// [`UNIT_VERSION`].
+    pub version: u32,
+    /// Identity of the unit: hash of its bitcode and of the way it was instrumented.
+    pub unit: Identity,
+    /// Address of the unit's first counter minus the address of this record (so it needs no relocation at run time).
+    pub counters_delta: i64,
+    /// Number of counters (`u64`).
+    pub counters: u64,
+}
+
+/// Start of a raw file.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawHeader {
+    /// [`RAW_MAGIC`].
+    pub magic: [u8; 8],
+    /// [`RAW_VERSION`].
+    pub version: u32,
+    /// [`RAW_READY`] once all else is written; written last.
+    pub ready: u32,
+    /// Identity of the image, [`image_identity`] of its units.
+    pub image: Identity,
+    /// Counters (`u64`) in each region.
+    pub counters: u64,
+    /// Number of [`RawUnit`]s.
+    pub units: u64,
+    /// Byte offset of the [`RawUnit`]s.
+    pub units_offset: u64,
+    /// Byte offset of the image's path (as the process saw it).
+    pub path_offset: u64,
+    /// Length of that path in bytes; 0 when unknown.
+    pub path_len: u64,
+    /// Byte offset of the first region; a multiple of the page size.
+    pub regions_offset: u64,
+    /// Bytes from one region to the next; a multiple of the page size, at least `8 * counters`.
+    pub region_stride: u64,
+    /// Process that made the file.
+    pub pid: u64,
+    /// When it made it: nanoseconds since 1970 (CLOCK_REALTIME).
+    pub created_ns: u64,
+}
+
+/// One unit of the image in a raw file.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawUnit {
+    /// Identity of the unit, as in [`UnitRecord`].
+    pub unit: Identity,
+    /// Index of its first counter within a region.
+    pub first: u64,
+    /// Number of its counters.
+    pub counters: u64,
+}
+
+/// Byte of a raw file whose lock means ownership of region `index`. Far beyond any data.
+pub const fn region_lock_byte(index: u64) -> i64 {
+    (1 << 62) + index as i64
+}
+
+/// Byte of a raw file whose lock serialises the writing of its header and its growth.
+pub const HEADER_LOCK_BYTE: i64 = (1 << 62) - 1;
+
+/// Identity of an image: depends on its units, their sizes and their order.
+pub fn image_identity(units: impl Iterator<Item = (Identity, u64)>) -> Identity {
+    // Two independent multiply-xor streams over words that are content hashes already.
+    let (mut a, mut b) = (0x9e37_79b9_7f4a_7c15_u64, 0xc2b2_ae3d_27d4_eb4f_u64);
+    let mut feed = |word: u64| {
+        a = (a ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29);
+        b = (b.rotate_left(31) ^ word).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    };
+    for (unit, counters) in units {
+        feed(word(&unit, 0));
+        feed(word(&unit, 8));
+        feed(counters);
+    }
+    let finish = |mut x: u64| {
+        x ^= x >> 33;
+        x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
+        x ^= x >> 33;
+        x
+    };
+    let (a, b) = (finish(a), finish(b));
+    let mut out = [0; 16];
+    out[..8].copy_from_slice(&a.to_le_bytes());
+    out[8..].copy_from_slice(&b.to_le_bytes());
+    out
+}
+
+fn word(bytes: &Identity, at: usize) -> u64 {
+    let mut w = [0; 8];
+    w.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(w)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_have_no_hidden_padding() {
+        assert_eq!(size_of::<UnitRecord>(), 40);
+        assert_eq!(size_of::<RawHeader>(), 8 + 4 + 4 + 16 + 9 * 8);
+        assert_eq!(size_of::<RawUnit>(), 32);
+    }
+
+    #[test]
+    fn image_identity_depends_on_units_sizes_and_order() {
+        let (x, y) = (([1; 16], 3), ([2; 16], 3));
+        let of = |units: &[(Identity, u64)]| image_identity(units.iter().copied());
+        let all = [of(&[]), of(&[x]), of(&[y]), of(&[x, y]), of(&[y, x]), of(&[(x.0, 4)])];
+        for (i, a) in all.iter().enumerate() {
+            for b in &all[..i] {
+                assert_ne!(a, b);
+            }
+        }
+    }
+}
