@@ -138,7 +138,14 @@ fn loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<
 }
 
 /// Lets one unit of frequency flow from `start` along the forward edges; loop heads other than `start` multiply.
-fn propagate(graph: &Graph, order: &ReversePostorder, probability: &[f64], again: &[f64], start: Node, within: Option<&[Node]>) -> Vec<f64> {
+fn propagate(
+    graph: &Graph,
+    order: &ReversePostorder,
+    probability: &[f64],
+    again: &[f64],
+    start: Node,
+    within: Option<&[Node]>,
+) -> Vec<f64> {
     let mut frequency = vec![0.0; graph.node_count()];
     frequency[start.index()] = 1.0;
     for &node in within.unwrap_or(&order.nodes) {

@@ -29,10 +29,10 @@ pub fn cut_to_limit(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &F
     let mut forced = forced.to_vec();
     loop {
         let dag = Dag::new(graph, &forced, entries);
-        if let Ok(numbering) = Numbering::ball_larus(&dag) {
-            if numbering.paths() <= limit {
-                return Limited { dag, numbering };
-            }
+        if let Ok(numbering) = Numbering::ball_larus(&dag)
+            && numbering.paths() <= limit
+        {
+            return Limited { dag, numbering };
         }
         let chosen = best_cut(&dag, graph, frequencies);
         if chosen.is_empty() {
@@ -111,10 +111,14 @@ fn best_cut(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<Edge> {
         }
     };
     for &head in dag.order().iter().filter(|n| **n != dag.exit() && **n != dag.entry()) {
-        let real: Vec<Edge> = dag.incoming(head).iter().filter_map(|&e| match dag.edge(e).origin {
-            Origin::Real(edge) => Some(edge),
-            _ => None,
-        }).collect();
+        let real: Vec<Edge> = dag
+            .incoming(head)
+            .iter()
+            .filter_map(|&e| match dag.edge(e).origin {
+                Origin::Real(edge) => Some(edge),
+                _ => None,
+            })
+            .collect();
         for edge in &real {
             consider(&[*edge], head);
         }

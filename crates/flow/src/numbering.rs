@@ -32,15 +32,26 @@ impl Numbering {
             let mut sum = 0u64;
             for &edge in dag.out(node) {
                 values[edge.index()] = sum as i64;
-                sum = sum
-                    .checked_add(paths_from[dag.edge(edge).to.index()])
-                    .filter(|s| *s <= i64::MAX as u64)
-                    .ok_or(TooManyPaths(node.0))?;
+                sum =
+                    sum.checked_add(paths_from[dag.edge(edge).to.index()]).filter(|s| *s <= i64::MAX as u64).ok_or(TooManyPaths(node.0))?;
             }
             paths_from[node.index()] = sum;
         }
         let paths = paths_from[dag.entry().index()];
         Ok(Numbering { values, paths_from, paths })
+    }
+
+    /// The numbering that stored values stand for, after a check that it is one: at every node the out-edges' values, in order,
+    /// are the running sums of the numbers of paths behind them.
+    ///
+    /// # Errors
+    /// Says which edge has another value.
+    pub fn from_values(dag: &Dag, values: &[i64]) -> Result<Numbering, String> {
+        let numbering = Numbering::ball_larus(dag).map_err(|e| e.to_string())?;
+        match dag.edge_ids().find(|e| values.get(e.index()) != Some(&numbering.values[e.index()])) {
+            Some(bad) => Err(format!("the value of edge {} is {:?}, which numbers no path", bad.0, values.get(bad.index()))),
+            None => Ok(numbering),
+        }
     }
 
     /// Number of paths; identities run from 0 to one less.

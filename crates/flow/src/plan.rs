@@ -79,10 +79,7 @@ impl Plan {
         }
         match self.dag.cut(edge) {
             None => Action::Dead,
-            Some(cut) => Action::CountAndRestart {
-                increment: cut.leave.map_or(0, increment),
-                start: cut.enter.map_or(0, increment),
-            },
+            Some(cut) => Action::CountAndRestart { increment: cut.leave.map_or(0, increment), start: cut.enter.map_or(0, increment) },
         }
     }
 }

@@ -77,7 +77,7 @@ impl Image {
 
 fn read_records(bytes: &[u8], address: u64, counters: u64) -> Result<Vec<Placed>, ImageError> {
     const SIZE: usize = size_of::<UnitRecord>();
-    if bytes.len() % SIZE != 0 {
+    if !bytes.len().is_multiple_of(SIZE) {
         return Err(ImageError::Records(format!("{} bytes are no multiple of {SIZE}", bytes.len())));
     }
     let mut units = Vec::new();

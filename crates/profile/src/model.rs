@@ -1,0 +1,91 @@
+//! A profile as data: the run (or the runs, once merged), its images, their units, and the counts of each.
+//!
+//! Counts are kept by counter, sparsely; which function and path a counter stands for is in the unit's map. Units are told apart by
+//! identity: the same unit in two images (a static library linked twice) stands in both.
+
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use trodden_unit::{FunctionMap, Identity, UnitMap};
+
+/// What was counted in one run, or in several that were merged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// The run; of a merged profile, what its runs have in common.
+    pub run: Run,
+    /// Executables and shared libraries, in the order in which they were found.
+    pub images: Vec<ImageProfile>,
+}
+
+/// Circumstances of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// The command line; empty if the merged runs differ in it.
+    pub command: Vec<String>,
+    /// Folder it ran in.
+    pub directory: String,
+    /// Name of the computer.
+    pub host: String,
+    /// Suite of runs that the user gave it to.
+    pub suite: Option<String>,
+    /// Start, nanoseconds since 1970; of the earliest run.
+    pub started_ns: u64,
+    /// Wall time in nanoseconds; the sum over merged runs.
+    pub duration_ns: u64,
+    /// How it ended; `None` if unknown or if the merged runs differ.
+    pub ending: Option<Ending>,
+    /// Number of runs merged into this profile.
+    pub runs: u64,
+    /// Version of trodden that recorded it.
+    pub recorder: String,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ending {
+    /// With an exit status.
+    Exit(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+/// An executable or shared library.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImageProfile {
+    /// Identity of the image: its units and their layout.
+    pub identity: Identity,
+    /// Path, as the process saw it; empty if unknown.
+    pub path: String,
+    /// The linker's build id in hexadecimal digits, if it has one.
+    pub build_id: Option<String>,
+    /// Its units in link order.
+    pub units: Vec<UnitProfile>,
+}
+
+/// A unit and its counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnitProfile {
+    /// Identity of the unit.
+    pub unit: Identity,
+    /// Its map.
+    pub map: Arc<UnitMap>,
+    /// Counters that are not zero, by index within the unit, ascending.
+    pub counts: Vec<(u64, u64)>,
+}
+
+impl UnitProfile {
+    /// The counts of one of the unit's functions, by path number.
+    pub fn counts_of<'a>(&'a self, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> + use<'a> {
+        let (first, end) = (function.first_counter, function.first_counter.saturating_add(function.counters));
+        let from = self.counts.partition_point(|c| c.0 < first);
+        self.counts[from..].iter().take_while(move |c| c.0 < end).map(move |&(at, count)| (at - first, count))
+    }
+}
+
+impl Profile {
+    /// All functions with the unit and image they belong to.
+    pub fn functions(&self) -> impl Iterator<Item = (&ImageProfile, &UnitProfile, &FunctionMap)> {
+        self.images.iter().flat_map(|image| {
+            image.units.iter().flat_map(move |unit| unit.map.functions.iter().map(move |function| (image, unit, function)))
+        })
+    }
+}

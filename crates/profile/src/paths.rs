@@ -1,0 +1,288 @@
+//! One function's counts as paths.
+//!
+//! Every counter stands for one path of the function's acyclic graph. Most paths are *complete*: they end where the function returns, at a
+//! loop's back edge, or where it was cut. A path that ends with a `Reach` edge is a prefix: it was counted when it came to a call that might
+//! not return. What came to such a call and did not go on is *unfinished*:
+//!
+//! ```text
+//! unfinished(prefix) = reached(prefix) - complete paths that go on from it - unfinished ones at later calls
+//! ```
+//!
+//! so complete and unfinished paths together say how often each block was executed, whether callees returned, exited, threw or jumped away. The
+//! number can be negative: a process made by `fork` completes paths that its parent began.
+//!
+//! A prefix is known by the block where it stands and the sum of values up to there, which no other prefix to that block has (two that had
+//! could be continued alike to two paths of one number).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use trodden_flow::{Dag, DagEdge, DagEdgeId, Edge, Node, Numbering, Origin};
+use trodden_unit::{EdgeKind, FunctionMap, MapError};
+
+/// A function's executed paths.
+#[derive(Clone, Debug)]
+pub struct FunctionPaths {
+    /// Complete paths, most frequent first (then by number).
+    pub complete: Vec<PathCount>,
+    /// Paths that were under way when control did not come back, by number.
+    pub unfinished: Vec<Unfinished>,
+    /// Beginnings that neither became complete paths nor stood before a call: interrupted by a signal that ended the program, or that jumped away.
+    pub lost: Vec<Lost>,
+    /// Executions of each block.
+    pub blocks: Vec<u64>,
+    /// Executions of each edge of the function's graph (by its number); 0 for `Reach` edges, which nobody takes.
+    pub edges: Vec<u64>,
+}
+
+/// A complete path and how often it was executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathCount {
+    /// Its number among the function's paths.
+    pub id: u64,
+    /// Executions.
+    pub count: u64,
+    /// Its edges in the acyclic graph.
+    pub path: Vec<DagEdgeId>,
+    /// Its blocks.
+    pub blocks: Vec<Node>,
+    /// How it begins.
+    pub beginning: Beginning,
+    /// How it ends.
+    pub end: PathEnd,
+}
+
+/// How a path begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// At the function's entry.
+    Entry,
+    /// Behind a cut edge (the next round of a loop, mostly); where several lead there, the first.
+    After(Edge),
+}
+
+/// How a path ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathEnd {
+    /// By an edge to the exit: the function returned, or ended in another way.
+    Exit(Edge),
+    /// By a cut edge (back to a loop's head, mostly).
+    Cut(Edge),
+    /// In a block without successors.
+    Stop,
+}
+
+/// A path that came to a call and did not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Number of the path that stands for this prefix.
+    pub id: u64,
+    /// How often; negative where forked processes completed what their parent began.
+    pub count: i64,
+    /// Its blocks; the last makes the call.
+    pub blocks: Vec<Node>,
+    /// Its edges in the acyclic graph, without the last, to the exit.
+    pub path: Vec<DagEdgeId>,
+    /// How it begins.
+    pub beginning: Beginning,
+}
+
+/// Paths that began behind cut edges to one block and were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The block where they began.
+    pub head: Node,
+    /// How many; negative where a forked process went on.
+    pub count: i64,
+}
+
+impl FunctionPaths {
+    /// Decodes the counts of a function, given by path number. Counts of numbers that no path has are damage.
+    ///
+    /// # Errors
+    /// The map is damaged, or a number is out of range.
+    pub fn decode(function: &FunctionMap, counts: impl IntoIterator<Item = (u64, u64)>) -> Result<FunctionPaths, MapError> {
+        let inconsistent = |what: String| MapError::Inconsistent { function: function.name.clone(), what };
+        let dag = function.dag()?;
+        let numbering = Numbering::from_values(&dag, &function.values).map_err(inconsistent)?;
+        let (mut complete, mut reached) = (Vec::new(), Vec::new());
+        for (id, count) in counts {
+            let path = numbering.path(&dag, id).ok_or_else(|| inconsistent(format!("there is no path {id}")))?;
+            match ending(function, &dag, &path) {
+                None => reached.push((id, count, path)),
+                Some(end) => {
+                    let (beginning, blocks) = (beginning(&dag, &path), blocks(&dag, &path));
+                    complete.push(PathCount { id, count, path, blocks, beginning, end });
+                }
+            }
+        }
+        let unfinished = unfinished(function, &dag, &complete, reached);
+        let mut paths = FunctionPaths { complete, unfinished, lost: Vec::new(), blocks: Vec::new(), edges: Vec::new() };
+        paths.complete.sort_by_key(|p| (Reverse(p.count), p.id));
+        paths.derive_counts(function, &dag);
+        Ok(paths)
+    }
+
+    /// How often the function was called (and began), as its paths tell.
+    pub fn entries(&self) -> u64 {
+        self.blocks.first().copied().unwrap_or(0)
+    }
+
+    /// Sum of the counts of complete paths.
+    pub fn total(&self) -> u64 {
+        self.complete.iter().fold(0, |sum, p| sum.saturating_add(p.count))
+    }
+
+    /// Whether every path that began was completed.
+    pub fn all_finished(&self) -> bool {
+        self.unfinished.is_empty() && self.lost.is_empty()
+    }
+
+    fn derive_counts(&mut self, function: &FunctionMap, dag: &Dag) {
+        let mut blocks = vec![0i128; function.blocks.len()];
+        let mut edges = vec![0i128; function.edges.len()];
+        let mut begun = HashMap::<Node, i128>::new();
+        let complete = self.complete.iter().map(|p| (i128::from(p.count), &p.blocks, &p.path, p.beginning));
+        let unfinished = self.unfinished.iter().map(|p| (i128::from(p.count), &p.blocks, &p.path, p.beginning));
+        for (count, on, path, beginning) in complete.chain(unfinished) {
+            on.iter().for_each(|b| blocks[b.index()] += count);
+            for &edge in path {
+                if let Origin::Real(e) | Origin::Leave(e) = dag.edge(edge).origin {
+                    edges[e.index()] += count;
+                }
+            }
+            if let Beginning::After(_) = beginning {
+                *begun.entry(on[0]).or_default() -= count;
+            }
+        }
+        for cut in dag.cuts() {
+            *begun.entry(function.edges[cut.edge.index()].to).or_default() += edges[cut.edge.index()];
+        }
+        self.lost = begun.into_iter().filter(|(_, n)| *n != 0).map(|(head, n)| Lost { head, count: clamp_signed(n) }).collect();
+        self.lost.sort_by_key(|l| l.head);
+        self.blocks = blocks.into_iter().map(clamp).collect();
+        self.edges = edges.into_iter().map(clamp).collect();
+    }
+}
+
+/// How a path ends; `None` if it ends at a call that might not return.
+fn ending(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> Option<PathEnd> {
+    let last = path.last().map(|e| dag.edge(*e).origin);
+    match last {
+        Some(Origin::Real(e)) if function.edges[e.index()].kind == EdgeKind::Reach => None,
+        Some(Origin::Real(e)) => Some(PathEnd::Exit(e)),
+        Some(Origin::Leave(e)) => Some(PathEnd::Cut(e)),
+        _ => Some(PathEnd::Stop),
+    }
+}
+
+fn beginning(dag: &Dag, path: &[DagEdgeId]) -> Beginning {
+    match path.first().map(|e| dag.edge(*e).origin) {
+        Some(Origin::Enter(e)) => Beginning::After(e),
+        _ => Beginning::Entry,
+    }
+}
+
+/// The blocks on a path: from the entry, or from where a cut edge leads, to the last before the exit.
+fn blocks(dag: &Dag, path: &[DagEdgeId]) -> Vec<Node> {
+    let entered = matches!(path.first().map(|e| dag.edge(*e).origin), Some(Origin::Enter(_)));
+    let inner = path.iter().map(|e| dag.edge(*e).from);
+    inner.skip(usize::from(entered)).collect()
+}
+
+/// What came to a call and did not go on, found from the last calls back to the first.
+fn unfinished(function: &FunctionMap, dag: &Dag, complete: &[PathCount], reached: Vec<(u64, u64, Vec<DagEdgeId>)>) -> Vec<Unfinished> {
+    let mut calls = Calls::of(function, dag);
+    for path in complete {
+        calls.went_on(&path.path, i128::from(path.count));
+    }
+    for (_, count, mut path) in reached {
+        path.pop();
+        calls.came_to(&path, i128::from(count));
+    }
+    let mut out = Vec::new();
+    while let Some(((_, sum), prefix)) = calls.prefixes.pop_first() {
+        if prefix.left == 0 {
+            continue;
+        }
+        calls.went_on(&prefix.path, prefix.left);
+        let mut on = blocks(dag, &prefix.path);
+        on.push(prefix.at);
+        let reach = calls.reach[prefix.at.index()].expect("prefixes stand before calls");
+        out.push(Unfinished {
+            id: (sum + function.values[reach.index()]) as u64,
+            count: clamp_signed(prefix.left),
+            blocks: on,
+            beginning: beginning(dag, &prefix.path),
+            path: prefix.path,
+        });
+    }
+    out.sort_by_key(|u| u.id);
+    out
+}
+
+/// Prefixes that stand before calls, those furthest from the entry first.
+struct Calls<'a> {
+    dag: &'a Dag,
+    values: &'a [i64],
+    /// For each block its `Reach` edge.
+    reach: Vec<Option<DagEdgeId>>,
+    position: Vec<usize>,
+    prefixes: BTreeMap<(Reverse<usize>, i64), Prefix>,
+}
+
+struct Prefix {
+    at: Node,
+    path: Vec<DagEdgeId>,
+    /// How often it was reached, less what is known to have gone on.
+    left: i128,
+}
+
+impl<'a> Calls<'a> {
+    fn of(function: &'a FunctionMap, dag: &'a Dag) -> Calls<'a> {
+        let mut reach = vec![None; dag.node_count()];
+        for id in dag.edge_ids() {
+            if let Origin::Real(e) = dag.edge(id).origin
+                && function.edges[e.index()].kind == EdgeKind::Reach
+            {
+                reach[dag.edge(id).from.index()] = Some(id);
+            }
+        }
+        let mut position = vec![0; dag.node_count()];
+        for (i, node) in dag.order().iter().enumerate() {
+            position[node.index()] = i;
+        }
+        Calls { dag, values: &function.values, reach, position, prefixes: BTreeMap::new() }
+    }
+
+    /// A path went on from all the calls on it (but not from one at its very end).
+    fn went_on(&mut self, path: &[DagEdgeId], count: i128) {
+        let mut sum = 0;
+        for (i, edge) in path.iter().enumerate() {
+            let DagEdge { from: at, origin, .. } = self.dag.edge(*edge);
+            // A path that enters behind a cut edge does not pass through the entry block where its dummy edge begins.
+            if self.reach[at.index()].is_some() && !matches!(origin, Origin::Enter(_)) {
+                self.prefix(at, sum, &path[..i]).left -= count;
+            }
+            sum += self.values[edge.index()];
+        }
+    }
+
+    fn came_to(&mut self, path: &[DagEdgeId], count: i128) {
+        let at = path.last().map_or(self.dag.entry(), |e| self.dag.edge(*e).to);
+        let sum = path.iter().map(|e| self.values[e.index()]).sum();
+        self.prefix(at, sum, path).left += count;
+    }
+
+    fn prefix(&mut self, at: Node, sum: i64, path: &[DagEdgeId]) -> &mut Prefix {
+        let key = (Reverse(self.position[at.index()]), sum);
+        self.prefixes.entry(key).or_insert_with(|| Prefix { at, path: path.to_vec(), left: 0 })
+    }
+}
+
+fn clamp(count: i128) -> u64 {
+    count.clamp(0, i128::from(u64::MAX)) as u64
+}
+
+fn clamp_signed(count: i128) -> i64 {
+    count.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
