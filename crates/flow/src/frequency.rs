@@ -5,9 +5,73 @@
 //! nodes of its loop. Retreating edges of irreducible regions count as back edges. O(blocks x loop depth).
 
 use crate::graph::{Edge, Graph, Node};
+use std::collections::{HashMap, HashSet};
 
 /// Loops are assumed to come round at most this often per entry, however probable their back edges.
 const MOST_ITERATIONS: f64 = 4096.0;
+
+/// What is known of an edge before anything was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Hint {
+    /// Nothing.
+    None,
+    /// The compiler gave this weight, relative to those of the edges beside it.
+    Weight(f64),
+    /// It is hardly ever taken (it leads to a call that does not return, or a call throws).
+    Cold,
+    /// It is never taken as an edge.
+    Never,
+}
+
+/// Weights for [`Frequencies::estimate`] from hints and from the loops: staying in a loop is 31 times as likely as leaving it (as LLVM assumes),
+/// a cold edge one in 2^20.
+pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
+    const STAY: f64 = 31.0;
+    const COLD: f64 = 1.0 / 1048576.0;
+    let order = ReversePostorder::of(graph);
+    let loops = Loops::of(graph, &order);
+    let mut weights = vec![0.0; graph.edge_count()];
+    for node in graph.nodes() {
+        let out = graph.out(node);
+        let hinted = out.iter().any(|e| matches!(hints[e.index()], Hint::Weight(_)));
+        for &edge in out {
+            weights[edge.index()] = match hints[edge.index()] {
+                Hint::Weight(weight) => weight.max(COLD),
+                Hint::Never => 0.0,
+                Hint::Cold => COLD,
+                Hint::None if hinted => COLD,
+                Hint::None if loops.leaves(node, graph.to(edge)) => 1.0,
+                Hint::None => STAY,
+            };
+        }
+    }
+    weights
+}
+
+/// The loops of a graph: for each head its nodes, and for each node the head of the innermost loop around it.
+struct Loops {
+    bodies: HashMap<Node, HashSet<Node>>,
+    innermost: Vec<Option<Node>>,
+}
+
+impl Loops {
+    fn of(graph: &Graph, order: &ReversePostorder) -> Loops {
+        let mut loops = Loops { bodies: HashMap::new(), innermost: vec![None; graph.node_count()] };
+        // Outer heads come first in reverse postorder, so that inner ones overwrite them.
+        for &head in &order.nodes {
+            if let Some(body) = loop_body(graph, order, head) {
+                body.iter().for_each(|n| loops.innermost[n.index()] = Some(head));
+                loops.bodies.insert(head, body.into_iter().collect());
+            }
+        }
+        loops
+    }
+
+    /// Whether an edge leaves the innermost loop around its tail.
+    fn leaves(&self, from: Node, to: Node) -> bool {
+        self.innermost[from.index()].is_some_and(|head| !self.bodies[&head].contains(&to))
+    }
+}
 
 /// Frequencies of the nodes and edges of a graph; the entry has 1.
 #[derive(Clone, Debug)]
@@ -124,7 +188,7 @@ fn loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<
     if stack.is_empty() {
         return None;
     }
-    let mut inside = std::collections::HashSet::from([head]);
+    let mut inside = HashSet::from([head]);
     let mut body = vec![head];
     while let Some(node) = stack.pop() {
         // In an irreducible region the walk could leave through a second entry: stay behind the head.

@@ -17,7 +17,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use trodden_flow::{Dag, DagEdge, DagEdgeId, Edge, Node, Numbering, Origin};
-use trodden_unit::{EdgeKind, FunctionMap, MapError};
+use trodden_unit::{BlockKind, EdgeKind, FunctionMap, MapError};
 
 /// A function's executed paths.
 #[derive(Clone, Debug)]
@@ -157,7 +157,9 @@ impl FunctionPaths {
         for cut in dag.cuts() {
             *begun.entry(function.edges[cut.edge.index()].to).or_default() += edges[cut.edge.index()];
         }
-        self.lost = begun.into_iter().filter(|(_, n)| *n != 0).map(|(head, n)| Lost { head, count: clamp_signed(n) }).collect();
+        // What follows a call that returns twice begins more often, or less often, than the call is made: that is its nature.
+        let whole = |node: &Node| function.blocks[node.index()].kind != BlockKind::Continuation;
+        self.lost = begun.into_iter().filter(|(head, n)| *n != 0 && whole(head)).map(|(head, n)| Lost { head, count: clamp_signed(n) }).collect();
         self.lost.sort_by_key(|l| l.head);
         self.blocks = blocks.into_iter().map(clamp).collect();
         self.edges = edges.into_iter().map(clamp).collect();

@@ -182,6 +182,7 @@ mod tests {
             producer: String::new(),
             target: String::new(),
             scheme: "ball-larus".into(),
+            codegen: vec![],
             files: vec![],
             scopes: vec![],
             functions: vec![],

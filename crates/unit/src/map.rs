@@ -56,6 +56,8 @@ pub struct UnitMap {
     pub target: String,
     /// How the unit was instrumented (`ball-larus`, with its options as `key=value` words after it).
     pub scheme: String,
+    /// Options of clang by which machine code was made of the bitcode and which the bitcode does not hold (`-O2`, `-fPIC`).
+    pub codegen: Vec<String>,
     /// Source files that positions name; absolute where the compiler knew the folder.
     pub files: Vec<String>,
     /// Scopes that positions name: functions and the chains of inlining that led into them.
@@ -144,8 +146,22 @@ pub struct Block {
     pub positions: Vec<Position>,
     /// Position of the branch that ends it, if known.
     pub branch: Option<Position>,
-    /// The block goes on where the previous block called a function that returns twice.
-    pub continues: bool,
+    /// What it is.
+    pub kind: BlockKind,
+}
+
+/// What a node of a function's graph is. The nodes of the first two kinds stand in the order of the module's blocks, each continuation behind the
+/// block it continues; the others follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum BlockKind {
+    /// A basic block of the module.
+    Code,
+    /// The rest of a basic block, behind a call that returns twice.
+    Continuation,
+    /// Where computed jumps to a block arrive, when other edges lead to that block too; empty.
+    Landing,
+    /// Where the computed jumps of a function that has several meet; empty, and no place in the program.
+    Hub,
 }
 
 /// An edge of a function's graph.
@@ -157,6 +173,8 @@ pub struct FlowEdge {
     pub to: Node,
     /// When it is taken.
     pub kind: EdgeKind,
+    /// All values of the switch that lead this way; also of a default edge whose block some cases share.
+    pub cases: Vec<i64>,
 }
 
 /// When an edge is taken.
@@ -168,11 +186,11 @@ pub enum EdgeKind {
     True,
     /// The branch's condition is false.
     False,
-    /// The switch's value is this.
+    /// The switch's value is this, or another of the edge's cases.
     Case(i64),
-    /// The switch's value is none of the cases.
+    /// The switch's value is none of the other edges' cases.
     Default,
-    /// Target of a computed jump, by its place among the targets.
+    /// A computed jump; to a hub, or by its place among the targets.
     Indirect(u32),
     /// The call returns normally.
     Normal,
@@ -220,6 +238,13 @@ pub enum MapError {
         /// What is wrong.
         what: String,
     },
+}
+
+/// Hash of a graph: what its blocks and edges are, without source positions.
+pub fn shape(blocks: &[Block], edges: &[FlowEdge]) -> u64 {
+    let kinds: Vec<(u32, BlockKind)> = blocks.iter().map(|b| (b.instructions, b.kind)).collect();
+    let bytes = postcard::to_allocvec(&(kinds, edges)).expect("maps are plain data");
+    xxhash_rust::xxh3::xxh3_64(&bytes)
 }
 
 impl FunctionMap {

@@ -1,0 +1,102 @@
+//! Which calls might not come back, and which come back twice.
+//!
+//! A call that exits the program, throws, or jumps away leaves its callers' paths unfinished; where that can happen, the path is counted as
+//! having reached the call ([`trodden_unit::EdgeKind::Reach`]). Each such count costs an instruction, so calls are cleared of suspicion where the
+//! module proves it: callees that LLVM knows to return and not to throw, and functions of the module that make no suspicious call themselves.
+//! A callee that loops for ever, or is ended by a signal, does not count as abandoning: nothing behind the call is wrong then.
+
+use crate::llvm::{Module, Value, llvm};
+use llvm_sys::LLVMLinkage;
+use llvm_sys::LLVMOpcode;
+use llvm_sys::core::*;
+use std::collections::HashSet;
+
+/// What is known of the functions of a module.
+pub struct Abandonment {
+    /// Functions defined here that might not come back.
+    suspicious: HashSet<Value>,
+}
+
+impl Abandonment {
+    /// Looks at all functions, until nothing changes.
+    pub fn of(module: Module) -> Abandonment {
+        let mut known = Abandonment { suspicious: HashSet::new() };
+        let defined: Vec<Value> = module.functions().filter(|f| is_definition(*f)).collect();
+        loop {
+            let before = known.suspicious.len();
+            for &function in &defined {
+                if !known.suspicious.contains(&function) && known.abandons(function) {
+                    known.suspicious.insert(function);
+                }
+            }
+            if known.suspicious.len() == before {
+                return known;
+            }
+        }
+    }
+
+    fn abandons(&self, function: Value) -> bool {
+        let gives_up =
+            |i: &Value| i.is(LLVMOpcode::LLVMResume) || (i.is_call() && (self.might_not_return(*i) || i.call_has_attribute("noreturn")));
+        function.blocks().any(|b| b.instructions().any(|i| gives_up(&i)))
+    }
+
+    /// Whether control might not come back from a call.
+    pub fn might_not_return(&self, call: Value) -> bool {
+        let callee = call.callee();
+        if !llvm!(LLVMIsAInlineAsm(callee.0)).is_null() {
+            return assembly_transfers_control(callee);
+        }
+        if !callee.is_function() {
+            return !returns_by_attribute(call);
+        }
+        if callee.intrinsic() != 0 {
+            return is_jumping_intrinsic(callee);
+        }
+        if is_definition(callee) && is_final(callee) {
+            return self.suspicious.contains(&callee);
+        }
+        !returns_by_attribute(call)
+    }
+}
+
+fn returns_by_attribute(call: Value) -> bool {
+    call.call_has_attribute("nounwind") && call.call_has_attribute("willreturn")
+}
+
+/// Whether a function has a body here.
+pub fn is_definition(function: Value) -> bool {
+    llvm!(LLVMIsDeclaration(function.0)) == 0
+}
+
+/// Whether the body here is what will run, or one that means the same.
+fn is_final(function: Value) -> bool {
+    use LLVMLinkage::*;
+    !matches!(llvm!(LLVMGetLinkage(function.0)), LLVMWeakAnyLinkage | LLVMLinkOnceAnyLinkage | LLVMExternalWeakLinkage)
+}
+
+fn is_jumping_intrinsic(function: Value) -> bool {
+    matches!(function.name().as_str(), "llvm.eh.sjlj.longjmp" | "llvm.eh.unwind.init" | "llvm.trap" | "llvm.ubsantrap" | "llvm.debugtrap")
+}
+
+/// Assembly that makes a system call (`exit_group`) or leaves by itself. Barriers and arithmetic do not.
+fn assembly_transfers_control(assembly: Value) -> bool {
+    let mut length = 0;
+    let pointer = llvm!(LLVMGetInlineAsmAsmString(assembly.0, &mut length));
+    if pointer.is_null() {
+        return false;
+    }
+    // SAFETY: LLVM returned the pointer with the length of the string behind it.
+    let text = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length) };
+    let text = String::from_utf8_lossy(text);
+    let leaves = |word: &str| word.starts_with("call") || word.starts_with("jmp") || word.starts_with("ret") || word.starts_with("int");
+    text.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| matches!(word, "syscall" | "sysenter" | "ud2" | "hlt") || leaves(word))
+}
+
+/// Whether a call may return a second time without having been made again: `setjmp` and its kin by their attribute, and the calls by which a process
+/// becomes two, each of which goes on from there.
+pub fn returns_twice(call: Value) -> bool {
+    let callee = call.callee();
+    let forks = |name: &str| matches!(name, "fork" | "_Fork" | "__fork" | "__libc_fork" | "forkpty" | "vfork" | "__vfork" | "daemon");
+    call.call_has_attribute("returns_twice") || (callee.is_function() && forks(&callee.name()))
+}

@@ -1,0 +1,124 @@
+//! Source positions from the debug information: files, functions, chains of inlining.
+//!
+//! LLVM-C has no accessors for the names in debug scopes; the operands of the metadata nodes have them. Their order is that of LLVM's
+//! `DISubprogram` (file, scope, name, linkage name, ...) and `DILexicalBlock` (file, scope, ...).
+
+use crate::llvm::{Module, Value, file_name, llvm};
+use llvm_sys::core::*;
+use llvm_sys::debuginfo::LLVMMetadataKind;
+use llvm_sys::debuginfo::*;
+use llvm_sys::prelude::LLVMMetadataRef;
+use std::collections::HashMap;
+use trodden_unit::{Position, Scope};
+
+/// Collects the files and scopes that positions name.
+pub struct Positions {
+    module: Module,
+    /// Names of files, in order of first use.
+    pub files: Vec<String>,
+    /// Functions and their inlined copies, callers first.
+    pub scopes: Vec<Scope>,
+    file_numbers: HashMap<String, u32>,
+    scope_numbers: HashMap<(LLVMMetadataRef, LLVMMetadataRef), u32>,
+}
+
+impl Positions {
+    /// None yet.
+    pub fn new(module: Module) -> Positions {
+        Positions { module, files: Vec::new(), scopes: Vec::new(), file_numbers: HashMap::new(), scope_numbers: HashMap::new() }
+    }
+
+    /// Where an instruction comes from; `None` without debug information, or where the compiler made it up.
+    pub fn of(&mut self, instruction: Value) -> Option<Position> {
+        let position = self.at(instruction.location()?)?;
+        (position.line != 0).then_some(position)
+    }
+
+    /// Where a function is declared.
+    pub fn of_function(&mut self, function: Value) -> Option<Position> {
+        let subprogram = llvm!(LLVMGetSubprogram(function.0));
+        if subprogram.is_null() {
+            return None;
+        }
+        let scope = self.scope(subprogram, std::ptr::null_mut())?;
+        let Scope { file, line, .. } = self.scopes[scope as usize];
+        Some(Position { scope, file, line, column: 0 })
+    }
+
+    /// The compiler that made the function's unit, as debug information has it.
+    pub fn producer(&self, function: Value) -> Option<String> {
+        let subprogram = llvm!(LLVMGetSubprogram(function.0));
+        if subprogram.is_null() {
+            return None;
+        }
+        let unit = self.operands(subprogram).into_iter().flatten().find(|o| {
+            let node = llvm!(LLVMValueAsMetadata(o.0));
+            matches!(kind(node), LLVMMetadataKind::LLVMDICompileUnitMetadataKind)
+        })?;
+        unit.metadata_operands().get(1).copied().flatten()?.metadata_text()
+    }
+
+    fn at(&mut self, location: LLVMMetadataRef) -> Option<Position> {
+        let inlined_at = llvm!(LLVMDILocationGetInlinedAt(location));
+        let local = llvm!(LLVMDILocationGetScope(location));
+        let file = self.file(llvm!(LLVMDIScopeGetFile(local)));
+        let scope = self.scope(self.subprogram(local)?, inlined_at)?;
+        let line = llvm!(LLVMDILocationGetLine(location));
+        Some(Position { scope, file, line, column: llvm!(LLVMDILocationGetColumn(location)) })
+    }
+
+    /// The function around a lexical block.
+    fn subprogram(&self, mut scope: LLVMMetadataRef) -> Option<LLVMMetadataRef> {
+        while !matches!(kind(scope), LLVMMetadataKind::LLVMDISubprogramMetadataKind) {
+            let outer = self.operands(scope).get(1).copied().flatten()?;
+            scope = llvm!(LLVMValueAsMetadata(outer.0));
+        }
+        Some(scope)
+    }
+
+    fn scope(&mut self, subprogram: LLVMMetadataRef, inlined_at: LLVMMetadataRef) -> Option<u32> {
+        if let Some(&known) = self.scope_numbers.get(&(subprogram, inlined_at)) {
+            return Some(known);
+        }
+        let caller = if inlined_at.is_null() { None } else { Some(self.at(inlined_at)?) };
+        let operands = self.operands(subprogram);
+        let name = |at: usize| operands.get(at).copied().flatten().and_then(Value::metadata_text).unwrap_or_default();
+        let (name, linkage_name) = (name(2), name(3));
+        let file = self.file(llvm!(LLVMDIScopeGetFile(subprogram)));
+        let line = llvm!(LLVMDISubprogramGetLine(subprogram));
+        let number = self.scopes.len() as u32;
+        let linkage_name = if linkage_name == name { String::new() } else { linkage_name };
+        self.scopes.push(Scope { name, linkage_name, file, line, inlined_at: caller });
+        self.scope_numbers.insert((subprogram, inlined_at), number);
+        Some(number)
+    }
+
+    fn file(&mut self, file: LLVMMetadataRef) -> u32 {
+        let path = match file.is_null() {
+            true => String::new(),
+            false => match file_name(file) {
+                (folder, name) if name.starts_with('/') || folder.is_empty() => name,
+                (folder, name) => format!("{folder}/{name}"),
+            },
+        };
+        let files = &mut self.files;
+        *self.file_numbers.entry(path).or_insert_with_key(|path| {
+            files.push(path.clone());
+            files.len() as u32 - 1
+        })
+    }
+
+    fn operands(&self, node: LLVMMetadataRef) -> Vec<Option<Value>> {
+        Value(llvm!(LLVMMetadataAsValue(self.module.context(), node))).metadata_operands()
+    }
+}
+
+fn kind(node: LLVMMetadataRef) -> LLVMMetadataKind {
+    llvm!(LLVMGetMetadataKind(node))
+}
+
+/// A location of line 0 in a function: for code that has no place in its source. `None` without debug information.
+pub fn no_line(module: Module, function: Value) -> Option<LLVMMetadataRef> {
+    let subprogram = llvm!(LLVMGetSubprogram(function.0));
+    (!subprogram.is_null()).then(|| llvm!(LLVMDIBuilderCreateDebugLocation(module.context(), 0, 0, subprogram, std::ptr::null_mut())))
+}

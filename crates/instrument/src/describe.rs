@@ -1,0 +1,314 @@
+//! From an LLVM function to a graph whose edges say when they are taken.
+//!
+//! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a hub if the function has several computed jumps, then the exit. All
+//! ways from one block to another are one edge: a path is a sequence of blocks. Every block that ends the function has an edge to the exit, and so has
+//! every block with a call that might not come back ([`EdgeKind::Reach`]).
+
+use crate::abandon::{Abandonment, returns_twice};
+use crate::debug::Positions;
+use crate::llvm::{Block, Value, llvm};
+use llvm_sys::LLVMOpcode;
+use llvm_sys::LLVMTailCallKind;
+use llvm_sys::core::*;
+use std::collections::HashMap;
+use trodden_flow::frequency::Hint;
+use trodden_flow::{CutReason, Edge, Node};
+use trodden_unit::{Block as BlockMap, BlockKind, EdgeKind, FlowEdge};
+
+/// A function as a graph, with what is needed to put code on its edges.
+pub struct Draft {
+    /// The blocks of the nodes; `None` for a hub.
+    pub nodes: Vec<Option<Block>>,
+    /// What the map says of them.
+    pub blocks: Vec<BlockMap>,
+    /// The graph's edges.
+    pub edges: Vec<FlowEdge>,
+    /// Where code for each edge can go.
+    pub sites: Vec<Site>,
+    /// What is known of each edge's frequency.
+    pub hints: Vec<Hint>,
+    /// Edges that must be cut.
+    pub forced: Vec<(Edge, CutReason)>,
+}
+
+/// Where code for an edge can go.
+#[derive(Clone, Debug)]
+pub enum Site {
+    /// In front of this instruction of the edge's tail, which runs only when the edge is taken.
+    Before(Value),
+    /// In front of this instruction; what begins behind the edge begins at its head.
+    BeforeThenHead(Value),
+    /// Somewhere on the edge, which consists of these successors of the tail's terminator.
+    OnEdge(Vec<usize>),
+    /// At the head, a landing of computed jumps.
+    Head,
+}
+
+/// Whether a call must be a tail call.
+pub fn is_must_tail(call: Value) -> bool {
+    call.is(LLVMOpcode::LLVMCall) && llvm!(LLVMGetTailCallKind(call.0)) == LLVMTailCallKind::LLVMTailCallKindMustTail
+}
+
+impl Draft {
+    /// Describes a function whose blocks were prepared.
+    pub fn of(function: Value, prepared: &[(Block, BlockKind)], abandonment: &Abandonment, positions: &mut Positions) -> Draft {
+        let number: HashMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();
+        let jumps = function.blocks().filter(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr)).count();
+        let mut draft = Draft {
+            nodes: prepared.iter().map(|(b, _)| Some(*b)).collect(),
+            blocks: prepared.iter().map(|&(b, kind)| describe_block(b, kind, positions)).collect(),
+            edges: Vec::new(),
+            sites: Vec::new(),
+            hints: Vec::new(),
+            forced: Vec::new(),
+        };
+        let hub = (jumps > 1).then(|| draft.add_hub());
+        let exit = Node(draft.nodes.len() as u32);
+        for (i, &(block, _)) in prepared.iter().enumerate() {
+            let next_continues = prepared.get(i + 1).is_some_and(|(_, kind)| *kind == BlockKind::Continuation);
+            let from = Node(i as u32);
+            match block.terminator().opcode() {
+                LLVMOpcode::LLVMIndirectBr if hub.is_some() => draft.add_jump_to_hub(from, hub.expect("checked"), block),
+                _ if next_continues => draft.add_return_twice(from, block),
+                _ => draft.add_flow(from, block, &number),
+            }
+            draft.add_ends(from, exit, block, abandonment);
+        }
+        if let Some(hub) = hub {
+            draft.add_jumps_from_hub(hub, function, &number);
+        }
+        draft.mark_cold();
+        draft
+    }
+
+    fn add(&mut self, edge: FlowEdge, site: Site, hint: Hint) -> Edge {
+        self.edges.push(edge);
+        self.sites.push(site);
+        self.hints.push(hint);
+        Edge(self.edges.len() as u32 - 1)
+    }
+
+    fn add_hub(&mut self) -> Node {
+        self.nodes.push(None);
+        self.blocks.push(BlockMap { instructions: 0, positions: Vec::new(), branch: None, kind: BlockKind::Hub });
+        Node(self.nodes.len() as u32 - 1)
+    }
+
+    fn add_jump_to_hub(&mut self, from: Node, hub: Node, block: Block) {
+        let edge = FlowEdge { from, to: hub, kind: EdgeKind::Indirect(0), cases: Vec::new() };
+        let edge = self.add(edge, Site::Before(block.terminator()), Hint::None);
+        self.forced.push((edge, CutReason::Unsplittable));
+    }
+
+    fn add_jumps_from_hub(&mut self, hub: Node, function: Value, number: &HashMap<Block, u32>) {
+        let jumps = function.blocks().filter(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
+        let mut targets: Vec<u32> = jumps.flat_map(|b| b.terminator().successors()).map(|b| number[&b]).collect();
+        targets.sort();
+        targets.dedup();
+        for (i, to) in targets.into_iter().enumerate() {
+            let edge = FlowEdge { from: hub, to: Node(to), kind: EdgeKind::Indirect(i as u32), cases: Vec::new() };
+            self.add(edge, Site::Head, Hint::None);
+        }
+    }
+
+    /// A block that ends with a call that returns twice: what comes back begins a path.
+    fn add_return_twice(&mut self, from: Node, block: Block) {
+        let call = block.instructions().filter(|i| i.is_call() && returns_twice(*i)).last().expect("the block was split behind it");
+        let edge = FlowEdge { from, to: Node(from.0 + 1), kind: EdgeKind::ReturnsTwice, cases: Vec::new() };
+        let edge = self.add(edge, Site::BeforeThenHead(call), Hint::None);
+        self.forced.push((edge, CutReason::ReturnsTwice));
+    }
+
+    /// The edges of a terminator, one for each block it may go to.
+    fn add_flow(&mut self, from: Node, block: Block, number: &HashMap<Block, u32>) {
+        let terminator = block.terminator();
+        let weights = branch_weights(terminator);
+        let successors = terminator.successors();
+        let mut merged: Vec<(u32, Vec<usize>)> = Vec::new();
+        for (index, to) in successors.iter().enumerate() {
+            match merged.iter_mut().find(|(t, _)| *t == number[to]) {
+                Some((_, indices)) => indices.push(index),
+                None => merged.push((number[to], vec![index])),
+            }
+        }
+        let alone = merged.len() == 1 && terminator.is(LLVMOpcode::LLVMBr);
+        for (to, indices) in merged {
+            let kind = edge_kind(terminator, indices[0], alone);
+            let cases = indices.iter().filter_map(|i| case_value(terminator, *i)).collect();
+            let hint = match (&weights, kind) {
+                (_, EdgeKind::Unwind) => Hint::Cold,
+                (Some(w), _) => Hint::Weight(indices.iter().map(|i| w.get(*i).copied().unwrap_or(0.0)).sum()),
+                _ => Hint::None,
+            };
+            let site = match (terminator.opcode(), kind) {
+                (LLVMOpcode::LLVMIndirectBr, _) => Site::Head,
+                (_, EdgeKind::Always) => Site::Before(terminator),
+                _ => Site::OnEdge(indices),
+            };
+            self.add(FlowEdge { from, to: Node(to), kind, cases }, site, hint);
+        }
+    }
+
+    /// Edges to the exit: the function ends here, or a call might not come back.
+    fn add_ends(&mut self, from: Node, exit: Node, block: Block, abandonment: &Abandonment) {
+        let terminator = block.terminator();
+        let (end, hint) = match terminator.opcode() {
+            LLVMOpcode::LLVMRet => (Some(return_end(terminator)), Hint::None),
+            LLVMOpcode::LLVMResume => (Some((EdgeKind::Resume, terminator)), Hint::None),
+            LLVMOpcode::LLVMUnreachable => (Some((EdgeKind::NoReturn, last_call_before(terminator))), Hint::Cold),
+            _ => (None, Hint::None),
+        };
+        let ending_call = end.map(|(_, at)| at).or_else(|| tail_call_before_return(block));
+        let suspicious = |i: &Value| i.is_call() && Some(*i) != ending_call && abandonment.might_not_return(*i) && !comes_back_by_edge(*i);
+        if let Some(call) = block.instructions().find(suspicious) {
+            let edge = FlowEdge { from, to: exit, kind: EdgeKind::Reach, cases: Vec::new() };
+            self.add(edge, Site::Before(call), Hint::Never);
+        }
+        if let Some((kind, at)) = end {
+            self.add(FlowEdge { from, to: exit, kind, cases: Vec::new() }, Site::Before(at), hint);
+        }
+    }
+
+    /// Edges into blocks that do nothing but end without returning are hardly ever taken.
+    fn mark_cold(&mut self) {
+        let mut cold = vec![false; self.nodes.len() + 1];
+        for edge in self.edges.iter().filter(|e| matches!(e.kind, EdgeKind::NoReturn | EdgeKind::Resume)) {
+            cold[edge.from.index()] = true;
+        }
+        for (edge, hint) in self.edges.iter().zip(&mut self.hints) {
+            if *hint == Hint::None && cold[edge.to.index()] {
+                *hint = Hint::Cold;
+            }
+        }
+    }
+}
+
+/// A call that returns twice is left by the edge behind it.
+fn comes_back_by_edge(call: Value) -> bool {
+    call.is(LLVMOpcode::LLVMCall) && returns_twice(call)
+}
+
+/// Whether a block does nothing but return.
+pub fn only_returns(block: Block) -> bool {
+    block.instructions().all(|i| match i.opcode() {
+        LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMRet => true,
+        LLVMOpcode::LLVMCall => is_marker(i),
+        _ => false,
+    })
+}
+
+/// If a block ends with a tail call and goes on to one that only returns what the call returned: the call. Code generation makes it a jump.
+pub fn tail_call_before_return(block: Block) -> Option<Value> {
+    let jump = block.terminator();
+    let [to] = jump.successors().try_into().ok()?;
+    if !jump.is(LLVMOpcode::LLVMBr) || !only_returns(to) {
+        return None;
+    }
+    let real = block.instructions().filter(|i| *i != jump && !(i.is(LLVMOpcode::LLVMCall) && is_marker(*i)));
+    let call = real.last().filter(|i| i.is(LLVMOpcode::LLVMCall) && llvm!(LLVMIsTailCall(i.0)) != 0 && !is_plain_intrinsic(*i))?;
+    let ret = to.terminator();
+    if llvm!(LLVMGetNumOperands(ret.0)) == 0 {
+        return Some(call);
+    }
+    let phi = Value(llvm!(LLVMGetOperand(ret.0, 0)));
+    let is_phi = to.phis().any(|p| p == phi);
+    (is_phi && phi.incoming().contains(&(call, block))).then_some(call)
+}
+
+/// How a returning block ends, and in front of which instruction the path is over: a call that takes the function's place comes after the count,
+/// so that it can still be a jump.
+fn return_end(terminator: Value) -> (EdgeKind, Value) {
+    let mut last = None;
+    for instruction in terminator.block().instructions() {
+        let tail = instruction.is(LLVMOpcode::LLVMCall) && llvm!(LLVMIsTailCall(instruction.0)) != 0 && !is_plain_intrinsic(instruction);
+        match instruction.opcode() {
+            LLVMOpcode::LLVMCall if tail => last = Some(instruction),
+            LLVMOpcode::LLVMRet => {}
+            // What a tail call may be followed by.
+            LLVMOpcode::LLVMBitCast => {}
+            LLVMOpcode::LLVMCall if is_marker(instruction) => {}
+            _ => last = None,
+        }
+    }
+    match last {
+        Some(call) if returns_value_of(terminator, call) => (EdgeKind::TailCall, call),
+        _ => (EdgeKind::Return, terminator),
+    }
+}
+
+/// Whether a `ret` returns nothing, or what the call returned.
+fn returns_value_of(terminator: Value, call: Value) -> bool {
+    if llvm!(LLVMGetNumOperands(terminator.0)) == 0 {
+        return true;
+    }
+    let value = Value(llvm!(LLVMGetOperand(terminator.0, 0)));
+    let is_cast = !llvm!(LLVMIsABitCastInst(value.0)).is_null();
+    value == call || (is_cast && Value(llvm!(LLVMGetOperand(value.0, 0))) == call)
+}
+
+fn is_plain_intrinsic(call: Value) -> bool {
+    call.callee().is_function() && call.callee().intrinsic() != 0
+}
+
+/// Intrinsics that make no code.
+fn is_marker(call: Value) -> bool {
+    let names = ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
+    is_plain_intrinsic(call) && names.iter().any(|n| call.callee().name().starts_with(n))
+}
+
+/// The call because of which what follows cannot be reached, or the terminator if there is none.
+fn last_call_before(terminator: Value) -> Value {
+    let calls = terminator.block().instructions().filter(|i| i.is_call() && !is_marker(*i));
+    calls.last().filter(|c| c.call_has_attribute("noreturn")).unwrap_or(terminator)
+}
+
+fn describe_block(block: Block, kind: BlockKind, positions: &mut Positions) -> BlockMap {
+    let mut at = Vec::new();
+    let mut instructions = 0;
+    for instruction in block.instructions().filter(|i| !i.is(LLVMOpcode::LLVMPHI)) {
+        if instruction.is(LLVMOpcode::LLVMCall) && is_marker(instruction) {
+            continue;
+        }
+        instructions += 1;
+        if let Some(position) = positions.of(instruction)
+            && !at.contains(&position)
+        {
+            at.push(position);
+        }
+    }
+    BlockMap { instructions, positions: at, branch: positions.of(block.terminator()), kind }
+}
+
+fn edge_kind(terminator: Value, index: usize, alone: bool) -> EdgeKind {
+    if alone {
+        return EdgeKind::Always;
+    }
+    match (terminator.opcode(), index) {
+        (LLVMOpcode::LLVMBr, 0) => EdgeKind::True,
+        (LLVMOpcode::LLVMBr, _) => EdgeKind::False,
+        (LLVMOpcode::LLVMSwitch, 0) => EdgeKind::Default,
+        (LLVMOpcode::LLVMSwitch, i) => case_value(terminator, i).map_or(EdgeKind::Case(i as i64), EdgeKind::Case),
+        (LLVMOpcode::LLVMInvoke | LLVMOpcode::LLVMCallBr, 0) => EdgeKind::Normal,
+        (LLVMOpcode::LLVMInvoke, _) => EdgeKind::Unwind,
+        (_, i) => EdgeKind::Indirect(i as u32),
+    }
+}
+
+/// The value of the switch for which it takes a successor; none for the default.
+fn case_value(terminator: Value, index: usize) -> Option<i64> {
+    if !terminator.is(LLVMOpcode::LLVMSwitch) || index == 0 {
+        return None;
+    }
+    Value(llvm!(LLVMGetSwitchCaseValue(terminator.0, index as u32))).as_integer()
+}
+
+/// Weights that the compiler put on a branch: the metadata `!{!"branch_weights", [!"expected",] i32 ...}`.
+fn branch_weights(terminator: Value) -> Option<Vec<f64>> {
+    let operands = terminator.metadata("prof")?.metadata_operands();
+    let mut operands = operands.into_iter().flatten();
+    if operands.next()?.metadata_text()? != "branch_weights" {
+        return None;
+    }
+    let weights: Vec<f64> = operands.filter_map(Value::as_integer).map(|w| w as u32 as f64).collect();
+    (!weights.is_empty() && weights.iter().any(|w| *w > 0.0)).then_some(weights)
+}

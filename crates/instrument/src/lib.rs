@@ -1,0 +1,64 @@
+//! The compiler plugin. clang loads it (`-fpass-plugin=`) and calls it once per module, after the optimiser and just before code generation.
+//!
+//! The order of work is [`unit::instrument`]. This crate alone knows LLVM; it reaches it through LLVM-C, whose functions resolve at load time
+//! against the libLLVM that clang has loaded, so nothing of LLVM is needed to build it. It decides nothing about paths: it turns functions into
+//! [`trodden_flow::Graph`]s ([`describe`]) and carries out [`trodden_flow::Plan`]s ([`probes`]).
+//!
+//! Errors end the compilation with a message: a unit is never left uninstrumented in silence.
+
+#![allow(unused_unsafe, reason = "calls of LLVM-C, each in its own `unsafe`, may be arguments of each other")]
+
+mod abandon;
+mod debug;
+mod describe;
+mod emit;
+mod llvm;
+mod options;
+mod phis;
+mod places;
+mod probes;
+mod shape;
+mod unit;
+
+use llvm_sys::prelude::LLVMModuleRef;
+use std::ffi::{c_char, c_int, c_void};
+
+/// `llvm::PassPluginLibraryInfo` of LLVM 22 (plugin interface 2).
+#[repr(C)]
+pub struct PassPluginLibraryInfo {
+    api_version: u32,
+    name: *const c_char,
+    version: *const c_char,
+    register_passes: Option<extern "C" fn(*mut c_void)>,
+    before_code_generation: Option<extern "C" fn(LLVMModuleRef, *mut c_void, c_int, *mut c_void) -> bool>,
+}
+
+const PLUGIN_API_VERSION: u32 = 2;
+
+/// The entry point that LLVM looks up in a plugin.
+///
+/// # Safety
+/// Called by LLVM only; reads nothing.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+pub extern "C" fn llvmGetPassPluginInfo() -> PassPluginLibraryInfo {
+    PassPluginLibraryInfo {
+        api_version: PLUGIN_API_VERSION,
+        name: c"trodden".as_ptr(),
+        version: concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast(),
+        register_passes: None,
+        before_code_generation: Some(before_code_generation),
+    }
+}
+
+/// Instruments the module in place; false lets LLVM go on to generate its code.
+extern "C" fn before_code_generation(module: LLVMModuleRef, _machine: *mut c_void, _file_type: c_int, _out: *mut c_void) -> bool {
+    let outcome = std::panic::catch_unwind(|| unit::instrument(llvm::Module::new(module)));
+    let message = match outcome {
+        Ok(Ok(())) => return false,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "internal error (see the message above); please report it with the source file that is being compiled".into(),
+    };
+    eprintln!("trodden: error: {message}");
+    std::process::exit(1);
+}

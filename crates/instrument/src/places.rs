@@ -1,0 +1,248 @@
+//! Places for the code of edges.
+//!
+//! Code for an edge goes to the end of its tail or to the head where only that edge leads there; otherwise the edge is split. An edge along which an
+//! exception arrives is split by giving it a landing pad of its own, since a landing pad must be where the call unwinds to. The remaining edges to that
+//! pad share another.
+//!
+//! A block that does nothing but return is counted on the edges into it where one of them comes behind a tail call: code generation will copy the return
+//! behind the call and make it a jump, and code in the returning block would prevent that and let the stack grow.
+
+use crate::describe::{Draft, Site, only_returns, tail_call_before_return};
+use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::phis;
+use llvm_sys::core::*;
+use llvm_sys::prelude::LLVMMetadataRef;
+use std::collections::{HashMap, HashSet};
+use trodden_flow::plan::Action;
+use trodden_flow::{Edge, Graph, Node};
+use trodden_unit::EdgeKind;
+
+/// A place for code: in front of an instruction, found when it is used, since other code may have come in front of it by then.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// In front of this instruction.
+    Before(Value),
+    /// At the beginning of this block.
+    Top(Block),
+}
+
+impl Place {
+    /// The instruction in front of which the code goes.
+    pub fn instruction(&self) -> Value {
+        match self {
+            Place::Before(instruction) => *instruction,
+            Place::Top(block) => block.first_insertion_point(),
+        }
+    }
+}
+
+/// The places of a function's edges, and the way control takes between its blocks now.
+pub struct Places {
+    code: Vec<Option<Place>>,
+    /// Which edge leads from one block to another (as blocks are now).
+    arrivals: HashMap<(Block, Block), Edge>,
+    /// Landing pads shared by edges without code.
+    shared_pads: HashMap<Block, Vec<Edge>>,
+    /// For edges to a block that only returns: the increment of its count.
+    returns: HashMap<Edge, i64>,
+    /// The returns that are counted there.
+    moved: HashSet<Edge>,
+}
+
+impl Places {
+    /// Finds a place for every edge whose action needs one, splitting edges as needed.
+    pub fn make(module: Module, draft: &Draft, graph: &Graph, actions: &[Action], location: Option<LLVMMetadataRef>) -> Places {
+        let mut places = Places {
+            code: vec![None; graph.edge_count()],
+            arrivals: HashMap::new(),
+            shared_pads: HashMap::new(),
+            returns: HashMap::new(),
+            moved: HashSet::new(),
+        };
+        let tail_calls = places.find_returns(draft, graph, actions);
+        for edge in graph.edges() {
+            places.note_arrival(draft, edge);
+        }
+        let mut pads: Vec<Node> = Vec::new();
+        let coded: Vec<Edge> = graph.edges().filter(|e| places.needs_code(actions, *e)).collect();
+        for edge in coded {
+            let to = graph.to(edge);
+            places.code[edge.index()] = Some(match &draft.sites[edge.index()] {
+                Site::Before(_) if tail_calls.contains_key(&edge) => Place::Before(tail_calls[&edge]),
+                Site::Before(instruction) | Site::BeforeThenHead(instruction) => Place::Before(*instruction),
+                Site::Head => Place::Top(draft.nodes[to.index()].expect("a hub is no landing")),
+                Site::OnEdge(_) if graph.incoming(to).len() == 1 => Place::Top(draft.nodes[to.index()].expect("a hub has no such edges")),
+                Site::OnEdge(_) if draft.edges[edge.index()].kind == EdgeKind::Unwind => {
+                    pads.push(to);
+                    continue;
+                }
+                Site::OnEdge(successors) => places.split(module, draft, edge, successors, location),
+            });
+        }
+        pads.dedup();
+        for pad in pads {
+            places.split_landing_pad(module, draft, graph, actions, pad, location);
+        }
+        places
+    }
+
+    /// Where the code of an edge goes.
+    pub fn code(&self, edge: Edge) -> Option<&Place> {
+        self.code[edge.index()].as_ref()
+    }
+
+    /// The edge that leads from one block to another.
+    pub fn arrival(&self, from: Block, to: Block) -> Option<Edge> {
+        self.arrivals.get(&(from, to)).copied()
+    }
+
+    /// The edges that meet in a landing pad made for those without code.
+    pub fn shared_pad(&self, block: Block) -> Option<&[Edge]> {
+        self.shared_pads.get(&block).map(Vec::as_slice)
+    }
+
+    /// If the edge leads to a block that only returns and is counted here: the increment of its count.
+    pub fn return_behind(&self, edge: Edge) -> Option<i64> {
+        self.returns.get(&edge).copied()
+    }
+
+    /// Whether the edge, a return, is counted on the edges before it.
+    pub fn is_moved(&self, edge: Edge) -> bool {
+        self.moved.contains(&edge)
+    }
+
+    fn needs_code(&self, actions: &[Action], edge: Edge) -> bool {
+        match actions[edge.index()] {
+            Action::Dead => false,
+            _ if self.moved.contains(&edge) => false,
+            Action::Add { increment: 0 } => self.returns.contains_key(&edge),
+            _ => true,
+        }
+    }
+
+    fn note_arrival(&mut self, draft: &Draft, edge: Edge) {
+        let flow = &draft.edges[edge.index()];
+        let block = |n: Node| draft.nodes.get(n.index()).copied().flatten();
+        if let (Some(from), Some(to)) = (block(flow.from), block(flow.to)) {
+            self.arrivals.insert((from, to), edge);
+        }
+    }
+
+    fn split(&mut self, module: Module, draft: &Draft, edge: Edge, successors: &[usize], location: Option<LLVMMetadataRef>) -> Place {
+        let flow = &draft.edges[edge.index()];
+        let (from, to) = (draft.nodes[flow.from.index()].expect("a block"), draft.nodes[flow.to.index()].expect("a block"));
+        let between = new_block_behind(module, from);
+        Builder::at_end(module, between, location).jump(to);
+        for &index in successors {
+            from.terminator().set_successor(index, between);
+        }
+        phis::rename(module, to, from, between, true);
+        self.arrivals.remove(&(from, to));
+        self.arrivals.insert((between, to), edge);
+        Place::Before(between.terminator())
+    }
+
+    /// Gives every edge to a landing pad that has code a pad of its own, and the others one that they share.
+    fn split_landing_pad(
+        &mut self,
+        module: Module,
+        draft: &Draft,
+        graph: &Graph,
+        actions: &[Action],
+        pad: Node,
+        location: Option<LLVMMetadataRef>,
+    ) {
+        let old = draft.nodes[pad.index()].expect("a block");
+        let instruction = old.landing_pad().expect("calls unwind to landing pads");
+        let (own, shared): (Vec<Edge>, Vec<Edge>) = graph.incoming(pad).iter().partition(|e| self.needs_code(actions, **e));
+        let mut groups: Vec<Vec<Edge>> = own.iter().map(|e| vec![*e]).collect();
+        if !shared.is_empty() {
+            groups.push(shared.clone());
+        }
+        let mut values = Vec::new();
+        for edges in &groups {
+            let new = new_block_behind(module, old);
+            let copy = Value(llvm!(LLVMInstructionClone(instruction.0)));
+            Builder::at_end(module, new, None).insert(copy);
+            copy.set_location(instruction.location());
+            Builder::at_end(module, new, location).jump(old);
+            for &edge in edges {
+                let from = draft.nodes[graph.from(edge).index()].expect("a block");
+                let Site::OnEdge(successors) = &draft.sites[edge.index()] else { unreachable!("unwinding is no jump") };
+                successors.iter().for_each(|&i| from.terminator().set_successor(i, new));
+                self.arrivals.remove(&(from, old));
+            }
+            match edges.as_slice() {
+                [edge] => {
+                    self.arrivals.insert((new, old), *edge);
+                    self.code[edge.index()] = Some(Place::Before(new.terminator()));
+                }
+                _ => self.share(draft, graph, new, edges),
+            }
+            values.push((copy, new));
+        }
+        self.redirect_phis(module, draft, graph, old, &groups, &values);
+        let merged = Builder::phi_before(module, instruction, instruction.kind(), instruction.location());
+        merged.add_incoming(&values);
+        instruction.replace_uses(merged);
+        instruction.erase();
+    }
+
+    fn share(&mut self, draft: &Draft, graph: &Graph, pad: Block, edges: &[Edge]) {
+        for &edge in edges {
+            let from = draft.nodes[graph.from(edge).index()].expect("a block");
+            self.arrivals.insert((from, pad), edge);
+        }
+        self.shared_pads.insert(pad, edges.to_vec());
+    }
+
+    /// Phi nodes of a split landing pad: what came from a call comes from its new pad; in the shared pad it is merged first.
+    fn redirect_phis(&self, module: Module, draft: &Draft, graph: &Graph, old: Block, groups: &[Vec<Edge>], pads: &[(Value, Block)]) {
+        let sources =
+            |edges: &[Edge]| -> Vec<Block> { edges.iter().map(|e| draft.nodes[graph.from(*e).index()].expect("a block")).collect() };
+        phis::rebuild(module, old, |entries| {
+            let mut new = Vec::new();
+            for (edges, &(copy, pad)) in groups.iter().zip(pads) {
+                let from = sources(edges);
+                let mine: Vec<(Value, Block)> = entries.iter().copied().filter(|(_, b)| from.contains(b)).collect();
+                let value = match mine.as_slice() {
+                    [(value, _)] => *value,
+                    _ => {
+                        let phi = Builder::phi_before(module, copy, mine[0].0.kind(), None);
+                        phi.add_incoming(&mine);
+                        phi
+                    }
+                };
+                new.push((value, pad));
+            }
+            new
+        });
+    }
+
+    /// Finds the blocks that only return and follow a tail call. Returns the tail calls in front of which the edges to them are counted.
+    fn find_returns(&mut self, draft: &Draft, graph: &Graph, actions: &[Action]) -> HashMap<Edge, Value> {
+        let mut tail_calls = HashMap::new();
+        for edge in graph.edges().filter(|e| draft.edges[e.index()].kind == EdgeKind::Return) {
+            let node = graph.from(edge);
+            let Action::Count { increment } = actions[edge.index()] else { continue };
+            let block = draft.nodes[node.index()].expect("a block");
+            let before = |e: &Edge| draft.nodes[graph.from(*e).index()].and_then(tail_call_before_return).map(|call| (*e, call));
+            let calls: Vec<(Edge, Value)> = graph.incoming(node).iter().filter_map(before).collect();
+            if node == graph.entry() || calls.is_empty() || !only_returns(block) {
+                continue;
+            }
+            tail_calls.extend(calls);
+            let live = graph.incoming(node).iter().filter(|e| actions[e.index()] != Action::Dead);
+            self.returns.extend(live.map(|e| (*e, increment)));
+            self.moved.insert(edge);
+        }
+        tail_calls
+    }
+}
+
+fn new_block_behind(module: Module, block: Block) -> Block {
+    let function = llvm!(LLVMGetBasicBlockParent(block.0));
+    let new = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function, c"".as_ptr())));
+    llvm!(LLVMMoveBasicBlockAfter(new.0, block.0));
+    new
+}

@@ -1,0 +1,135 @@
+//! Changes to a function's blocks that must come before its graph is read.
+//!
+//! 1. A call that returns twice must end its block, for control enters the program anew behind it.
+//! 2. A block that computed jumps and other edges lead to is parted: the jumps arrive in an empty block of their own, which keeps the address
+//!    the program took. (Edges of computed jumps cannot carry code: their targets are addresses in data.)
+
+use crate::abandon::returns_twice;
+use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::phis;
+use llvm_sys::LLVMOpcode;
+use llvm_sys::core::*;
+use std::collections::{BTreeSet, HashSet};
+use trodden_unit::BlockKind;
+
+/// A function's blocks in the order of its map, each with what it is.
+pub fn prepare(module: Module, function: Value) -> Vec<(Block, BlockKind)> {
+    let original: Vec<Block> = function.blocks().collect();
+    let mut nodes = Vec::new();
+    for block in original {
+        nodes.push((block, BlockKind::Code));
+        let mut rest = block;
+        while let Some(call) = rest.instructions().find(|i| comes_back_twice(*i)) {
+            rest = split_behind(module, call);
+            nodes.push((rest, BlockKind::Continuation));
+        }
+    }
+    let mut landings = Vec::new();
+    for node in &mut nodes {
+        if let Some(body) = part_from_computed_jumps(module, node.0) {
+            landings.push((node.0, BlockKind::Landing));
+            node.0 = body;
+        }
+    }
+    nodes.extend(landings);
+    nodes
+}
+
+/// A call that returns twice; one that must be a tail call leaves nothing to come back to.
+fn comes_back_twice(instruction: Value) -> bool {
+    instruction.is(LLVMOpcode::LLVMCall) && returns_twice(instruction) && !crate::describe::is_must_tail(instruction)
+}
+
+/// Moves everything behind an instruction to a new block and jumps there.
+fn split_behind(module: Module, instruction: Value) -> Block {
+    let block = instruction.block();
+    let rest = new_block_behind(module, block);
+    move_behind(module, instruction.next(), rest);
+    successors_see(module, rest, block);
+    Builder::at_end(module, block, instruction.location()).jump(rest);
+    rest
+}
+
+/// Moves an instruction and all behind it to the end of a block.
+fn move_behind(module: Module, mut instruction: Option<Value>, to: Block) {
+    let builder = Builder::at_end(module, to, None);
+    while let Some(this) = instruction {
+        instruction = this.next();
+        let location = this.location();
+        llvm!(LLVMInstructionRemoveFromParent(this.0));
+        builder.insert(this);
+        this.set_location(location);
+    }
+}
+
+/// The phi nodes of `block`'s successors get told that it was `before`.
+fn successors_see(module: Module, block: Block, before: Block) {
+    let successors: HashSet<Block> = block.terminator().successors().into_iter().collect();
+    for to in successors {
+        phis::rename(module, to, before, block, false);
+    }
+}
+
+fn new_block_behind(module: Module, block: Block) -> Block {
+    let function = llvm!(LLVMGetBasicBlockParent(block.0));
+    let new = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function, c"".as_ptr())));
+    llvm!(LLVMMoveBasicBlockAfter(new.0, block.0));
+    new
+}
+
+/// The blocks that lead to a block, each as often as it does.
+pub fn predecessors(block: Block) -> Vec<Block> {
+    let value = Value(llvm!(LLVMBasicBlockAsValue(block.0)));
+    let terminators = value.users().filter(|u| !llvm!(LLVMIsAInstruction(u.0)).is_null());
+    terminators.map(|t| t.block()).collect()
+}
+
+/// If both computed jumps and other edges lead to a block, gives its content to a new block, which is returned; the old one stays as the jumps'
+/// target.
+fn part_from_computed_jumps(module: Module, landing: Block) -> Option<Block> {
+    let (jumps, direct) = sources(landing);
+    if jumps.is_empty() || direct.is_empty() {
+        return None;
+    }
+    let body = new_block_behind(module, landing);
+    move_behind(module, Some(landing.first_insertion_point()), body);
+    successors_see(module, body, landing);
+    // A block that was its own predecessor has its body as one now.
+    let (jumps, direct) = sources(landing);
+    for phi in landing.phis().collect::<Vec<_>>() {
+        part_phi(module, phi, landing, body, &jumps);
+    }
+    for block in direct {
+        let terminator = block.terminator();
+        for (index, to) in terminator.successors().into_iter().enumerate() {
+            if to == landing {
+                terminator.set_successor(index, body);
+            }
+        }
+    }
+    Builder::at_end(module, landing, None).jump(body);
+    Some(body)
+}
+
+/// Predecessors that jump to a computed address, and the others.
+fn sources(block: Block) -> (BTreeSet<Block>, BTreeSet<Block>) {
+    predecessors(block).into_iter().partition(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr))
+}
+
+/// Leaves in `landing` what computed jumps bring; a new phi node in `body` merges it with what the other edges bring.
+fn part_phi(module: Module, phi: Value, landing: Block, body: Block, jumps: &BTreeSet<Block>) {
+    let (arriving, mut all): (Vec<_>, Vec<_>) = phi.incoming().into_iter().partition(|(_, b)| jumps.contains(b));
+    let first = body.instructions().next().expect("it has a terminator");
+    let both = Builder::phi_before(module, first, phi.kind(), phi.location());
+    let here = Builder::phi_before(module, phi, phi.kind(), phi.location());
+    crate::probes::copy_fast_math(phi, both);
+    crate::probes::copy_fast_math(phi, here);
+    phi.replace_uses(both);
+    // A value that came round a loop may be the phi node itself.
+    let own = |(v, b): (Value, Block)| (if v == phi { both } else { v }, b);
+    here.add_incoming(&arriving.into_iter().map(own).collect::<Vec<_>>());
+    all = all.into_iter().map(own).collect();
+    all.push((here, landing));
+    both.add_incoming(&all);
+    phi.erase();
+}

@@ -1,0 +1,255 @@
+//! The whole of a unit: describe, plan, insert, emit.
+
+use crate::abandon::{Abandonment, is_definition};
+use crate::debug::Positions;
+use crate::describe::Draft;
+use crate::emit::{self, Counters};
+use crate::llvm::{Module, Value, llvm};
+use crate::options::{BadOption, Options};
+use crate::probes::{self, Surroundings};
+use crate::shape::prepare;
+use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
+use llvm_sys::core::*;
+use llvm_sys::{LLVMLinkage, LLVMOpcode};
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::frequency::branch_weights;
+use trodden_flow::{Graph, GraphError, Node, Plan};
+use trodden_unit::store::STORE_VARIABLE;
+use trodden_unit::{Frame, FunctionMap, Identity, Skipped, UnitMap, UnitStore, shape};
+
+/// Calling convention of interrupt handlers on x86.
+const X86_INTERRUPT: u32 = 83;
+
+/// Why a unit cannot be instrumented.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Bad parameters.
+    #[error(transparent)]
+    Option(#[from] BadOption),
+    /// There is no place for the unit store.
+    #[error("there is no folder for the unit store: set {STORE_VARIABLE} (or HOME) to one that can be written")]
+    NoStore,
+    /// The unit store cannot be written.
+    #[error("the unit store {folder} cannot be written ({source}): set {STORE_VARIABLE} to a folder that can")]
+    Store {
+        /// Its folder.
+        folder: PathBuf,
+        /// What happened.
+        source: std::io::Error,
+    },
+    /// The function's graph could not be built.
+    #[error("function `{function}`: {source}; please report it with the source file")]
+    Graph {
+        /// The function.
+        function: String,
+        /// What is wrong.
+        source: GraphError,
+    },
+    /// LLVM's verifier refuses what was made.
+    #[error("function `{0}` is not valid any more after instrumentation; please report it with the source file that is being compiled")]
+    Invalid(String),
+}
+
+/// Instruments a module in place.
+pub fn instrument(module: Module) -> Result<(), Error> {
+    let options = Options::parse(&std::env::var("TRODDEN_INSTRUMENT").unwrap_or_default())?;
+    if !module.functions().any(is_emitted) {
+        return Ok(());
+    }
+    let bitcode = module.bitcode();
+    let unit = identity(&bitcode, &options);
+    let mut work = Unit::begin(module, options);
+    let (chosen, skipped) = work.choose();
+    work.map.skipped = skipped;
+    for &function in &chosen {
+        work.instrument(function)?;
+    }
+    let counters = work.map.counters;
+    let map = work.finish();
+    let bitcode = if map.1.keep_bitcode { bitcode } else { Vec::new() };
+    let frame = store(&Frame::pack(unit, &map.0, &bitcode))?;
+    emit::record_and_frame(module, unit, counters, &frame);
+    Ok(())
+}
+
+/// A unit is its code and how it is instrumented, by which version.
+fn identity(bitcode: &[u8], options: &Options) -> Identity {
+    let mut content = Identity::of(bitcode).0.to_vec();
+    content.extend(options.scheme().bytes());
+    content.extend(code_generation_flags().concat().bytes());
+    content.extend(env!("CARGO_PKG_VERSION").bytes());
+    content.extend(trodden_unit::MAP_VERSION.to_le_bytes());
+    Identity::of(&content)
+}
+
+fn store(frame: &Frame) -> Result<PathBuf, Error> {
+    let folder = UnitStore::root_from(|name| std::env::var_os(name)).ok_or(Error::NoStore)?;
+    let folder = std::path::absolute(&folder).map_err(|source| Error::Store { folder: folder.clone(), source })?;
+    UnitStore::at(&folder).put(frame).map_err(|source| Error::Store { folder, source })
+}
+
+/// The flags of the compilation that shape code generation, as the driver passes them on: words separated by U+001F.
+fn code_generation_flags() -> Vec<String> {
+    let words = std::env::var("TRODDEN_CODEGEN").unwrap_or_default();
+    words.split('\u{1f}').filter(|w| !w.is_empty()).map(str::to_owned).collect()
+}
+
+struct Unit {
+    module: Module,
+    options: Options,
+    abandonment: Abandonment,
+    positions: Positions,
+    counters: Counters,
+    around: Surroundings,
+    chosen: HashSet<Value>,
+    map: UnitMap,
+}
+
+impl Unit {
+    fn begin(module: Module, options: Options) -> Unit {
+        let counters = Counters::begin(module);
+        let around =
+            Surroundings { module, counters: counters.stand_in, bias: emit::declare_bias(module), enter: emit::declare_enter(module) };
+        let map = UnitMap {
+            source: module.source(),
+            producer: String::new(),
+            target: module.target(),
+            scheme: options.scheme(),
+            codegen: code_generation_flags(),
+            files: Vec::new(),
+            scopes: Vec::new(),
+            functions: Vec::new(),
+            skipped: Vec::new(),
+            counters: 0,
+        };
+        let abandonment = Abandonment::of(module);
+        Unit { module, options, abandonment, positions: Positions::new(module), counters, around, chosen: HashSet::new(), map }
+    }
+
+    /// The functions to instrument, and those that cannot be, with the reasons.
+    fn choose(&mut self) -> (Vec<Value>, Vec<Skipped>) {
+        let early = run_before_relocation(self.module);
+        let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
+        for function in self.module.functions().filter(|f| is_emitted(*f)) {
+            match reason_to_skip(function, &early) {
+                None => chosen.push(function),
+                Some(reason) => skipped.push(Skipped { name: function.name(), reason: reason.into() }),
+            }
+        }
+        self.chosen = chosen.iter().copied().collect();
+        (chosen, skipped)
+    }
+
+    fn instrument(&mut self, function: Value) -> Result<(), Error> {
+        let name = function.name();
+        if self.map.producer.is_empty() {
+            self.map.producer = self.positions.producer(function).unwrap_or_default();
+        }
+        let position = self.positions.of_function(function);
+        // Before the function's blocks change: whether its callers have all claimed regions.
+        let may_be_first = self.may_be_first(function);
+        let prepared = prepare(self.module, function);
+        let draft = Draft::of(function, &prepared, &self.abandonment, &mut self.positions);
+        let edges = draft.edges.iter().map(|e| (e.from, e.to)).collect();
+        let nodes = draft.nodes.len() as u32;
+        let graph = Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: name.clone(), source })?;
+        let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &draft.hints));
+        let plan = Plan::ball_larus(&graph, &draft.forced, &frequencies, &self.options.plan);
+        probes::insert(self.around, function, &draft, &graph, &plan, self.map.counters, may_be_first);
+        // It writes memory now.
+        function.remove_attribute("memory");
+        if llvm!(LLVMVerifyFunction(function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) != 0 {
+            return Err(Error::Invalid(name));
+        }
+        let counters = plan.numbering.paths();
+        self.map.functions.push(FunctionMap {
+            name,
+            local: is_local(function),
+            position,
+            shape: shape(&draft.blocks, &draft.edges),
+            first_counter: self.map.counters,
+            counters,
+            blocks: draft.blocks,
+            edges: draft.edges,
+            dag: plan.dag.edges().to_vec(),
+            values: plan.numbering.values().to_vec(),
+            cuts: plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
+        });
+        self.map.counters += counters;
+        Ok(())
+    }
+
+    /// Whether a thread may come to this function without having counted anywhere before. A local function that only instrumented functions call,
+    /// directly, finds the region claimed.
+    fn may_be_first(&self, function: Value) -> bool {
+        let called_by_us = |user: Value| {
+            let is_callee = user.is_call() && user.callee() == function && !passes(user, function);
+            is_callee && self.chosen.contains(&Value(llvm!(LLVMGetBasicBlockParent(user.block().0))))
+        };
+        let is_instruction = |v: &Value| !llvm!(LLVMIsAInstruction(v.0)).is_null();
+        !is_local(function) || !function.users().all(|u| is_instruction(&u) && called_by_us(u))
+    }
+
+    fn finish(mut self) -> (UnitMap, Options) {
+        self.map.files = self.positions.files;
+        self.map.scopes = self.positions.scopes;
+        if self.map.counters > 0 {
+            self.counters.finish(self.map.counters);
+        } else {
+            llvm!(LLVMDeleteGlobal(self.counters.stand_in.0));
+        }
+        (self.map, self.options)
+    }
+}
+
+/// Whether a call passes a function as an argument (as well).
+fn passes(call: Value, function: Value) -> bool {
+    let arguments = llvm!(LLVMGetNumArgOperands(call.0));
+    (0..arguments).any(|i| Value(llvm!(LLVMGetOperand(call.0, i))) == function)
+}
+
+fn is_local(function: Value) -> bool {
+    matches!(llvm!(LLVMGetLinkage(function.0)), LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage)
+}
+
+/// Whether the function's body becomes code here.
+fn is_emitted(function: Value) -> bool {
+    is_definition(function) && llvm!(LLVMGetLinkage(function.0)) != LLVMLinkage::LLVMAvailableExternallyLinkage
+}
+
+fn reason_to_skip(function: Value, early: &HashSet<Value>) -> Option<&'static str> {
+    let attributes = HashMap::from([
+        ("naked", "it is written in assembly (`naked`)"),
+        ("noprofile", "the source asks for it (`no_profile_instrument_function`)"),
+        ("skipprofile", "the source asks for it (`skipprofile`)"),
+        ("presplitcoroutine", "it is a coroutine that the compiler has not split"),
+    ]);
+    if let Some((_, reason)) = attributes.into_iter().find(|(name, _)| function.has_attribute(name)) {
+        return Some(reason);
+    }
+    if llvm!(LLVMGetFunctionCallConv(function.0)) == X86_INTERRUPT {
+        return Some("it is an interrupt handler");
+    }
+    if early.contains(&function) {
+        return Some("it runs while the program is being relocated (an ifunc resolver calls it, or it is one)");
+    }
+    let funclet = |i: Value| matches!(i.opcode(), LLVMOpcode::LLVMCatchSwitch | LLVMOpcode::LLVMCatchPad | LLVMOpcode::LLVMCleanupPad);
+    function.blocks().any(|b| b.instructions().any(funclet)).then_some("it handles exceptions with funclets")
+}
+
+/// Resolvers of indirect functions and what they call: they run before thread-local storage and relocations are ready.
+fn run_before_relocation(module: Module) -> HashSet<Value> {
+    let first = llvm!(LLVMGetFirstGlobalIFunc(module.raw));
+    let ifuncs = std::iter::successors(Value::some(first), |i| Value::some(llvm!(LLVMGetNextGlobalIFunc(i.0))));
+    let mut early = HashSet::new();
+    let mut stack: Vec<Value> = ifuncs.map(|i| Value(llvm!(LLVMGetGlobalIFuncResolver(i.0)))).collect();
+    while let Some(function) = stack.pop() {
+        if function.is_function() && early.insert(function) {
+            let calls = function.blocks().flat_map(|b| b.instructions().filter(|i| i.is_call()).map(Value::callee).collect::<Vec<_>>());
+            stack.extend(calls);
+        }
+    }
+    early
+}
