@@ -15,6 +15,7 @@
 
 use crate::graph::{Edge, Graph, Node};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// An edge of a [`Dag`], by its place in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -233,30 +234,20 @@ impl Dag {
     }
 
     /// Finds the cuts again from the origins of the dummy edges. Reasons are not stored with edges: a cut counts as [`CutReason::Back`].
+    /// Of cuts that share an entry, only the one that the entry names has it.
     fn recover_cuts(&mut self) {
-        let mut enter_at = vec![None; self.node_count()];
-        for id in self.edge_ids() {
-            if let Origin::Enter(_) = self.edge(id).origin {
-                enter_at[self.edge(id).to.index()].get_or_insert(id);
-            }
-        }
-        let mut cuts: Vec<Cut> = Vec::new();
+        let mut cuts = BTreeMap::<Edge, Cut>::new();
         for id in self.edge_ids() {
             let (edge, enter, leave) = match self.edge(id).origin {
                 Origin::Leave(e) => (e, None, Some(id)),
                 Origin::Enter(e) => (e, Some(id), None),
                 _ => continue,
             };
-            match cuts.iter_mut().find(|c| c.edge == edge) {
-                Some(cut) => {
-                    cut.enter = cut.enter.or(enter);
-                    cut.leave = cut.leave.or(leave);
-                }
-                None => cuts.push(Cut { edge, reason: CutReason::Back, enter, leave }),
-            }
+            let cut = cuts.entry(edge).or_insert(Cut { edge, reason: CutReason::Back, enter: None, leave: None });
+            cut.enter = cut.enter.or(enter);
+            cut.leave = cut.leave.or(leave);
         }
-        cuts.sort_by_key(|c| c.edge);
-        self.cuts = cuts;
+        self.cuts = cuts.into_values().collect();
     }
 }
 

@@ -9,7 +9,7 @@
 
 use crate::dag::{Cut, CutReason, Dag, Entries, Origin};
 use crate::frequency::Frequencies;
-use crate::graph::{Edge, Graph, Node};
+use crate::graph::{Edge, Graph};
 use crate::numbering::Numbering;
 
 /// A DAG of at most `limit` paths where that can be had; see [`cut_to_limit`].
@@ -34,7 +34,7 @@ pub fn cut_to_limit(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &F
         {
             return Limited { dag, numbering };
         }
-        let chosen = best_cut(&dag, graph, frequencies);
+        let chosen = Cutter::new(&dag, frequencies, entries).choose((limit as f64).log2());
         if chosen.is_empty() {
             let numbering = Numbering::ball_larus(&dag).expect("a graph without two edges in a row has few paths");
             return Limited { dag, numbering };
@@ -44,94 +44,175 @@ pub fn cut_to_limit(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &F
     }
 }
 
-/// Base-2 logarithms of the numbers of paths.
-struct PathBits {
-    /// From the entry to each node.
-    to: Vec<f64>,
-    /// From each node to the exit.
-    from: Vec<f64>,
-    all: f64,
+/// An edge of the acyclic graph that may be cut.
+#[derive(Clone, Copy)]
+struct Candidate {
+    edge: Edge,
+    from: usize,
+    price: f64,
 }
 
-impl PathBits {
-    fn of(dag: &Dag) -> PathBits {
-        let mut to = vec![f64::NEG_INFINITY; dag.node_count()];
-        let mut from = to.clone();
-        to[dag.entry().index()] = 0.0;
-        from[dag.exit().index()] = 0.0;
-        for &node in dag.order() {
-            for &e in dag.out(node) {
-                let head = dag.edge(e).to.index();
-                to[head] = add_bits(to[head], to[node.index()]);
+/// The graph while cuts are chosen. Cutting never changes the topological order (paths then begin at the entry and end at the exit), so the order of
+/// the first graph serves all the time. Numbers of paths are base-2 logarithms.
+struct Cutter {
+    entries: Entries,
+    /// Nodes in topological order; the first is the entry, the last the exit.
+    order: Vec<usize>,
+    /// Real edges into each node, not yet cut.
+    real: Vec<Vec<Candidate>>,
+    /// Number of dummy edges from the entry to each node.
+    entering: Vec<f64>,
+    /// Number of dummy edges from each node to the exit.
+    leaving: Vec<f64>,
+    /// Paths from the entry to each node.
+    to: Vec<f64>,
+    /// Paths from each node to the exit.
+    from: Vec<f64>,
+}
+
+impl Cutter {
+    fn new(dag: &Dag, frequencies: &Frequencies, entries: Entries) -> Cutter {
+        let nodes = dag.node_count();
+        let mut order: Vec<usize> = dag.order().iter().map(|n| n.index()).filter(|n| *n != dag.exit().index()).collect();
+        order.push(dag.exit().index());
+        let mut cutter = Cutter {
+            entries,
+            order,
+            real: vec![Vec::new(); nodes],
+            entering: vec![0.0; nodes],
+            leaving: vec![0.0; nodes],
+            to: vec![f64::NEG_INFINITY; nodes],
+            from: vec![f64::NEG_INFINITY; nodes],
+        };
+        for edge in dag.edges() {
+            match edge.origin {
+                // An edge that is never taken still costs something when it is cut: a count, and what the reader loses.
+                Origin::Real(e) => {
+                    let candidate = Candidate { edge: e, from: edge.from.index(), price: 1e-6 + frequencies.edge(e) };
+                    cutter.real[edge.to.index()].push(candidate);
+                }
+                Origin::Enter(_) => cutter.entering[edge.to.index()] += 1.0,
+                Origin::Leave(_) | Origin::Stop(_) => cutter.leaving[edge.from.index()] += 1.0,
             }
         }
-        for &node in dag.order().iter().rev() {
-            for &e in dag.out(node) {
-                from[node.index()] = add_bits(from[node.index()], from[dag.edge(e).to.index()]);
+        cutter
+    }
+
+    /// Cuts until the whole is at most `limit` (a logarithm) and returns the edges.
+    fn choose(mut self, limit: f64) -> Vec<Edge> {
+        let mut chosen = Vec::new();
+        loop {
+            self.count();
+            if self.all() <= limit && !chosen.is_empty() {
+                return chosen;
+            }
+            match self.best() {
+                None => return chosen,
+                Some((head, only)) => chosen.extend(self.cut(head, only)),
             }
         }
-        let all = from[dag.entry().index()];
-        PathBits { to, from, all }
+    }
+
+    fn all(&self) -> f64 {
+        self.from[self.order[0]]
+    }
+
+    fn count(&mut self) {
+        let (entry, exit) = (self.order[0], self.order[self.order.len() - 1]);
+        for &node in &self.order {
+            let mut sum = if node == entry { 0.0 } else { self.entering[node].log2() };
+            for candidate in &self.real[node] {
+                sum = add_bits(sum, self.to[candidate.from]);
+            }
+            self.to[node] = sum;
+            self.from[node] = f64::NEG_INFINITY;
+        }
+        let mut entering = f64::NEG_INFINITY;
+        for i in (0..self.order.len()).rev() {
+            let node = self.order[i];
+            let own = if node == exit { 0.0 } else { self.leaving[node].log2() };
+            self.from[node] = add_bits(self.from[node], own);
+            if self.entering[node] > 0.0 {
+                entering = add_bits(entering, self.from[node] + self.entering[node].log2());
+            }
+            if node == entry {
+                self.from[node] = add_bits(self.from[node], entering);
+            }
+            for candidate in &self.real[node] {
+                self.from[candidate.from] = add_bits(self.from[candidate.from], self.from[node]);
+            }
+        }
+    }
+
+    /// The head whose in-edges (all, or one of them) take away most bits for each expected execution when they are cut.
+    fn best(&self) -> Option<(usize, Option<usize>)> {
+        let mut best = (0.0, None);
+        for &head in &self.order[1..self.order.len() - 1] {
+            let real = &self.real[head];
+            let mut consider = |edges: &[Candidate], what: Option<usize>| {
+                let score = self.score(head, edges);
+                if score > best.0 {
+                    best = (score, Some((head, what)));
+                }
+            };
+            for (i, candidate) in real.iter().enumerate() {
+                consider(&[*candidate], Some(i));
+            }
+            if real.len() > 1 {
+                consider(real, None);
+            }
+        }
+        best.1
+    }
+
+    fn score(&self, head: usize, edges: &[Candidate]) -> f64 {
+        let before = edges.iter().fold(f64::NEG_INFINITY, |sum, e| add_bits(sum, self.to[e.from]));
+        let entrances = match self.entries {
+            Entries::Shared if self.entering[head] > 0.0 => 0.0,
+            Entries::Shared => 1.0,
+            Entries::PerEdge => edges.len() as f64,
+        };
+        let new = add_bits(before, self.from[head] + f64::log2(entrances));
+        let gone = before + self.from[head];
+        if gone <= new {
+            return 0.0;
+        }
+        let left = add_bits(subtract_bits(self.all(), gone), new);
+        (self.all() - left) / edges.iter().map(|e| e.price).sum::<f64>()
+    }
+
+    fn cut(&mut self, head: usize, only: Option<usize>) -> Vec<Edge> {
+        let cut: Vec<Candidate> = match only {
+            Some(i) => vec![self.real[head].remove(i)],
+            None => std::mem::take(&mut self.real[head]),
+        };
+        for candidate in &cut {
+            self.leaving[candidate.from] += 1.0;
+            match self.entries {
+                Entries::Shared => self.entering[head] = 1.0,
+                Entries::PerEdge => self.entering[head] += 1.0,
+            }
+        }
+        cut.into_iter().map(|c| c.edge).collect()
     }
 }
 
 /// log2(2^a + 2^b)
 fn add_bits(a: f64, b: f64) -> f64 {
     let (low, high) = if a < b { (a, b) } else { (b, a) };
-    if low == f64::NEG_INFINITY { high } else { high + (low - high).exp2().ln_1p() / std::f64::consts::LN_2 }
+    // Beyond the precision of a float there is nothing to add; this also covers zero paths.
+    if low < high - 60.0 { high } else { high + (low - high).exp2().ln_1p() * std::f64::consts::LOG2_E }
 }
 
 /// log2(2^a - 2^b), for a >= b.
 fn subtract_bits(a: f64, b: f64) -> f64 {
-    if b == f64::NEG_INFINITY { a } else { a + (-(b - a).exp2().min(1.0)).ln_1p() / std::f64::consts::LN_2 }
-}
-
-/// The edge, or all edges into one node, whose cut takes away most bits per expected execution.
-fn best_cut(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<Edge> {
-    let bits = PathBits::of(dag);
-    let mut entered = vec![false; dag.node_count()];
-    for cut in dag.cuts() {
-        entered[graph.to(cut.edge).index()] = true;
-    }
-    // A path that begins and ends nowhere else still costs something.
-    let price = |edges: &[Edge]| 1e-6 + edges.iter().map(|e| frequencies.edge(*e)).sum::<f64>();
-    let mut best: (f64, Vec<Edge>) = (0.0, Vec::new());
-    let mut consider = |edges: &[Edge], head: Node| {
-        let before = edges.iter().fold(f64::NEG_INFINITY, |sum, e| add_bits(sum, bits.to[graph.from(*e).index()]));
-        let after = if entered[head.index()] { f64::NEG_INFINITY } else { bits.from[head.index()] };
-        let new = add_bits(before, after);
-        let gone = before + bits.from[head.index()];
-        if gone <= new {
-            return;
-        }
-        let left = add_bits(subtract_bits(bits.all, gone), new);
-        let score = (bits.all - left) / price(edges);
-        if score > best.0 {
-            best = (score, edges.to_vec());
-        }
-    };
-    for &head in dag.order().iter().filter(|n| **n != dag.exit() && **n != dag.entry()) {
-        let real: Vec<Edge> = dag
-            .incoming(head)
-            .iter()
-            .filter_map(|&e| match dag.edge(e).origin {
-                Origin::Real(edge) => Some(edge),
-                _ => None,
-            })
-            .collect();
-        for edge in &real {
-            consider(&[*edge], head);
-        }
-        if real.len() > 1 {
-            consider(&real, head);
-        }
-    }
-    best.1
+    if b < a - 60.0 { a } else { a + (-(b - a).exp2().min(1.0)).ln_1p() * std::f64::consts::LOG2_E }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::Node;
 
     fn diamonds(count: u32) -> Graph {
         let mut edges = Vec::new();

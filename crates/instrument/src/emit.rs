@@ -1,55 +1,33 @@
 //! What the object file gets besides code: the counters, the allocated record, the frame.
 //!
-//! The record and the frame are made by module-level assembly, because an LLVM global can be neither in a section that is not loaded nor retained by
-//! the linker without being listed in `llvm.used`. The record is retained (`R`) so that `--gc-sections` leaves it; it refers to the counters by their
+//! All three are made by module-level assembly, because an LLVM global in a section of its own has its zeros in the file, cannot be in a section that is
+//! not loaded, and is not retained by the linker without being listed in `llvm.used`. The record is retained (`R`) so that `--gc-sections` leaves it; it refers to the counters by their
 //! distance, so that it needs no relocation when the program starts.
 
 use crate::llvm::{Module, Value, c_string, llvm};
 use llvm_sys::core::*;
-use llvm_sys::{LLVMLinkage, LLVMThreadLocalMode, LLVMVisibility};
-use std::fmt::Write;
+use llvm_sys::{LLVMThreadLocalMode, LLVMVisibility};
+use std::mem::offset_of;
 use std::path::Path;
 use trodden_unit::Identity;
-use trodden_wire::{BIAS_SYMBOL, COUNTERS_SECTION, ENTER_SYMBOL, FRAMES_SECTION, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION};
+use trodden_wire::{BIAS_SYMBOL, COUNTERS_SECTION, ENTER_SYMBOL, FRAMES_SECTION, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord};
 
 /// Name of the unit's counters; local to the object file.
 const COUNTERS_SYMBOL: &str = "__trodden_counters";
 /// Number of LLVM's calling convention in which the callee preserves all registers.
 const PRESERVE_ALL: u32 = 15;
 
-/// The template of the unit's counters, of a size that is set when all functions are known.
-pub struct Counters {
-    module: Module,
-    /// A stand-in that code refers to until the size is known.
-    pub stand_in: Value,
-}
-
-impl Counters {
-    /// Begins the unit's counters.
-    pub fn begin(module: Module) -> Counters {
-        let name = c_string(&format!("{COUNTERS_SYMBOL}.begin"));
-        Counters { module, stand_in: Value(llvm!(LLVMAddGlobal(module.raw, module.i64(), name.as_ptr()))) }
-    }
-
-    /// Makes the array of `count` counters and puts it where the stand-in was used.
-    pub fn finish(self, count: u64) {
-        let name = c_string(COUNTERS_SYMBOL);
-        let array = llvm!(LLVMArrayType2(self.module.i64(), count));
-        let counters = llvm!(LLVMAddGlobal(self.module.raw, array, name.as_ptr()));
-        llvm!(LLVMSetLinkage(counters, LLVMLinkage::LLVMInternalLinkage));
-        llvm!(LLVMSetInitializer(counters, llvm!(LLVMConstNull(array))));
-        llvm!(LLVMSetSection(counters, c_string(COUNTERS_SECTION).as_ptr()));
-        llvm!(LLVMSetAlignment(counters, 8));
-        self.stand_in.replace_uses(Value(counters));
-        llvm!(LLVMDeleteGlobal(self.stand_in.0));
-    }
+/// Declares the template of the unit's counters, which [`sections`] defines.
+pub fn declare_counters(module: Module) -> Value {
+    let counters = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(COUNTERS_SYMBOL).as_ptr()));
+    llvm!(LLVMSetVisibility(counters, LLVMVisibility::LLVMHiddenVisibility));
+    Value(counters)
 }
 
 /// Declares the thread-local bias.
 pub fn declare_bias(module: Module) -> Value {
     let name = c_string(BIAS_SYMBOL);
     let bias = llvm!(LLVMAddGlobal(module.raw, module.i64(), name.as_ptr()));
-    llvm!(LLVMSetLinkage(bias, LLVMLinkage::LLVMExternalLinkage));
     llvm!(LLVMSetVisibility(bias, LLVMVisibility::LLVMHiddenVisibility));
     llvm!(LLVMSetThreadLocalMode(bias, LLVMThreadLocalMode::LLVMInitialExecTLSModel));
     Value(bias)
@@ -69,16 +47,27 @@ pub fn declare_enter(module: Module) -> Value {
     Value(enter)
 }
 
-/// Emits the unit's record, and its frame from the file where it is stored.
-pub fn record_and_frame(module: Module, unit: Identity, counters: u64, frame: &Path) {
-    let mut assembly = String::new();
+/// Emits the unit's counters, its record, and its frame from the file where that is stored.
+pub fn sections(module: Module, unit: Identity, counters: u64, frame: &Path) {
     let unit_bytes = unit.0.map(|b| format!("0x{b:02x}")).join(",");
-    let distance = if counters == 0 { "0".to_owned() } else { format!("{COUNTERS_SYMBOL}-.") };
     let path = frame.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+    let mut assembly = String::new();
+    let mut distance = "0".to_owned();
+    if counters > 0 {
+        // From the record's beginning, not from the field.
+        distance = format!("{COUNTERS_SYMBOL}-.+{}", offset_of!(UnitRecord, counters_delta));
+        assembly += &format!(
+            ".pushsection {COUNTERS_SECTION},\"aw\",@nobits\n.p2align 3\n{COUNTERS_SYMBOL}:\n.zero {}\n\
+             .type {COUNTERS_SYMBOL},@object\n.size {COUNTERS_SYMBOL},{}\n.popsection\n",
+            8 * counters,
+            8 * counters
+        );
+    }
     // Flags: a allocated, R retained.
-    writeln!(assembly, ".pushsection {UNITS_SECTION},\"aR\",@progbits").expect("writing to a string");
-    writeln!(assembly, ".p2align 3\n.long {UNIT_MAGIC},{UNIT_VERSION}\n.byte {unit_bytes}").expect("writing to a string");
-    writeln!(assembly, ".quad {distance}\n.quad {counters}\n.popsection").expect("writing to a string");
-    writeln!(assembly, ".pushsection {FRAMES_SECTION},\"\",@progbits\n.incbin \"{path}\"\n.popsection").expect("writing to a string");
+    assembly += &format!(
+        ".pushsection {UNITS_SECTION},\"aR\",@progbits\n.p2align 3\n.long {UNIT_MAGIC},{UNIT_VERSION}\n.byte {unit_bytes}\n\
+         .quad {distance}\n.quad {counters}\n.popsection\n\
+         .pushsection {FRAMES_SECTION},\"\",@progbits\n.incbin \"{path}\"\n.popsection\n"
+    );
     module.append_assembly(&assembly);
 }

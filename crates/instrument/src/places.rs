@@ -12,7 +12,7 @@ use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_flow::plan::Action;
 use trodden_flow::{Edge, Graph, Node};
 use trodden_unit::EdgeKind;
@@ -63,7 +63,7 @@ impl Places {
         for edge in graph.edges() {
             places.note_arrival(draft, edge);
         }
-        let mut pads: Vec<Node> = Vec::new();
+        let mut pads: BTreeSet<Node> = BTreeSet::new();
         let coded: Vec<Edge> = graph.edges().filter(|e| places.needs_code(actions, *e)).collect();
         for edge in coded {
             let to = graph.to(edge);
@@ -73,13 +73,12 @@ impl Places {
                 Site::Head => Place::Top(draft.nodes[to.index()].expect("a hub is no landing")),
                 Site::OnEdge(_) if graph.incoming(to).len() == 1 => Place::Top(draft.nodes[to.index()].expect("a hub has no such edges")),
                 Site::OnEdge(_) if draft.edges[edge.index()].kind == EdgeKind::Unwind => {
-                    pads.push(to);
+                    pads.insert(to);
                     continue;
                 }
                 Site::OnEdge(successors) => places.split(module, draft, edge, successors, location),
             });
         }
-        pads.dedup();
         for pad in pads {
             places.split_landing_pad(module, draft, graph, actions, pad, location);
         }

@@ -3,7 +3,7 @@
 use crate::abandon::{Abandonment, is_definition};
 use crate::debug::Positions;
 use crate::describe::Draft;
-use crate::emit::{self, Counters};
+use crate::emit;
 use crate::llvm::{Module, Value, llvm};
 use crate::options::{BadOption, Options};
 use crate::probes::{self, Surroundings};
@@ -70,7 +70,7 @@ pub fn instrument(module: Module) -> Result<(), Error> {
     let map = work.finish();
     let bitcode = if map.1.keep_bitcode { bitcode } else { Vec::new() };
     let frame = store(&Frame::pack(unit, &map.0, &bitcode))?;
-    emit::record_and_frame(module, unit, counters, &frame);
+    emit::sections(module, unit, counters, &frame);
     Ok(())
 }
 
@@ -101,7 +101,6 @@ struct Unit {
     options: Options,
     abandonment: Abandonment,
     positions: Positions,
-    counters: Counters,
     around: Surroundings,
     chosen: HashSet<Value>,
     map: UnitMap,
@@ -109,9 +108,12 @@ struct Unit {
 
 impl Unit {
     fn begin(module: Module, options: Options) -> Unit {
-        let counters = Counters::begin(module);
-        let around =
-            Surroundings { module, counters: counters.stand_in, bias: emit::declare_bias(module), enter: emit::declare_enter(module) };
+        let around = Surroundings {
+            module,
+            counters: emit::declare_counters(module),
+            bias: emit::declare_bias(module),
+            enter: emit::declare_enter(module),
+        };
         let map = UnitMap {
             source: module.source(),
             producer: String::new(),
@@ -125,7 +127,7 @@ impl Unit {
             counters: 0,
         };
         let abandonment = Abandonment::of(module);
-        Unit { module, options, abandonment, positions: Positions::new(module), counters, around, chosen: HashSet::new(), map }
+        Unit { module, options, abandonment, positions: Positions::new(module), around, chosen: HashSet::new(), map }
     }
 
     /// The functions to instrument, and those that cannot be, with the reasons.
@@ -195,11 +197,6 @@ impl Unit {
     fn finish(mut self) -> (UnitMap, Options) {
         self.map.files = self.positions.files;
         self.map.scopes = self.positions.scopes;
-        if self.map.counters > 0 {
-            self.counters.finish(self.map.counters);
-        } else {
-            llvm!(LLVMDeleteGlobal(self.counters.stand_in.0));
-        }
         (self.map, self.options)
     }
 }
