@@ -5,6 +5,7 @@
 
 use crate::frame::{Frame, FrameError};
 use crate::map::Identity;
+use crate::store::UnitStore;
 use object::{Object, ObjectSection, ObjectSymbol};
 use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord, image_identity};
 
@@ -73,6 +74,18 @@ impl Image {
         functions.dedup();
         Ok(Image { identity, units, frames, frame_errors, build_id, functions })
     }
+
+    /// The frame of one of its units: the one it carries, else the store's. `None` if neither has it.
+    ///
+    /// # Errors
+    /// The store's copy cannot be read.
+    pub fn frame(&self, unit: Identity, store: Option<&UnitStore>) -> std::io::Result<Option<Frame>> {
+        match (self.frames.iter().find(|f| f.unit == unit), store) {
+            (Some(frame), _) => Ok(Some(frame.clone())),
+            (None, Some(store)) => store.get(unit),
+            (None, None) => Ok(None),
+        }
+    }
 }
 
 fn read_records(bytes: &[u8], address: u64, counters: u64) -> Result<Vec<Placed>, ImageError> {
@@ -86,7 +99,7 @@ fn read_records(bytes: &[u8], address: u64, counters: u64) -> Result<Vec<Placed>
         if (word(0) as u32, (word(0) >> 32) as u32) != (UNIT_MAGIC, UNIT_VERSION) {
             return Err(ImageError::Records(format!("record {i}")));
         }
-        let first = (address + (i * SIZE) as u64).wrapping_add(word(24)).wrapping_sub(counters);
+        let first = address.wrapping_add((i * SIZE) as u64).wrapping_add(word(24)).wrapping_sub(counters);
         units.push(Placed { unit: Identity(record[8..24].try_into().expect("sixteen bytes")), first: first / 8, counters: word(32) });
     }
     Ok(units)

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node};
+use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
 /// Version of the wire format of [`UnitMap`].
 pub const MAP_VERSION: u32 = 1;
@@ -272,11 +272,14 @@ impl FunctionMap {
         if self.values.len() != self.dag.len() {
             return Err(wrong(format!("{} values for {} edges", self.values.len(), self.dag.len())));
         }
-        let dag = Dag::from_edges(self.blocks.len() as u32 + 1, Node(0), self.exit(), self.dag.clone()).map_err(wrong)?;
-        match dag.edge_ids().filter_map(|id| dag.underlying(id)).find(|e| e.index() >= self.edges.len()) {
-            Some(bad) => Err(MapError::Dag { function: self.name.clone(), what: format!("edge {} does not exist", bad.0) }),
-            None => Ok(dag),
+        let named = |edge: &DagEdge| match edge.origin {
+            Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => Some(e),
+            Origin::Stop(_) => None,
+        };
+        if let Some(bad) = self.dag.iter().filter_map(named).find(|e| e.index() >= self.edges.len()) {
+            return Err(wrong(format!("edge {} does not exist", bad.0)));
         }
+        Dag::from_edges(self.blocks.len() as u32 + 1, Node(0), self.exit(), self.dag.clone()).map_err(wrong)
     }
 
     /// Name of the function for people: without mangling where that can be undone. Demangling is the reader's job; this is the raw name

@@ -3,9 +3,9 @@
 //! Three things cross that border:
 //!
 //! 1. [`UnitRecord`]: one per compilation unit, in the allocated section [`UNITS_SECTION`] of the linked image.
-//! 2. The counters: `u64` arrays, one per unit, in the section [`COUNTERS_SECTION`]. The section is only a *template*: it
-//!    fixes the distance of every counter from the section's start. Each thread counts in a *region* of its own, a copy of that
-//!    layout elsewhere in memory, and code reaches it by adding the thread's bias ([`BIAS_SYMBOL`]) to the address of the template.
+//! 2. The counters: `u64` arrays, one per unit, in the section [`COUNTERS_SECTION`] (writable, no bits). The section is only a *template*:
+//!    it fixes the distance of every counter from the section's start. Each thread counts in a *region* of its own, a copy of that layout
+//!    elsewhere in memory, and code reaches it by adding the thread's bias ([`BIAS_SYMBOL`]) to the address of the template.
 //! 3. The raw file ([`RawHeader`]): all regions of one image, of one process or of many, memory-mapped while they count.
 //!
 //! ```text
@@ -30,8 +30,9 @@ pub const FRAMES_SECTION: &str = ".trodden.unit";
 
 /// Thread-local `i64`, hidden in each image: address of a thread's region minus address of the template. 0: no region claimed.
 pub const BIAS_SYMBOL: &str = "__trodden_bias";
-/// Function `() -> i64` that claims a region for the calling thread, stores and returns the bias (never 0). Preserves every register but
-/// `rax`, `r11` and the flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller nothing.
+/// Function `() -> i64` that claims a region for the calling thread, stores and returns the bias. It returns 0, and stores nothing, only
+/// where there is no memory for a region: then code counts in the template itself, which nobody reads. Preserves every register but `rax`,
+/// `r11` and the flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller nothing.
 pub const ENTER_SYMBOL: &str = "__trodden_enter";
 
 /// Environment variable with the pattern of raw files; unset: nothing is written. `%p` process id, `%h` host name, `%m` image
@@ -92,7 +93,7 @@ pub struct RawHeader {
     pub path_len: u64,
     /// Byte offset of the first region; a multiple of the page size.
     pub regions_offset: u64,
-    /// Bytes from one region to the next; a multiple of the page size, at least `8 * counters`.
+    /// Bytes from one region to the next, [`region_stride`] of `counters`.
     pub region_stride: u64,
     /// Process that made the file.
     pub pid: u64,
@@ -113,12 +114,26 @@ pub struct RawUnit {
 }
 
 /// Byte of a raw file whose lock means ownership of region `index`. Far beyond any data.
+#[inline]
 pub const fn region_lock_byte(index: u64) -> i64 {
     (1 << 62) + index as i64
 }
 
 /// Byte of a raw file whose lock serialises the writing of its header and its growth.
 pub const HEADER_LOCK_BYTE: i64 = (1 << 62) - 1;
+
+/// Bytes from one region to the next in a file of an image with `counters` counters: whole pages, with room for the holder.
+#[inline]
+pub const fn region_stride(counters: u64) -> u64 {
+    region_holder_offset(counters).saturating_add(8).next_multiple_of(4096)
+}
+
+/// Offset within a region of its holder, a `u64` after the last counter: id of the process that has the region, where the file system does
+/// not keep the lock alive with the mapping (overlay file systems); else 0. Readers of profiles need not look at it.
+#[inline]
+pub const fn region_holder_offset(counters: u64) -> u64 {
+    counters.saturating_mul(8)
+}
 
 /// Identity of an image: depends on its units, their sizes and their order.
 pub fn image_identity(units: impl Iterator<Item = (Identity, u64)>) -> Identity {
@@ -129,8 +144,9 @@ pub fn image_identity(units: impl Iterator<Item = (Identity, u64)>) -> Identity 
         b = (b.rotate_left(31) ^ word).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     };
     for (unit, counters) in units {
-        feed(word(&unit, 0));
-        feed(word(&unit, 8));
+        let words = u128::from_le_bytes(unit);
+        feed(words as u64);
+        feed((words >> 64) as u64);
         feed(counters);
     }
     let finish = |mut x: u64| {
@@ -139,22 +155,20 @@ pub fn image_identity(units: impl Iterator<Item = (Identity, u64)>) -> Identity 
         x ^= x >> 33;
         x
     };
-    let (a, b) = (finish(a), finish(b));
-    let mut out = [0; 16];
-    out[..8].copy_from_slice(&a.to_le_bytes());
-    out[8..].copy_from_slice(&b.to_le_bytes());
-    out
-}
-
-fn word(bytes: &Identity, at: usize) -> u64 {
-    let mut w = [0; 8];
-    w.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(w)
+    (u128::from(finish(a)) | u128::from(finish(b)) << 64).to_le_bytes()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn regions_are_whole_pages_with_room_for_the_holder() {
+        for (counters, stride) in [(0, 4096), (1, 4096), (511, 4096), (512, 8192), (513, 8192)] {
+            assert_eq!(region_stride(counters), stride);
+            assert!(region_holder_offset(counters) + 8 <= stride && region_holder_offset(counters) >= 8 * counters);
+        }
+    }
 
     #[test]
     fn layouts_have_no_hidden_padding() {

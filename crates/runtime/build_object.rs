@@ -1,0 +1,93 @@
+//! Builds the runtime as one relocatable object, `trodden_rt.o`, with the tools of any Rust installation on Linux: rustc, GNU ld, objcopy.
+//!
+//! For build scripts and tests, which include this file by `#[path]` from a crate beside `crates/runtime`:
+//!
+//! 1. rustc compiles `trodden-wire`, then the runtime as a static library (`--cfg trodden_object`);
+//! 2. `ld -r --gc-sections` makes one object of what is reachable from the entry symbols: of Rust's core, next to nothing;
+//! 3. objcopy makes everything else local and strips it, so that nothing clashes with a subject, be it Rust itself.
+//!
+//! Invariant, checked here: the object refers to nothing but [`MAY_BE_UNDEFINED`], all of it weak.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Symbols that instrumented code refers to; all others are local.
+const ENTRY_SYMBOLS: [&str; 2] = ["__trodden_enter", "__trodden_bias"];
+
+/// What the object may refer to: bounds that linkers define, and what libc offers if there is one.
+pub const MAY_BE_UNDEFINED: [&str; 7] = [
+    "__start_trodden_units",
+    "__stop_trodden_units",
+    "__start_trodden_counters",
+    "__stop_trodden_counters",
+    "__register_atfork",
+    "pthread_atfork",
+    "__cxa_finalize",
+];
+
+const BINUTILS: &str = "GNU binutils (Debian: apt install binutils)";
+
+/// Builds the object at `out`; files beside it, with its name and other extensions, are intermediate. Errors name the step and what to
+/// install.
+pub fn build(out: &Path) -> Result<(), String> {
+    let crates = crates_folder();
+    let stem = |extension: &str| out.with_extension(extension);
+    let folder = out.parent().ok_or_else(|| format!("{}: not the path of a file", out.display()))?;
+    let wire = folder.join("libtrodden_wire.rlib");
+    let (archive, whole) = (stem("a"), stem("whole.o"));
+    rustc(&crates.join("wire/src/lib.rs"), "trodden_wire", "rlib", &wire, &[])?;
+    let with_wire = ["--cfg".into(), "trodden_object".into(), "--extern".into(), format!("trodden_wire={}", wire.display())];
+    rustc(&crates.join("runtime/src/lib.rs"), "trodden_runtime", "staticlib", &archive, &with_wire)?;
+    let mut ld = Command::new("ld");
+    ld.args(["-r", "--gc-sections"]).args(ENTRY_SYMBOLS.iter().flat_map(|symbol| ["-u", symbol])).arg("-o").args([&whole, &archive]);
+    run(&mut ld, BINUTILS)?;
+    let mut objcopy = Command::new("objcopy");
+    objcopy.args(["--strip-debug", "--strip-unneeded", "-R", ".comment", "-R", ".llvmbc", "-R", ".llvmcmd"]);
+    objcopy.args(["memcpy", "memset", "bcmp"].map(|name| format!("--redefine-sym={name}=__trodden_{name}")));
+    objcopy.args(ENTRY_SYMBOLS.map(|symbol| format!("--keep-global-symbol={symbol}"))).args([&whole, out]);
+    run(&mut objcopy, BINUTILS)?;
+    check_undefined(out)
+}
+
+/// The files that the object is made of: a build script watches them.
+pub fn sources() -> Vec<PathBuf> {
+    ["runtime/build_object.rs", "runtime/src", "wire/src"].map(|path| crates_folder().join(path)).to_vec()
+}
+
+fn crates_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn rustc(source: &Path, name: &str, kind: &str, out: &Path, more: &[String]) -> Result<(), String> {
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    rustc.arg(source).args(["--edition", "2024", "--crate-name", name, "--crate-type", kind, "--cap-lints", "allow"]);
+    // Small code, callable from anywhere; unwind tables let debuggers and profilers walk through it.
+    let options = ["opt-level=s", "panic=abort", "codegen-units=1", "relocation-model=pic", "code-model=small", "force-unwind-tables=yes"];
+    rustc.args(options.iter().chain(&["overflow-checks=no", "debug-assertions=no", "embed-bitcode=no"]).flat_map(|option| ["-C", option]));
+    rustc.args(more).arg("-o").arg(out);
+    run(&mut rustc, "Rust (https://rustup.rs)").map(drop)
+}
+
+fn check_undefined(object: &Path) -> Result<(), String> {
+    let mut nm = Command::new("nm");
+    nm.arg("-u").arg(object);
+    for line in run(&mut nm, BINUTILS)?.lines() {
+        let (kind, name) = line.trim().split_once(' ').unwrap_or(("", line));
+        if kind != "w" || !MAY_BE_UNDEFINED.contains(&name) {
+            return Err(format!(
+                "{}: refers to {name}, which subjects do not have: the runtime must not panic or call libc",
+                object.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn run(command: &mut Command, remedy: &str) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("{program}: {error}; install {remedy}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("{program} failed while building the runtime:\n{}", String::from_utf8_lossy(&output.stderr))),
+    }
+}

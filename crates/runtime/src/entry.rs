@@ -1,0 +1,163 @@
+//! What linkers and instrumented code see of the runtime: `__trodden_bias`, `__trodden_enter`, and entries in the arrays of constructors
+//! and destructors; the handlers of `fork`.
+//!
+//! Invariants: `__trodden_enter` changes rax and r11 only, and needs nothing but a stack (of which it takes up to 2.2 KiB, some 1 KiB
+//! without an output file); libc is called by constructor and destructor alone, with no lock held and no signal blocked.
+
+use crate::image::{Image, address_of};
+use crate::state;
+use core::arch::{asm, global_asm};
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+// The stub. LLVM's preserve_allcc: the caller keeps values in any register but rax and r11. System calls and baseline Rust code touch
+// only the low halves of vector registers, which fxsave64 covers.
+global_asm!(
+    ".pushsection .text.__trodden_enter, \"ax\", @progbits",
+    ".globl __trodden_enter",
+    ".hidden __trodden_enter",
+    ".type __trodden_enter, @function",
+    ".balign 16",
+    "__trodden_enter:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "pushfq",
+    "push rcx",
+    "push rdx",
+    "push rsi",
+    "push rdi",
+    "push r8",
+    "push r9",
+    "push r10",
+    "cld",
+    "sub rsp, 512",
+    "and rsp, -16",
+    "fxsave64 [rsp]",
+    "call {enter}",
+    "fxrstor64 [rsp]",
+    "lea rsp, [rbp - 64]",
+    "pop r10",
+    "pop r9",
+    "pop r8",
+    "pop rdi",
+    "pop rsi",
+    "pop rdx",
+    "pop rcx",
+    "popfq",
+    "pop rbp",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    ".size __trodden_enter, . - __trodden_enter",
+    ".popsection",
+    ".pushsection .tbss.__trodden_bias, \"awT\", @nobits",
+    ".globl __trodden_bias",
+    ".hidden __trodden_bias",
+    ".type __trodden_bias, @object",
+    ".size __trodden_bias, 8",
+    ".balign 8",
+    "__trodden_bias: .zero 8",
+    ".popsection",
+    // First and last in the image, so that handlers of fork are in place before its own constructors run.
+    ".pushsection .init_array.00001, \"aw\", @init_array",
+    ".balign 8",
+    ".quad {construct}",
+    ".popsection",
+    ".pushsection .fini_array.00001, \"aw\", @fini_array",
+    ".balign 8",
+    ".quad {destruct}",
+    ".popsection",
+    ".hidden __start_trodden_units",
+    ".hidden __stop_trodden_units",
+    ".hidden __start_trodden_counters",
+    ".hidden __stop_trodden_counters",
+    enter = sym enter,
+    construct = sym construct,
+    destruct = sym destruct,
+);
+
+/// The calling thread's bias.
+pub fn bias() -> i64 {
+    let value: i64;
+    // SAFETY: reads this image's thread-local word.
+    unsafe {
+        asm!("mov {0}, [rip + __trodden_bias@GOTTPOFF]", "mov {0}, qword ptr fs:[{0}]", out(reg) value, options(nostack, readonly));
+    }
+    value
+}
+
+/// Sets the calling thread's bias.
+pub fn set_bias(value: i64) {
+    // SAFETY: writes this image's thread-local word, which only this thread uses.
+    unsafe {
+        asm!("mov {0}, [rip + __trodden_bias@GOTTPOFF]", "mov qword ptr fs:[{0}], {1}", out(reg) _, in(reg) value, options(nostack));
+    }
+}
+
+extern "C" fn enter() -> i64 {
+    state::enter()
+}
+
+/// Whether `fork` handlers are registered.
+static REGISTERED: AtomicBool = AtomicBool::new(false);
+/// Its address stands for this image towards libc.
+static IMAGE: u8 = 0;
+
+extern "C" fn construct() {
+    if Image::of_linker().is_empty() {
+        return;
+    }
+    if state::start() && !REGISTERED.swap(true, SeqCst) {
+        register_fork_handlers();
+    }
+}
+
+extern "C" fn destruct() {
+    if REGISTERED.swap(false, SeqCst) {
+        unregister_fork_handlers();
+    }
+    state::finish();
+}
+
+type Handler = extern "C" fn();
+
+extern "C" fn before_fork() {
+    state::before_fork();
+}
+
+extern "C" fn after_fork_in_parent() {
+    state::after_fork_in_parent();
+}
+
+extern "C" fn after_fork_in_child() {
+    state::after_fork_in_child();
+}
+
+/// Asks libc, if there is one, for glibc's way first: glibc has no `pthread_atfork` that a shared library's end undoes by our own handle.
+fn register_fork_handlers() {
+    let glibc = address_of!("__register_atfork");
+    let posix = address_of!("pthread_atfork");
+    if glibc != 0 {
+        // SAFETY: glibc's function of that name has this type.
+        let register = unsafe { core::mem::transmute::<usize, extern "C" fn(Handler, Handler, Handler, *const c_void) -> i32>(glibc) };
+        register(before_fork, after_fork_in_parent, after_fork_in_child, (&raw const IMAGE).cast());
+    } else if posix != 0 {
+        // SAFETY: POSIX's function of that name has this type.
+        let register = unsafe { core::mem::transmute::<usize, extern "C" fn(Handler, Handler, Handler) -> i32>(posix) };
+        register(before_fork, after_fork_in_parent, after_fork_in_child);
+    }
+}
+
+/// glibc forgets the handlers of a handle when that handle's destructors run.
+fn unregister_fork_handlers() {
+    let finalize = address_of!("__cxa_finalize");
+    if finalize != 0 && address_of!("__register_atfork") != 0 {
+        // SAFETY: the C++ ABI's function of that name has this type.
+        let finalize = unsafe { core::mem::transmute::<usize, extern "C" fn(*const c_void)>(finalize) };
+        finalize((&raw const IMAGE).cast());
+    }
+}

@@ -1,0 +1,287 @@
+//! Opening a raw file, safely, and writing its header. The layout is in `trodden_wire`.
+//!
+//! Invariants: nothing is written to a file before it is known to be a regular file of the effective user with one name, and either empty
+//! or begun by a runtime; `RawHeader::ready` is written last, under the header's lock.
+
+use crate::image::Image;
+use crate::output;
+use crate::system::{self, Descriptor, Errno};
+use crate::text::{Failure, Text};
+use crate::wire::{HEADER_LOCK_BYTE, Identity, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_stride};
+
+const PAGE: u64 = 4096;
+const CHOOSE: &[u8] = b"choose another file in TRODDEN_OUTPUT or remove this one";
+const WRITABLE: &[u8] = b"let TRODDEN_OUTPUT name a file in a folder where this program may write";
+
+/// A raw file of this image, open, with a complete header.
+pub struct RawFile {
+    pub descriptor: Descriptor,
+    pub regions_offset: u64,
+    pub region_stride: u64,
+}
+
+/// Opens (or makes) the file that `pattern` names for this process. `path` receives its name, `scratch` is overwritten.
+pub fn open(image: &Image, pattern: &Text, path: &mut Text, scratch: &mut Text) -> Result<RawFile, Failure> {
+    let identity = image.identity();
+    let literal = output::expand(pattern, &identity, path)?;
+    let descriptor = open_path(path, literal)?;
+    let size = check_kind(&descriptor)?;
+    let mut header = read_header(&descriptor)?;
+    if !is_ready(&header) {
+        let _lock = HeaderLock::take(&descriptor)?;
+        // Another process may have completed it meanwhile.
+        header = read_header(&descriptor)?;
+        if !is_ready(&header) {
+            let size = check_kind(&descriptor).unwrap_or(size);
+            if size != 0 && header.magic != RAW_MAGIC {
+                return Err(Failure::new(b"it is not a raw profile", CHOOSE));
+            }
+            header = write_header(&descriptor, image, identity, scratch)?;
+        }
+    }
+    check_header(&header, image, &identity)?;
+    Ok(RawFile { descriptor, regions_offset: header.regions_offset, region_stride: header.region_stride })
+}
+
+/// Walks down an absolute path, making folders that are missing. Symbolic links are followed in folders that the user wrote out, and
+/// nowhere else.
+fn open_path(path: &mut Text, literal: usize) -> Result<Descriptor, Failure> {
+    let cannot = |error| Failure::system(b"it cannot be opened", error, WRITABLE);
+    let folder_flags = system::O_PATH | system::O_DIRECTORY | system::O_CLOEXEC;
+    let mut folder = system::open_at(&Descriptor::CURRENT_FOLDER, b"/\0", folder_flags, 0).map_err(cannot)?;
+    let mut start = 1;
+    while let Some(length) = path.bytes().get(start..).and_then(|rest| rest.iter().position(|&byte| byte == b'/')) {
+        let end = start + length;
+        if length > 0 {
+            let links = if end >= literal { system::O_NOFOLLOW } else { 0 };
+            path.set(end, 0);
+            let next = open_folder(&folder, path.with_nul(start), folder_flags | links);
+            path.set(end, b'/');
+            folder = next.map_err(|error| Failure::system(b"its folder cannot be opened", error, WRITABLE))?;
+        }
+        start = end + 1;
+    }
+    // O_NONBLOCK: a pipe of that name must not make the subject wait.
+    let flags = system::O_RDWR | system::O_CREAT | system::O_NOFOLLOW | system::O_CLOEXEC | system::O_NONBLOCK | system::O_NOCTTY;
+    system::open_at(&folder, path.with_nul(start), flags, 0o644).map_err(cannot)
+}
+
+fn open_folder(folder: &Descriptor, name: &[u8], flags: i32) -> Result<Descriptor, Errno> {
+    match system::open_at(folder, name, flags, 0) {
+        Err(system::ENOENT) => {
+            match system::make_folder_at(folder, name, 0o777) {
+                Ok(()) | Err(system::EEXIST) => {}
+                Err(error) => return Err(error),
+            }
+            system::open_at(folder, name, flags, 0)
+        }
+        other => other,
+    }
+}
+
+/// Refuses whatever a stranger may have put there; returns the size.
+fn check_kind(file: &Descriptor) -> Result<u64, Failure> {
+    let stat = system::stat(file).map_err(|error| Failure::system(b"it cannot be examined", error, CHOOSE))?;
+    if !stat.is_regular() {
+        return Err(Failure::new(b"it is not a regular file", CHOOSE));
+    }
+    if stat.uid != system::effective_user() {
+        return Err(Failure::new(b"it belongs to another user", CHOOSE));
+    }
+    if stat.nlink > 1 {
+        return Err(Failure::new(b"it has more than one name (hard links)", CHOOSE));
+    }
+    Ok(stat.size as u64)
+}
+
+/// The lock on the header, held until dropped.
+pub struct HeaderLock<'a>(&'a Descriptor);
+
+impl HeaderLock<'_> {
+    /// Waits for it, but not for ever: its holder might be stopped.
+    pub fn take(file: &Descriptor) -> Result<HeaderLock<'_>, Failure> {
+        const PATIENCE_MS: u32 = 5_000;
+        let mut result = system::lock_byte(file, HEADER_LOCK_BYTE, true);
+        for _ in 0..PATIENCE_MS {
+            match result {
+                // Somebody has it.
+                Err(system::EAGAIN | system::EACCES) => system::sleep_ms(1),
+                _ => break,
+            }
+            result = system::lock_byte(file, HEADER_LOCK_BYTE, true);
+        }
+        match result {
+            Ok(()) => Ok(HeaderLock(file)),
+            Err(error) => Err(Failure::system(b"it cannot be locked", error, b"let TRODDEN_OUTPUT name a file on a local file system")),
+        }
+    }
+}
+
+impl Drop for HeaderLock<'_> {
+    fn drop(&mut self) {
+        let _ = system::lock_byte(self.0, HEADER_LOCK_BYTE, false);
+    }
+}
+
+const EMPTY_HEADER: RawHeader = RawHeader {
+    magic: [0; 8],
+    version: 0,
+    ready: 0,
+    image: [0; 16],
+    counters: 0,
+    units: 0,
+    units_offset: 0,
+    path_offset: 0,
+    path_len: 0,
+    regions_offset: 0,
+    region_stride: 0,
+    pid: 0,
+    created_ns: 0,
+};
+
+/// Reads what there is of the header; zeros for the rest.
+fn read_header(file: &Descriptor) -> Result<RawHeader, Failure> {
+    let mut header = EMPTY_HEADER;
+    // SAFETY: a RawHeader is plain integers without padding; the slice is the header's only borrow.
+    let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut header).cast::<u8>(), size_of::<RawHeader>()) };
+    system::read_at(file, bytes, 0).map_err(|error| Failure::system(b"it cannot be read", error, CHOOSE))?;
+    Ok(header)
+}
+
+fn is_ready(header: &RawHeader) -> bool {
+    header.magic == RAW_MAGIC && header.ready == RAW_READY
+}
+
+fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Result<(), Failure> {
+    if header.version != RAW_VERSION {
+        return Err(Failure::new(b"another version of trodden made it", CHOOSE));
+    }
+    if header.image != *identity || header.counters != image.counters || header.units != image.len() {
+        return Err(Failure::new(b"it holds counts of another image", b"put %m into the name in TRODDEN_OUTPUT, or remove the file"));
+    }
+    let sound = header.regions_offset.is_multiple_of(PAGE) && header.regions_offset != 0 && header.regions_offset < 1 << 40;
+    if !sound || header.region_stride != region_stride(image.counters) {
+        return Err(Failure::new(b"its header is damaged", CHOOSE));
+    }
+    Ok(())
+}
+
+/// Writes the header of an empty (or unfinished) file; the caller has its lock.
+fn write_header(file: &Descriptor, image: &Image, identity: Identity, scratch: &mut Text) -> Result<RawHeader, Failure> {
+    find_path(image.address(), scratch);
+    let units_offset = size_of::<RawHeader>() as u64;
+    let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
+    let path_len = scratch.bytes().len() as u64;
+    let mut header = RawHeader {
+        magic: RAW_MAGIC,
+        version: RAW_VERSION,
+        ready: 0,
+        image: identity,
+        counters: image.counters,
+        units: image.len(),
+        units_offset,
+        path_offset,
+        path_len,
+        regions_offset: (path_offset + path_len).next_multiple_of(PAGE),
+        region_stride: region_stride(image.counters),
+        pid: u64::from(system::process_id()),
+        created_ns: system::now_ns(),
+    };
+    check_room(file, header.regions_offset, header.regions_offset)?;
+    let write = |bytes: &[u8], offset| system::write_at(file, bytes, offset).map_err(cannot_write);
+    write(bytes_of(&header), 0)?;
+    let mut offset = units_offset;
+    for unit in image.units() {
+        write(bytes_of(&unit), offset)?;
+        offset += size_of::<RawUnit>() as u64;
+    }
+    write(scratch.bytes(), path_offset)?;
+    system::resize(file, header.regions_offset).map_err(cannot_write)?;
+    header.ready = RAW_READY;
+    write(&RAW_READY.to_le_bytes(), core::mem::offset_of!(RawHeader, ready) as u64)?;
+    Ok(header)
+}
+
+/// The bytes of one of the structures of `trodden_wire`.
+fn bytes_of<T: Copy>(value: &T) -> &[u8] {
+    // SAFETY: used for RawHeader and RawUnit only, which are plain integers without padding.
+    unsafe { core::slice::from_raw_parts((&raw const *value).cast::<u8>(), size_of::<T>()) }
+}
+
+/// A failed write, as the user should see it.
+pub fn cannot_write(error: Errno) -> Failure {
+    match error {
+        system::ENOSPC | system::EDQUOT => NO_ROOM,
+        _ => Failure::system(b"it cannot be written", error, WRITABLE),
+    }
+}
+
+const NO_ROOM: Failure = Failure::new(b"there is no space for its counters", b"free space, or let TRODDEN_OUTPUT name another file system");
+
+/// Refuses to make the file `size` bytes long, `added` of them new, where the disk or a limit forbids: a page that could not be stored
+/// later would kill the subject.
+pub fn check_room(file: &Descriptor, size: u64, added: u64) -> Result<(), Failure> {
+    if system::file_size_limit() < size {
+        return Err(Failure::new(b"it would be larger than this process may make a file", b"raise the limit (ulimit -f)"));
+    }
+    let free = system::free_space(file).map_err(cannot_write)?;
+    if free < added { Err(NO_ROOM) } else { Ok(()) }
+}
+
+/// Puts into `path` the name of the file that is mapped at `address`; empty if unknown. From `/proc/self/maps` (proc(5)).
+pub fn find_path(address: usize, path: &mut Text) {
+    path.clear();
+    let flags = system::O_RDONLY | system::O_CLOEXEC;
+    let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/maps\0", flags, 0) else { return };
+    // Small, since it is on the stack of whatever enters first.
+    let mut chunk = [0; 128];
+    let mut line = MapsLine::default();
+    while let Ok(length @ 1..) = system::read(&file, &mut chunk) {
+        for &byte in chunk.get(..length).unwrap_or(&[]) {
+            if byte == b'\n' {
+                if line.contains(address) {
+                    return;
+                }
+                line = MapsLine::default();
+                path.clear();
+            } else if line.feed(byte) && path.push(byte).is_err() {
+                path.clear();
+                return;
+            }
+        }
+    }
+    path.clear();
+}
+
+/// A line `START-END PERMISSIONS OFFSET DEVICE INODE    PATH`, read byte by byte.
+#[derive(Default)]
+struct MapsLine {
+    bounds: [usize; 2],
+    at_end: bool,
+    blanks: u32,
+    in_path: bool,
+}
+
+impl MapsLine {
+    /// Takes the next byte; whether it belongs to the path.
+    fn feed(&mut self, byte: u8) -> bool {
+        if self.blanks == 0 {
+            let [start, end] = &mut self.bounds;
+            let bound = if self.at_end { end } else { start };
+            match byte {
+                b'-' => self.at_end = true,
+                b'0'..=b'9' => *bound = *bound << 4 | usize::from(byte - b'0'),
+                b'a'..=b'f' => *bound = *bound << 4 | usize::from(byte - b'a' + 10),
+                _ => {}
+            }
+        }
+        self.in_path |= self.blanks >= 5 && byte == b'/';
+        self.blanks += u32::from(byte == b' ');
+        self.in_path
+    }
+
+    fn contains(&self, address: usize) -> bool {
+        let [start, end] = self.bounds;
+        (start..end).contains(&address)
+    }
+}

@@ -1,0 +1,80 @@
+//! The runtime: the only code that is linked into subjects. It gives each thread a region of counters, in a file where asked.
+//!
+//! One relocatable object (made by `build_object.rs`) is linked into each executable and each shared library; all of its symbols are
+//! hidden, so that every image has an instance of its own. It needs no libc: x86-64 Linux system calls only. Instrumented
+//! code meets it in two names, [`wire::BIAS_SYMBOL`] and [`wire::ENTER_SYMBOL`]; layouts are in the crate `trodden-wire`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `entry.rs` | what the linker and instrumented code see: the stub, constructor, destructor, fork handlers |
+//! | `state.rs` | the image's state; a thread enters, a child of `fork` starts afresh, the image goes |
+//! | `table.rs` | which region belongs to which thread |
+//! | `output.rs` | `TRODDEN_OUTPUT`: finding and expanding it |
+//! | `file.rs` | opening a raw file safely; its header |
+//! | `region.rs` | claiming a region of a raw file; anonymous regions |
+//! | `image.rs` | the unit records of the image |
+//! | `lock.rs`, `system.rs`, `text.rs`, `memory.rs` | lock and signal mask, system calls, strings and messages, copying |
+//!
+//! # What is guaranteed
+//!
+//! - **Counts are exact.** No region is used by two threads or two processes at a time, so increments need no atomics. A region of a
+//!   thread that has ended goes to a later thread; a region of a process that has ended, in whatever way, to a later process.
+//! - **Counts survive** `_exit`, `abort`, fatal signals and SIGKILL: they are in the page cache as they are made. (They do not
+//!   survive a crash of the machine.)
+//! - **fork**: counts made before belong to the parent alone; the child counts in a region of its own (with `%p`, a file of its own).
+//!   `vfork`, `posix_spawn`, `system` and `exec` need nothing.
+//! - **The subject is never stopped, killed or made to fail.** Whatever goes wrong, one line on standard error names the file and the
+//!   remedy, and counting goes on in memory that is thrown away. Without `TRODDEN_OUTPUT` no file is written at all.
+//! - **Nothing else is overwritten.** A raw file must be a regular file with one name, owned by the effective user, of the same image;
+//!   symbolic links are not followed in the file's name, nor in folders whose names come from a `%` sequence or follow one. Set-user-id,
+//!   set-group-id and otherwise privileged programs (AT_SECURE) ignore the variable.
+//! - Entering is safe in signal handlers, constructors and destructors, in malloc replacements, and before libc is initialised.
+//!
+//! # Limits
+//!
+//! - **Code that moves between threads in the middle of a function** (fibers or coroutines that are resumed by another thread while an
+//!   instrumented function is on their stack) goes on counting in the first thread's region; increments may then be lost. LLVM coroutines
+//!   are not concerned: their resumed part is a function of its own.
+//! - **`fork` not by way of libc** (a raw `clone` or `fork` system call, glibc's `_Fork`, static musl programs that do not link
+//!   `pthread_atfork`, programs without libc's start-up): threads that had counted before go on in the parent's region, and increments of
+//!   the two may be lost.
+//! - **Threads that start, and processes that fork, after `chroot`, a seccomp filter or a loss of privileges** need the file to be
+//!   reachable: they open it again. If they cannot, they say so, and their counts are lost. A filter that kills on `open` kills here too.
+//! - **A full disk**: regions up to 4 MiB are reserved when they are made, larger ones only compared with the free space. A file system
+//!   that cannot reserve (or copies on write), filled by somebody else later on, ends the subject with SIGBUS. So does truncating a raw
+//!   file in use.
+//! - **Overlay file systems** (the root of a container) drop locks with the descriptor, so that there one descriptor per region stays
+//!   open. A program which closes it is told apart from a dead one by its process id.
+//! - File systems without open-file-description locks are refused with a message. `/proc` must be mounted, else nothing is written.
+//! - A static program without libc must set up thread-local storage itself. Each shared library takes 8 bytes of static TLS: a program
+//!   that loads hundreds of instrumented ones by `dlopen` may need `GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096`.
+#![no_std]
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+compile_error!("the runtime is written for x86-64 Linux; subjects on other platforms are not supported");
+
+pub mod entry;
+mod file;
+mod image;
+mod lock;
+#[cfg(trodden_object)]
+mod memory;
+mod output;
+mod region;
+mod state;
+mod system;
+mod table;
+mod text;
+
+use trodden_wire as wire;
+
+/// There is no panic in this crate: the object would not link, for want of this symbol.
+#[cfg(trodden_object)]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    unsafe extern "C" {
+        fn trodden_runtime_must_not_panic() -> !;
+    }
+    // SAFETY: never reached; the symbol exists nowhere, and the build checks that nothing refers to it.
+    unsafe { trodden_runtime_must_not_panic() }
+}

@@ -1,0 +1,131 @@
+//! `TRODDEN_OUTPUT`: read from the environment the process was started with, expanded to the path of a raw file.
+//!
+//! Source of the environment: `/proc/self/environ` (proc(5)), which needs no libc and does not change with `setenv`. In privileged
+//! programs (AT_SECURE in `/proc/self/auxv`, see getauxval(3)) the variable counts as unset.
+
+use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
+use crate::text::{Failure, Full, Text};
+use crate::wire::{Identity, OUTPUT_VARIABLE};
+
+const TOO_LONG: Failure = Failure::new(b"the path is too long", b"set TRODDEN_OUTPUT to at most 4095 bytes");
+
+/// Puts the variable's value into `pattern` as an absolute path (the others are for work); false if it is unset, empty or to be ignored.
+pub fn find_pattern(pattern: &mut Text, whole: &mut Text, scratch: &mut Text) -> Result<bool, Failure> {
+    pattern.clear();
+    if !read_variable(pattern, scratch)? || pattern.bytes().is_empty() || is_privileged() {
+        return Ok(false);
+    }
+    if pattern.bytes().last() == Some(&b'/') {
+        pattern.extend(b"%m.raw").map_err(|Full| TOO_LONG)?;
+    }
+    make_absolute(pattern, whole, scratch)?;
+    Ok(true)
+}
+
+/// Appends the value of the first definition to `value`; false if there is none.
+fn read_variable(value: &mut Text, chunk: &mut Text) -> Result<bool, Failure> {
+    /// Where in an entry `NAME=value` the reader is.
+    enum At {
+        Name(usize),
+        Value,
+        Other,
+    }
+    let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/environ\0", O_RDONLY | O_CLOEXEC, 0) else { return Ok(false) };
+    let name = OUTPUT_VARIABLE.as_bytes();
+    let mut at = At::Name(0);
+    while chunk.fill(|buffer| system::read(&file, buffer)).is_ok() && !chunk.bytes().is_empty() {
+        for &byte in chunk.bytes() {
+            at = match (at, byte) {
+                (At::Value, 0) => return Ok(true),
+                (At::Value, _) => {
+                    value.push(byte).map_err(|Full| TOO_LONG)?;
+                    At::Value
+                }
+                (_, 0) => At::Name(0),
+                (At::Name(matched), b'=') if matched == name.len() => At::Value,
+                (At::Name(matched), _) if name.get(matched) == Some(&byte) => At::Name(matched + 1),
+                _ => At::Other,
+            };
+        }
+    }
+    Ok(matches!(at, At::Value))
+}
+
+/// Whether the kernel started this program with privileges that its caller has not. What cannot be read counts as yes.
+fn is_privileged() -> bool {
+    const AT_SECURE: u64 = 23;
+    let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/auxv\0", O_RDONLY | O_CLOEXEC, 0) else { return true };
+    let mut pair = [0; 16];
+    while let Ok(16) = system::read(&file, &mut pair) {
+        let (key, value) = (u128::from_le_bytes(pair) as u64, (u128::from_le_bytes(pair) >> 64) as u64);
+        if key == AT_SECURE {
+            return value != 0;
+        }
+    }
+    true
+}
+
+/// Puts the current folder before a relative path, once for all: the subject may change it before the next thread opens the file.
+fn make_absolute(path: &mut Text, whole: &mut Text, folder: &mut Text) -> Result<(), Failure> {
+    if path.bytes().first() == Some(&b'/') {
+        return Ok(());
+    }
+    let nowhere = Failure::new(b"the current folder has no path", b"set TRODDEN_OUTPUT to an absolute path");
+    if folder.fill(system::current_folder).is_err() || folder.bytes().first() != Some(&b'/') {
+        return Err(nowhere);
+    }
+    whole.clear();
+    // The current folder's own percent signs stand for themselves.
+    let escaped = folder.bytes().iter().try_for_each(|&byte| if byte == b'%' { whole.extend(b"%%") } else { whole.push(byte) });
+    escaped.and_then(|()| whole.push(b'/')).and_then(|()| whole.extend(path.bytes())).map_err(|Full| TOO_LONG)?;
+    path.clear();
+    path.extend(whole.bytes()).map_err(|Full| TOO_LONG)?;
+    whole.clear();
+    Ok(())
+}
+
+/// Expands `pattern` into `path`. Returns how many bytes at the path's start the user wrote out: before the first sequence that stands for
+/// something else.
+pub fn expand(pattern: &Text, image: &Identity, path: &mut Text) -> Result<usize, Failure> {
+    path.clear();
+    let mut literal = None;
+    let mut bytes = pattern.bytes().iter();
+    while let Some(&byte) = bytes.next() {
+        let pushed = if byte != b'%' {
+            path.push(byte)
+        } else {
+            let sequence = bytes.next();
+            if sequence != Some(&b'%') {
+                literal.get_or_insert(path.bytes().len());
+            }
+            match sequence {
+                Some(b'%') => path.push(b'%'),
+                Some(b'p') => path.extend_number(system::process_id()),
+                Some(b'h') => extend_host(path),
+                Some(b'm') => extend_identity(path, image),
+                _ => {
+                    return Err(Failure::new(b"unknown % sequence", b"use %p, %h, %m or %% in TRODDEN_OUTPUT"));
+                }
+            }
+        };
+        pushed.map_err(|Full| TOO_LONG)?;
+    }
+    Ok(literal.unwrap_or(path.bytes().len()))
+}
+
+/// The host's name, which must not lead into another folder.
+fn extend_host(path: &mut Text) -> Result<(), Full> {
+    let name = system::host_name();
+    let mut name = name.iter().take_while(|&&byte| byte != 0).peekable();
+    if name.peek().is_none_or(|&&first| first == b'.') {
+        path.push(b'_')?;
+    }
+    name.try_for_each(|&byte| path.push(if byte == b'/' { b'_' } else { byte }))
+}
+
+fn extend_identity(path: &mut Text, image: &Identity) -> Result<(), Full> {
+    image
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .try_for_each(|digit| path.push(if digit < 10 { b'0' + digit } else { b'a' - 10 + digit }))
+}

@@ -1,0 +1,279 @@
+//! The state of the runtime in one image of one process, and what happens to it: a thread enters, the process forks, the image goes.
+//!
+//! Invariants: whoever touches the state has the lock; a thread's bias is set before anything of this image counts in it; nothing here
+//! calls into the subject or libc.
+
+use crate::entry::{bias, set_bias};
+use crate::file;
+use crate::image::Image;
+use crate::lock::{self, Guard};
+use crate::output;
+use crate::region::{self, Claims, LockLife, Region};
+use crate::system;
+use crate::table::{PINNED, Table};
+use crate::text::{self, Failure, Text};
+use core::cell::UnsafeCell;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
+
+/// Where regions come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Nothing is known yet.
+    Unknown,
+    /// Memory that is thrown away.
+    Anonymous,
+    /// The raw file that the pattern names.
+    File,
+}
+
+struct State {
+    source: Source,
+    process: u32,
+    table: Table,
+    claims: Claims,
+    pattern: Text,
+    path: Text,
+    scratch: Text,
+}
+
+struct Shared(UnsafeCell<State>);
+
+// SAFETY: only touched under the lock.
+unsafe impl Sync for Shared {}
+
+const NO_CLAIMS: Claims = Claims { next: 0, life: LockLife::Unknown };
+
+static STATE: Shared = Shared(UnsafeCell::new(State {
+    source: Source::Unknown,
+    process: 0,
+    table: Table::new(),
+    claims: NO_CLAIMS,
+    pattern: Text::new(),
+    path: Text::new(),
+    scratch: Text::new(),
+}));
+
+/// A page that a child of `fork` finds empty; null where the kernel has no such thing.
+static MARKER: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+const PAGE: usize = 4096;
+
+/// The state, for the holder of the lock.
+fn state(_: &mut Guard) -> &mut State {
+    // SAFETY: the guard's holder alone touches the state; nested guards exist only in signal handlers between fork handlers, where no
+    // borrow is live.
+    unsafe { &mut *STATE.0.get() }
+}
+
+/// Claims a region for the calling thread; returns its bias, 0 without memory.
+pub fn enter() -> i64 {
+    match Guard::take(is_forked) {
+        Some(mut guard) => state(&mut guard).enter(),
+        None => enter_without_state(),
+    }
+}
+
+/// Where the state is not to be had, counts go nowhere.
+fn enter_without_state() -> i64 {
+    text::say_line(b"trodden: a thread that forks keeps another one waiting: what that one runs from here on is not counted\n");
+    let image = Image::of_linker();
+    let Ok(region) = region::anonymous(image.counters, None) else { return 0 };
+    bias_to(&region, &image)
+}
+
+/// Has the calling thread count in `region`; returns the bias.
+fn bias_to(region: &Region, image: &Image) -> i64 {
+    let value = region.address.wrapping_sub(image.template) as i64;
+    set_bias(value);
+    value
+}
+
+/// At the image's start: opens the output, while the program has not yet changed folders or privileges. Whether counts are written.
+pub fn start() -> bool {
+    let Some(mut guard) = Guard::take(is_forked) else { return false };
+    let state = state(&mut guard);
+    state.start();
+    if state.source == Source::File && bias() == 0 {
+        state.enter();
+    }
+    state.source == Source::File
+}
+
+/// At the image's end, of the process or by `dlclose`: gives back what no running thread uses. Entering again begins anew.
+pub fn finish() {
+    if let Some(mut guard) = Guard::take(is_forked) {
+        state(&mut guard).finish();
+    }
+}
+
+/// Before `fork`: nobody is in the middle of a change.
+pub fn before_fork() {
+    let mask = system::set_signal_mask(u64::MAX);
+    lock::acquire(is_forked);
+    system::set_signal_mask(mask);
+}
+
+/// After `fork`, in the parent.
+pub fn after_fork_in_parent() {
+    lock::release();
+}
+
+/// After `fork`, in the child.
+pub fn after_fork_in_child() {
+    let mask = system::set_signal_mask(u64::MAX);
+    lock::release_any();
+    if let Some(mut guard) = Guard::take(is_forked) {
+        state(&mut guard).renew();
+    }
+    system::set_signal_mask(mask);
+}
+
+/// Whether this process is a copy of the one that set the marker.
+fn is_forked() -> bool {
+    let marker = MARKER.load(SeqCst);
+    // SAFETY: null or the marker's page, which is unmapped only after the pointer was reset, under the lock.
+    unsafe { marker.as_ref() }.is_some_and(|marker| marker.load(SeqCst) == 0)
+}
+
+fn mark() {
+    // SAFETY: as in `is_forked`.
+    if let Some(marker) = unsafe { MARKER.load(SeqCst).as_ref() } {
+        marker.store(1, SeqCst);
+    }
+}
+
+impl State {
+    fn start(&mut self) {
+        if self.source != Source::Unknown {
+            return;
+        }
+        self.process = system::process_id();
+        text::note_stderr();
+        self.claims = NO_CLAIMS;
+        self.path.clear();
+        self.make_marker();
+        self.source = match output::find_pattern(&mut self.pattern, &mut self.path, &mut self.scratch) {
+            Ok(true) => Source::File,
+            Ok(false) => Source::Anonymous,
+            Err(failure) => self.give_up(&failure),
+        };
+        let image = Image::of_linker();
+        if self.source == Source::File
+            && let Err(failure) = image.check()
+        {
+            file::find_path(image.address(), &mut self.path);
+            self.source = self.give_up(&failure);
+        }
+    }
+
+    fn make_marker(&mut self) {
+        if let Ok(page) = system::map_zeros(PAGE, None) {
+            match system::wipe_on_fork(page, PAGE) {
+                Ok(()) => MARKER.store(page as *mut AtomicU32, SeqCst),
+                Err(_) => system::unmap(page, PAGE),
+            }
+        }
+        mark();
+    }
+
+    /// Says why nothing is written from now on.
+    fn give_up(&mut self, failure: &Failure) -> Source {
+        let subject = if self.path.bytes().is_empty() { b"TRODDEN_OUTPUT" } else { self.path.bytes() };
+        text::say(subject, failure, &mut self.scratch);
+        Source::Anonymous
+    }
+
+    fn enter(&mut self) -> i64 {
+        self.start();
+        if is_forked() {
+            self.renew();
+        }
+        let owner = self.owner();
+        let region = match self.table.take(self.process, owner) {
+            Some(region) => region,
+            None => {
+                let Some(region) = self.new_region(None) else { return 0 };
+                self.table.add(region, owner);
+                region
+            }
+        };
+        bias_to(&region, &Image::of_linker())
+    }
+
+    /// Who owns the calling thread's region. In a child of `vfork` that is the parent's thread, whose TLS this is, and whose id is unknown
+    /// here.
+    fn owner(&mut self) -> u32 {
+        let process = system::process_id();
+        if process != self.process {
+            let parent = system::parent_id();
+            if parent == self.process || parent == 0 {
+                return PINNED;
+            }
+            // It was a child of vfork that came here first.
+            self.process = process;
+        }
+        system::thread_id()
+    }
+
+    /// A region of the file; of anonymous memory where there is none, or where it fails.
+    fn new_region(&mut self, over: Option<usize>) -> Option<Region> {
+        let image = Image::of_linker();
+        if self.source == Source::File {
+            match self.claim(&image, over) {
+                Ok(region) => return Some(region),
+                Err(failure) => self.source = self.give_up(&failure),
+            }
+        }
+        region::anonymous(image.counters, over).ok()
+    }
+
+    fn claim(&mut self, image: &Image, over: Option<usize>) -> Result<Region, Failure> {
+        let State { claims, pattern, path, scratch, .. } = self;
+        let raw = file::open(image, pattern, path, scratch)?;
+        region::claim(raw, claims, image.counters, over, || file::open(image, pattern, path, scratch))
+    }
+
+    /// Makes a child of `fork` count apart from its parent. The address of the forking thread's region stays, since functions that are
+    /// under way have its bias in a register.
+    fn renew(&mut self) {
+        let image = Image::of_linker();
+        self.process = system::process_id();
+        mark();
+        let bias = bias();
+        let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
+        self.table.remove(|_, _| true, |region| if region.address == current { region.close() } else { region.release(image.counters) });
+        self.claims.next = 0;
+        if current == 0 {
+            return;
+        }
+        let region = match self.source {
+            // Copied on write: it is the child's own already.
+            Source::Anonymous => Some(Region { address: current, kept: None }),
+            _ => self.new_region(Some(current)),
+        };
+        if let Some(region) = region {
+            self.table.add(region, system::thread_id());
+        }
+    }
+
+    /// Other threads may be running (at the process's end), so their regions stay; the kernel or nobody frees them.
+    fn finish(&mut self) {
+        if self.source == Source::Unknown {
+            return;
+        }
+        let image = Image::of_linker();
+        let (process, bias) = (self.process, bias());
+        let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
+        set_bias(0);
+        let unused = |address, owner| address == current || owner != PINNED && system::thread_is_gone(process, owner);
+        self.table.remove(unused, |region| region.release(image.counters));
+        self.claims.next = 0;
+        if self.table.is_empty() {
+            let marker = MARKER.swap(null_mut(), SeqCst);
+            if !marker.is_null() {
+                system::unmap(marker as usize, PAGE);
+            }
+            self.source = Source::Unknown;
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! System calls, straight to the kernel (Linux man pages, section 2; numbers of x86-64). Nothing here touches `errno`.
+//!
+//! Invariant: no function blocks for an unbounded time.
+
+use core::arch::asm;
+
+/// An error number of the kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+pub const ESRCH: Errno = Errno(3);
+pub const EINTR: Errno = Errno(4);
+pub const ENOENT: Errno = Errno(2);
+pub const EEXIST: Errno = Errno(17);
+pub const ENOSPC: Errno = Errno(28);
+pub const EDQUOT: Errno = Errno(122);
+pub const EAGAIN: Errno = Errno(11);
+pub const EACCES: Errno = Errno(13);
+pub const ENOSYS: Errno = Errno(38);
+pub const EOPNOTSUPP: Errno = Errno(95);
+pub const ETIMEDOUT: Errno = Errno(110);
+
+/// A file descriptor that is closed when dropped.
+pub struct Descriptor(i32);
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        if self.0 >= 0 {
+            close(self.0);
+        }
+    }
+}
+
+impl Descriptor {
+    /// The current folder; closing it does nothing.
+    pub const CURRENT_FOLDER: Descriptor = Descriptor(-100);
+
+    /// Its number, which the caller must close.
+    pub fn into_raw(self) -> i32 {
+        let number = self.0;
+        core::mem::forget(self);
+        number
+    }
+}
+
+pub const O_RDONLY: i32 = 0;
+pub const O_RDWR: i32 = 2;
+pub const O_CREAT: i32 = 0o100;
+pub const O_NOCTTY: i32 = 0o400;
+pub const O_NONBLOCK: i32 = 0o4000;
+pub const O_DIRECTORY: i32 = 0o200_000;
+pub const O_NOFOLLOW: i32 = 0o400_000;
+pub const O_CLOEXEC: i32 = 0o2_000_000;
+pub const O_PATH: i32 = 0o10_000_000;
+
+/// `struct stat` of the kernel.
+#[repr(C)]
+#[derive(Default)]
+pub struct Stat {
+    pub dev: u64,
+    pub ino: u64,
+    pub nlink: u64,
+    pub mode: u32,
+    pub uid: u32,
+    gid: u32,
+    pad: u32,
+    rdev: u64,
+    pub size: i64,
+    rest: [u64; 11],
+}
+
+impl Stat {
+    /// Whether it is a regular file.
+    pub fn is_regular(&self) -> bool {
+        self.mode & 0o170_000 == 0o100_000
+    }
+}
+
+/// Runs system call `number`.
+///
+/// # Safety
+/// The arguments must be what that call expects; memory it writes must be writable and not otherwise borrowed.
+unsafe fn call(number: usize, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize, Errno> {
+    let result: isize;
+    // SAFETY: the kernel changes rax, rcx and r11 only; memory is the caller's promise.
+    unsafe {
+        asm!("syscall", inlateout("rax") number => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(result as usize) }
+}
+
+/// The arguments given, zeros after them.
+fn six<const N: usize>(given: [usize; N]) -> [usize; 6] {
+    let mut all = [0; 6];
+    all.iter_mut().zip(given).for_each(|(to, from)| *to = from);
+    all
+}
+
+/// Runs a system call with numbers, or pointers to live values of the type that it expects, as arguments.
+macro_rules! system {
+    ($number:expr $(, $argument:expr)*) => {
+        // SAFETY: every use in this file passes what the call expects, and pointers to values that live and are its alone.
+        unsafe { call($number, six([$($argument as usize),*])) }
+    };
+}
+
+/// Opens `name` (ends in NUL) in `folder`.
+pub fn open_at(folder: &Descriptor, name: &[u8], flags: i32, mode: u32) -> Result<Descriptor, Errno> {
+    loop {
+        match system!(257, folder.0 as isize, name.as_ptr(), flags, mode) {
+            Err(EINTR) => {}
+            Err(error) => return Err(error),
+            Ok(number) => return Ok(Descriptor(number as i32)),
+        }
+    }
+}
+
+pub fn make_folder_at(folder: &Descriptor, name: &[u8], mode: u32) -> Result<(), Errno> {
+    system!(258, folder.0 as isize, name.as_ptr(), mode).map(drop)
+}
+
+pub fn close(number: i32) {
+    // Whatever it answers, the descriptor is gone.
+    let _ = system!(3, number);
+}
+
+/// Moves a descriptor to the first free number from `least` on.
+pub fn move_up(from: Descriptor, least: i32) -> Descriptor {
+    const F_DUPFD_CLOEXEC: i32 = 1030;
+    match system!(72, from.0, F_DUPFD_CLOEXEC, least) {
+        Ok(number) => Descriptor(number as i32),
+        Err(_) => from,
+    }
+}
+
+pub fn read(file: &Descriptor, into: &mut [u8]) -> Result<usize, Errno> {
+    loop {
+        match system!(0, file.0, into.as_mut_ptr(), into.len()) {
+            Err(EINTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Reads up to `length` bytes at `offset` of the file; `into` must be as long.
+pub fn read_at(file: &Descriptor, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    system!(17, file.0, into.as_mut_ptr(), into.len(), offset)
+}
+
+/// Writes all of `from` at `offset`.
+pub fn write_at(file: &Descriptor, mut from: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !from.is_empty() {
+        match system!(18, file.0, from.as_ptr(), from.len(), offset) {
+            Ok(0) => return Err(ENOSPC),
+            Ok(written) => {
+                from = from.get(written..).unwrap_or(&[]);
+                offset += written as u64;
+            }
+            Err(EINTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+pub fn stat(file: &Descriptor) -> Result<Stat, Errno> {
+    stat_number(file.0)
+}
+
+pub fn stat_number(number: i32) -> Result<Stat, Errno> {
+    let mut stat = Stat::default();
+    system!(5, number, &raw mut stat)?;
+    Ok(stat)
+}
+
+/// Bytes that an unprivileged user may still write to the file system of `file`.
+pub fn free_space(file: &Descriptor) -> Result<u64, Errno> {
+    /// `struct statfs` of the kernel.
+    #[repr(C)]
+    #[derive(Default)]
+    struct FileSystem {
+        kind: u64,
+        block_size: u64,
+        blocks: u64,
+        blocks_free: u64,
+        blocks_available: u64,
+        rest: [u64; 10],
+    }
+    let mut answer = FileSystem::default();
+    system!(138, file.0, &raw mut answer)?;
+    // Some virtual file systems say that they have no blocks at all: then there is nothing to compare with.
+    if answer.blocks == 0 {
+        return Ok(u64::MAX);
+    }
+    Ok(answer.blocks_available.saturating_mul(answer.block_size))
+}
+
+/// The largest file that this process may make (RLIMIT_FSIZE). Growing beyond it would raise SIGXFSZ.
+pub fn file_size_limit() -> u64 {
+    const RLIMIT_FSIZE: i32 = 1;
+    let mut limit = [u64::MAX; 2];
+    match system!(302, 0, RLIMIT_FSIZE, 0, limit.as_mut_ptr()) {
+        Ok(_) => limit[0],
+        Err(_) => u64::MAX,
+    }
+}
+
+/// Makes the file `size` bytes long.
+pub fn resize(file: &Descriptor, size: u64) -> Result<(), Errno> {
+    system!(77, file.0, size).map(drop)
+}
+
+/// Reserves space for `length` bytes at `offset`, making the file longer where needed.
+pub fn reserve(file: &Descriptor, offset: u64, length: u64) -> Result<(), Errno> {
+    system!(285, file.0, 0, offset, length).map(drop)
+}
+
+/// Takes (`exclusive`) or gives back the open-file-description lock of one byte. Never waits.
+pub fn lock_byte(file: &Descriptor, byte: i64, exclusive: bool) -> Result<(), Errno> {
+    const F_OFD_SETLK: i32 = 37;
+    let lock = ByteLock::of(byte, if exclusive { F_WRLCK } else { F_UNLCK });
+    system!(72, file.0, F_OFD_SETLK, &raw const lock).map(drop)
+}
+
+/// Whether somebody else has a lock on that byte.
+pub fn is_locked(file: &Descriptor, byte: i64) -> Result<bool, Errno> {
+    const F_OFD_GETLK: i32 = 36;
+    let mut lock = ByteLock::of(byte, F_WRLCK);
+    system!(72, file.0, F_OFD_GETLK, &raw mut lock)?;
+    Ok(lock.kind != F_UNLCK)
+}
+
+const F_WRLCK: i16 = 1;
+const F_UNLCK: i16 = 2;
+
+/// `struct flock` of the kernel.
+#[repr(C)]
+struct ByteLock {
+    kind: i16,
+    whence: i16,
+    start: i64,
+    length: i64,
+    pid: i32,
+}
+
+impl ByteLock {
+    fn of(byte: i64, kind: i16) -> ByteLock {
+        ByteLock { kind, whence: 0, start: byte, length: 1, pid: 0 }
+    }
+}
+
+const PROT_READ_WRITE: i32 = 3;
+const MAP_SHARED: i32 = 1;
+const MAP_PRIVATE: i32 = 2;
+const MAP_FIXED: i32 = 0x10;
+const MAP_ANONYMOUS: i32 = 0x20;
+const MAP_NORESERVE: i32 = 0x4000;
+
+/// Maps `length` bytes of the file; at address `over`, which is one of our own mappings of at least that length, or where the kernel likes.
+pub fn map_file(file: &Descriptor, offset: u64, length: usize, over: Option<usize>) -> Result<usize, Errno> {
+    let fixed = if over.is_some() { MAP_FIXED } else { 0 };
+    system!(9, over.unwrap_or(0), length, PROT_READ_WRITE, MAP_SHARED | fixed, file.0, offset)
+}
+
+/// Maps `length` bytes of zeros; `over` as in [`map_file`].
+pub fn map_zeros(length: usize, over: Option<usize>) -> Result<usize, Errno> {
+    let fixed = if over.is_some() { MAP_FIXED } else { 0 };
+    system!(9, over.unwrap_or(0), length, PROT_READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1isize, 0)
+}
+
+/// Removes a mapping of ours.
+pub fn unmap(address: usize, length: usize) {
+    let _ = system!(11, address, length);
+}
+
+/// Has a child of `fork` find zeros at that page (MADV_WIPEONFORK, Linux 4.14).
+pub fn wipe_on_fork(address: usize, length: usize) -> Result<(), Errno> {
+    system!(28, address, length, 18).map(drop)
+}
+
+pub fn process_id() -> u32 {
+    system!(39).unwrap_or(0) as u32
+}
+
+pub fn parent_id() -> u32 {
+    system!(110).unwrap_or(0) as u32
+}
+
+pub fn thread_id() -> u32 {
+    system!(186).unwrap_or(0) as u32
+}
+
+pub fn effective_user() -> u32 {
+    system!(107).unwrap_or(0) as u32
+}
+
+/// Whether process `process` has no thread `thread` (any more).
+pub fn thread_is_gone(process: u32, thread: u32) -> bool {
+    system!(234, process, thread, 0) == Err(ESRCH)
+}
+
+/// Whether there is no thread of that id in any process.
+pub fn task_is_gone(thread: u32) -> bool {
+    system!(200, thread, 0) == Err(ESRCH)
+}
+
+/// Whether there is no such process.
+pub fn process_is_gone(process: u32) -> bool {
+    system!(62, process, 0) == Err(ESRCH)
+}
+
+/// The kernel's `struct timespec`.
+#[repr(C)]
+struct Time {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+pub fn sleep_ms(milliseconds: i64) {
+    let time = Time { seconds: 0, nanoseconds: milliseconds * 1_000_000 };
+    let _ = system!(35, &raw const time, 0);
+}
+
+/// Nanoseconds since 1970.
+pub fn now_ns() -> u64 {
+    let mut time = Time { seconds: 0, nanoseconds: 0 };
+    let _ = system!(228, 0, &raw mut time);
+    (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(time.nanoseconds as u64)
+}
+
+/// Waits until somebody wakes `word`, if it still holds `value`; at most `milliseconds`.
+pub fn futex_wait(word: *const u32, value: u32, milliseconds: i64) -> Result<(), Errno> {
+    const FUTEX_WAIT_PRIVATE: i32 = 128;
+    let time = Time { seconds: 0, nanoseconds: milliseconds * 1_000_000 };
+    system!(202, word, FUTEX_WAIT_PRIVATE, value, &raw const time).map(drop)
+}
+
+/// Wakes one who waits for `word`.
+pub fn futex_wake(word: *const u32) {
+    const FUTEX_WAKE_PRIVATE: i32 = 129;
+    let _ = system!(202, word, FUTEX_WAKE_PRIVATE, 1);
+}
+
+/// Sets the calling thread's signal mask and returns the one before.
+pub fn set_signal_mask(mask: u64) -> u64 {
+    const SIG_SETMASK: i32 = 2;
+    let mut before = 0u64;
+    let _ = system!(14, SIG_SETMASK, &raw const mask, &raw mut before, size_of::<u64>());
+    before
+}
+
+/// Writes to a descriptor if that needs no waiting and somebody reads it; otherwise does nothing (so that neither SIGPIPE nor a full
+/// pipe can harm).
+pub fn write_if_ready(number: i32, text: &[u8]) {
+    /// `struct pollfd`.
+    #[repr(C)]
+    struct Poll {
+        number: i32,
+        events: i16,
+        answer: i16,
+    }
+    const POLLOUT: i16 = 4;
+    let mut poll = Poll { number, events: POLLOUT, answer: 0 };
+    if system!(7, &raw mut poll, 1, 0) == Ok(1) && poll.answer == POLLOUT {
+        let _ = system!(1, number, text.as_ptr(), text.len());
+    }
+}
+
+/// The current folder's path with its NUL; its length without it.
+pub fn current_folder(into: &mut [u8]) -> Result<usize, Errno> {
+    system!(79, into.as_mut_ptr(), into.len()).map(|length| length.saturating_sub(1))
+}
+
+/// The host's name, up to the first NUL.
+pub fn host_name() -> [u8; 65] {
+    let mut names = [[0u8; 65]; 6];
+    let _ = system!(63, names.as_mut_ptr());
+    names[1]
+}

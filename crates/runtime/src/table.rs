@@ -1,0 +1,126 @@
+//! Which region belongs to which thread.
+//!
+//! A thread's end is not announced to anybody (TLS destructors would need libc); so a region is looked at again when regions run short:
+//! one whose thread the kernel no longer knows goes to the next thread. Sweeps happen only when there are twice as many regions as
+//! survived the last one, so that they cost a constant per new region.
+//!
+//! Invariant: at most one living thread is the owner of an entry.
+
+use crate::region::Region;
+use crate::system;
+
+/// Owner that never ends: a thread which borrowed the calling thread's TLS (a child of `vfork`), whose id says nothing.
+pub const PINNED: u32 = u32::MAX;
+const NOBODY: u32 = 0;
+const INLINE: usize = 8;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    region: Region,
+    owner: u32,
+}
+
+const EMPTY: Entry = Entry { region: Region { address: 0, kept: None }, owner: NOBODY };
+
+/// The regions of this process and image.
+pub struct Table {
+    /// The entries, as long as they are few.
+    inline: [Entry; INLINE],
+    /// Address of the entries in a mapping of their own; 0 while they are inline.
+    mapped: usize,
+    /// Entries that fit into the mapping.
+    capacity: usize,
+    length: usize,
+    /// Entries with a living owner, as of the last sweep.
+    survivors: usize,
+}
+
+impl Table {
+    pub const fn new() -> Table {
+        Table { inline: [EMPTY; INLINE], mapped: 0, capacity: 0, length: 0, survivors: 0 }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// A region without a living owner, from now on `owner`'s.
+    pub fn take(&mut self, process: u32, owner: u32) -> Option<Region> {
+        // Ids are given again: an entry of this thread's id is of a thread that has ended (or of this one, whose bias was reset).
+        let found = match self.take_from(owner, owner) {
+            None => self.take_from(NOBODY, owner),
+            found => found,
+        };
+        if found.is_some() || self.length < 2 * self.survivors + INLINE {
+            return found;
+        }
+        let mut living = 0;
+        for entry in self.entries() {
+            match entry.owner != PINNED && system::thread_is_gone(process, entry.owner) {
+                true => entry.owner = NOBODY,
+                false => living += 1,
+            }
+        }
+        self.survivors = living;
+        self.take_from(NOBODY, owner)
+    }
+
+    fn take_from(&mut self, before: u32, owner: u32) -> Option<Region> {
+        let entry = self.entries().iter_mut().find(|entry| entry.owner == before && before != PINNED)?;
+        entry.owner = owner;
+        Some(entry.region)
+    }
+
+    /// Notes a new region. Without memory to note it in, it stays its owner's for good.
+    pub fn add(&mut self, region: Region, owner: u32) {
+        if self.length == self.capacity.max(INLINE) && !self.enlarge() {
+            return;
+        }
+        self.length += 1;
+        if let Some(entry) = self.entries().last_mut() {
+            *entry = Entry { region, owner };
+        }
+    }
+
+    /// Forgets and hands out the regions that `choose` picks, given address and owner.
+    pub fn remove(&mut self, choose: impl Fn(usize, u32) -> bool, mut dispose: impl FnMut(Region)) {
+        let mut kept = 0;
+        let entries = self.entries();
+        for index in 0..entries.len() {
+            let Some(&entry) = entries.get(index) else { break };
+            if choose(entry.region.address, entry.owner) {
+                dispose(entry.region);
+            } else if let Some(place) = entries.get_mut(kept) {
+                *place = entry;
+                kept += 1;
+            }
+        }
+        self.length = kept;
+        self.survivors = kept;
+        if kept == 0 && self.mapped != 0 {
+            system::unmap(self.mapped, self.capacity * size_of::<Entry>());
+            *self = Table::new();
+        }
+    }
+
+    fn enlarge(&mut self) -> bool {
+        let capacity = 4 * self.capacity.max(4 * INLINE);
+        let Ok(address) = system::map_zeros(capacity * size_of::<Entry>(), None) else { return false };
+        // SAFETY: fresh memory of that many entries, of which all zeros is a valid one; nobody else knows it.
+        let fresh = unsafe { core::slice::from_raw_parts_mut(address as *mut Entry, capacity) };
+        fresh.iter_mut().zip(self.entries()).for_each(|(to, from)| *to = *from);
+        if self.mapped != 0 {
+            system::unmap(self.mapped, self.capacity * size_of::<Entry>());
+        }
+        (self.mapped, self.capacity) = (address, capacity);
+        true
+    }
+
+    fn entries(&mut self) -> &mut [Entry] {
+        if self.mapped == 0 {
+            return self.inline.get_mut(..self.length).unwrap_or(&mut []);
+        }
+        // SAFETY: the mapping holds `capacity` entries, is this table's alone, and `length` never exceeds `capacity`.
+        unsafe { core::slice::from_raw_parts_mut(self.mapped as *mut Entry, self.length) }
+    }
+}

@@ -1,0 +1,163 @@
+//! Text without a heap: a buffer that says when it is full, and messages for the user.
+
+use crate::system::{self, Errno};
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// Longest path of the kernel, its NUL included.
+pub const PATH_MAX: usize = 4096;
+
+/// Bytes of a text, NUL after them.
+pub struct Text {
+    bytes: [u8; PATH_MAX],
+    length: usize,
+}
+
+/// The text does not fit.
+pub struct Full;
+
+impl Text {
+    pub const fn new() -> Text {
+        Text { bytes: [0; PATH_MAX], length: 0 }
+    }
+
+    pub fn clear(&mut self) {
+        self.length = 0;
+    }
+
+    pub fn push(&mut self, byte: u8) -> Result<(), Full> {
+        if self.length + 1 >= PATH_MAX {
+            return Err(Full);
+        }
+        if let [at, next, ..] = self.bytes.get_mut(self.length..).unwrap_or(&mut []) {
+            *at = byte;
+            *next = 0;
+            self.length += 1;
+        }
+        Ok(())
+    }
+
+    pub fn extend(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        bytes.iter().try_for_each(|&byte| self.push(byte))
+    }
+
+    pub fn extend_number(&mut self, number: u32) -> Result<(), Full> {
+        if number >= 10 {
+            self.extend_number(number / 10)?;
+        }
+        self.push(b'0' + (number % 10) as u8)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or(&[])
+    }
+
+    /// As [`Self::bytes`], from `start` on, with the NUL.
+    pub fn with_nul(&self, start: usize) -> &[u8] {
+        self.bytes.get(start..=self.length).unwrap_or(&[0])
+    }
+
+    /// Has `source` write into the buffer; it returns the length.
+    pub fn fill(&mut self, source: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) -> Result<(), Errno> {
+        let [buffer @ .., _] = &mut self.bytes;
+        self.length = source(buffer)?.min(PATH_MAX - 1);
+        self.set(self.length, 0);
+        Ok(())
+    }
+
+    /// Changes the byte at `at`, if there is one.
+    pub fn set(&mut self, at: usize, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(at) {
+            *place = byte;
+        }
+    }
+}
+
+/// Why counts cannot be written, and what the user can do.
+pub struct Failure {
+    pub reason: &'static [u8],
+    pub error: Option<Errno>,
+    pub remedy: &'static [u8],
+}
+
+impl Failure {
+    pub const fn new(reason: &'static [u8], remedy: &'static [u8]) -> Failure {
+        Failure { reason, error: None, remedy }
+    }
+
+    pub const fn system(reason: &'static [u8], error: Errno, remedy: &'static [u8]) -> Failure {
+        Failure { reason, error: Some(error), remedy }
+    }
+}
+
+/// Device and inode of standard error as it was at the start, so that a message never goes into a file that took its number later. Zeros:
+/// there was none.
+static STDERR: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+fn stderr_now() -> [u64; 2] {
+    system::stat_number(2).map_or([0; 2], |stat| [stat.dev, stat.ino])
+}
+
+/// Notes which file standard error is.
+pub fn note_stderr() {
+    STDERR.iter().zip(stderr_now()).for_each(|(noted, now)| noted.store(now, SeqCst));
+}
+
+/// One line: `trodden: SUBJECT: reason (error): remedy; ...`. `scratch` is overwritten.
+pub fn say(subject: &[u8], failure: &Failure, scratch: &mut Text) {
+    scratch.clear();
+    let _ = compose(subject, failure, scratch);
+    scratch.set(scratch.bytes().len(), b'\n');
+    say_line(scratch.with_nul(0));
+}
+
+/// Writes a line to standard error, if it is still the same.
+pub fn say_line(line: &[u8]) {
+    let [device, inode] = stderr_now();
+    let same = STDERR.iter().zip([device, inode]).all(|(noted, now)| noted.load(SeqCst) == now);
+    if same && inode != 0 {
+        system::write_if_ready(2, line);
+    }
+}
+
+fn compose(subject: &[u8], failure: &Failure, line: &mut Text) -> Result<(), Full> {
+    line.extend(b"trodden: ")?;
+    // Room for the rest of the line, however long the name is.
+    for &byte in subject.iter().take(PATH_MAX - 512) {
+        line.push(if byte < b' ' { b'?' } else { byte })?;
+    }
+    line.extend(b": ")?;
+    line.extend(failure.reason)?;
+    if let Some(error) = failure.error {
+        line.extend(b" (")?;
+        match name_of(error) {
+            Some(name) => line.extend(name)?,
+            None => {
+                line.extend(b"error ")?;
+                line.extend_number(error.0 as u32)?;
+            }
+        }
+        line.extend(b")")?;
+    }
+    line.extend(b": ")?;
+    line.extend(failure.remedy)?;
+    line.extend(b"; what runs from here on is not counted")
+}
+
+/// The usual errors in words.
+fn name_of(error: Errno) -> Option<&'static [u8]> {
+    Some(match error.0 {
+        1 => b"operation not permitted",
+        2 => b"no such file or folder",
+        12 => b"out of memory",
+        13 => b"permission denied",
+        20 => b"not a folder",
+        21 => b"it is a folder",
+        23 | 24 => b"too many open files",
+        28 => b"no space left",
+        30 => b"read-only file system",
+        36 => b"name too long",
+        40 => b"symbolic link",
+        122 => b"disk quota exceeded",
+        _ => return None,
+    })
+}

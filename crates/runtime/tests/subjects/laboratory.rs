@@ -1,0 +1,183 @@
+//! Building and running subjects, and a small reader of raw files, independent of the crate `trodden-profile`.
+
+#[path = "../../build_object.rs"]
+pub mod build_object;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use trodden_wire::{RAW_MAGIC, RAW_READY, RawHeader};
+
+/// The object, built once.
+pub fn object() -> &'static Path {
+    static OBJECT: OnceLock<PathBuf> = OnceLock::new();
+    OBJECT.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("object");
+        fs::create_dir_all(&folder).unwrap();
+        let object = folder.join("trodden_rt.o");
+        build_object::build(&object).unwrap();
+        object
+    })
+}
+
+/// A fresh folder for one test.
+pub struct Laboratory {
+    pub folder: PathBuf,
+}
+
+impl Laboratory {
+    pub fn new(name: &str) -> Laboratory {
+        Laboratory::at(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+
+    pub fn at(folder: PathBuf) -> Laboratory {
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        Laboratory { folder }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Writes a source file, with `subject.h` beside it.
+    pub fn source(&self, name: &str, text: &str) -> PathBuf {
+        fs::write(self.path("subject.h"), include_str!("subject.h")).unwrap();
+        fs::write(self.path(name), text).unwrap();
+        self.path(name)
+    }
+
+    /// Compiles with `compiler` and its arguments, in the folder.
+    pub fn compile(&self, compiler: &str, arguments: &[&str]) {
+        let mut command = Command::new(compiler);
+        command.current_dir(&self.folder).args(arguments);
+        let output = command.output().unwrap_or_else(|error| panic!("{compiler}: {error}; install it"));
+        assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// A C program with the runtime in it.
+    pub fn program(&self, name: &str, text: &str, flags: &[&str]) -> PathBuf {
+        let source = format!("{name}.c");
+        self.source(&source, text);
+        let mut arguments = vec!["-O1", "-pthread", "-o", name, &source, object().to_str().unwrap()];
+        arguments.extend(flags);
+        self.compile("gcc", &arguments);
+        self.path(name)
+    }
+
+    /// The command that runs a program with that pattern for its raw files, relative to the folder.
+    pub fn command(&self, program: &Path, pattern: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.folder).env("TRODDEN_OUTPUT", pattern);
+        command
+    }
+
+    /// Runs a program to its successful and silent end.
+    pub fn run(&self, program: &Path, pattern: &str) {
+        expect_silence(&self.command(program, pattern).output().unwrap());
+    }
+
+    /// The raw files in a folder of this one, by name.
+    pub fn raw_files(&self, folder: &str) -> Vec<Raw> {
+        let Ok(entries) = fs::read_dir(self.path(folder)) else { return vec![] };
+        let mut paths: Vec<_> =
+            entries.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "raw")).collect();
+        paths.sort();
+        paths.iter().map(|path| Raw::read(path)).collect()
+    }
+
+    /// The only raw file there.
+    pub fn raw_file(&self, folder: &str) -> Raw {
+        let mut all = self.raw_files(folder);
+        assert_eq!(all.len(), 1, "raw files in {folder}");
+        all.remove(0)
+    }
+}
+
+/// Success, and not a word on standard error.
+pub fn expect_silence(output: &Output) {
+    assert!(output.status.success() && output.stderr.is_empty(), "{:?}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
+/// Success, and exactly one line on standard error that begins with `trodden: ` and has all of `parts` in it.
+pub fn expect_message(output: &Output, parts: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {text}", output.status);
+    assert!(text.starts_with("trodden: ") && text.ends_with('\n') && text.lines().count() == 1, "{text:?}");
+    for part in parts {
+        assert!(text.contains(part), "{text:?} lacks {part:?}");
+    }
+}
+
+/// What a raw file says.
+pub struct Raw {
+    pub name: String,
+    pub image_path: String,
+    pub units: Vec<[u8; 16]>,
+    pub regions: Vec<Vec<u64>>,
+}
+
+impl Raw {
+    pub fn read(path: &Path) -> Raw {
+        let bytes = fs::read(path).unwrap();
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        macro_rules! field {
+            ($name:ident) => {
+                word(std::mem::offset_of!(RawHeader, $name)) as usize
+            };
+        }
+        assert_eq!(bytes[..8], RAW_MAGIC);
+        assert_eq!(word(8) >> 32, u64::from(RAW_READY));
+        let units = (0..field!(units)).map(|index| field!(units_offset) + 32 * index);
+        let (first, stride) = (field!(regions_offset), field!(region_stride));
+        assert_eq!((bytes.len() - first) % stride, 0, "partial region");
+        let regions = (first..bytes.len()).step_by(stride);
+        Raw {
+            name: path.file_name().unwrap().to_str().unwrap().to_owned(),
+            image_path: String::from_utf8(bytes[field!(path_offset)..][..field!(path_len)].to_vec()).unwrap(),
+            units: units.map(|at| bytes[at..at + 16].try_into().unwrap()).collect(),
+            regions: regions.map(|at| (0..field!(counters)).map(|index| word(at + 8 * index)).collect()).collect(),
+        }
+    }
+
+    /// The count of one counter: the sum over all regions.
+    pub fn count(&self, index: usize) -> u64 {
+        self.regions.iter().map(|region| region[index]).sum()
+    }
+}
+
+/// Whether this test may do what only root may; says so if not.
+pub fn is_root(what: &str) -> bool {
+    let id = Command::new("id").arg("-u").output().unwrap();
+    let root = id.stdout == b"0\n";
+    if !root {
+        eprintln!("skipped, needs root: {what}");
+    }
+    root
+}
+
+/// A file system mounted for the time of a test.
+pub struct Mount(pub PathBuf);
+
+impl Mount {
+    /// Mounts, or says that this cannot be tested here.
+    pub fn new(at: PathBuf, arguments: &[&str]) -> Option<Mount> {
+        fs::create_dir_all(&at).unwrap();
+        if !is_root("mounting") {
+            return None;
+        }
+        let output = Command::new("mount").args(arguments).arg(&at).output().unwrap();
+        if !output.status.success() {
+            eprintln!("skipped, cannot mount: {}", String::from_utf8_lossy(&output.stderr));
+            return None;
+        }
+        Some(Mount(at))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}

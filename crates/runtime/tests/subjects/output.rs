@@ -1,0 +1,385 @@
+//! `TRODDEN_OUTPUT`: what it may say, and that nothing it says or finds makes the subject fail or a stranger's file change.
+
+use crate::laboratory::{Laboratory, Mount, expect_message, expect_silence, is_root};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Counts counter 0 in two threads, one after the other, in another folder than the one it began in; prints `done`.
+const SIMPLE: &str = r#"
+    #include "subject.h"
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <unistd.h>
+    static void *work(void *unused) { ENTER; COUNT(0); return unused; }
+    int main(void) {
+        pthread_t t;
+        work(0);
+        if (chdir("/")) return 1;
+        pthread_create(&t, 0, work, 0);
+        pthread_join(t, 0);
+        puts("done");
+        return 0;
+    }
+"#;
+
+fn simple(name: &str) -> (Laboratory, PathBuf) {
+    let lab = Laboratory::new(name);
+    let program = lab.program("program", SIMPLE, &[]);
+    (lab, program)
+}
+
+#[test]
+fn patterns_are_expanded_and_folders_made() {
+    let (lab, program) = simple("patterns");
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
+    let identity = {
+        lab.run(&program, "first/");
+        lab.raw_file("first").name
+    };
+    assert_eq!(identity.len(), 32 + ".raw".len());
+    let long = "x".repeat(250);
+    let absolute = lab.path("absolute").join("%m.raw").to_str().unwrap().to_owned();
+    for (pattern, folder, name) in [
+        ("a/b/c/%m.raw", "a/b/c", identity.clone()),
+        ("%h/%%-%m.raw", &*host, format!("%-{identity}")),
+        ("d//.//e/x%m%%m.raw", "d/e", format!("x{}%m.raw", &identity[..32])),
+        ("plain.raw", ".", "plain.raw".into()),
+        (&format!("{long}/{long}/{long}.raw"), &format!("{long}/{long}"), format!("{long}.raw")),
+        (&absolute, "absolute", identity.clone()),
+    ] {
+        lab.run(&program, pattern);
+        let raw = lab.raw_file(folder);
+        assert_eq!((raw.name.as_str(), raw.count(0)), (name.as_str(), 2), "{pattern}");
+    }
+    let output = lab.command(&program, "pid/%p.raw").output().unwrap();
+    expect_silence(&output);
+    assert!(lab.raw_file("pid").name.trim_end_matches(".raw").parse::<u32>().is_ok());
+}
+
+#[test]
+fn a_percent_sign_in_the_current_folder_is_a_percent_sign() {
+    let lab = Laboratory::new("100%p");
+    let program = lab.program("program", SIMPLE, &[]);
+    lab.run(&program, "out/%m.raw");
+    assert_eq!(lab.raw_file("out").count(0), 2);
+}
+
+#[test]
+fn bad_patterns_are_explained() {
+    let (lab, program) = simple("bad-patterns");
+    for (pattern, parts) in [
+        ("out/%q.raw", &["TRODDEN_OUTPUT", "%p, %h, %m or %%"][..]),
+        ("out/%", &["unknown % sequence"]),
+        (&"y/".repeat(3000), &["too long", "4095"]),
+        (&"y".repeat(5000), &["too long"]),
+        (&"%m".repeat(1000), &["too long"]),
+        (&"z".repeat(300), &["zzz", "name too long"]),
+        ("/proc/nothing/%m.raw", &["/proc/nothing/", "folder cannot be opened"]),
+        ("program/%m.raw", &["program/", "not a folder"]),
+        ("/proc/%m.raw", &["/proc/", "no such file or folder"]),
+    ] {
+        let output = lab.command(&program, pattern).output().unwrap();
+        expect_message(&output, parts);
+        assert_eq!(output.stdout, b"done\n");
+    }
+    let entries: Vec<_> = fs::read_dir(&lab.folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(entries.len(), 3, "{entries:?}");
+}
+
+#[test]
+fn unset_or_empty_writes_nothing() {
+    let (lab, program) = simple("unset");
+    lab.run(&program, "");
+    for name in ["XTRODDEN_OUTPUT", "TRODDEN_OUTPUTX", "TRODDEN_OUTPU"] {
+        expect_silence(
+            &Command::new(&program).current_dir(&lab.folder).env_remove("TRODDEN_OUTPUT").env(name, "here.raw").output().unwrap(),
+        );
+    }
+    assert_eq!(fs::read_dir(&lab.folder).unwrap().count(), 3);
+}
+
+#[test]
+fn large_environments_are_read() {
+    let (lab, program) = simple("environment");
+    let mut command = lab.command(&program, "out/%m.raw");
+    command.envs((0..300).map(|index| (format!("A{index}_TRODDEN_OUTPUT"), "TRODDEN_OUTPUT=no".repeat(20))));
+    expect_silence(&command.output().unwrap());
+    assert_eq!(lab.raw_file("out").count(0), 2);
+}
+
+#[test]
+fn foreign_files_stay_as_they_are() {
+    let (lab, program) = simple("foreign");
+    let keep = lab.path("keep.txt");
+    fs::write(&keep, "precious").unwrap();
+    let set_up = |name: &str| match name {
+        "text" => fs::write(lab.path(name), "some text\n").unwrap(),
+        "zeros" => fs::write(lab.path(name), [0; 8192]).unwrap(),
+        "magic" => fs::write(lab.path(name), [&b"TRODRAW\0\x02\0\0\0YDER"[..], &[0; 8192]].concat()).unwrap(),
+        "short" => fs::write(lab.path(name), &b"TRODRAW\0\x01\0\0\0YDER"[..]).unwrap(),
+        "link" => symlink(&keep, lab.path(name)).unwrap(),
+        "dangling" => symlink(lab.path("made"), lab.path(name)).unwrap(),
+        "folder" => fs::create_dir(lab.path(name)).unwrap(),
+        "hard" => {
+            fs::write(lab.path("empty"), "").unwrap();
+            fs::hard_link(lab.path("empty"), lab.path(name)).unwrap();
+        }
+        "pipe" => lab.compile("mkfifo", &[name]),
+        _ => symlink("/dev/full", lab.path(name)).unwrap(),
+    };
+    for (name, part) in [
+        ("text", "not a raw profile"),
+        ("zeros", "not a raw profile"),
+        ("magic", "another version"),
+        ("short", "another image"),
+        ("link", "symbolic link"),
+        ("dangling", "symbolic link"),
+        ("folder", "it is a folder"),
+        ("hard", "hard links"),
+        ("pipe", "not a regular file"),
+        ("device", "symbolic link"),
+    ] {
+        set_up(name);
+        let before = fs::symlink_metadata(lab.path(name)).unwrap();
+        let output = lab.command(&program, name).output().unwrap();
+        expect_message(&output, &[&format!("/{name}: "), part, "TRODDEN_OUTPUT"]);
+        let after = fs::symlink_metadata(lab.path(name)).unwrap();
+        assert_eq!((before.ino(), before.size(), before.mtime_nsec()), (after.ino(), after.size(), after.mtime_nsec()), "{name}");
+    }
+    assert_eq!(fs::read_to_string(&keep).unwrap(), "precious");
+    assert!(!lab.path("made").exists());
+}
+
+#[test]
+fn another_image_is_refused() {
+    let (lab, program) = simple("two-images");
+    let other = lab.program("other", &format!("#define COUNTERS 9\n{SIMPLE}"), &[]);
+    lab.run(&program, "same.raw");
+    expect_message(&lab.command(&other, "same.raw").output().unwrap(), &["same.raw", "another image", "%m"]);
+    lab.run(&program, "same.raw");
+    assert_eq!(lab.raw_file(".").count(0), 4);
+}
+
+#[test]
+fn an_unfinished_header_is_completed() {
+    let (lab, program) = simple("unfinished");
+    lab.run(&program, "a.raw");
+    let whole = fs::read(lab.path("a.raw")).unwrap();
+    for length in [0, 104, 120, 4096] {
+        let mut part = whole[..length].to_vec();
+        part.iter_mut().skip(12).take(4).for_each(|byte| *byte = 0);
+        fs::write(lab.path("a.raw"), part).unwrap();
+        lab.run(&program, "a.raw");
+        assert_eq!(lab.raw_file(".").count(0), 2);
+    }
+}
+
+#[test]
+fn links_in_folders_after_a_sequence_are_not_followed() {
+    let (lab, program) = simple("folder-links");
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
+    fs::create_dir(lab.path("elsewhere")).unwrap();
+    fs::create_dir(lab.path("out")).unwrap();
+    symlink(lab.path("elsewhere"), lab.path("out").join(&host)).unwrap();
+    expect_message(&lab.command(&program, "out/%h/%m.raw").output().unwrap(), &["folder cannot be opened"]);
+    expect_message(&lab.command(&program, "out/%h/sub/%m.raw").output().unwrap(), &["folder cannot be opened"]);
+    assert_eq!(fs::read_dir(lab.path("elsewhere")).unwrap().count(), 0);
+    // What the user wrote out is the user's.
+    symlink(lab.path("elsewhere"), lab.path("chosen")).unwrap();
+    lab.run(&program, "chosen/%m.raw");
+    assert_eq!(lab.raw_file("elsewhere").count(0), 2);
+}
+
+#[test]
+fn races_of_links_write_nothing_elsewhere() {
+    let (lab, program) = simple("races");
+    let victim = lab.path("victim");
+    fs::write(&victim, "").unwrap();
+    fs::create_dir(lab.path("out")).unwrap();
+    let (name, spare) = (lab.path("out").join("x.raw"), lab.path("out").join("spare"));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                for target in [victim.clone(), lab.path("victim2")] {
+                    let _ = fs::remove_file(&spare);
+                    symlink(&target, &spare).unwrap();
+                    let _ = fs::rename(&spare, &name);
+                    let _ = fs::remove_file(&name);
+                }
+            }
+        });
+        for _ in 0..300 {
+            let output = lab.command(&program, "out/x.raw").output().unwrap();
+            assert!(output.status.success() && output.stdout == b"done\n");
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(fs::metadata(&victim).unwrap().len(), 0);
+    assert!(!lab.path("victim2").exists());
+}
+
+#[test]
+fn privileged_programs_ignore_the_variable() {
+    if !is_root("set-user-id programs") {
+        return;
+    }
+    // In a folder that every user can reach.
+    let lab = Laboratory::at(std::env::temp_dir().join(format!("trodden-runtime-{}", std::process::id())));
+    fs::set_permissions(&lab.folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let program =
+        lab.program("program", &format!("#include <unistd.h>\n{}", SIMPLE.replace("puts(\"done\")", "printf(\"%d\\n\", geteuid())")), &[]);
+    fs::create_dir(lab.path("out")).unwrap();
+    fs::set_permissions(lab.path("out"), fs::Permissions::from_mode(0o777)).unwrap();
+    let run = || {
+        let output = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&program)
+            .env("TRODDEN_OUTPUT", lab.path("out/%m.raw"))
+            .output()
+            .unwrap();
+        expect_silence(&output);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for mode in [0o4755, 0o2755] {
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
+        let user = run();
+        if mode == 0o4755 && user != "0\n" {
+            eprintln!("skipped, set-user-id has no effect on this file system");
+        } else {
+            assert_eq!(lab.raw_files("out").len(), 0, "mode {mode:o}");
+        }
+    }
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(run(), "65534\n");
+    assert_eq!(lab.raw_file("out").count(0), 2);
+    // Another user's file, even one that root could write.
+    let output = lab.command(&program, lab.path("out/%m.raw").to_str().unwrap()).output().unwrap();
+    expect_message(&output, &["belongs to another user"]);
+    fs::remove_dir_all(&lab.folder).unwrap();
+}
+
+#[test]
+fn a_full_disk_is_told_and_survived() {
+    let lab = Laboratory::new("full");
+    let Some(disk) = Mount::new(lab.path("disk"), &["-t", "tmpfs", "-o", "size=64k", "none"]) else { return };
+    let big = SIMPLE.replace("COUNT(0)", "for (int i = 0; i < COUNTERS; i++) COUNT(i)");
+    for (name, counters) in [("fits", 4000), ("large", 20_000), ("huge", 2_000_000)] {
+        let program = lab.program(name, &format!("#define COUNTERS {counters}\n{big}"), &[]);
+        let output = lab.command(&program, &format!("disk/{name}.raw")).output().unwrap();
+        match name {
+            // The first thread's region has room, the second's not.
+            "fits" => {
+                expect_message(&lab.command(&program, "disk/fits.raw").arg("again").output().unwrap(), &["no space"]);
+                expect_message(&output, &["no space", "fits.raw"]);
+                assert!(lab.raw_file("disk").regions[0].iter().all(|&count| count == 2));
+            }
+            _ => expect_message(&output, &["no space"]),
+        }
+        assert_eq!(output.stdout, b"done\n");
+        let _ = fs::remove_file(lab.path(&format!("disk/{name}.raw")));
+    }
+    fs::write(lab.path("disk/filler"), vec![1; 80 * 1024]).unwrap_err();
+    let program = lab.program("simple", SIMPLE, &[]);
+    expect_message(&lab.command(&program, "disk/%m.raw").output().unwrap(), &["no space"]);
+    drop(disk);
+}
+
+#[test]
+fn limits_on_files_do_not_kill() {
+    let (lab, program) = simple("limits");
+    for (limit, part) in [("ulimit -f 1", "ulimit -f"), ("ulimit -n 3", "too many open files")] {
+        let output = Command::new("sh")
+            .current_dir(&lab.folder)
+            .env("TRODDEN_OUTPUT", "out.raw")
+            .arg("-c")
+            .arg(format!("{limit}; exec {}", program.display()))
+            .output()
+            .unwrap();
+        // The dynamic linker itself needs descriptors: where it fails, nothing of ours has run.
+        if output.status.success() {
+            assert_eq!(output.stdout, b"done\n");
+            if !output.stderr.is_empty() {
+                expect_message(&output, &[part]);
+            }
+        }
+    }
+    let _ = fs::remove_file(lab.path("out.raw"));
+    let output = Command::new("sh")
+        .current_dir(&lab.folder)
+        .env("TRODDEN_OUTPUT", "out.raw")
+        .arg("-c")
+        .arg(format!("ulimit -f 1; exec {}", program.display()))
+        .output()
+        .unwrap();
+    expect_message(&output, &["ulimit -f"]);
+}
+
+#[test]
+fn messages_go_to_standard_error_only() {
+    let lab = Laboratory::new("stderr");
+    // The second region fails when descriptor 2 is a file of the subject's, or closed, or a pipe that is full.
+    let source = r#"
+        #define _GNU_SOURCE
+        #include "subject.h"
+        #include <fcntl.h>
+        #include <pthread.h>
+        #include <unistd.h>
+        static void *work(void *unused) { ENTER; COUNT(0); return unused; }
+        int main(int argc, char **argv) {
+            pthread_t t;
+            work(0);
+            unlink("out.raw");
+            if (mkdir_("out.raw")) return 1;
+            if (argc == 2) { close(2); if (open("data", O_RDWR | O_CREAT | O_TRUNC, 0600) != 2) return 2; }
+            if (argc == 3) close(2);
+            if (argc == 4) { fcntl(2, F_SETFL, O_NONBLOCK); char page[4096] = { 0 }; while (write(2, page, sizeof page) > 0); fcntl(2, F_SETFL, 0); }
+            pthread_create(&t, 0, work, 0);
+            pthread_join(t, 0);
+            (void)argv;
+            return 0;
+        }
+    "#;
+    let source = source.replace(
+        "static void *work",
+        "#include <sys/stat.h>\nstatic int mkdir_(const char *name) { return mkdir(name, 0700); }\nstatic void *work",
+    );
+    let program = lab.program("program", &source, &[]);
+    for arguments in [&[][..], &["file"], &["closed", "-"], &["full", "-", "-"]] {
+        let _ = fs::remove_dir(lab.path("out.raw"));
+        let mut command = lab.command(&program, "out.raw");
+        command.args(arguments);
+        // In the last case nobody reads the pipe until the subject has ended.
+        let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(if arguments.len() == 3 { 500 } else { 0 }));
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {:?}", output.status);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(text.contains("it is a folder"), arguments.is_empty(), "{arguments:?}: {text}");
+    }
+    assert_eq!(fs::read(lab.path("data")).unwrap(), b"");
+}
+
+#[test]
+fn a_stopped_process_does_not_stop_others() {
+    let lab = Laboratory::new("stopped");
+    let program = lab.program("program", SIMPLE, &[]);
+    let source = format!(
+        "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <unistd.h>\n#include <stdio.h>\nint main(void) {{ int f = open(\"out.raw\", O_RDWR | O_CREAT, 0600);\n\
+         struct flock l = {{ F_WRLCK, SEEK_SET, {}L, 1, 0 }}; if (f < 0 || fcntl(f, F_OFD_SETLK, &l)) return 1; close(1); pause(); }}\n",
+        trodden_wire::HEADER_LOCK_BYTE
+    );
+    lab.source("holder.c", &source);
+    lab.compile("gcc", &["-o", "holder", "holder.c"]);
+    let mut holder = Command::new(lab.path("holder")).current_dir(&lab.folder).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::io::Read::read_to_end(holder.stdout.as_mut().unwrap(), &mut vec![]).unwrap();
+    let output = lab.command(&program, "out.raw").output().unwrap();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    expect_message(&output, &["cannot be locked"]);
+    lab.run(&program, "out.raw");
+    assert_eq!(lab.raw_file(".").count(0), 2);
+}

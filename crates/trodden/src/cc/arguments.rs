@@ -1,0 +1,527 @@
+//! What a clang command line asks for: does it compile, does it link, from which inputs, to which output.
+//!
+//! Only as much of clang's syntax as decides where instrumentation goes. A word that is not known here is passed on untouched like every other:
+//! the command line itself is never rebuilt from this reading. Pure apart from response files (`@file`), which a function given by the
+//! caller reads.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// What a command line does, as far as instrumentation is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Makes no machine code: questions, preprocessing, checks, precompiled headers, intermediate code, assembling, merging of objects.
+    Neither,
+    /// Makes objects or assembly from sources.
+    Compile,
+    /// Links executables or shared libraries from objects.
+    Link,
+    /// Both in one command.
+    CompileAndLink,
+}
+
+impl Kind {
+    /// Whether machine code is made from sources.
+    pub fn compiles(self) -> bool {
+        matches!(self, Kind::Compile | Kind::CompileAndLink)
+    }
+
+    /// Whether an image is linked.
+    pub fn links(self) -> bool {
+        matches!(self, Kind::Link | Kind::CompileAndLink)
+    }
+}
+
+/// What an input file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// Source text or intermediate code: the compiler makes machine code of it.
+    Source,
+    /// Assembly: passes the compiler by.
+    Assembly,
+    /// A header to precompile.
+    Header,
+    /// For the linker: an object, an archive, a library, a linker script.
+    Linkable,
+}
+
+/// An input file of the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// Its place in [`CommandLine::words`].
+    pub at: usize,
+    /// What it is.
+    pub kind: InputKind,
+}
+
+/// A clang command line, read.
+#[derive(Clone, Debug)]
+pub struct CommandLine {
+    /// Its words, response files expanded.
+    pub words: Vec<OsString>,
+    /// What it does.
+    pub kind: Kind,
+    /// Its input files.
+    pub inputs: Vec<Input>,
+    /// File named by `-o`.
+    pub output: Option<OsString>,
+    /// The user wants link-time optimisation.
+    pub lto: bool,
+    /// The user wants optimisation of virtual calls over the whole program, which clang accepts together with LTO only.
+    pub whole_program_vtables: bool,
+    /// The user says what debug information to make.
+    pub debug: bool,
+    /// The user says what build id to make.
+    pub build_id: bool,
+    /// File to which the user has the linker write its dependencies.
+    pub dependency_file: Option<OsString>,
+    /// Value of `-fuse-ld=` or `--ld-path=`.
+    pub linker: Option<OsString>,
+    /// It links a shared library.
+    pub shared: bool,
+    /// Options that decide how machine code is made of intermediate code and that the intermediate code does not hold.
+    pub codegen: Vec<String>,
+    /// The machine, if it is none that trodden knows.
+    pub foreign: Option<String>,
+}
+
+/// Options whose value is the next word.
+const WITH_VALUE: &[&str] = &[
+    "-o", "--output", "-x", "--language", "-I", "-L", "-l", "-D", "-U", "-A", "-F", "-B", "-T", "-u", "-z", "-e", "-G", "-V", "-b", "-h",
+    "-include", "--include", "-imacros", "--imacros", "-isystem", "-isystem-after", "-iquote", "-idirafter", "-isysroot", "-iprefix",
+    "-iwithprefix", "-iwithprefixbefore", "-iwithsysroot", "-iframework", "-iframeworkwithsysroot", "-ivfsoverlay", "-include-pch",
+    "-cxx-isystem", "-c-isystem", "-objc-isystem", "-objcxx-isystem", "-MF", "-MT", "-MQ", "-MJ", "-Xclang", "-Xlinker", "--for-linker",
+    "-Xassembler", "-Xpreprocessor", "-Xanalyzer", "-Xopenmp-target", "-Xcuda-ptxas", "-Xcuda-fatbinary", "-Xarch_host", "-Xarch_device",
+    "-mllvm", "-mmlir", "-target", "--target", "-arch", "--param", "--sysroot", "-aux-info", "-dumpdir", "-dumpbase", "-dumpbase-ext",
+    "-rpath", "-framework", "-working-directory", "-resource-dir", "-serialize-diagnostics", "--serialize-diagnostics", "--config",
+    "-gcc-toolchain", "-ccc-gcc-name", "-ccc-install-dir", "-fmodule-name", "-current_version", "-compatibility_version", "-install_name",
+    "-undefined", "-Ttext", "-Tdata", "-Tbss", "-stdlib++-isystem", "--prefix", "--entry", "--define-macro", "--undefine-macro",
+    "--include-directory", "--library-directory", "--std", "-mthread-model", "-fplugin-arg", "-plugin-arg",
+];
+
+/// Options after which no machine code is made of anything.
+const NOTHING_MADE: &[&str] = &[
+    "-###", "--version", "-dumpversion", "-dumpmachine", "-dumpspecs", "--help", "-help", "--help-hidden", "-E", "--preprocess", "-M",
+    "--dependencies", "-MM", "--user-dependencies", "-fsyntax-only", "--analyze", "-emit-ast", "-emit-llvm", "--precompile", "-extract-api",
+    "-verify-pch", "-module-file-info", "-rewrite-objc", "-fdriver-only", "-cc1", "-cc1as", "-cc1gen-reproducer", "--emit-static-lib",
+    "-emit-interface-stubs", "--migrate",
+];
+
+/// Beginnings of options on which the machine code depends beyond the intermediate code.
+const CODEGEN_PREFIXES: &[&str] = &[
+    "-O", "-mcmodel", "-march=", "-mcpu=", "-mtune=", "-msse", "-mno-sse", "-mavx", "-mno-avx", "-mrelax", "-mno-relax", "-mtls-dialect",
+    "-mlarge-data-threshold", "-mharden", "-mretpoline", "-mindirect", "-mfunction-return", "-ftls-model", "-fbasic-block-sections",
+    "-fintegrated-as", "-fno-integrated-as", "-faddrsig", "-fno-addrsig", "-fsplit-stack", "-fstack-size-section", "-ffp-contract",
+    "-fno-plt", "-femulated-tls", "-fno-emulated-tls", "-fzero-initialized", "-fno-zero-initialized",
+];
+
+/// Options that are such as they stand.
+const CODEGEN_EXACT: &[&str] = &[
+    "-fpic", "-fPIC", "-fpie", "-fPIE", "-fno-pic", "-fno-PIC", "-fno-pie", "-fno-PIE", "-static-pie", "-ffunction-sections",
+    "-fno-function-sections", "-fdata-sections", "-fno-data-sections", "-funique-section-names", "-fno-unique-section-names", "-m64",
+];
+
+impl CommandLine {
+    /// Reads a command line (without the compiler's name). `response` gives the bytes of a response file, `None` if it cannot be read.
+    pub fn read(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> CommandLine {
+        let words = expand(arguments, response);
+        let mut reading = Reading::new();
+        let mut at = 0;
+        while at < words.len() {
+            at += reading.word(&words, at);
+        }
+        let kind = reading.kind();
+        let mut line = reading.line;
+        line.kind = kind;
+        line.words = words;
+        line
+    }
+
+    /// The names of its inputs of one kind, in order.
+    pub fn inputs_of(&self, kind: InputKind) -> impl Iterator<Item = &OsStr> {
+        self.inputs.iter().filter(move |i| i.kind == kind).map(|i| self.words[i.at].as_os_str())
+    }
+
+    /// The file that a link makes.
+    pub fn image(&self) -> &OsStr {
+        self.output.as_deref().unwrap_or(OsStr::new("a.out"))
+    }
+}
+
+/// The state of reading from left to right.
+struct Reading {
+    line: CommandLine,
+    language: Option<OsString>,
+    only_compile: bool,
+    nothing_made: bool,
+    relocatable: bool,
+    /// Something that only the linker sees without being a file of the command line (`-lfoo`).
+    libraries: bool,
+    only_inputs: bool,
+}
+
+impl Reading {
+    fn new() -> Reading {
+        let line = CommandLine {
+            words: Vec::new(),
+            kind: Kind::Neither,
+            inputs: Vec::new(),
+            output: None,
+            lto: false,
+            whole_program_vtables: false,
+            debug: false,
+            build_id: false,
+            dependency_file: None,
+            linker: None,
+            shared: false,
+            codegen: Vec::new(),
+            foreign: None,
+        };
+        Reading {
+            line,
+            language: None,
+            only_compile: false,
+            nothing_made: false,
+            relocatable: false,
+            libraries: false,
+            only_inputs: false,
+        }
+    }
+
+    /// Takes in the word at `at` and says how many words that were.
+    fn word(&mut self, words: &[OsString], at: usize) -> usize {
+        let word = &words[at];
+        let text = word.to_string_lossy();
+        if self.only_inputs || !text.starts_with('-') || text == "-" {
+            self.input(at, word);
+            return 1;
+        }
+        if text == "--" {
+            self.only_inputs = true;
+            return 1;
+        }
+        let value = if WITH_VALUE.contains(&&*text) { words.get(at + 1) } else { None };
+        match value {
+            Some(value) => self.option_with_value(&text, value),
+            None => self.option(&text, word),
+        }
+        if value.is_some() { 2 } else { 1 }
+    }
+
+    fn input(&mut self, at: usize, word: &OsStr) {
+        let kind = match &self.language {
+            Some(language) => kind_of_language(&language.to_string_lossy()),
+            None => kind_of_name(word),
+        };
+        self.line.inputs.push(Input { at, kind });
+    }
+
+    fn option_with_value(&mut self, option: &str, value: &OsStr) {
+        let text = value.to_string_lossy();
+        match option {
+            "-o" | "--output" => self.line.output = Some(value.to_owned()),
+            "-x" | "--language" => self.language(value),
+            "-l" => self.libraries = true,
+            "-target" | "--target" => self.target(&text),
+            "-Xlinker" | "--for-linker" => self.linker_word(value),
+            "-mllvm" => self.line.codegen.extend(["-mllvm".to_owned(), text.into_owned()]),
+            _ => {}
+        }
+    }
+
+    fn option(&mut self, text: &str, word: &OsStr) {
+        if NOTHING_MADE.contains(&text) || text.starts_with("-print-") || text.starts_with("--print-") {
+            self.nothing_made = true;
+        }
+        self.codegen_option(text);
+        match text {
+            "-c" | "-S" | "--compile" | "--assemble" => self.only_compile = true,
+            "-r" | "--relocatable" => self.relocatable = true,
+            "-shared" | "--shared" => self.line.shared = true,
+            "-fno-lto" => self.line.lto = false,
+            "-fwhole-program-vtables" => self.line.whole_program_vtables = true,
+            "-fno-whole-program-vtables" => self.line.whole_program_vtables = false,
+            "-m16" | "-m32" | "-mx32" => self.line.foreign = Some(text.to_owned()),
+            _ => self.option_with_joined_value(text, word),
+        }
+    }
+
+    fn option_with_joined_value(&mut self, text: &str, word: &OsStr) {
+        let rest = |prefix: &str| OsStr::from_bytes(&word.as_bytes()[prefix.len()..]);
+        if text == "-flto" || text.starts_with("-flto=") {
+            self.line.lto = true;
+        } else if text.starts_with("-g") {
+            self.line.debug |= is_debug_level(text);
+        } else if text.starts_with("-o") {
+            self.line.output = Some(rest("-o").to_owned());
+        } else if text.starts_with("--output=") {
+            self.line.output = Some(rest("--output=").to_owned());
+        } else if text.starts_with("-x") {
+            self.language(rest("-x"));
+        } else if text.starts_with("-l") {
+            self.libraries = true;
+        } else if text.starts_with("--target=") {
+            self.target(&text["--target=".len()..]);
+        } else if text.starts_with("-fuse-ld=") {
+            self.line.linker = Some(rest("-fuse-ld=").to_owned());
+        } else if text.starts_with("--ld-path=") {
+            self.line.linker = Some(rest("--ld-path=").to_owned());
+        } else if text.starts_with("-Wl,") {
+            word.as_bytes()[4..].split(|b| *b == b',').for_each(|part| self.linker_word(OsStr::from_bytes(part)));
+        }
+    }
+
+    fn language(&mut self, name: &OsStr) {
+        self.language = (name != "none").then(|| name.to_owned());
+    }
+
+    fn target(&mut self, triple: &str) {
+        let known = triple.starts_with("x86_64") && triple.contains("linux") && !triple.contains("x32");
+        self.line.foreign = (!known).then(|| triple.to_owned());
+        if known {
+            self.line.codegen.push(format!("--target={triple}"));
+        }
+    }
+
+    fn linker_word(&mut self, word: &OsStr) {
+        let text = word.to_string_lossy();
+        match &*text {
+            "-r" | "--relocatable" => self.relocatable = true,
+            "--build-id" | "-build-id" => self.line.build_id = true,
+            _ if text.starts_with("--build-id=") || text.starts_with("-build-id=") => self.line.build_id = true,
+            _ => {
+                if let Some(file) = text.trim_start_matches('-').strip_prefix("dependency-file=") {
+                    self.line.dependency_file = Some(file.into());
+                }
+            }
+        }
+    }
+
+    fn codegen_option(&mut self, text: &str) {
+        let counts = CODEGEN_EXACT.contains(&text) || CODEGEN_PREFIXES.iter().any(|p| text.starts_with(p));
+        if counts {
+            self.line.codegen.push(text.to_owned());
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        let has = |kind| self.line.inputs.iter().any(|i| i.kind == kind);
+        let compiles = has(InputKind::Source);
+        if self.nothing_made || (has(InputKind::Header) && !has(InputKind::Linkable) && !compiles) {
+            return Kind::Neither;
+        }
+        let links = !self.only_compile && !self.relocatable && (compiles || self.libraries || !self.line.inputs.is_empty());
+        match (compiles, links) {
+            (true, true) => Kind::CompileAndLink,
+            (true, false) => Kind::Compile,
+            (false, true) => Kind::Link,
+            (false, false) => Kind::Neither,
+        }
+    }
+}
+
+/// Whether a `-g...` option says how much debug information to make.
+fn is_debug_level(text: &str) -> bool {
+    let rest = &text[2..];
+    let levels = ["", "0", "1", "2", "3", "mlt", "full", "lldb", "sce", "dbx", "codeview", "line-tables-only", "line-directives-only"];
+    levels.contains(&rest) || ((rest.starts_with("gdb") || rest.starts_with("dwarf")) && rest != "dwarf-aranges")
+}
+
+fn kind_of_language(language: &str) -> InputKind {
+    match language {
+        "assembler" | "assembler-with-cpp" => InputKind::Assembly,
+        _ if language.ends_with("-header") || language.ends_with("-user") || language.ends_with("-header-unit") => InputKind::Header,
+        _ => InputKind::Source,
+    }
+}
+
+/// What clang takes a file for by the end of its name.
+fn kind_of_name(name: &OsStr) -> InputKind {
+    const SOURCES: &[&str] = &[
+        "c", "i", "cc", "cp", "cxx", "cpp", "CPP", "c++", "C++", "C", "CC", "CXX", "ii", "m", "mi", "mm", "M", "mii", "ll", "bc", "cppm",
+        "ccm", "cxxm", "c++m", "ixx", "pcm",
+    ];
+    const HEADERS: &[&str] = &["h", "H", "hh", "hp", "hxx", "hpp", "HPP", "h++", "tcc"];
+    if name == "-" {
+        return InputKind::Source;
+    }
+    let bytes = name.as_bytes();
+    let end = bytes.iter().rposition(|b| *b == b'.').filter(|dot| !bytes[*dot..].contains(&b'/'));
+    let Some(ending) = end.and_then(|dot| std::str::from_utf8(&bytes[dot + 1..]).ok()) else { return InputKind::Linkable };
+    match ending {
+        "s" | "S" | "sx" | "asm" => InputKind::Assembly,
+        _ if SOURCES.contains(&ending) => InputKind::Source,
+        _ if HEADERS.contains(&ending) => InputKind::Header,
+        _ => InputKind::Linkable,
+    }
+}
+
+/// Puts the words of response files in their place. A file that cannot be read stays as it is: clang will say so.
+fn expand(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> Vec<OsString> {
+    /// Response files name others; one that names itself must end somewhere.
+    const DEEPEST: usize = 16;
+    fn go(words: &[OsString], depth: usize, response: &dyn Fn(&OsStr) -> Option<Vec<u8>>, out: &mut Vec<OsString>) {
+        for word in words {
+            let file = word.as_bytes().strip_prefix(b"@").filter(|_| depth < DEEPEST);
+            match file.and_then(|f| response(OsStr::from_bytes(f))) {
+                Some(text) => go(&tokens(&text), depth + 1, response, out),
+                None => out.push(word.clone()),
+            }
+        }
+    }
+    let mut out = Vec::with_capacity(arguments.len());
+    go(arguments, 0, response, &mut out);
+    out
+}
+
+/// Splits a response file as LLVM's GNU tokenizer does: blanks separate, quotes of both kinds group, a backslash takes the next byte as it is.
+pub fn tokens(text: &[u8]) -> Vec<OsString> {
+    let (mut out, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
+    let mut bytes = text.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => word.get_or_insert_default().extend(bytes.next()),
+            _ if quote == Some(byte) => quote = None,
+            b'"' | b'\'' if quote.is_none() => {
+                quote = Some(byte);
+                word.get_or_insert_default();
+            }
+            _ if byte.is_ascii_whitespace() && quote.is_none() => out.extend(word.take().map(OsString::from_vec)),
+            _ => word.get_or_insert_default().push(byte),
+        }
+    }
+    out.extend(word.map(OsString::from_vec));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> CommandLine {
+        let words: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
+        CommandLine::read(&words, &|_| None)
+    }
+
+    #[test]
+    fn kinds() {
+        let cases = [
+            (Kind::Compile, "-c a.c"),
+            (Kind::Compile, "-O2 -S a.cpp -o -"),
+            (Kind::Compile, "-x c -c -o /dev/null -"),
+            (Kind::Compile, "-x ir m -c -o m.o"),
+            (Kind::Compile, "-r a.c b.o -o ab.o"),
+            (Kind::Compile, "-c a.c -MD -MF a.d -MT a.o"),
+            (Kind::Compile, "-c -include-pch all.h.pch a.cc"),
+            (Kind::CompileAndLink, "a.c b.c -o prog"),
+            (Kind::CompileAndLink, "a.s b.c"),
+            (Kind::CompileAndLink, "-x c -"),
+            (Kind::CompileAndLink, "-x c++ a -x none b.o"),
+            (Kind::Link, "a.o b.o -lm"),
+            (Kind::Link, "a.s"),
+            (Kind::Link, "-shared -o libx.so -Wl,--whole-archive libx.a"),
+            (Kind::Link, "libx.so.1.2.3"),
+            (Kind::Link, "dir.c/object"),
+            (Kind::Link, "-nostdlib -T layout.ld a.o"),
+            (Kind::Neither, "-c a.s"),
+            (Kind::Neither, "-c start.S -o start.o"),
+            (Kind::Neither, "-r a.o b.o -o ab.o"),
+            (Kind::Neither, "-Wl,-r a.o b.o -o ab.o"),
+            (Kind::Neither, "-nostdlib -Xlinker -r a.o -o ab.o"),
+            (Kind::Neither, "all.h"),
+            (Kind::Neither, "-x c++-header all.hpp -o all.pch"),
+            (Kind::Neither, "-E a.c"),
+            (Kind::Neither, "-M a.c"),
+            (Kind::Neither, "-MM a.c"),
+            (Kind::Neither, "-fsyntax-only a.c"),
+            (Kind::Neither, "-emit-llvm -c a.c"),
+            (Kind::Neither, "--version"),
+            (Kind::Neither, "-v"),
+            (Kind::Neither, "-print-search-dirs"),
+            (Kind::Neither, "--print-file-name=libc.so"),
+            (Kind::Neither, "-### a.c"),
+            (Kind::Neither, "-cc1 -emit-obj a.c"),
+            (Kind::Neither, "-Wl,--version"),
+            (Kind::Neither, ""),
+        ];
+        for (kind, text) in cases {
+            assert_eq!(read(text).kind, kind, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_of_options_are_no_inputs() {
+        let line = read("-I a.c -include b.h -MF c.d -Xlinker d.o -o e.o -D f.c -mllvm g.c -c h.c");
+        assert_eq!(line.inputs_of(InputKind::Source).collect::<Vec<_>>(), ["h.c"]);
+        assert_eq!(line.output.unwrap(), "e.o");
+        assert_eq!(line.inputs.len(), 1);
+    }
+
+    #[test]
+    fn the_last_word_on_link_time_optimisation_counts() {
+        assert!(read("-flto=thin -c a.c").lto);
+        assert!(!read("-flto -fno-lto -c a.c").lto);
+        assert!(read("-fno-lto -flto -c a.c").lto);
+    }
+
+    #[test]
+    fn only_options_that_set_a_level_are_debug_levels() {
+        for text in ["-g", "-g0", "-g3", "-ggdb", "-ggdb3", "-gdwarf-4", "-gline-tables-only", "-gmlt"] {
+            assert!(read(text).debug, "{text}");
+        }
+        for text in ["-gz", "-gsplit-dwarf", "-gno-column-info", "-gcolumn-info", "-grecord-command-line", "-gpubnames", "-O2"] {
+            assert!(!read(text).debug, "{text}");
+        }
+    }
+
+    #[test]
+    fn linker_options_are_read_in_each_spelling() {
+        for text in ["-Wl,--build-id a.o", "-Wl,-z,now,--build-id=none a.o", "-Xlinker --build-id=sha1 a.o"] {
+            assert!(read(text).build_id, "{text}");
+        }
+        assert!(!read("-Wl,-z,now a.o").build_id);
+        assert_eq!(read("-Wl,--dependency-file=x.d a.o").dependency_file.unwrap(), "x.d");
+        assert_eq!(read("-fuse-ld=lld a.o").linker.unwrap(), "lld");
+    }
+
+    #[test]
+    fn other_machines_are_foreign() {
+        assert_eq!(read("--target=aarch64-linux-gnu -c a.c").foreign.unwrap(), "aarch64-linux-gnu");
+        assert_eq!(read("-m32 -c a.c").foreign.unwrap(), "-m32");
+        assert!(read("-target x86_64-unknown-linux-gnu -c a.c").foreign.is_none());
+    }
+
+    #[test]
+    fn codegen_options_are_kept() {
+        let line = read("-O2 -Wall -fPIC -DX=1 -ffunction-sections -std=c11 -march=native -mllvm -x86-asm-syntax=intel -fsanitize=address -c a.c");
+        let expected = ["-O2", "-fPIC", "-ffunction-sections", "-march=native", "-mllvm", "-x86-asm-syntax=intel"];
+        assert_eq!(line.codegen, expected);
+    }
+
+    #[test]
+    fn response_files_are_expanded_one_in_the_other() {
+        let files = |name: &OsStr| match name.to_str()? {
+            "one" => Some(b"-c 'a b.c'\n@two".to_vec()),
+            "two" => Some(br#"-DX=\"y\" "-o" out\ put.o ''"#.to_vec()),
+            "self" => Some(b"@self".to_vec()),
+            _ => None,
+        };
+        let line = CommandLine::read(&["@one".into()], &files);
+        assert_eq!(line.words, ["-c", "a b.c", "-DX=\"y\"", "-o", "out put.o", ""]);
+        let line = CommandLine::read(&["@missing".into(), "@self".into()], &files);
+        assert_eq!(line.words, ["@missing", "@self"]);
+    }
+
+    #[test]
+    fn words_that_are_no_text_stay_as_they_are() {
+        let odd = OsString::from_vec(b"-o\xff.o".to_vec());
+        let line = CommandLine::read(&["-c".into(), "a.c".into(), odd], &|_| None);
+        assert_eq!(line.output.unwrap().as_bytes(), b"\xff.o");
+    }
+
+    #[test]
+    fn after_two_dashes_all_words_are_inputs() {
+        let line = read("-c -- -a.c");
+        assert_eq!(line.inputs_of(InputKind::Source).collect::<Vec<_>>(), ["-a.c"]);
+    }
+}

@@ -1,0 +1,531 @@
+//! The syntax of the command line; what commands do is elsewhere. Man pages, completions and `--help` all come from here.
+
+use crate::profiles::LAST;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use trodden_report::Measure;
+
+/// Counts every acyclic path through every function of a native program, and shows which it trod.
+#[derive(Debug, Parser)]
+#[command(name = "trodden", version, about, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Cli {
+    /// When to colour output.
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    pub color: Color,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  CC=\"trodden cc\" CXX=\"trodden c++\" ./configure && make    build a program so that its paths are counted
+  trodden build -- make                                    the same for a build that needs no configure
+  cargo trodden build --release                            the same for a Rust program
+  trodden record -- ./prog args                            run it
+  trodden report                                           show the paths it trod
+  trodden doctor                                           check that everything needed is there
+
+Exit status: of a recorded program its own (128+N if signal N ended it); else 0 if all is well, 1 if a threshold was exceeded or a
+check failed, 2 if trodden itself failed.";
+
+/// Output in colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// A subcommand.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Compile or link C: clang, with paths counted. All arguments are clang's.
+    #[command(disable_help_flag = true)]
+    Cc {
+        /// Arguments of clang; `--trodden-lto` asks for link-time optimisation.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Compile or link C++: clang++, with paths counted. All arguments are clang++'s.
+    #[command(name = "c++", disable_help_flag = true)]
+    Cxx {
+        /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Run a build command with the drivers as its C and C++ compilers.
+    Build(Build),
+    /// Run an instrumented program and store the profile.
+    Record(Record),
+    /// Show the hottest paths of a recorded run.
+    Report(Report),
+    /// Show the source of a function with a path laid over it.
+    Annotate(Annotate),
+    /// Write a profile in a form that other tools read.
+    Export(Export),
+    /// List recorded runs, remove them, put them into suites.
+    Runs(Runs),
+    /// Add profiles up.
+    Merge(Merge),
+    /// Compare two profiles: which paths appeared, vanished, or changed their share.
+    Diff(Diff),
+    /// Make another variant of an instrumented program, without its sources.
+    Instrument(Instrument),
+    /// Say what is known of an instrumented program, shared library, or profile.
+    Info(Info),
+    /// Number the paths of a graph from a file; show a function's graph.
+    #[command(subcommand)]
+    Graph(Graph),
+    /// Check that everything trodden needs is there, by a trial from end to end.
+    Doctor {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write links named trodden-cc, trodden-c++ and cargo-trodden into a folder.
+    Drivers {
+        /// The folder; by default where trodden is.
+        folder: Option<PathBuf>,
+    },
+    /// Print a script that completes trodden's arguments in a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages into a folder.
+    Man {
+        /// The folder, made if it is not there.
+        folder: PathBuf,
+    },
+}
+
+/// How paths are counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct Parameters {
+    /// Numbering of paths.
+    #[arg(long, value_enum)]
+    pub scheme: Option<Scheme>,
+    /// Cut the paths of functions that have more than this many.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    pub max_paths: Option<u64>,
+    /// Count on the chords of a spanning tree rather than on every edge with a value.
+    #[arg(long, value_enum)]
+    pub chords: Option<Switch>,
+    /// What to keep of each unit; other variants of a program need the bitcode.
+    #[arg(long, value_enum)]
+    pub keep: Option<Keep>,
+}
+
+/// A numbering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scheme {
+    /// Every acyclic path has a number (Ball and Larus).
+    BallLarus,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// What is kept of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Keep {
+    /// Map and bitcode.
+    Bitcode,
+    /// The map alone.
+    Map,
+}
+
+impl Parameters {
+    /// The parameters as the plugin reads them: `key=value` words, for those that are given.
+    pub fn words(&self) -> String {
+        fn word<T: ValueEnum>(key: &str, value: Option<T>) -> Option<String> {
+            let value = value?.to_possible_value()?;
+            Some(format!("{key}={}", value.get_name()))
+        }
+        let words = [
+            word("scheme", self.scheme),
+            self.max_paths.map(|n| format!("max-paths={n}")),
+            word("chords", self.chords),
+            word("keep", self.keep),
+        ];
+        words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    /// The parameters over those that the environment has: the command line wins.
+    pub fn words_over(&self, environment: &str) -> String {
+        parameters_over(environment, &self.words())
+    }
+}
+
+/// `key=value` words over others: those win whose key they have.
+pub fn parameters_over(others: &str, own: &str) -> String {
+    let key = |word: &str| word.split_once('=').map_or(word.to_owned(), |(k, _)| k.to_owned());
+    let given: Vec<String> = own.split_whitespace().map(key).collect();
+    let others = others.split_whitespace().filter(|w| !given.contains(&key(w)));
+    others.chain(own.split_whitespace()).collect::<Vec<_>>().join(" ")
+}
+
+/// `trodden build`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden build -- make -j8
+  trodden build -- sh -c './configure && make'
+  trodden build --lto -- cmake --build out
+
+CC and CXX name the drivers; builds that call cc, gcc, clang, c++, g++ or clang++ by name reach them by the search path.")]
+pub struct Build {
+    /// Optimise each program as a whole, and count its paths then.
+    #[arg(long)]
+    pub lto: bool,
+    /// Set CC and CXX only; leave the search path alone.
+    #[arg(long)]
+    pub only_variables: bool,
+    /// How to count.
+    #[command(flatten)]
+    pub parameters: Parameters,
+    /// The build command.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// `trodden record`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden record -- ./prog args
+  trodden record --suite nightly -- make check
+  trodden record -o one.trodden --no-store -- ./prog
+
+All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.")]
+pub struct Record {
+    /// Count the run to a suite of runs.
+    #[arg(long, value_name = "SUITE")]
+    pub suite: Option<String>,
+    /// Write the profile to this file as well.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Do not enter the run in the run store (needs --output).
+    #[arg(long, requires = "output")]
+    pub no_store: bool,
+    /// The command to run.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// What share paths have of what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MeasureName {
+    /// Of executed instructions.
+    Instructions,
+    /// Of executed basic blocks.
+    Blocks,
+    /// Of executions of paths.
+    Executions,
+}
+
+impl MeasureName {
+    /// The measure itself.
+    pub fn measure(self) -> Measure {
+        match self {
+            MeasureName::Instructions => Measure::Instructions,
+            MeasureName::Blocks => Measure::Blocks,
+            MeasureName::Executions => Measure::Count,
+        }
+    }
+}
+
+/// Which paths are shown.
+#[derive(Debug, Args)]
+pub struct Shown {
+    /// Only functions of this name, or whose full name this regular expression matches.
+    #[arg(long, short, value_name = "NAME")]
+    pub function: Option<String>,
+    /// What shares are shares of.
+    #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
+    pub measure: MeasureName,
+    /// At most this many paths.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// Only paths with at least this share of the program, in per cent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    pub min_share: f64,
+}
+
+/// `trodden report`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden report                           the last run
+  trodden report last~1 --top 30           the run before it
+  trodden report nightly                   all runs of a suite, added up
+  trodden report one.trodden --html page.html")]
+pub struct Report {
+    /// A profile: a file, or a run (12, last, last~1), or a suite.
+    #[arg(default_value = LAST)]
+    pub profile: String,
+    /// What to show.
+    #[command(flatten)]
+    pub shown: Shown,
+    /// Lines shown of one path, at most; 0: all.
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub steps: usize,
+    /// Where source files are, if they have moved. May be given several times.
+    #[arg(long, value_name = "FOLDER")]
+    pub source: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long, conflicts_with = "html")]
+    pub json: bool,
+    /// Write a page for browsers instead.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// `trodden annotate`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden annotate main                    its hottest path
+  trodden annotate parse --path 17 last~1")]
+pub struct Annotate {
+    /// The function's name, or a regular expression for it.
+    pub function: String,
+    /// A profile: a file, or a run (12, last, last~1), or a suite.
+    #[arg(default_value = LAST)]
+    pub profile: String,
+    /// The path's number; by default the path of greatest weight.
+    #[arg(long, value_name = "N")]
+    pub path: Option<u64>,
+    /// What weight is.
+    #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
+    pub measure: MeasureName,
+    /// Where source files are, if they have moved. May be given several times.
+    #[arg(long, value_name = "FOLDER")]
+    pub source: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A form for other tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Folded stacks, for flame graphs.
+    Folded,
+    /// A profile for pprof.
+    Pprof,
+    /// A tracefile of lines and branches.
+    Lcov,
+    /// The whole report as JSON.
+    Json,
+    /// A page for browsers.
+    Html,
+}
+
+/// `trodden export`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden export folded | inferno-flamegraph > paths.svg
+  trodden export pprof -o paths.pb.gz && pprof -top paths.pb.gz
+  trodden export lcov -o paths.info && genhtml paths.info")]
+pub struct Export {
+    /// The form.
+    pub format: Format,
+    /// A profile: a file, or a run (12, last, last~1), or a suite.
+    #[arg(default_value = LAST)]
+    pub profile: String,
+    /// Where to write; by default standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Only functions of this name, or whose full name this regular expression matches.
+    #[arg(long, short, value_name = "NAME")]
+    pub function: Option<String>,
+    /// What folded stacks are weighed by.
+    #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
+    pub measure: MeasureName,
+    /// Where source files are, if they have moved. May be given several times.
+    #[arg(long, value_name = "FOLDER")]
+    pub source: Vec<PathBuf>,
+}
+
+/// `trodden runs`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden runs
+  trodden runs suite nightly 3 4 last
+  trodden runs remove 7")]
+pub struct Runs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// What to do; by default the runs are listed.
+    #[command(subcommand)]
+    pub command: Option<RunsCommand>,
+}
+
+/// What to do with runs.
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// Remove runs and their profiles.
+    Remove {
+        /// The runs.
+        #[arg(required = true)]
+        runs: Vec<String>,
+    },
+    /// Put runs into a suite.
+    Suite {
+        /// The suite.
+        suite: String,
+        /// The runs.
+        #[arg(required = true)]
+        runs: Vec<String>,
+    },
+}
+
+/// `trodden merge`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden merge -o all.trodden a.trodden b.trodden
+  trodden merge -o nightly.trodden nightly")]
+pub struct Merge {
+    /// The result.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Keep different builds of one program side by side instead of leaving the later ones out.
+    #[arg(long)]
+    pub separate_builds: bool,
+    /// Profiles: files, runs, suites.
+    #[arg(required = true)]
+    pub profiles: Vec<String>,
+}
+
+/// `trodden diff`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden diff last~1 last
+  trodden diff --fail --min-change 5 good.trodden now.trodden")]
+pub struct Diff {
+    /// The profile before: a file, a run, a suite.
+    pub before: String,
+    /// The profile after.
+    pub after: String,
+    /// Compare functions that are the same in two builds.
+    #[arg(long)]
+    pub across_builds: bool,
+    /// Only paths whose share of their function changed by this many points of a per cent.
+    #[arg(long, value_name = "POINTS", default_value_t = 0.0)]
+    pub min_change: f64,
+    /// Only paths that one side executed at least this often.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub min_count: u64,
+    /// Also tell paths whose count changed, but not their share.
+    #[arg(long)]
+    pub counts: bool,
+    /// At most this many paths of each function.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// Exit with status 1 if there is a difference.
+    #[arg(long)]
+    pub fail: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `trodden instrument`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  trodden instrument ./prog -o prog.plain-edges --chords off
+
+The program must have been linked by trodden on this machine (or with this TRODDEN_STORE), with its bitcode kept.")]
+pub struct Instrument {
+    /// The program or shared library.
+    pub program: PathBuf,
+    /// Where to write the variant.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// How to count.
+    #[command(flatten)]
+    pub parameters: Parameters,
+}
+
+/// `trodden info`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden info ./prog
+  trodden info --json one.trodden")]
+pub struct Info {
+    /// An instrumented program, a shared library, or a stored profile.
+    pub file: PathBuf,
+    /// List every unit and every function that is not instrumented.
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn given_parameters_win_over_the_environment() {
+        let given = Parameters { scheme: Some(Scheme::BallLarus), max_paths: Some(9), chords: None, keep: None };
+        assert_eq!(given.words_over("max-paths=100 keep=map"), "keep=map scheme=ball-larus max-paths=9");
+        assert_eq!(Parameters::default().words_over("chords=off"), "chords=off");
+    }
+}
+
+/// `trodden graph`
+#[derive(Debug, Subcommand)]
+pub enum Graph {
+    /// Number the paths of a graph in JSON or DOT, and print the numbering as JSON.
+    #[command(after_help = "\
+Examples:
+  echo '{\"entry\":\"s\",\"exit\":\"t\",\"edges\":[[\"s\",\"a\"],[\"a\",\"t\"],[\"s\",\"t\"]]}' | trodden graph number -
+  trodden graph number function.dot --list 20")]
+    Number {
+        /// The graph's file; `-` for standard input.
+        file: PathBuf,
+        /// Numbering of paths.
+        #[arg(long, value_enum, default_value_t = Scheme::BallLarus)]
+        scheme: Scheme,
+        /// List this many paths with their numbers.
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        list: u64,
+    },
+    /// Print a function's control-flow graph, as DOT or JSON.
+    Show {
+        /// An instrumented program or shared library.
+        program: PathBuf,
+        /// Its function, by name (as in the source, or mangled).
+        function: String,
+        /// JSON instead of DOT.
+        #[arg(long)]
+        json: bool,
+    },
+}

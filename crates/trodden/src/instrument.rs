@@ -1,0 +1,280 @@
+//! `trodden instrument PROG -o OUT`: another variant of a program, made from its bitcode and its link recipe, without its sources.
+//!
+//! The inputs of the link are laid out below a temporary folder as they were on disk then, each object with bitcode replaced by one made anew. The
+//! link runs there, in the folder that stands for the one in which it ran: so relative names mean what they meant, and only absolute names are
+//! changed.
+
+use crate::assets;
+use crate::cc::{PARAMETERS_VARIABLE, arguments::CommandLine, read};
+use crate::cli::Parameters;
+use crate::frames;
+use crate::link::{self, is_of_the_system};
+use crate::notes::{note, warn};
+use crate::rebuild::{Compiler, Rebuilder};
+use crate::recipe::{Driver, Made, Recipe, RecipeStore};
+use crate::toolchain::Tool;
+use anyhow::{Context, Result, anyhow, bail};
+use std::collections::HashSet;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+use trodden_unit::{Frame, Identity, Image, UnitStore};
+
+/// Makes the variant.
+///
+/// # Errors
+/// The program is not instrumented, its recipe or bitcode is missing, or a tool fails.
+pub fn run(program: &Path, output: &Path, parameters: &Parameters) -> Result<ExitCode> {
+    let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+    let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
+    let store = assets::store()?;
+    let recipe = RecipeStore::beside(&store).get(&image)?;
+    let output = std::path::absolute(output)?;
+    let place = Place::new(&recipe)?;
+    let compiler = Compiler::new(parameters.words().into())?;
+    let objects = lay_out(&recipe, &store, &place, &compiler)?;
+    let line = read(&place.command_line(&recipe, &objects, &output));
+    let made = link_there(&recipe, &place, &line, &parameters.words())?;
+    note(format_args!("{}: image {}, {} units, {}", output.display(), made.identity, made.units.len(), scheme(&made)));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How the units of an image are counted.
+fn scheme(image: &Image) -> String {
+    let mut schemes: Vec<String> = image.frames.iter().filter_map(|f| f.map().ok()).map(|m| m.scheme).collect();
+    schemes.sort();
+    schemes.dedup();
+    schemes.join(" or ")
+}
+
+/// The temporary copy of the file system in which a link ran.
+struct Place {
+    folder: tempfile::TempDir,
+    directory: PathBuf,
+    files: HashSet<PathBuf>,
+}
+
+impl Place {
+    fn new(recipe: &Recipe) -> Result<Place> {
+        let folder = tempfile::Builder::new().prefix("trodden-instrument-").tempdir().context("cannot make a temporary folder")?;
+        let directory = recipe.directory.to_path();
+        let files = recipe.files.iter().map(|f| plain(&f.path.to_path())).collect();
+        Ok(Place { folder, directory, files })
+    }
+
+    /// Where an absolute path lies here.
+    fn of(&self, path: &Path) -> PathBuf {
+        let relative: PathBuf = plain(path).components().filter(|c| matches!(c, Component::Normal(_))).collect();
+        self.folder.path().join("root").join(relative)
+    }
+
+    /// Makes every folder on the way, those too that `..` leaves again.
+    fn make_way(&self, path: &Path) -> Result<()> {
+        let mut so_far = PathBuf::new();
+        for part in path.parent().unwrap_or(path).components() {
+            so_far.push(part);
+            fs::create_dir_all(self.of(&so_far))?;
+        }
+        Ok(())
+    }
+
+    /// The words of the link, with objects in the place of sources and absolute names of own files changed.
+    fn command_line(&self, recipe: &Recipe, objects: &[(usize, PathBuf)], output: &Path) -> Vec<OsString> {
+        let words: Vec<OsString> = recipe.arguments.iter().map(|w| w.to_os()).collect();
+        let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-o".into(), output.into()];
+        let mut at = 0;
+        while at < words.len() {
+            let next = words.get(at + 1);
+            if let Some((_, object)) = objects.iter().find(|(place, _)| *place == at) {
+                out.push(object.into());
+            } else if let Some(count) = left_out(&words[at]) {
+                at += count - 1;
+            } else if let (b"-L", Some(folder)) = (words[at].as_bytes(), next) {
+                out.extend(self.search_folder(folder));
+                at += 1;
+            } else {
+                out.extend(self.word(&words[at]));
+            }
+            at += 1;
+        }
+        out
+    }
+
+    /// One word, as it is to be here.
+    fn word(&self, word: &OsStr) -> Vec<OsString> {
+        if let Some(folder) = word.as_bytes().strip_prefix(b"-L").filter(|f| !f.is_empty()) {
+            return self.search_folder(OsStr::from_bytes(folder));
+        }
+        if word.as_bytes().starts_with(b"-Wl,") {
+            let parts: Vec<Vec<u8>> = word.as_bytes().split(|b| *b == b',').map(|p| self.part(OsStr::from_bytes(p)).into_vec()).collect();
+            return vec![OsString::from_vec(parts.join(&b","[..]))];
+        }
+        vec![self.part(word)]
+    }
+
+    /// A word or a part of one: a file's name, or an option with a file's name behind `=` or `-T`.
+    fn part(&self, part: &OsStr) -> OsString {
+        let bytes = part.as_bytes();
+        let value = bytes.iter().position(|b| *b == b'=').map(|at| at + 1);
+        let starts = [Some(0), value, bytes.starts_with(b"-T").then_some(2), bytes.starts_with(b"-L").then_some(2)];
+        for start in starts.into_iter().flatten() {
+            let path = Path::new(OsStr::from_bytes(&bytes[start..]));
+            let folder = start == 2 && bytes.starts_with(b"-L") && !is_of_the_system(path);
+            if path.is_absolute() && (folder || self.files.contains(&plain(path))) {
+                return OsString::from_vec([&bytes[..start], self.of(path).as_os_str().as_bytes()].concat());
+            }
+        }
+        part.to_owned()
+    }
+
+    /// A folder of libraries: the copy first, then the folder itself if it is of the system's or somebody else's.
+    fn search_folder(&self, folder: &OsStr) -> Vec<OsString> {
+        let path = Path::new(folder);
+        let option = |path: &OsStr| OsString::from_vec([b"-L", path.as_bytes()].concat());
+        if path.is_absolute() && !is_of_the_system(path) {
+            return vec![option(self.of(path).as_os_str()), option(folder)];
+        }
+        vec![option(folder)]
+    }
+}
+
+/// How many words of the recipe have no place in the new link: output, language, files of dependencies.
+fn left_out(word: &OsStr) -> Option<usize> {
+    match word.as_bytes() {
+        b"-o" | b"--output" | b"-x" | b"--language" | b"-MF" | b"-MT" | b"-MQ" | b"-MJ" => Some(2),
+        b"-MD" | b"-MMD" | b"-MP" | b"-MG" | b"--" | b"-save-temps" => Some(1),
+        bytes if bytes.starts_with(b"-o") || bytes.starts_with(b"-x") || bytes.starts_with(b"-MF") => Some(1),
+        bytes if bytes.starts_with(b"-Wl,--dependency-file") || bytes.starts_with(b"-flto") => Some(1),
+        _ => None,
+    }
+}
+
+/// Puts every input in its place, made anew where it has bitcode; gives the objects that stand for sources.
+fn lay_out(recipe: &Recipe, store: &UnitStore, place: &Place, compiler: &Compiler) -> Result<Vec<(usize, PathBuf)>> {
+    let recipes = RecipeStore::beside(store);
+    let contents = recipe.files.iter().map(|f| recipes.content(&f.content)).collect::<Result<Vec<_>>>()?;
+    let mut frames: Vec<Frame> = contents.iter().flat_map(|bytes| frames::of_file(bytes)).collect();
+    for source in &recipe.sources {
+        if let Made::Unit(unit) = &source.made {
+            frames.push(unit_of_store(store, unit)?);
+        }
+    }
+    note(format_args!("compiling {} units from their bitcode", frames.len()));
+    let mut rebuilder = Rebuilder::compile(compiler, &frames, &place.folder.path().join("units"))?;
+    place.make_way(&place.directory.join("x"))?;
+    for (file, bytes) in recipe.files.iter().zip(contents) {
+        let path = file.path.to_path();
+        place.make_way(&path)?;
+        let bytes = rebuilder.file(&path.display().to_string(), bytes)?;
+        fs::write(place.of(&path), bytes)?;
+    }
+    rebuilder.kept.iter().for_each(warn);
+    let mut objects = Vec::new();
+    for source in &recipe.sources {
+        let object = match &source.made {
+            Made::Unit(unit) => {
+                let made = Identity::parse(unit).and_then(|u| rebuilder.unit(u).map(Path::to_owned));
+                made.ok_or_else(|| anyhow!("unit {unit} was not compiled"))?
+            }
+            Made::Object(content) => {
+                let path = place.folder.path().join(format!("source-{}.o", source.at));
+                fs::write(&path, recipes.content(content)?)?;
+                path
+            }
+        };
+        objects.push((source.at, object));
+    }
+    Ok(objects)
+}
+
+fn unit_of_store(store: &UnitStore, unit: &str) -> Result<Frame> {
+    let identity = Identity::parse(unit).ok_or_else(|| anyhow!("`{unit}` is no unit: the link recipe is damaged"))?;
+    match store.get(identity)? {
+        Some(frame) => Ok(frame),
+        None => bail!("unit {unit} is missing in the store {}: build the program again", store.root().display()),
+    }
+}
+
+/// Runs the link in its place. The driver works by the current folder, and this process has nothing else to do.
+fn link_there(recipe: &Recipe, place: &Place, line: &CommandLine, parameters: &str) -> Result<Image> {
+    let driver = match recipe.driver {
+        Driver::Clang => Tool::Clang,
+        Driver::ClangCxx => Tool::ClangCxx,
+    };
+    let clang = driver.find()?;
+    env::set_current_dir(place.of(&place.directory))?;
+    let mut environment: Vec<(OsString, OsString)> = recipe.environment.iter().map(|(k, v)| (k.into(), v.to_os())).collect();
+    environment.push((PARAMETERS_VARIABLE.into(), parameters.into()));
+    let job = link::Job { clang: &clang, arguments: &line.words, line, added: Vec::new(), environment };
+    let (status, image) = link::run(&job)?;
+    env::set_current_dir("/")?;
+    if !status.success() {
+        bail!("the link fails ({status})");
+    }
+    image.ok_or_else(|| anyhow!("{} has no instrumented unit", Path::new(line.image()).display()))
+}
+
+/// A path without `.` and with `..` taken back, by its words alone.
+fn plain(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::{FileInput, SCHEMA_VERSION, Word};
+
+    fn recipe(arguments: &[&str]) -> Recipe {
+        Recipe {
+            schema_version: SCHEMA_VERSION,
+            driver: Driver::Clang,
+            arguments: arguments.iter().map(|a| Word::Text((*a).into())).collect(),
+            directory: Word::Text("/home/u/src".into()),
+            environment: vec![],
+            sources: vec![],
+            files: vec![FileInput { path: Word::Text("/home/u/lib/x.map".into()), content: String::new() }],
+        }
+    }
+
+    #[test]
+    fn absolute_names_of_own_files_are_changed_and_nothing_else() {
+        let recipe = recipe(&["-O2", "a.o", "-o", "prog", "-L/home/u/lib", "-L", "/usr/lib/x", "-Wl,--version-script=/home/u/src/../lib/x.map,-z,now", "-lx"]);
+        let place = Place::new(&recipe).unwrap();
+        let root = place.folder.path().join("root").display().to_string();
+        let words = place.command_line(&recipe, &[], Path::new("/out"));
+        let expected = [
+            "-Qunused-arguments".to_owned(),
+            "-o".into(),
+            "/out".into(),
+            "-O2".into(),
+            "a.o".into(),
+            format!("-L{root}/home/u/lib"),
+            "-L/home/u/lib".into(),
+            "-L/usr/lib/x".into(),
+            format!("-Wl,--version-script={root}/home/u/lib/x.map,-z,now"),
+            "-lx".into(),
+        ];
+        assert_eq!(words, expected.map(OsString::from));
+    }
+
+    #[test]
+    fn sources_give_way_to_objects_and_languages_go() {
+        let recipe = recipe(&["-x", "c", "-", "-MD", "-MF", "d", "-o", "p"]);
+        let place = Place::new(&recipe).unwrap();
+        let words = place.command_line(&recipe, &[(2, "/t/u.o".into())], Path::new("/out"));
+        assert_eq!(words, ["-Qunused-arguments", "-o", "/out", "/t/u.o"].map(OsString::from));
+    }
+}

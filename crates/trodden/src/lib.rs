@@ -1,0 +1,121 @@
+//! The command `trodden` and its other names. Thin: algorithms and formats are in the other crates.
+//!
+//! | file | what |
+//! |---|---|
+//! | `cli.rs` | syntax of the command line |
+//! | `cc.rs`, `cc/arguments.rs` | compiler drivers |
+//! | `link.rs`, `recipe.rs` | linking; what is kept of a link |
+//! | `rebuild.rs`, `frames.rs`, `instrument.rs` | other variants of a program, without its sources |
+//! | `lto.rs` | whole programs optimised, then instrumented |
+//! | `build.rs`, `events.rs` | running a build; what its drivers did |
+//! | `cargo.rs`, `rust.rs` | `cargo trodden`; standing in for rustc's linker |
+//! | `record.rs` | running a program and storing its profile |
+//! | `profiles.rs`, `reports.rs`, `runs.rs` | stored profiles: naming, showing, listing, merging, comparing them |
+//! | `info.rs`, `libraries.rs` | what is known of a program |
+//! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
+//! | `doctor.rs` | is everything there |
+//! | `assets.rs`, `toolchain.rs` | what trodden brings along; where LLVM is |
+#![forbid(unsafe_code)]
+
+mod assets;
+mod build;
+mod cargo;
+pub mod cc;
+mod cli;
+mod doctor;
+mod events;
+mod frames;
+mod graph;
+mod info;
+mod instrument;
+mod libraries;
+mod link;
+mod lto;
+mod manual;
+mod notes;
+mod profiles;
+mod rebuild;
+mod recipe;
+mod record;
+mod reports;
+mod runs;
+mod rust;
+mod toolchain;
+
+use anyhow::Result;
+use clap::Parser;
+use cli::{Cli, Command};
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Exit status when trodden itself fails.
+const FAILED: u8 = 2;
+
+/// Runs the command under the name by which it was called.
+pub fn main() -> ExitCode {
+    let name = env::args_os().next().unwrap_or_default();
+    let name = Path::new(&name).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    main_as(&name)
+}
+
+/// Runs the command of that name.
+pub fn main_as(name: &str) -> ExitCode {
+    let arguments: Vec<OsString> = env::args_os().collect();
+    // A link `trodden-c++` may lead to the program `trodden-cc`.
+    let called = Path::new(&arguments[0]).file_name().unwrap_or_default();
+    let name = if called == "trodden-c++" { "trodden-c++" } else { name };
+    match run(name, arguments) {
+        Ok(status) => status,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("trodden: {error:#}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
+    let rest = |from: usize| arguments.get(from..).unwrap_or_default().to_vec();
+    match name {
+        "trodden-cc" | "cc" | "gcc" | "clang" => return cc::drive(cc::Language::C, rest(1)),
+        "trodden-c++" | "c++" | "g++" | "clang++" => return cc::drive(cc::Language::Cxx, rest(1)),
+        "cargo-trodden" => return cargo::run(rest(1)),
+        _ => {}
+    }
+    // The words of compiler drivers are clang's, and no others look at them first.
+    match arguments.get(1).and_then(|a| a.to_str()) {
+        Some("cc") => cc::drive(cc::Language::C, rest(2)),
+        Some("c++") => cc::drive(cc::Language::Cxx, rest(2)),
+        _ => command(Cli::parse_from(arguments)),
+    }
+}
+
+fn command(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        Command::Cc { arguments } => cc::drive(cc::Language::C, arguments),
+        Command::Cxx { arguments } => cc::drive(cc::Language::Cxx, arguments),
+        Command::Build(build) => build::run(&build),
+        Command::Record(record) => record::run(&record),
+        Command::Report(job) => reports::report(&job, cli.color),
+        Command::Annotate(job) => reports::annotate(&job, cli.color),
+        Command::Export(job) => reports::export(&job),
+        Command::Runs(job) => runs::runs(&job),
+        Command::Merge(job) => runs::merge(&job),
+        Command::Diff(job) => runs::compare(&job),
+        Command::Instrument(job) => instrument::run(&job.program, &job.output, &job.parameters),
+        Command::Info(info) => info::run(&info),
+        Command::Graph(job) => graph::run(&job),
+        Command::Doctor { json } => doctor::run(json),
+        Command::Drivers { folder } => manual::drivers(folder),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { folder } => manual::pages(&folder),
+    }
+}
+
+/// A reader that has seen enough is no failure.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|e| e.downcast_ref::<io::Error>()).any(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}

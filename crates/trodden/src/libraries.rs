@@ -1,0 +1,79 @@
+//! Which shared libraries a program needs, and whether their paths are counted too.
+//!
+//! The dynamic loader itself is asked (`ld.so --list`): it knows run paths, the cache and the environment, and runs nothing of the program.
+
+use object::{Object, ObjectSection};
+use serde::Serialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trodden_unit::Image;
+
+const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+
+/// A shared library that a program needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Library {
+    /// Its name.
+    pub name: String,
+    /// Its file, as far as it is found.
+    pub path: Option<PathBuf>,
+    /// Number of its instrumented units.
+    pub units: usize,
+}
+
+/// The libraries of a program, in the order of loading.
+///
+/// # Errors
+/// The loader does not say; its own words.
+pub fn needed(program: &Path, bytes: &[u8]) -> Result<Vec<Library>, String> {
+    let file = object::File::parse(bytes).map_err(|e| e.to_string())?;
+    if file.section_by_name(".dynamic").is_none() {
+        return Ok(Vec::new());
+    }
+    let interpreter = file.section_by_name(".interp").and_then(|s| s.data().ok().map(|d| String::from_utf8_lossy(d).trim_end_matches('\0').to_owned()));
+    let loader = interpreter.unwrap_or_else(|| LOADER.to_owned());
+    let program = std::path::absolute(program).map_err(|e| e.to_string())?;
+    let output = Command::new(&loader).arg("--list").arg(&program).output().map_err(|e| format!("{loader}: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() && !text.contains("not found") {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        // Static position-independent programs have a dynamic section and need nothing.
+        return if said.is_empty() || text.contains("statically linked") { Ok(Vec::new()) } else { Err(said) };
+    }
+    Ok(listed(&text).into_iter().map(|(name, path)| library(name, path)).collect())
+}
+
+/// Reads the loader's list. The kernel's own library has no file and is left out.
+fn listed(text: &str) -> Vec<(String, Option<PathBuf>)> {
+    let mut out = Vec::new();
+    for line in text.lines().map(str::trim) {
+        match line.split_once(" => ") {
+            Some((name, "not found")) => out.push((name.to_owned(), None)),
+            Some((name, rest)) => {
+                let path = rest.rsplit_once(" (0x").map_or(rest, |(path, _)| path);
+                out.push((name.to_owned(), Some(PathBuf::from(path))));
+            }
+            None => {}
+        }
+    }
+    out
+}
+
+fn library(name: String, path: Option<PathBuf>) -> Library {
+    let bytes = path.as_ref().and_then(|p| fs::read(p).ok());
+    let units = bytes.and_then(|b| Image::read(&b).ok()).map_or(0, |i| i.units.len());
+    Library { name, path, units }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loaders_list_is_read() {
+        let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibx.so => ./lib x/libx.so (0x00007f)\n\tliby.so.1 => not found\n\tlibc.so.6 => /lib/libc.so.6 (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        let expected = [("libx.so", Some("./lib x/libx.so")), ("liby.so.1", None), ("libc.so.6", Some("/lib/libc.so.6"))];
+        assert_eq!(listed(text), expected.map(|(n, p)| (n.to_owned(), p.map(PathBuf::from))));
+    }
+}

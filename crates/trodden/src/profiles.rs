@@ -1,0 +1,142 @@
+//! Stored profiles as the command line names them: files, or runs of the run store (`12`, `last`, `last~1`, a suite).
+
+use crate::notes::warn;
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trodden_profile::merge::{Builds, merge_files};
+use trodden_profile::{Ending, Profile, ProfileError, Run, RunStore};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// The run that is meant when none is named.
+pub const LAST: &str = "last";
+
+/// Reads the profile that `wanted` names: a file if there is one of that name, else a run, or all runs of a suite added up.
+///
+/// # Errors
+/// There is none of these, or it cannot be read.
+pub fn load(wanted: &str) -> Result<Profile> {
+    let files = files(wanted)?;
+    if let [file] = files.as_slice() {
+        return Ok(Profile::read(file)?);
+    }
+    let merged = merge_files(&files, Builds::Refuse, |_| {});
+    for (file, reason) in &merged.refused {
+        warn(format_args!("{} is left out: {reason}", file.display()));
+    }
+    merged.profile.with_context(|| format!("none of the runs of `{wanted}` can be read"))
+}
+
+/// The files of the profiles that `wanted` names: itself if there is a file of that name, else those of a run or of the runs of a suite.
+///
+/// # Errors
+/// There is none of these.
+pub fn files(wanted: &str) -> Result<Vec<PathBuf>> {
+    let path = Path::new(wanted);
+    if path.is_file() {
+        return Ok(vec![path.to_owned()]);
+    }
+    if path.is_dir() {
+        bail!("{wanted} is a folder, not a profile");
+    }
+    let store = match RunStore::find(Path::new(".")) {
+        Err(ProfileError::NoStore { .. }) if wanted != LAST => bail!("there is neither a file {wanted} nor a run store here: record a run with `trodden record -- PROGRAM`"),
+        other => other?,
+    };
+    Ok(store.select(wanted)?.into_iter().map(|entry| entry.profile).collect())
+}
+
+/// What a stored profile holds.
+#[derive(Debug, Serialize)]
+struct ProfileSummary<'a> {
+    schema_version: u32,
+    run: &'a Run,
+    images: Vec<ImageSummary<'a>>,
+    lost: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ImageSummary<'a> {
+    path: &'a str,
+    image: String,
+    build_id: Option<&'a str>,
+    units: usize,
+    functions: usize,
+    functions_entered: usize,
+    counters: u64,
+    counters_hit: usize,
+}
+
+/// `trodden info` of a profile. What is damaged in it is named; the status is 1 then.
+///
+/// # Errors
+/// The file is no profile, or nothing in it is intact.
+pub fn info(file: &Path, json: bool) -> Result<ExitCode> {
+    let recovered = Profile::recover(file)?;
+    let summary = ProfileSummary {
+        schema_version: SCHEMA_VERSION,
+        run: &recovered.profile.run,
+        images: recovered.profile.images.iter().map(image).collect(),
+        lost: recovered.lost.iter().map(ToString::to_string).collect(),
+    };
+    let mut out = io::stdout().lock();
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
+    } else {
+        print(&mut out, file, &summary)?;
+    }
+    Ok(if summary.lost.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn image(image: &trodden_profile::ImageProfile) -> ImageSummary<'_> {
+    let functions = || image.units.iter().flat_map(|u| u.map.functions.iter().map(move |f| (u, f)));
+    ImageSummary {
+        path: &image.path,
+        image: image.identity.to_string(),
+        build_id: image.build_id.as_deref(),
+        units: image.units.len(),
+        functions: functions().count(),
+        functions_entered: functions().filter(|(u, f)| u.counts_of(f).next().is_some()).count(),
+        counters: image.units.iter().map(|u| u.map.counters).sum(),
+        counters_hit: image.units.iter().map(|u| u.counts.len()).sum(),
+    }
+}
+
+fn print(out: &mut impl Write, file: &Path, summary: &ProfileSummary) -> io::Result<()> {
+    let run = summary.run;
+    let size = fs::metadata(file).map_or(0, |m| m.len());
+    writeln!(out, "{} ({size} bytes)", file.display())?;
+    writeln!(out, "  command    {}", if run.command.is_empty() { "several".to_owned() } else { run.command.join(" ") })?;
+    writeln!(out, "  folder     {}", run.directory)?;
+    writeln!(out, "  host       {}", run.host)?;
+    writeln!(out, "  suite      {}", run.suite.as_deref().unwrap_or("none"))?;
+    writeln!(out, "  runs       {}", run.runs)?;
+    writeln!(out, "  duration   {:.3} s", run.duration_ns as f64 / 1e9)?;
+    writeln!(out, "  ending     {}", ending(run.ending))?;
+    writeln!(out, "  recorder   trodden {}", run.recorder)?;
+    for image in &summary.images {
+        writeln!(out, "\n{}", image.path)?;
+        writeln!(out, "  image      {}", image.image)?;
+        writeln!(out, "  build id   {}", image.build_id.unwrap_or("none"))?;
+        writeln!(out, "  functions  {} entered of {} in {} units", image.functions_entered, image.functions, image.units)?;
+        writeln!(out, "  paths      {} taken of {}", image.counters_hit, image.counters)?;
+    }
+    if !summary.lost.is_empty() {
+        writeln!(out, "\nDamaged ({})", summary.lost.len())?;
+        summary.lost.iter().try_for_each(|l| writeln!(out, "  {l}"))?;
+    }
+    Ok(())
+}
+
+fn ending(ending: Option<Ending>) -> String {
+    match ending {
+        None => "unknown, or several".into(),
+        Some(Ending::Exit(status)) => format!("exit status {status}"),
+        Some(Ending::Signal(signal)) => format!("signal {signal}"),
+    }
+}

@@ -1,0 +1,189 @@
+//! `trodden record -- COMMAND`: runs a program and makes a stored profile of what it counted.
+//!
+//! Counts are in files that the program maps while it runs (one per image, shared by all processes of the command), in a folder made for
+//! the run; so they are there however the program ends. The command keeps its standard streams, gets the signals that are sent to us, and its
+//! exit status becomes ours. A profile that cannot be made is reported, not passed on as a status: the command's own is.
+
+use crate::assets;
+use crate::cc::CARGO_FOLDER_VARIABLE;
+use crate::cli::Record;
+use crate::notes::{note, warn};
+use crate::rust::ROLE_VARIABLE;
+use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tempfile::TempDir;
+use trodden_profile::{Collected, Ending, Profile, Run, RunStore, collect, raw_files};
+use trodden_wire::OUTPUT_VARIABLE;
+
+/// Records a run; gives the command's exit status.
+///
+/// # Errors
+/// The command cannot be started, or there is no place for its counts.
+pub fn run(record: &Record) -> Result<ExitCode> {
+    let folder = run_folder(record)?;
+    let mut counted = count(&record.command, folder.path())?;
+    counted.run.suite = record.suite.clone();
+    let code = match counted.status {
+        Ending::Exit(code) => code,
+        Ending::Signal(signal) => 128 + signal,
+    };
+    if let Err(error) = keep(record, counted, folder.path()) {
+        let kept = folder.keep();
+        warn(format_args!("no profile of this run: {error:#}; the raw counts are in {}", kept.display()));
+    }
+    Ok(ExitCode::from(code as u8))
+}
+
+/// Runs a program in a folder and gives its profile, for `trodden doctor`.
+///
+/// # Errors
+/// It cannot be run or fails, or nothing was counted.
+pub fn trial(program: &Path, folder: &Path) -> Result<Profile> {
+    let counted = count(&[program.into()], folder)?;
+    anyhow::ensure!(matches!(counted.status, Ending::Exit(0)), "it ends with {:?}", counted.status);
+    let collected = counted.collect(folder)?;
+    match collected.problems.first() {
+        Some(problem) => Err(anyhow::anyhow!("{problem}")),
+        None => Ok(collected.profile),
+    }
+}
+
+/// A run that has ended.
+struct Counted {
+    run: Run,
+    status: Ending,
+}
+
+impl Counted {
+    /// Makes a profile of the raw files.
+    fn collect(self, folder: &Path) -> Result<Collected> {
+        let files = raw_files(folder)?;
+        Ok(collect(files, self.run, assets::store().ok().as_ref()))
+    }
+}
+
+/// The folder of the run's raw files, where its profile is to be: in the run store, or beside the output.
+fn run_folder(record: &Record) -> Result<TempDir> {
+    let base = match &record.output {
+        Some(output) if record.no_store => output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
+        _ => PathBuf::from(trodden_profile::store::FOLDER),
+    };
+    fs::create_dir_all(&base).with_context(|| format!("cannot make the folder {}: run from a folder that can be written, or use --no-store -o FILE", base.display()))?;
+    let base = fs::canonicalize(&base)?;
+    tempfile::Builder::new().prefix("raw-").tempdir_in(&base).with_context(|| format!("cannot write to {}", base.display()))
+}
+
+/// Runs a command whose counts go to a folder.
+fn count(words: &[OsString], folder: &Path) -> Result<Counted> {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).env(OUTPUT_VARIABLE, pattern(folder));
+    if std::env::var_os(ROLE_VARIABLE).is_some() {
+        // `cargo trodden run` calls us: what it told rustc is not the program's business.
+        [ROLE_VARIABLE, CARGO_FOLDER_VARIABLE, "RUSTC_WRAPPER"].into_iter().for_each(|name| _ = command.env_remove(name));
+    }
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let clock = Instant::now();
+    let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", words[0].display()))?;
+    let ending = match (status.code(), status.signal()) {
+        (Some(code), _) => Ending::Exit(code),
+        (None, signal) => Ending::Signal(signal.unwrap_or(0)),
+    };
+    let run = Run {
+        command: words.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
+        directory: std::env::current_dir().unwrap_or_default().display().to_string(),
+        host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned(),
+        suite: None,
+        started_ns: started.as_nanos() as u64,
+        duration_ns: clock.elapsed().as_nanos() as u64,
+        ending: Some(ending),
+        runs: 1,
+        recorder: env!("CARGO_PKG_VERSION").into(),
+    };
+    Ok(Counted { run, status: ending })
+}
+
+/// The pattern of raw files: no process number, so all processes of one image share a file.
+fn pattern(folder: &Path) -> OsString {
+    let mut bytes = Vec::new();
+    for byte in folder.as_os_str().as_bytes() {
+        bytes.push(*byte);
+        if *byte == b'%' {
+            bytes.push(b'%');
+        }
+    }
+    bytes.extend(b"/%m.raw");
+    OsString::from_vec(bytes)
+}
+
+/// Runs a command to its end and hands on the signals that somebody sends to us meanwhile.
+fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
+    let ignored = ignored_signals();
+    let forwarded = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2].into_iter().filter(|s| !ignored.contains(s));
+    let mut signals = SignalsInfo::<WithOrigin>::new(forwarded)?;
+    let handle = signals.handle();
+    let mut child: Child = command.spawn()?;
+    let pid = Pid::from_raw(child.id() as i32);
+    let forwarder = std::thread::spawn(move || {
+        for origin in signals.forever() {
+            // What the terminal sends (no process did) goes to the whole group, so the command has it already.
+            if origin.process.is_some()
+                && let Ok(signal) = Signal::try_from(origin.signal)
+            {
+                // It may just have ended.
+                let _ = kill(pid, signal);
+            }
+        }
+    });
+    let status = child.wait();
+    handle.close();
+    let _ = forwarder.join();
+    status
+}
+
+/// Signals that whoever called us wants ignored (`nohup`): a handler here would have the command not ignore them.
+fn ignored_signals() -> Vec<i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:")).and_then(|m| u64::from_str_radix(m.trim(), 16).ok()).unwrap_or(0);
+    (1..=64).filter(|signal| mask & (1 << (signal - 1)) != 0).collect()
+}
+
+/// Makes the profile and puts it where it is wanted.
+fn keep(record: &Record, counted: Counted, folder: &Path) -> Result<()> {
+    if raw_files(folder)?.is_empty() {
+        return nothing_counted(&record.command[0]);
+    }
+    let collected = counted.collect(folder)?;
+    let lost = collected.problems.iter().filter(|p| p.loses_counts()).count();
+    collected.problems.iter().for_each(warn);
+    anyhow::ensure!(!collected.profile.images.is_empty(), "none of its images can be decoded");
+    if let Some(output) = &record.output {
+        collected.profile.write(output)?;
+        note(format_args!("the profile is in {}", output.display()));
+    }
+    if !record.no_store {
+        let entry = RunStore::create(&std::env::current_dir()?)?.add_run(&collected.profile)?;
+        note(format_args!("recorded as run {}; `trodden report` shows it", entry.number));
+    }
+    anyhow::ensure!(lost == 0, "it is incomplete ({lost} problems)");
+    Ok(())
+}
+
+fn nothing_counted(program: &OsStr) -> Result<()> {
+    warn(format_args!(
+        "nothing was counted: no program that ran was built with trodden; build `{0}` with `trodden build -- ...` or `cargo trodden build`, and see `trodden info {0}`",
+        program.display()
+    ));
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! Commands that show stored profiles: `report`, `annotate`, `export`. What they print is made by the crate `trodden-report`.
+
+use crate::cli::{Annotate, Color, Export, Format, Report, Shown};
+use crate::notes::{note, warn};
+use crate::profiles;
+use anyhow::{Context, Result};
+use std::env;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trodden_report::annotate::Request;
+use trodden_report::html::HtmlOptions;
+use trodden_report::text::TextOptions;
+use trodden_report::{Selection, SourceCache, View, annotate, folded, html, json, lcov, pprof, text};
+
+/// `trodden report`
+///
+/// # Errors
+/// There is no such profile or function.
+pub fn report(job: &Report, color: Color) -> Result<ExitCode> {
+    let profile = profiles::load(&job.profile)?;
+    let view = View::of(&profile);
+    let provider = sources(&job.source, &profile.run.directory);
+    let sources = SourceCache::new(&provider);
+    let selection = selection(&job.shown);
+    if let Some(file) = &job.html {
+        let page = html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() });
+        fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+        note(format_args!("the page is in {}", file.display()));
+    } else if job.json {
+        print(&json_text(&json::report(&view, &selection, &sources)?)?)?;
+    } else {
+        print(text::report(&view, &selection, &sources, &text_options(color, job.steps))?.as_bytes())?;
+    }
+    remarks(&view, &sources);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `trodden annotate FUNCTION`
+///
+/// # Errors
+/// There is no such profile, function or path.
+pub fn annotate(job: &Annotate, color: Color) -> Result<ExitCode> {
+    let profile = profiles::load(&job.profile)?;
+    let view = View::of(&profile);
+    let provider = sources(&job.source, &profile.run.directory);
+    let sources = SourceCache::new(&provider);
+    let request = Request { function: job.function.clone(), path: job.path, measure: job.measure.measure() };
+    if job.json {
+        print(&json_text(&json::annotate(&view, &request, &sources)?)?)?;
+    } else {
+        print(annotate::annotate(&view, &request, &sources, &text_options(color, 0))?.as_bytes())?;
+    }
+    remarks(&view, &sources);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `trodden export`
+///
+/// # Errors
+/// There is no such profile or function, or the file cannot be written.
+pub fn export(job: &Export) -> Result<ExitCode> {
+    let profile = profiles::load(&job.profile)?;
+    let view = View::of(&profile);
+    let provider = sources(&job.source, &profile.run.directory);
+    let sources = SourceCache::new(&provider);
+    let selection = Selection { function: job.function.clone(), measure: job.measure.measure(), top: usize::MAX, min_share: 0.0 };
+    let bytes = match job.format {
+        Format::Folded => folded::folded(&view, &selection)?.into_bytes(),
+        Format::Pprof => pprof::pprof(&view, &selection)?,
+        Format::Lcov => lcov::lcov(&view, profile.run.suite.as_deref().unwrap_or("trodden")).into_bytes(),
+        Format::Json => json_text(&json::report(&view, &selection, &sources)?)?,
+        Format::Html => html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() }).into_bytes(),
+    };
+    match &job.output {
+        Some(file) => fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()))?,
+        None => print(&bytes)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn selection(shown: &Shown) -> Selection {
+    Selection { function: shown.function.clone(), measure: shown.measure.measure(), top: shown.top, min_share: shown.min_share / 100.0 }
+}
+
+/// Where source files are: at the path that the compiler knew, else below the given folders, else below the folder of the run.
+fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String> + use<> {
+    let mut folders = folders.to_vec();
+    folders.push(PathBuf::from(run));
+    move |path: &str| {
+        let read = |path: &Path| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        read(Path::new(path)).or_else(|| folders.iter().find_map(|folder| below(folder, Path::new(path)).find_map(|p| read(&p))))
+    }
+}
+
+/// The places of a path below a folder: whole, then without its first part, and so on.
+fn below<'a>(folder: &'a Path, path: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+    let mut rest = path.components();
+    std::iter::from_fn(move || {
+        let tail = rest.as_path().to_owned();
+        rest.next()?;
+        Some(tail)
+    })
+    .filter(|tail| tail.is_relative())
+    .map(move |tail| folder.join(tail))
+}
+
+fn text_options(color: Color, steps: usize) -> TextOptions {
+    TextOptions { color: wants_color(color), width: width(), steps }
+}
+
+/// Whether standard output gets colour.
+pub fn wants_color(color: Color) -> bool {
+    match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && env::var_os("TERM").is_none_or(|t| t != "dumb"),
+    }
+}
+
+/// Columns of the terminal.
+fn width() -> usize {
+    let told = env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    told.or_else(|| terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0))).unwrap_or(TextOptions::default().width)
+}
+
+/// JSON with a line's end.
+pub fn json_text(value: &impl serde::Serialize) -> Result<Vec<u8>> {
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+/// Prints to standard output.
+pub fn print(bytes: &[u8]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    Ok(out.flush()?)
+}
+
+/// What is missing in a report.
+fn remarks(view: &View, sources: &SourceCache) {
+    view.damaged.iter().for_each(warn);
+    let missing = sources.missing();
+    if let Some(first) = missing.first() {
+        let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
+        note(format_args!("source files that cannot be read: {first}{more}; --source FOLDER says where they are"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_looked_for_below_a_folder_by_ever_shorter_paths() {
+        let found: Vec<PathBuf> = below(Path::new("/new"), Path::new("/old/src/a.c")).collect();
+        assert_eq!(found, ["/new/old/src/a.c", "/new/src/a.c", "/new/a.c"].map(PathBuf::from));
+    }
+}

@@ -1,0 +1,75 @@
+//! Where LLVM's tools are. Only versioned names are asked for: the unversioned ones may belong to another LLVM, which reads other bitcode.
+//!
+//! `TRODDEN_LLVM` names the folder of an LLVM elsewhere (`TRODDEN_LLVM/bin/clang`). Otherwise `NAME-22` on the search path, then Debian's place.
+
+use anyhow::{Result, bail};
+use std::env;
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The major version of LLVM that trodden works with.
+pub const LLVM_MAJOR: u32 = 22;
+/// Where Debian and LLVM's own packages put it.
+const PACKAGED: &str = "/usr/lib/llvm-22/bin";
+
+/// A tool of LLVM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// The C compiler.
+    Clang,
+    /// The C++ compiler.
+    ClangCxx,
+    /// The linker `ld.lld`.
+    Lld,
+}
+
+impl Tool {
+    /// Its name without a version.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tool::Clang => "clang",
+            Tool::ClangCxx => "clang++",
+            Tool::Lld => "ld.lld",
+        }
+    }
+
+    /// The command that installs it.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Tool::Clang | Tool::ClangCxx => "apt-get install clang-22",
+            Tool::Lld => "apt-get install lld-22",
+        }
+    }
+
+    /// Finds it.
+    ///
+    /// # Errors
+    /// It is not there; the message names the command that installs it.
+    pub fn find(self) -> Result<PathBuf> {
+        let name = self.name();
+        if let Some(folder) = env::var_os("TRODDEN_LLVM").filter(|f| !f.is_empty()) {
+            let path = Path::new(&folder).join("bin").join(name);
+            if !is_program(&path) {
+                bail!("{} is no program: TRODDEN_LLVM must name the folder of LLVM {LLVM_MAJOR} that holds bin/{name}", path.display());
+            }
+            return Ok(path);
+        }
+        let packaged = Path::new(PACKAGED).join(name);
+        match on_path(OsStr::new(&format!("{name}-{LLVM_MAJOR}"))).or_else(|| is_program(&packaged).then_some(packaged)) {
+            Some(path) => Ok(path),
+            None => bail!("{name}-{LLVM_MAJOR} is not installed: run `{}` (`trodden doctor` checks the rest)", self.remedy()),
+        }
+    }
+}
+
+/// Finds a program by name on the search path.
+pub fn on_path(name: &OsStr) -> Option<PathBuf> {
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| is_program(path))
+}
+
+/// Whether a file is there and may be executed by someone.
+pub fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}

@@ -1,0 +1,158 @@
+//! A temporary folder with a unit store of its own, in which tests build, run and record small programs with the real drivers.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use tempfile::TempDir;
+use trodden_profile::{FunctionPaths, Profile};
+use trodden_unit::Image;
+
+/// A temporary folder.
+pub struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        plugin();
+        Place { folder: tempfile::Builder::new().prefix("trodden-test-").tempdir().unwrap() }
+    }
+
+    /// A folder with these files.
+    pub fn with(files: &[(&str, &str)]) -> Place {
+        let place = Place::new();
+        for (name, text) in files {
+            place.write(name, text);
+        }
+        place
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub fn remove(&self, name: &str) {
+        fs::remove_file(self.path(name)).unwrap();
+    }
+
+    /// A command that runs here.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.folder.path()).env("TRODDEN_STORE", self.path("store"));
+        for variable in ["TRODDEN_INSTRUMENT", "TRODDEN_LTO", "TRODDEN_QUIET", "TRODDEN_OUTPUT", "TRODDEN_LOG", "MAKEFLAGS", "CFLAGS"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    pub fn trodden(&self, words: &str) -> Output {
+        must(self.command(trodden()).args(words.split_whitespace()))
+    }
+
+    /// `trodden cc`
+    pub fn cc(&self, words: &str) -> Output {
+        must(self.command(trodden()).arg("cc").args(words.split_whitespace()))
+    }
+
+    /// `trodden c++`
+    pub fn cxx(&self, words: &str) -> Output {
+        must(self.command(trodden()).arg("c++").args(words.split_whitespace()))
+    }
+
+    /// Any tool.
+    pub fn tool(&self, program: &str, words: &str) -> Output {
+        must(self.command(program).args(words.split_whitespace()))
+    }
+
+    /// A shell script with the drivers as `$CC` and `$CXX`.
+    pub fn shell(&self, script: &str) -> Output {
+        self.trodden("drivers bin");
+        must(self.command("sh").args(["-ec", script]).env("CC", self.path("bin/trodden-cc")).env("CXX", self.path("bin/trodden-c++")))
+    }
+
+    /// What a program prints.
+    pub fn output(&self, program: &str) -> String {
+        let output = must(self.command(self.path(program)).env("LD_LIBRARY_PATH", self.folder.path()));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{program} prints to standard error");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Records a program and gives what it printed and its profile.
+    pub fn record(&self, program: &str) -> (String, Profile) {
+        let mut command = self.command(trodden());
+        command.args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(self.path(program)).env("LD_LIBRARY_PATH", self.folder.path());
+        let output = must(&mut command);
+        let profile = Profile::read(&self.path("run.trodden")).unwrap();
+        (String::from_utf8(output.stdout).unwrap(), profile)
+    }
+
+    /// Records a program that must print `expected`, and in which the functions must be called as often as given.
+    pub fn check(&self, program: &str, expected: &str, calls: &[(&str, u64)]) {
+        assert_eq!(self.output(program), expected, "output of {program}");
+        let (output, profile) = self.record(program);
+        assert_eq!(output, expected, "output of {program} when it is recorded");
+        for (function, count) in calls {
+            assert_eq!(executions(&profile, function), Some(*count), "calls of {function} in {program}");
+        }
+    }
+
+    /// The sources of an image's units.
+    pub fn sources(&self, image: &str) -> Vec<String> {
+        let image = self.image(image);
+        let mut sources: Vec<String> = image.frames.iter().map(|f| f.map().unwrap().source).collect();
+        sources.sort();
+        sources
+    }
+
+    pub fn image(&self, name: &str) -> Image {
+        Image::read(&fs::read(self.path(name)).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+}
+
+/// How often a function was entered. `None` if no unit has it.
+pub fn executions(profile: &Profile, function: &str) -> Option<u64> {
+    let mut sum = None;
+    for (_, unit, map) in profile.functions().filter(|(_, _, f)| f.plain_name() == function) {
+        *sum.get_or_insert(0) += FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries();
+    }
+    sum
+}
+
+/// Runs a command, which must succeed.
+pub fn must(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
+    output
+}
+
+pub fn trodden() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_trodden"))
+}
+
+pub fn cargo_trodden() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_cargo-trodden"))
+}
+
+/// Builds the plugin beside the command, where the drivers look for it.
+fn plugin() {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let folder = trodden().parent().unwrap();
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["build", "--quiet", "-p", "trodden-instrument", "--target-dir"]).arg(folder.parent().unwrap());
+        if folder.ends_with("release") {
+            command.arg("--release");
+        }
+        must(command.current_dir(env!("CARGO_MANIFEST_DIR")));
+    });
+}

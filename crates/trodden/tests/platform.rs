@@ -1,0 +1,381 @@
+//! What compilers, linkers and build systems do to a program, one test each: it prints what the plain program prints, its units are in the image, and
+//! counts are right. Needs clang-22, lld-22, llvm-22, binutils (with gold), make, cmake and ccache.
+
+mod place;
+
+use place::{Place, executions, must, trodden};
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
+/// Calls `step` of another unit ten times.
+const MAIN: &str = r#"
+#include <stdio.h>
+int step(int n);
+int main(void) {
+  int sum = 0;
+  for (int i = 0; i < 10; i++) sum += step(i);
+  printf("%d\n", sum);
+  return 0;
+}
+"#;
+const STEP: &str = "int step(int n) { if (n % 3 == 0) return n * 7; return n; }\n";
+const PRINTED: &str = "153\n";
+
+fn two_units() -> Place {
+    Place::with(&[("main.c", MAIN), ("step.c", STEP)])
+}
+
+#[test]
+fn separate_units() {
+    let place = two_units();
+    place.cc("-O2 -c main.c");
+    place.cc("-O2 -c step.c");
+    place.cc("main.o step.o -o prog");
+    assert_eq!(place.sources("prog"), ["main.c", "step.c"]);
+    place.check("prog", PRINTED, &[("step", 10)]);
+}
+
+#[test]
+fn compiling_and_linking_in_one_command() {
+    let place = two_units();
+    place.cc("-O2 main.c step.c -o prog");
+    assert_eq!(place.sources("prog"), ["main.c", "step.c"]);
+    place.check("prog", PRINTED, &[("step", 10)]);
+}
+
+#[test]
+fn without_optimisation_and_through_assembly() {
+    let place = two_units();
+    place.cc("-O0 -c main.c");
+    place.cc("-O1 -S step.c");
+    place.cc("-c step.s");
+    place.cc("main.o step.o -o prog");
+    assert_eq!(place.sources("prog"), ["main.c", "step.c"]);
+    place.check("prog", PRINTED, &[("step", 10), ("main", 1)]);
+}
+
+#[test]
+fn link_time_optimisation_of_the_user_is_left_out_with_a_note() {
+    let place = two_units();
+    for lto in ["-flto", "-flto=thin"] {
+        let notes = place.cc(&format!("-O2 {lto} -c step.c"));
+        let notes = String::from_utf8(notes.stderr).unwrap();
+        assert_eq!(notes.lines().count(), 1, "{notes}");
+        assert!(notes.contains("-flto"), "{notes}");
+        place.cc(&format!("-O2 {lto} main.c step.o -o prog"));
+        place.check("prog", PRINTED, &[("step", 10)]);
+    }
+}
+
+#[test]
+fn notes_can_be_silenced() {
+    let place = two_units();
+    let output = must(place.command(trodden()).args(["cc", "-flto", "-c", "step.c"]).env("TRODDEN_QUIET", "1"));
+    assert_eq!(output.stderr, b"");
+}
+
+#[test]
+fn cmake_with_interprocedural_optimisation() {
+    let place = two_units();
+    place.write(
+        "CMakeLists.txt",
+        "cmake_minimum_required(VERSION 3.13)\nproject(p C)\ninclude(CheckIPOSupported)\ncheck_ipo_supported()\nset(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)\n\
+         add_library(step STATIC step.c)\nadd_executable(prog main.c)\ntarget_link_libraries(prog step)\n",
+    );
+    place.shell("cmake -S . -B out -DCMAKE_BUILD_TYPE=Release && cmake --build out");
+    assert_eq!(place.sources("out/prog").len(), 2);
+    place.check("out/prog", PRINTED, &[("step", 10)]);
+}
+
+#[test]
+fn objects_merged_into_one() {
+    let place = two_units();
+    place.cc("-O2 -c main.c");
+    place.cc("-O2 -c step.c");
+    place.cc("-r main.o step.o -o both.o");
+    place.cc("both.o -o prog");
+    place.check("prog", PRINTED, &[("step", 10)]);
+    place.trodden("instrument prog -o other --chords off");
+    place.check("other", PRINTED, &[("step", 10)]);
+}
+
+#[test]
+fn precompiled_headers() {
+    let place = Place::with(&[("all.h", "int step(int);\n#include <stdio.h>\n"), ("main.c", MAIN), ("step.c", STEP)]);
+    place.cc("-O1 -x c-header all.h -o all.pch");
+    place.cc("-O1 -include-pch all.pch -c main.c");
+    place.cc("-O1 main.o step.c -o prog");
+    place.check("prog", PRINTED, &[("step", 10)]);
+}
+
+#[test]
+fn without_any_library() {
+    let start = "int step(int);\n__attribute__((force_align_arg_pointer)) void _start(void) {\n  int s = 0;\n  for (int i = 0; i < 10; i++) s += step(i);\n  \
+                 __asm__ volatile(\"syscall\" :: \"a\"(231), \"D\"(s == 153 ? 0 : 1));\n  __builtin_unreachable();\n}\n";
+    let place = Place::with(&[("start.c", start), ("step.c", STEP)]);
+    place.cc("-O2 -nostdlib -ffreestanding -shared -fPIC step.c -o libstep.so");
+    assert_eq!(place.sources("libstep.so"), ["step.c"]);
+    place.write("main.c", MAIN);
+    place.cc("-O2 main.c -L. -lstep -o prog");
+    place.check("prog", PRINTED, &[("step", 10)]);
+}
+
+#[test]
+fn garbage_collection_with_three_linkers() {
+    let place = two_units();
+    place.write("spare.c", "int spare(int n) { return n ? n + 1 : 5; }\n");
+    for linker in ["bfd", "gold", "lld"] {
+        place.cc(&format!("-O2 -ffunction-sections -fdata-sections -fuse-ld={linker} -Wl,--gc-sections main.c step.c spare.c -o {linker}"));
+        assert!(place.sources(linker).contains(&"step.c".to_owned()));
+        place.check(linker, PRINTED, &[("step", 10)]);
+    }
+}
+
+#[test]
+fn version_scripts() {
+    let place = Place::with(&[("step.c", STEP), ("main.c", MAIN), ("lib.map", "V1 { global: step; local: *; };\n")]);
+    for linker in ["bfd", "gold", "lld"] {
+        place.cc(&format!("-O2 -fPIC -shared -fuse-ld={linker} -Wl,--version-script=lib.map step.c -o libstep.so"));
+        place.cc("-O2 main.c -L. -lstep -o prog");
+        place.check("prog", PRINTED, &[("step", 10)]);
+        let symbols = place.tool("nm", "-D --defined-only libstep.so");
+        // gold lists hidden symbols, too, as local ones (a small letter).
+        let symbols = String::from_utf8(symbols.stdout).unwrap();
+        let exported = symbols.lines().filter(|l| l.contains("trodden") && l.split(' ').nth(1).unwrap().chars().all(char::is_uppercase));
+        assert_eq!(exported.count(), 0, "{symbols}");
+    }
+    place.trodden("instrument libstep.so -o libstep.so --chords off");
+    place.check("prog", PRINTED, &[("step", 10)]);
+}
+
+#[test]
+fn weak_and_comdat_functions_constructors_thread_locals() {
+    let header = "#pragma once\ntemplate <class T> __attribute__((noinline)) T twice(T x) { static thread_local T calls; calls++; return x > 3 ? x * 2 : x; }\n\
+                  struct Early { int n; Early(); };\n";
+    let one = "#include \"h.h\"\nint other(int);\nextern Early early;\n__attribute__((weak)) int weak() { return 1; }\n#include <cstdio>\n\
+               int main() { std::printf(\"%d %d %d %d\\n\", twice(2) + twice(5), other(4), early.n, weak()); }\n";
+    let two = "#include \"h.h\"\nEarly::Early() : n(twice(8)) {}\nEarly early;\nint other(int x) { return twice(x); }\nint weak() { return 2; }\n";
+    let place = Place::with(&[("h.h", header), ("one.cc", one), ("two.cc", two)]);
+    place.cxx("-O1 -c one.cc");
+    place.cxx("-O1 -c two.cc");
+    place.cxx("one.o two.o -o prog");
+    place.check("prog", "12 8 16 2\n", &[("_Z5twiceIiET_S0_", 4), ("_Z5otheri", 1), ("_GLOBAL__sub_I_two.cc", 1)]);
+}
+
+#[test]
+fn static_programs() {
+    let place = two_units();
+    for option in ["-static", "-static-pie -fPIE", "-no-pie -fno-pie", "-pie -fPIE"] {
+        place.cc(&format!("-O2 {option} main.c step.c -o prog"));
+        place.check("prog", PRINTED, &[("step", 10)]);
+    }
+    place.cc("-O2 -static main.c step.c -o prog");
+    place.trodden("instrument prog -o other --max-paths 1");
+    place.check("other", PRINTED, &[]);
+}
+
+#[test]
+fn whole_archives_and_members_of_one_name() {
+    let place = two_units();
+    place.write("sub/step.c", "int spare(int n) { if (n) return 1; return 2; }\n");
+    place.cc("-O2 -c step.c -o step.o");
+    place.cc("-O2 -c sub/step.c -o sub/step.o");
+    place.tool("ar", "qc libstep.a step.o sub/step.o");
+    place.cc("-O2 main.c -Wl,--whole-archive libstep.a -Wl,--no-whole-archive -o prog");
+    assert_eq!(place.image("prog").units.len(), 3);
+    place.check("prog", PRINTED, &[("step", 10), ("spare", 0)]);
+    for file in ["libstep.a", "step.o", "sub/step.o", "step.c", "sub/step.c", "main.c"] {
+        place.remove(file);
+    }
+    place.trodden("instrument prog -o other --chords off");
+    place.check("other", PRINTED, &[("step", 10), ("spare", 0)]);
+}
+
+#[test]
+fn a_program_and_two_libraries() {
+    let place = Place::with(&[
+        ("main.c", "#include <stdio.h>\nint one(int), two(int);\nint main(void) { printf(\"%d\\n\", one(3) + one(4) + two(1)); return 0; }\n"),
+        ("one.c", "int two(int);\nint one(int n) { return n > 3 ? two(n) : n; }\n"),
+        ("two.c", "int two(int n) { return n & 1 ? n + 10 : n; }\n"),
+    ]);
+    place.cc("-O2 -fPIC -shared two.c -o libtwo.so");
+    place.cc("-O2 -fPIC -shared one.c -L. -ltwo -o libone.so");
+    place.cc("-O2 main.c -L. -lone -ltwo -o prog");
+    place.check("prog", "18\n", &[("one", 2), ("two", 2), ("main", 1)]);
+    let (_, profile) = place.record("prog");
+    assert_eq!(profile.images.len(), 3);
+}
+
+#[test]
+fn libraries_loaded_at_run_time() {
+    let main = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+int main(void) {
+  int sum = 0;
+  for (int i = 0; i < 3; i++) {
+    void *l = dlopen("libstep.so", RTLD_NOW);
+    if (!l) { puts(dlerror()); return 1; }
+    int (*step)(int) = (int (*)(int))dlsym(l, "step");
+    sum += step(i) + step(i + 1);
+    dlclose(l);
+  }
+  printf("%d\n", sum);
+  return 0;
+}
+"#;
+    let place = Place::with(&[("main.c", main), ("step.c", STEP)]);
+    place.cc("-O2 -fPIC -shared step.c -o libstep.so");
+    place.cc("-O2 main.c -ldl -o prog");
+    place.check("prog", "27\n", &[("step", 6)]);
+}
+
+#[test]
+fn stripped_programs_are_known_by_the_store() {
+    let place = two_units();
+    place.cc("-O2 main.c step.c -o prog");
+    place.tool("strip", "prog -o gnu");
+    assert_eq!(place.sources("gnu"), ["main.c", "step.c"]);
+    place.check("gnu", PRINTED, &[("step", 10)]);
+    place.tool("llvm-strip-22", "prog -o llvm");
+    assert!(place.image("llvm").frames.is_empty());
+    place.check("llvm", PRINTED, &[("step", 10)]);
+    place.trodden("instrument llvm -o other --chords off");
+    place.check("other", PRINTED, &[("step", 10)]);
+}
+
+#[test]
+fn ccache() {
+    let place = two_units();
+    let compile = |source: &str| {
+        let mut command = place.command("ccache");
+        command.arg(trodden().with_file_name("trodden-cc")).args(["-O2", "-c", source]);
+        must(command.env("CCACHE_DIR", place.path("cache")))
+    };
+    for _ in 0..2 {
+        compile("main.c");
+        compile("step.c");
+    }
+    place.cc("main.o step.o -o prog");
+    place.check("prog", PRINTED, &[("step", 10)]);
+}
+
+#[test]
+fn a_configure_script_that_wants_silence() {
+    let place = two_units();
+    place.write("lib.map", "V1 { global: step; missing; local: *; };\n");
+    let output = place.shell(
+        "test -z \"$($CC -w -c -fPIC -O3 step.c 2>&1)\"
+         test -z \"$($CC -shared -Wl,-soname,libstep.so.1,--version-script,lib.map -o libstep.so.1 -fPIC step.o 2>&1)\"
+         $CC --version | grep -q clang
+         $CC -E step.c | grep -q step
+         test \"$($CC -dumpmachine)\" = \"$(clang-22 -dumpmachine)\"
+         ! $CC -c missing.c 2> errors
+         grep -q missing.c errors",
+    );
+    assert_eq!(output.stderr, b"");
+}
+
+#[test]
+fn sources_from_standard_input_and_no_output() {
+    let place = two_units();
+    let compile = |arguments: &[&str]| {
+        let mut child = place.command(trodden()).arg("cc").args(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(MAIN.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success(), "{arguments:?}");
+    };
+    compile(&["-x", "c", "-c", "-o", "/dev/null", "-"]);
+    compile(&["-O2", "-o", "prog", "step.c", "-x", "c", "-"]);
+    assert_eq!(place.sources("prog"), ["-", "step.c"]);
+    place.check("prog", PRINTED, &[("step", 10)]);
+    place.cc("-O2 -c step.c -o /dev/null");
+    place.trodden("instrument prog -o other --chords off");
+    place.check("other", PRINTED, &[("step", 10)]);
+}
+
+#[test]
+fn response_files() {
+    let place = two_units();
+    place.write("words", "-O2 'main.c' \"step.c\"\n-o prog");
+    place.cc("@words");
+    place.check("prog", PRINTED, &[("step", 10)]);
+    place.trodden("instrument prog -o other --chords off");
+    place.check("other", PRINTED, &[("step", 10)]);
+}
+
+#[test]
+fn assembly_passes_by() {
+    let place = Place::with(&[("main.c", MAIN), ("step.S", ".globl step\nstep:\n  lea (%rdi,%rdi), %eax\n  ret\n.section .note.GNU-stack,\"\",@progbits\n")]);
+    place.cc("-O2 main.c step.S -o prog");
+    assert_eq!(place.sources("prog"), ["main.c"]);
+    place.check("prog", "90\n", &[("main", 1)]);
+    place.remove("step.S");
+    place.trodden("instrument prog -o other --chords off");
+    place.check("other", "90\n", &[("main", 1)]);
+}
+
+#[test]
+fn parallel_make_by_trodden_build() {
+    let place = two_units();
+    let units: Vec<String> = (0..12).map(|i| format!("u{i}")).collect();
+    for (i, unit) in units.iter().enumerate() {
+        place.write(&format!("{unit}.c"), &format!("int {unit}(int n) {{ if (n > {i}) return 1; return 0; }}\n"));
+    }
+    // The makefile names its compiler, as many do.
+    let objects = units.iter().map(|u| format!("{u}.o")).collect::<Vec<_>>().join(" ");
+    place.write("Makefile", &format!("CC = gcc\nCFLAGS = -O2\nprog: main.o step.o {objects}\n\t$(CC) -o $@ $^\n"));
+    let output = place.trodden("build -- make -j4");
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert!(notes.contains("14 units instrumented in 1 images: prog"), "{notes}");
+    place.check("prog", PRINTED, &[("step", 10), ("u3", 0)]);
+    let again = place.trodden("build -- make -j4");
+    assert!(String::from_utf8(again.stderr).unwrap().contains("nothing was compiled"));
+}
+
+#[test]
+fn whole_programs_by_lto() {
+    let place = two_units();
+    place.write("Makefile", "prog: main.o libstep.a\n\t$(CC) $(CFLAGS) -o $@ main.o -L. -lstep\nlibstep.a: step.o\n\t$(AR) rc $@ $^\n\t$(RANLIB) $@\nCFLAGS = -O2\n");
+    place.trodden("build --lto -- make");
+    assert_eq!(place.image("prog").units.len(), 1);
+    let (output, profile) = place.record("prog");
+    assert_eq!(output, PRINTED);
+    assert!(executions(&profile, "main").unwrap() > 0);
+    assert_eq!(executions(&profile, "step"), None, "it is inlined from another unit");
+    place.trodden("instrument prog -o other --chords off");
+    assert_eq!(place.output("other"), PRINTED);
+}
+
+#[test]
+fn other_variants_count_the_same() {
+    let place = two_units();
+    place.cc("-O2 -c step.c");
+    place.cc("-O2 main.c step.o -o prog");
+    let (_, before) = place.record("prog");
+    for file in ["main.c", "step.c", "step.o"] {
+        place.remove(file);
+    }
+    place.trodden("instrument prog -o other --chords off");
+    let (output, after) = place.record("other");
+    assert_eq!(output, PRINTED);
+    let counts = |profile: &trodden_profile::Profile| -> Vec<(String, Vec<(u64, u64)>)> {
+        profile.functions().map(|(_, unit, f)| (f.name.clone(), unit.counts_of(f).collect())).collect()
+    };
+    assert_eq!(counts(&before), counts(&after));
+    assert_ne!(before.images[0].identity, after.images[0].identity);
+}
+
+#[test]
+fn a_missing_recipe_or_bitcode_is_named() {
+    let place = two_units();
+    must(place.command(trodden()).args(["cc", "-O2", "main.c", "step.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "keep=map"));
+    place.check("prog", PRINTED, &[("step", 10)]);
+    let output = place.command(trodden()).args(["instrument", "prog", "-o", "x"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("does not know how image"));
+    assert!(!place.path("x").exists());
+    fs::copy("/bin/true", place.path("true")).unwrap();
+    let output = place.command(trodden()).args(["instrument", "true", "-o", "x"]).output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("nothing in it was built with trodden"));
+}

@@ -1,0 +1,101 @@
+//! `trodden record`: exit status, signals, streams, programs that start others, programs that were not built by trodden.
+
+mod place;
+
+use place::{Place, executions, trodden};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use trodden_profile::{Ending, Profile, RunStore};
+
+const STEP: &str = "__attribute__((noinline)) int step(int n) { __asm__ volatile(\"\"); if (n & 1) return n; return 2 * n; }\n";
+
+fn program(main: &str) -> Place {
+    let place = Place::with(&[("prog.c", &format!("#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n{STEP}{main}"))]);
+    place.cc("-O1 prog.c -o prog");
+    place
+}
+
+fn record(place: &Place, words: &[&str]) -> Command {
+    let mut command = place.command(trodden());
+    command.args(["record", "-o", "run.trodden", "--no-store", "--"]).args(words);
+    command
+}
+
+fn profile(place: &Place) -> Profile {
+    Profile::read(&place.path("run.trodden")).unwrap()
+}
+
+#[test]
+fn status_and_streams_pass_through() {
+    let place = program("int main(void) { int c, s = 0; while ((c = getchar()) != EOF) s += step(c); printf(\"%d\\n\", s); fputs(\"to stderr\\n\", stderr); return 41; }");
+    let mut child = record(&place, &["./prog"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"ab").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(41));
+    assert_eq!(output.stdout, b"293\n");
+    assert!(output.stderr.starts_with(b"to stderr\n"));
+    assert_eq!(executions(&profile(&place), "step"), Some(2));
+    assert_eq!(profile(&place).run.ending, Some(Ending::Exit(41)));
+}
+
+#[test]
+fn a_signal_that_ends_the_program_is_told() {
+    for (signal, number) in [("SIGKILL", 9), ("SIGSEGV", 11), ("SIGABRT", 6)] {
+        let place = program(&format!("int main(void) {{ step(1); step(2); step(3); raise({signal}); return 0; }}"));
+        let output = record(&place, &["./prog"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(128 + number));
+        assert_eq!(executions(&profile(&place), "step"), Some(3));
+        assert_eq!(profile(&place).run.ending, Some(Ending::Signal(number)));
+    }
+}
+
+#[test]
+fn signals_are_handed_on() {
+    let place = program("static void on(int s) { _exit(step(s) == 15 ? 5 : 6); }\nint main(void) { signal(SIGTERM, on); puts(\"ready\"); fflush(stdout); for (;;) pause(); }");
+    let mut child = record(&place, &["./prog"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    assert_eq!(executions(&profile(&place), "step"), Some(1));
+}
+
+#[test]
+fn all_processes_of_a_command_are_counted() {
+    let place = program("int main(int c, char **v) { for (int i = 0; i < atoi(v[1]); i++) step(i); return 0; }");
+    let output = record(&place, &["sh", "-c", "./prog 3 & ./prog 4; wait; ./prog 5"]).output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(executions(&profile(&place), "step"), Some(12));
+}
+
+#[test]
+fn nothing_counted_is_a_warning_and_no_failure() {
+    let place = Place::new();
+    let output = record(&place, &["sh", "-c", "exit 3"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("nothing was counted"));
+    assert!(!place.path("run.trodden").exists());
+    assert_eq!(record(&place, &["./missing"]).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn runs_are_stored_with_their_suite() {
+    let place = program("int main(void) { return step(0); }");
+    place.trodden("record --suite nightly -- ./prog");
+    place.trodden("record -- ./prog");
+    let store = RunStore::open(&place.path(".trodden")).unwrap();
+    assert_eq!(store.list().unwrap().len(), 2);
+    assert_eq!(store.select("nightly").unwrap()[0].run.command, ["./prog"]);
+    let rest: Vec<_> = std::fs::read_dir(place.path(".trodden")).unwrap().map(|e| e.unwrap().file_name()).filter(|n| n.to_string_lossy().starts_with("raw")).collect();
+    assert!(rest.is_empty(), "{rest:?}");
+}
+
+#[test]
+fn a_folder_with_a_percent_sign_is_a_folder() {
+    let place = program("int main(void) { return step(0); }");
+    std::fs::create_dir(place.path("100%p")).unwrap();
+    let output = place.command(trodden()).args(["record", "--no-store", "-o", "100%p/run.trodden", "--", "./prog"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(executions(&Profile::read(&place.path("100%p/run.trodden")).unwrap(), "step"), Some(1));
+}

@@ -1,0 +1,133 @@
+//! `cargo trodden`: several programs with panic=abort and a setting for LTO of their own, C compiled by a build script, libraries of all kinds, tests.
+
+mod place;
+
+use place::{Place, cargo_trodden, executions, must, trodden};
+use std::process::{Command, Output};
+use trodden_profile::{Profile, RunStore};
+
+const MANIFEST: &str = r#"
+[package]
+name = "subject"
+version = "0.1.0"
+edition = "2021"
+
+[profile.dev]
+opt-level = 1
+panic = "abort"
+lto = "off"
+debug = 0
+
+[lib]
+crate-type = ["rlib", "cdylib"]
+
+[dependencies]
+plugin = { path = "plugin" }
+
+[workspace]
+members = ["plugin", "shared"]
+"#;
+
+/// What the crate `cc` does, in three lines.
+const BUILD: &str = r#"
+use std::{env, process::Command};
+fn main() {
+    let out = env::var("OUT_DIR").unwrap();
+    let target = env::var("TARGET").unwrap().replace('-', "_");
+    let cc = env::var(format!("CC_{target}")).unwrap_or("cc".into());
+    assert!(Command::new(cc).args(["-O1", "-fPIC", "-c", "pick.c", "-o"]).arg(format!("{out}/pick.o")).status().unwrap().success());
+    assert!(Command::new("ar").arg("rcs").arg(format!("{out}/libpick.a")).arg(format!("{out}/pick.o")).status().unwrap().success());
+    println!("cargo::rustc-link-search={out}");
+    println!("cargo::rustc-link-lib=static=pick");
+}
+"#;
+
+const LIBRARY: &str = r#"
+unsafe extern "C" { fn pick(n: i32) -> i32; }
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn weigh(n: i32) -> i32 { if n % 2 == 0 { unsafe { pick(n) } } else { plugin::id!(n) } }
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn even() { assert_eq!(super::weigh(4), 8); }
+    #[test]
+    fn odd() { assert_eq!(super::weigh(5), 5); }
+}
+"#;
+
+fn subject() -> Place {
+    Place::with(&[
+        ("Cargo.toml", MANIFEST),
+        ("build.rs", BUILD),
+        ("pick.c", "int pick(int n) { if (n > 2) return 2 * n; return n; }\n"),
+        ("src/lib.rs", LIBRARY),
+        ("src/bin/one.rs", "fn main() { println!(\"{}\", (0..6).map(|n| subject::weigh(n)).sum::<i32>()); }\n"),
+        ("src/bin/two.rs", "fn main() { println!(\"two {}\", subject::weigh(3)); std::process::exit(7) }\n"),
+        ("plugin/Cargo.toml", "[package]\nname = \"plugin\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\nproc-macro = true\n"),
+        ("plugin/src/lib.rs", "#[proc_macro]\npub fn id(input: proc_macro::TokenStream) -> proc_macro::TokenStream { input }\n"),
+        ("shared/Cargo.toml", "[package]\nname = \"shared\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"dylib\"]\n"),
+        ("shared/src/lib.rs", "#[unsafe(no_mangle)]\npub extern \"C\" fn grade(n: i32) -> i32 { if n > 9 { 9 } else { n } }\n"),
+    ])
+}
+
+fn cargo(place: &Place, words: &str) -> Output {
+    // Tests run below cargo, which leaves variables behind.
+    let mut command: Command = place.command(cargo_trodden());
+    for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
+        command.env_remove(name);
+    }
+    for name in ["RUSTC_WRAPPER", "RUSTFLAGS", "OUT_DIR", "LD_LIBRARY_PATH"] {
+        command.env_remove(name);
+    }
+    must(command.arg("trodden").args(words.split_whitespace()))
+}
+
+#[test]
+fn programs_libraries_and_tests() {
+    let place = subject();
+    let folder = "target/trodden/x86_64-unknown-linux-gnu/debug";
+    cargo(&place, "build --workspace --offline");
+    check_programs(&place, folder);
+    check_libraries(&place, folder);
+    check_variant(&place, folder);
+    check_recorded_tests(&place);
+}
+
+fn check_programs(place: &Place, folder: &str) {
+    let (printed, profile) = place.record(&format!("{folder}/one"));
+    assert_eq!(printed, "19\n");
+    assert_eq!(executions(&profile, "weigh"), Some(6));
+    assert_eq!(executions(&profile, "pick"), Some(3));
+    assert!(place.sources(&format!("{folder}/one")).contains(&"pick.c".to_owned()));
+    let output = place.command(trodden()).args(["record", "--no-store", "-o", "two.trodden", "--"]).arg(place.path(folder).join("two")).output().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(output.stdout, b"two 3\n");
+    let profile = Profile::read(&place.path("two.trodden")).unwrap();
+    assert_eq!(executions(&profile, "weigh"), Some(1));
+}
+
+/// A `cdylib` has a module of everything, a `dylib` its own crate.
+fn check_libraries(place: &Place, folder: &str) {
+    place.write("use.c", "#include <stdio.h>\nint weigh(int), grade(int);\nint main(void) { printf(\"%d\\n\", weigh(1) + weigh(4) + grade(12)); return 0; }\n");
+    place.shell(&format!("clang-22 use.c -o use {folder}/libsubject.so {folder}/libshared.so -Wl,-rpath,$PWD/{folder}:$(rustc --print sysroot)/lib"));
+    let (printed, profile) = place.record("use");
+    assert_eq!(printed, "18\n");
+    assert_eq!(executions(&profile, "weigh"), Some(2));
+    assert_eq!(executions(&profile, "grade"), Some(1));
+}
+
+fn check_variant(place: &Place, folder: &str) {
+    place.trodden(&format!("instrument {folder}/one -o other --chords off"));
+    let (printed, profile) = place.record("other");
+    assert_eq!(printed, "19\n");
+    assert_eq!(executions(&profile, "weigh"), Some(6));
+}
+
+fn check_recorded_tests(place: &Place) {
+    cargo(place, "test --lib --offline");
+    let store = RunStore::open(&place.path(".trodden")).unwrap();
+    let runs = store.select("test").unwrap();
+    assert_eq!(runs.len(), 1);
+    assert_eq!(executions(&store.load(&runs[0]).unwrap(), "weigh"), Some(2));
+}
