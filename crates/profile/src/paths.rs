@@ -103,6 +103,7 @@ impl FunctionPaths {
     pub fn decode(function: &FunctionMap, counts: impl IntoIterator<Item = (u64, u64)>) -> Result<FunctionPaths, MapError> {
         let inconsistent = |what: String| MapError::Inconsistent { function: function.name.clone(), what };
         let dag = function.dag()?;
+        check_origins(function, &dag).map_err(inconsistent)?;
         let numbering = Numbering::from_values(&dag, &function.values).map_err(inconsistent)?;
         let (mut complete, mut reached) = (Vec::new(), Vec::new());
         for (id, count) in counts {
@@ -115,7 +116,7 @@ impl FunctionPaths {
                 }
             }
         }
-        let unfinished = unfinished(function, &dag, &complete, reached);
+        let unfinished = unfinished(function, &dag, &numbering, &complete, reached);
         let mut paths = FunctionPaths { complete, unfinished, lost: Vec::new(), blocks: Vec::new(), edges: Vec::new() };
         paths.complete.sort_by_key(|p| (Reverse(p.count), p.id));
         paths.derive_counts(function, &dag);
@@ -157,9 +158,12 @@ impl FunctionPaths {
         for cut in dag.cuts() {
             *begun.entry(function.edges[cut.edge.index()].to).or_default() += edges[cut.edge.index()];
         }
-        // What follows a call that returns twice begins more often, or less often, than the call is made: that is its nature.
-        let whole = |node: &Node| function.blocks[node.index()].kind != BlockKind::Continuation;
-        self.lost = begun.into_iter().filter(|(head, n)| *n != 0 && whole(head)).map(|(head, n)| Lost { head, count: clamp_signed(n) }).collect();
+        // What follows a call that returns twice begins more often, or less often, than the call is made: that is its nature. And paths that begin at
+        // the entry are calls of the function as well as rounds of a loop around all of it.
+        let whole =
+            |node: &Node| *node != dag.entry() && function.blocks.get(node.index()).is_some_and(|b| b.kind != BlockKind::Continuation);
+        self.lost =
+            begun.into_iter().filter(|(head, n)| *n != 0 && whole(head)).map(|(head, n)| Lost { head, count: clamp_signed(n) }).collect();
         self.lost.sort_by_key(|l| l.head);
         self.blocks = blocks.into_iter().map(clamp).collect();
         self.edges = edges.into_iter().map(clamp).collect();
@@ -192,7 +196,13 @@ fn blocks(dag: &Dag, path: &[DagEdgeId]) -> Vec<Node> {
 }
 
 /// What came to a call and did not go on, found from the last calls back to the first.
-fn unfinished(function: &FunctionMap, dag: &Dag, complete: &[PathCount], reached: Vec<(u64, u64, Vec<DagEdgeId>)>) -> Vec<Unfinished> {
+fn unfinished(
+    function: &FunctionMap,
+    dag: &Dag,
+    numbering: &Numbering,
+    complete: &[PathCount],
+    reached: Vec<(u64, u64, Vec<DagEdgeId>)>,
+) -> Vec<Unfinished> {
     let mut calls = Calls::of(function, dag);
     for path in complete {
         calls.went_on(&path.path, i128::from(path.count));
@@ -202,41 +212,35 @@ fn unfinished(function: &FunctionMap, dag: &Dag, complete: &[PathCount], reached
         calls.came_to(&path, i128::from(count));
     }
     let mut out = Vec::new();
-    while let Some(((_, sum), prefix)) = calls.prefixes.pop_first() {
-        if prefix.left == 0 {
+    while let Some(((Reverse(position), sum), left)) = calls.left.pop_first() {
+        if left == 0 {
             continue;
         }
-        calls.went_on(&prefix.path, prefix.left);
-        let mut on = blocks(dag, &prefix.path);
-        on.push(prefix.at);
-        let reach = calls.reach[prefix.at.index()].expect("prefixes stand before calls");
-        out.push(Unfinished {
-            id: (sum + function.values[reach.index()]) as u64,
-            count: clamp_signed(prefix.left),
-            blocks: on,
-            beginning: beginning(dag, &prefix.path),
-            path: prefix.path,
-        });
+        let at = dag.order()[position];
+        let reach = calls.reach[at.index()].expect("prefixes stand before calls");
+        let id = (sum + function.values[reach.index()]) as u64;
+        let mut path = numbering.path(dag, id).expect("the prefix and the edge behind it are a path");
+        path.pop();
+        calls.went_on(&path, left);
+        let mut on = blocks(dag, &path);
+        on.push(at);
+        out.push(Unfinished { id, count: clamp_signed(left), blocks: on, beginning: beginning(dag, &path), path });
     }
     out.sort_by_key(|u| u.id);
     out
 }
 
-/// Prefixes that stand before calls, those furthest from the entry first.
+/// Prefixes that stand before calls.
 struct Calls<'a> {
     dag: &'a Dag,
     values: &'a [i64],
     /// For each block its `Reach` edge.
     reach: Vec<Option<DagEdgeId>>,
+    /// Place of each node in the topological order.
     position: Vec<usize>,
-    prefixes: BTreeMap<(Reverse<usize>, i64), Prefix>,
-}
-
-struct Prefix {
-    at: Node,
-    path: Vec<DagEdgeId>,
-    /// How often it was reached, less what is known to have gone on.
-    left: i128,
+    /// For each prefix, given by position and sum, how often it was reached, less what is known to have gone on. The furthest from the entry
+    /// come first.
+    left: BTreeMap<(Reverse<usize>, i64), i128>,
 }
 
 impl<'a> Calls<'a> {
@@ -253,17 +257,17 @@ impl<'a> Calls<'a> {
         for (i, node) in dag.order().iter().enumerate() {
             position[node.index()] = i;
         }
-        Calls { dag, values: &function.values, reach, position, prefixes: BTreeMap::new() }
+        Calls { dag, values: &function.values, reach, position, left: BTreeMap::new() }
     }
 
     /// A path went on from all the calls on it (but not from one at its very end).
     fn went_on(&mut self, path: &[DagEdgeId], count: i128) {
         let mut sum = 0;
-        for (i, edge) in path.iter().enumerate() {
+        for edge in path {
             let DagEdge { from: at, origin, .. } = self.dag.edge(*edge);
             // A path that enters behind a cut edge does not pass through the entry block where its dummy edge begins.
             if self.reach[at.index()].is_some() && !matches!(origin, Origin::Enter(_)) {
-                self.prefix(at, sum, &path[..i]).left -= count;
+                *self.left_at(at, sum) -= count;
             }
             sum += self.values[edge.index()];
         }
@@ -272,12 +276,26 @@ impl<'a> Calls<'a> {
     fn came_to(&mut self, path: &[DagEdgeId], count: i128) {
         let at = path.last().map_or(self.dag.entry(), |e| self.dag.edge(*e).to);
         let sum = path.iter().map(|e| self.values[e.index()]).sum();
-        self.prefix(at, sum, path).left += count;
+        *self.left_at(at, sum) += count;
     }
 
-    fn prefix(&mut self, at: Node, sum: i64, path: &[DagEdgeId]) -> &mut Prefix {
-        let key = (Reverse(self.position[at.index()]), sum);
-        self.prefixes.entry(key).or_insert_with(|| Prefix { at, path: path.to_vec(), left: 0 })
+    fn left_at(&mut self, at: Node, sum: i64) -> &mut i128 {
+        self.left.entry((Reverse(self.position[at.index()]), sum)).or_default()
+    }
+}
+
+/// Whether the acyclic graph's edges are those of the function that they say they stand for.
+fn check_origins(function: &FunctionMap, dag: &Dag) -> Result<(), String> {
+    let fits = |edge: &DagEdge| match edge.origin {
+        Origin::Real(e) => (edge.from, edge.to) == (function.edges[e.index()].from, function.edges[e.index()].to),
+        // No path begins at the exit.
+        Origin::Enter(e) => (edge.from, edge.to) == (dag.entry(), function.edges[e.index()].to) && edge.to != dag.exit(),
+        Origin::Leave(e) => (edge.from, edge.to) == (function.edges[e.index()].from, dag.exit()),
+        Origin::Stop(node) => (edge.from, edge.to) == (node, dag.exit()),
+    };
+    match dag.edges().iter().position(|e| !fits(e)) {
+        Some(bad) => Err(format!("edge {bad} of its path graph is not the edge of the function that it stands for")),
+        None => Ok(()),
     }
 }
 

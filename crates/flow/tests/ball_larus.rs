@@ -1,0 +1,240 @@
+//! Ball-Larus numbering, chord placement, plans and cutting against brute force on random multigraphs.
+//!
+//! The oracle enumerates paths and logs walks edge by edge; it shares nothing with the code under test but the graph.
+
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::dag::Entries;
+use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
+use trodden_flow::plan::{Action, PlanOptions};
+use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin, Plan, Probes};
+use trodden_testkit::Random;
+use trodden_testkit::graphs::{Cycles, forced, graph, options};
+
+const GRAPHS: u64 = 60_000;
+/// Graphs with more paths are left to the tests that do not enumerate.
+const MOST_PATHS: u64 = 3_000;
+
+fn random_graph(random: &mut Random) -> Graph {
+    let cycles = if random.chance(40) { Cycles::None } else { Cycles::Some };
+    graph(random, 9, 20, cycles)
+}
+
+fn all_paths(dag: &Dag) -> Vec<Vec<DagEdgeId>> {
+    let mut paths = Vec::new();
+    let mut stack = vec![(dag.entry(), Vec::new())];
+    while let Some((node, path)) = stack.pop() {
+        if node == dag.exit() {
+            paths.push(path);
+            continue;
+        }
+        for (i, edge) in dag.edges().iter().enumerate().filter(|(_, e)| e.from == node) {
+            let mut longer = path.clone();
+            longer.push(DagEdgeId(i as u32));
+            stack.push((edge.to, longer));
+        }
+    }
+    paths
+}
+
+#[test]
+fn identities_are_dense_invertible_and_kept_by_chord_placement() {
+    let (mut enumerated, mut cyclic, mut cheaper) = (0, 0, 0);
+    for seed in 0..GRAPHS {
+        let mut random = Random::new(seed);
+        let graph = random_graph(&mut random);
+        let cuts = forced(&mut random, &graph);
+        let dag = Dag::new(&graph, &cuts, random.pick(&[Entries::PerEdge, Entries::Shared]));
+        check_dag(seed, &graph, &dag);
+        cyclic += u64::from(!dag.cuts().is_empty());
+        let numbering = Numbering::ball_larus(&dag).unwrap();
+        if numbering.paths() > MOST_PATHS {
+            continue;
+        }
+        enumerated += 1;
+        let weights: Vec<f64> = dag.edge_ids().map(|_| random.below(100) as f64).collect();
+        let chords = Probes::on_chords(&dag, numbering.values(), &weights);
+        let direct = Probes::direct(numbering.values());
+        let paths = all_paths(&dag);
+        let mut ids = BTreeSet::new();
+        for path in &paths {
+            let id = numbering.id(path);
+            assert!(ids.insert(id), "seed {seed}: two paths have number {id}");
+            assert_eq!(numbering.path(&dag, id).as_ref(), Some(path), "seed {seed}");
+            for probes in [&chords, &direct] {
+                let sum: i64 = path.iter().map(|e| probes.increment(*e)).sum();
+                assert_eq!(sum as u64, id, "seed {seed}");
+            }
+        }
+        assert_eq!(numbering.paths(), paths.len() as u64, "seed {seed}");
+        assert!(ids.iter().copied().eq(0..paths.len() as u64), "seed {seed}: {ids:?}");
+        assert_eq!(numbering.path(&dag, numbering.paths()), None);
+        // The edge from exit to entry is one of the tree's V - 1 edges.
+        assert!(chords.count() <= dag.edges().len() + 2 - dag.order().len(), "seed {seed}");
+        let cost = |probes: &Probes| dag.edge_ids().filter(|e| probes.increment(*e) != 0).map(|e| weights[e.index()]).sum::<f64>();
+        assert!(cost(&chords) <= weights.iter().sum::<f64>() - heaviest_tree(&dag, &weights), "seed {seed}");
+        cheaper += u64::from(cost(&chords) < cost(&direct));
+        assert_eq!(Numbering::from_values(&dag, numbering.values()).as_ref(), Ok(&numbering));
+    }
+    assert!(enumerated >= 20_000 && cyclic >= 5_000 && cheaper >= 5_000, "{enumerated} enumerated, {cyclic} cyclic, {cheaper} cheaper");
+}
+
+/// Weight of a maximum spanning tree (Prim's algorithm) whose edge from exit to entry costs nothing and is in it.
+fn heaviest_tree(dag: &Dag, weights: &[f64]) -> f64 {
+    let mut inside = BTreeSet::from([dag.entry(), dag.exit()]);
+    let mut total = 0.0;
+    loop {
+        let crossing = dag.edge_ids().filter(|e| inside.contains(&dag.edge(*e).from) != inside.contains(&dag.edge(*e).to));
+        let Some(best) = crossing.max_by(|a, b| weights[a.index()].total_cmp(&weights[b.index()])) else { return total };
+        total += weights[best.index()];
+        inside.extend([dag.edge(best).from, dag.edge(best).to]);
+    }
+}
+
+/// The invariants that the module `dag` states.
+fn check_dag(seed: u64, graph: &Graph, dag: &Dag) {
+    let place: BTreeMap<Node, usize> = dag.order().iter().enumerate().map(|(i, n)| (*n, i)).collect();
+    assert!(dag.edges().iter().all(|e| place[&e.from] < place[&e.to]), "seed {seed}: not acyclic, or not reachable");
+    assert!(dag.edges().iter().all(|e| e.to != dag.entry() && e.from != dag.exit()), "seed {seed}");
+    assert!(dag.order().iter().all(|n| *n == dag.exit() || dag.edges().iter().any(|e| e.from == *n)), "seed {seed}: a dead end");
+    // What control can reach, by edges of the graph alone.
+    let mut reached = BTreeSet::from([graph.entry()]);
+    loop {
+        let more: Vec<Node> =
+            graph.edges().filter(|e| reached.contains(&graph.from(*e)) && !reached.contains(&graph.to(*e))).map(|e| graph.to(e)).collect();
+        if more.is_empty() {
+            break;
+        }
+        reached.extend(more);
+    }
+    for edge in graph.edges() {
+        let live = reached.contains(&graph.from(edge));
+        assert_eq!(dag.real(edge).is_some() || dag.cut(edge).is_some(), live, "seed {seed}: edge {edge:?}");
+        assert!(dag.real(edge).is_none() || dag.cut(edge).is_none(), "seed {seed}: edge {edge:?} is both");
+    }
+    let again = Dag::from_edges(graph.node_count() as u32, graph.entry(), graph.exit(), dag.edges().to_vec());
+    let again = again.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    assert_eq!((again.edges(), again.order()), (dag.edges(), dag.order()), "seed {seed}");
+    // A cut of an edge from exit to entry leaves no trace in the edges.
+    let traced = dag.cuts().iter().filter(|c| c.leave.is_some()).map(|c| c.edge);
+    assert!(traced.eq(again.cuts().iter().filter(|c| c.leave.is_some()).map(|c| c.edge)), "seed {seed}");
+}
+
+/// A path as the oracle sees it: the node behind the cut edge where it began (none: at the entry), its edges, the cut edge it ended with.
+type Walked = (Option<Node>, Vec<Edge>, Option<Edge>);
+
+fn as_walked(dag: &Dag, graph: &Graph, path: &[DagEdgeId]) -> Walked {
+    let mut walked = (None, Vec::new(), None);
+    for &id in path {
+        match dag.edge(id).origin {
+            Origin::Enter(e) => walked.0 = Some(graph.to(e)),
+            Origin::Real(e) => walked.1.push(e),
+            Origin::Leave(e) => walked.2 = Some(e),
+            Origin::Stop(_) => {}
+        }
+    }
+    walked
+}
+
+/// Walks at random; counts by the plan's actions and logs the same walk directly.
+fn walk(random: &mut Random, graph: &Graph, plan: &Plan, counts: &mut BTreeMap<i64, u64>, log: &mut BTreeMap<Walked, u64>) {
+    let (mut at, mut register) = (graph.entry(), 0i64);
+    let mut current: Walked = (None, Vec::new(), None);
+    let exit_ends = graph.out(graph.exit()).is_empty();
+    for step in 0.. {
+        // Given up in the middle of a path: nothing of that is counted.
+        if step >= 40 && !(at == graph.exit() && exit_ends) {
+            return;
+        }
+        let out = graph.out(at);
+        if out.is_empty() || (at == graph.exit() && random.chance(50)) {
+            // At an exit that ends all paths, the edge that led there counted; elsewhere the path is counted now.
+            let stop = plan.dag.out(at).iter().find(|e| matches!(plan.dag.edge(**e).origin, Origin::Stop(_)));
+            if at != graph.exit() || !exit_ends {
+                *counts.entry(register + stop.map_or(0, |e| plan.probes.increment(*e))).or_default() += 1;
+            }
+            *log.entry(current).or_default() += 1;
+            return;
+        }
+        let edge = random.pick(out);
+        match plan.action(graph, edge) {
+            Action::Add { increment } => register += increment,
+            Action::Count { increment } => *counts.entry(register + increment).or_default() += 1,
+            Action::CountAndRestart { increment, start } => {
+                *counts.entry(register + increment).or_default() += 1;
+                register = start;
+            }
+            Action::Dead => panic!("a walk took a dead edge"),
+        }
+        if plan.dag.cut(edge).is_some() {
+            current.2 = (at != graph.exit()).then_some(edge);
+            let begin = (graph.to(edge) != graph.entry()).then_some(graph.to(edge));
+            *log.entry(std::mem::replace(&mut current, (begin, Vec::new(), None))).or_default() += 1;
+        } else {
+            current.1.push(edge);
+        }
+        at = graph.to(edge);
+    }
+}
+
+#[test]
+fn plans_count_what_a_log_of_each_walk_shows() {
+    let (mut limited, mut negative) = (0, 0);
+    for seed in 0..GRAPHS {
+        let mut random = Random::new(seed ^ 0x5eed_0000);
+        let graph = random_graph(&mut random);
+        let cuts = forced(&mut random, &graph);
+        let hints: Vec<Hint> =
+            graph.edges().map(|_| random.pick(&[Hint::None, Hint::None, Hint::Weight(7.0), Hint::Cold, Hint::Never])).collect();
+        let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &hints));
+        assert!(graph.edges().all(|e| frequencies.edge(e).is_finite() && frequencies.edge(e) >= 0.0), "seed {seed}");
+        let options = options(&mut random);
+        let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options);
+        limited += u64::from(plan.dag.cuts().iter().any(|c| c.reason == CutReason::Limit));
+        negative += u64::from(plan.probes.increments().iter().any(|i| *i < 0));
+        let (mut counts, mut log) = (BTreeMap::new(), BTreeMap::new());
+        for _ in 0..12 {
+            walk(&mut random, &graph, &plan, &mut counts, &mut log);
+        }
+        let mut decoded = BTreeMap::<Walked, u64>::new();
+        for (id, count) in counts {
+            let path = u64::try_from(id).ok().and_then(|id| plan.numbering.path(&plan.dag, id));
+            let path = path.unwrap_or_else(|| panic!("seed {seed}: there is no path {id}"));
+            *decoded.entry(as_walked(&plan.dag, &graph, &path)).or_default() += count;
+        }
+        assert_eq!(decoded, log, "seed {seed}, {options:?}");
+    }
+    assert!(limited >= 1_000 && negative >= 1_000, "{limited} limited, {negative} with negative increments");
+}
+
+#[test]
+fn limits_are_met_where_single_edges_would_meet_them() {
+    let mut limited = 0;
+    for seed in 0..3_000 {
+        let mut random = Random::new(seed ^ 0x11e17);
+        let graph = graph(&mut random, 40, 120, Cycles::Some);
+        let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
+        let max_paths = (graph.edge_count() + graph.node_count() + 1) as u64;
+        let options = PlanOptions { max_paths, entries: Entries::Shared, chords: true };
+        let plan = Plan::ball_larus(&graph, &[], &frequencies, &options);
+        assert!(plan.numbering.paths() <= max_paths, "seed {seed}: {} paths, {max_paths} wanted", plan.numbering.paths());
+        limited += u64::from(plan.dag.cuts().iter().any(|c| c.reason == CutReason::Limit));
+    }
+    assert!(limited >= 300, "{limited} graphs had to be cut");
+}
+
+#[test]
+fn the_worked_example_of_the_1996_paper() {
+    // Figure 1 and table 1: A..F, paths ACDF 0, ACDEF 1, ABCDF 2, ABCDEF 3, ABDF 4, ABDEF 5. Out-edges in the order that gives these numbers.
+    let n = |c: char| Node(c as u32 - 'A' as u32);
+    let edges = ["AC", "AB", "BC", "BD", "CD", "DF", "DE", "EF"];
+    let ends = edges.iter().map(|e| (n(e.as_bytes()[0] as char), n(e.as_bytes()[1] as char))).collect();
+    let graph = Graph::new(6, n('A'), n('F'), ends).unwrap();
+    let dag = Dag::new(&graph, &[], Entries::PerEdge);
+    let numbering = Numbering::ball_larus(&dag).unwrap();
+    for (id, blocks) in ["ACDF", "ACDEF", "ABCDF", "ABCDEF", "ABDF", "ABDEF"].iter().enumerate() {
+        let path = numbering.path(&dag, id as u64).unwrap();
+        let mut text: String = path.iter().map(|e| char::from(b'A' + dag.edge(*e).from.0 as u8)).collect();
+        text.push('F');
+        assert_eq!(text, *blocks);
+    }
+}

@@ -1,0 +1,288 @@
+//! From the raw files of a run to a profile: counts joined with the maps of the units they belong to.
+//!
+//! An image's maps are in the frames it carries, so it is looked for at the path its process saw. It may have been rebuilt since, stripped, or be
+//! gone: then the unit store, which has units by identity, is asked. A map found there is exactly the right one, because a unit's identity is
+//! the hash of what the map was made from. What cannot be found is listed; everything else is in the profile.
+
+use crate::container::check_map;
+use crate::error::ProfileError;
+use crate::model::{ImageProfile, Profile, Run, UnitProfile};
+use crate::raw::{RawProblem, RawProfile, RawUnitCounts};
+use crate::sum;
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use trodden_unit::{Frame, Identity, Image, ImageError, UnitMap, UnitStore};
+
+/// A profile and what is missing in it.
+#[derive(Debug)]
+pub struct Collected {
+    /// What was counted.
+    pub profile: Profile,
+    /// What is missing, and what may matter to the user.
+    pub problems: Vec<CollectProblem>,
+}
+
+/// Something that went wrong when a profile was made of raw files. Whatever it does not name is in the profile.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectProblem {
+    /// A raw file could not be read.
+    #[error(transparent)]
+    Unreadable(ProfileError),
+    /// A raw file is not quite as it should be.
+    #[error("{file} (counts of `{image}`): {problem}")]
+    Raw {
+        /// The raw file.
+        file: PathBuf,
+        /// The image.
+        image: String,
+        /// What is wrong.
+        problem: RawProblem,
+    },
+    /// The image on disk is another build than the one that ran, and the unit store lacks maps: it is not in the profile.
+    #[error(
+        "`{image}` was rebuilt after it ran: build {ran} was counted, the file is build {on_disk} now; {missing} units are not in the unit store either: run it again"
+    )]
+    Rebuilt {
+        /// Path of the image.
+        image: String,
+        /// Identity of what ran.
+        ran: Identity,
+        /// Identity of what is on disk now.
+        on_disk: Identity,
+        /// Number of units without a map.
+        missing: usize,
+    },
+    /// The image on disk is another build than the one that ran, but the unit store has all its maps: it is in the profile.
+    #[error(
+        "`{image}` was rebuilt after it ran: build {ran} was counted (its maps are in the unit store), the file is build {on_disk} now"
+    )]
+    RebuiltButStored {
+        /// Path of the image.
+        image: String,
+        /// Identity of what ran.
+        ran: Identity,
+        /// Identity of what is on disk now.
+        on_disk: Identity,
+    },
+    /// Units without a map: they are not in the profile.
+    #[error("`{image}` (build {ran}): no map of {} of its {units} units ({}), {reason}: {remedy}", .missing.len(), some(.missing))]
+    NoMaps {
+        /// Path of the image.
+        image: String,
+        /// Its identity.
+        ran: Identity,
+        /// Number of all its units.
+        units: usize,
+        /// Those without a map.
+        missing: Vec<Identity>,
+        /// Why the image itself gave none.
+        reason: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// The map of a unit is damaged, or not what was counted: the unit is not in the profile.
+    #[error("`{image}`: the map of unit {unit} is damaged: {what}: build the program again and run it again")]
+    BadMap {
+        /// Path of the image.
+        image: String,
+        /// The unit.
+        unit: Identity,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl CollectProblem {
+    /// Whether counts are missing or doubtful. Otherwise the problem is a remark.
+    pub fn loses_counts(&self) -> bool {
+        !matches!(self, CollectProblem::RebuiltButStored { .. } | CollectProblem::Unreadable(ProfileError::NotReady(_)))
+    }
+}
+
+/// The raw files (`*.raw`) in a folder, by name. None if there is no such folder.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
+    let failed = |e| ProfileError::io(folder, "read")(e);
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(failed(e)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|e| e == "raw") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Makes a profile of the raw files of a run. Files of one image are added up.
+pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, run: Run, store: Option<&UnitStore>) -> Collected {
+    let mut collector = Collector { store, maps: HashMap::new(), problems: Vec::new() };
+    let mut raws: Vec<RawProfile> = Vec::new();
+    for file in files {
+        match RawProfile::read(file.as_ref()) {
+            Ok(raw) => {
+                collector.note_problems(&raw);
+                match raws.iter_mut().find(|r| r.image == raw.image) {
+                    Some(known) => add(known, raw),
+                    None => raws.push(raw),
+                }
+            }
+            Err(error) => collector.problems.push(CollectProblem::Unreadable(error)),
+        }
+    }
+    let images = raws.into_iter().filter_map(|raw| collector.image(raw)).collect();
+    Collected { profile: Profile { run, images }, problems: collector.problems }
+}
+
+/// Adds another raw file of the same image.
+fn add(known: &mut RawProfile, other: RawProfile) {
+    for (unit, more) in known.units.iter_mut().zip(other.units) {
+        unit.counts = sum::merge(&unit.counts, &more.counts);
+    }
+    known.regions += other.regions;
+    if known.image_path.as_os_str().is_empty() {
+        known.image_path = other.image_path;
+    }
+}
+
+struct Collector<'a> {
+    store: Option<&'a UnitStore>,
+    maps: HashMap<Identity, Arc<UnitMap>>,
+    problems: Vec<CollectProblem>,
+}
+
+/// What an image's file had to offer.
+struct OnDisk {
+    frames: HashMap<Identity, Frame>,
+    build_id: Option<String>,
+    /// Its identity, if it is another build.
+    other: Option<Identity>,
+    /// Why there are no (or not all) frames.
+    reason: String,
+}
+
+impl Collector<'_> {
+    fn note_problems(&mut self, raw: &RawProfile) {
+        let image = raw.image_path.display().to_string();
+        let note = |problem: &RawProblem| CollectProblem::Raw { file: raw.file.clone(), image: image.clone(), problem: problem.clone() };
+        self.problems.extend(raw.problems.iter().map(note));
+    }
+
+    fn image(&mut self, raw: RawProfile) -> Option<ImageProfile> {
+        let path = raw.image_path.display().to_string();
+        let disk = look_at(&raw);
+        let all = raw.units.len();
+        let (mut units, mut missing) = (Vec::new(), Vec::new());
+        for unit in raw.units {
+            match self.map(&path, &unit, &disk) {
+                Ok(Some(map)) => units.push(UnitProfile { unit: unit.unit, map, counts: unit.counts }),
+                Ok(None) => missing.push(unit.unit),
+                Err(what) => self.problems.push(CollectProblem::BadMap { image: path.clone(), unit: unit.unit, what }),
+            }
+        }
+        let (image, ran) = (path.clone(), raw.image);
+        match (disk.other, missing.is_empty()) {
+            (Some(on_disk), true) => self.problems.push(CollectProblem::RebuiltButStored { image, ran, on_disk }),
+            (Some(on_disk), false) => {
+                self.problems.push(CollectProblem::Rebuilt { image, ran, on_disk, missing: missing.len() });
+                return None;
+            }
+            (None, true) => {}
+            (None, false) => {
+                let remedy = self.remedy();
+                self.problems.push(CollectProblem::NoMaps { image, ran, units: all, missing, reason: disk.reason, remedy });
+            }
+        }
+        (!units.is_empty() || all == 0).then_some(ImageProfile { identity: raw.image, path, build_id: disk.build_id, units })
+    }
+
+    /// The map of a unit: known already, from the image, or from the store. `None` if nobody has it.
+    fn map(&mut self, image: &str, unit: &RawUnitCounts, disk: &OnDisk) -> Result<Option<Arc<UnitMap>>, String> {
+        let map = match self.maps.get(&unit.unit) {
+            Some(map) => map.clone(),
+            None => match self.find(image, unit.unit, disk)? {
+                Some(map) => {
+                    check_map(&map)?;
+                    self.maps.entry(unit.unit).or_insert(Arc::new(map)).clone()
+                }
+                None => return Ok(None),
+            },
+        };
+        match map.counters == unit.counters {
+            true => Ok(Some(map)),
+            false => Err(format!("it has {} counters, the program {}", map.counters, unit.counters)),
+        }
+    }
+
+    fn find(&mut self, image: &str, unit: Identity, disk: &OnDisk) -> Result<Option<UnitMap>, String> {
+        let mut first = None;
+        if let Some(frame) = disk.frames.get(&unit) {
+            match frame.map() {
+                Ok(map) => return Ok(Some(map)),
+                Err(e) => first = Some(format!("in `{image}`: {e}")),
+            }
+        }
+        let Some(store) = self.store else { return first.map_or(Ok(None), Err) };
+        match store.get(unit) {
+            Ok(Some(frame)) if frame.unit == unit => frame.map().map(Some).map_err(|e| format!("{}: {e}", store.path(unit).display())),
+            Ok(Some(frame)) => Err(format!("{} holds unit {}", store.path(unit).display(), frame.unit)),
+            Ok(None) => first.map_or(Ok(None), Err),
+            Err(e) => Err(format!("{}: {e}", store.path(unit).display())),
+        }
+    }
+
+    fn remedy(&self) -> String {
+        match self.store {
+            Some(store) => format!(
+                "they are not in the unit store {} either; set TRODDEN_STORE to the store the program was built with, or build it again and run it again",
+                store.root().display()
+            ),
+            None => "there is no unit store; set TRODDEN_STORE to the store the program was built with, or build it again and run it again"
+                .into(),
+        }
+    }
+}
+
+fn look_at(raw: &RawProfile) -> OnDisk {
+    let nothing = |reason: String| OnDisk { frames: HashMap::new(), build_id: None, other: None, reason };
+    if raw.image_path.as_os_str().is_empty() {
+        return nothing("and where its file is was not recorded".into());
+    }
+    let bytes = match std::fs::read(&raw.image_path) {
+        Ok(bytes) => bytes,
+        Err(e) => return nothing(format!("and its file cannot be read ({e})")),
+    };
+    let image = match Image::read(&bytes) {
+        Ok(image) => image,
+        Err(ImageError::NotInstrumented) => return nothing("and its file is not an instrumented program any more".into()),
+        Err(e) => return nothing(format!("and its file is {e}")),
+    };
+    if image.identity != raw.image {
+        return OnDisk { other: Some(image.identity), ..nothing("and its file is another build".into()) };
+    }
+    let reason = match image.frame_errors.first() {
+        Some(error) => format!("and its file is damaged ({error})"),
+        None => "and its file does not carry them (was it stripped?)".into(),
+    };
+    let frames = image.frames.into_iter().map(|f| (f.unit, f)).collect();
+    OnDisk { frames, build_id: image.build_id, other: None, reason }
+}
+
+/// The first few of a list.
+fn some(units: &[Identity]) -> String {
+    const SHOWN: usize = 3;
+    let mut text: Vec<String> = units.iter().take(SHOWN).map(|u| u.to_string()).collect();
+    if units.len() > SHOWN {
+        text.push("...".into());
+    }
+    text.join(", ")
+}

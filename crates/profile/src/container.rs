@@ -1,0 +1,255 @@
+//! Stored profiles: files that hold all that is needed to show and compare them.
+//!
+//! The format is described in `docs/profile-format.md`; its elements are in [`crate::blocks`]. A file is a head and a row of blocks, each
+//! packed by itself and with a checksum of its own, so that damage costs the blocks it hits and no others. Files are written beside their
+//! place and renamed: a reader never sees half of one.
+
+use crate::blocks::{BlockReader, BlockWriter, Content, CountsBlock, Head, ImageBlock, Item, Kind, UnitEntry};
+use crate::error::ProfileError;
+use crate::model::{ImageProfile, Profile, Run, UnitProfile};
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use trodden_unit::{Identity, UnitMap};
+
+/// Usual ending of the names of stored profiles.
+pub const EXTENSION: &str = "trodden";
+
+/// Maps by unit, shared by the profiles that are read with it: thousands of runs of one program hold its maps once.
+pub type Maps = HashMap<Identity, Arc<UnitMap>>;
+
+/// What could be read of a damaged file.
+#[derive(Clone, Debug)]
+pub struct Recovered {
+    /// The intact part. Counts that were lost count as zero.
+    pub profile: Profile,
+    /// What is missing; empty if the file was whole.
+    pub lost: Vec<Loss>,
+}
+
+/// A part of a stored profile that is missing or cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("byte {offset}: {what}")]
+pub struct Loss {
+    /// Where in the file.
+    pub offset: u64,
+    /// What is lost, and why.
+    pub what: String,
+}
+
+impl Profile {
+    /// Reads a stored profile.
+    ///
+    /// # Errors
+    /// The file cannot be read, is of another kind or version, or is damaged anywhere.
+    pub fn read(path: &Path) -> Result<Profile, ProfileError> {
+        Profile::read_sharing(path, &mut Maps::new())
+    }
+
+    /// Reads a stored profile; maps that are in `maps` already are not read again, others are added.
+    ///
+    /// # Errors
+    /// As [`Profile::read`].
+    pub fn read_sharing(path: &Path, maps: &mut Maps) -> Result<Profile, ProfileError> {
+        let recovered = assemble(path, maps, true)?;
+        Ok(recovered.profile)
+    }
+
+    /// Reads what is intact of a stored profile.
+    ///
+    /// # Errors
+    /// The file cannot be read, is of another kind or version, or nothing in it is intact.
+    pub fn recover(path: &Path) -> Result<Recovered, ProfileError> {
+        let recovered = assemble(path, &mut Maps::new(), false)?;
+        match recovered.profile.images.is_empty() && !recovered.lost.is_empty() {
+            true => Err(ProfileError::NothingIntact { path: path.to_owned(), lost: recovered.lost.len() }),
+            false => Ok(recovered),
+        }
+    }
+
+    /// Stores the profile: in a temporary file beside `path`, which then takes its name. Missing folders are made.
+    ///
+    /// # Errors
+    /// The folder or the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), ProfileError> {
+        let failed = |e| ProfileError::io(path, "write")(e);
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let mut options = tempfile::Builder::new();
+        // As any file the user makes: the umask takes away what others may not.
+        options.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let file = options.prefix(".profile-").tempfile_in(folder).map_err(failed)?;
+        let mut out = BufWriter::new(file.as_file());
+        self.write_to(&mut out).and_then(|()| out.flush()).map_err(failed)?;
+        drop(out);
+        file.as_file().sync_all().map_err(failed)?;
+        file.persist(path).map(drop).map_err(|e| failed(e.error))
+    }
+
+    /// Writes the bytes of a stored profile.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        let mut blocks = BlockWriter::new(out)?;
+        blocks.put(Kind::Run, Identity([0; 16]), &self.run)?;
+        let mut written = HashSet::new();
+        for (number, image) in self.images.iter().enumerate() {
+            for unit in &image.units {
+                if written.insert(unit.unit) {
+                    blocks.put(Kind::Map, unit.unit, &*unit.map)?;
+                }
+            }
+            let entry = |u: &UnitProfile| UnitEntry { unit: u.unit, executed: u.counts.len() as u64 };
+            let units = image.units.iter().map(entry).collect();
+            let (path, build_id) = (image.path.clone(), image.build_id.clone());
+            blocks.put(Kind::Image, image.identity, &ImageBlock { number: number as u32, path, build_id, units })?;
+            for (place, unit) in image.units.iter().enumerate().filter(|(_, u)| !u.counts.is_empty()) {
+                blocks.put(Kind::Counts, unit.unit, &CountsBlock::pack(number as u32, place as u32, &unit.counts))?;
+            }
+        }
+        blocks.finish()
+    }
+}
+
+/// Reads all blocks and puts them together. `strict`: the first loss is the error.
+fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, ProfileError> {
+    let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
+    let mut blocks = BlockReader::new(path, file)?;
+    let mut parts = Parts::new(maps);
+    while let Some(item) = blocks.next(parts.maps)? {
+        parts.take(item);
+        if strict && let Some(Loss { offset, what }) = parts.lost.pop() {
+            return Err(ProfileError::Damaged { path: path.to_owned(), offset, what });
+        }
+    }
+    let recovered = parts.finish(blocks.length());
+    match recovered.lost.first() {
+        Some(Loss { offset, what }) if strict => Err(ProfileError::Damaged { path: path.to_owned(), offset: *offset, what: what.clone() }),
+        _ => Ok(recovered),
+    }
+}
+
+/// The parts of a profile while its blocks come in.
+struct Parts<'a> {
+    maps: &'a mut Maps,
+    run: Option<Run>,
+    images: Vec<Pending>,
+    blocks: u64,
+    complete: bool,
+    lost: Vec<Loss>,
+}
+
+/// An image whose counts are still coming.
+struct Pending {
+    offset: u64,
+    identity: Identity,
+    image: ImageBlock,
+    counts: HashMap<u32, Vec<(u64, u64)>>,
+}
+
+impl<'a> Parts<'a> {
+    fn new(maps: &'a mut Maps) -> Parts<'a> {
+        Parts { maps, run: None, images: Vec::new(), blocks: 0, complete: false, lost: Vec::new() }
+    }
+
+    fn take(&mut self, item: Item) {
+        let (offset, head, content) = match item {
+            Item::Block { offset, head, content } => (offset, head, content),
+            Item::Damage { offset, what } => return self.lose(offset, what),
+        };
+        if self.complete {
+            return self.lose(offset, "something follows the last block".into());
+        }
+        match *content {
+            Content::End(blocks) => {
+                self.complete = true;
+                if blocks != self.blocks {
+                    self.lose(offset, format!("of {blocks} blocks {} could be read", self.blocks));
+                }
+                return;
+            }
+            Content::Run(run) => self.run = Some(run),
+            Content::Map(map) => match check_map(&map) {
+                Ok(()) => drop(self.maps.insert(head.subject, Arc::new(map))),
+                Err(what) => self.lose(offset, format!("the map of unit {}: {what}", head.subject)),
+            },
+            Content::KnownMap => {}
+            Content::Image(image) => self.images.push(Pending { offset, identity: head.subject, image, counts: HashMap::new() }),
+            Content::Counts(counts) => self.take_counts(offset, &head, &counts),
+        }
+        self.blocks += 1;
+    }
+
+    fn take_counts(&mut self, offset: u64, head: &Head, block: &CountsBlock) {
+        let lost = |what: &str| format!("counts of unit {}: {what}", head.subject);
+        let Some(pending) = self.images.iter_mut().find(|p| p.image.number == block.image) else {
+            return self.lose(offset, lost("the image they belong to is lost"));
+        };
+        if pending.image.units.get(block.place as usize).is_none_or(|u| u.unit != head.subject) {
+            return self.lose(offset, lost("the image has no such unit"));
+        }
+        match block.unpack() {
+            Some(counts) => drop(pending.counts.insert(block.place, counts)),
+            None => self.lose(offset, lost("they are not in order")),
+        }
+    }
+
+    fn finish(mut self, length: u64) -> Recovered {
+        if !self.complete {
+            self.lose(length, "the file ends before its last block".into());
+        }
+        if self.run.is_none() {
+            self.lose(0, "the description of the run is missing".into());
+        }
+        let images = std::mem::take(&mut self.images).into_iter().map(|pending| self.finish_image(pending)).collect();
+        Recovered { profile: Profile { run: self.run.unwrap_or_default(), images }, lost: self.lost }
+    }
+
+    fn finish_image(&mut self, mut pending: Pending) -> ImageProfile {
+        let mut units = Vec::with_capacity(pending.image.units.len());
+        for (place, entry) in pending.image.units.iter().enumerate() {
+            let unit = entry.unit;
+            let Some(map) = self.maps.get(&unit).cloned() else {
+                self.lose(pending.offset, format!("unit {unit} of `{}`: its map is missing", pending.image.path));
+                continue;
+            };
+            let mut counts = pending.counts.remove(&(place as u32)).unwrap_or_default();
+            if counts.len() as u64 != entry.executed {
+                self.lose(
+                    pending.offset,
+                    format!("unit {unit} of `{}`: {} of {} counts", pending.image.path, counts.len(), entry.executed),
+                );
+            }
+            if counts.last().is_some_and(|c| c.0 >= map.counters) {
+                self.lose(pending.offset, format!("unit {unit} of `{}`: counts beyond its map", pending.image.path));
+                counts.retain(|c| c.0 < map.counters);
+            }
+            units.push(UnitProfile { unit, map, counts });
+        }
+        ImageProfile { identity: pending.identity, path: pending.image.path, build_id: pending.image.build_id, units }
+    }
+
+    fn lose(&mut self, offset: u64, what: String) {
+        self.lost.push(Loss { offset, what });
+    }
+}
+
+/// Whether each function's counters lie within the unit's, and none in two functions'.
+pub(crate) fn check_map(map: &UnitMap) -> Result<(), String> {
+    let mut ranges: Vec<(u64, u64, &str)> = map.functions.iter().map(|f| (f.first_counter, f.counters, f.name.as_str())).collect();
+    ranges.sort();
+    let mut end = 0;
+    for (first, counters, name) in ranges {
+        if first < end && counters > 0 {
+            return Err(format!("the counters of function `{name}` are another's, too"));
+        }
+        end = end.max(first.checked_add(counters).ok_or_else(|| format!("function `{name}` has {counters} counters"))?);
+    }
+    match end <= map.counters {
+        true => Ok(()),
+        false => Err(format!("its functions have {end} counters, the unit {}", map.counters)),
+    }
+}

@@ -1,0 +1,316 @@
+//! Comparing two profiles: which paths appeared, vanished, or changed their share.
+//!
+//! Paths are compared by number, so both profiles must be of one build. Across builds, functions whose name and whose graph, numbering and instructions are the
+//! same can be matched on request: their numbers mean the same paths. Nothing else is guessed.
+//!
+//! A path's *share of its function* is its part of the function's executions of complete paths; its *share of the program* its part of all
+//! executed instructions, each path weighing executions times instructions.
+
+use crate::error::ProfileError;
+use crate::model::{ImageProfile, Profile, UnitProfile};
+use crate::paths::{FunctionPaths, PathCount};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use trodden_flow::Node;
+use trodden_unit::{FunctionMap, Identity, UnitMap};
+
+/// What to compare, and what is worth telling.
+#[derive(Clone, Debug)]
+pub struct DiffOptions {
+    /// Match equal functions of different builds.
+    pub across_builds: bool,
+    /// Least change of a path's share of its function, from 0 to 1. Paths that appeared or vanished count as changed by their whole share.
+    pub least_function_share: f64,
+    /// Least change of a path's share of the program, from 0 to 1.
+    pub least_program_share: f64,
+    /// Least number of executions on either side.
+    pub least_count: u64,
+    /// Whether paths whose share stayed, but not their count, are told, too.
+    pub counts: bool,
+}
+
+impl Default for DiffOptions {
+    fn default() -> DiffOptions {
+        DiffOptions { across_builds: false, least_function_share: 0.0, least_program_share: 0.0, least_count: 0, counts: false }
+    }
+}
+
+/// What distinguishes two profiles.
+#[derive(Clone, Debug)]
+pub struct Diff {
+    /// Functions with differences, the greatest change of the program first. One whose paths did not change is among them if it has unfinished paths on
+    /// one side only.
+    pub functions: Vec<FunctionDiff>,
+    /// Number of functions that were compared.
+    pub compared: usize,
+    /// Functions executed in the first profile that have no counterpart in the second, by name.
+    pub only_before: Vec<String>,
+    /// Functions executed in the second profile that have no counterpart in the first, by name.
+    pub only_after: Vec<String>,
+}
+
+/// Differences in one function.
+#[derive(Clone, Debug)]
+pub struct FunctionDiff {
+    /// Path of the image it is part of, in the second profile.
+    pub image: String,
+    /// Its unit's map, of the second profile.
+    pub unit: Arc<UnitMap>,
+    /// Its place in that.
+    pub function: usize,
+    /// Executions of its entry, before and after.
+    pub entries: (u64, u64),
+    /// Executions of complete paths, before and after.
+    pub executions: (u64, u64),
+    /// Paths that were not finished, before and after.
+    pub unfinished: (i64, i64),
+    /// Its paths that changed, the greatest change of share first.
+    pub paths: Vec<PathDiff>,
+    /// Sum of its paths' changes of their shares of the program.
+    pub weight: f64,
+}
+
+/// What happened to a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// It was not executed before.
+    Appeared,
+    /// It is not executed any more.
+    Vanished,
+    /// Its share changed.
+    Share,
+    /// Its count changed, not its share.
+    Count,
+}
+
+/// A path that is not as it was.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathDiff {
+    /// Its number.
+    pub id: u64,
+    /// What happened.
+    pub change: Change,
+    /// Executions before and after.
+    pub counts: (u64, u64),
+    /// Shares of the function's executions before and after, from 0 to 1.
+    pub function_share: (f64, f64),
+    /// Shares of the program's executed instructions before and after, from 0 to 1.
+    pub program_share: (f64, f64),
+    /// Its blocks.
+    pub blocks: Vec<Node>,
+}
+
+impl FunctionDiff {
+    /// The function's map.
+    pub fn map(&self) -> &FunctionMap {
+        &self.unit.functions[self.function]
+    }
+}
+
+impl PathDiff {
+    /// By how much its share of the function changed, without sign.
+    pub fn function_change(&self) -> f64 {
+        (self.function_share.1 - self.function_share.0).abs()
+    }
+
+    /// By how much its share of the program changed, without sign.
+    pub fn program_change(&self) -> f64 {
+        (self.program_share.1 - self.program_share.0).abs()
+    }
+}
+
+/// Compares two profiles, each given with a name for messages.
+///
+/// # Errors
+/// They are of different builds (unless that is wanted), have nothing in common, or are damaged.
+pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOptions) -> Result<Diff, ProfileError> {
+    if !options.across_builds {
+        check_builds(before, after)?;
+    }
+    let (old, new) = (Side::of(before, options)?, Side::of(after, options)?);
+    let mut keys: Vec<&Key> = old.functions.keys().chain(new.functions.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    let mut diff = Diff { functions: Vec::new(), compared: 0, only_before: Vec::new(), only_after: Vec::new() };
+    for key in keys {
+        match (old.functions.get(key), new.functions.get(key)) {
+            (Some(a), Some(b)) if alike(a.map(), b.map()) => {
+                diff.compared += 1;
+                diff.functions.extend(compare(a, b, (old.instructions, new.instructions), options));
+            }
+            (a, b) => {
+                diff.only_before.extend(a.and_then(Entry::executed));
+                diff.only_after.extend(b.and_then(Entry::executed));
+            }
+        }
+    }
+    diff.functions.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.map().name.cmp(&b.map().name)));
+    Ok(diff)
+}
+
+fn check_builds(before: (&str, &Profile), after: (&str, &Profile)) -> Result<(), ProfileError> {
+    let identities: HashSet<Identity> = before.1.images.iter().map(|i| i.identity).collect();
+    for new in after.1.images.iter().filter(|i| !identities.contains(&i.identity)) {
+        let known_elsewhere = |old: &&ImageProfile| after.1.images.iter().all(|i| i.identity != old.identity);
+        if let Some(old) = before.1.images.iter().filter(known_elsewhere).find(|old| old.path == new.path && !new.path.is_empty()) {
+            return Err(ProfileError::OtherBuild {
+                image: new.path.clone(),
+                one_name: before.0.to_owned(),
+                one: old.identity,
+                other_name: after.0.to_owned(),
+                other: new.identity,
+                remedy: ", or compare the functions that did not change with `--across-builds`",
+            });
+        }
+    }
+    let common = after.1.images.iter().any(|i| identities.contains(&i.identity));
+    let both_empty = before.1.images.is_empty() && after.1.images.is_empty();
+    if !common && !both_empty {
+        let list = |p: &Profile| match p.images.is_empty() {
+            true => "nothing".to_string(),
+            false => p.images.iter().map(|i| format!("`{}` build {}", i.path, i.identity)).collect::<Vec<_>>().join(", "),
+        };
+        return Err(ProfileError::NothingInCommon {
+            one_name: before.0.to_owned(),
+            one: list(before.1),
+            other_name: after.0.to_owned(),
+            other: list(after.1),
+        });
+    }
+    Ok(())
+}
+
+/// What functions are matched by: the image's identity (nothing across builds), the unit (its source across builds), the function's name, and its
+/// occurrence among those that agree in all this.
+type Key = (String, String, String, usize);
+
+/// One profile, decoded.
+struct Side<'a> {
+    functions: BTreeMap<Key, Entry<'a>>,
+    /// Executed instructions of all complete paths.
+    instructions: u128,
+}
+
+struct Entry<'a> {
+    image: &'a ImageProfile,
+    unit: &'a UnitProfile,
+    function: usize,
+    paths: FunctionPaths,
+}
+
+impl<'a> Side<'a> {
+    fn of((name, profile): (&str, &'a Profile), options: &DiffOptions) -> Result<Side<'a>, ProfileError> {
+        let mut side = Side { functions: BTreeMap::new(), instructions: 0 };
+        let mut seen = HashMap::<(String, String, String), usize>::new();
+        for image in &profile.images {
+            for unit in &image.units {
+                let (of, part) = match options.across_builds {
+                    true => (file_name(&image.path), unit.map.source.clone()),
+                    false => (image.identity.to_string(), unit.unit.to_string()),
+                };
+                for (function, map) in unit.map.functions.iter().enumerate() {
+                    let key = (of.clone(), part.clone(), map.name.clone());
+                    let occurrence = seen.entry(key.clone()).or_default();
+                    let paths = FunctionPaths::decode(map, unit.counts_of(map))
+                        .map_err(|source| ProfileError::Map { name: name.to_owned(), source })?;
+                    side.instructions += paths.complete.iter().map(|p| weight(map, p)).sum::<u128>();
+                    side.functions.insert((key.0, key.1, key.2, *occurrence), Entry { image, unit, function, paths });
+                    *occurrence += 1;
+                }
+            }
+        }
+        Ok(side)
+    }
+}
+
+impl Entry<'_> {
+    fn map(&self) -> &FunctionMap {
+        &self.unit.map.functions[self.function]
+    }
+
+    /// Its name, if it was executed.
+    fn executed(&self) -> Option<String> {
+        let any = !self.paths.complete.is_empty() || !self.paths.all_finished();
+        any.then(|| self.map().plain_name().to_owned())
+    }
+
+    fn unfinished(&self) -> i64 {
+        self.paths.unfinished.iter().fold(0, |sum, u| sum.saturating_add(u.count))
+    }
+}
+
+/// Whether path numbers of two functions mean the same paths of the same code, as far as the maps tell. Lines may have moved.
+fn alike(one: &FunctionMap, other: &FunctionMap) -> bool {
+    let blocks = |f: &FunctionMap| f.blocks.iter().map(|b| (b.instructions, b.kind)).collect::<Vec<_>>();
+    std::ptr::eq(one, other)
+        || (one.edges == other.edges && one.dag == other.dag && one.values == other.values && blocks(one) == blocks(other))
+}
+
+fn compare(old: &Entry, new: &Entry, programs: (u128, u128), options: &DiffOptions) -> Option<FunctionDiff> {
+    let totals = (old.paths.total(), new.paths.total());
+    let mut pairs = BTreeMap::<u64, (u64, u64, &PathCount)>::new();
+    for path in &old.paths.complete {
+        pairs.insert(path.id, (path.count, 0, path));
+    }
+    for path in &new.paths.complete {
+        pairs.entry(path.id).or_insert((0, 0, path)).1 = path.count;
+    }
+    let mut paths: Vec<PathDiff> =
+        pairs.into_values().filter_map(|pair| change(new.map(), pair, totals, programs)).filter(|p| matters(p, options)).collect();
+    let entries = (old.paths.entries(), new.paths.entries());
+    let unfinished = (old.unfinished(), new.unfinished());
+    let abandons = (unfinished.0 == 0) != (unfinished.1 == 0);
+    let counted = options.counts && (entries.0 != entries.1 || unfinished.0 != unfinished.1);
+    if paths.is_empty() && !abandons && !counted {
+        return None;
+    }
+    paths.sort_by(|a, b| {
+        b.program_change().total_cmp(&a.program_change()).then(b.function_change().total_cmp(&a.function_change())).then(a.id.cmp(&b.id))
+    });
+    let weight = paths.iter().map(PathDiff::program_change).sum();
+    let (image, unit, function) = (new.image.path.clone(), new.unit.map.clone(), new.function);
+    Some(FunctionDiff { image, unit, function, entries, executions: totals, unfinished, paths, weight })
+}
+
+fn change(map: &FunctionMap, (old, new, path): (u64, u64, &PathCount), totals: (u64, u64), programs: (u128, u128)) -> Option<PathDiff> {
+    let change = match (old, new) {
+        (0, 0) => return None,
+        (0, _) => Change::Appeared,
+        (_, 0) => Change::Vanished,
+        // Exactly: no rounding tells shares apart that are equal.
+        (a, b) if u128::from(a) * u128::from(totals.1) != u128::from(b) * u128::from(totals.0) => Change::Share,
+        (a, b) if a != b => Change::Count,
+        _ => return None,
+    };
+    let share = |part: u128, whole: u128| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    let size = u128::from(instructions(map, path));
+    Some(PathDiff {
+        id: path.id,
+        change,
+        counts: (old, new),
+        function_share: (share(old.into(), totals.0.into()), share(new.into(), totals.1.into())),
+        program_share: (share(u128::from(old) * size, programs.0), share(u128::from(new) * size, programs.1)),
+        blocks: path.blocks.clone(),
+    })
+}
+
+fn matters(path: &PathDiff, options: &DiffOptions) -> bool {
+    let enough = path.counts.0.max(path.counts.1) >= options.least_count;
+    match path.change {
+        Change::Count => enough && options.counts,
+        _ => enough && path.function_change() >= options.least_function_share && path.program_change() >= options.least_program_share,
+    }
+}
+
+/// Instructions on a path.
+fn instructions(map: &FunctionMap, path: &PathCount) -> u64 {
+    path.blocks.iter().map(|b| u64::from(map.blocks[b.index()].instructions)).sum()
+}
+
+fn weight(map: &FunctionMap, path: &PathCount) -> u128 {
+    u128::from(path.count) * u128::from(instructions(map, path))
+}
+
+fn file_name(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or_default().to_owned()
+}

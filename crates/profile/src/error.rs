@@ -1,0 +1,149 @@
+//! What can go wrong with profiles: each message names the file (or the run, the image) and what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use trodden_unit::{Identity, MapError};
+
+/// A failure in this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// The system refused.
+    #[error("{path}: cannot {action}: {source}")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried (`read`, `write`).
+        action: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file is not what its name promises.
+    #[error("{path}: not a {expected}: {what}")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What was expected.
+        expected: &'static str,
+        /// What it looks like.
+        what: String,
+    },
+    /// A file of a version this program does not know.
+    #[error(
+        "{path}: written in format {found} of a {kind}, this program reads format {known}: use the version of trodden that wrote it, or record again"
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Kind of file.
+        kind: &'static str,
+        /// Version found.
+        found: u64,
+        /// Version known.
+        known: u64,
+    },
+    /// The program that writes a raw file ended before the file was set up.
+    #[error("{0}: the program ended before this raw file was set up; nothing was counted in it: delete it")]
+    NotReady(PathBuf),
+    /// A raw file is damaged where nothing can be saved.
+    #[error("{path}: damaged at byte {offset}: {what}; nothing in it can be saved: record again")]
+    RawDamaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// A stored profile is damaged.
+    #[error("{path}: damaged at byte {offset}: {what}; `trodden info FILE` shows what is intact")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// Nothing in a damaged profile could be read.
+    #[error("{path}: nothing in it is intact ({lost} damaged parts)")]
+    NothingIntact {
+        /// The file.
+        path: PathBuf,
+        /// Number of losses.
+        lost: usize,
+    },
+    /// Two profiles hold different builds of one program or library.
+    #[error(
+        "`{image}` was built differently: {one_name} has build {one}, {other_name} has build {other}; record both with one build{remedy}"
+    )]
+    OtherBuild {
+        /// Path of the executable or library.
+        image: String,
+        /// First profile.
+        one_name: String,
+        /// Its image's identity.
+        one: Identity,
+        /// Second profile.
+        other_name: String,
+        /// Its image's identity.
+        other: Identity,
+        /// What else can be done, as the end of a sentence.
+        remedy: &'static str,
+    },
+    /// Two profiles have no image in common.
+    #[error("{one_name} and {other_name} have no program or library in common ({one} and {other}): compare runs of one program")]
+    NothingInCommon {
+        /// First profile.
+        one_name: String,
+        /// Its images.
+        one: String,
+        /// Second profile.
+        other_name: String,
+        /// Its images.
+        other: String,
+    },
+    /// A map in a profile makes no sense.
+    #[error("{name}: {source}: record again with a program built anew")]
+    Map {
+        /// The profile.
+        name: String,
+        /// What is wrong.
+        source: MapError,
+    },
+    /// The run store's database refused.
+    #[error("{path}: run store: {source}")]
+    Database {
+        /// The database.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// No run store was found.
+    #[error("no run store (`{folder}`) in {start} or a folder above it: `trodden record -- PROGRAM` makes one")]
+    NoStore {
+        /// Name of the folder.
+        folder: &'static str,
+        /// Where the search began.
+        start: PathBuf,
+    },
+    /// A run store has no such run.
+    #[error("{store}: no run or suite `{wanted}`; {known}")]
+    NoRun {
+        /// The store.
+        store: PathBuf,
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        known: String,
+    },
+    /// A name that no suite can have.
+    #[error("a suite cannot be called `{0}`: numbers, `last` and `last~N` name single runs; give it another name")]
+    SuiteName(String),
+}
+
+impl ProfileError {
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> ProfileError {
+        let path = path.to_owned();
+        move |source| ProfileError::Io { path, action, source }
+    }
+}

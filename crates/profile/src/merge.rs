@@ -1,0 +1,178 @@
+//! Adding profiles up: thousands of them, one at a time in memory.
+//!
+//! Counts of the same unit in the same image are added and stop at the largest number. Images are told apart by identity; one path with two
+//! identities means two builds, whose paths must not be mixed up: such a profile is refused as a whole (or, if the user wants, both builds are kept side by
+//! side). Different programs may be merged: a suite tests many.
+//!
+//! A file that cannot be read, or is refused, changes nothing: it is listed, and the others are merged.
+
+use crate::container::Maps;
+use crate::error::ProfileError;
+use crate::model::{ImageProfile, Profile, Run, UnitProfile};
+use crate::sum;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use trodden_unit::Identity;
+
+/// What to do with an image that another profile has in another build.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Builds {
+    /// Refuse the profile, naming both identities.
+    #[default]
+    Refuse,
+    /// Keep the builds as images of their own.
+    Separate,
+}
+
+/// The sum of the profiles seen so far.
+#[derive(Debug, Default)]
+pub struct Merger {
+    builds: Builds,
+    run: Option<Run>,
+    images: Vec<Image>,
+    by_identity: HashMap<Identity, usize>,
+    by_path: HashMap<String, usize>,
+}
+
+#[derive(Debug)]
+struct Image {
+    profile: ImageProfile,
+    /// The profile that brought it.
+    from: String,
+    /// Places of units by identity and number of occurrence.
+    places: HashMap<(Identity, usize), usize>,
+}
+
+/// What became of many files.
+#[derive(Debug)]
+pub struct Merged {
+    /// The sum; `None` if no file could be merged.
+    pub profile: Option<Profile>,
+    /// Number of files merged.
+    pub files: usize,
+    /// Files that were left out, each with the reason.
+    pub refused: Vec<(PathBuf, ProfileError)>,
+}
+
+/// Merges stored profiles, reading one after the other. `progress` is told the number of files done after each.
+pub fn merge_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, builds: Builds, mut progress: impl FnMut(usize)) -> Merged {
+    let mut merger = Merger::new(builds);
+    let mut maps = Maps::new();
+    let (mut files, mut refused) = (0, Vec::new());
+    for path in paths {
+        let path = path.as_ref();
+        let added = Profile::read_sharing(path, &mut maps).and_then(|profile| merger.add(&path.display().to_string(), profile));
+        match added {
+            Ok(()) => files += 1,
+            Err(error) => refused.push((path.to_owned(), error)),
+        }
+        progress(files + refused.len());
+    }
+    Merged { profile: merger.finish(), files, refused }
+}
+
+impl Merger {
+    /// Nothing yet.
+    pub fn new(builds: Builds) -> Merger {
+        Merger { builds, ..Merger::default() }
+    }
+
+    /// Adds a profile; `name` says in messages which one.
+    ///
+    /// # Errors
+    /// It has another build of an image; then nothing of it was added.
+    pub fn add(&mut self, name: &str, profile: Profile) -> Result<(), ProfileError> {
+        self.check(name, &profile)?;
+        for image in profile.images {
+            match self.by_identity.get(&image.identity) {
+                Some(&at) => self.images[at].add(image),
+                None => self.insert(name, image),
+            }
+        }
+        self.run = Some(match self.run.take() {
+            None => profile.run,
+            Some(run) => in_common(run, profile.run),
+        });
+        Ok(())
+    }
+
+    /// The sum; `None` if nothing was added.
+    pub fn finish(self) -> Option<Profile> {
+        let images = self.images.into_iter().map(|i| i.profile).collect();
+        self.run.map(|run| Profile { run, images })
+    }
+
+    fn check(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {
+        if self.builds == Builds::Separate {
+            return Ok(());
+        }
+        let unknown = |i: &&ImageProfile| !i.path.is_empty() && !self.by_identity.contains_key(&i.identity);
+        for image in profile.images.iter().filter(unknown) {
+            let Some(&at) = self.by_path.get(&image.path) else { continue };
+            let known = &self.images[at];
+            return Err(ProfileError::OtherBuild {
+                image: image.path.clone(),
+                one_name: known.from.clone(),
+                one: known.profile.identity,
+                other_name: name.to_owned(),
+                other: image.identity,
+                remedy: ", or keep both builds apart with `--separate-builds`",
+            });
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, name: &str, profile: ImageProfile) {
+        self.by_identity.insert(profile.identity, self.images.len());
+        self.by_path.entry(profile.path.clone()).or_insert(self.images.len());
+        let empty = ImageProfile { units: Vec::new(), ..profile.clone() };
+        let mut image = Image { profile: empty, from: name.to_owned(), places: HashMap::new() };
+        image.add(profile);
+        self.images.push(image);
+    }
+}
+
+impl Image {
+    fn add(&mut self, other: ImageProfile) {
+        self.profile.build_id = self.profile.build_id.take().or(other.build_id);
+        if self.profile.path.is_empty() {
+            self.profile.path = other.path;
+        }
+        let mut seen = HashMap::<Identity, usize>::new();
+        for unit in other.units {
+            let occurrence = seen.entry(unit.unit).or_default();
+            let key = (unit.unit, *occurrence);
+            *occurrence += 1;
+            match self.places.get(&key) {
+                Some(&place) => add_counts(&mut self.profile.units[place], &unit.counts),
+                None => {
+                    self.places.insert(key, self.profile.units.len());
+                    self.profile.units.push(unit);
+                }
+            }
+        }
+    }
+}
+
+fn add_counts(unit: &mut UnitProfile, counts: &[(u64, u64)]) {
+    if !counts.is_empty() {
+        unit.counts = sum::merge(&unit.counts, counts);
+    }
+}
+
+fn in_common(one: Run, other: Run) -> Run {
+    fn same<T: Default + PartialEq>(one: T, other: &T) -> T {
+        if one == *other { one } else { T::default() }
+    }
+    Run {
+        command: same(one.command, &other.command),
+        directory: same(one.directory, &other.directory),
+        host: same(one.host, &other.host),
+        suite: same(one.suite, &other.suite),
+        started_ns: one.started_ns.min(other.started_ns),
+        duration_ns: one.duration_ns.saturating_add(other.duration_ns),
+        ending: same(one.ending, &other.ending),
+        runs: one.runs.saturating_add(other.runs),
+        recorder: same(one.recorder, &other.recorder),
+    }
+}

@@ -1,0 +1,306 @@
+//! Reading raw files: what the runtime counted, summed over its regions.
+//!
+//! Layout: [`trodden_wire`]. A raw file is written by programs that may die at any moment, and may lie about its sizes after damage, so
+//! nothing it says is believed before it was checked against the file's length. What is missing or makes no sense becomes a
+//! [`RawProblem`] where the rest can still be used, an error where it cannot.
+//!
+//! Invariants of a [`RawProfile`]: the units make up the image's identity; counts are ascending by index, below the unit's number of
+//! counters, and not zero. Memory is proportional to the counters that are not zero: files are sparse (a function that never ran
+//! takes no room), and holes are passed over.
+
+use crate::error::ProfileError;
+use crate::sum;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use trodden_unit::Identity;
+use trodden_wire::{RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, image_identity};
+
+/// More units than any image has; a larger claim is damage.
+const MOST_UNITS: u64 = 1 << 22;
+/// Longer than any path.
+const LONGEST_PATH: u64 = 1 << 16;
+/// Bytes read at a time; a multiple of 8.
+const CHUNK: usize = 1 << 17;
+
+/// The counts of one image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawProfile {
+    /// The raw file.
+    pub file: PathBuf,
+    /// Identity of the image.
+    pub image: Identity,
+    /// Path of the image as the process saw it; empty if unknown.
+    pub image_path: PathBuf,
+    /// The process that made the file.
+    pub pid: u64,
+    /// When it made it, nanoseconds since 1970.
+    pub created_ns: u64,
+    /// Number of regions: of threads that counted at a time, over all processes.
+    pub regions: u64,
+    /// Its units in link order.
+    pub units: Vec<RawUnitCounts>,
+    /// What is missing or damaged.
+    pub problems: Vec<RawProblem>,
+}
+
+/// The counts of one unit of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawUnitCounts {
+    /// Identity of the unit.
+    pub unit: Identity,
+    /// Number of its counters.
+    pub counters: u64,
+    /// Counters that are not zero, by index, ascending; sums over all regions that stop at the largest number.
+    pub counts: Vec<(u64, u64)>,
+}
+
+/// Something about a raw file that is not as it should be, though the rest of it can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RawProblem {
+    /// The last region is cut off.
+    #[error("the file ends at byte {end} within region {region}, which needs {expected}: counts in it are incomplete")]
+    CutShort {
+        /// Length of the file.
+        end: u64,
+        /// The region.
+        region: u64,
+        /// Where it should end.
+        expected: u64,
+    },
+    /// Counts where no counter is.
+    #[error(
+        "{words} words that belong to no counter are not zero, the first at byte {first}: the file was overwritten, its counts are doubtful"
+    )]
+    Stray {
+        /// How many.
+        words: u64,
+        /// Where the first one is.
+        first: u64,
+    },
+    /// The path of the image cannot be read.
+    #[error("the path of the image lies outside the file")]
+    NoPath,
+}
+
+impl RawProfile {
+    /// Reads a raw file. Works while programs still write it.
+    ///
+    /// # Errors
+    /// It cannot be read, is no raw file, of another version, not set up, or damaged in its head.
+    pub fn read(path: &Path) -> Result<RawProfile, ProfileError> {
+        let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
+        let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
+        let raw = Raw { path, file, length };
+        let header = raw.header()?;
+        let units = raw.units(&header)?;
+        let mut problems = Vec::new();
+        let image_path = raw.image_path(&header).unwrap_or_else(|| {
+            problems.push(RawProblem::NoPath);
+            PathBuf::new()
+        });
+        let (regions, counts) = raw.counts(&header, &mut problems)?;
+        let units = split(&units, counts, &mut problems, &header);
+        let (pid, created_ns) = (header.pid, header.created_ns);
+        Ok(RawProfile { file: path.to_owned(), image: Identity(header.image), image_path, pid, created_ns, regions, units, problems })
+    }
+
+    /// Whether nothing is missing or damaged.
+    pub fn is_complete(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+struct Raw<'a> {
+    path: &'a Path,
+    file: File,
+    length: u64,
+}
+
+impl Raw<'_> {
+    fn header(&self) -> Result<RawHeader, ProfileError> {
+        const SIZE: usize = size_of::<RawHeader>();
+        let mut bytes = [0; SIZE];
+        let have = self.length.min(SIZE as u64) as usize;
+        self.exact(&mut bytes[..have], 0)?;
+        if bytes.iter().all(|b| *b == 0) {
+            return Err(ProfileError::NotReady(self.path.to_owned()));
+        }
+        if bytes[..8] != RAW_MAGIC {
+            let what = "it does not begin with TRODRAW".to_string();
+            return Err(ProfileError::Foreign { path: self.path.to_owned(), expected: "raw file of counts", what });
+        }
+        if have < SIZE {
+            return Err(self.damaged(self.length, format!("the file ends within its head of {SIZE} bytes")));
+        }
+        let header = parse_header(&bytes);
+        if header.version != RAW_VERSION {
+            let (found, known) = (u64::from(header.version), u64::from(RAW_VERSION));
+            return Err(ProfileError::Version { path: self.path.to_owned(), kind: "raw file", found, known });
+        }
+        if header.ready != RAW_READY {
+            return Err(ProfileError::NotReady(self.path.to_owned()));
+        }
+        let words = header.counters.checked_mul(8);
+        let fits = words.is_some_and(|w| w <= header.region_stride);
+        if !fits || header.region_stride == 0 || !header.region_stride.is_multiple_of(8) || !header.regions_offset.is_multiple_of(8) {
+            let what =
+                format!("{} counters in regions of {} bytes from byte {}", header.counters, header.region_stride, header.regions_offset);
+            return Err(self.damaged(32, what));
+        }
+        Ok(header)
+    }
+
+    fn units(&self, header: &RawHeader) -> Result<Vec<RawUnit>, ProfileError> {
+        const SIZE: u64 = size_of::<RawUnit>() as u64;
+        let end = header.units.checked_mul(SIZE).and_then(|s| s.checked_add(header.units_offset));
+        if header.units > MOST_UNITS || end.is_none_or(|e| e > self.length) {
+            let what = format!("{} units from byte {} do not fit a file of {} bytes", header.units, header.units_offset, self.length);
+            return Err(self.damaged(40, what));
+        }
+        let mut bytes = vec![0; (header.units * SIZE) as usize];
+        self.exact(&mut bytes, header.units_offset)?;
+        let units: Vec<RawUnit> = bytes.chunks_exact(SIZE as usize).map(parse_unit).collect();
+        if image_identity(units.iter().map(|u| (u.unit, u.counters))) != header.image {
+            return Err(self.damaged(header.units_offset, "the units do not make up the image that the head names".into()));
+        }
+        let beyond = |u: &RawUnit| u.first.checked_add(u.counters).is_none_or(|end| end > header.counters);
+        match units.iter().find(|u| beyond(u)) {
+            Some(u) => Err(self.damaged(header.units_offset, format!("unit {} lies beyond the counters", Identity(u.unit)))),
+            None => Ok(units),
+        }
+    }
+
+    fn image_path(&self, header: &RawHeader) -> Option<PathBuf> {
+        let end = header.path_offset.checked_add(header.path_len)?;
+        if header.path_len > LONGEST_PATH || end > self.length {
+            return None;
+        }
+        let mut bytes = vec![0; header.path_len as usize];
+        self.file.read_exact_at(&mut bytes, header.path_offset).ok()?;
+        Some(PathBuf::from(OsStr::from_bytes(&bytes)))
+    }
+
+    /// Number of regions, and the sum of all.
+    fn counts(&self, header: &RawHeader, problems: &mut Vec<RawProblem>) -> Result<(u64, Vec<(u64, u64)>), ProfileError> {
+        let bytes = self.length.saturating_sub(header.regions_offset);
+        let (whole, rest) = (bytes / header.region_stride, bytes % header.region_stride);
+        // What lies behind the last counter of a region is padding.
+        if rest != 0 && rest < header.counters * 8 {
+            let expected = header.regions_offset.saturating_add(header.region_stride.saturating_mul(whole + 1));
+            problems.push(RawProblem::CutShort { end: self.length, region: whole, expected });
+        }
+        let mut sums = sum::Sums::default();
+        let mut stray = (0, 0);
+        self.each_word(header.regions_offset, &mut |at, word| {
+            let index = (at - header.regions_offset) % header.region_stride / 8;
+            if index < header.counters {
+                sums.add(index, word);
+            } else {
+                stray = (stray.0 + 1, if stray.0 == 0 { at } else { stray.1 });
+            }
+        })?;
+        if stray.0 > 0 {
+            problems.push(RawProblem::Stray { words: stray.0, first: stray.1 });
+        }
+        Ok((whole + u64::from(rest != 0), sums.finish()))
+    }
+
+    /// Calls `visit` with the offset and value of every whole word from `start` on that is not zero.
+    fn each_word(&self, start: u64, visit: &mut dyn FnMut(u64, u64)) -> Result<(), ProfileError> {
+        let mut buffer = vec![0; CHUNK];
+        let mut at = start;
+        while let Some((from, to)) = self.next_data(at)? {
+            // Extents begin and end anywhere; words are counted from the start of the regions.
+            let mut here = start + (from.max(start) - start) / 8 * 8;
+            while here < to && self.length - here >= 8 {
+                let size = (self.length - here).min((to - here).next_multiple_of(8)).min(CHUNK as u64) as usize / 8 * 8;
+                self.exact(&mut buffer[..size], here)?;
+                for (i, word) in buffer[..size].chunks_exact(8).enumerate() {
+                    match u64::from_le_bytes(word.try_into().expect("eight bytes")) {
+                        0 => {}
+                        word => visit(here + 8 * i as u64, word),
+                    }
+                }
+                here += size as u64;
+            }
+            at = to.max(here);
+        }
+        Ok(())
+    }
+
+    /// The next part of the file at or behind `at` that is no hole.
+    fn next_data(&self, at: u64) -> Result<Option<(u64, u64)>, ProfileError> {
+        use rustix::fs::{SeekFrom, seek};
+        use rustix::io::Errno;
+        if at >= self.length {
+            return Ok(None);
+        }
+        let from = match seek(&self.file, SeekFrom::Data(at)) {
+            Ok(from) => from,
+            Err(Errno::NXIO) => return Ok(None),
+            // A file system that knows no holes: all is data.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((at, self.length))),
+            Err(e) => return Err(ProfileError::io(self.path, "read")(e.into())),
+        };
+        let to = seek(&self.file, SeekFrom::Hole(from)).map_err(|e| ProfileError::io(self.path, "read")(e.into()))?;
+        Ok((from < self.length).then(|| (from, to.clamp(from + 1, self.length))))
+    }
+
+    fn exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {
+        self.file.read_exact_at(bytes, at).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => self.damaged(at, "the file became shorter while it was read".into()),
+            _ => ProfileError::io(self.path, "read")(e),
+        })
+    }
+
+    fn damaged(&self, offset: u64, what: String) -> ProfileError {
+        ProfileError::RawDamaged { path: self.path.to_owned(), offset, what }
+    }
+}
+
+fn parse_header(bytes: &[u8]) -> RawHeader {
+    let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    RawHeader {
+        magic: bytes[..8].try_into().expect("eight bytes"),
+        version: half(8),
+        ready: half(12),
+        image: bytes[16..32].try_into().expect("sixteen bytes"),
+        counters: word(32),
+        units: word(40),
+        units_offset: word(48),
+        path_offset: word(56),
+        path_len: word(64),
+        regions_offset: word(72),
+        region_stride: word(80),
+        pid: word(88),
+        created_ns: word(96),
+    }
+}
+
+fn parse_unit(bytes: &[u8]) -> RawUnit {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    RawUnit { unit: bytes[..16].try_into().expect("sixteen bytes"), first: word(16), counters: word(24) }
+}
+
+/// Gives each unit its part of an image's counts. What no unit claims is stray: gaps between units are never counted in.
+fn split(units: &[RawUnit], counts: Vec<(u64, u64)>, problems: &mut Vec<RawProblem>, header: &RawHeader) -> Vec<RawUnitCounts> {
+    let mut claimed = vec![false; counts.len()];
+    let mut out = Vec::with_capacity(units.len());
+    for unit in units {
+        let from = counts.partition_point(|c| c.0 < unit.first);
+        let to = counts.partition_point(|c| c.0 < unit.first + unit.counters);
+        claimed[from..to.max(from)].fill(true);
+        let own = counts[from..to.max(from)].iter().map(|&(at, count)| (at - unit.first, count)).collect();
+        out.push(RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts: own });
+    }
+    let stray: Vec<u64> = counts.iter().zip(&claimed).filter(|(_, c)| !**c).map(|((at, _), _)| *at).collect();
+    if let Some(first) = stray.first() {
+        problems.push(RawProblem::Stray { words: stray.len() as u64, first: header.regions_offset.saturating_add(first * 8) });
+    }
+    out
+}

@@ -1,0 +1,451 @@
+//! The run store: the runs of a project, in a folder `.trodden` beside it.
+//!
+//! ```text
+//! .trodden/runs.db              SQLite: runs, suites, builds (tables in `SCHEMA`; any SQLite client can query it)
+//! .trodden/profiles/000001.trodden   the profile of run 1
+//! ```
+//!
+//! Runs are numbered from 1, and no number is given twice. Several programs may record at a time: a number is reserved first, then the profile is
+//! written, and only then the run is listed. What a crash leaves behind is a number that is never used.
+
+use crate::container::EXTENSION;
+use crate::error::ProfileError;
+use crate::model::{Ending, Profile, Run};
+use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use trodden_unit::Identity;
+
+/// Name of the store's folder.
+pub const FOLDER: &str = ".trodden";
+const DATABASE: &str = "runs.db";
+/// "TROD": tells `file` and others whose database it is.
+const APPLICATION: i64 = 0x5452_4f44;
+/// How long to wait for others that write.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Steps from each version of the schema to the next; the version is the number of steps taken.
+const MIGRATIONS: &[&str] = &[SCHEMA];
+
+const SCHEMA: &str = "
+    CREATE TABLE suites (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+    CREATE TABLE runs (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        profile TEXT,               -- file, relative to the folder; NULL while it is written
+        bytes INTEGER,              -- its size
+        command TEXT NOT NULL,      -- JSON array of strings
+        directory TEXT NOT NULL,
+        host TEXT NOT NULL,
+        suite INTEGER REFERENCES suites (id),
+        started_ns INTEGER NOT NULL,
+        duration_ns INTEGER NOT NULL,
+        exit_status INTEGER,
+        signal INTEGER,
+        merged_runs INTEGER NOT NULL,
+        recorder TEXT NOT NULL
+    );
+    CREATE TABLE builds (
+        id INTEGER PRIMARY KEY,
+        identity TEXT NOT NULL,     -- 32 hexadecimal digits
+        path TEXT NOT NULL,
+        build_id TEXT,
+        UNIQUE (identity, path)
+    );
+    CREATE TABLE run_builds (
+        run INTEGER NOT NULL REFERENCES runs (number) ON DELETE CASCADE,
+        build INTEGER NOT NULL REFERENCES builds (id),
+        place INTEGER NOT NULL,
+        PRIMARY KEY (run, place)
+    );
+    CREATE INDEX runs_by_suite ON runs (suite);
+    CREATE INDEX runs_by_build ON run_builds (build);
+";
+
+const COLUMNS: &str = "SELECT number, profile, bytes, command, directory, host, suites.name, started_ns, duration_ns, exit_status, signal,
+    merged_runs, recorder FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE profile IS NOT NULL";
+
+/// An open run store.
+#[derive(Debug)]
+pub struct RunStore {
+    folder: PathBuf,
+    database: Connection,
+}
+
+/// A run in the store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunEntry {
+    /// Its number, from 1.
+    pub number: u64,
+    /// What is known of it; the suite is the one it is in now.
+    pub run: Run,
+    /// The stored profile.
+    pub profile: PathBuf,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// What was counted.
+    pub images: Vec<RunImage>,
+}
+
+/// An executable or library of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunImage {
+    /// Identity of the build.
+    pub identity: Identity,
+    /// Path.
+    pub path: String,
+    /// The linker's build id.
+    pub build_id: Option<String>,
+}
+
+impl RunStore {
+    /// The store of a project's folder; made if there is none.
+    ///
+    /// # Errors
+    /// It cannot be made or opened.
+    pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
+        let folder = project.join(FOLDER);
+        std::fs::create_dir_all(folder.join("profiles")).map_err(ProfileError::io(&folder, "make"))?;
+        let ignore = folder.join(".gitignore");
+        if !ignore.exists() {
+            std::fs::write(&ignore, "*\n").map_err(ProfileError::io(&ignore, "write"))?;
+        }
+        RunStore::open(&folder)
+    }
+
+    /// The store in `start` or the nearest folder above it.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be opened.
+    pub fn find(start: &Path) -> Result<RunStore, ProfileError> {
+        let absolute = std::path::absolute(start).map_err(ProfileError::io(start, "read"))?;
+        match absolute.ancestors().map(|p| p.join(FOLDER)).find(|f| f.join(DATABASE).is_file()) {
+            Some(folder) => RunStore::open(&folder),
+            None => Err(ProfileError::NoStore { folder: FOLDER, start: absolute }),
+        }
+    }
+
+    /// The store in this very folder (`.trodden`), which must exist; brought up to date if an older trodden made it.
+    ///
+    /// # Errors
+    /// It cannot be opened, or a newer trodden made it.
+    pub fn open(folder: &Path) -> Result<RunStore, ProfileError> {
+        let path = folder.join(DATABASE);
+        let failed = |source| ProfileError::Database { path: path.clone(), source };
+        let mut database = Connection::open(&path).map_err(failed)?;
+        prepare(&database).map_err(failed)?;
+        let found = migrate(&mut database).map_err(failed)?;
+        let known = MIGRATIONS.len() as u64;
+        if found > known {
+            return Err(ProfileError::Version { path, kind: "run store", found, known });
+        }
+        Ok(RunStore { folder: folder.to_owned(), database })
+    }
+
+    /// The store's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Stores a profile as a new run, in the suite that the profile names.
+    ///
+    /// # Errors
+    /// The profile or the database cannot be written.
+    pub fn add_run(&self, profile: &Profile) -> Result<RunEntry, ProfileError> {
+        if let Some(suite) = &profile.run.suite {
+            self.check_suite_name(suite)?;
+        }
+        let number = self.writing(|t| reserve(t, &profile.run))?;
+        let name = format!("profiles/{number:06}.{EXTENSION}");
+        let path = self.folder.join(&name);
+        let written = profile.write(&path).and_then(|()| path.metadata().map_err(ProfileError::io(&path, "read")));
+        match written {
+            Ok(file) => self.writing(|t| complete(t, number, &name, file.len(), profile))?,
+            Err(error) => {
+                self.writing(|t| t.execute("DELETE FROM runs WHERE number = ?1", [number]).map(drop))?;
+                return Err(error);
+            }
+        }
+        self.number(number as u64)
+    }
+
+    /// All runs, by number.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn list(&self) -> Result<Vec<RunEntry>, ProfileError> {
+        self.query(&format!("{COLUMNS} ORDER BY number"), [])
+    }
+
+    /// The runs that `wanted` names: a number (`12`, `#12`), `last`, `last~1` (the one before), or a suite's name.
+    ///
+    /// # Errors
+    /// There is no such run or suite, or the database cannot be read.
+    pub fn select(&self, wanted: &str) -> Result<Vec<RunEntry>, ProfileError> {
+        let found = if let Ok(number) = wanted.strip_prefix('#').unwrap_or(wanted).parse::<u64>() {
+            self.query(&format!("{COLUMNS} AND number = ?1"), [signed(number)])?
+        } else if let Some(back) = steps_back(wanted) {
+            self.query(&format!("{COLUMNS} ORDER BY number DESC LIMIT 1 OFFSET ?1"), [signed(back)])?
+        } else {
+            self.query(&format!("{COLUMNS} AND suites.name = ?1 ORDER BY number"), [wanted])?
+        };
+        match found.is_empty() {
+            true => Err(self.no_run(wanted)?),
+            false => Ok(found),
+        }
+    }
+
+    /// The one run that `wanted` names; of a suite, its last.
+    ///
+    /// # Errors
+    /// As [`RunStore::select`].
+    pub fn get(&self, wanted: &str) -> Result<RunEntry, ProfileError> {
+        Ok(self.select(wanted)?.pop().expect("select finds at least one"))
+    }
+
+    /// Reads the profile of a run.
+    ///
+    /// # Errors
+    /// The file is missing or damaged.
+    pub fn load(&self, entry: &RunEntry) -> Result<Profile, ProfileError> {
+        let mut profile = Profile::read(&entry.profile)?;
+        profile.run.suite = entry.run.suite.clone();
+        Ok(profile)
+    }
+
+    /// Names of the suites and how many runs each has.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn suites(&self) -> Result<Vec<(String, u64)>, ProfileError> {
+        let sql =
+            "SELECT name, count(*) FROM suites JOIN runs ON runs.suite = suites.id WHERE profile IS NOT NULL GROUP BY name ORDER BY name";
+        self.reading(|t| {
+            let mut statement = t.prepare(sql)?;
+            let rows = statement.query_map([], |row| Ok((row.get(0)?, unsigned(row.get(1)?))))?;
+            rows.collect()
+        })
+    }
+
+    /// Puts a run into a suite, or (`None`) takes it out of its suite.
+    ///
+    /// # Errors
+    /// There is no such run, the name is no suite's name, or the database cannot be written.
+    pub fn set_suite(&self, number: u64, suite: Option<&str>) -> Result<(), ProfileError> {
+        self.number(number)?;
+        suite.map_or(Ok(()), |name| self.check_suite_name(name))?;
+        self.writing(|t| {
+            let suite = suite.map(|name| suite_id(t, name)).transpose()?;
+            t.execute("UPDATE runs SET suite = ?1 WHERE number = ?2", params![suite, signed(number)])?;
+            forget_unused(t)
+        })
+    }
+
+    /// Removes a run and its profile.
+    ///
+    /// # Errors
+    /// There is no such run, or it cannot be removed.
+    pub fn remove(&self, number: u64) -> Result<(), ProfileError> {
+        let entry = self.number(number)?;
+        self.writing(|t| {
+            t.execute("DELETE FROM runs WHERE number = ?1", [signed(number)])?;
+            forget_unused(t)
+        })?;
+        match std::fs::remove_file(&entry.profile) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(ProfileError::io(&entry.profile, "remove")(e)),
+            _ => Ok(()),
+        }
+    }
+
+    fn number(&self, number: u64) -> Result<RunEntry, ProfileError> {
+        self.get(&number.to_string())
+    }
+
+    /// A name that `select` would understand otherwise is none.
+    fn check_suite_name(&self, name: &str) -> Result<(), ProfileError> {
+        let taken = name.strip_prefix('#').unwrap_or(name).parse::<u64>().is_ok() || steps_back(name).is_some();
+        match taken || name.trim().is_empty() {
+            true => Err(ProfileError::SuiteName(name.to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn no_run(&self, wanted: &str) -> Result<ProfileError, ProfileError> {
+        let numbers: Vec<u64> = self.list()?.iter().map(|r| r.number).collect();
+        let mut known = match (numbers.first(), numbers.last()) {
+            (Some(first), Some(last)) if first != last => format!("there are {} runs, {first} to {last}", numbers.len()),
+            (Some(only), _) => format!("there is run {only}"),
+            _ => "there are no runs yet: `trodden record -- PROGRAM` makes one".into(),
+        };
+        let suites: Vec<String> = self.suites()?.into_iter().map(|s| s.0).collect();
+        if !suites.is_empty() {
+            known += &format!(", and suites {}", suites.join(", "));
+        }
+        Ok(ProfileError::NoRun { store: self.folder.clone(), wanted: wanted.to_owned(), known })
+    }
+
+    fn query(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<RunEntry>, ProfileError> {
+        self.reading(|t| {
+            let mut statement = t.prepare(sql)?;
+            let mut entries: Vec<RunEntry> = statement.query_map(values, |row| read_entry(&self.folder, row))?.collect::<Result<_, _>>()?;
+            for entry in &mut entries {
+                entry.images = images(t, entry.number)?;
+            }
+            Ok(entries)
+        })
+    }
+
+    /// Reads in one transaction: what is read fits together.
+    fn reading<T>(&self, work: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T, ProfileError> {
+        self.transact(TransactionBehavior::Deferred, work)
+    }
+
+    /// Writes in one transaction that takes the lock at once, so that it never fails half-way for lack of it.
+    fn writing<T>(&self, work: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T, ProfileError> {
+        self.transact(TransactionBehavior::Immediate, work)
+    }
+
+    fn transact<T>(&self, how: TransactionBehavior, work: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T, ProfileError> {
+        let run = || {
+            let transaction = Transaction::new_unchecked(&self.database, how)?;
+            let out = work(&transaction)?;
+            transaction.commit()?;
+            Ok(out)
+        };
+        run().map_err(|source| ProfileError::Database { path: self.folder.join(DATABASE), source })
+    }
+}
+
+fn prepare(database: &Connection) -> rusqlite::Result<()> {
+    database.busy_timeout(PATIENCE)?;
+    database.pragma_update(None, "foreign_keys", true)?;
+    let mode: String = database.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    if mode != "wal" {
+        // Whether it works is the file system's and other openers' affair: without it, writers and readers wait for each other.
+        let _ = database.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
+    }
+    Ok(())
+}
+
+/// Brings the schema up to date; gives its version.
+fn migrate(database: &mut Connection) -> rusqlite::Result<u64> {
+    let version = |c: &Connection| c.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map(unsigned);
+    let found = version(database)?;
+    if found >= MIGRATIONS.len() as u64 {
+        return Ok(found);
+    }
+    let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another process may have been faster.
+    let from = version(&transaction)?;
+    for (number, step) in MIGRATIONS.iter().enumerate().skip(from as usize) {
+        transaction.execute_batch(step)?;
+        transaction.pragma_update(None, "user_version", number as i64 + 1)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    let now = version(&transaction)?;
+    transaction.commit()?;
+    Ok(now)
+}
+
+fn reserve(t: &Transaction, run: &Run) -> rusqlite::Result<i64> {
+    let suite = run.suite.as_deref().map(|name| suite_id(t, name)).transpose()?;
+    let command = serde_json::to_string(&run.command).expect("strings are JSON");
+    let (status, signal) = match run.ending {
+        Some(Ending::Exit(status)) => (Some(status), None),
+        Some(Ending::Signal(signal)) => (None, Some(signal)),
+        None => (None, None),
+    };
+    t.execute(
+        "INSERT INTO runs (command, directory, host, suite, started_ns, duration_ns, exit_status, signal, merged_runs, recorder)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        params![
+            command,
+            run.directory,
+            run.host,
+            suite,
+            signed(run.started_ns),
+            signed(run.duration_ns),
+            status,
+            signal,
+            signed(run.runs),
+            run.recorder
+        ],
+    )?;
+    Ok(t.last_insert_rowid())
+}
+
+fn complete(t: &Transaction, number: i64, name: &str, bytes: u64, profile: &Profile) -> rusqlite::Result<()> {
+    for (place, image) in profile.images.iter().enumerate() {
+        let identity = image.identity.to_string();
+        t.execute(
+            "INSERT INTO builds (identity, path, build_id) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+            params![identity, image.path, image.build_id],
+        )?;
+        t.execute(
+            "INSERT INTO run_builds (run, build, place) SELECT ?1, id, ?2 FROM builds WHERE identity = ?3 AND path = ?4",
+            params![number, place as i64, identity, image.path],
+        )?;
+    }
+    t.execute("UPDATE runs SET profile = ?1, bytes = ?2 WHERE number = ?3", params![name, signed(bytes), number]).map(drop)
+}
+
+fn suite_id(t: &Transaction, name: &str) -> rusqlite::Result<i64> {
+    t.execute("INSERT INTO suites (name) VALUES (?1) ON CONFLICT DO NOTHING", [name])?;
+    t.query_row("SELECT id FROM suites WHERE name = ?1", [name], |row| row.get(0))
+}
+
+fn forget_unused(t: &Transaction) -> rusqlite::Result<()> {
+    t.execute("DELETE FROM suites WHERE id NOT IN (SELECT suite FROM runs WHERE suite IS NOT NULL)", [])?;
+    t.execute("DELETE FROM builds WHERE id NOT IN (SELECT build FROM run_builds)", []).map(drop)
+}
+
+fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
+    let ending = match (row.get::<_, Option<i32>>(9)?, row.get::<_, Option<i32>>(10)?) {
+        (Some(status), _) => Some(Ending::Exit(status)),
+        (None, Some(signal)) => Some(Ending::Signal(signal)),
+        (None, None) => None,
+    };
+    let command: String = row.get(3)?;
+    let wrong = |e| rusqlite::Error::FromSqlConversionFailure(3, rusqlite::types::Type::Text, Box::new(e));
+    let run = Run {
+        command: serde_json::from_str(&command).map_err(wrong)?,
+        directory: row.get(4)?,
+        host: row.get(5)?,
+        suite: row.get(6)?,
+        started_ns: unsigned(row.get(7)?),
+        duration_ns: unsigned(row.get(8)?),
+        ending,
+        runs: unsigned(row.get(11)?),
+        recorder: row.get(12)?,
+    };
+    let profile = folder.join(row.get::<_, String>(1)?);
+    let bytes = row.get::<_, Option<i64>>(2)?.map_or(0, unsigned);
+    Ok(RunEntry { number: unsigned(row.get(0)?), run, profile, bytes, images: Vec::new() })
+}
+
+fn images(t: &Transaction, number: u64) -> rusqlite::Result<Vec<RunImage>> {
+    let sql = "SELECT identity, path, build_id FROM run_builds JOIN builds ON builds.id = build WHERE run = ?1 ORDER BY place";
+    let mut statement = t.prepare_cached(sql)?;
+    let rows = statement.query_map([signed(number)], |row| {
+        let identity: String = row.get(0)?;
+        Ok(RunImage { identity: Identity::parse(&identity).unwrap_or(Identity([0; 16])), path: row.get(1)?, build_id: row.get(2)? })
+    })?;
+    rows.collect()
+}
+
+/// `last`: 0; `last~N`: N.
+fn steps_back(wanted: &str) -> Option<u64> {
+    match wanted.strip_prefix("last")? {
+        "" => Some(0),
+        rest => rest.strip_prefix('~')?.parse().ok(),
+    }
+}
+
+/// SQLite's integers have a sign.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

@@ -1,0 +1,84 @@
+//! Sparse sums of counters: lists of (index, count), ascending, without zeros, that saturate.
+
+/// Collects counts in any order. Memory is at most twice that of the result (and of the largest run of repetitions in between).
+#[derive(Debug, Default)]
+pub struct Sums {
+    list: Vec<(u64, u64)>,
+    /// How many of the list are sorted and summed up.
+    settled: usize,
+}
+
+impl Sums {
+    /// Adds to a counter.
+    pub fn add(&mut self, index: u64, count: u64) {
+        self.list.push((index, count));
+        if self.list.len() >= 4096 && self.list.len() >= 2 * self.settled {
+            self.settle();
+        }
+    }
+
+    /// The sums.
+    pub fn finish(mut self) -> Vec<(u64, u64)> {
+        self.settle();
+        self.list.retain(|c| c.1 != 0);
+        self.list
+    }
+
+    fn settle(&mut self) {
+        // Stable sorting is linear on lists that consist of few ascending runs, as these do.
+        self.list.sort_by_key(|c| c.0);
+        self.list.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 = kept.1.saturating_add(next.1);
+            }
+            same
+        });
+        self.settled = self.list.len();
+    }
+}
+
+/// The sum of two such lists.
+pub fn merge(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut out = Vec::with_capacity(one.len().max(other.len()));
+    let (mut a, mut b) = (one.iter().peekable(), other.iter().peekable());
+    loop {
+        match (a.peek(), b.peek()) {
+            (Some(x), Some(y)) if x.0 == y.0 => {
+                out.push((x.0, x.1.saturating_add(y.1)));
+                a.next();
+                b.next();
+            }
+            (Some(x), Some(y)) if x.0 < y.0 => out.extend(a.next()),
+            (Some(_), None) => out.extend(a.by_ref()),
+            (_, Some(_)) => out.extend(b.next()),
+            (None, None) => return out,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_sorted_and_saturate() {
+        let mut sums = Sums::default();
+        for round in 0..3000 {
+            sums.add(7, 1);
+            sums.add(round % 5, 2);
+        }
+        sums.add(9, u64::MAX);
+        sums.add(9, 3);
+        sums.add(1 << 60, 1);
+        let expected = [(0, 1200), (1, 1200), (2, 1200), (3, 1200), (4, 1200), (7, 3000), (9, u64::MAX), (1 << 60, 1)];
+        assert_eq!(sums.finish(), expected);
+    }
+
+    #[test]
+    fn merging_is_addition() {
+        assert_eq!(merge(&[(1, 1), (3, u64::MAX), (9, 2)], &[(0, 5), (3, 1), (4, 4)]), [(0, 5), (1, 1), (3, u64::MAX), (4, 4), (9, 2)]);
+        assert_eq!(merge(&[], &[(2, 1)]), [(2, 1)]);
+        assert_eq!(merge(&[(2, 1)], &[]), [(2, 1)]);
+    }
+}

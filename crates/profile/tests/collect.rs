@@ -1,0 +1,158 @@
+//! From raw files and images on disk to profiles.
+
+mod common;
+
+use common::{RawFile, image_file, run, unit_map};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use trodden_profile::{CollectProblem, Collected, Profile, collect, raw_files};
+use trodden_unit::{Frame, Identity, UnitMap, UnitStore};
+
+/// A built program and the raw file of a run of it.
+struct Built {
+    folder: tempfile::TempDir,
+    image: PathBuf,
+    maps: Vec<Arc<UnitMap>>,
+    units: Vec<(Identity, u64)>,
+}
+
+impl Built {
+    fn new() -> Built {
+        let folder = tempfile::tempdir().unwrap();
+        let maps: Vec<_> = (1..=3).map(|n| unit_map(n, &format!("unit_{n}.c"))).collect();
+        let units = maps.iter().map(|m| (Identity::of(m.source.as_bytes()), m.counters)).collect();
+        Built { image: folder.path().join("prog"), folder, maps, units }
+    }
+
+    fn frames(&self) -> Vec<Frame> {
+        self.units.iter().zip(&self.maps).map(|(u, m)| Frame::pack(u.0, m, b"")).collect()
+    }
+
+    fn write_image(&self, frames: &[Frame]) {
+        std::fs::write(&self.image, image_file(&self.units, frames)).unwrap();
+    }
+
+    fn raw(&self, regions: Vec<BTreeMap<u64, u64>>, name: &str) -> PathBuf {
+        let mut raw = RawFile::of(&self.image, &self.units);
+        raw.regions = regions;
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, raw.bytes()).unwrap();
+        path
+    }
+
+    /// Collects one count in the first counter of each unit.
+    fn collect(&self, store: Option<&UnitStore>) -> Collected {
+        let raw = RawFile::of(&self.image, &self.units);
+        let firsts = raw.units.iter().map(|u| (u.1, 5)).collect();
+        self.raw(vec![firsts], "a.raw");
+        collect(raw_files(self.folder.path()).unwrap(), run("./prog"), store)
+    }
+
+    fn store(&self) -> UnitStore {
+        UnitStore::at(self.folder.path().join("store"))
+    }
+}
+
+fn units(profile: &Profile) -> Vec<Identity> {
+    profile.images.iter().flat_map(|i| i.units.iter().map(|u| u.unit)).collect()
+}
+
+#[test]
+fn maps_come_from_the_image() {
+    let built = Built::new();
+    built.write_image(&built.frames());
+    let Collected { profile, problems } = built.collect(None);
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(profile.images[0].path, built.image.display().to_string());
+    assert_eq!(units(&profile), built.units.iter().map(|u| u.0).collect::<Vec<_>>());
+    assert!(profile.images[0].units.iter().zip(&built.maps).all(|(u, m)| u.map == *m && u.counts == [(0, 5)]));
+    assert_eq!(profile.run, run("./prog"));
+    let stored = built.folder.path().join("p.trodden");
+    profile.write(&stored).unwrap();
+    assert_eq!(Profile::read(&stored).unwrap(), profile);
+}
+
+#[test]
+fn raw_files_of_one_image_are_added() {
+    let built = Built::new();
+    built.write_image(&built.frames());
+    let files = [
+        built.raw(vec![BTreeMap::from([(0, 1)]), BTreeMap::from([(0, 2)])], "1.raw"),
+        built.raw(vec![BTreeMap::from([(0, u64::MAX)])], "2.raw"),
+    ];
+    let collected = collect(files, run("./prog"), None);
+    assert!(collected.problems.is_empty());
+    assert_eq!((collected.profile.images.len(), &collected.profile.images[0].units[0].counts[..]), (1, &[(0, u64::MAX)][..]));
+}
+
+#[test]
+fn stripped_programs_are_read_with_the_unit_store() {
+    let built = Built::new();
+    built.write_image(&built.frames()[..1]);
+    let Collected { profile, problems } = built.collect(Some(&built.store()));
+    assert_eq!(units(&profile), [built.units[0].0]);
+    let text = problems[0].to_string();
+    assert!(problems.len() == 1 && problems[0].loses_counts());
+    for part in
+        [&built.image.display().to_string(), "no map of 2 of its 3 units", "stripped", "TRODDEN_STORE", &built.units[1].0.to_string()]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    built.frames().iter().for_each(|f| drop(built.store().put(f).unwrap()));
+    let Collected { profile, problems } = built.collect(Some(&built.store()));
+    assert!(problems.is_empty() && profile.images[0].units.len() == 3);
+}
+
+#[test]
+fn rebuilt_programs_are_told_with_both_identities() {
+    let built = Built::new();
+    let mut other = Built::new();
+    other.units[0].0 = Identity([9; 16]);
+    std::fs::write(&built.image, image_file(&other.units, &other.frames())).unwrap();
+    let Collected { profile, problems } = built.collect(Some(&built.store()));
+    assert!(profile.images.is_empty());
+    let identity = |units: &[(Identity, u64)]| RawFile::of(Path::new("/p"), units).identity().to_string();
+    let text = problems[0].to_string();
+    assert!(text.contains(&identity(&built.units)) && text.contains(&identity(&other.units)), "{text}");
+    assert!(matches!(problems[0], CollectProblem::Rebuilt { missing: 3, .. }) && problems[0].loses_counts());
+    // The store has the maps of what ran: they are exactly the right ones.
+    built.frames().iter().for_each(|f| drop(built.store().put(f).unwrap()));
+    let Collected { profile, problems } = built.collect(Some(&built.store()));
+    assert_eq!(profile.images[0].units.len(), 3);
+    assert!(matches!(problems[0], CollectProblem::RebuiltButStored { .. }) && !problems[0].loses_counts());
+}
+
+#[test]
+fn one_bad_file_or_image_does_not_spoil_the_others() {
+    let built = Built::new();
+    built.write_image(&built.frames());
+    let good = built.raw(vec![BTreeMap::from([(0, 1)])], "good.raw");
+    let empty = built.folder.path().join("empty.raw");
+    std::fs::write(&empty, b"").unwrap();
+    let foreign = built.folder.path().join("foreign.raw");
+    std::fs::write(&foreign, b"not a raw file at all").unwrap();
+    let mut gone = RawFile::of(Path::new("/nowhere/libgone.so"), &[(Identity([7; 16]), 5)]);
+    gone.regions = vec![BTreeMap::from([(1, 1)])];
+    let gone_file = built.folder.path().join("gone.raw");
+    std::fs::write(&gone_file, gone.bytes()).unwrap();
+    let collected = collect([empty, foreign, gone_file, good], run("./prog"), None);
+    assert_eq!(collected.profile.images.len(), 1);
+    let text: Vec<String> = collected.problems.iter().map(|p| p.to_string()).collect();
+    assert_eq!(text.len(), 3);
+    assert!(text[0].contains("empty.raw: the program ended before") && !collected.problems[0].loses_counts(), "{}", text[0]);
+    assert!(text[1].contains("foreign.raw: not a raw file"), "{}", text[1]);
+    assert!(text[2].contains("/nowhere/libgone.so") && text[2].contains("cannot be read"), "{}", text[2]);
+}
+
+#[test]
+fn damaged_frames_and_wrong_maps_are_told() {
+    let mut built = Built::new();
+    let mut frames = built.frames();
+    frames[1] = Frame::pack(built.units[1].0, &built.maps[2], b"");
+    built.units[1].1 = built.maps[2].counters + 1;
+    built.write_image(&frames);
+    let Collected { profile, problems } = built.collect(None);
+    assert_eq!(units(&profile), [built.units[0].0, built.units[2].0]);
+    assert!(matches!(&problems[0], CollectProblem::BadMap { unit, .. } if *unit == built.units[1].0), "{problems:?}");
+}

@@ -1,0 +1,168 @@
+//! What the tests of this crate make: units, profiles, raw files, images.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use trodden_profile::{Ending, ImageProfile, Profile, Run, UnitProfile};
+use trodden_testkit::{Random, functions};
+use trodden_unit::{Frame, Identity, UnitMap};
+use trodden_wire::{RAW_MAGIC, RAW_READY, RAW_VERSION, UNIT_MAGIC, UNIT_VERSION, image_identity};
+
+/// Identity made of a number.
+pub fn identity(number: u8) -> Identity {
+    Identity([number; 16])
+}
+
+/// A unit of random functions.
+pub fn unit_map(seed: u64, source: &str) -> Arc<UnitMap> {
+    Arc::new(functions::unit(&mut Random::new(seed), source, 4, 8).0)
+}
+
+/// Random counts of a unit's paths.
+pub fn counts(random: &mut Random, map: &UnitMap) -> Vec<(u64, u64)> {
+    let mut counts = BTreeMap::new();
+    for _ in 0..random.below(30) {
+        counts.insert(random.below(map.counters), 1 + random.below(1000));
+    }
+    counts.into_iter().collect()
+}
+
+/// A run of a program.
+pub fn run(command: &str) -> Run {
+    Run {
+        command: command.split(' ').map(str::to_owned).collect(),
+        directory: "/home/user/project".into(),
+        host: "box".into(),
+        suite: None,
+        started_ns: 1_700_000_000_000_000_000,
+        duration_ns: 5_000_000,
+        ending: Some(Ending::Exit(0)),
+        runs: 1,
+        recorder: "0.1.0".into(),
+    }
+}
+
+/// A profile of a program of three units, one of which is in it twice, and of a library. Builds differ by `build`.
+pub fn profile(build: u8, seed: u64) -> Profile {
+    let mut random = Random::new(seed);
+    let mut unit = |number: u8| {
+        let map = unit_map(u64::from(number) + 1000 * u64::from(build), &format!("unit_{number}.c"));
+        let counts = counts(&mut random, &map);
+        UnitProfile { unit: Identity([number ^ (build << 4); 16]), map, counts }
+    };
+    let program = vec![unit(1), unit(2), unit(1), unit(3)];
+    let library = vec![unit(4)];
+    let image = |units: Vec<UnitProfile>, path: &str, build_id: Option<&str>| ImageProfile {
+        identity: Identity(image_identity(units.iter().map(|u| (u.unit.0, u.map.counters)))),
+        path: path.into(),
+        build_id: build_id.map(str::to_owned),
+        units,
+    };
+    let images = vec![image(program, "/opt/prog", Some("abcdef")), image(library, "/opt/libfoo.so.1", None)];
+    Profile { run: run("./prog --fast"), images }
+}
+
+/// A raw file in the making.
+pub struct RawFile {
+    /// Path of the image.
+    pub image: String,
+    /// Units: identity, first counter, counters.
+    pub units: Vec<(Identity, u64, u64)>,
+    /// For each region its counters that are not zero.
+    pub regions: Vec<BTreeMap<u64, u64>>,
+}
+
+impl RawFile {
+    /// A file for the units of an image, one behind the other with gaps of one counter.
+    pub fn of(image: &Path, units: &[(Identity, u64)]) -> RawFile {
+        let mut next = 0;
+        let place = |&(unit, counters): &(Identity, u64)| {
+            let first = next;
+            next += counters + 1;
+            (unit, first, counters)
+        };
+        RawFile { image: image.display().to_string(), units: units.iter().map(place).collect(), regions: Vec::new() }
+    }
+
+    /// Number of counters in a region.
+    pub fn counters(&self) -> u64 {
+        self.units.iter().map(|u| u.1 + u.2).max().unwrap_or(0)
+    }
+
+    /// Identity of the image.
+    pub fn identity(&self) -> Identity {
+        Identity(image_identity(self.units.iter().map(|u| (u.0.0, u.2))))
+    }
+
+    /// Bytes up to the first region, and the distance of regions.
+    pub fn head(&self) -> (Vec<u8>, u64) {
+        let stride = (8 * self.counters()).next_multiple_of(4096).max(4096);
+        let (units_offset, path_offset) = (128, 128 + 32 * self.units.len() as u64);
+        let regions_offset = (path_offset + self.image.len() as u64).next_multiple_of(4096);
+        let mut bytes = Vec::new();
+        bytes.extend(RAW_MAGIC);
+        bytes.extend(RAW_VERSION.to_le_bytes());
+        bytes.extend(RAW_READY.to_le_bytes());
+        bytes.extend(self.identity().0);
+        let rest = [
+            self.counters(),
+            self.units.len() as u64,
+            units_offset,
+            path_offset,
+            self.image.len() as u64,
+            regions_offset,
+            stride,
+            4711,
+            1_700_000_000_000_000_000,
+        ];
+        rest.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
+        bytes.resize(128, 0);
+        for (unit, first, counters) in &self.units {
+            bytes.extend(unit.0);
+            bytes.extend(first.to_le_bytes());
+            bytes.extend(counters.to_le_bytes());
+        }
+        bytes.extend(self.image.as_bytes());
+        bytes.resize(regions_offset as usize, 0);
+        (bytes, stride)
+    }
+
+    /// All bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let (mut bytes, stride) = self.head();
+        for region in &self.regions {
+            let start = bytes.len();
+            bytes.resize(start + stride as usize, 0);
+            for (&index, &count) in region {
+                let at = start + 8 * index as usize;
+                bytes[at..at + 8].copy_from_slice(&count.to_le_bytes());
+            }
+        }
+        bytes
+    }
+}
+
+/// An ELF file with unit records, and frames of those that have one.
+pub fn image_file(units: &[(Identity, u64)], frames: &[Frame]) -> Vec<u8> {
+    use object::write::Object;
+    use object::{Architecture, BinaryFormat, Endianness, SectionKind};
+    let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+    let records = object.add_section(Vec::new(), trodden_wire::UNITS_SECTION.into(), SectionKind::Data);
+    let mut first = 0i64;
+    for (place, (unit, counters)) in units.iter().enumerate() {
+        let mut record = Vec::new();
+        record.extend(UNIT_MAGIC.to_le_bytes());
+        record.extend(UNIT_VERSION.to_le_bytes());
+        record.extend(unit.0);
+        record.extend((first - 40 * place as i64).to_le_bytes());
+        record.extend(counters.to_le_bytes());
+        object.append_section_data(records, &record, 8);
+        first += 8 * *counters as i64;
+    }
+    let section = object.add_section(Vec::new(), trodden_wire::FRAMES_SECTION.into(), SectionKind::Other);
+    for frame in frames {
+        object.append_section_data(section, &frame.to_bytes(), 8);
+    }
+    object.write().expect("a small object")
+}

@@ -1,0 +1,133 @@
+//! Stored profiles: what is written comes back; damage is named and costs no more than it hit.
+
+mod common;
+
+use common::{identity, profile};
+use std::path::Path;
+use trodden_profile::{Maps, Profile, ProfileError};
+
+fn bytes_of(profile: &Profile) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    profile.write_to(&mut bytes).unwrap();
+    bytes
+}
+
+fn with_file<T>(bytes: &[u8], use_it: impl FnOnce(&Path) -> T) -> T {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.trodden");
+    std::fs::write(&path, bytes).unwrap();
+    use_it(&path)
+}
+
+#[test]
+fn what_is_written_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    for seed in 0..50 {
+        let mut profile = profile(0, seed);
+        profile.images[0].units[0].counts.clear();
+        if let Some(count) = profile.images[0].units[1].counts.last_mut() {
+            count.1 = u64::MAX;
+        }
+        let path = folder.path().join(format!("new/folder/{seed}.trodden"));
+        profile.write(&path).unwrap();
+        assert_eq!(Profile::read(&path).unwrap(), profile);
+        let recovered = Profile::recover(&path).unwrap();
+        assert_eq!((recovered.profile, recovered.lost), (profile, vec![]));
+    }
+    let left: Vec<_> = std::fs::read_dir(folder.path().join("new/folder")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 50, "no temporary file is left: {left:?}");
+}
+
+#[test]
+fn writing_is_deterministic_and_replaces_whole_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.trodden");
+    let (one, other) = (profile(0, 1), profile(1, 2));
+    one.write(&path).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), bytes_of(&one));
+    other.write(&path).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), bytes_of(&other));
+}
+
+#[test]
+fn maps_are_stored_once_and_shared_by_readers() {
+    let profile = profile(0, 1);
+    let bytes = bytes_of(&profile);
+    let blocks = bytes.windows(8).filter(|w| w == b"TRODBLCK").count();
+    // Run, end, 2 images, 4 maps (one unit is there twice), and counts.
+    let counts = profile.images.iter().flat_map(|i| &i.units).filter(|u| !u.counts.is_empty()).count();
+    assert_eq!(blocks, 2 + 2 + 4 + counts);
+    with_file(&bytes, |path| {
+        let mut maps = Maps::new();
+        let one = Profile::read_sharing(path, &mut maps).unwrap();
+        let two = Profile::read_sharing(path, &mut maps).unwrap();
+        assert_eq!(maps.len(), 4);
+        assert!(std::sync::Arc::ptr_eq(&one.images[0].units[0].map, &two.images[0].units[2].map));
+        assert_eq!(two, profile);
+    });
+}
+
+#[test]
+fn every_truncation_is_an_error_and_leaves_what_was_before() {
+    let profile = profile(0, 5);
+    let bytes = bytes_of(&profile);
+    let mut recovered = 0;
+    for length in 0..bytes.len() {
+        with_file(&bytes[..length], |path| {
+            let error = Profile::read(path).unwrap_err().to_string();
+            assert!(error.contains("p.trodden"), "{error}");
+            if let Ok(part) = Profile::recover(path) {
+                recovered += 1;
+                assert!(!part.lost.is_empty());
+                assert_part(&part.profile, &profile);
+            }
+        });
+    }
+    assert!(recovered > bytes.len() / 4, "{recovered} of {}", bytes.len());
+}
+
+#[test]
+fn one_damaged_byte_costs_one_block() {
+    let profile = profile(0, 7);
+    let bytes = bytes_of(&profile);
+    for at in 16..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x40;
+        with_file(&damaged, |path| {
+            let error = Profile::read(path).expect_err("damage is noticed").to_string();
+            assert!(error.contains("p.trodden: damaged at byte"), "{error}");
+            let part = Profile::recover(path).expect("most of it is intact");
+            assert!(!part.lost.is_empty(), "byte {at}");
+            assert_part(&part.profile, &profile);
+        });
+    }
+}
+
+/// What was recovered was in the whole, and nothing else.
+fn assert_part(part: &Profile, whole: &Profile) {
+    assert!(part.run == whole.run || part.run == Default::default());
+    for image in &part.images {
+        let all = whole.images.iter().find(|i| i.identity == image.identity).expect("an image of the whole");
+        let mut rest = all.units.iter();
+        for unit in &image.units {
+            let original = rest.find(|u| u.unit == unit.unit).expect("units in order");
+            assert!(unit.counts.is_empty() || unit.counts == original.counts || all.units.iter().any(|u| u.counts == unit.counts));
+            assert_eq!(unit.map, original.map);
+        }
+    }
+}
+
+#[test]
+fn other_files_and_versions_are_named() {
+    let mut bytes = bytes_of(&profile(0, 1));
+    bytes[8] = 9;
+    let error = with_file(&bytes, |p| Profile::read(p).unwrap_err());
+    assert!(matches!(error, ProfileError::Version { found: 9, known: 1, .. }), "{error}");
+    let raw = common::RawFile::of(Path::new("/p"), &[(identity(1), 4)]).bytes();
+    let error = with_file(&raw, |p| Profile::read(p).unwrap_err());
+    assert!(error.to_string().contains("it is a raw file"), "{error}");
+    let error = with_file(b"", |p| Profile::read(p).unwrap_err());
+    assert!(matches!(error, ProfileError::Foreign { .. }), "{error}");
+    let error = Profile::read(Path::new("/nowhere/p.trodden")).unwrap_err();
+    assert!(error.to_string().starts_with("/nowhere/p.trodden: cannot read"), "{error}");
+}

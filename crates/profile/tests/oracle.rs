@@ -1,0 +1,257 @@
+//! Decoding against an oracle: random functions are executed at random; an interpreter of the plan's actions counts paths as instrumented code
+//! would, and beside it every block, edge and path is logged plainly. What is decoded from the first must equal the second: whether calls
+//! return, do not come back, come back in two processes, or the program is killed in the middle.
+
+use std::collections::BTreeMap;
+use trodden_flow::plan::Action;
+use trodden_flow::{DagEdgeId, Edge, Node, Origin};
+use trodden_profile::{Beginning, FunctionPaths, PathEnd};
+use trodden_testkit::{Random, Subject};
+use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
+
+const FUNCTIONS: u64 = 30_000;
+/// Processes that fork fork-bombs end here.
+const MOST_ACTIVATIONS: u64 = 200;
+
+/// A path by where it begins (behind a cut edge to this block; none: at the entry) and its edges, a cut one at its end included.
+type Walked = (Option<Node>, Vec<Edge>);
+
+/// What really happened.
+#[derive(Default)]
+struct Log {
+    blocks: Vec<i64>,
+    edges: Vec<i64>,
+    complete: BTreeMap<Walked, i64>,
+    unfinished: BTreeMap<Walked, i64>,
+    lost: BTreeMap<Node, i64>,
+}
+
+/// One activation of the function, somewhere on its way.
+#[derive(Clone)]
+struct Activation {
+    at: Node,
+    register: i64,
+    begin: Option<Node>,
+    edges: Vec<Edge>,
+    /// How many of `edges` had been taken at the last call that might not return.
+    last_call: Option<usize>,
+    steps: u32,
+    /// Whether it is about to go on behind a call, not to arrive at the block.
+    behind_call: bool,
+}
+
+/// A program under test: counts as the instrumented code makes them, and the log.
+struct Machine<'a> {
+    subject: &'a Subject,
+    counts: BTreeMap<i64, u64>,
+    log: Log,
+    /// How often in a hundred a call does not come back, comes back twice; how often in a thousand steps the program is killed.
+    habits: (u64, u64, u64),
+    activations: u64,
+}
+
+impl Machine<'_> {
+    fn call(&mut self, random: &mut Random) {
+        let start = Activation { at: Node(0), register: 0, begin: None, edges: Vec::new(), last_call: None, steps: 0, behind_call: false };
+        let mut running = vec![start];
+        while let Some(mut activation) = running.pop() {
+            while self.step(random, &mut activation, &mut running) {}
+        }
+    }
+
+    /// One block. False when the activation is over.
+    fn step(&mut self, random: &mut Random, a: &mut Activation, running: &mut Vec<Activation>) -> bool {
+        let map = &self.subject.map;
+        if !std::mem::take(&mut a.behind_call) {
+            self.log.blocks[a.at.index()] += 1;
+            a.steps += 1;
+            if self.calls(a, random, running) {
+                return false;
+            }
+        }
+        if a.steps > 60 || random.below(1000) < self.habits.2 {
+            self.killed(a);
+            return false;
+        }
+        let ways: Vec<Edge> =
+            self.subject.graph.out(a.at).iter().copied().filter(|e| map.edges[e.index()].kind != EdgeKind::Reach).collect();
+        let edge = random.pick(&ways);
+        self.log.edges[edge.index()] += 1;
+        a.edges.push(edge);
+        let to = map.edges[edge.index()].to;
+        match self.subject.plan.action(&self.subject.graph, edge) {
+            Action::Add { increment } => a.register += increment,
+            Action::Count { increment } => {
+                self.count(a.register + increment);
+                *self.log.complete.entry((a.begin, a.edges.clone())).or_default() += 1;
+                return false;
+            }
+            Action::CountAndRestart { increment, start } => {
+                self.count(a.register + increment);
+                *self.log.complete.entry((a.begin, std::mem::take(&mut a.edges))).or_default() += 1;
+                a.begin = (to != Node(0)).then_some(to);
+                (a.register, a.last_call) = (start, None);
+                if map.edges[edge.index()].kind == EdgeKind::ReturnsTwice {
+                    // It comes back never, once, or several times.
+                    a.at = to;
+                    let times = if self.activations < MOST_ACTIVATIONS { random.pick(&[0, 1, 1, 2, 3]) } else { 0 };
+                    self.activations += times;
+                    running.extend((0..times).map(|_| a.clone()));
+                    return false;
+                }
+            }
+            Action::Dead => panic!("a dead edge was taken"),
+        }
+        a.at = to;
+        true
+    }
+
+    /// The call in a block that might not return; whether this activation is over.
+    fn calls(&mut self, a: &mut Activation, random: &mut Random, running: &mut Vec<Activation>) -> bool {
+        let map = &self.subject.map;
+        let Some(reach) = self.subject.graph.out(a.at).iter().find(|e| map.edges[e.index()].kind == EdgeKind::Reach) else { return false };
+        let Action::Count { increment } = self.subject.plan.action(&self.subject.graph, *reach) else { panic!("paths end at the exit") };
+        self.count(a.register + increment);
+        a.last_call = Some(a.edges.len());
+        let prefix = (a.begin, a.edges.clone());
+        match random.below(100) {
+            n if n < self.habits.0 => {
+                *self.log.unfinished.entry(prefix).or_default() += 1;
+                true
+            }
+            n if n < self.habits.0 + self.habits.1 && self.activations < MOST_ACTIVATIONS => {
+                self.activations += 1;
+                *self.log.unfinished.entry(prefix).or_default() -= 1;
+                running.push(Activation { behind_call: true, ..a.clone() });
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// A signal ends the program between two blocks: what it did since the last thing that was counted is not known.
+    fn killed(&mut self, a: &Activation) {
+        let map = &self.subject.map;
+        let known = match a.last_call {
+            Some(edges) => {
+                *self.log.unfinished.entry((a.begin, a.edges[..edges].to_vec())).or_default() += 1;
+                edges
+            }
+            None => {
+                let first = a.begin.unwrap_or(Node(0));
+                self.log.blocks[first.index()] -= 1;
+                if a.begin.is_some() && map.blocks[first.index()].kind != BlockKind::Continuation {
+                    *self.log.lost.entry(first).or_default() += 1;
+                }
+                0
+            }
+        };
+        for edge in &a.edges[known..] {
+            self.log.edges[edge.index()] -= 1;
+            self.log.blocks[map.edges[edge.index()].to.index()] -= 1;
+        }
+    }
+
+    fn count(&mut self, index: i64) {
+        *self.counts.entry(index).or_default() += 1;
+    }
+}
+
+/// A decoded path as the log has it.
+fn as_walked(subject: &Subject, beginning: Beginning, path: &[DagEdgeId]) -> Walked {
+    let real = |id: &DagEdgeId| match subject.plan.dag.edge(*id).origin {
+        Origin::Real(e) | Origin::Leave(e) => Some(e),
+        Origin::Enter(_) | Origin::Stop(_) => None,
+    };
+    let begin = match beginning {
+        Beginning::Entry => None,
+        Beginning::After(e) => Some(subject.map.edges[e.index()].to),
+    };
+    (begin, path.iter().filter_map(real).collect())
+}
+
+fn blocks_of(map: &FunctionMap, (begin, edges): &Walked) -> Vec<Node> {
+    let behind = edges.iter().map(|e| map.edges[e.index()].to);
+    std::iter::once(begin.unwrap_or(Node(0))).chain(behind).collect()
+}
+
+fn nonzero<K: Ord>(counts: BTreeMap<K, i64>) -> BTreeMap<K, i64> {
+    counts.into_iter().filter(|(_, n)| *n != 0).collect()
+}
+
+fn check(seed: u64, subject: &Subject, machine: Machine) -> FunctionPaths {
+    let counts: Vec<(u64, u64)> = machine.counts.iter().map(|(&id, &n)| (u64::try_from(id).expect("no counter below 0"), n)).collect();
+    let paths = FunctionPaths::decode(&subject.map, counts.iter().copied()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    let log = machine.log;
+    let signed = |counts: &[u64]| counts.iter().map(|n| *n as i64).collect::<Vec<_>>();
+    assert_eq!(signed(&paths.blocks), log.blocks, "seed {seed}: blocks");
+    assert_eq!(signed(&paths.edges), log.edges, "seed {seed}: edges");
+    assert_eq!(paths.entries() as i64, log.blocks[0]);
+    let (mut complete, mut unfinished) = (BTreeMap::new(), BTreeMap::new());
+    for path in &paths.complete {
+        let walked = as_walked(subject, path.beginning, &path.path);
+        let mut expected = blocks_of(&subject.map, &walked);
+        expected.pop();
+        assert_eq!(path.blocks, expected, "seed {seed}");
+        let last = walked.1.last().copied().expect("paths of functions end with an edge");
+        let end = if subject.plan.dag.cut(last).is_some() { PathEnd::Cut(last) } else { PathEnd::Exit(last) };
+        assert_eq!(path.end, end, "seed {seed}");
+        *complete.entry(walked).or_default() += path.count as i64;
+    }
+    for path in &paths.unfinished {
+        let walked = as_walked(subject, path.beginning, &path.path);
+        assert_eq!(path.blocks, blocks_of(&subject.map, &walked), "seed {seed}");
+        *unfinished.entry(walked).or_default() += path.count;
+    }
+    assert_eq!(complete, log.complete, "seed {seed}: complete paths");
+    assert_eq!(nonzero(unfinished), nonzero(log.unfinished), "seed {seed}: unfinished paths");
+    let lost: BTreeMap<Node, i64> = paths.lost.iter().map(|l| (l.head, l.count)).collect();
+    assert_eq!(lost, nonzero(log.lost), "seed {seed}: lost paths");
+    assert!(paths.complete.is_sorted_by_key(|p| (std::cmp::Reverse(p.count), p.id)));
+    paths
+}
+
+#[test]
+fn decoded_counts_are_those_of_plain_counters() {
+    let (mut complete, mut unfinished, mut negative, mut lost) = (0, 0, 0, 0);
+    for seed in 0..FUNCTIONS {
+        let mut random = Random::new(seed);
+        let subject = Subject::random(&mut random, "f", 10);
+        let log = Log { blocks: vec![0; subject.map.blocks.len()], edges: vec![0; subject.map.edges.len()], ..Log::default() };
+        let habits = random.pick(&[(0, 0, 0), (15, 0, 0), (10, 10, 0), (10, 10, 20), (40, 5, 5)]);
+        let mut machine = Machine { subject: &subject, counts: BTreeMap::new(), log, habits, activations: 0 };
+        // Several processes, whose counters are one array.
+        for _ in 0..1 + random.below(12) {
+            machine.call(&mut random);
+        }
+        let paths = check(seed, &subject, machine);
+        complete += usize::from(!paths.complete.is_empty());
+        unfinished += usize::from(paths.unfinished.iter().any(|u| u.count > 0));
+        negative += usize::from(paths.unfinished.iter().any(|u| u.count < 0));
+        lost += usize::from(!paths.lost.is_empty());
+    }
+    let seen = (complete, unfinished, negative, lost);
+    assert!(complete > 20_000 && unfinished > 5_000 && negative > 1_000 && lost > 1_000, "{seen:?}");
+}
+
+#[test]
+fn numbers_that_no_path_has_are_damage() {
+    let subject = Subject::random(&mut Random::new(3), "f", 10);
+    let error = FunctionPaths::decode(&subject.map, [(subject.map.counters, 1)]).unwrap_err();
+    assert_eq!(error.to_string(), format!("the map of function `f` is damaged: there is no path {}", subject.map.counters));
+}
+
+#[test]
+fn an_acyclic_graph_of_another_function_is_damage() {
+    let mut refused = 0;
+    for seed in 0..2000 {
+        let mut random = Random::new(seed);
+        let (one, other) = (Subject::random(&mut random, "one", 6), Subject::random(&mut random, "other", 6));
+        let mixed = FunctionMap { edges: other.map.edges.clone(), ..one.map.clone() };
+        match FunctionPaths::decode(&mixed, [(0, 1)]) {
+            Ok(paths) => assert_eq!(paths.edges.len(), mixed.edges.len()),
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused > 1500, "{refused}");
+}

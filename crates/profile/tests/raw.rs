@@ -1,0 +1,118 @@
+//! Raw files: sums over regions, holes, damage.
+
+mod common;
+
+use common::{RawFile, identity};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use trodden_profile::{ProfileError, RawProblem, RawProfile};
+
+fn example() -> RawFile {
+    let mut file = RawFile::of(Path::new("/opt/prog"), &[(identity(1), 600), (identity(2), 3)]);
+    file.regions = vec![BTreeMap::from([(0, 1), (599, u64::MAX), (601, 7)]), BTreeMap::from([(0, 2), (599, 5), (603, 9)]), BTreeMap::new()];
+    file
+}
+
+fn stored(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    (folder, path)
+}
+
+#[test]
+fn regions_are_summed_and_saturate() {
+    let (_folder, path) = stored("a.raw", &example().bytes());
+    let raw = RawProfile::read(&path).unwrap();
+    assert!(raw.is_complete());
+    assert_eq!((raw.regions, raw.pid), (3, 4711));
+    assert_eq!(raw.image_path, Path::new("/opt/prog"));
+    assert_eq!(raw.units[0].counts, [(0, 3), (599, u64::MAX)]);
+    assert_eq!(raw.units[1].counts, [(0, 7), (2, 9)]);
+}
+
+#[test]
+fn holes_of_terabytes_are_passed_over() {
+    // Far more than could be read; where the file system has no files of that size, there is nothing to test.
+    let mut file = RawFile::of(Path::new("/opt/prog"), &[(identity(1), 1 << 36)]);
+    file.regions.clear();
+    let (head, stride) = file.head();
+    let (_folder, path) = stored("a.raw", &head);
+    let out = File::options().write(true).open(&path).unwrap();
+    if out.set_len(head.len() as u64 + 8 * stride).is_err() {
+        eprintln!("no sparse files of this size here");
+        return;
+    }
+    for (region, index, count) in [(0, 0, 1u64), (0, (1 << 36) - 1, 2), (3, 1 << 35, 3), (7, 0, 4), (7, (1 << 36) - 1, 5)] {
+        out.write_at(&count.to_le_bytes(), head.len() as u64 + region * stride + 8 * index).unwrap();
+    }
+    let raw = RawProfile::read(&path).unwrap();
+    assert_eq!(raw.units[0].counts, [(0, 5), (1 << 35, 3), ((1 << 36) - 1, 7)]);
+    assert_eq!((raw.regions, raw.problems.len()), (8, 0));
+}
+
+#[test]
+fn what_is_cut_off_is_told_and_the_rest_read() {
+    let bytes = example().bytes();
+    let (head, stride) = example().head();
+    let (_folder, path) = stored("a.raw", &bytes[..head.len() + stride as usize + 8]);
+    let raw = RawProfile::read(&path).unwrap();
+    let end = (head.len() + stride as usize + 8) as u64;
+    assert_eq!(raw.problems, [RawProblem::CutShort { end, region: 1, expected: head.len() as u64 + 2 * stride }]);
+    assert_eq!(raw.units[0].counts, [(0, 3), (599, u64::MAX)]);
+}
+
+#[test]
+fn every_truncation_is_an_error_or_is_told() {
+    let bytes = example().bytes();
+    let head = example().head().0.len();
+    for length in (0..head + 64).step_by(8) {
+        let (_folder, path) = stored("a.raw", &bytes[..length]);
+        match RawProfile::read(&path) {
+            // Without any region nothing was counted yet, and the path can be missing.
+            Ok(raw) => assert!(length >= 192 && (!raw.is_complete() || length >= head || raw.regions == 0), "{length}"),
+            Err(error) => assert!(error.to_string().contains("a.raw") && length < head, "{length}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn stray_counts_are_told() {
+    let mut file = example();
+    file.regions[0].insert(600, 4); // between the units
+    let mut bytes = file.bytes();
+    let end = bytes.len();
+    bytes[end - 8] = 1; // behind the last counter
+    let (_folder, path) = stored("a.raw", &bytes);
+    let raw = RawProfile::read(&path).unwrap();
+    let first = file.head().0.len() as u64 + 8 * 600;
+    assert_eq!(raw.problems, [RawProblem::Stray { words: 1, first: end as u64 - 8 }, RawProblem::Stray { words: 1, first }]);
+    assert_eq!(raw.units[0].counts, [(0, 3), (599, u64::MAX)]);
+}
+
+#[test]
+fn lies_in_the_head_are_refused() {
+    let bytes = example().bytes();
+    let lie = |at: usize, value: u64| {
+        let mut bytes = bytes.clone();
+        bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        let (_folder, path) = stored("a.raw", &bytes);
+        RawProfile::read(&path)
+    };
+    for huge in [u64::MAX, 1 << 63, 1 << 61, 1 << 40] {
+        assert!(matches!(lie(32, huge), Err(ProfileError::RawDamaged { offset: 32, .. })), "counters");
+        assert!(matches!(lie(40, huge), Err(ProfileError::RawDamaged { offset: 40, .. })), "units");
+        assert!(matches!(lie(48, huge), Err(ProfileError::RawDamaged { offset: 40, .. })), "offset of units");
+        assert_eq!(lie(56, huge).unwrap().problems, [RawProblem::NoPath], "offset of the path");
+        assert_eq!(lie(64, huge).unwrap().problems, [RawProblem::NoPath], "length of the path");
+    }
+    assert!(matches!(lie(80, 0), Err(ProfileError::RawDamaged { .. })), "stride");
+    assert!(matches!(lie(16, 1), Err(ProfileError::RawDamaged { offset: 128, .. })), "identity");
+    assert!(matches!(lie(8, 9 | (u64::from(trodden_wire::RAW_READY) << 32)), Err(ProfileError::Version { found: 9, .. })));
+    assert!(matches!(lie(8, 1), Err(ProfileError::NotReady(_))));
+    assert!(matches!(lie(0, 1), Err(ProfileError::Foreign { .. })));
+    assert!(matches!(RawProfile::read(&stored("e.raw", &[0; 4096]).1), Err(ProfileError::NotReady(_))));
+    assert!(matches!(RawProfile::read(Path::new("/nowhere/e.raw")), Err(ProfileError::Io { .. })));
+}

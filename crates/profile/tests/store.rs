@@ -1,0 +1,119 @@
+//! The run store, used by one and by many at a time.
+
+mod common;
+
+use common::profile;
+use trodden_profile::store::FOLDER;
+use trodden_profile::{Ending, ProfileError, RunStore};
+
+fn numbers(store: &RunStore, wanted: &str) -> Vec<u64> {
+    store.select(wanted).unwrap().iter().map(|r| r.number).collect()
+}
+
+#[test]
+fn runs_are_numbered_listed_found_and_removed() {
+    let project = tempfile::tempdir().unwrap();
+    let store = RunStore::create(project.path()).unwrap();
+    assert!(store.list().unwrap().is_empty());
+    let error = store.select("last").unwrap_err().to_string();
+    assert!(error.contains("there are no runs yet"), "{error}");
+    for seed in 0..4 {
+        let mut profile = profile(0, seed);
+        profile.run.ending = Some(if seed == 2 { Ending::Signal(9) } else { Ending::Exit(3) });
+        profile.run.suite = (seed > 1).then(|| "nightly".to_string());
+        let entry = store.add_run(&profile).unwrap();
+        assert_eq!((entry.number, &entry.run), (seed + 1, &profile.run));
+        assert_eq!(entry.bytes, entry.profile.metadata().unwrap().len());
+        assert_eq!(entry.images.len(), 2);
+        assert_eq!(entry.images[0].identity, profile.images[0].identity);
+        assert_eq!(entry.images[0].build_id.as_deref(), Some("abcdef"));
+        assert_eq!(store.load(&entry).unwrap(), profile);
+    }
+    assert!(project.path().join(FOLDER).join("profiles/000001.trodden").is_file());
+    assert_eq!(numbers(&store, "last"), [4]);
+    assert_eq!(numbers(&store, "last~2"), [2]);
+    assert_eq!(numbers(&store, "#3"), [3]);
+    assert_eq!(numbers(&store, "nightly"), [3, 4]);
+    assert_eq!(store.get("nightly").unwrap().number, 4);
+    assert_eq!(store.suites().unwrap(), [("nightly".to_string(), 2)]);
+    store.set_suite(1, Some("smoke")).unwrap();
+    store.set_suite(3, None).unwrap();
+    assert_eq!(store.load(&store.get("1").unwrap()).unwrap().run.suite.as_deref(), Some("smoke"));
+    assert_eq!(numbers(&store, "nightly"), [4]);
+    store.remove(4).unwrap();
+    assert!(!project.path().join(FOLDER).join("profiles/000004.trodden").exists());
+    let error = store.select("nightly").unwrap_err().to_string();
+    assert!(error.contains("no run or suite `nightly`; there are 3 runs, 1 to 3, and suites smoke"), "{error}");
+    assert_eq!(store.add_run(&profile(1, 1)).unwrap().number, 5, "no number is given twice");
+    for bad in ["last", "last~3", "12", "#12", " "] {
+        assert!(matches!(store.set_suite(1, Some(bad)), Err(ProfileError::SuiteName(_))), "{bad}");
+    }
+    assert!(matches!(store.remove(77), Err(ProfileError::NoRun { .. })));
+}
+
+#[test]
+fn the_store_is_found_from_folders_below() {
+    let project = tempfile::tempdir().unwrap();
+    let below = project.path().join("a/b");
+    std::fs::create_dir_all(&below).unwrap();
+    match RunStore::find(&below) {
+        Err(error) => assert!(matches!(error, ProfileError::NoStore { .. }), "{error}"),
+        Ok(store) => assert!(!store.folder().starts_with(project.path()), "one above the folder of temporary files"),
+    }
+    let number = RunStore::create(project.path()).unwrap().add_run(&profile(0, 1)).unwrap().number;
+    let store = RunStore::find(&below).unwrap();
+    assert_eq!(store.folder(), project.path().join(FOLDER));
+    assert_eq!(store.get("last").unwrap().number, number);
+}
+
+#[test]
+fn many_programs_record_at_a_time() {
+    let project = tempfile::tempdir().unwrap();
+    let (threads, each) = (8, 12);
+    let mut given: Vec<u64> = std::thread::scope(|scope| {
+        let work = |thread: u64| {
+            let project = project.path();
+            // Each opens the store for itself, as processes do; the first of them make it.
+            scope.spawn(move || {
+                let add = |i| RunStore::create(project).unwrap().add_run(&profile(0, 100 * thread + i)).unwrap().number;
+                (0..each).map(add).collect::<Vec<_>>()
+            })
+        };
+        let handles: Vec<_> = (0..threads).map(work).collect();
+        handles.into_iter().flat_map(|h| h.join().unwrap()).collect()
+    });
+    given.sort();
+    assert_eq!(given, (1..=threads * each).collect::<Vec<_>>());
+    let store = RunStore::find(project.path()).unwrap();
+    let runs = store.list().unwrap();
+    assert_eq!(runs.len(), given.len());
+    runs.iter().for_each(|run| drop(store.load(run).unwrap()));
+}
+
+#[test]
+fn a_run_whose_profile_cannot_be_written_is_not_listed() {
+    let project = tempfile::tempdir().unwrap();
+    let store = RunStore::create(project.path()).unwrap();
+    std::fs::remove_dir(store.folder().join("profiles")).unwrap();
+    std::fs::write(store.folder().join("profiles"), "in the way").unwrap();
+    let error = store.add_run(&profile(0, 1)).unwrap_err().to_string();
+    assert!(error.contains("000001.trodden: cannot write"), "{error}");
+    assert!(store.list().unwrap().is_empty());
+}
+
+#[test]
+fn stores_of_newer_versions_and_damaged_ones_are_named() {
+    let project = tempfile::tempdir().unwrap();
+    let folder = RunStore::create(project.path()).unwrap().folder().to_owned();
+    let database = rusqlite::Connection::open(folder.join("runs.db")).unwrap();
+    database.pragma_update(None, "user_version", 99).unwrap();
+    drop(database);
+    let error = RunStore::open(&folder).unwrap_err();
+    assert!(matches!(error, ProfileError::Version { found: 99, known: 1, .. }), "{error}");
+    for name in ["runs.db", "runs.db-wal", "runs.db-shm"] {
+        let _ = std::fs::remove_file(folder.join(name));
+    }
+    std::fs::write(folder.join("runs.db"), vec![b'x'; 9000]).unwrap();
+    let error = RunStore::open(&folder).unwrap_err().to_string();
+    assert!(error.contains("runs.db: run store: file is not a database"), "{error}");
+}

@@ -1,0 +1,119 @@
+//! Random functions as the compiler plugin describes them: blocks, edges to the exit, calls that might not return ([`EdgeKind::Reach`]), calls that return
+//! twice, and a plan.
+
+use crate::graphs;
+use crate::random::Random;
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::{CutReason, Edge, Graph, Node, Plan};
+use trodden_unit::{Block, BlockKind, EdgeKind, FlowEdge, FunctionMap, UnitMap};
+
+/// A function with the plan by which it is instrumented.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// What the build keeps of it.
+    pub map: FunctionMap,
+    /// Its graph.
+    pub graph: Graph,
+    /// What is inserted where.
+    pub plan: Plan,
+}
+
+impl Subject {
+    /// A function of 1 to `blocks` blocks.
+    pub fn random(random: &mut Random, name: &str, blocks: u32) -> Subject {
+        let count = 1 + random.below(blocks.into()) as u32;
+        let continues: Vec<bool> = (0..count).scan(false, |last, at| Some(follow(random, last, at, count))).collect();
+        let edges = edges(random, &continues);
+        let kind = |c: &bool| if *c { BlockKind::Continuation } else { BlockKind::Code };
+        let block = |c: &bool| Block { instructions: 1 + random.below(9) as u32, positions: Vec::new(), branch: None, kind: kind(c) };
+        let blocks: Vec<Block> = continues.iter().map(block).collect();
+        let mut map = empty(name);
+        (map.blocks, map.edges) = (blocks, edges);
+        let graph = map.graph().expect("the blocks exist");
+        let mut forced = match random.chance(30) {
+            true => graphs::forced(random, &graph),
+            false => Vec::new(),
+        };
+        forced.retain(|(e, _)| map.edges[e.index()].kind != EdgeKind::ReturnsTwice);
+        let twice = map.edges.iter().enumerate().filter(|(_, e)| e.kind == EdgeKind::ReturnsTwice);
+        forced.extend(twice.map(|(i, _)| (Edge(i as u32), CutReason::ReturnsTwice)));
+        let weights: Vec<f64> = graph.edges().map(|_| 1.0 + random.below(50) as f64).collect();
+        let plan = Plan::ball_larus(&graph, &forced, &Frequencies::estimate(&graph, &weights), &graphs::options(random));
+        map.counters = plan.numbering.paths();
+        map.dag = plan.dag.edges().to_vec();
+        map.values = plan.numbering.values().to_vec();
+        map.cuts = plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect();
+        Subject { map, graph, plan }
+    }
+}
+
+/// A unit of 1 to `functions` random functions.
+pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (UnitMap, Vec<Subject>) {
+    let mut subjects: Vec<Subject> =
+        (0..1 + random.below(functions)).map(|i| Subject::random(random, &format!("function_{i}"), blocks)).collect();
+    let mut counters = 0;
+    for subject in &mut subjects {
+        subject.map.first_counter = counters;
+        counters += subject.map.counters;
+    }
+    let map = UnitMap {
+        source: source.into(),
+        producer: "a compiler".into(),
+        target: "x86_64-unknown-linux-gnu".into(),
+        scheme: "ball-larus".into(),
+        codegen: vec!["-O2".into()],
+        files: vec![source.into()],
+        scopes: Vec::new(),
+        functions: subjects.iter().map(|s| s.map.clone()).collect(),
+        skipped: Vec::new(),
+        counters,
+    };
+    (map, subjects)
+}
+
+fn empty(name: &str) -> FunctionMap {
+    FunctionMap {
+        name: name.into(),
+        local: false,
+        position: None,
+        shape: 0,
+        first_counter: 0,
+        counters: 0,
+        blocks: Vec::new(),
+        edges: Vec::new(),
+        dag: Vec::new(),
+        values: Vec::new(),
+        cuts: Vec::new(),
+    }
+}
+
+/// Whether a block is the rest of the one before it. The entry is not, and not two in a row.
+fn follow(random: &mut Random, last: &mut bool, at: u32, count: u32) -> bool {
+    *last = at > 0 && at < count && !*last && random.chance(8);
+    *last
+}
+
+fn edges(random: &mut Random, continues: &[bool]) -> Vec<FlowEdge> {
+    let exit = Node(continues.len() as u32);
+    let lowest = if random.chance(10) { 0 } else { 1 };
+    let targets: Vec<Node> = (lowest..continues.len()).filter(|b| !continues[*b]).map(|b| Node(b as u32)).collect();
+    let mut all = Vec::new();
+    for at in 0..continues.len() {
+        let from = Node(at as u32);
+        let edge = |to: Node, kind: EdgeKind| FlowEdge { from, to, kind, cases: Vec::new() };
+        let mut own = Vec::new();
+        if continues.get(at + 1) == Some(&true) {
+            own.push(edge(Node(at as u32 + 1), EdgeKind::ReturnsTwice));
+        } else if targets.is_empty() || random.chance(20) {
+            own.push(edge(exit, random.pick(&[EdgeKind::Return, EdgeKind::NoReturn, EdgeKind::Resume])));
+        } else {
+            let ways = random.pick(&[1, 1, 2, 2, 2, 3]);
+            own.extend((0..ways).map(|way| edge(random.pick(&targets), EdgeKind::Indirect(way))));
+        }
+        if random.chance(35) {
+            own.insert(random.index(own.len() + 1), edge(exit, EdgeKind::Reach));
+        }
+        all.extend(own);
+    }
+    all
+}

@@ -1,0 +1,52 @@
+//! Random directed multigraphs: parallel edges, self-loops, dead ends, nodes that nothing reaches, edges into the entry and out of the exit.
+
+use crate::random::Random;
+use trodden_flow::dag::Entries;
+use trodden_flow::plan::PlanOptions;
+use trodden_flow::{CutReason, Edge, Graph, Node};
+
+/// Whether a graph may have cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cycles {
+    /// Edges lead from lower numbers to higher ones only.
+    None,
+    /// Edges lead anywhere.
+    Some,
+}
+
+/// A graph of 2 to `nodes` nodes and at most `edges` edges.
+pub fn graph(random: &mut Random, nodes: u32, edges: u32, cycles: Cycles) -> Graph {
+    let nodes = 2 + random.below(u64::from(nodes) - 1) as u32;
+    let count = random.below(u64::from(edges) + 1);
+    let exit = match cycles {
+        Cycles::Some if random.chance(10) => 1 + random.below(u64::from(nodes) - 1) as u32,
+        _ => nodes - 1,
+    };
+    let mut list = Vec::new();
+    for _ in 0..count {
+        let (a, b) = (random.below(nodes.into()) as u32, random.below(nodes.into()) as u32);
+        match cycles {
+            Cycles::None if a == b => {}
+            Cycles::None => list.push((Node(a.min(b)), Node(a.max(b)))),
+            // Mostly as functions are: nothing returns to the entry, nothing leaves the exit.
+            Cycles::Some if (b == 0 || a == exit) && !random.chance(10) => {}
+            Cycles::Some => list.push((Node(a), Node(b))),
+        }
+    }
+    Graph::new(nodes, Node(0), Node(exit), list).expect("the nodes exist")
+}
+
+/// Some edges that must be cut, none of which leads to the exit.
+pub fn forced(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
+    let percent = random.pick(&[0, 0, 10, 30]);
+    graph.edges().filter(|e| graph.to(*e) != graph.exit() && random.chance(percent)).map(|e| (e, CutReason::Unsplittable)).collect()
+}
+
+/// How to plan, in all variants.
+pub fn options(random: &mut Random) -> PlanOptions {
+    PlanOptions {
+        max_paths: random.pick(&[1, 3, 8, 20, 60, 1 << 20]),
+        entries: random.pick(&[Entries::PerEdge, Entries::Shared]),
+        chords: random.chance(70),
+    }
+}

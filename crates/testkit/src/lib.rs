@@ -1,0 +1,11 @@
+//! Random graphs and functions for tests, from seeds: the same seed gives the same test on every machine.
+//!
+//! Development only; nothing that is shipped depends on it.
+#![forbid(unsafe_code)]
+
+pub mod functions;
+pub mod graphs;
+mod random;
+
+pub use functions::Subject;
+pub use random::Random;
