@@ -13,6 +13,7 @@
 //! All little-endian. Linkers put the frames of a program one behind the other; zero bytes between frames are passed over.
 
 use crate::map::{Identity, MAP_VERSION, UnitMap};
+use std::io::Read;
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: [u8; 8] = *b"TRODUNIT";
@@ -165,11 +166,14 @@ impl Frame {
 }
 
 fn unpack(bytes: &[u8]) -> Result<Vec<u8>, String> {
-    let size = zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten().ok_or("it does not say its size")?;
-    if size > MOST_UNPACKED {
-        return Err(format!("it claims {size} bytes"));
+    // As a stream: a damaged frame may claim any size, and memory is taken only for what is there.
+    let reader = zstd::stream::read::Decoder::with_buffer(bytes).map_err(|e| e.to_string())?;
+    let mut out = Vec::new();
+    reader.take(MOST_UNPACKED + 1).read_to_end(&mut out).map_err(|e| e.to_string())?;
+    if out.len() as u64 > MOST_UNPACKED {
+        return Err(format!("it holds more than {MOST_UNPACKED} bytes"));
     }
-    zstd::bulk::decompress(bytes, size as usize).map_err(|e| e.to_string())
+    Ok(out)
 }
 
 #[cfg(test)]

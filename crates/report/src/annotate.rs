@@ -1,0 +1,241 @@
+//! A function's source with one of its paths laid over it.
+//!
+//! Counts in the margin are those of the whole function; the path's lines are marked, with the direction of each branch at their end. Inlined code
+//! that the path runs through stands under the line that called it.
+
+use crate::error::ReportError;
+use crate::extent::Extent;
+use crate::lines::LineCounts;
+use crate::paint::{self, fit, left, right};
+use crate::select::{self, Measure};
+use crate::source::SourceCache;
+use crate::story::{Step, Story, Turn};
+use crate::text::{INLINED, Page, TextOptions, new_calls, page_turns, printable, scope_label, tell};
+use crate::view::{Function, View, file_of};
+use crate::words;
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::Node;
+use trodden_unit::Position;
+
+/// What to annotate.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// A function's name, or a regular expression; of several functions the most executed is shown.
+    pub function: String,
+    /// A path's number; else the path of greatest weight.
+    pub path: Option<u64>,
+    /// What weight means.
+    pub measure: Measure,
+}
+
+/// Writes the annotated source.
+///
+/// # Errors
+/// No such function; a path that it has not executed.
+pub fn annotate(view: &View, request: &Request, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
+    let functions = select::matching(view, &request.function)?;
+    let Some((function, others)) = functions.split_first() else { return Ok(String::new()) };
+    let page = &Page::new(options);
+    let chosen = Chosen::of(function, request)?;
+    let mut out = title(view, function, chosen.as_ref(), request.measure, page);
+    match Extent::of(function, sources).filter(|e| sources.file(&e.file).is_some()) {
+        Some(extent) => out.push_str(&Sheet::new(function, chosen.as_ref(), sources, page).lay(&extent)),
+        None => out.push_str(&without_source(function, chosen.as_ref(), sources, page)),
+    }
+    if let Some(chosen) = &chosen {
+        out.push_str(&format!("  {}\n", page.paint(paint::TITLE, &words::ends(&chosen.story.ends))));
+    }
+    if !others.is_empty() {
+        let names: Vec<&str> = others.iter().take(5).map(|f| f.name.full.as_str()).collect();
+        let more = others.len().saturating_sub(5);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        out.push_str(&format!(
+            "{} `{}` also means {}{more}\n",
+            page.paint(paint::WARNING, "note:"),
+            printable(&request.function),
+            names.join(", ")
+        ));
+    }
+    Ok(out)
+}
+
+/// The path that is laid over the source.
+struct Chosen {
+    id: u64,
+    count: i128,
+    blocks: Vec<Node>,
+    weight: u128,
+    story: Story,
+}
+
+impl Chosen {
+    fn of(function: &Function, request: &Request) -> Result<Option<Chosen>, ReportError> {
+        if let Some(path) = function.paths.unfinished.iter().find(|u| Some(u.id) == request.path) {
+            let count = i128::from(path.count);
+            return Ok(Some(Chosen {
+                id: path.id,
+                count,
+                blocks: path.blocks.clone(),
+                weight: 0,
+                story: Story::of_unfinished(function, path),
+            }));
+        }
+        let path = select::path_of(function, request.path, request.measure)?;
+        Ok(path.map(|path| Chosen {
+            id: path.id,
+            count: path.count.into(),
+            blocks: path.blocks.clone(),
+            weight: function.weight(path, request.measure),
+            story: Story::of(function, path),
+        }))
+    }
+}
+
+fn title(view: &View, function: &Function, chosen: Option<&Chosen>, measure: Measure, page: &Page) -> String {
+    let place = match (function.file(), function.line()) {
+        (Some(file), Some(line)) => format!("  {}:{line}", printable(file)),
+        _ => String::new(),
+    };
+    let mut out = format!("{}{}\n", page.paint(paint::NAME, &function.name.full), page.paint(paint::DIM, &place));
+    let total = view.total(measure);
+    let whole = words::percent(select::share(function.total(measure), total));
+    let calls = words::plural(function.paths.entries().into(), "call", "calls");
+    let paths = words::plural(function.paths.complete.len() as u128, "path", "different paths");
+    out.push_str(&format!("  {calls}, {paths}, {whole} of all {}\n", measure.name()));
+    let Some(chosen) = chosen else {
+        return out + "  no path was completed\n\n";
+    };
+    let share = words::percent(select::share(chosen.weight, total));
+    let times = if chosen.count == 1 { "once".to_string() } else { format!("{} times", chosen.count) };
+    let times = if chosen.count > 1 { format!("{} times", words::count(chosen.count as u128)) } else { times };
+    let what = match chosen.weight {
+        0 => format!("unfinished {times}"),
+        _ => format!("executed {times}, {share} of all {}", measure.name()),
+    };
+    let shown = page.paint(paint::TITLE, &format!("path {}", chosen.id));
+    let begins = words::begins(&chosen.story.begins);
+    let blocks = words::plural(chosen.blocks.len() as u128, "block", "blocks");
+    out.push_str(&format!("  {shown}: {what}, {blocks}\n\n  {}\n", page.paint(paint::TITLE, &begins)));
+    out
+}
+
+fn without_source(function: &Function, chosen: Option<&Chosen>, sources: &SourceCache, page: &Page) -> String {
+    let why = match function.file() {
+        Some(file) => format!("source text could not be read: {}", printable(file)),
+        None => "there is no debug information: build with -g to see source lines".into(),
+    };
+    let story = chosen.map(|c| tell(function, &c.story, sources, page)).unwrap_or_default();
+    format!("{} {why}\n{story}", page.paint(paint::WARNING, "note:"))
+}
+
+/// Source under a path.
+struct Sheet<'a> {
+    function: &'a Function<'a>,
+    counts: LineCounts,
+    /// Steps of the path by the line of the function that they are on or were called from.
+    steps: BTreeMap<(&'a str, u32), Vec<&'a Step>>,
+    instances: BTreeMap<(u32, u32, u32), u64>,
+    sources: &'a SourceCache<'a>,
+    page: &'a Page,
+    /// Column of the directions.
+    column: usize,
+}
+
+/// Columns left of the source text.
+const MARGIN: usize = 25;
+
+impl<'a> Sheet<'a> {
+    fn new(function: &'a Function<'a>, chosen: Option<&'a Chosen>, sources: &'a SourceCache<'a>, page: &'a Page) -> Sheet<'a> {
+        let mut steps: BTreeMap<(&str, u32), Vec<&Step>> = BTreeMap::new();
+        for step in chosen.iter().flat_map(|c| &c.story.steps) {
+            let Some(first) = step.chain.first() else { continue };
+            steps.entry((file_of(function.units_map(), *first).unwrap_or(""), first.line)).or_default().push(step);
+        }
+        let mut instances: BTreeMap<(u32, u32, u32), u64> = BTreeMap::new();
+        for (block, &count) in function.map.blocks.iter().zip(&function.paths.blocks) {
+            for p in block.positions.iter().copied().chain(block.branch) {
+                let known = instances.entry((p.scope, p.file, p.line)).or_default();
+                *known = count.max(*known);
+            }
+        }
+        let all = || steps.values().flatten().filter(|s| !s.turns.is_empty());
+        let source = |s: &&&Step| s.chain.last().and_then(|p| sources.line(file_of(function.units_map(), *p)?, p.line));
+        let longest = all().filter_map(|s| Some(paint::width(&source(&s)?) + 4 * (s.chain.len() - 1))).max().unwrap_or(0);
+        let turns = all().map(|s| paint::width(&words::turns(&s.turns))).max().unwrap_or(0);
+        let column = longest.max(40).min(page.width.saturating_sub(MARGIN + turns + 2));
+        Sheet { function, counts: LineCounts::of([function]), steps, instances, sources, page, column }
+    }
+
+    fn lay(&self, extent: &Extent) -> String {
+        let mut out = String::new();
+        let text = self.sources.file(&extent.file);
+        for number in extent.first..=extent.last {
+            let source = text.as_ref().and_then(|t| t.line(number)).unwrap_or("");
+            let steps = self.steps.get(&(extent.file.as_str(), number)).map_or(&[][..], Vec::as_slice);
+            let own: Vec<_> = steps.iter().filter(|s| s.chain.len() == 1).flat_map(|s| s.turns.iter().cloned()).collect();
+            let count = self.own_count(&extent.file, number);
+            out.push_str(&self.line(number, count, source, !steps.is_empty(), &own));
+            let mut before: &[Position] = steps.first().map_or(&[][..], |s| &s.chain[..1]);
+            for step in steps.iter().filter(|s| s.chain.len() > 1) {
+                out.push_str(&self.inlined(before, step, source.len() - source.trim_start().len()));
+                before = &step.chain;
+            }
+        }
+        out + &self.elsewhere(extent)
+    }
+
+    /// Count of a line of the function's own: that of its most executed block, called code not regarded.
+    fn own_count(&self, file: &str, line: u32) -> Option<u64> {
+        self.counts.line(file, line)
+    }
+
+    /// Inlined code on the path, under the line that called it, which is indented by `base`.
+    fn inlined(&self, before: &[Position], step: &Step, base: usize) -> String {
+        let map = self.function.units_map();
+        let mut out = String::new();
+        for depth in new_calls(before, &step.chain) {
+            let inside = step.chain[depth + 1];
+            let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
+            let name = format!("{}↳ {}", " ".repeat(base + INLINED * depth), scope_label(map, inside));
+            let note = self.page.paint(paint::DIM, &format!("in {}", printable(file)));
+            let gutter = self.page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN - 3)));
+            out.push_str(&format!("{gutter} {}  {note}\n", self.page.paint(paint::NAME, &name)));
+        }
+        let at = step.chain[step.chain.len() - 1];
+        let source = file_of(map, at).and_then(|f| self.sources.line(f, at.line)).unwrap_or_default();
+        let source = format!("{}{}", " ".repeat(base + INLINED * (step.chain.len() - 1)), source.trim_start());
+        let count = self.instances.get(&(at.scope, at.file, at.line)).copied();
+        out + &self.line(at.line, count, &source, true, &step.turns)
+    }
+
+    fn line(&self, number: u32, count: Option<u64>, source: &str, on_path: bool, turns: &[Turn]) -> String {
+        let page = self.page;
+        let margin = right(&count.map(|c| words::count(c.into())).unwrap_or_default(), 14);
+        let margin = page.paint(if count == Some(0) { paint::DIM } else { paint::COUNT }, &margin);
+        let marker = if on_path { page.paint(paint::WAY, "▌") } else { " ".into() };
+        let number = page.paint(paint::DIM, &format!("{} │", right(&number.to_string(), 6)));
+        let text = match turns.is_empty() {
+            true => fit(source, page.width.saturating_sub(MARGIN)),
+            false => left(source, self.column),
+        };
+        let style = match (on_path, count) {
+            (true, _) => paint::ON_PATH,
+            (false, Some(0)) => paint::DIM,
+            (false, _) => anstyle::Style::new(),
+        };
+        let line = format!("{margin} {marker}{number} {}  {}", page.paint(style, &text), page_turns(turns, page));
+        format!("{}\n", line.trim_end())
+    }
+
+    /// Lines of the path that are not within the shown source (by `#include` or `#line`).
+    fn elsewhere(&self, extent: &Extent) -> String {
+        let inside = |(file, line): &(&str, u32)| *file == extent.file && (extent.first..=extent.last).contains(line);
+        let others: BTreeSet<String> =
+            self.steps.keys().filter(|k| !inside(k)).map(|(f, l)| format!("{}:{l}", words::base_name(f))).collect();
+        if others.is_empty() {
+            return String::new();
+        }
+        let list: Vec<String> = others.into_iter().collect();
+        format!("{} the path also runs through {}\n", self.page.paint(paint::WARNING, "note:"), printable(&list.join(", ")))
+    }
+}

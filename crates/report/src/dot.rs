@@ -1,0 +1,117 @@
+//! A function's control-flow graph as DOT or JSON.
+//!
+//! The JSON is also an input of `trodden graph number`: `entry`, `exit` and `edges` are those fields, the rest describes blocks and edges.
+
+use crate::names::Name;
+use crate::words;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use trodden_flow::{CutReason, Node};
+use trodden_unit::{Block, FunctionMap, UnitMap};
+
+/// Counts to draw beside blocks and edges.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts<'a> {
+    /// Executions of each block.
+    pub blocks: &'a [u64],
+    /// Executions of each edge.
+    pub edges: &'a [u64],
+}
+
+/// The graph in the language of Graphviz. Cut edges are dashed; edges to calls that might not return are dotted.
+pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<Counts>) -> String {
+    let cuts = cuts(function);
+    let mut out = String::new();
+    let mut write = || -> std::fmt::Result {
+        writeln!(out, "digraph {} {{", quote(&Name::of(&function.name).full))?;
+        writeln!(out, "  node [shape=box, fontname=\"monospace\"];\n  edge [fontname=\"monospace\"];")?;
+        for (at, block) in function.blocks.iter().enumerate() {
+            let mut label = format!("{at}: {}", words::plural(block.instructions.into(), "instruction", "instructions"));
+            lines(unit, block).iter().for_each(|l| label.push_str(&format!("\n{l}")));
+            if let Some(count) = counts.and_then(|c| c.blocks.get(at)) {
+                label.push_str(&format!("\n{}x", words::count((*count).into())));
+            }
+            writeln!(out, "  b{at} [label={}];", quote(&label))?;
+        }
+        writeln!(out, "  exit [shape=doublecircle, label=\"\", width=0.2];")?;
+        for (at, edge) in function.edges.iter().enumerate() {
+            let mut label = words::edge_label(edge);
+            if let Some(count) = counts.and_then(|c| c.edges.get(at)) {
+                label = format!("{label} {}x", words::count((*count).into())).trim_start().to_string();
+            }
+            let style = match (cuts.get(&(at as u32)), edge.kind) {
+                (Some(_), _) => ", style=dashed",
+                (None, trodden_unit::EdgeKind::Reach) => ", style=dotted",
+                _ => "",
+            };
+            writeln!(out, "  {} -> {} [label={}{style}];", node(function, edge.from), node(function, edge.to), quote(&label))?;
+        }
+        writeln!(out, "}}")
+    };
+    write().expect("strings take whatever is written");
+    out
+}
+
+/// The graph as JSON.
+pub fn json(unit: &UnitMap, function: &FunctionMap, counts: Option<Counts>) -> Value {
+    let cuts = cuts(function);
+    let name = Name::of(&function.name);
+    let edges: Vec<Value> = function.edges.iter().map(|e| json!([node(function, e.from), node(function, e.to)])).collect();
+    let describe = |(at, edge): (usize, &trodden_unit::FlowEdge)| {
+        let mut described = json!({ "edge": at, "kind": words::way(edge) });
+        if let Some(reason) = cuts.get(&(at as u32)) {
+            described["cut"] = json!(words::cut_reason(*reason));
+        }
+        if let Some(count) = counts.and_then(|c| c.edges.get(at)) {
+            described["count"] = crate::json::number(*count);
+        }
+        described
+    };
+    let block = |(at, block): (usize, &Block)| {
+        let mut described = json!({ "name": format!("b{at}"), "instructions": block.instructions, "lines": lines(unit, block) });
+        if let Some(count) = counts.and_then(|c| c.blocks.get(at)) {
+            described["count"] = crate::json::number(*count);
+        }
+        described
+    };
+    json!({
+        "schema_version": crate::json::SCHEMA_VERSION,
+        "function": name.full,
+        "linkage_name": name.linkage,
+        "entry": "b0",
+        "exit": "exit",
+        "edges": edges,
+        "kinds": function.edges.iter().enumerate().map(describe).collect::<Vec<_>>(),
+        "blocks": function.blocks.iter().enumerate().map(block).collect::<Vec<_>>(),
+        "paths": crate::json::number(function.counters),
+    })
+}
+
+fn cuts(function: &FunctionMap) -> BTreeMap<u32, CutReason> {
+    function.cuts.iter().map(|(edge, reason)| (edge.0, *reason)).collect()
+}
+
+fn node(function: &FunctionMap, node: Node) -> String {
+    if node == function.exit() { "exit".into() } else { format!("b{}", node.0) }
+}
+
+/// A block's lines, by file: `foo.c:12-14`.
+pub fn lines(unit: &UnitMap, block: &Block) -> Vec<String> {
+    let mut files: Vec<(u32, u32, u32)> = Vec::new();
+    for position in block.positions.iter().copied().chain(block.branch).filter(|p| p.line > 0) {
+        match files.iter_mut().find(|(file, ..)| *file == position.file) {
+            Some((_, first, last)) => (*first, *last) = ((*first).min(position.line), (*last).max(position.line)),
+            None => files.push((position.file, position.line, position.line)),
+        }
+    }
+    let range = |(file, first, last): (u32, u32, u32)| {
+        let file = words::base_name(unit.files.get(file as usize).map_or("?", String::as_str));
+        if first == last { format!("{file}:{first}") } else { format!("{file}:{first}-{last}") }
+    };
+    files.into_iter().map(range).collect()
+}
+
+fn quote(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}

@@ -1,0 +1,59 @@
+//! What can go wrong between a profile and a report.
+
+/// Why there is no report. (Damaged functions do not prevent one: they are listed in [`crate::View::damaged`].)
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// No function has the name that was asked for.
+    #[error("no instrumented function is called `{name}`{}", did_you_mean(.similar))]
+    NoSuchFunction {
+        /// What was asked for.
+        name: String,
+        /// Functions with similar names.
+        similar: Vec<String>,
+    },
+    /// The pattern for functions is no regular expression.
+    #[error("`{pattern}` is neither a function's name nor a regular expression: {reason}")]
+    Pattern {
+        /// What was given.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The function has not executed that path.
+    #[error("function `{function}` has not executed path {path}; {}", executed(.known))]
+    NoSuchPath {
+        /// The function.
+        function: String,
+        /// The path that was asked for.
+        path: u64,
+        /// Paths that it did execute, most frequent first.
+        known: Vec<u64>,
+    },
+    /// The function's map is damaged.
+    #[error(transparent)]
+    Map(#[from] trodden_unit::MapError),
+    /// Data that cannot be written in the chosen format.
+    #[error("the report cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Compression failed.
+    #[error("the profile cannot be compressed: {0}")]
+    Compress(std::io::Error),
+}
+
+fn did_you_mean(similar: &[String]) -> String {
+    match similar {
+        [] => "; `trodden report --json` names all of them".into(),
+        some => format!("; did you mean {}?", some.iter().map(|s| format!("`{s}`")).collect::<Vec<_>>().join(" or ")),
+    }
+}
+
+fn executed(known: &[u64]) -> String {
+    match known {
+        [] => "none of its paths was executed".into(),
+        some => {
+            let first: Vec<String> = some.iter().take(8).map(u64::to_string).collect();
+            let more = if some.len() > 8 { ", ..." } else { "" };
+            format!("executed paths: {}{more}", first.join(", "))
+        }
+    }
+}

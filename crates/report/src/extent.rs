@@ -1,0 +1,60 @@
+//! Which lines of which file are a function's source.
+//!
+//! Debug information says where a function is declared and where its code stands, not where it ends; the closing brace is looked for
+//! in the text.
+
+use crate::source::{SourceCache, SourceFile};
+use crate::view::{Function, chain, file_of};
+use std::collections::BTreeMap;
+
+/// How far behind the last line with code the closing brace may be.
+const BRACE_WITHIN: u32 = 12;
+
+/// Lines of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The file, as the compiler knew it.
+    pub file: String,
+    /// First line.
+    pub first: u32,
+    /// Last line.
+    pub last: u32,
+}
+
+impl Extent {
+    /// The source of a function; `None` if debug information does not tell.
+    pub fn of(function: &Function, sources: &SourceCache) -> Option<Extent> {
+        let (file, lines) = own_lines(function)?;
+        let (lowest, highest) = (*lines.first()?, *lines.last()?);
+        let first = function.line().filter(|l| *l <= lowest && function.file() == Some(file)).unwrap_or(lowest);
+        let last = sources.file(file).map_or(highest, |text| closing_brace(&text, first, highest));
+        Some(Extent { file: file.to_string(), first, last })
+    }
+}
+
+/// The file with most of the function's own lines, and these lines in order. (A function may have lines in several files by `#include`.)
+fn own_lines<'a>(function: &Function<'a>) -> Option<(&'a str, Vec<u32>)> {
+    let map = function.units_map();
+    let mut files: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for block in &function.map.blocks {
+        for position in block.positions.iter().copied().chain(block.branch) {
+            let outermost = chain(map, position)[0];
+            if let Some(file) = file_of(map, outermost).filter(|_| outermost.line > 0) {
+                files.entry(file).or_default().push(outermost.line);
+            }
+        }
+    }
+    files.values_mut().for_each(|lines| {
+        lines.sort_unstable();
+        lines.dedup();
+    });
+    let declared = function.file().and_then(|f| files.remove_entry(f));
+    declared.or_else(|| files.into_iter().max_by_key(|(_, lines)| lines.len()))
+}
+
+fn closing_brace(text: &SourceFile, first: u32, last: u32) -> u32 {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let outermost = text.line(first).map_or(0, indent);
+    let closes = |l: &u32| text.line(*l).is_some_and(|t| t.trim_start().starts_with('}') && indent(t) <= outermost);
+    (last..=last.saturating_add(BRACE_WITHIN)).find(closes).unwrap_or(last)
+}

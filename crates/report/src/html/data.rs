@@ -1,0 +1,224 @@
+//! What the page shows, as JSON. Keys are short, because there are many of them; `page.js` reads them.
+
+use super::{HtmlOptions, embed};
+use crate::dot;
+use crate::extent::Extent;
+use crate::json::number;
+use crate::lines::LineCounts;
+use crate::select;
+use crate::source::SourceCache;
+use crate::story::{Story, first_line};
+use crate::text::scope_label;
+use crate::view::{Function, View, file_of};
+use crate::words;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use trodden_flow::{Node, Origin};
+use trodden_unit::{EdgeKind, Position};
+
+/// Longest source text of one function that is embedded, in lines.
+const MOST_LINES: u32 = 4000;
+
+/// For each function its details as escaped JSON, unless it was not executed or the budget is spent.
+pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec<Option<String>> {
+    let mut left = options.budget;
+    let detail = |function: &Function| {
+        if !function.is_executed() {
+            return None;
+        }
+        // A function that is too large for what is left may still fit with fewer of its paths.
+        for paths in [options.paths, options.paths / 10, 1] {
+            let text = embed(&Details::of(view, function, sources, options, paths));
+            if text.len() <= left {
+                left -= text.len();
+                return Some(text);
+            }
+        }
+        None
+    };
+    view.functions.iter().map(detail).collect()
+}
+
+/// Facts about the run, and the list of functions.
+pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -> Value {
+    let function = |(at, f): (usize, &Function)| {
+        json!({
+            "n": f.name.short, "f": f.name.full, "s": f.file(), "l": f.line(), "i": words::base_name(&f.image.path),
+            "c": number(f.paths.entries()), "w": select::share(f.total(options.measure), view.total(options.measure)),
+            "p": f.paths.complete.len(), "u": !f.paths.all_finished(), "x": f.is_executed(), "k": f.is_cut(), "d": details[at].is_some(),
+        })
+    };
+    let executed = view.functions.iter().filter(|f| f.is_executed()).count();
+    let embedded = details.iter().flatten().count();
+    let left_out = (embedded < executed).then(|| {
+        format!(
+            "This page has details of the {embedded} functions that count most; {} more were executed and are listed only.",
+            executed - embedded
+        )
+    });
+    let (run, totals) = (&view.profile.run, &view.totals);
+    json!({
+        "schema_version": crate::json::SCHEMA_VERSION,
+        "program": words::program(run, view.profile.images.first().map(|i| i.path.as_str())),
+        "measure": options.measure.name(),
+        "command": run.command.join(" "),
+        "facts": facts(view),
+        "totals": {
+            "executions": words::count(totals.executions), "paths": words::count(totals.paths.into()),
+            "executed": words::count(totals.executed.into()), "instrumented": words::count(totals.instrumented.into()),
+            "unfinished": words::count(totals.unfinished), "skipped": totals.skipped, "cut": totals.cut,
+        },
+        "damaged": view.damaged,
+        "left_out": left_out,
+        "functions": view.functions.iter().enumerate().map(function).collect::<Vec<_>>(),
+    })
+}
+
+fn facts(view: &View) -> Vec<String> {
+    let run = &view.profile.run;
+    let mut facts = Vec::new();
+    if run.runs > 1 {
+        facts.push(format!("{} runs merged", words::count(run.runs.into())));
+    }
+    if run.started_ns > 0 {
+        facts.push(words::moment(run.started_ns));
+    }
+    if run.duration_ns > 0 {
+        facts.push(words::duration(run.duration_ns));
+    }
+    facts.extend(words::ending(run.ending));
+    if !run.host.is_empty() {
+        facts.push(run.host.clone());
+    }
+    facts
+}
+
+/// Collects the details of one function; lines that several paths run through are written once.
+struct Details<'v, 'a> {
+    function: &'v Function<'a>,
+    sources: &'v SourceCache<'v>,
+    extent: Option<Extent>,
+    places: Vec<Value>,
+    known: HashMap<Vec<(u32, u32, u32)>, usize>,
+}
+
+impl<'v, 'a> Details<'v, 'a> {
+    fn of(view: &View, function: &'v Function<'a>, sources: &'v SourceCache<'v>, options: &HtmlOptions, most: usize) -> Value {
+        let extent = Extent::of(function, sources);
+        let mut details = Details { function, sources, extent, places: Vec::new(), known: HashMap::new() };
+        let mut ranked: Vec<_> = function.paths.complete.iter().map(|p| (function.weight(p, options.measure), p)).collect();
+        ranked.sort_by_key(|(weight, p)| (std::cmp::Reverse(*weight), std::cmp::Reverse(p.count), p.id));
+        let total = view.total(options.measure);
+        let mut paths = Vec::new();
+        for (weight, path) in ranked.iter().take(most) {
+            let mut told = details.told(&Story::of(function, path), &path.blocks, &path.path);
+            (told["id"], told["c"], told["w"]) = (number(path.id), number(path.count), json!(select::share(*weight, total)));
+            told["i"] = number(function.length(&path.blocks));
+            paths.push(told);
+        }
+        let mut unfinished = Vec::new();
+        for path in function.paths.unfinished.iter().take(most) {
+            let mut told = details.told(&Story::of_unfinished(function, path), &path.blocks, &path.path);
+            (told["id"], told["c"], told["i"]) = (number(path.id), json!(path.count), number(function.length(&path.blocks)));
+            unfinished.push(told);
+        }
+        let lost = |l: &trodden_profile::Lost| json!([l.count, first_line(function, l.head), l.head.0]);
+        json!({
+            "paths": paths, "more": ranked.len().saturating_sub(most),
+            "unfinished": unfinished, "more_unfinished": function.paths.unfinished.len().saturating_sub(most),
+            "lost": function.paths.lost.iter().map(lost).collect::<Vec<_>>(),
+            "possible": number(function.map.counters), "executed": function.paths.complete.len(),
+            "source": details.source(), "places": details.places, "blocks": blocks(function), "edges": edges(function),
+        })
+    }
+
+    fn told(&mut self, story: &Story, blocks: &[Node], path: &[trodden_flow::DagEdgeId]) -> Value {
+        let steps: Vec<Value> = story
+            .steps
+            .iter()
+            .map(|step| {
+                let blocks: Vec<u32> = step.blocks.iter().map(|b| b.0).collect();
+                let way = step.turns.last().map_or("", |t| turn_class(t.kind));
+                json!([self.place(&step.chain), blocks, words::turns(&step.turns), way])
+            })
+            .collect();
+        let edges = path.iter().filter_map(|e| match self.function.dag.edge(*e).origin {
+            Origin::Real(e) | Origin::Leave(e) => Some(e.0),
+            _ => None,
+        });
+        json!({
+            "b": words::begins(&story.begins), "e": words::ends(&story.ends), "s": steps,
+            "n": blocks.iter().map(|b| b.0).collect::<Vec<_>>(), "g": edges.collect::<Vec<_>>(),
+        })
+    }
+
+    /// The number of a line among the function's places; -1 if it is unknown.
+    fn place(&mut self, chain: &[Position]) -> i64 {
+        let Some(at) = chain.last() else { return -1 };
+        let key = chain.iter().map(|p| (p.scope, p.file, p.line)).collect();
+        if let Some(&known) = self.known.get(&key) {
+            return known as i64;
+        }
+        let map = self.function.units_map();
+        let calls: Vec<Value> = chain[1..]
+            .iter()
+            .zip(chain)
+            .map(|(inside, call)| {
+                let file = file_of(map, *inside).map(words::base_name);
+                json!([scope_label(map, *inside), file, call.line, inside.scope])
+            })
+            .collect();
+        let inside = |e: &Extent| file_of(map, chain[0]) == Some(&e.file) && (e.first..=e.last).contains(&chain[0].line);
+        let text = file_of(map, *at).and_then(|f| self.sources.line(f, at.line));
+        let own = self.extent.as_ref().filter(|e| inside(e)).map(|_| chain[0].line);
+        self.places.push(json!({ "l": at.line, "t": text, "k": calls, "o": own }));
+        self.known.insert(key, self.places.len() - 1);
+        self.places.len() as i64 - 1
+    }
+
+    fn source(&self) -> Value {
+        let Some(extent) = &self.extent else { return Value::Null };
+        let Some(text) = self.sources.file(&extent.file) else { return json!({ "file": extent.file, "missing": true }) };
+        let last = extent.last.min(extent.first.saturating_add(MOST_LINES));
+        let counts = LineCounts::of([self.function]);
+        let lines = (extent.first..=last).map(|l| json!([text.line(l).unwrap_or(""), counts.line(&extent.file, l).map(number)]));
+        json!({ "file": extent.file, "first": extent.first, "lines": lines.collect::<Vec<_>>(), "cut": last < extent.last })
+    }
+}
+
+fn turn_class(kind: EdgeKind) -> &'static str {
+    match kind {
+        EdgeKind::True | EdgeKind::False => "way",
+        EdgeKind::Unwind => "throws",
+        _ => "case",
+    }
+}
+
+fn blocks(function: &Function) -> Vec<Value> {
+    let map = function.units_map();
+    let describe = |(at, block): (usize, &trodden_unit::Block)| {
+        let lines = dot::lines(map, block);
+        json!([number(function.paths.blocks[at]), block.instructions, lines, first_line(function, Node(at as u32))])
+    };
+    function.map.blocks.iter().enumerate().map(describe).collect()
+}
+
+/// From, to, label, count, how it is drawn: 0 as usual, 1 cut, 2 a call that might not return.
+fn edges(function: &Function) -> Vec<Value> {
+    let mut style = vec![0; function.map.edges.len()];
+    for (edge, _) in &function.map.cuts {
+        if let Some(style) = style.get_mut(edge.index()) {
+            *style = 1;
+        }
+    }
+    let describe = |(at, edge): (usize, &trodden_unit::FlowEdge)| {
+        let style = if edge.kind == EdgeKind::Reach { 2 } else { style[at] };
+        let label = match edge.kind {
+            // Conditions of optimised code are not those of the source.
+            EdgeKind::True | EdgeKind::False => String::new(),
+            _ => words::edge_label(edge),
+        };
+        json!([edge.from.0, edge.to.0, label, number(function.paths.edges[at]), style])
+    };
+    function.map.edges.iter().enumerate().map(describe).collect()
+}

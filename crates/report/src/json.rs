@@ -1,0 +1,236 @@
+//! Reports as JSON. The schema is described in the user guide (`docs/book/src/json.md`).
+//!
+//! Numbers beyond 2^53, which many readers of JSON cannot hold, are strings. A change that could break a reader raises [`SCHEMA_VERSION`].
+
+use crate::annotate::Request;
+use crate::error::ReportError;
+use crate::extent::Extent;
+use crate::lines::LineCounts;
+use crate::select::{self, Measure, Ranked, Selection};
+use crate::source::SourceCache;
+use crate::story::{Begins, Ends, Step, Story};
+use crate::text::scope_label;
+use crate::view::{Function, View, file_of};
+use crate::words;
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use trodden_profile::{Ending, PathCount, Run, Unfinished};
+
+/// Version of the schema of everything that is written as JSON.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Greatest whole number up to which all are exact in the floating point of JavaScript and its kin.
+const EXACT: u128 = 1 << 53;
+
+/// A number; beyond 2^53 a string.
+pub fn number(value: impl Into<u128>) -> Value {
+    match value.into() {
+        small if small <= EXACT => json!(small as u64),
+        large => json!(large.to_string()),
+    }
+}
+
+/// The report of `trodden report --json`.
+///
+/// # Errors
+/// The selection names no function.
+pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Result<Value, ReportError> {
+    let ranking = selection.rank(view)?;
+    let place: HashMap<*const Function, usize> = ranking.functions.iter().enumerate().map(|(i, f)| (std::ptr::from_ref(*f), i)).collect();
+    let paths = ranking.paths.iter().enumerate().map(|(at, ranked)| {
+        let mut path = path(ranked, sources);
+        path.insert("rank".into(), json!(at + 1));
+        path.insert("function".into(), json!(place[&std::ptr::from_ref(ranked.function)]));
+        Value::Object(path)
+    });
+    Ok(json!({
+        "schema_version": SCHEMA_VERSION,
+        "kind": "report",
+        "run": run(&view.profile.run),
+        "measure": selection.measure.name(),
+        "totals": totals(view),
+        "paths": paths.collect::<Vec<_>>(),
+        "functions": ranking.functions.iter().map(|f| function(view, f, selection.measure)).collect::<Vec<_>>(),
+        "images": view.profile.images.iter().map(image).collect::<Vec<_>>(),
+        "damaged": view.damaged,
+    }))
+}
+
+/// The report of `trodden annotate --json`: the function's source with counts, and one path.
+///
+/// # Errors
+/// No such function; a path that it has not executed.
+pub fn annotate(view: &View, request: &Request, sources: &SourceCache) -> Result<Value, ReportError> {
+    let functions = select::matching(view, &request.function)?;
+    let shown = functions[0];
+    let story = match shown.paths.unfinished.iter().find(|u| Some(u.id) == request.path) {
+        Some(path) => Some(Value::Object(unfinished(shown, path, sources))),
+        None => select::path_of(shown, request.path, request.measure)?.map(|path| {
+            let weight = shown.weight(path, request.measure);
+            let ranked = Ranked { function: shown, path, weight, share: select::share(weight, view.total(request.measure)) };
+            Value::Object(self::path(&ranked, sources))
+        }),
+    };
+    Ok(json!({
+        "schema_version": SCHEMA_VERSION,
+        "kind": "annotation",
+        "function": function(view, shown, request.measure),
+        "path": story,
+        "source": source(shown, sources),
+        "also_matching": functions[1..].iter().map(|f| f.name.full.as_str()).collect::<Vec<_>>(),
+    }))
+}
+
+fn source(function: &Function, sources: &SourceCache) -> Value {
+    let Some(extent) = Extent::of(function, sources) else { return Value::Null };
+    let counts = LineCounts::of([function]);
+    let line = |number| {
+        let count = counts.line(&extent.file, number).map(self::number);
+        json!({ "line": number, "text": sources.line(&extent.file, number), "count": count })
+    };
+    json!({ "file": extent.file, "lines": (extent.first..=extent.last).map(line).collect::<Vec<_>>() })
+}
+
+fn run(run: &Run) -> Value {
+    let ending = run.ending.map(|e| match e {
+        Ending::Exit(status) => json!({ "exit": status }),
+        Ending::Signal(signal) => json!({ "signal": signal }),
+    });
+    json!({
+        "command": run.command,
+        "directory": run.directory,
+        "host": run.host,
+        "suite": run.suite,
+        "started_ns": number(run.started_ns),
+        "duration_ns": number(run.duration_ns),
+        "ending": ending,
+        "runs": number(run.runs),
+        "recorder": run.recorder,
+    })
+}
+
+fn totals(view: &View) -> Value {
+    let totals = &view.totals;
+    json!({
+        "executions": number(totals.executions),
+        "paths": number(totals.paths),
+        "instructions": number(totals.instructions),
+        "blocks": number(totals.blocks),
+        "functions_executed": totals.executed,
+        "functions_instrumented": totals.instrumented,
+        "functions_not_instrumented": totals.skipped,
+        "functions_cut": totals.cut,
+        "unfinished": number(totals.unfinished),
+        "functions_with_unfinished_paths": totals.unfinished_functions,
+    })
+}
+
+fn image(image: &trodden_profile::ImageProfile) -> Value {
+    let skipped = |u: &trodden_profile::UnitProfile| -> Vec<Value> {
+        u.map.skipped.iter().map(|s| json!({ "function": s.name, "reason": s.reason })).collect()
+    };
+    let unit = |u: &trodden_profile::UnitProfile| json!({ "identity": u.unit.to_string(), "source": u.map.source, "scheme": u.map.scheme, "not_instrumented": skipped(u) });
+    json!({
+        "path": image.path,
+        "identity": image.identity.to_string(),
+        "build_id": image.build_id,
+        "units": image.units.iter().map(unit).collect::<Vec<_>>(),
+    })
+}
+
+fn function(view: &View, function: &Function, measure: Measure) -> Value {
+    let none = SourceCache::new(&|_: &str| None);
+    let lost =
+        |l: &trodden_profile::Lost| json!({ "block": l.head.0, "count": l.count, "line": crate::story::first_line(function, l.head) });
+    json!({
+        "name": function.name.full,
+        "short_name": function.name.short,
+        "linkage_name": function.name.linkage,
+        "image": function.image.path,
+        "unit": function.unit.unit.to_string(),
+        "file": function.file(),
+        "line": function.line(),
+        "calls": number(function.paths.entries()),
+        "executions": number(function.paths.total()),
+        "instructions": number(function.instructions),
+        "blocks": number(function.blocks),
+        "share": select::share(function.total(measure), view.total(measure)),
+        "possible_paths": number(function.map.counters),
+        "executed_paths": function.paths.complete.len(),
+        "cut": function.is_cut(),
+        "block_counts": function.paths.blocks.iter().map(|c| number(*c)).collect::<Vec<_>>(),
+        "edge_counts": function.paths.edges.iter().map(|c| number(*c)).collect::<Vec<_>>(),
+        "edges": function.map.edges.iter().map(|e| json!([e.from.0, e.to.0, words::way(e)])).collect::<Vec<_>>(),
+        "unfinished": function.paths.unfinished.iter().map(|u| unfinished(function, u, &none)).collect::<Vec<_>>(),
+        "lost": function.paths.lost.iter().map(lost).collect::<Vec<_>>(),
+    })
+}
+
+fn path(ranked: &Ranked, sources: &SourceCache) -> Map<String, Value> {
+    let PathCount { id, count, blocks, .. } = ranked.path;
+    let mut out = told(ranked.function, &Story::of(ranked.function, ranked.path), sources);
+    out.insert("id".into(), number(*id));
+    out.insert("count".into(), number(*count));
+    out.insert("share".into(), json!(ranked.share));
+    out.insert("weight".into(), number(ranked.weight));
+    out.insert("instructions".into(), number(ranked.function.length(blocks)));
+    out.insert("blocks".into(), json!(blocks.iter().map(|b| b.0).collect::<Vec<_>>()));
+    out
+}
+
+fn unfinished(function: &Function, path: &Unfinished, sources: &SourceCache) -> Map<String, Value> {
+    let mut out = told(function, &Story::of_unfinished(function, path), sources);
+    out.insert("id".into(), number(path.id));
+    out.insert("count".into(), json!(path.count));
+    out.insert("blocks".into(), json!(path.blocks.iter().map(|b| b.0).collect::<Vec<_>>()));
+    out
+}
+
+fn told(function: &Function, story: &Story, sources: &SourceCache) -> Map<String, Value> {
+    let mut out = Map::new();
+    out.insert("begins".into(), begins(&story.begins));
+    out.insert("steps".into(), story.steps.iter().map(|s| step(function, s, sources)).collect());
+    out.insert("ends".into(), ends(function, &story.ends));
+    out
+}
+
+fn begins(begins: &Begins) -> Value {
+    let text = words::begins(begins);
+    match begins {
+        Begins::Entry => json!({ "at": "entry", "text": text }),
+        Begins::Behind { reason, at, line } => json!({ "at": words::cut_reason(*reason), "block": at.0, "line": line, "text": text }),
+    }
+}
+
+fn ends(function: &Function, ends: &Ends) -> Value {
+    let text = words::ends(ends);
+    match ends {
+        Ends::Exit { edge, line, .. } => json!({ "by": words::way(&function.map.edges[edge.index()]), "line": line, "text": text }),
+        Ends::Cut { reason, to, line } => json!({ "by": words::cut_reason(*reason), "to_block": to.0, "line": line, "text": text }),
+        Ends::Stop { line } => json!({ "by": "stop", "line": line, "text": text }),
+        Ends::Call { at, lines } => {
+            json!({ "by": "call", "block": at.0, "line": lines.map(|l| l.0), "last_line": lines.map(|l| l.1), "text": text })
+        }
+    }
+}
+
+fn step(function: &Function, step: &Step, sources: &SourceCache) -> Value {
+    let map = function.units_map();
+    let turns: Vec<Value> = step
+        .turns
+        .iter()
+        .map(|t| json!({ "edge": t.edge.0, "condition": words::way(&function.map.edges[t.edge.index()]), "text": t.way }))
+        .collect();
+    let mut out = json!({ "blocks": step.blocks.iter().map(|b| b.0).collect::<Vec<_>>(), "turns": turns });
+    let Some((at, calls)) = step.chain.split_last() else { return out };
+    out["file"] = json!(file_of(map, *at));
+    out["line"] = json!(at.line);
+    out["column"] = json!(at.column);
+    out["source"] = json!(file_of(map, *at).and_then(|f| sources.line(f, at.line)));
+    if !calls.is_empty() {
+        out["inlined_function"] = json!(scope_label(map, *at));
+        let call = |p: &trodden_unit::Position| json!({ "function": scope_label(map, *p), "file": file_of(map, *p), "line": p.line, "column": p.column });
+        out["called_from"] = calls.iter().map(call).collect();
+    }
+    out
+}

@@ -1,0 +1,55 @@
+//! Coverage of lines and branches as an lcov tracefile (`geninfo(1)`, section FILES).
+//!
+//! Counts of lines and branches are those of [`crate::lines`]: derived from paths, inlined code counted where it stands. Branches are those of the
+//! optimised code.
+
+use crate::lines::{FileCounts, LineCounts};
+use crate::view::View;
+use std::fmt::Write;
+
+/// Writes a tracefile of the whole profile.
+pub fn lcov(view: &View, test_name: &str) -> String {
+    let counts = LineCounts::of(&view.functions);
+    let name: String = test_name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let mut out = String::new();
+    for (file, counts) in counts.files.iter().filter(|(_, c)| !c.lines.is_empty()) {
+        record(&mut out, &name, file, counts).expect("strings take whatever is written");
+    }
+    out
+}
+
+fn record(out: &mut String, test: &str, file: &str, counts: &FileCounts) -> std::fmt::Result {
+    writeln!(out, "TN:{test}\nSF:{}", file.replace(['\n', '\r'], " "))?;
+    for (line, name) in counts.functions.keys() {
+        writeln!(out, "FN:{line},{name}")?;
+    }
+    for ((_, name), calls) in &counts.functions {
+        writeln!(out, "FNDA:{calls},{name}")?;
+    }
+    let hit = counts.functions.values().filter(|c| **c > 0).count();
+    writeln!(out, "FNF:{}\nFNH:{hit}", counts.functions.len())?;
+    branches(out, counts)?;
+    for (line, count) in &counts.lines {
+        writeln!(out, "DA:{line},{count}")?;
+    }
+    let hit = counts.lines.values().filter(|c| **c > 0).count();
+    writeln!(out, "LF:{}\nLH:{hit}\nend_of_record", counts.lines.len())
+}
+
+fn branches(out: &mut String, counts: &FileCounts) -> std::fmt::Result {
+    let (mut found, mut hit) = (0, 0);
+    let (mut line_before, mut block) = (0, 0);
+    for ((line, _column), directions) in &counts.branches {
+        block = if *line == line_before { block + 1 } else { 0 };
+        line_before = *line;
+        for (number, taken) in directions.values().enumerate() {
+            match taken.reached {
+                0 => writeln!(out, "BRDA:{line},{block},{number},-")?,
+                _ => writeln!(out, "BRDA:{line},{block},{number},{}", taken.taken)?,
+            }
+            found += 1;
+            hit += usize::from(taken.taken > 0);
+        }
+    }
+    writeln!(out, "BRF:{found}\nBRH:{hit}")
+}

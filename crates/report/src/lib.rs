@@ -1,0 +1,37 @@
+//! Path profiles to what people see.
+//!
+//! Pure functions from a [`trodden_profile::Profile`] to strings and bytes. Nothing here reads a file, the environment or the clock: source
+//! text comes from a [`Sources`] provider, widths and colour are options. The journey of a profile:
+//!
+//! 1. [`View`]: every function decoded, with readable names and shares ([`view`], [`names`]);
+//! 2. [`Selection`]: which functions and paths, in which order ([`select`]);
+//! 3. [`Story`]: a path as source lines with the direction of each branch ([`story`]);
+//! 4. a form: [`text`] (terminal), [`annotate`] (a path over its source), [`json`], [`html`];
+//! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`]; graphs of functions: [`dot`].
+#![forbid(unsafe_code)]
+
+pub mod annotate;
+pub mod dot;
+pub mod error;
+pub mod extent;
+pub mod folded;
+pub mod html;
+pub mod json;
+pub mod lcov;
+pub mod lines;
+pub mod names;
+pub mod paint;
+pub mod pprof;
+pub mod select;
+pub mod source;
+pub mod story;
+pub mod text;
+pub mod view;
+pub mod words;
+
+pub use error::ReportError;
+pub use names::Name;
+pub use select::{Measure, Ranking, Selection};
+pub use source::{SourceCache, Sources};
+pub use story::Story;
+pub use view::{Function, View};

@@ -1,0 +1,233 @@
+//! Names of functions for people: mangling undone, and a short form that fits a table.
+//!
+//! Rust (legacy and v0) and C++ (Itanium) names are understood; whatever else is shown as it is. The short form drops what rarely tells two
+//! functions apart: parameters, return types, template arguments, and in Rust all but the last word of paths inside angle brackets.
+
+/// A function's names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// As linkers know it.
+    pub linkage: String,
+    /// As the source has it, in full.
+    pub full: String,
+    /// Abridged.
+    pub short: String,
+}
+
+impl Name {
+    /// The names behind a linkage name.
+    pub fn of(linkage: &str) -> Name {
+        let linkage = linkage.strip_prefix('\u{1}').unwrap_or(linkage);
+        let (full, short) = match rustc_demangle::try_demangle(linkage) {
+            Ok(rust) => {
+                let full = format!("{rust:#}");
+                let short = short_rust(&full);
+                (full, short)
+            }
+            Err(_) => match cpp(linkage) {
+                Some(full) => {
+                    let short = short_cpp(&full);
+                    (full, short)
+                }
+                None => (linkage.to_string(), linkage.to_string()),
+            },
+        };
+        // Names must not steer terminals.
+        let shown = |text: String| if text.contains(char::is_control) { text.replace(char::is_control, "\u{fffd}") } else { text };
+        Name { linkage: linkage.to_string(), full: shown(full), short: shown(short) }
+    }
+
+    /// Whether a user who says `text` means this function.
+    pub fn is(&self, text: &str) -> bool {
+        self.linkage == text || self.full == text || self.short == text
+    }
+}
+
+/// A name from debug information, for code inlined deep into something else: mangling undone if the linkage name tells more than the plain one, the
+/// last two words of what remains.
+pub fn scope_name(name: &str, linkage: &str) -> String {
+    let known = Name::of(linkage);
+    let known = if known.full == known.linkage { name } else { &known.short };
+    last_words(known, 2).to_string()
+}
+
+/// The last words of a path joined by `::` (not of what stands in brackets).
+fn last_words(path: &str, words: usize) -> &str {
+    let (mut depth, mut left) = (0i32, words);
+    for (at, c) in path.char_indices().rev() {
+        match c {
+            '>' | ')' | '}' => depth += 1,
+            '<' | '(' | '{' => depth -= 1,
+            ':' if depth == 0 && path[..at].ends_with(':') => left -= 1,
+            _ => {}
+        }
+        if left == 0 {
+            return &path[at + 1..];
+        }
+    }
+    path
+}
+
+fn cpp(linkage: &str) -> Option<String> {
+    if !linkage.starts_with("_Z") && !linkage.starts_with("___Z") {
+        return None;
+    }
+    cpp_demangle::Symbol::new(linkage).ok()?.demangle().ok()
+}
+
+/// `ns::Box<int>::put(int const&) const` becomes `ns::Box<..>::put`.
+fn short_cpp(full: &str) -> String {
+    let mut out = String::new();
+    let (mut angle, mut round) = (0usize, 0usize);
+    let mut rest = full;
+    while let Some(c) = rest.chars().next() {
+        if angle + round == 0 {
+            if let Some(kept) = keep_whole(rest, &out) {
+                out.push_str(kept);
+                rest = &rest[kept.len()..];
+                continue;
+            }
+            if rest.starts_with(" [clone") || rest.starts_with("[abi:") {
+                break;
+            }
+        }
+        match c {
+            '<' => {
+                if angle + round == 0 {
+                    out.push_str("<..>");
+                }
+                angle += 1;
+            }
+            '>' => angle = angle.saturating_sub(1),
+            '(' => round += 1,
+            ')' => {
+                round = round.saturating_sub(1);
+                if angle + round == 0 && !rest.starts_with(")::") && !out.is_empty() {
+                    break; // Behind the parameters stand qualifiers only.
+                }
+            }
+            ' ' if rest.starts_with(" <") => {}
+            ' ' if angle + round == 0 && !out.ends_with("operator") => out.clear(), // what stood before is the return type
+            c if angle + round == 0 => out.push(c),
+            _ => {}
+        }
+        rest = &rest[c.len_utf8()..];
+    }
+    if out.is_empty() { full.to_string() } else { out }
+}
+
+/// Parts of a C++ name that contain brackets which are none.
+fn keep_whole<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
+    const OPERATORS: [&str; 12] = [
+        "operator<<=",
+        "operator>>=",
+        "operator<=>",
+        "operator->*",
+        "operator()",
+        "operator<<",
+        "operator>>",
+        "operator->",
+        "operator<=",
+        "operator>=",
+        "operator<",
+        "operator>",
+    ];
+    const PARTS: [&str; 2] = ["(anonymous namespace)", "{lambda"];
+    let boundary = before.is_empty() || before.ends_with(':');
+    let operator = OPERATORS.iter().find(|o| boundary && rest.starts_with(**o));
+    let part = PARTS.iter().find(|p| rest.starts_with(**p));
+    operator.or(part).map(|found| match *found {
+        "{lambda" => &rest[..rest.find('}').map_or(rest.len(), |at| at + 1)],
+        found => &rest[..found.len()],
+    })
+}
+
+/// `<alloc::vec::Vec<u8> as core::ops::drop::Drop>::drop` becomes `<Vec as Drop>::drop`.
+fn short_rust(full: &str) -> String {
+    let Some(inner) = full.strip_prefix('<') else { return strip_generics(full) };
+    let Some(end) = matching(inner) else { return full.to_string() };
+    let (head, tail) = (&inner[..end], &inner[end + 1..]);
+    let words: Vec<String> = head.split(" as ").map(|part| last_word(&strip_generics(part))).collect();
+    format!("<{}>{}", words.join(" as "), strip_generics(tail))
+}
+
+/// The place of the `>` that closes a bracket opened before `text`.
+fn matching(text: &str) -> Option<usize> {
+    let mut depth = 1usize;
+    let mut before = ' ';
+    for (at, c) in text.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' if before != '-' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+        before = c;
+    }
+    None
+}
+
+fn strip_generics(text: &str) -> String {
+    let (mut out, mut depth, mut before) = (String::new(), 0usize, ' ');
+    for c in text.chars() {
+        match c {
+            '<' => depth += 1,
+            '>' if before != '-' => depth = depth.saturating_sub(1),
+            c if depth == 0 => out.push(c),
+            _ => {}
+        }
+        before = c;
+    }
+    out.replace("::::", "::").trim_end_matches("::").to_string()
+}
+
+fn last_word(path: &str) -> String {
+    let sigils: String = path.chars().take_while(|c| "&*[( ".contains(*c)).collect();
+    format!("{sigils}{}", path[sigils.len()..].rsplit("::").next().unwrap_or(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_names_stay() {
+        let name = Name::of("\u{1}main");
+        assert_eq!((name.linkage.as_str(), name.full.as_str(), name.short.as_str()), ("main", "main", "main"));
+        assert_eq!(Name::of("_Znonsense").full, "_Znonsense");
+    }
+
+    #[test]
+    fn cpp_names_lose_what_is_long() {
+        let name = Name::of("_ZNSt6vectorIiSaIiEE9push_backERKi");
+        assert_eq!(name.full, "std::vector<int, std::allocator<int> >::push_back(int const&)");
+        assert_eq!(name.short, "std::vector<..>::push_back");
+        assert!(name.is("std::vector<..>::push_back") && name.is("_ZNSt6vectorIiSaIiEE9push_backERKi"));
+    }
+
+    #[test]
+    fn brackets_of_operators_are_part_of_the_name() {
+        assert_eq!(short_cpp("std::ostream& ns::operator<< <int>(std::ostream&, ns::Box<int> const&)"), "ns::operator<<<..>");
+        assert_eq!(short_cpp("ns::Call::operator()(int) const"), "ns::Call::operator()");
+        assert_eq!(short_cpp("(anonymous namespace)::twice(int)"), "(anonymous namespace)::twice");
+        assert_eq!(short_cpp("main::{lambda(int)#1}::operator()(int) const"), "main::{lambda(int)#1}::operator()");
+        assert_eq!(short_cpp("std::string const& ns::name<int>(int) const"), "ns::name<..>");
+    }
+
+    #[test]
+    fn inlined_functions_keep_two_words() {
+        assert_eq!(scope_name("push_back", "_ZNSt6vectorIiSaIiEE9push_backERKi"), "vector<..>::push_back");
+        assert_eq!(scope_name("smaller", ""), "smaller");
+        assert_eq!(last_words("<Vec as a::b::Drop>::drop", 1), "drop");
+        assert_eq!(last_words("a::main::{lambda(b::c)#1}::operator()", 2), "{lambda(b::c)#1}::operator()");
+    }
+
+    #[test]
+    fn rust_names_lose_their_hash_and_generics() {
+        assert_eq!(Name::of("_ZN4core3fmt5write17h0123456789abcdefE").full, "core::fmt::write");
+        assert_eq!(short_rust("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop"), "<Vec as Drop>::drop");
+        assert_eq!(short_rust("core::iter::Iterator::map::<u8, fn(u8) -> u8>"), "core::iter::Iterator::map");
+    }
+}

@@ -1,0 +1,213 @@
+//! A profile for `pprof` and its kin: a gzipped protocol buffer.
+//!
+//! Source: `profile.proto` of google/pprof (field numbers and meanings). Each executed path is one sample whose stack is the path (leaf) inside its function;
+//! its values are executions and executed instructions. Paths are functions of their own there, called by the function they belong to.
+
+use crate::error::ReportError;
+use crate::select::{Measure, Selection};
+use crate::story::{Begins, Story};
+use crate::view::{Function as Profiled, View};
+use std::collections::HashMap;
+use std::io::Write;
+
+/// Lines of a path that its frame names.
+const OUTLINE: usize = 12;
+
+/// Writes the selected paths.
+///
+/// # Errors
+/// The selection names no function.
+pub fn pprof(view: &View, selection: &Selection) -> Result<Vec<u8>, ReportError> {
+    let profile = build(view, selection)?;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(&prost::Message::encode_to_vec(&profile)).map_err(ReportError::Compress)?;
+    encoder.finish().map_err(ReportError::Compress)
+}
+
+/// The profile as a message.
+///
+/// # Errors
+/// The selection names no function.
+pub fn build(view: &View, selection: &Selection) -> Result<Profile, ReportError> {
+    let ranking = selection.rank(view)?;
+    let mut builder = Builder::default();
+    builder.text("");
+    let sample_type = vec![builder.kind("executions", "count"), builder.kind("instructions", "count")];
+    for ranked in &ranking.paths {
+        let outer = builder.function_location(ranked.function);
+        let leaf = builder.path_location(ranked.function, &Story::of(ranked.function, ranked.path), ranked.path.id);
+        let instructions = ranked.function.weight(ranked.path, Measure::Instructions);
+        let value = vec![clamp(ranked.path.count.into()), clamp(instructions)];
+        builder.samples.push(Sample { location_id: vec![leaf, outer], value });
+    }
+    let run = &view.profile.run;
+    let comment = vec![builder.text(&run.command.join(" "))];
+    let default_sample_type = builder.text(if selection.measure == Measure::Count { "executions" } else { "instructions" });
+    Ok(Profile {
+        sample_type,
+        sample: builder.samples,
+        location: builder.locations,
+        function: builder.functions,
+        string_table: builder.strings,
+        time_nanos: clamp(run.started_ns.into()),
+        duration_nanos: clamp(run.duration_ns.into()),
+        comment,
+        default_sample_type,
+    })
+}
+
+fn clamp(value: u128) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[derive(Default)]
+struct Builder {
+    strings: Vec<String>,
+    known: HashMap<String, i64>,
+    samples: Vec<Sample>,
+    locations: Vec<Location>,
+    functions: Vec<Function>,
+    /// Locations of functions, by the address of their maps.
+    outer: HashMap<*const trodden_unit::FunctionMap, u64>,
+}
+
+impl Builder {
+    fn text(&mut self, text: &str) -> i64 {
+        if let Some(&known) = self.known.get(text) {
+            return known;
+        }
+        let place = self.strings.len() as i64;
+        self.strings.push(text.to_string());
+        self.known.insert(text.to_string(), place);
+        place
+    }
+
+    fn kind(&mut self, kind: &str, unit: &str) -> ValueType {
+        ValueType { kind: self.text(kind), unit: self.text(unit) }
+    }
+
+    fn function_location(&mut self, function: &Profiled) -> u64 {
+        let key = std::ptr::from_ref(function.map);
+        if let Some(&known) = self.outer.get(&key) {
+            return known;
+        }
+        let line = function.line().unwrap_or(0);
+        let location = self.location(&function.name.full, &function.name.linkage, function.file().unwrap_or(""), line);
+        self.outer.insert(key, location);
+        location
+    }
+
+    fn path_location(&mut self, function: &Profiled, story: &Story, id: u64) -> u64 {
+        let line = match story.begins {
+            Begins::Behind { line: Some(line), .. } => line,
+            _ => story.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).next().unwrap_or(0),
+        };
+        let name = format!("{} path {id} ({})", function.name.short, story.outline(OUTLINE));
+        self.location(&name, &name, function.file().unwrap_or(""), line)
+    }
+
+    fn location(&mut self, name: &str, system_name: &str, file: &str, line: u32) -> u64 {
+        let id = self.functions.len() as u64 + 1;
+        let function =
+            Function { id, name: self.text(name), system_name: self.text(system_name), filename: self.text(file), start_line: line.into() };
+        self.functions.push(function);
+        self.locations.push(Location { id, line: vec![Line { function_id: id, line: line.into() }] });
+        id
+    }
+}
+
+/// The whole profile.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Profile {
+    /// What the samples' values are.
+    #[prost(message, repeated, tag = "1")]
+    pub sample_type: Vec<ValueType>,
+    /// Executed paths.
+    #[prost(message, repeated, tag = "2")]
+    pub sample: Vec<Sample>,
+    /// Places in the source.
+    #[prost(message, repeated, tag = "4")]
+    pub location: Vec<Location>,
+    /// Functions and paths.
+    #[prost(message, repeated, tag = "5")]
+    pub function: Vec<Function>,
+    /// All strings; the first is empty.
+    #[prost(string, repeated, tag = "6")]
+    pub string_table: Vec<String>,
+    /// Start, nanoseconds since 1970.
+    #[prost(int64, tag = "9")]
+    pub time_nanos: i64,
+    /// Wall time in nanoseconds.
+    #[prost(int64, tag = "10")]
+    pub duration_nanos: i64,
+    /// Remarks, as places in the string table.
+    #[prost(int64, repeated, tag = "13")]
+    pub comment: Vec<i64>,
+    /// The value that is shown first, as a place in the string table.
+    #[prost(int64, tag = "14")]
+    pub default_sample_type: i64,
+}
+
+/// Name and unit of a value, as places in the string table.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct ValueType {
+    /// The name.
+    #[prost(int64, tag = "1")]
+    pub kind: i64,
+    /// The unit.
+    #[prost(int64, tag = "2")]
+    pub unit: i64,
+}
+
+/// An executed path.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Sample {
+    /// The path, then its function.
+    #[prost(uint64, repeated, tag = "1")]
+    pub location_id: Vec<u64>,
+    /// Executions, instructions.
+    #[prost(int64, repeated, tag = "2")]
+    pub value: Vec<i64>,
+}
+
+/// A place.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Location {
+    /// Its number, from 1.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// Its line.
+    #[prost(message, repeated, tag = "4")]
+    pub line: Vec<Line>,
+}
+
+/// A line of a function.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Line {
+    /// The function.
+    #[prost(uint64, tag = "1")]
+    pub function_id: u64,
+    /// Its line.
+    #[prost(int64, tag = "2")]
+    pub line: i64,
+}
+
+/// A function, or a path shown as one. Names are places in the string table.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Function {
+    /// Its number, from 1.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// Name for people.
+    #[prost(int64, tag = "2")]
+    pub name: i64,
+    /// Linkage name.
+    #[prost(int64, tag = "3")]
+    pub system_name: i64,
+    /// Source file.
+    #[prost(int64, tag = "4")]
+    pub filename: i64,
+    /// Line of its declaration.
+    #[prost(int64, tag = "5")]
+    pub start_line: i64,
+}

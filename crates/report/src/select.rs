@@ -1,0 +1,203 @@
+//! Which functions and paths a report shows, and in which order.
+
+use crate::error::ReportError;
+use crate::view::{Function, View};
+use regex_lite::Regex;
+use trodden_profile::PathCount;
+
+/// What paths are weighed by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Measure {
+    /// Executed instructions of the intermediate code.
+    #[default]
+    Instructions,
+    /// Executed basic blocks.
+    Blocks,
+    /// Executions of the path, however long it is.
+    Count,
+}
+
+impl Measure {
+    /// The measure's name in options, JSON and headings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Instructions => "instructions",
+            Measure::Blocks => "blocks",
+            Measure::Count => "executions",
+        }
+    }
+
+    /// The measure that a user means: `instructions`, `blocks`, `executions` (or `count`).
+    pub fn parse(text: &str) -> Option<Measure> {
+        match text {
+            "instructions" => Some(Measure::Instructions),
+            "blocks" => Some(Measure::Blocks),
+            "executions" | "count" => Some(Measure::Count),
+            _ => None,
+        }
+    }
+}
+
+/// What a user wants to see.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Functions: one's name (linkage, full or short), or a regular expression for full names.
+    pub function: Option<String>,
+    /// What shares are shares of, and paths are sorted by.
+    pub measure: Measure,
+    /// At most this many paths.
+    pub top: usize,
+    /// Only paths with at least this share of the whole program, from 0 to 1.
+    pub min_share: f64,
+}
+
+impl Default for Selection {
+    fn default() -> Selection {
+        Selection { function: None, measure: Measure::default(), top: 10, min_share: 0.0 }
+    }
+}
+
+/// A path in its place.
+#[derive(Clone, Copy)]
+pub struct Ranked<'v, 'a> {
+    /// The function.
+    pub function: &'v Function<'a>,
+    /// The path.
+    pub path: &'v PathCount,
+    /// What it weighs.
+    pub weight: u128,
+    /// Its share of the program.
+    pub share: f64,
+}
+
+/// The selected paths, greatest weight first.
+pub struct Ranking<'v, 'a> {
+    /// The paths to show.
+    pub paths: Vec<Ranked<'v, 'a>>,
+    /// The selected functions, whether paths of theirs are shown or not.
+    pub functions: Vec<&'v Function<'a>>,
+    /// How many executed paths the selected functions have.
+    pub candidates: usize,
+}
+
+impl Ranking<'_, '_> {
+    /// Share of the program that the shown paths make up.
+    pub fn share(&self) -> f64 {
+        self.paths.iter().map(|p| p.share).sum()
+    }
+}
+
+impl Selection {
+    /// Picks paths and ranks them.
+    ///
+    /// # Errors
+    /// No function has the given name; the pattern is no regular expression.
+    pub fn rank<'v, 'a>(&self, view: &'v View<'a>) -> Result<Ranking<'v, 'a>, ReportError> {
+        let functions = self.functions(view)?;
+        let total = view.total(self.measure);
+        let mut paths: Vec<Ranked> = Vec::new();
+        for function in &functions {
+            for path in &function.paths.complete {
+                let weight = function.weight(path, self.measure);
+                paths.push(Ranked { function, path, weight, share: share(weight, total) });
+            }
+        }
+        let candidates = paths.len();
+        paths.retain(|p| p.share >= self.min_share);
+        paths.sort_by(|a, b| {
+            let names = || a.function.name.full.cmp(&b.function.name.full);
+            b.weight.cmp(&a.weight).then(b.path.count.cmp(&a.path.count)).then_with(names).then(a.path.id.cmp(&b.path.id))
+        });
+        paths.truncate(self.top);
+        Ok(Ranking { paths, functions, candidates })
+    }
+
+    /// The functions that are meant.
+    ///
+    /// # Errors
+    /// As for [`Selection::rank`].
+    pub fn functions<'v, 'a>(&self, view: &'v View<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
+        match &self.function {
+            None => Ok(view.functions.iter().collect()),
+            Some(text) => matching(view, text),
+        }
+    }
+}
+
+/// A part of a whole, from 0 to 1; 0 if there is nothing.
+pub fn share(part: u128, whole: u128) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// The functions that a name or a pattern means, most executed first.
+///
+/// # Errors
+/// There is none, or the pattern is no regular expression.
+pub fn matching<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Function<'a>>, ReportError> {
+    let named: Vec<_> = view.functions.iter().filter(|f| f.name.is(text)).collect();
+    if !named.is_empty() {
+        return Ok(named);
+    }
+    let pattern = Regex::new(text).map_err(|e| ReportError::Pattern { pattern: text.to_string(), reason: e.to_string() })?;
+    let found: Vec<_> = view.functions.iter().filter(|f| pattern.is_match(&f.name.full)).collect();
+    match found.is_empty() {
+        true => Err(ReportError::NoSuchFunction { name: text.to_string(), similar: similar(view, text) }),
+        false => Ok(found),
+    }
+}
+
+/// One path of a function: the given one, else that of greatest weight.
+///
+/// # Errors
+/// The path was not executed.
+pub fn path_of<'v>(function: &'v Function, id: Option<u64>, measure: Measure) -> Result<Option<&'v PathCount>, ReportError> {
+    let paths = &function.paths.complete;
+    match id {
+        None => Ok(paths.iter().max_by_key(|p| (function.weight(p, measure), p.count, std::cmp::Reverse(p.id)))),
+        Some(id) => match paths.iter().find(|p| p.id == id) {
+            Some(path) => Ok(Some(path)),
+            None => {
+                let known = paths.iter().map(|p| p.id).collect();
+                Err(ReportError::NoSuchPath { function: function.name.full.clone(), path: id, known })
+            }
+        },
+    }
+}
+
+fn similar(view: &View, text: &str) -> Vec<String> {
+    let text = text.to_lowercase();
+    let mut near: Vec<(usize, &str)> =
+        view.functions.iter().map(|f| (distance(&f.name.short.to_lowercase(), &text), f.name.short.as_str())).collect();
+    near.retain(|(distance, _)| *distance <= 1 + text.len() / 3);
+    near.sort();
+    near.dedup();
+    near.into_iter().take(3).map(|(_, name)| name.to_string()).collect()
+}
+
+/// Edit distance of two short words.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = corner + usize::from(x != *y);
+            corner = row[j + 1];
+            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("same", "same"), 0);
+    }
+}

@@ -1,0 +1,119 @@
+//! Source text: where it comes from, and a cache so that each file is read once.
+//!
+//! This crate opens no files. Whoever calls it hands in a [`Sources`] that knows where to look (the folder a program was built in, a mapping of
+//! prefixes, an archive); a closure is one.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Lines longer than this are cut: generated code, not for reading.
+const LONGEST_LINE: usize = 2000;
+
+/// Gives the text of source files by the path that the compiler knew.
+pub trait Sources {
+    /// The text; `None` if the file cannot be read.
+    fn text(&self, path: &str) -> Option<String>;
+}
+
+impl<F: Fn(&str) -> Option<String>> Sources for F {
+    fn text(&self, path: &str) -> Option<String> {
+        self(path)
+    }
+}
+
+/// The lines of one file.
+#[derive(Debug)]
+pub struct SourceFile {
+    lines: Vec<String>,
+}
+
+impl SourceFile {
+    /// A line by its number, from 1.
+    pub fn line(&self, number: u32) -> Option<&str> {
+        self.lines.get((number as usize).checked_sub(1)?).map(String::as_str)
+    }
+
+    /// How many lines there are.
+    pub fn len(&self) -> u32 {
+        self.lines.len() as u32
+    }
+
+    /// Whether there is no line at all.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+}
+
+/// Reads each file at most once and remembers which were missing.
+pub struct SourceCache<'a> {
+    sources: &'a dyn Sources,
+    files: RefCell<BTreeMap<String, Option<Rc<SourceFile>>>>,
+}
+
+impl<'a> SourceCache<'a> {
+    /// A cache that knows no file yet.
+    pub fn new(sources: &'a dyn Sources) -> SourceCache<'a> {
+        SourceCache { sources, files: RefCell::default() }
+    }
+
+    /// A file; `None` if it cannot be read.
+    pub fn file(&self, path: &str) -> Option<Rc<SourceFile>> {
+        if let Some(known) = self.files.borrow().get(path) {
+            return known.clone();
+        }
+        let read = self.sources.text(path).map(|text| Rc::new(SourceFile { lines: text.lines().map(printable).collect() }));
+        self.files.borrow_mut().insert(path.to_string(), read.clone());
+        read
+    }
+
+    /// A line of a file; `None` if there is no such file or line.
+    pub fn line(&self, path: &str, number: u32) -> Option<String> {
+        self.file(path)?.line(number).map(str::to_string)
+    }
+
+    /// Files that were asked for and could not be read.
+    pub fn missing(&self) -> Vec<String> {
+        self.files.borrow().iter().filter(|(_, f)| f.is_none()).map(|(path, _)| path.clone()).collect()
+    }
+}
+
+/// Tabs become spaces (stops every four columns), other control characters are shown as such: a source file must not steer the terminal.
+fn printable(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut column = 0;
+    for c in line.chars().take(LONGEST_LINE) {
+        match c {
+            '\t' => {
+                let stop = 4 - column % 4;
+                out.extend(std::iter::repeat_n(' ', stop));
+                column += stop;
+                continue;
+            }
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+        column += 1;
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn reads_each_file_once_and_remembers_what_is_missing() {
+        let reads = Cell::new(0);
+        let sources = |path: &str| {
+            reads.set(reads.get() + 1);
+            (path == "a.c").then(|| "one\n\ttwo\u{1b}[31m  \n".to_string())
+        };
+        let cache = SourceCache::new(&sources);
+        assert_eq!(cache.line("a.c", 2).as_deref(), Some("    two\u{fffd}[31m"));
+        assert_eq!((cache.line("a.c", 3), cache.line("a.c", 0), cache.line("b.c", 1), cache.line("b.c", 2)), (None, None, None, None));
+        assert_eq!((cache.missing(), reads.get()), (vec!["b.c".to_string()], 2));
+    }
+}

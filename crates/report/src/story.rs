@@ -1,0 +1,326 @@
+//! A path as people read it: where it begins, the source lines it runs through in order, the direction of each branch, where it ends.
+//!
+//! Blocks are those of optimised code, whose instructions come in any order. What a block does between its branches has no order that matters
+//! to a path, so its lines are shown as the source has them, with one exception: the line of its branch comes last. Neighbouring steps on
+//! one line become one step. Code that was inlined is a step of its own under the call that brought it in (its *chain*).
+//!
+//! The direction of a branch is told by the lines it leads to and does not lead to (`→ 14, not 20`). Whether the condition was true is known of
+//! the optimised code only, where compilers negate conditions as they see fit: it would be wrong of the source half of the time.
+
+use crate::view::{Function, chain, file_of};
+use crate::words;
+use trodden_flow::{CutReason, Edge, Node, Origin};
+use trodden_profile::{Beginning, PathCount, PathEnd, Unfinished};
+use trodden_unit::{BlockKind, EdgeKind, Position};
+
+/// A path told in lines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Story {
+    /// How it begins.
+    pub begins: Begins,
+    /// What it runs through.
+    pub steps: Vec<Step>,
+    /// How it ends.
+    pub ends: Ends,
+}
+
+/// How a path begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// At the function's entry.
+    Entry,
+    /// Where a cut edge leads.
+    Behind {
+        /// Why the edge was cut.
+        reason: CutReason,
+        /// Block where the path begins.
+        at: Node,
+        /// Line of that block.
+        line: Option<u32>,
+    },
+}
+
+/// How a path ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// The function is left.
+    Exit {
+        /// By which edge.
+        edge: Edge,
+        /// In which way.
+        kind: EdgeKind,
+        /// Line of the last block.
+        line: Option<u32>,
+    },
+    /// By a cut edge, behind which another path begins.
+    Cut {
+        /// Why the edge was cut.
+        reason: CutReason,
+        /// Block where the next path begins.
+        to: Node,
+        /// Line of that block.
+        line: Option<u32>,
+    },
+    /// In a block without successors.
+    Stop {
+        /// Line of that block.
+        line: Option<u32>,
+    },
+    /// At a call that did not come back.
+    Call {
+        /// Block that makes the call.
+        at: Node,
+        /// First and last line of that block.
+        lines: Option<(u32, u32)>,
+    },
+}
+
+/// One line, or one block whose lines are unknown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Its blocks.
+    pub blocks: Vec<Node>,
+    /// The line: calls of inlined functions from the outermost, then the line itself. Empty if unknown.
+    pub chain: Vec<Position>,
+    /// Directions of the branches on it.
+    pub turns: Vec<Turn>,
+}
+
+/// A direction that a path takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Which.
+    pub kind: EdgeKind,
+    /// In words: `→ 14, not 20`, `case 3`.
+    pub way: String,
+    /// The edge that is taken.
+    pub edge: Edge,
+}
+
+impl Story {
+    /// The story of a complete path.
+    pub fn of(function: &Function, path: &PathCount) -> Story {
+        let ends = match path.end {
+            PathEnd::Exit(edge) => {
+                let flow = &function.map.edges[edge.index()];
+                Ends::Exit { edge, kind: flow.kind, line: last_line(function, flow.from) }
+            }
+            PathEnd::Cut(edge) => {
+                let to = function.map.edges[edge.index()].to;
+                Ends::Cut { reason: reason(function, edge), to, line: first_line(function, to) }
+            }
+            PathEnd::Stop => Ends::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
+        };
+        Story { begins: begins(function, path.beginning), steps: steps(function, &path.blocks, &edges(function, &path.path)), ends }
+    }
+
+    /// The story of a path that came to a call and did not go on.
+    pub fn of_unfinished(function: &Function, path: &Unfinished) -> Story {
+        let at = path.blocks.last().copied().unwrap_or(Node(0));
+        let lines = first_line(function, at).zip(last_line(function, at));
+        let steps = steps(function, &path.blocks, &edges(function, &path.path));
+        Story { begins: begins(function, path.beginning), steps, ends: Ends::Call { at, lines } }
+    }
+
+    /// The lines of the function itself, abridged: `12-14-17`.
+    pub fn outline(&self, most: usize) -> String {
+        let mut lines: Vec<u32> = self.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).collect();
+        lines.dedup();
+        let mut words: Vec<String> = match lines.is_empty() {
+            false => lines.iter().map(u32::to_string).collect(),
+            true => self.steps.iter().flat_map(|s| &s.blocks).map(|b| format!("b{}", b.0)).collect(),
+        };
+        if words.len() > most {
+            let tail = most / 2;
+            words.splice(most - tail..words.len() - tail, ["..".to_string()]);
+        }
+        words.join("-")
+    }
+}
+
+/// The direction that taking an edge tells of, if it is one of several ways on.
+fn turn(function: &Function, edge: Edge) -> Option<Turn> {
+    let flow = &function.map.edges[edge.index()];
+    // Computed jumps are told where they leave the hub in which they meet.
+    let told_later = matches!(flow.kind, EdgeKind::Indirect(_)) && kind(function, flow.to) == Some(BlockKind::Hub);
+    let tells = matches!(
+        flow.kind,
+        EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Indirect(_) | EdgeKind::Unwind
+    );
+    (tells && !told_later).then(|| Turn { kind: flow.kind, way: way(function, edge), edge })
+}
+
+/// Where an edge leads and where it does not, if the branch has two ways; else when it is taken.
+fn way(function: &Function, edge: Edge) -> String {
+    let flow = &function.map.edges[edge.index()];
+    if !matches!(flow.kind, EdgeKind::True | EdgeKind::False) {
+        return words::way(flow);
+    }
+    let siblings = function.out.get(flow.from.index()).into_iter().flatten().map(|e| &function.map.edges[e.index()]);
+    let Some(other) = siblings.filter(|e| matches!(e.kind, EdgeKind::True | EdgeKind::False)).find(|e| e.kind != flow.kind) else {
+        return words::way(flow);
+    };
+    let (taken, not) = (Spot::of(function, flow.to), Spot::of(function, other.to));
+    let from = function.map.blocks.get(flow.from.index()).and_then(|b| b.branch).map(|b| (b.file, b.line));
+    let same = |f: fn(&Position) -> (u32, u32)| taken.at.map(|p| f(&p)) == not.at.map(|p| f(&p));
+    let words = match (same(|p| (p.file, p.line)), same(|p| (p.line, p.column))) {
+        (false, _) => [taken, not].map(|s| s.line(function, from)),
+        (true, false) => [taken, not].map(|s| s.column(function)),
+        (true, true) => [taken, not].map(|s| s.block(function)),
+    };
+    format!("→ {}, not {}", words[0], words[1])
+}
+
+/// Where a way leads: the first line that is told of there.
+#[derive(Clone, Copy)]
+struct Spot {
+    block: Node,
+    at: Option<Position>,
+}
+
+impl Spot {
+    /// Blocks that say nothing are passed by.
+    fn of(function: &Function, mut block: Node) -> Spot {
+        const FAR: usize = 8;
+        for _ in 0..FAR {
+            let at = chains(function, block).first().and_then(|c| c.last()).copied();
+            let out = function.out.get(block.index()).map_or(&[][..], Vec::as_slice);
+            match (at, out) {
+                (None, [only]) => block = function.map.edges[only.index()].to,
+                _ => return Spot { block, at },
+            }
+        }
+        Spot { block, at: None }
+    }
+
+    /// The line; with its column where the branch itself is on it.
+    fn line(self, function: &Function, from: Option<(u32, u32)>) -> String {
+        match self.at {
+            Some(p) if Some((p.file, p.line)) == from && p.column > 0 => self.column(function),
+            Some(p) if Some(p.file) == from.map(|f| f.0) => p.line.to_string(),
+            Some(p) => format!("{}:{}", file_of(function.units_map(), p).map_or("?", words::base_name), p.line),
+            None => self.block(function),
+        }
+    }
+
+    fn column(self, function: &Function) -> String {
+        self.at.map_or_else(|| self.block(function), |p| format!("{}:{}", p.line, p.column))
+    }
+
+    fn block(self, function: &Function) -> String {
+        if self.block == function.map.exit() { "the end".into() } else { format!("block {}", self.block.0) }
+    }
+}
+
+fn kind(function: &Function, block: Node) -> Option<BlockKind> {
+    function.map.blocks.get(block.index()).map(|b| b.kind)
+}
+
+/// Why an edge of a function's graph was cut.
+pub fn reason(function: &Function, edge: Edge) -> CutReason {
+    function.map.cuts.iter().find(|(cut, _)| *cut == edge).map_or(CutReason::Back, |(_, reason)| *reason)
+}
+
+/// First line of a block in the function's own source: where inlined code was called, not where it stands.
+pub fn first_line(function: &Function, block: Node) -> Option<u32> {
+    own_lines(function, block).min()
+}
+
+/// Last line of a block, likewise.
+pub fn last_line(function: &Function, block: Node) -> Option<u32> {
+    own_lines(function, block).max()
+}
+
+fn own_lines(function: &Function, block: Node) -> impl Iterator<Item = u32> {
+    let map = function.units_map();
+    let block = function.map.blocks.get(block.index());
+    let positions = block.into_iter().flat_map(|b| b.positions.iter().copied().chain(b.branch));
+    positions.filter_map(move |p| chain(map, p).first().map(|p| p.line)).filter(|line| *line > 0)
+}
+
+fn begins(function: &Function, beginning: Beginning) -> Begins {
+    match beginning {
+        Beginning::Entry => Begins::Entry,
+        Beginning::After(edge) => {
+            let at = function.map.edges[edge.index()].to;
+            // Where several cut edges lead, that one of them closes a loop says most.
+            let to = |(cut, _): &&(Edge, CutReason)| function.map.edges.get(cut.index()).is_some_and(|e| e.to == at);
+            let loops = function.map.cuts.iter().filter(to).any(|(_, reason)| *reason == CutReason::Back);
+            let reason = if loops { CutReason::Back } else { reason(function, edge) };
+            Begins::Behind { reason, at, line: first_line(function, at) }
+        }
+    }
+}
+
+/// The edges by which a path leaves its blocks, in order.
+fn edges(function: &Function, path: &[trodden_flow::DagEdgeId]) -> Vec<Option<Edge>> {
+    let origins = path.iter().map(|e| function.dag.edge(*e).origin);
+    let leaving = origins.filter(|o| !matches!(o, Origin::Enter(_)));
+    leaving
+        .map(|origin| match origin {
+            Origin::Real(e) | Origin::Leave(e) => Some(e),
+            _ => None,
+        })
+        .collect()
+}
+
+fn steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>]) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for (at, &block) in blocks.iter().enumerate() {
+        let turn = edges.get(at).copied().flatten().and_then(|edge| turn(function, edge));
+        if let (Some(last), Some(BlockKind::Hub)) = (steps.last_mut(), kind(function, block)) {
+            last.turns.extend(turn);
+            continue;
+        }
+        for step in block_steps(function, block, turn) {
+            match steps.last_mut() {
+                Some(last) if !step.chain.is_empty() && same_line(&last.chain, &step.chain) => {
+                    last.blocks.extend(step.blocks);
+                    last.blocks.dedup();
+                    last.turns.extend(step.turns);
+                }
+                _ => steps.push(step),
+            }
+        }
+    }
+    steps
+}
+
+fn block_steps(function: &Function, block: Node, turn: Option<Turn>) -> Vec<Step> {
+    let chains = chains(function, block);
+    if chains.is_empty() {
+        // A block the compiler made up says nothing to readers of source, unless it decides something or no line is known at all.
+        let silent = turn.is_none() && function.map.blocks.iter().any(|b| !b.positions.is_empty());
+        return if silent { Vec::new() } else { vec![Step { blocks: vec![block], chain: Vec::new(), turns: turn.into_iter().collect() }] };
+    }
+    let mut steps: Vec<Step> = chains.into_iter().map(|chain| Step { blocks: vec![block], chain, turns: Vec::new() }).collect();
+    if let (Some(last), Some(turn)) = (steps.last_mut(), turn) {
+        last.turns.push(turn);
+    }
+    steps
+}
+
+/// The lines of one block: in source order, its branch last if it has several ways on.
+fn chains(function: &Function, block: Node) -> Vec<Vec<Position>> {
+    let Some(known) = function.map.blocks.get(block.index()) else { return Vec::new() };
+    let map = function.units_map();
+    let whole = |position: &Position| Some(chain(map, *position)).filter(|_| position.line > 0);
+    let mut chains: Vec<Vec<Position>> = known.positions.iter().filter_map(whole).collect();
+    chains.sort_by_key(|c| lines(c));
+    chains.dedup_by(|a, b| same_line(a, b));
+    let ways = function.out[block.index()].iter().filter(|e| function.map.edges[e.index()].kind != EdgeKind::Reach).count();
+    if let (Some(branch), true) = (known.branch.as_ref().and_then(whole), ways > 1) {
+        chains.retain(|c| !same_line(c, &branch));
+        chains.push(branch);
+    }
+    chains
+}
+
+fn lines(chain: &[Position]) -> Vec<(u32, u32)> {
+    chain.iter().map(|p| (p.line, p.file)).collect()
+}
+
+/// Whether two steps are on one line, called from the same lines.
+pub fn same_line(a: &[Position], b: &[Position]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a.file, a.line) == (b.file, b.line))
+}

@@ -1,0 +1,416 @@
+//! The report on a terminal: what ran, the hottest paths with their stories, what did not end.
+
+use crate::error::ReportError;
+use crate::paint::{self, Painter, fit, left, right};
+use crate::select::{Measure, Ranked, Ranking, Selection};
+use crate::source::SourceCache;
+use crate::story::{Step, Story, Turn};
+use crate::view::{Function, View, file_of};
+use crate::words;
+use trodden_unit::{Position, UnitMap};
+
+/// How the report looks.
+#[derive(Clone, Copy, Debug)]
+pub struct TextOptions {
+    /// Whether there is colour.
+    pub color: bool,
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Lines shown of one path, at most; the middle of a longer one is left out. 0: all.
+    pub steps: usize,
+}
+
+impl Default for TextOptions {
+    fn default() -> TextOptions {
+        TextOptions { color: false, width: 100, steps: 40 }
+    }
+}
+
+/// Narrower terminals are written to as if they had this many columns.
+const NARROWEST: usize = 60;
+/// Wider ones likewise: lines longer than this are hard to read across.
+const WIDEST: usize = 140;
+
+/// Writes the report. What could not be decoded or read is not in it: see [`View::damaged`] and [`SourceCache::missing`].
+///
+/// # Errors
+/// The selection names no function.
+pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
+    let ranking = selection.rank(view)?;
+    let page = &Page::new(options);
+    let mut out = header(view, page);
+    out.push_str(&heading(view, selection, &ranking, page));
+    let columns = Columns::of(&ranking, page);
+    if !ranking.paths.is_empty() {
+        out.push_str(&columns.titles(page));
+    }
+    for (rank, path) in ranking.paths.iter().enumerate() {
+        out.push_str(&columns.row(rank + 1, path, page));
+        let story = Story::of(path.function, path.path);
+        out.push_str(&tell(path.function, &story, sources, page));
+        out.push('\n');
+    }
+    out.push_str(&unfinished(&ranking.functions, page));
+    out.push_str(&notes(view, &ranking.functions, page));
+    Ok(out)
+}
+
+/// How to write.
+pub(crate) struct Page {
+    pub painter: Painter,
+    pub width: usize,
+    pub steps: usize,
+}
+
+impl Page {
+    pub fn new(options: &TextOptions) -> Page {
+        let width = options.width.clamp(NARROWEST, WIDEST);
+        Page { painter: Painter { color: options.color }, width, steps: options.steps }
+    }
+
+    pub fn paint(&self, style: anstyle::Style, text: &str) -> String {
+        self.painter.paint(style, text)
+    }
+}
+
+fn header(view: &View, page: &Page) -> String {
+    let (run, totals) = (&view.profile.run, &view.totals);
+    let program = words::program(run, view.profile.images.first().map(|i| i.path.as_str()));
+    let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {program}")));
+    let mut fact = |name: &str, text: String| {
+        let text = fit(&text, page.width - 14);
+        out.push_str(&format!("  {}  {text}\n", page.paint(paint::DIM, &left(name, 10))));
+    };
+    if !run.command.is_empty() {
+        fact("command", printable(&run.command.join(" ")));
+    }
+    fact("run", run_facts(view));
+    fact("paths", format!("{} of {}", executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
+    fact(
+        "functions",
+        format!("{} of {} instrumented were executed", words::count(totals.executed.into()), words::count(totals.instrumented.into())),
+    );
+    if totals.unfinished_functions > 0 {
+        let functions = words::plural(totals.unfinished_functions.into(), "function", "functions");
+        fact("unfinished", format!("{} in {functions} (listed below)", executions(totals.unfinished)));
+    }
+    out.push('\n');
+    out
+}
+
+fn run_facts(view: &View) -> String {
+    let run = &view.profile.run;
+    let mut facts = Vec::new();
+    if run.runs > 1 {
+        facts.push(format!("{} merged", words::plural(run.runs.into(), "run", "runs")));
+    }
+    if run.started_ns > 0 {
+        facts.push(words::moment(run.started_ns));
+    }
+    if run.duration_ns > 0 {
+        facts.push(words::duration(run.duration_ns));
+    }
+    facts.extend(words::ending(run.ending));
+    if !run.host.is_empty() {
+        facts.push(format!("on {}", printable(&run.host)));
+    }
+    facts.extend(run.suite.as_ref().map(|s| format!("suite {}", printable(s))));
+    facts.join(", ")
+}
+
+fn executions(number: u128) -> String {
+    words::plural(number, "execution", "executions")
+}
+
+fn heading(view: &View, selection: &Selection, ranking: &Ranking, page: &Page) -> String {
+    let what = match selection.measure {
+        Measure::Count => "executions of paths".to_string(),
+        measure => format!("executed {}", measure.name()),
+    };
+    if ranking.candidates == 0 {
+        let whose = if selection.function.is_some() { "of the selected functions" } else { "of the program" };
+        return format!("No path {whose} was completed.\n");
+    }
+    let title = page.paint(paint::TITLE, "Hottest paths");
+    let shown = format!("{} of {}", ranking.paths.len(), words::count(ranking.candidates as u128));
+    let mut out = format!("{title} by share of all {what}; {shown} shown, {} of the program\n", words::percent(ranking.share()));
+    if let [function] = ranking.functions[..] {
+        let share = crate::select::share(function.total(selection.measure), view.total(selection.measure));
+        out.push_str(&format!("{} is {} of the program\n", page.paint(paint::NAME, &function.name.full), words::percent(share)));
+    }
+    out
+}
+
+/// Widths of the table's columns.
+struct Columns {
+    rank: usize,
+    count: usize,
+    name: usize,
+    bar: usize,
+}
+
+impl Columns {
+    fn of(ranking: &Ranking, page: &Page) -> Columns {
+        let rank = ranking.paths.len().to_string().len().max(2);
+        let widest = ranking.paths.iter().map(|p| words::count(p.path.count.into()).len()).max().unwrap_or(0);
+        let count = widest.max("executions".len());
+        let bar = if page.width >= 90 { 10 } else { 5 };
+        let taken = rank + 2 + 8 + bar + 2 + count + 2 + 18;
+        let names = ranking.paths.iter().map(|p| paint::width(&p.function.name.short)).max().unwrap_or(0);
+        Columns { rank, count, bar, name: names.max(8).min(page.width.saturating_sub(taken).max(12)) }
+    }
+
+    fn titles(&self, page: &Page) -> String {
+        let cells = [
+            right("#", self.rank),
+            format!("{}{}", right("share", 7), " ".repeat(self.bar + 1)),
+            right("executions", self.count),
+            left("function", self.name),
+            format!("{}  blocks", right("path", 8)),
+        ];
+        format!("\n{}\n", page.paint(paint::DIM, cells.join("  ").trim_end()))
+    }
+
+    fn row(&self, rank: usize, ranked: &Ranked, page: &Page) -> String {
+        let (function, path) = (ranked.function, ranked.path);
+        let share = format!("{} {}", right(&words::percent(ranked.share), 7), page.paint(paint::BAR, &paint::bar(ranked.share, self.bar)));
+        let cells = [
+            page.paint(paint::TITLE, &right(&rank.to_string(), self.rank)),
+            share,
+            page.paint(paint::COUNT, &right(&words::count(path.count.into()), self.count)),
+            page.paint(paint::NAME, &left(&function.name.short, self.name)),
+            right(&path.id.to_string(), 8),
+            right(&path.blocks.len().to_string(), 6),
+        ];
+        format!("{}\n", cells.join("  "))
+    }
+}
+
+/// A path's story, indented.
+pub(crate) fn tell(function: &Function, story: &Story, sources: &SourceCache, page: &Page) -> String {
+    let file = function.file().map(|f| format!("{}: ", words::base_name(f))).unwrap_or_default();
+    let mut out = format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", printable(&file), words::begins(&story.begins))));
+    let lines = lines(function, story, sources, page);
+    let hidden = match page.steps {
+        0 => 0,
+        most => lines.len().saturating_sub(most),
+    };
+    let (head, tail) = if hidden > 1 { (page.steps.div_ceil(2), page.steps / 2) } else { (lines.len(), 0) };
+    lines[..head].iter().for_each(|l| out.push_str(l));
+    if tail > 0 {
+        let left_out = format!("      ... {} more lines of this path", lines.len() - head - tail);
+        out.push_str(&format!("{}\n", page.paint(paint::DIM, &left_out)));
+        lines[lines.len() - tail..].iter().for_each(|l| out.push_str(l));
+    }
+    out.push_str(&format!("      {}\n", page.paint(paint::DIM, &words::ends(&story.ends))));
+    out
+}
+
+fn lines(function: &Function, story: &Story, sources: &SourceCache, page: &Page) -> Vec<String> {
+    let texts = texts(function, story, sources);
+    let room = page.width.saturating_sub(GUTTER + 1);
+    let column = turns_column(story, &texts, room);
+    let mut lines = Vec::new();
+    let mut before: &[Position] = &[];
+    let mut left_out = 0..0;
+    for (at, (step, text)) in story.steps.iter().zip(&texts).enumerate() {
+        if left_out.contains(&at) {
+            continue;
+        }
+        let base = (text.len() - text.trim_start().len()).saturating_sub(INLINED * step.chain.len().saturating_sub(1));
+        let dull = dull_run(&story.steps[at..]);
+        if page.steps > 0 && dull > MOST_DULL {
+            let (line, shown) = dull_line(function.units_map(), before, &step.chain, dull, base, page);
+            lines.push(line);
+            (left_out, before) = (at..at + dull, shown);
+            continue;
+        }
+        for depth in new_calls(before, &step.chain) {
+            lines.push(call_line(function.units_map(), &step.chain, depth, base, page));
+        }
+        let number = step.chain.last().map(|p| p.line.to_string()).unwrap_or_default();
+        let mut turns = words::turn_list(&step.turns).into_iter();
+        let text = match turns.next() {
+            None => fit(text, room),
+            Some(turn) => format!("{}  {}", left(text, column), page_turn(&turn, page)),
+        };
+        lines.push(format!("{}\n", format!("{} {text}", gutter(&number, page)).trim_end()));
+        // Further branches on the line.
+        lines.extend(turns.map(|turn| format!("{} {}  {}\n", gutter("", page), " ".repeat(column), page_turn(&turn, page))));
+        before = &step.chain;
+    }
+    lines
+}
+
+/// Longest run of lines without branches that is shown of inlined code, unless everything is.
+const MOST_DULL: usize = 3;
+
+/// How many steps in a row are code that one call brought in and decide nothing.
+fn dull_run(steps: &[Step]) -> usize {
+    let call = |s: &Step| Some((s.chain.first()?.line, s.chain.get(1)?.scope));
+    let first = steps.first().and_then(call);
+    steps.iter().take_while(|s| first.is_some() && s.turns.is_empty() && call(s) == first).count()
+}
+
+/// Stands for a run of steps that decide nothing; also says which calls are announced by it.
+fn dull_line<'a>(
+    map: &UnitMap,
+    before: &'a [Position],
+    chain: &'a [Position],
+    steps: usize,
+    base: usize,
+    page: &Page,
+) -> (String, &'a [Position]) {
+    let words = format!("{steps} lines without a branch");
+    let note = page.paint(paint::DIM, &words);
+    let page = &Page { width: page.width - words.len() - 2, ..*page };
+    match new_calls(before, chain).next() {
+        Some(depth) => (format!("{}; {note}\n", call_line(map, chain, depth, base, page).trim_end()), &chain[..depth + 2]),
+        None => (format!("{} {}... {note}\n", gutter("", page), " ".repeat(base + INLINED * (chain.len() - 1))), before),
+    }
+}
+
+/// Directions stand in one column, right of the longest text that has one, but so that they fit.
+fn turns_column(story: &Story, texts: &[String], room: usize) -> usize {
+    let with_turns = texts.iter().zip(&story.steps).filter(|(_, s)| !s.turns.is_empty());
+    let longest = with_turns.map(|(t, _)| paint::width(t)).max().unwrap_or(0);
+    let turns = story.steps.iter().flat_map(|s| words::turn_list(&s.turns)).map(|t| paint::width(&t)).max().unwrap_or(0);
+    longest.min(room.saturating_sub(turns + 2)).max(24)
+}
+
+/// Columns by which inlined code is indented under the line that called it.
+pub(crate) const INLINED: usize = 2;
+/// Columns left of the source text.
+const GUTTER: usize = 13;
+
+fn gutter(number: &str, page: &Page) -> String {
+    page.paint(paint::DIM, &format!("{} │", right(number, GUTTER - 2)))
+}
+
+/// The text of each step: source without the indentation that all of the function's own lines share.
+fn texts(function: &Function, story: &Story, sources: &SourceCache) -> Vec<String> {
+    let map = function.units_map();
+    let source = |step: &Step| step.chain.last().and_then(|at| sources.line(file_of(map, *at)?, at.line));
+    let indent = |text: &String| text.len() - text.trim_start().len();
+    let outer = |step: &Step| step.chain.first().and_then(|at| sources.line(file_of(map, *at)?, at.line)).filter(|t| !t.is_empty());
+    let shared = story.steps.iter().filter_map(outer).map(|t| indent(&t)).min().unwrap_or(0);
+    let text = |step: &Step| match step.chain.len() {
+        0 => block_label(function, step),
+        1 => source(step).map(|t| t.get(shared..).unwrap_or_default().to_string()).unwrap_or_default(),
+        depth => {
+            let base = outer(step).map_or(0, |t| indent(&t) - shared) + INLINED * (depth - 1);
+            format!("{}{}", " ".repeat(base), source(step).unwrap_or_default().trim_start())
+        }
+    };
+    story.steps.iter().map(text).collect()
+}
+
+/// Depths at which a step is inside calls that the step before was not inside.
+pub(crate) fn new_calls(before: &[Position], chain: &[Position]) -> std::ops::Range<usize> {
+    let depth = chain.len().saturating_sub(1);
+    let calls = |c: &[Position]| c.len().saturating_sub(1);
+    let mut common = 0;
+    // Scopes tell instances of inlining apart.
+    while common < depth && common < calls(before) && before[common + 1].scope == chain[common + 1].scope {
+        common += 1;
+    }
+    common..depth
+}
+
+/// Announces inlined code: `↳ min  in util.h, called in line 14`.
+fn call_line(map: &UnitMap, chain: &[Position], depth: usize, base: usize, page: &Page) -> String {
+    let (call, inside) = (chain[depth], chain[depth + 1]);
+    let text = format!("{}↳ {}", " ".repeat(base + INLINED * depth), scope_label(map, inside));
+    let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
+    let note = format!("in {}, called in line {}", printable(file), call.line);
+    let room = page.width.saturating_sub(GUTTER + 1 + paint::width(&note) + 2);
+    format!("{} {}  {}\n", gutter("", page), page.paint(paint::NAME, &fit(&text, room)), page.paint(paint::DIM, &note))
+}
+
+/// Name of the function whose code a position is.
+pub(crate) fn scope_label(map: &UnitMap, position: Position) -> String {
+    let scope = map.scopes.get(position.scope as usize);
+    scope.map_or_else(|| "?".into(), |s| printable(&crate::names::scope_name(&s.name, &s.linkage_name)))
+}
+
+fn block_label(function: &Function, step: &Step) -> String {
+    let blocks: Vec<String> = step.blocks.iter().map(|b| b.0.to_string()).collect();
+    let instructions = function.length(&step.blocks);
+    format!("block {} ({})", blocks.join(", "), words::plural(instructions.into(), "instruction", "instructions"))
+}
+
+/// The directions of a step in colour.
+pub(crate) fn page_turns(turns: &[Turn], page: &Page) -> String {
+    words::turn_list(turns).iter().map(|turn| page_turn(turn, page)).collect::<Vec<_>>().join("; ")
+}
+
+fn page_turn(turn: &str, page: &Page) -> String {
+    match turn.split_once(", not ") {
+        Some((way, not)) => format!("{}{}", page.paint(paint::WAY, way), page.paint(paint::DIM, &format!(", not {not}"))),
+        None => page.paint(paint::OTHER, turn),
+    }
+}
+
+const MOST_UNFINISHED: usize = 20;
+
+fn unfinished(functions: &[&Function], page: &Page) -> String {
+    let mut rows: Vec<(i64, &str, String)> = Vec::new();
+    for function in functions {
+        for path in &function.paths.unfinished {
+            let how = words::ends(&Story::of_unfinished(function, path).ends);
+            let how = if path.count < 0 { "completed by a forked process what its parent began".to_string() } else { how };
+            rows.push((path.count, &function.name.short, format!("{how} (path {})", path.id)));
+        }
+        for lost in &function.paths.lost {
+            let place =
+                crate::story::first_line(function, lost.head).map_or_else(|| format!("block {}", lost.head.0), |l| format!("line {l}"));
+            rows.push((lost.count, &function.name.short, format!("interrupted on a path that began at {place}")));
+        }
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    rows.sort_by(|a, b| b.0.unsigned_abs().cmp(&a.0.unsigned_abs()).then(a.1.cmp(b.1)).then(a.2.cmp(&b.2)));
+    let mut out = format!("{}: control did not come back to them\n", page.paint(paint::TITLE, "Unfinished paths"));
+    let name = rows.iter().map(|r| paint::width(r.1)).max().unwrap_or(0).min(page.width / 3);
+    for (count, function, how) in rows.iter().take(MOST_UNFINISHED) {
+        let sign = if *count < 0 { "-" } else { "" };
+        let count = right(&format!("{sign}{}", words::count(count.unsigned_abs().into())), 12);
+        out.push_str(&format!("{}  {}  {how}\n", page.paint(paint::COUNT, &count), page.paint(paint::NAME, &left(function, name))));
+    }
+    if rows.len() > MOST_UNFINISHED {
+        out.push_str(&format!("              ... and {} more (see --json)\n", rows.len() - MOST_UNFINISHED));
+    }
+    out.push('\n');
+    out
+}
+
+fn notes(view: &View, functions: &[&Function], page: &Page) -> String {
+    let mut out = String::new();
+    let mut note = |text: String| out.push_str(&format!("{} {text}\n", page.paint(paint::WARNING, "note:")));
+    let cut: Vec<&str> = functions.iter().filter(|f| f.is_cut() && f.is_executed()).map(|f| f.name.short.as_str()).collect();
+    if !cut.is_empty() {
+        note(format!(
+            "paths of {} are cut into pieces, because there would be too many: {}",
+            words::plural(cut.len() as u128, "function", "functions"),
+            some(&cut)
+        ));
+    }
+    if view.totals.skipped > 0 {
+        note(format!(
+            "{} not instrumented; `trodden info` lists them with reasons",
+            words::plural(view.totals.skipped.into(), "function is", "functions are")
+        ));
+    }
+    out
+}
+
+fn some(names: &[&str]) -> String {
+    let more = if names.len() > 5 { format!(" and {} more", names.len() - 5) } else { String::new() };
+    format!("{}{more}", names[..names.len().min(5)].join(", "))
+}
+
+/// Text of the program's that must not steer the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}

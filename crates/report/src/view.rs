@@ -1,0 +1,233 @@
+//! A profile made ready for showing: every function decoded, named, and weighed.
+//!
+//! Functions that were not executed are kept (coverage wants them); those whose counts cannot be decoded are listed as damaged and left out, so
+//! that one bad map does not spoil the report.
+
+use crate::names::Name;
+use crate::select::Measure;
+use std::collections::BTreeSet;
+use trodden_flow::{Dag, Edge, Node};
+use trodden_profile::{FunctionPaths, ImageProfile, PathCount, Profile, UnitProfile};
+use trodden_unit::{FunctionMap, Position, UnitMap};
+
+/// A profile, decoded.
+pub struct View<'a> {
+    /// What it was made from.
+    pub profile: &'a Profile,
+    /// Its functions, most executed instructions first.
+    pub functions: Vec<Function<'a>>,
+    /// Functions that could not be decoded, each with the reason.
+    pub damaged: Vec<String>,
+    /// Sums over all functions.
+    pub totals: Totals,
+}
+
+/// A function and its counts.
+pub struct Function<'a> {
+    /// The image it is part of.
+    pub image: &'a ImageProfile,
+    /// Its unit.
+    pub unit: &'a UnitProfile,
+    /// Its graph and numbering.
+    pub map: &'a FunctionMap,
+    /// Its names.
+    pub name: Name,
+    /// What was counted.
+    pub paths: FunctionPaths,
+    /// Its acyclic graph.
+    pub dag: Dag,
+    /// The edges that leave each block.
+    pub out: Vec<Vec<Edge>>,
+    /// Instructions of the intermediate code that were executed in it.
+    pub instructions: u128,
+    /// Blocks that were executed in it.
+    pub blocks: u128,
+}
+
+/// Sums over a profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Executions of complete paths.
+    pub executions: u128,
+    /// Different complete paths.
+    pub paths: u64,
+    /// Executed instructions of the intermediate code.
+    pub instructions: u128,
+    /// Executed blocks.
+    pub blocks: u128,
+    /// Functions that were executed.
+    pub executed: u64,
+    /// Functions that are instrumented (one that several units have a copy of, such as an inline function, counts once in each image).
+    pub instrumented: u64,
+    /// Functions with a body that are not instrumented.
+    pub skipped: u64,
+    /// Paths under way when control did not come back, executions.
+    pub unfinished: u128,
+    /// Functions with such paths, or with paths that were lost.
+    pub unfinished_functions: u64,
+    /// Functions whose paths were cut because there would have been too many.
+    pub cut: u64,
+}
+
+impl<'a> View<'a> {
+    /// Decodes all functions of a profile.
+    pub fn of(profile: &'a Profile) -> View<'a> {
+        let (mut functions, mut damaged) = (Vec::new(), Vec::new());
+        for (image, unit, map) in profile.functions() {
+            match Function::of(image, unit, map) {
+                Ok(function) => functions.push(function),
+                Err(error) => damaged.push(error.to_string()),
+            }
+        }
+        functions.sort_by(|a, b| b.instructions.cmp(&a.instructions).then_with(|| a.name.full.cmp(&b.name.full)));
+        let totals = Totals::of(profile, &functions);
+        View { profile, functions, damaged, totals }
+    }
+
+    /// All of a measure that was executed.
+    pub fn total(&self, measure: Measure) -> u128 {
+        match measure {
+            Measure::Instructions => self.totals.instructions,
+            Measure::Blocks => self.totals.blocks,
+            Measure::Count => self.totals.executions,
+        }
+    }
+
+    /// The executed functions.
+    pub fn executed(&self) -> impl Iterator<Item = &Function<'a>> {
+        self.functions.iter().filter(|f| f.is_executed())
+    }
+}
+
+impl<'a> Function<'a> {
+    fn of(image: &'a ImageProfile, unit: &'a UnitProfile, map: &'a FunctionMap) -> Result<Function<'a>, trodden_unit::MapError> {
+        map.graph()?; // Its edges name blocks that exist.
+        let mut counts = unit.counts_of(map).peekable();
+        let paths = match counts.peek() {
+            Some(_) => FunctionPaths::decode(map, counts)?,
+            None => nothing(map),
+        };
+        let weigh = |instructions: fn(&trodden_unit::Block) -> u128| -> u128 {
+            paths.blocks.iter().zip(&map.blocks).map(|(count, block)| u128::from(*count) * instructions(block)).sum()
+        };
+        let (instructions, blocks) = (weigh(|b| u128::from(b.instructions)), weigh(|_| 1));
+        let mut out = vec![Vec::new(); map.blocks.len()];
+        for (at, edge) in map.edges.iter().enumerate() {
+            if let Some(out) = out.get_mut(edge.from.index()) {
+                out.push(Edge(at as u32));
+            }
+        }
+        Ok(Function { image, unit, map, name: Name::of(&map.name), dag: map.dag()?, out, instructions, blocks, paths })
+    }
+
+    /// Whether it was called, or went on in a forked process.
+    pub fn is_executed(&self) -> bool {
+        self.paths.blocks.iter().any(|count| *count > 0)
+    }
+
+    /// All of a measure that was executed in it.
+    pub fn total(&self, measure: Measure) -> u128 {
+        match measure {
+            Measure::Instructions => self.instructions,
+            Measure::Blocks => self.blocks,
+            Measure::Count => u128::from(self.paths.total()),
+        }
+    }
+
+    /// Instructions on a list of blocks.
+    pub fn length(&self, blocks: &[Node]) -> u64 {
+        blocks.iter().filter_map(|b| self.map.blocks.get(b.index())).map(|b| u64::from(b.instructions)).sum()
+    }
+
+    /// All of a measure that a path stands for.
+    pub fn weight(&self, path: &PathCount, measure: Measure) -> u128 {
+        let each = match measure {
+            Measure::Instructions => self.length(&path.blocks),
+            Measure::Blocks => path.blocks.len() as u64,
+            Measure::Count => 1,
+        };
+        u128::from(path.count) * u128::from(each)
+    }
+
+    /// The unit's map.
+    pub fn units_map(&self) -> &'a UnitMap {
+        &self.unit.map
+    }
+
+    /// File of its declaration, if debug information says.
+    pub fn file(&self) -> Option<&'a str> {
+        self.map.position.and_then(|p| file_of(self.units_map(), p))
+    }
+
+    /// Line of its declaration, if debug information says.
+    pub fn line(&self) -> Option<u32> {
+        self.map.position.map(|p| p.line).filter(|line| *line > 0)
+    }
+
+    /// Whether its paths were cut because there would have been too many.
+    pub fn is_cut(&self) -> bool {
+        self.map.cuts.iter().any(|(_, reason)| *reason == trodden_flow::CutReason::Limit)
+    }
+}
+
+/// The file of a position.
+pub fn file_of(unit: &UnitMap, position: Position) -> Option<&str> {
+    unit.files.get(position.file as usize).map(String::as_str)
+}
+
+/// The positions through which inlining led to a position: outermost call first, the position itself last.
+pub fn chain(unit: &UnitMap, position: Position) -> Vec<Position> {
+    let mut chain = vec![position];
+    let mut at = position;
+    while let Some(call) = unit.scopes.get(at.scope as usize).and_then(|s| s.inlined_at) {
+        if call.scope >= at.scope {
+            break; // Scopes refer to earlier ones; a map that does not keep to that is damaged.
+        }
+        chain.push(call);
+        at = call;
+    }
+    chain.reverse();
+    chain
+}
+
+fn nothing(map: &FunctionMap) -> FunctionPaths {
+    FunctionPaths {
+        complete: Vec::new(),
+        unfinished: Vec::new(),
+        lost: Vec::new(),
+        blocks: vec![0; map.blocks.len()],
+        edges: vec![0; map.edges.len()],
+    }
+}
+
+impl Totals {
+    fn of(profile: &Profile, functions: &[Function]) -> Totals {
+        let mut totals = Totals::default();
+        let (mut instrumented, mut skipped) = (BTreeSet::new(), BTreeSet::new());
+        for (at, function) in functions.iter().enumerate() {
+            // A local name may stand for several functions.
+            let which = if function.map.local { at + 1 } else { 0 };
+            instrumented.insert((function.image.identity, function.map.name.as_str(), which));
+            totals.add(function);
+        }
+        for image in &profile.images {
+            for unit in &image.units {
+                skipped.extend(unit.map.skipped.iter().map(|s| (image.identity, s.name.as_str())));
+            }
+        }
+        totals.instrumented = instrumented.len() as u64;
+        totals.skipped = skipped.len() as u64;
+        totals
+    }
+
+    fn add(&mut self, function: &Function) {
+        self.executions += function.paths.complete.iter().map(|p| u128::from(p.count)).sum::<u128>();
+        self.paths += function.paths.complete.len() as u64;
+        self.instructions += function.instructions;
+        self.blocks += function.blocks;
+        self.executed += u64::from(function.is_executed());
+        self.unfinished += function.paths.unfinished.iter().map(|u| u128::from(u.count.max(0) as u64)).sum::<u128>();
+        self.unfinished_functions += u64::from(!function.paths.all_finished());
+        self.cut += u64::from(function.is_cut() && function.is_executed());
+    }
+}

@@ -1,0 +1,244 @@
+//! Numbers, times and turns in words: what text, HTML and exports say alike.
+
+use crate::story::{Begins, Ends, Turn};
+use trodden_flow::CutReason;
+use trodden_profile::{Ending, Run};
+use trodden_unit::{EdgeKind, FlowEdge};
+
+/// A count with separators: `1,234,567`.
+pub fn count(number: u128) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A count in at most five characters: `7`, `12.3k`, `4.56M`.
+pub fn brief(number: u64) -> String {
+    const UNITS: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+    let (mut value, mut unit) = (number as f64, 0);
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    match unit {
+        0 => number.to_string(),
+        _ if value < 9.995 => format!("{value:.2}{}", UNITS[unit]),
+        _ if value < 99.95 => format!("{value:.1}{}", UNITS[unit]),
+        _ => format!("{value:.0}{}", UNITS[unit]),
+    }
+}
+
+/// A share: `34.2%`; what is small but not nothing is never shown as zero.
+pub fn percent(share: f64) -> String {
+    match share {
+        s if s <= 0.0 => "0%".into(),
+        s if s < 0.0005 => "<0.1%".into(),
+        s if s >= 0.99995 => "100%".into(),
+        s => format!("{:.1}%", s * 100.0),
+    }
+}
+
+/// A number of things: `1 path`, `2 paths`.
+pub fn plural(number: u128, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// A duration: `840 ms`, `1.23 s`, `3 min 5 s`.
+pub fn duration(ns: u64) -> String {
+    let seconds = ns as f64 / 1e9;
+    match seconds {
+        s if s < 0.0009995 => format!("{:.0} us", s * 1e6),
+        s if s < 0.9995 => format!("{:.0} ms", s * 1e3),
+        s if s < 59.995 => format!("{s:.2} s"),
+        s => {
+            let whole = s.round() as u64;
+            match whole / 3600 {
+                0 => format!("{} min {} s", whole / 60, whole % 60),
+                hours => format!("{hours} h {} min", whole / 60 % 60),
+            }
+        }
+    }
+}
+
+/// A moment, given in nanoseconds since 1970: `2026-11-21 09:45:03 UTC`.
+pub fn moment(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Days are counted from 0000-03-01, so that a leap day ends its year; a cycle of the calendar has 400 years.
+    let shifted = days + 719_468;
+    let (cycle, day_of_cycle) = (shifted / 146_097, shifted % 146_097);
+    let year_of_cycle = (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524 - day_of_cycle / 146_096) / 365;
+    let day_of_year = day_of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = cycle * 400 + year_of_cycle + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", of_day / 3600, of_day / 60 % 60, of_day % 60)
+}
+
+/// How a run ended.
+pub fn ending(ending: Option<Ending>) -> Option<String> {
+    ending.map(|e| match e {
+        Ending::Exit(status) => format!("exit status {status}"),
+        Ending::Signal(signal) => format!("ended by signal {signal}"),
+    })
+}
+
+/// The program of a run: its command's first word, without folders; else the first image's.
+pub fn program(run: &Run, first_image: Option<&str>) -> String {
+    let path = run.command.first().map(String::as_str).or(first_image).unwrap_or("program");
+    base_name(path).to_string()
+}
+
+/// The last part of a path.
+pub fn base_name(path: &str) -> &str {
+    path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
+}
+
+/// When an edge is taken: `true`, `case 3`, `throws`.
+pub fn way(edge: &FlowEdge) -> String {
+    match edge.kind {
+        EdgeKind::True => "true".into(),
+        EdgeKind::False => "false".into(),
+        EdgeKind::Case(value) => format!("case {}", cases(&edge.cases, value)),
+        EdgeKind::Default => "default".into(),
+        EdgeKind::Indirect(place) => format!("target {place}"),
+        EdgeKind::Normal => "returns".into(),
+        EdgeKind::Unwind => "throws".into(),
+        EdgeKind::Always => "goes on".into(),
+        EdgeKind::Return => "return".into(),
+        EdgeKind::TailCall => "tail call".into(),
+        EdgeKind::Resume => "passes the exception on".into(),
+        EdgeKind::NoReturn => "does not return".into(),
+        EdgeKind::Reach => "reaches a call".into(),
+        EdgeKind::ReturnsTwice => "returns again".into(),
+    }
+}
+
+/// Values of a switch, abridged: `97 'a', 98 'b', ..`.
+fn cases(all: &[i64], first: i64) -> String {
+    const MOST: usize = 3;
+    let value = |v: &i64| match u8::try_from(*v) {
+        Ok(c) if c.is_ascii_graphic() => format!("{v} '{}'", char::from(c)),
+        _ => v.to_string(),
+    };
+    let all = if all.is_empty() { std::slice::from_ref(&first) } else { all };
+    let mut words: Vec<String> = all.iter().take(MOST).map(value).collect();
+    if all.len() > MOST {
+        words.push("..".into());
+    }
+    words.join(", ")
+}
+
+/// The directions of all branches on a line, in order.
+pub fn turns(turns: &[Turn]) -> String {
+    turn_list(turns).join("; ")
+}
+
+/// The directions of all branches on a line, in order; a run of equal ones is counted.
+pub fn turn_list(turns: &[Turn]) -> Vec<String> {
+    let mut words: Vec<(&str, usize)> = Vec::new();
+    for turn in turns {
+        match words.last_mut() {
+            Some((last, times)) if *last == turn.way => *times += 1,
+            _ => words.push((&turn.way, 1)),
+        }
+    }
+    words.into_iter().map(|(w, n)| if n > 1 { format!("{w} x{n}") } else { w.to_string() }).collect()
+}
+
+/// A short word for an edge, in drawings: `T`, `F`, `=3`.
+pub fn edge_label(edge: &FlowEdge) -> String {
+    match edge.kind {
+        EdgeKind::True => "T".into(),
+        EdgeKind::False => "F".into(),
+        EdgeKind::Case(value) => {
+            let more = if edge.cases.len() > 1 { ",.." } else { "" };
+            format!("={value}{more}")
+        }
+        EdgeKind::Default => "default".into(),
+        EdgeKind::Indirect(place) => format!("#{place}"),
+        EdgeKind::Unwind => "throws".into(),
+        EdgeKind::TailCall => "tail call".into(),
+        EdgeKind::Resume => "resume".into(),
+        EdgeKind::NoReturn => "no return".into(),
+        EdgeKind::Reach => "call".into(),
+        EdgeKind::ReturnsTwice => "again".into(),
+        EdgeKind::Always | EdgeKind::Normal | EdgeKind::Return => String::new(),
+    }
+}
+
+/// How a path begins.
+pub fn begins(begins: &Begins) -> String {
+    match begins {
+        Begins::Entry => "begins at the function's entry".into(),
+        Begins::Behind { reason, at, line } => {
+            let place = place(*line, at.0);
+            match reason {
+                CutReason::Back => format!("begins at loop head, {place}"),
+                CutReason::ReturnsTwice => format!("begins where a call returned again, {place}"),
+                CutReason::FromExit | CutReason::Unsplittable | CutReason::Limit => format!("begins where paths are cut, {place}"),
+            }
+        }
+    }
+}
+
+/// How a path ends.
+pub fn ends(ends: &Ends) -> String {
+    let at = |line: &Option<u32>| line.map(|l| format!(" in line {l}")).unwrap_or_default();
+    match ends {
+        Ends::Exit { kind: EdgeKind::Return, line, .. } => format!("returns{}", at(line)),
+        Ends::Exit { kind: EdgeKind::TailCall, line, .. } => format!("ends in a tail call{}", at(line)),
+        Ends::Exit { kind: EdgeKind::Resume, .. } => "passes the exception on".into(),
+        Ends::Exit { kind: EdgeKind::NoReturn, line, .. } => format!("ends in a call that does not return{}", at(line)),
+        Ends::Exit { line, .. } => format!("leaves the function{}", at(line)),
+        Ends::Cut { reason: CutReason::Back, to, line } => format!("back to loop head, {}", place(*line, to.0)),
+        Ends::Cut { reason: CutReason::ReturnsTwice, to, line } => format!("a call returns again, {}", place(*line, to.0)),
+        Ends::Cut { to, line, .. } => format!("cut here; goes on as another path at {}", place(*line, to.0)),
+        Ends::Stop { line } => format!("ends{}", at(line)),
+        Ends::Call { lines: None, at } => format!("stopped at a call in block {}", at.0),
+        Ends::Call { lines: Some((first, last)), .. } if first == last => format!("stopped at call in line {first}"),
+        Ends::Call { lines: Some((first, last)), .. } => format!("stopped at a call in lines {first}-{last}"),
+    }
+}
+
+/// Why paths were cut at an edge.
+pub fn cut_reason(reason: CutReason) -> &'static str {
+    match reason {
+        CutReason::Back => "back edge",
+        CutReason::FromExit => "leaves the exit",
+        CutReason::ReturnsTwice => "returns twice",
+        CutReason::Unsplittable => "cannot carry code",
+        CutReason::Limit => "too many paths",
+    }
+}
+
+fn place(line: Option<u32>, block: u32) -> String {
+    line.map_or_else(|| format!("block {block}"), |l| format!("line {l}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!([count(0), count(999), count(1000), count(1234567)], ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([brief(999), brief(1000), brief(12_345), brief(999_600), brief(u64::MAX)], ["999", "1.00k", "12.3k", "1.00M", "18.4E"]);
+        assert_eq!([percent(0.0), percent(1e-9), percent(0.3421), percent(1.0)], ["0%", "<0.1%", "34.2%", "100%"]);
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!([duration(3_000), duration(840_000_000), duration(61_000_000_000)], ["3 us", "840 ms", "1 min 1 s"]);
+        assert_eq!(moment(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(moment(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(moment(1_795_254_303_000_000_000), "2026-11-21 09:45:03 UTC");
+    }
+}

@@ -1,0 +1,188 @@
+//! The HTML page in a real browser: clicks on functions and paths, search, sorting, keys; no request leaves the page, no text becomes markup.
+//!
+//! With `TRODDEN_SCREENSHOTS=FOLDER` pictures of the page are written there.
+
+mod support;
+
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use support::demo::{HOSTILE, demo, sources};
+use support::webdriver::Browser;
+use support::{FunctionBuilder, UnitBuilder, profile};
+use trodden_report::html::{HtmlOptions, page};
+use trodden_report::{SourceCache, View};
+use trodden_unit::EdgeKind;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The text of every element that a selector finds.
+fn texts(browser: &Browser, selector: &str) -> Vec<String> {
+    let script = format!("return [...document.querySelectorAll({selector:?})].map((e) => e.textContent)");
+    serde_json::from_value(browser.eval(&script)).unwrap()
+}
+
+fn attributes(browser: &Browser, selector: &str, name: &str) -> Vec<String> {
+    let script = format!("return [...document.querySelectorAll({selector:?})].map((e) => e.getAttribute({name:?}))");
+    serde_json::from_value(browser.eval(&script)).unwrap()
+}
+
+fn picture(browser: &Browser, name: &str) {
+    if let Some(folder) = std::env::var_os("TRODDEN_SCREENSHOTS") {
+        std::fs::write(Path::new(&folder).join(format!("{name}.base64")), browser.screenshot()).unwrap();
+    }
+}
+
+#[test]
+fn a_reader_clicks_through_the_page() {
+    let home = folder("clicks");
+    let file = home.join("report.html");
+    let profile = demo();
+    std::fs::write(&file, page(&View::of(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
+    let browser = Browser::start(&home);
+    browser.open(&file);
+    the_hottest_path_is_shown_first(&browser);
+    another_path_is_chosen(&browser);
+    functions_are_searched_and_sorted(&browser);
+    unfinished_paths_and_missing_sources(&browser);
+    keys_and_theme(&browser);
+    nodes_do_not_overlap(&browser);
+    names_stay_text(&browser);
+    assert_eq!(browser.console(), Vec::<String>::new(), "no error, no refused request");
+    assert_eq!(browser.eval("return performance.getEntriesByType('resource').length"), 0);
+}
+
+fn the_hottest_path_is_shown_first(browser: &Browser) {
+    assert_eq!(browser.title(), "Paths of demo");
+    assert_eq!(texts(browser, "#head h2"), ["classify"]);
+    assert_eq!(texts(browser, ".fn .name")[..3], ["classify", "kind_of", "table"]);
+    assert_eq!(attributes(browser, "#source .row.on[data-line]", "data-line"), ["7", "8", "9", "10", "13"]);
+    assert_eq!(texts(browser, "#source .row.on.inlined .t"), ["          if (a < b)"]);
+    assert_eq!(texts(browser, "#source .row[data-line='10'] .d"), ["→ 13, not 10:19"]);
+    assert_eq!(texts(browser, "#source .row[data-line='8'] .d"), ["→ 9, not 15\n→ 9, not 15"]);
+    assert_eq!(attributes(browser, "#graph .node.on", "data-block"), ["0", "1", "3", "6", "7"]);
+    picture(browser, "hottest");
+}
+
+fn another_path_is_chosen(browser: &Browser) {
+    browser.click("#paths tr[data-path='2']");
+    assert_eq!(attributes(browser, "#paths tr[aria-selected='true']", "data-path"), ["2"]);
+    assert_eq!(attributes(browser, "#source .row.on[data-line]", "data-line"), ["7", "8", "9", "10", "11"]);
+    assert_eq!(attributes(browser, "#graph .node.on", "data-block"), ["0", "1", "2", "3", "4", "5", "7"]);
+    let edges =
+        browser.eval("return [...document.querySelectorAll('#graph .edge.on')].map((e) => Number(e.dataset.edge)).sort((a, b) => a - b)");
+    assert_eq!(edges, json!([0, 2, 4, 5, 7, 9, 11]));
+    browser.click("#tab-story");
+    let story = texts(browser, "#story .t");
+    assert_eq!(
+        (story.first().unwrap().as_str(), story.last().unwrap().as_str()),
+        ("begins at the function's entry", "back to loop head, line 9")
+    );
+    assert!(story.iter().any(|t| t.contains("↳ smaller") && t.contains("in util.h, called in line 9")));
+    picture(browser, "story");
+    browser.click("#graph .node[data-block='6']");
+    assert_eq!(attributes(browser, "#source .row.flash", "data-line"), ["13"], "a block leads to its source");
+}
+
+fn functions_are_searched_and_sorted(browser: &Browser) {
+    browser.type_into("#search", "queue push");
+    assert_eq!(texts(browser, ".fn .name"), ["demo::Queue::push"]);
+    assert!(texts(browser, "#shown")[0].starts_with("1 of 7 functions"));
+    browser.click(".fn");
+    assert_eq!(texts(browser, "#head h2"), ["demo::Queue::push(int)"]);
+    assert_eq!(attributes(browser, "#source .row.on[data-line]", "data-line"), ["38", "40", "41"]);
+    browser.type_into("#search", "\u{e00c}"); // Escape empties the search.
+    browser.click("[data-sort='n']");
+    assert_eq!(texts(browser, ".fn .name")[..3], ["blob", "classify", "demo::Queue::push"]);
+    browser.click("[data-sort='p']");
+    assert_eq!(texts(browser, ".fn .name")[0], "table");
+    browser.click("[data-sort='w']");
+}
+
+fn unfinished_paths_and_missing_sources(browser: &Browser) {
+    browser.click(".fn[title='kind_of']");
+    browser.click("#paths tr.unfinished");
+    assert_eq!(attributes(browser, "#graph .node.on", "data-block"), ["0", "3"]);
+    assert!(texts(browser, "#paths tr.unfinished td.text")[1].contains("stopped at a call in lines 26-27"));
+    browser.click(".fn[title='table']");
+    assert!(texts(browser, "#source")[0].contains("could not be read: /src/demo/generated.c"));
+    assert_eq!(browser.eval("return document.getElementById('story').hidden"), false, "lines are told where there is no source");
+    picture(browser, "no-source");
+    browser.click(".fn[title='never']");
+    assert!(texts(browser, "#head")[0].contains("never executed"));
+    assert_eq!(browser.eval("return document.querySelector('.panes').hidden"), true);
+}
+
+fn keys_and_theme(browser: &Browser) {
+    browser.click(".fn[title='classify']");
+    browser.press("n");
+    assert_eq!(attributes(browser, "#paths tr[aria-selected='true']", "data-path"), ["1"]);
+    browser.press("j");
+    assert_eq!(texts(browser, "#head h2"), ["kind_of"]);
+    browser.press("k");
+    let before = browser.eval("return document.documentElement.dataset.theme");
+    browser.press("t");
+    assert_ne!(browser.eval("return document.documentElement.dataset.theme"), before);
+    picture(browser, "other-theme");
+    let scale = "return document.querySelector('#graph svg > g').getAttribute('transform')";
+    let fitted = browser.eval(scale);
+    browser.press("+");
+    assert_ne!(browser.eval(scale), fitted);
+    browser.press("f");
+    assert_eq!(browser.eval(scale), fitted);
+    let hash = browser.eval("return location.hash");
+    browser.eval("location.reload()");
+    assert_eq!((browser.eval("return location.hash"), texts(browser, "#head h2")), (hash, vec!["classify".to_string()]));
+}
+
+fn nodes_do_not_overlap(browser: &Browser) {
+    browser.click(".fn[title='table']");
+    let boxes = browser.eval("return [...document.querySelectorAll('#graph .node')].map((e) => { const r = e.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; })");
+    let boxes: Vec<[f64; 4]> = serde_json::from_value(boxes).unwrap();
+    assert_eq!(boxes.len(), 82);
+    for (i, a) in boxes.iter().enumerate() {
+        for b in &boxes[..i] {
+            assert!(a[2] <= b[0] || b[2] <= a[0] || a[3] <= b[1] || b[3] <= a[1], "{a:?} and {b:?} overlap");
+        }
+    }
+    picture(browser, "large-graph");
+}
+
+fn names_stay_text(browser: &Browser) {
+    browser.eval("[...document.querySelectorAll('.fn')].find((e) => e.textContent.includes('</script>')).click()");
+    let shown = HOSTILE.replace('\u{1b}', "\u{fffd}");
+    assert_eq!(texts(browser, "#head h2"), [shown]);
+    assert_eq!(browser.eval("return document.images.length"), 0);
+    assert_eq!(browser.title(), "Paths of demo");
+}
+
+#[test]
+fn a_page_of_many_functions_stays_small_and_says_what_it_leaves_out() {
+    const FUNCTIONS: u32 = 5_000;
+    let mut unit = UnitBuilder::new("many.c", &["/src/many.c"]);
+    for i in 0..FUNCTIONS {
+        let function = FunctionBuilder::new(&format!("function_{i}"), None).block(1 + i, &[], None).block(1, &[], None);
+        let walker = unit.add(function.edge(0, 1, EdgeKind::Always).edge(1, None, EdgeKind::Return));
+        unit.walk(&walker, &[0, 1], true, 1);
+    }
+    let profile = profile(vec![("/usr/bin/many", vec![unit.finish()])]);
+    let options = HtmlOptions { budget: 200_000, ..HtmlOptions::default() };
+    let html = page(&View::of(&profile), &SourceCache::new(&sources), &options);
+    assert!(html.len() < 200_000 + 1_000_000, "{} bytes", html.len());
+    let home = folder("many");
+    let file = home.join("many.html");
+    std::fs::write(&file, html).unwrap();
+    let browser = Browser::start(&home);
+    browser.open(&file);
+    assert_eq!(texts(&browser, "#head h2"), [format!("function_{}", FUNCTIONS - 1)]);
+    assert!(texts(&browser, "#shown")[0].contains("more were executed and are listed only"));
+    let rows: Value = browser.eval("return document.querySelectorAll('.fn').length");
+    assert!(rows.as_u64().unwrap() < 100, "rows out of sight are not in the document");
+    browser.type_into("#search", "function_17");
+    browser.click(".fn[title='function_17']");
+    assert!(texts(&browser, "#head")[0].contains("details left out of this page"));
+    assert_eq!(browser.console(), Vec::<String>::new());
+}

@@ -1,0 +1,122 @@
+//! Exchange formats: JSON, folded stacks, pprof, lcov, DOT.
+
+mod support;
+
+use prost::Message;
+use serde_json::Value;
+use std::io::Read;
+use support::demo::{DEMO_C, UTIL_H, demo, sources};
+use support::golden;
+use trodden_report::annotate::Request;
+use trodden_report::{Measure, Selection, SourceCache, View, dot, folded, json, lcov, pprof};
+
+fn all() -> Selection {
+    Selection { top: usize::MAX, ..Selection::default() }
+}
+
+#[test]
+fn json_of_the_report() {
+    let profile = demo();
+    let report = json::report(&View::of(&profile), &all(), &SourceCache::new(&sources)).unwrap();
+    golden("report.json", &format!("{}\n", serde_json::to_string_pretty(&report).unwrap()));
+    let paths = report["paths"].as_array().unwrap();
+    let function = |p: &Value| report["functions"][p["function"].as_u64().unwrap() as usize]["name"].clone();
+    assert_eq!(function(&paths[0]), "classify");
+    let executions: u64 = paths.iter().map(|p| p["count"].as_u64().unwrap()).sum();
+    assert_eq!(report["totals"]["executions"], executions);
+}
+
+#[test]
+fn json_of_an_annotation() {
+    let profile = demo();
+    let request = Request { function: "classify".into(), path: None, measure: Measure::Instructions };
+    let annotation = json::annotate(&View::of(&profile), &request, &SourceCache::new(&sources)).unwrap();
+    let line = |n: u64| annotation["source"]["lines"].as_array().unwrap().iter().find(|l| l["line"] == n).unwrap().clone();
+    assert_eq!(line(15)["count"], 1_020_003, "every call returned");
+    assert_eq!(line(11)["count"], 20_000);
+    assert_eq!(line(16)["count"], Value::Null, "a brace is no code");
+    assert_eq!(annotation["path"]["steps"][0]["source"], line(7)["text"]);
+}
+
+#[test]
+fn numbers_that_floating_point_cannot_hold_are_strings() {
+    assert_eq!(json::number(1u64 << 53), serde_json::json!(9_007_199_254_740_992u64));
+    assert_eq!(json::number((1u64 << 53) + 1), serde_json::json!("9007199254740993"));
+}
+
+#[test]
+fn folded_stacks_are_read_by_a_flame_graph_tool() {
+    let profile = demo();
+    let stacks = folded::folded(&View::of(&profile), &Selection { measure: Measure::Count, ..all() }).unwrap();
+    golden("stacks.folded", &stacks);
+    assert!(stacks.contains("kind_of;path 0 (20-22-29) 7000\n"), "{stacks}");
+    let mut svg = Vec::new();
+    let mut options = inferno::flamegraph::Options::default();
+    inferno::flamegraph::from_lines(&mut options, stacks.lines(), &mut svg).unwrap();
+    let svg = String::from_utf8(svg).unwrap();
+    assert!(svg.contains("kind_of (7,012 samples"), "counts of a function's paths add up");
+}
+
+#[test]
+fn pprof_has_functions_over_paths() {
+    let profile = demo();
+    let view = View::of(&profile);
+    let bytes = pprof::pprof(&view, &all()).unwrap();
+    let mut raw = Vec::new();
+    flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut raw).unwrap();
+    let read = pprof::Profile::decode(&raw[..]).unwrap();
+    let text = |at: i64| read.string_table[at as usize].as_str();
+    assert_eq!(text(0), "");
+    assert_eq!(read.sample_type.iter().map(|t| text(t.kind)).collect::<Vec<_>>(), ["executions", "instructions"]);
+    let name = |location: u64| {
+        let location = read.location.iter().find(|l| l.id == location).unwrap();
+        text(read.function.iter().find(|f| f.id == location.line[0].function_id).unwrap().name)
+    };
+    let sample = read.sample.iter().find(|s| name(s.location_id[0]) == "kind_of path 0 (20-22-29)").unwrap();
+    assert_eq!((name(sample.location_id[1]), &sample.value[..]), ("kind_of", &[7000, 28_000][..]));
+    let executions: i64 = read.sample.iter().map(|s| s.value[0]).sum();
+    assert_eq!(executions as u128, view.totals.executions);
+}
+
+#[test]
+fn lcov_counts_lines_branches_and_inlined_code() {
+    let profile = demo();
+    let trace = lcov::lcov(&View::of(&profile), "demo run");
+    golden("demo.info", &trace);
+    let record = |file: &str| trace.split("end_of_record\n").find(|r| r.contains(&format!("SF:{file}\n"))).unwrap().to_string();
+    let (demo, util) = (record(DEMO_C), record(UTIL_H));
+    assert!(demo.starts_with("TN:demo_run\n"));
+    assert!(demo.contains("\nFNDA:1020003,classify\n") && demo.contains("\nFNDA:0,never\n") && demo.contains("\nDA:33,0\n"));
+    assert!(util.contains("\nDA:5,1040000\n"), "inlined code counts where it stands: {util}");
+    assert!(demo.contains("\nBRDA:38,0,0,9\nBRDA:38,0,1,500\n"), "{demo}");
+}
+
+#[test]
+fn graphs_in_dot_and_json() {
+    let profile = demo();
+    let view = View::of(&profile);
+    let function = view.functions.iter().find(|f| f.name.full == "kind_of").unwrap();
+    let counts = dot::Counts { blocks: &function.paths.blocks, edges: &function.paths.edges };
+    golden("kind_of.dot", &dot::dot(function.units_map(), function.map, Some(counts)));
+    let graph = dot::json(function.units_map(), function.map, None);
+    assert_eq!((graph["entry"].as_str(), graph["exit"].as_str()), (Some("b0"), Some("exit")));
+    assert_eq!(graph["edges"][5], serde_json::json!(["b3", "exit"]));
+    assert_eq!(graph["kinds"][0]["kind"], "case 97 'a', 98 'b'");
+    let looping = view.functions.iter().find(|f| f.name.full == "classify").unwrap();
+    assert!(dot::dot(looping.units_map(), looping.map, None).contains("b7 -> b1 [label=\"T\", style=dashed];"));
+}
+
+#[test]
+fn damaged_functions_are_named_and_spoil_nothing_else() {
+    let mut profile = demo();
+    let unit = &mut profile.images[0].units[0];
+    let map = std::sync::Arc::make_mut(&mut unit.map);
+    map.functions[0].values[1] += 1;
+    map.functions[1].edges[0].to.0 = 1000;
+    let view = View::of(&profile);
+    let named = |name: &str| view.damaged.iter().any(|d| d.contains(name));
+    assert!(view.damaged.len() == 2 && named("`classify`") && named("`kind_of`"), "{:?}", view.damaged);
+    let report = json::report(&view, &all(), &SourceCache::new(&sources)).unwrap();
+    assert_eq!(report["damaged"].as_array().unwrap().len(), 2);
+    assert_eq!(report["totals"]["functions_executed"], 4);
+}

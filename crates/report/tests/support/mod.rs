@@ -1,0 +1,190 @@
+//! Profiles made in code: functions described block by block, counted by walking through them as an instrumented program does.
+//!
+//! A walk carries out the actions of the function's [`Plan`], so that counts are what the runtime would have written.
+#![allow(dead_code)] // Each test file uses its share.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use trodden_flow::dag::Entries;
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::plan::Action;
+use trodden_flow::{Edge, Graph, Node, Plan, PlanOptions};
+use trodden_profile::{Ending, ImageProfile, Profile, Run, UnitProfile};
+use trodden_unit::{Block, BlockKind, EdgeKind, FlowEdge, FunctionMap, Identity, Position, Scope, UnitMap};
+
+pub mod demo;
+pub mod webdriver;
+
+/// A unit under construction.
+pub struct UnitBuilder {
+    pub map: UnitMap,
+    counts: BTreeMap<u64, u64>,
+}
+
+/// A function under construction.
+pub struct FunctionBuilder {
+    name: String,
+    position: Option<Position>,
+    blocks: Vec<Block>,
+    edges: Vec<FlowEdge>,
+}
+
+/// A function that can be walked through.
+pub struct Walker {
+    graph: Graph,
+    plan: Plan,
+    kinds: Vec<EdgeKind>,
+    first_counter: u64,
+}
+
+impl UnitBuilder {
+    pub fn new(source: &str, files: &[&str]) -> UnitBuilder {
+        let map = UnitMap {
+            source: source.into(),
+            producer: "clang version 22".into(),
+            target: "x86_64-unknown-linux-gnu".into(),
+            scheme: "ball-larus".into(),
+            codegen: Vec::new(),
+            files: files.iter().map(|f| f.to_string()).collect(),
+            scopes: Vec::new(),
+            functions: Vec::new(),
+            skipped: Vec::new(),
+            counters: 0,
+        };
+        UnitBuilder { map, counts: BTreeMap::new() }
+    }
+
+    /// A function of its own, or one inlined at a position; returns the scope's number.
+    pub fn scope(&mut self, name: &str, file: u32, line: u32, inlined_at: Option<Position>) -> u32 {
+        self.map.scopes.push(Scope { name: name.into(), linkage_name: String::new(), file, line, inlined_at });
+        self.map.scopes.len() as u32 - 1
+    }
+
+    /// Adds a function, numbered by the real planner.
+    pub fn add(&mut self, function: FunctionBuilder) -> Walker {
+        let FunctionBuilder { name, position, blocks, edges } = function;
+        let ends = edges.iter().map(|e| (e.from, e.to)).collect();
+        let graph = Graph::new(blocks.len() as u32 + 1, Node(0), Node(blocks.len() as u32), ends).unwrap();
+        let options = PlanOptions { max_paths: 4096, entries: Entries::Shared, chords: true };
+        let even = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
+        let plan = Plan::ball_larus(&graph, &[], &even, &options);
+        let (first_counter, counters) = (self.map.counters, plan.numbering.paths());
+        self.map.counters += counters;
+        let walker = Walker { kinds: edges.iter().map(|e| e.kind).collect(), graph, plan, first_counter };
+        self.map.functions.push(FunctionMap {
+            name,
+            local: false,
+            position,
+            shape: 0,
+            first_counter,
+            counters,
+            blocks,
+            edges,
+            dag: walker.plan.dag.edges().to_vec(),
+            values: walker.plan.numbering.values().to_vec(),
+            cuts: walker.plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
+        });
+        walker
+    }
+
+    /// Counts a walk through blocks, `times` times. It leaves the function behind its last block, unless it stops at a call there.
+    pub fn walk(&mut self, walker: &Walker, blocks: &[u32], returns: bool, times: u64) {
+        let mut register = 0i64;
+        for (at, &block) in blocks.iter().enumerate() {
+            let out = walker.graph.out(Node(block));
+            if let Some(&reach) = out.iter().find(|e| walker.kinds[e.index()] == EdgeKind::Reach) {
+                let Action::Count { increment } = walker.plan.action(&walker.graph, reach) else { panic!("a reach edge counts") };
+                self.count(walker, register + increment, times);
+            }
+            let next = blocks.get(at + 1).map_or(walker.graph.exit(), |b| Node(*b));
+            if at + 1 == blocks.len() && !returns {
+                return;
+            }
+            let taken = out.iter().find(|e| walker.graph.to(**e) == next && walker.kinds[e.index()] != EdgeKind::Reach);
+            let taken: Edge = *taken.unwrap_or_else(|| panic!("no edge from {block} to {next:?}"));
+            match walker.plan.action(&walker.graph, taken) {
+                Action::Add { increment } => register += increment,
+                Action::Count { increment } => self.count(walker, register + increment, times),
+                Action::CountAndRestart { increment, start } => {
+                    self.count(walker, register + increment, times);
+                    register = start;
+                }
+                Action::Dead => panic!("edge {taken:?} cannot be reached"),
+            }
+        }
+    }
+
+    fn count(&mut self, walker: &Walker, path: i64, times: u64) {
+        *self.counts.entry(walker.first_counter + u64::try_from(path).unwrap()).or_default() += times;
+    }
+
+    pub fn finish(self) -> UnitProfile {
+        let unit = Identity::of(self.map.source.as_bytes());
+        UnitProfile { unit, map: Arc::new(self.map), counts: self.counts.into_iter().collect() }
+    }
+}
+
+impl FunctionBuilder {
+    pub fn new(name: &str, position: Option<Position>) -> FunctionBuilder {
+        FunctionBuilder { name: name.into(), position, blocks: Vec::new(), edges: Vec::new() }
+    }
+
+    pub fn block(mut self, instructions: u32, positions: &[Position], branch: Option<Position>) -> FunctionBuilder {
+        self.blocks.push(Block { instructions, positions: positions.to_vec(), branch, kind: BlockKind::Code });
+        self
+    }
+
+    /// An edge; `to` of `None` is the exit (blocks must all be there by then).
+    pub fn edge(mut self, from: u32, to: impl Into<Option<u32>>, kind: EdgeKind) -> FunctionBuilder {
+        let to = to.into().map_or(Node(self.blocks.len() as u32), Node);
+        let cases = if let EdgeKind::Case(value) = kind { vec![value] } else { Vec::new() };
+        self.edges.push(FlowEdge { from: Node(from), to, kind, cases });
+        self
+    }
+
+    /// More values of a switch that lead the way of the last edge.
+    pub fn cases(mut self, values: &[i64]) -> FunctionBuilder {
+        self.edges.last_mut().unwrap().cases.extend(values);
+        self
+    }
+
+    pub fn branch(self, from: u32, on_true: u32, on_false: u32) -> FunctionBuilder {
+        self.edge(from, on_true, EdgeKind::True).edge(from, on_false, EdgeKind::False)
+    }
+}
+
+pub fn profile(images: Vec<(&str, Vec<UnitProfile>)>) -> Profile {
+    let image = |(path, units): (&str, Vec<UnitProfile>)| ImageProfile {
+        identity: Identity::of(path.as_bytes()),
+        path: path.into(),
+        build_id: Some("c0ffee".into()),
+        units,
+    };
+    Profile {
+        run: Run {
+            command: vec!["./demo".into(), "input.txt".into()],
+            directory: "/home/user/demo".into(),
+            host: "workstation".into(),
+            suite: None,
+            started_ns: 1_795_254_303_000_000_000,
+            duration_ns: 1_234_000_000,
+            ending: Some(Ending::Exit(0)),
+            runs: 1,
+            recorder: "trodden 0.1.0".into(),
+        },
+        images: images.into_iter().map(image).collect(),
+    }
+}
+
+/// Compares with `tests/golden/NAME`; with `TRODDEN_BLESS=1` writes it instead.
+pub fn golden(name: &str, actual: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("TRODDEN_BLESS").is_some_and(|v| v == "1") {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, actual).unwrap();
+        return;
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(expected == actual, "{name} has changed (TRODDEN_BLESS=1 accepts it). Now:\n{actual}\nExpected:\n{expected}");
+}

@@ -1,0 +1,165 @@
+//! A small client of chromedriver: just what the browser test needs of the WebDriver protocol (W3C recommendation), over plain HTTP.
+
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const MISSING: &str = "this test needs Chromium and its driver; `cargo xtask test` installs them (Debian: chromium, chromium-driver)";
+
+/// A browser with one window, and the folder it keeps its data in.
+pub struct Browser {
+    driver: Child,
+    port: u16,
+    session: String,
+    home: PathBuf,
+}
+
+impl Browser {
+    /// Starts a browser whose data lie in the (new) folder `home`.
+    pub fn start(home: &Path) -> Browser {
+        std::fs::create_dir_all(home).unwrap();
+        let (driver, port) = start_driver();
+        let mut browser = Browser { driver, port, session: String::new(), home: home.to_path_buf() };
+        let profile = format!("--user-data-dir={}", home.join("profile").display());
+        let arguments = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-dev-shm-usage",
+            "--window-size=1440,900",
+            &profile,
+        ];
+        let capabilities = json!({ "capabilities": { "alwaysMatch": {
+            "goog:chromeOptions": { "args": arguments }, "goog:loggingPrefs": { "browser": "ALL" },
+        } } });
+        let session = browser.call("POST", "/session", Some(capabilities));
+        browser.session = format!("/session/{}", session["sessionId"].as_str().expect("a session has an identity"));
+        browser
+    }
+
+    pub fn open(&self, file: &Path) {
+        self.post("/url", json!({ "url": format!("file://{}", file.display()) }));
+    }
+
+    pub fn title(&self) -> String {
+        self.get("/title").as_str().unwrap().to_string()
+    }
+
+    /// Runs a script whose value is returned.
+    pub fn eval(&self, script: &str) -> Value {
+        self.post("/execute/sync", json!({ "script": script, "args": [] }))
+    }
+
+    /// Clicks as a user does: on what lies there in the window.
+    pub fn click(&self, selector: &str) {
+        let element = self.find(selector);
+        self.post(&format!("/element/{element}/click"), json!({}));
+    }
+
+    pub fn type_into(&self, selector: &str, text: &str) {
+        let element = self.find(selector);
+        self.post(&format!("/element/{element}/value"), json!({ "text": text }));
+    }
+
+    /// Presses a key with nothing in particular in focus.
+    pub fn press(&self, key: &str) {
+        let actions = json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": [{ "type": "keyDown", "value": key }, { "type": "keyUp", "value": key }] }] });
+        self.post("/actions", actions);
+    }
+
+    /// Messages on the console: errors of scripts, requests that failed or were refused.
+    pub fn console(&self) -> Vec<String> {
+        let log = self.post("/se/log", json!({ "type": "browser" }));
+        log.as_array().unwrap().iter().map(|entry| entry["message"].as_str().unwrap_or_default().to_string()).collect()
+    }
+
+    /// A picture of the window, as PNG in base 64.
+    pub fn screenshot(&self) -> String {
+        self.get("/screenshot").as_str().unwrap().to_string()
+    }
+
+    fn find(&self, selector: &str) -> String {
+        let found = self.post("/element", json!({ "using": "css selector", "value": selector }));
+        found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_string()
+    }
+
+    fn get(&self, path: &str) -> Value {
+        self.call("GET", &format!("{}{path}", self.session), None)
+    }
+
+    fn post(&self, path: &str, body: Value) -> Value {
+        self.call("POST", &format!("{}{path}", self.session), Some(body))
+    }
+
+    fn call(&self, method: &str, path: &str, body: Option<Value>) -> Value {
+        let body = body.map(|b| b.to_string()).unwrap_or_default();
+        let answer: Value = serde_json::from_slice(&self.request(method, path, &body).unwrap()).unwrap();
+        let value = answer["value"].clone();
+        let hint = if path == "/session" { MISSING } else { "" };
+        assert!(value.get("error").is_none(), "{method} {path}: {} {hint}", value["message"]);
+        value
+    }
+}
+
+impl Browser {
+    fn request(&self, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(40)))?;
+        let (port, length) = (self.port, body.len());
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n")?;
+        write!(stream, "Content-Length: {length}\r\nConnection: close\r\n\r\n{body}")?;
+        read_body(stream)
+    }
+}
+
+impl Drop for Browser {
+    /// Ends the browser, then its driver, also when the test fails.
+    fn drop(&mut self) {
+        if !self.session.is_empty() {
+            self.request("DELETE", &self.session, "").ok();
+        }
+        self.driver.kill().ok();
+        self.driver.wait().ok();
+        std::fs::remove_dir_all(&self.home).ok();
+    }
+}
+
+fn start_driver() -> (Child, u16) {
+    let driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut driver = driver.unwrap_or_else(|error| panic!("chromedriver cannot be started ({error}): {MISSING}"));
+    // "ChromeDriver was started successfully on port 12345."
+    let lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let port = lines.filter_map(|l| l.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()).next();
+    if port.is_none() {
+        driver.wait().unwrap();
+    }
+    (driver, port.unwrap_or_else(|| panic!("chromedriver ended without naming its port: {MISSING}")))
+}
+
+fn read_body(stream: TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().map_err(std::io::Error::other)?;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok(body)
+}

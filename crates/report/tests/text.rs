@@ -1,0 +1,125 @@
+//! The terminal report and annotated source, against golden files.
+
+mod support;
+
+use support::demo::{HOSTILE, demo, sources};
+use support::{FunctionBuilder, UnitBuilder, golden, profile};
+use trodden_report::annotate::{Request, annotate};
+use trodden_report::text::{TextOptions, report};
+use trodden_report::{Measure, ReportError, Selection, SourceCache, View};
+use trodden_unit::{EdgeKind, Position};
+
+fn render(selection: &Selection, options: &TextOptions) -> Result<String, ReportError> {
+    let profile = demo();
+    report(&View::of(&profile), selection, &SourceCache::new(&sources), options)
+}
+
+fn lay(function: &str, path: Option<u64>) -> Result<String, ReportError> {
+    let profile = demo();
+    let request = Request { function: function.into(), path, measure: Measure::Instructions };
+    annotate(&View::of(&profile), &request, &SourceCache::new(&sources), &TextOptions::default())
+}
+
+#[test]
+fn the_whole_report() {
+    let all = Selection { top: 100, ..Selection::default() };
+    golden("report.txt", &render(&all, &TextOptions::default()).unwrap());
+    let table = Selection { function: Some("table".into()), ..Selection::default() };
+    golden("report-elided.txt", &render(&Selection { top: 2, ..table }, &TextOptions { steps: 7, ..TextOptions::default() }).unwrap());
+    golden("report-narrow.txt", &render(&Selection { top: 3, ..all }, &TextOptions { width: 60, ..TextOptions::default() }).unwrap());
+}
+
+#[test]
+fn colour_adds_nothing_but_colour() {
+    let selection = Selection::default();
+    let plain = render(&selection, &TextOptions::default()).unwrap();
+    let coloured = render(&selection, &TextOptions { color: true, ..TextOptions::default() }).unwrap();
+    golden("report-colour.txt", &coloured);
+    let stripped = regex_lite::Regex::new("\u{1b}\\[[0-9;]*m").unwrap().replace_all(&coloured, "").into_owned();
+    assert_eq!(trimmed(&stripped), trimmed(&plain));
+    assert!(!plain.contains('\u{1b}'), "the name of a function must not steer the terminal");
+}
+
+/// Spaces at ends of lines may be inside of colour.
+fn trimmed(text: &str) -> Vec<&str> {
+    text.lines().map(str::trim_end).collect()
+}
+
+#[test]
+fn one_function_by_executions() {
+    let selection = Selection { function: Some("classify".into()), measure: Measure::Count, top: 1, min_share: 0.0 };
+    golden("report-classify.txt", &render(&selection, &TextOptions::default()).unwrap());
+}
+
+#[test]
+fn functions_are_named_or_matched() {
+    let with = |text: &str| render(&Selection { function: Some(text.into()), ..Selection::default() }, &TextOptions::default());
+    assert!(with("demo::Queue::push").unwrap().contains("demo::Queue::push(int) is"));
+    assert!(with("^kind_").unwrap().contains("stopped at a call in lines 26-27"));
+    let unknown = with("clasify").unwrap_err().to_string();
+    assert_eq!(unknown, "no instrumented function is called `clasify`; did you mean `classify`?");
+    assert!(matches!(with("(unclosed"), Err(ReportError::Pattern { .. })));
+    assert!(with(HOSTILE).is_ok());
+}
+
+#[test]
+fn thresholds_leave_out_what_is_cold() {
+    let selection = Selection { min_share: 0.1, ..Selection::default() };
+    let profile = demo();
+    let view = View::of(&profile);
+    let ranking = selection.rank(&view).unwrap();
+    assert!(!ranking.paths.is_empty() && ranking.paths.iter().all(|p| p.share >= 0.1) && ranking.paths.len() < ranking.candidates);
+    let all = Selection { top: usize::MAX, ..Selection::default() }.rank(&view).unwrap();
+    assert!((all.share() - 1.0).abs() < 1e-3, "complete paths make up all but what is unfinished: {}", all.share());
+}
+
+#[test]
+fn source_under_the_hottest_path() {
+    golden("annotate-classify.txt", &lay("classify", None).unwrap());
+}
+
+#[test]
+fn source_under_an_unfinished_path() {
+    let profile = demo();
+    let view = View::of(&profile);
+    let id = view.functions.iter().find(|f| f.name.full == "kind_of").unwrap().paths.unfinished[0].id;
+    golden("annotate-unfinished.txt", &lay("kind_of", Some(id)).unwrap());
+}
+
+#[test]
+fn what_cannot_be_annotated_is_said() {
+    assert!(lay("blob", None).unwrap().contains("no debug information"));
+    assert!(lay("table", None).unwrap().contains("source text could not be read: /src/demo/generated.c"));
+    assert!(lay("never", None).unwrap().contains("no path was completed"));
+    let wrong = lay("kind_of", Some(99)).unwrap_err().to_string();
+    assert!(wrong.contains("`kind_of` has not executed path 99; executed paths: 0, "), "{wrong}");
+    assert!(lay("e", None).unwrap().contains("note: `e` also means"));
+}
+
+#[test]
+fn inlined_code_that_decides_nothing_is_abridged() {
+    let mut unit = UnitBuilder::new("deep.rs", &["/src/deep.rs", "/src/library.rs"]);
+    let own = unit.scope("outer", 0, 1, None);
+    let call = Position { scope: own, file: 0, line: 2, column: 5 };
+    let hash = unit.scope("hash", 1, 40, Some(call));
+    let inside = |line| Position { scope: hash, file: 1, line, column: 9 };
+    let mix = unit.scope("mix", 1, 80, Some(inside(42)));
+    let deeper: Vec<Position> = (81..=86).map(|line| Position { scope: mix, file: 1, line, column: 9 }).collect();
+    let all = [&[call, inside(41)][..], &deeper].concat();
+    let function = FunctionBuilder::new("outer", Some(call))
+        .block(20, &all, Some(inside(50)))
+        .block(1, &[inside(51)], None)
+        .branch(0, 1, 1)
+        .edge(1, None, EdgeKind::Return);
+    let walker = unit.add(function);
+    unit.walk(&walker, &[0, 1], true, 7);
+    let profile = profile(vec![("/usr/bin/deep", vec![unit.finish()])]);
+    let view = View::of(&profile);
+    let tell = |steps| {
+        report(&view, &Selection::default(), &SourceCache::new(&sources), &TextOptions { steps, ..TextOptions::default() }).unwrap()
+    };
+    let (short, full) = (tell(40), tell(0));
+    assert!(short.contains("↳ hash  in library.rs, called in line 2; 7 lines without a branch\n"), "{short}");
+    assert!(short.contains("         50 │") && !short.contains("         83 │") && full.contains("         83 │"), "{short}{full}");
+    assert!(full.contains("  ↳ mix  in library.rs, called in line 42\n"), "{full}");
+}
