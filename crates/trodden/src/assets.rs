@@ -37,7 +37,9 @@ pub fn runtime_object(store: &UnitStore) -> Result<PathBuf> {
     if fs::read(&path).is_ok_and(|bytes| bytes == RUNTIME) {
         return Ok(path);
     }
-    write_whole(&path, RUNTIME).with_context(|| format!("cannot write the runtime object {}: set {STORE_VARIABLE} to a folder that can be written", path.display()))?;
+    write_whole(&path, RUNTIME).with_context(|| {
+        format!("cannot write the runtime object {}: set {STORE_VARIABLE} to a folder that can be written", path.display())
+    })?;
     Ok(path)
 }
 

@@ -105,8 +105,11 @@ fn summary(events: &[Event]) {
             "the build called neither $CC nor $CXX, nor a compiler on the search path: nothing was compiled (is it up to date? clean it first), or it names its compiler by another path",
         ),
         (0, 0) => warn("nothing that the build made is instrumented"),
-        (0, objects) => note(format_args!("{objects} objects instrumented; nothing was linked")),
-        (count, _) => note(format_args!("{} units instrumented in {count} images: {}", found.units.len(), listed(&images))),
+        (0, objects) => note(format_args!("{objects} objects compiled to be counted; nothing was linked")),
+        (count, _) => {
+            let plural = if count == 1 { "" } else { "s" };
+            note(format_args!("{} units instrumented in {count} image{plural}: {}", found.units.len(), listed(&images)));
+        }
     }
     if !found.plain.is_empty() && !found.images.is_empty() {
         let plain = found.plain.iter().map(|i| name(i)).collect::<Vec<_>>();
@@ -140,7 +143,16 @@ mod tests {
             units: units.iter().map(|u| (*u).to_owned()).collect(),
         };
         let compile = |output: &str| Event::Compile { source: "a.c".into(), output: Some(output.into()) };
-        let events = [compile("/a.o"), compile("/a.o"), compile("/gone.o"), link("/p", &[]), link("/p", &["1", "2"]), link("/q", &["2"]), link("/conftest", &["3"]), link("/r", &[])];
+        let events = [
+            compile("/a.o"),
+            compile("/a.o"),
+            compile("/gone.o"),
+            link("/p", &[]),
+            link("/p", &["1", "2"]),
+            link("/q", &["2"]),
+            link("/conftest", &["3"]),
+            link("/r", &[]),
+        ];
         let found = outcome(&events, &|p| !p.ends_with("gone.o") && !p.ends_with("conftest"));
         assert_eq!(found.objects, 1);
         assert_eq!(found.units.len(), 2);

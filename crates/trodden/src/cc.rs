@@ -10,6 +10,7 @@
 //! Where nothing has to be done afterwards, this process becomes clang, so that signals, exit status and resource use are clang's own.
 
 pub mod arguments;
+mod options;
 
 use crate::assets;
 use crate::events::{self, Event};
@@ -70,7 +71,9 @@ pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCod
         note(format_args!("nothing is instrumented for {machine}: trodden knows x86-64 Linux only"));
         return become_clang(&clang, &arguments, &[], &[]);
     }
-    if lto {
+    // Assembly cannot wait for the link: it is instrumented now.
+    let to_assembly = line.words.iter().any(|w| w == "-S");
+    if lto && !to_assembly {
         return crate::lto::drive(&clang, &arguments, &line);
     }
     let added = compile_options(&line)?;

@@ -30,6 +30,18 @@ Examples:
 Exit status: of a recorded program its own (128+N if signal N ended it); else 0 if all is well, 1 if a threshold was exceeded or a
 check failed, 2 if trodden itself failed.";
 
+const DRIVER_HELP: &str = "\
+Environment:
+  TRODDEN_STORE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
+  TRODDEN_INSTRUMENT  how to count: words such as max-paths=1000, chords=off, keep=map
+  TRODDEN_LTO=1       optimise programs as a whole (as --trodden-lto)
+  TRODDEN_QUIET=1     no notes on standard error
+  TRODDEN_PLUGIN      the plugin's file, if it is neither beside trodden nor in ../lib/trodden
+  TRODDEN_LLVM        the folder of an LLVM 22 that is not installed by packages
+
+With ccache, set CCACHE_EXTRAFILES to the plugin's file (`trodden doctor` names it), and another CCACHE_DIR (or `ccache -C`) for other words in
+TRODDEN_INSTRUMENT: ccache sees neither.";
+
 /// Output in colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Color {
@@ -45,14 +57,14 @@ pub enum Color {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Compile or link C: clang, with paths counted. All arguments are clang's.
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
     Cc {
         /// Arguments of clang; `--trodden-lto` asks for link-time optimisation.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Compile or link C++: clang++, with paths counted. All arguments are clang++'s.
-    #[command(name = "c++", disable_help_flag = true)]
+    #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
     Cxx {
         /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

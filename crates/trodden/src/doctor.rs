@@ -44,7 +44,12 @@ const CHECKS: &[Check] = &[
     ("C library for linking", true, c_library, "apt-get install libc6-dev libgcc-12-dev"),
     ("plugin", true, plugin, "cargo build --release -p trodden-instrument"),
     ("runtime object and unit store", true, store, "set TRODDEN_STORE to a folder that can be written"),
-    ("locks by open file description", true, locks, "set TMPDIR and keep profiles on a local file system (ext4, xfs, btrfs, tmpfs); Linux 3.15 or later"),
+    (
+        "locks by open file description",
+        true,
+        locks,
+        "set TMPDIR and keep profiles on a local file system (ext4, xfs, btrfs, tmpfs); Linux 3.15 or later",
+    ),
     ("/proc", true, proc, "mount -t proc proc /proc"),
     ("lld and LLVM's tools (for --lto)", false, lto, "apt-get install lld-22 llvm-22"),
     ("Rust (for cargo trodden)", false, rust, "install Rust from https://rustup.rs, then: rustup update stable"),
@@ -187,7 +192,10 @@ fn trial() -> Result<String> {
     compile.args(["cc", "-O0", "-g"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
     first_line(&mut compile).context("the program cannot be compiled")?;
     let profile = record::trial(&program, place.path()).context("the program cannot be recorded")?;
-    let counts = profile.functions().find(|(_, _, f)| f.plain_name() == "odd").map(|(_, unit, f)| unit.counts_of(f).map(|c| c.1).collect::<Vec<_>>());
+    let counts = profile
+        .functions()
+        .find(|(_, _, f)| f.plain_name() == "odd")
+        .map(|(_, unit, f)| unit.counts_of(f).map(|c| c.1).collect::<Vec<_>>());
     match counts {
         Some(counts) if counts == [3] => Ok("a program was compiled, run and counted, and the counts are right".into()),
         Some(counts) => bail!("the function `odd` ran 3 times on one path, counted were {counts:?}"),

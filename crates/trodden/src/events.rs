@@ -10,7 +10,7 @@ use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use trodden_unit::{Image, Identity};
+use trodden_unit::{Identity, Image};
 
 /// Variable that names the file.
 pub const LOG_VARIABLE: &str = "TRODDEN_LOG";

@@ -142,7 +142,11 @@ impl ImageSummary {
         }
         for skipped in &map.skipped {
             known.insert(skipped.name.trim_start_matches('\u{1}').to_owned());
-            self.skipped.push(SkippedFunction { function: Name::of(&skipped.name).full, source: map.source.clone(), reason: skipped.reason.clone() });
+            self.skipped.push(SkippedFunction {
+                function: Name::of(&skipped.name).full,
+                source: map.source.clone(),
+                reason: skipped.reason.clone(),
+            });
         }
         self.units.push(UnitSummary {
             unit: unit.to_owned(),
@@ -168,7 +172,12 @@ impl ImageSummary {
             format!("{}  {} functions, {} paths{bitcode}", u.source, u.functions, u.counters)
         });
         list(out, "Units", lines.collect(), shown)?;
-        list(out, "Units whose map is neither in the file nor in the unit store (rebuild the program, or set TRODDEN_STORE)", self.units_without_map.clone(), shown)?;
+        list(
+            out,
+            "Units whose map is neither in the file nor in the unit store (rebuild the program, or set TRODDEN_STORE)",
+            self.units_without_map.clone(),
+            shown,
+        )?;
         list(out, "Damage", self.damage.clone(), shown)?;
         let lines = self.skipped.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
         list(out, "Not counted, for a reason", lines.collect(), shown)?;

@@ -251,7 +251,17 @@ mod tests {
 
     #[test]
     fn absolute_names_of_own_files_are_changed_and_nothing_else() {
-        let recipe = recipe(&["-O2", "a.o", "-o", "prog", "-L/home/u/lib", "-L", "/usr/lib/x", "-Wl,--version-script=/home/u/src/../lib/x.map,-z,now", "-lx"]);
+        let recipe = recipe(&[
+            "-O2",
+            "a.o",
+            "-o",
+            "prog",
+            "-L/home/u/lib",
+            "-L",
+            "/usr/lib/x",
+            "-Wl,--version-script=/home/u/src/../lib/x.map,-z,now",
+            "-lx",
+        ]);
         let place = Place::new(&recipe).unwrap();
         let root = place.folder.path().join("root").display().to_string();
         let words = place.command_line(&recipe, &[], Path::new("/out"));

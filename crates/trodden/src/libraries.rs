@@ -31,7 +31,8 @@ pub fn needed(program: &Path, bytes: &[u8]) -> Result<Vec<Library>, String> {
     if file.section_by_name(".dynamic").is_none() {
         return Ok(Vec::new());
     }
-    let interpreter = file.section_by_name(".interp").and_then(|s| s.data().ok().map(|d| String::from_utf8_lossy(d).trim_end_matches('\0').to_owned()));
+    let interpreter =
+        file.section_by_name(".interp").and_then(|s| s.data().ok().map(|d| String::from_utf8_lossy(d).trim_end_matches('\0').to_owned()));
     let loader = interpreter.unwrap_or_else(|| LOADER.to_owned());
     let program = std::path::absolute(program).map_err(|e| e.to_string())?;
     let output = Command::new(&loader).arg("--list").arg(&program).output().map_err(|e| format!("{loader}: {e}"))?;

@@ -4,8 +4,8 @@
 //! options name (version scripts, lists of symbols) are found among the words of the command line.
 
 use crate::assets;
-use crate::cc::{PARAMETERS_VARIABLE, with_added};
 use crate::cc::arguments::{CommandLine, InputKind};
+use crate::cc::{PARAMETERS_VARIABLE, with_added};
 use crate::events::{self, Event};
 use crate::frames;
 use crate::notes::warn;
@@ -37,7 +37,8 @@ pub struct Job<'a> {
 }
 
 /// Variables that linking heeds.
-const HEEDED: &[&str] = &["LIBRARY_PATH", "LD_RUN_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "GNUTARGET", "LDEMULATION"];
+const HEEDED: &[&str] =
+    &["LIBRARY_PATH", "LD_RUN_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "GNUTARGET", "LDEMULATION"];
 
 /// Links, keeps the recipe, and gives clang's exit status.
 ///
@@ -201,7 +202,8 @@ fn unescaped(name: &[u8]) -> PathBuf {
 
 /// Files of the system, of LLVM and of the Rust toolchain are taken from there again.
 pub fn is_of_the_system(path: &Path) -> bool {
-    const SYSTEM: &[&str] = &["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/lib", "/lib32", "/lib64", "/libx32", "/usr/share", "/dev", "/proc"];
+    const SYSTEM: &[&str] =
+        &["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/lib", "/lib32", "/lib64", "/libx32", "/usr/share", "/dev", "/proc"];
     let llvm = env::var_os("TRODDEN_LLVM").filter(|v| !v.is_empty());
     let ours = assets::store().is_ok_and(|s| path.starts_with(s.root().join("runtime")));
     ours || SYSTEM.iter().any(|s| path.starts_with(s))

@@ -6,6 +6,7 @@
 
 use crate::cc::arguments::{CommandLine, InputKind};
 use crate::cc::{PARAMETERS_VARIABLE, read, with_added};
+use crate::events::{self, Event};
 use crate::frames::{self, Member};
 use crate::link::{self, exit_code};
 use crate::rebuild::Compiler;
@@ -34,6 +35,7 @@ pub fn drive(clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result
     if line.kind.links() {
         return link_whole(clang, arguments, line, added);
     }
+    events::log(&Event::compiled(line));
     let error = Command::new(clang).args(with_added(arguments, &added)).exec();
     Err(error).with_context(|| format!("cannot run {}", clang.display()))
 }
@@ -47,7 +49,8 @@ fn link_whole(clang: &Path, arguments: &[OsString], line: &CommandLine, mut adde
         added.push(option.into());
     }
     added.push((&module).into());
-    let merging = Command::new(clang).args(with_added(arguments, &added)).status().with_context(|| format!("cannot run {}", clang.display()))?;
+    let merging =
+        Command::new(clang).args(with_added(arguments, &added)).status().with_context(|| format!("cannot run {}", clang.display()))?;
     if !merging.success() {
         return Ok(exit_code(merging));
     }

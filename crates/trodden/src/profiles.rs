@@ -45,7 +45,9 @@ pub fn files(wanted: &str) -> Result<Vec<PathBuf>> {
         bail!("{wanted} is a folder, not a profile");
     }
     let store = match RunStore::find(Path::new(".")) {
-        Err(ProfileError::NoStore { .. }) if wanted != LAST => bail!("there is neither a file {wanted} nor a run store here: record a run with `trodden record -- PROGRAM`"),
+        Err(ProfileError::NoStore { .. }) if wanted != LAST => {
+            bail!("there is neither a file {wanted} nor a run store here: record a run with `trodden record -- PROGRAM`")
+        }
         other => other?,
     };
     Ok(store.select(wanted)?.into_iter().map(|entry| entry.profile).collect())

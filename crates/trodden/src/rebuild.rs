@@ -85,7 +85,7 @@ impl Rebuilder {
         };
         let threads = thread::available_parallelism().map_or(1, usize::from).min(distinct.len().max(1));
         thread::scope(|scope| -> Result<()> {
-            let running: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
+            let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
             running.into_iter().try_for_each(|r| r.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })?;
         let made = distinct.iter().map(|f| (f.unit, object_path(folder, f.unit))).collect();
@@ -140,7 +140,13 @@ impl Rebuilder {
     /// One object of several, as `ld -r` had made the one that they replace.
     fn merged(&mut self, objects: &[PathBuf]) -> Result<Vec<u8>> {
         let path = self.scratch_folder()?.join("merged.o");
-        let made = Command::new("ld").arg("-r").arg("-o").arg(&path).args(objects).output().context("cannot run ld: run `apt-get install binutils`")?;
+        let made = Command::new("ld")
+            .arg("-r")
+            .arg("-o")
+            .arg(&path)
+            .args(objects)
+            .output()
+            .context("cannot run ld: run `apt-get install binutils`")?;
         if !made.status.success() {
             bail!("ld -r fails: {}", String::from_utf8_lossy(&made.stderr).trim());
         }

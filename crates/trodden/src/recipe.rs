@@ -150,9 +150,14 @@ impl RecipeStore {
             ),
             Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
         };
-        let recipe: Recipe = serde_json::from_slice(&text).with_context(|| format!("the link recipe {} is damaged: link the program again", path.display()))?;
+        let recipe: Recipe = serde_json::from_slice(&text)
+            .with_context(|| format!("the link recipe {} is damaged: link the program again", path.display()))?;
         if recipe.schema_version != SCHEMA_VERSION {
-            bail!("the link recipe {} is of version {}, this trodden reads {SCHEMA_VERSION}: link the program again", path.display(), recipe.schema_version);
+            bail!(
+                "the link recipe {} is of version {}, this trodden reads {SCHEMA_VERSION}: link the program again",
+                path.display(),
+                recipe.schema_version
+            );
         }
         Ok(recipe)
     }
@@ -183,7 +188,8 @@ impl RecipeStore {
     pub fn content(&self, name: &str) -> Result<Vec<u8>> {
         let identity = Identity::parse(name).ok_or_else(|| anyhow!("`{name}` names no content: the link recipe is damaged"))?;
         let path = self.content_path(name);
-        let bytes = fs::read(&path).with_context(|| format!("cannot read {} (an input of the link): link the program again", path.display()))?;
+        let bytes =
+            fs::read(&path).with_context(|| format!("cannot read {} (an input of the link): link the program again", path.display()))?;
         if Identity::of(&bytes) != identity {
             bail!("{} is damaged: remove it and link the program again", path.display());
         }

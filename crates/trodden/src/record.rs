@@ -80,7 +80,9 @@ fn run_folder(record: &Record) -> Result<TempDir> {
         Some(output) if record.no_store => output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
         _ => PathBuf::from(trodden_profile::store::FOLDER),
     };
-    fs::create_dir_all(&base).with_context(|| format!("cannot make the folder {}: run from a folder that can be written, or use --no-store -o FILE", base.display()))?;
+    fs::create_dir_all(&base).with_context(|| {
+        format!("cannot make the folder {}: run from a folder that can be written, or use --no-store -o FILE", base.display())
+    })?;
     let base = fs::canonicalize(&base)?;
     tempfile::Builder::new().prefix("raw-").tempdir_in(&base).with_context(|| format!("cannot write to {}", base.display()))
 }

@@ -115,7 +115,11 @@ pub fn wants_color(color: Color) -> bool {
     match color {
         Color::Always => true,
         Color::Never => false,
-        Color::Auto => io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && env::var_os("TERM").is_none_or(|t| t != "dumb"),
+        Color::Auto => {
+            io::stdout().is_terminal()
+                && env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+                && env::var_os("TERM").is_none_or(|t| t != "dumb")
+        }
     }
 }
 

@@ -26,7 +26,9 @@ const EXCEEDED: u8 = 1;
 pub fn runs(job: &Runs) -> Result<ExitCode> {
     let store = RunStore::find(Path::new("."))?;
     match &job.command {
-        None if job.json => print(&json_text(&json!({"schema_version": SCHEMA_VERSION, "runs": store.list()?.iter().map(run_json).collect::<Vec<_>>()}))?)?,
+        None if job.json => {
+            print(&json_text(&json!({"schema_version": SCHEMA_VERSION, "runs": store.list()?.iter().map(run_json).collect::<Vec<_>>()}))?)?
+        }
         None => print(table(&store.list()?).as_bytes())?,
         Some(RunsCommand::Remove { runs }) => {
             for entry in select(&store, runs)? {
@@ -163,7 +165,14 @@ fn diff_text(found: &trodden_profile::Diff, top: usize) -> String {
         for path in function.paths.iter().take(top) {
             let share = |s: f64| format!("{:.1} %", s * 100.0);
             let (was, is) = (share(path.function_share.0), share(path.function_share.1));
-            line(format!("  {:<9} path {:<6} {:>10} -> {:<10} {was:>7} -> {is:<7} {}", change(path.change), path.id, path.counts.0, path.counts.1, lines(function, path)));
+            line(format!(
+                "  {:<9} path {:<6} {:>10} -> {:<10} {was:>7} -> {is:<7} {}",
+                change(path.change),
+                path.id,
+                path.counts.0,
+                path.counts.1,
+                lines(function, path)
+            ));
         }
         if function.paths.len() > top {
             line(format!("  ... and {} more paths (--top)", function.paths.len() - top));

@@ -161,7 +161,7 @@ impl Job {
     /// The commands that make everything that cargo wants: rustc once, or once for each way.
     fn commands(&self, rustc: &OsStr) -> Result<Vec<Command>> {
         let whole = |t: &&String| t.as_str() == "bin" || t.as_str() == "cdylib";
-        if self.test || (self.types.is_empty() && !self.test) || self.types.iter().all(|t| whole(&t)) {
+        if self.test || self.types.iter().all(|t| whole(&t)) {
             let types: Vec<&str> = self.types.iter().map(String::as_str).collect();
             return Ok(vec![self.program(rustc, &types, &self.emit)?]);
         }
@@ -270,7 +270,11 @@ fn swap(words: &mut [OsString], module: &Path) -> Result<()> {
     let at = match (objects.as_slice(), of_code) {
         ([one], _) => *one,
         (_, Some(at)) => at,
-        _ => bail!("rustc links {} objects of its own, not the one of {}: this version of rustc is not known to trodden", objects.len(), module.display()),
+        _ => bail!(
+            "rustc links {} objects of its own, not the one of {}: this version of rustc is not known to trodden",
+            objects.len(),
+            module.display()
+        ),
     };
     let codegen: Vec<String> = env::var(CODEGEN_VARIABLE).unwrap_or_default().split(CODEGEN_SEPARATOR).map(str::to_owned).collect();
     let object = module.with_extension("trodden.o");
@@ -292,7 +296,8 @@ mod tests {
         command.get_args().map(|a| a.to_string_lossy().into_owned()).collect()
     }
 
-    const BASE: &str = "--crate-name x --edition=2024 src/main.rs --emit=dep-info,link -C opt-level=3 -C extra-filename=-ab12 --out-dir /o --target t";
+    const BASE: &str =
+        "--crate-name x --edition=2024 src/main.rs --emit=dep-info,link -C opt-level=3 -C extra-filename=-ab12 --out-dir /o --target t";
 
     #[test]
     fn programs_write_bitcode_and_call_us() {

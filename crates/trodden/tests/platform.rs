@@ -195,7 +195,10 @@ fn whole_archives_and_members_of_one_name() {
 #[test]
 fn a_program_and_two_libraries() {
     let place = Place::with(&[
-        ("main.c", "#include <stdio.h>\nint one(int), two(int);\nint main(void) { printf(\"%d\\n\", one(3) + one(4) + two(1)); return 0; }\n"),
+        (
+            "main.c",
+            "#include <stdio.h>\nint one(int), two(int);\nint main(void) { printf(\"%d\\n\", one(3) + one(4) + two(1)); return 0; }\n",
+        ),
         ("one.c", "int two(int);\nint one(int n) { return n > 3 ? two(n) : n; }\n"),
         ("two.c", "int two(int n) { return n & 1 ? n + 10 : n; }\n"),
     ]);
@@ -306,7 +309,10 @@ fn response_files() {
 
 #[test]
 fn assembly_passes_by() {
-    let place = Place::with(&[("main.c", MAIN), ("step.S", ".globl step\nstep:\n  lea (%rdi,%rdi), %eax\n  ret\n.section .note.GNU-stack,\"\",@progbits\n")]);
+    let place = Place::with(&[
+        ("main.c", MAIN),
+        ("step.S", ".globl step\nstep:\n  lea (%rdi,%rdi), %eax\n  ret\n.section .note.GNU-stack,\"\",@progbits\n"),
+    ]);
     place.cc("-O2 main.c step.S -o prog");
     assert_eq!(place.sources("prog"), ["main.c"]);
     place.check("prog", "90\n", &[("main", 1)]);
@@ -327,7 +333,7 @@ fn parallel_make_by_trodden_build() {
     place.write("Makefile", &format!("CC = gcc\nCFLAGS = -O2\nprog: main.o step.o {objects}\n\t$(CC) -o $@ $^\n"));
     let output = place.trodden("build -- make -j4");
     let notes = String::from_utf8(output.stderr).unwrap();
-    assert!(notes.contains("14 units instrumented in 1 images: prog"), "{notes}");
+    assert!(notes.contains("14 units instrumented in 1 image: prog"), "{notes}");
     place.check("prog", PRINTED, &[("step", 10), ("u3", 0)]);
     let again = place.trodden("build -- make -j4");
     assert!(String::from_utf8(again.stderr).unwrap().contains("nothing was compiled"));

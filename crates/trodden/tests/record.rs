@@ -10,7 +10,10 @@ use trodden_profile::{Ending, Profile, RunStore};
 const STEP: &str = "__attribute__((noinline)) int step(int n) { __asm__ volatile(\"\"); if (n & 1) return n; return 2 * n; }\n";
 
 fn program(main: &str) -> Place {
-    let place = Place::with(&[("prog.c", &format!("#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n{STEP}{main}"))]);
+    let place = Place::with(&[(
+        "prog.c",
+        &format!("#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n{STEP}{main}"),
+    )]);
     place.cc("-O1 prog.c -o prog");
     place
 }
@@ -27,7 +30,9 @@ fn profile(place: &Place) -> Profile {
 
 #[test]
 fn status_and_streams_pass_through() {
-    let place = program("int main(void) { int c, s = 0; while ((c = getchar()) != EOF) s += step(c); printf(\"%d\\n\", s); fputs(\"to stderr\\n\", stderr); return 41; }");
+    let place = program(
+        "int main(void) { int c, s = 0; while ((c = getchar()) != EOF) s += step(c); printf(\"%d\\n\", s); fputs(\"to stderr\\n\", stderr); return 41; }",
+    );
     let mut child = record(&place, &["./prog"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"ab").unwrap();
     let output = child.wait_with_output().unwrap();
@@ -51,7 +56,9 @@ fn a_signal_that_ends_the_program_is_told() {
 
 #[test]
 fn signals_are_handed_on() {
-    let place = program("static void on(int s) { _exit(step(s) == 15 ? 5 : 6); }\nint main(void) { signal(SIGTERM, on); puts(\"ready\"); fflush(stdout); for (;;) pause(); }");
+    let place = program(
+        "static void on(int s) { _exit(step(s) == 15 ? 5 : 6); }\nint main(void) { signal(SIGTERM, on); puts(\"ready\"); fflush(stdout); for (;;) pause(); }",
+    );
     let mut child = record(&place, &["./prog"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -87,7 +94,11 @@ fn runs_are_stored_with_their_suite() {
     let store = RunStore::open(&place.path(".trodden")).unwrap();
     assert_eq!(store.list().unwrap().len(), 2);
     assert_eq!(store.select("nightly").unwrap()[0].run.command, ["./prog"]);
-    let rest: Vec<_> = std::fs::read_dir(place.path(".trodden")).unwrap().map(|e| e.unwrap().file_name()).filter(|n| n.to_string_lossy().starts_with("raw")).collect();
+    let rest: Vec<_> = std::fs::read_dir(place.path(".trodden"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .filter(|n| n.to_string_lossy().starts_with("raw"))
+        .collect();
     assert!(rest.is_empty(), "{rest:?}");
 }
 

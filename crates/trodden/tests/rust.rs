@@ -100,7 +100,12 @@ fn check_programs(place: &Place, folder: &str) {
     assert_eq!(executions(&profile, "weigh"), Some(6));
     assert_eq!(executions(&profile, "pick"), Some(3));
     assert!(place.sources(&format!("{folder}/one")).contains(&"pick.c".to_owned()));
-    let output = place.command(trodden()).args(["record", "--no-store", "-o", "two.trodden", "--"]).arg(place.path(folder).join("two")).output().unwrap();
+    let output = place
+        .command(trodden())
+        .args(["record", "--no-store", "-o", "two.trodden", "--"])
+        .arg(place.path(folder).join("two"))
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(output.stdout, b"two 3\n");
     let profile = Profile::read(&place.path("two.trodden")).unwrap();
@@ -110,7 +115,9 @@ fn check_programs(place: &Place, folder: &str) {
 /// A `cdylib` has a module of everything, a `dylib` its own crate.
 fn check_libraries(place: &Place, folder: &str) {
     place.write("use.c", "#include <stdio.h>\nint weigh(int), grade(int);\nint main(void) { printf(\"%d\\n\", weigh(1) + weigh(4) + grade(12)); return 0; }\n");
-    place.shell(&format!("clang-22 use.c -o use {folder}/libsubject.so {folder}/libshared.so -Wl,-rpath,$PWD/{folder}:$(rustc --print sysroot)/lib"));
+    place.shell(&format!(
+        "clang-22 use.c -o use {folder}/libsubject.so {folder}/libshared.so -Wl,-rpath,$PWD/{folder}:$(rustc --print sysroot)/lib"
+    ));
     let (printed, profile) = place.record("use");
     assert_eq!(printed, "18\n");
     assert_eq!(executions(&profile, "weigh"), Some(2));

@@ -4,6 +4,7 @@
 //! the command line itself is never rebuilt from this reading. Pure apart from response files (`@file`), which a function given by the
 //! caller reads.
 
+use super::options::{CODEGEN_EXACT, CODEGEN_PREFIXES, NOTHING_MADE, WITH_VALUE};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -85,42 +86,6 @@ pub struct CommandLine {
     pub foreign: Option<String>,
 }
 
-/// Options whose value is the next word.
-const WITH_VALUE: &[&str] = &[
-    "-o", "--output", "-x", "--language", "-I", "-L", "-l", "-D", "-U", "-A", "-F", "-B", "-T", "-u", "-z", "-e", "-G", "-V", "-b", "-h",
-    "-include", "--include", "-imacros", "--imacros", "-isystem", "-isystem-after", "-iquote", "-idirafter", "-isysroot", "-iprefix",
-    "-iwithprefix", "-iwithprefixbefore", "-iwithsysroot", "-iframework", "-iframeworkwithsysroot", "-ivfsoverlay", "-include-pch",
-    "-cxx-isystem", "-c-isystem", "-objc-isystem", "-objcxx-isystem", "-MF", "-MT", "-MQ", "-MJ", "-Xclang", "-Xlinker", "--for-linker",
-    "-Xassembler", "-Xpreprocessor", "-Xanalyzer", "-Xopenmp-target", "-Xcuda-ptxas", "-Xcuda-fatbinary", "-Xarch_host", "-Xarch_device",
-    "-mllvm", "-mmlir", "-target", "--target", "-arch", "--param", "--sysroot", "-aux-info", "-dumpdir", "-dumpbase", "-dumpbase-ext",
-    "-rpath", "-framework", "-working-directory", "-resource-dir", "-serialize-diagnostics", "--serialize-diagnostics", "--config",
-    "-gcc-toolchain", "-ccc-gcc-name", "-ccc-install-dir", "-fmodule-name", "-current_version", "-compatibility_version", "-install_name",
-    "-undefined", "-Ttext", "-Tdata", "-Tbss", "-stdlib++-isystem", "--prefix", "--entry", "--define-macro", "--undefine-macro",
-    "--include-directory", "--library-directory", "--std", "-mthread-model", "-fplugin-arg", "-plugin-arg",
-];
-
-/// Options after which no machine code is made of anything.
-const NOTHING_MADE: &[&str] = &[
-    "-###", "--version", "-dumpversion", "-dumpmachine", "-dumpspecs", "--help", "-help", "--help-hidden", "-E", "--preprocess", "-M",
-    "--dependencies", "-MM", "--user-dependencies", "-fsyntax-only", "--analyze", "-emit-ast", "-emit-llvm", "--precompile", "-extract-api",
-    "-verify-pch", "-module-file-info", "-rewrite-objc", "-fdriver-only", "-cc1", "-cc1as", "-cc1gen-reproducer", "--emit-static-lib",
-    "-emit-interface-stubs", "--migrate",
-];
-
-/// Beginnings of options on which the machine code depends beyond the intermediate code.
-const CODEGEN_PREFIXES: &[&str] = &[
-    "-O", "-mcmodel", "-march=", "-mcpu=", "-mtune=", "-msse", "-mno-sse", "-mavx", "-mno-avx", "-mrelax", "-mno-relax", "-mtls-dialect",
-    "-mlarge-data-threshold", "-mharden", "-mretpoline", "-mindirect", "-mfunction-return", "-ftls-model", "-fbasic-block-sections",
-    "-fintegrated-as", "-fno-integrated-as", "-faddrsig", "-fno-addrsig", "-fsplit-stack", "-fstack-size-section", "-ffp-contract",
-    "-fno-plt", "-femulated-tls", "-fno-emulated-tls", "-fzero-initialized", "-fno-zero-initialized",
-];
-
-/// Options that are such as they stand.
-const CODEGEN_EXACT: &[&str] = &[
-    "-fpic", "-fPIC", "-fpie", "-fPIE", "-fno-pic", "-fno-PIC", "-fno-pie", "-fno-PIE", "-static-pie", "-ffunction-sections",
-    "-fno-function-sections", "-fdata-sections", "-fno-data-sections", "-funique-section-names", "-fno-unique-section-names", "-m64",
-];
-
 impl CommandLine {
     /// Reads a command line (without the compiler's name). `response` gives the bytes of a response file, `None` if it cannot be read.
     pub fn read(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> CommandLine {
@@ -177,15 +142,7 @@ impl Reading {
             codegen: Vec::new(),
             foreign: None,
         };
-        Reading {
-            line,
-            language: None,
-            only_compile: false,
-            nothing_made: false,
-            relocatable: false,
-            libraries: false,
-            only_inputs: false,
-        }
+        Reading { line, language: None, only_compile: false, nothing_made: false, relocatable: false, libraries: false, only_inputs: false }
     }
 
     /// Takes in the word at `at` and says how many words that were.
@@ -260,8 +217,8 @@ impl Reading {
             self.language(rest("-x"));
         } else if text.starts_with("-l") {
             self.libraries = true;
-        } else if text.starts_with("--target=") {
-            self.target(&text["--target=".len()..]);
+        } else if let Some(triple) = text.strip_prefix("--target=") {
+            self.target(triple);
         } else if text.starts_with("-fuse-ld=") {
             self.line.linker = Some(rest("-fuse-ld=").to_owned());
         } else if text.starts_with("--ld-path=") {
@@ -493,7 +450,8 @@ mod tests {
 
     #[test]
     fn codegen_options_are_kept() {
-        let line = read("-O2 -Wall -fPIC -DX=1 -ffunction-sections -std=c11 -march=native -mllvm -x86-asm-syntax=intel -fsanitize=address -c a.c");
+        let line =
+            read("-O2 -Wall -fPIC -DX=1 -ffunction-sections -std=c11 -march=native -mllvm -x86-asm-syntax=intel -fsanitize=address -c a.c");
         let expected = ["-O2", "-fPIC", "-ffunction-sections", "-march=native", "-mllvm", "-x86-asm-syntax=intel"];
         assert_eq!(line.codegen, expected);
     }

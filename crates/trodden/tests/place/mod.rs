@@ -89,7 +89,10 @@ impl Place {
     /// Records a program and gives what it printed and its profile.
     pub fn record(&self, program: &str) -> (String, Profile) {
         let mut command = self.command(trodden());
-        command.args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(self.path(program)).env("LD_LIBRARY_PATH", self.folder.path());
+        command
+            .args(["record", "--no-store", "-o", "run.trodden", "--"])
+            .arg(self.path(program))
+            .env("LD_LIBRARY_PATH", self.folder.path());
         let output = must(&mut command);
         let profile = Profile::read(&self.path("run.trodden")).unwrap();
         (String::from_utf8(output.stdout).unwrap(), profile)

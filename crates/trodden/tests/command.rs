@@ -1,0 +1,119 @@
+//! The command as a whole: doctor, info, manual pages, messages that name the remedy, closed pipes.
+
+mod place;
+
+use place::{Place, must, trodden};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+const PROGRAM: &str =
+    "#include <stdio.h>\n#include <string.h>\nint main(int c, char **v) { if (c > 1 && !strcmp(v[1], \"x\")) puts(\"x\"); return 0; }\n";
+
+fn error_of(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{command:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn doctor_finds_everything_where_the_tests_run() {
+    let place = Place::new();
+    let found: Value = serde_json::from_slice(&place.trodden("doctor --json").stdout).unwrap();
+    assert_eq!(found["ok"], true, "{found}");
+    assert!(found["checks"].as_array().unwrap().iter().any(|c| c["what"] == "trial from end to end"));
+}
+
+#[test]
+fn doctor_names_what_is_missing_and_its_remedy() {
+    let place = Place::new();
+    let output = place.command(trodden()).args(["doctor", "--json"]).env("TRODDEN_LLVM", "/nowhere").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let clang = found["checks"].as_array().unwrap().iter().find(|c| c["what"] == "clang").unwrap();
+    assert_eq!((&clang["ok"], &clang["remedy"]), (&Value::Bool(false), &Value::from("apt-get install clang-22")));
+}
+
+#[test]
+fn what_is_missing_is_named_with_its_remedy() {
+    let place = Place::with(&[("a.c", PROGRAM)]);
+    let cc = || {
+        let mut command = place.command(trodden());
+        command.args(["cc", "-c", "a.c"]);
+        command
+    };
+    assert!(error_of(cc().env("TRODDEN_LLVM", "/nowhere")).contains("/nowhere/bin/clang is no program"));
+    assert!(error_of(cc().env("TRODDEN_PLUGIN", "/no.so")).contains("/no.so does not exist"));
+    assert!(error_of(cc().env_remove("TRODDEN_STORE").env_remove("HOME").env_remove("XDG_DATA_HOME")).contains("set TRODDEN_STORE"));
+    assert!(error_of(place.command(trodden()).args(["report", "last"])).contains("record"));
+    assert!(error_of(place.command(trodden()).args(["info", "missing"])).contains("cannot read missing"));
+}
+
+#[test]
+fn info_lists_what_is_not_counted() {
+    let place = Place::with(&[("a.c", PROGRAM), ("plain.c", "int plain(void) { return 1; }\n")]);
+    place.tool("clang-22", "-c plain.c");
+    place.cc("-O1 a.c plain.o -o prog");
+    let found: Value = serde_json::from_slice(&place.trodden("info --json prog").stdout).unwrap();
+    assert_eq!(found["units"][0]["source"], "a.c");
+    assert_eq!(found["units"][0]["bitcode"], true);
+    assert_eq!(found["functions"], 1);
+    let names: Vec<&str> = found["uninstrumented"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect();
+    assert!(names.contains(&"plain") && !names.contains(&"main"), "{names:?}");
+    let libraries = found["libraries"].as_array().unwrap();
+    assert!(libraries.iter().any(|l| l["name"] == "libc.so.6" && l["units"] == 0), "{libraries:?}");
+}
+
+#[test]
+fn runs_are_reported_compared_and_merged() {
+    let place = Place::with(&[("a.c", PROGRAM)]);
+    place.cc("-O1 -g a.c -o prog");
+    place.trodden("record --suite s -- ./prog");
+    place.trodden("record --suite s -- ./prog x");
+    let report: Value = serde_json::from_slice(&place.trodden("report --json").stdout).unwrap();
+    assert_eq!(report["paths"].as_array().unwrap().len(), 1);
+    let difference: Value = serde_json::from_slice(&place.trodden("diff --json last~1 last").stdout).unwrap();
+    assert_eq!(difference["functions"][0]["function"], "main");
+    assert_eq!(place.command(trodden()).args(["diff", "--fail", "1", "2"]).output().unwrap().status.code(), Some(1));
+    assert_eq!(place.command(trodden()).args(["diff", "--fail", "1", "1"]).output().unwrap().status.code(), Some(0));
+    place.trodden("merge -o both.trodden s");
+    let both: Value = serde_json::from_slice(&place.trodden("report --json both.trodden").stdout).unwrap();
+    assert_eq!(both["paths"].as_array().unwrap().len(), 2);
+    place.trodden("report --html page.html");
+    assert!(std::fs::read_to_string(place.path("page.html")).unwrap().contains("<html"));
+    for format in ["folded", "pprof", "lcov", "json", "html"] {
+        assert!(!place.trodden(&format!("export {format}")).stdout.is_empty(), "{format}");
+    }
+    place.trodden("runs remove 1");
+    let runs: Value = serde_json::from_slice(&place.trodden("runs --json").stdout).unwrap();
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let place = Place::new();
+    let mut child = place.command(trodden()).args(["doctor"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(output.stderr, b"");
+}
+
+#[test]
+fn manual_pages_and_completions_are_made() {
+    let place = Place::new();
+    place.trodden("man pages");
+    let page = std::fs::read_to_string(place.path("pages/trodden-record.1")).unwrap();
+    assert!(page.contains("Examples"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(place.trodden(&format!("completions {shell}")).stdout.len() > 1000);
+    }
+}
+
+#[test]
+fn names_with_blanks() {
+    let place = Place::with(&[("a b.c", PROGRAM)]);
+    must(place.command(trodden()).args(["cc", "-O1", "-c", "a b.c", "-o", "a b.o"]));
+    must(place.command(trodden()).args(["cc", "a b.o", "-o", "the program"]));
+    must(place.command(trodden()).args(["instrument", "the program", "-o", "other program", "--chords", "off"]));
+    assert_eq!(place.image("other program").units.len(), 1);
+}
