@@ -3,7 +3,7 @@
 //! A call that exits the program, throws, or jumps away leaves its callers' paths unfinished; where that can happen, the path is counted as
 //! having reached the call ([`trodden_unit::EdgeKind::Reach`]). Each such count costs an instruction, so calls are cleared of suspicion where the
 //! module proves it: callees that LLVM knows to return and not to throw, and functions of the module that make no suspicious call themselves.
-//! A callee that loops for ever, or is ended by a signal, does not count as abandoning: nothing behind the call is wrong then.
+//! A callee in which a signal ends the program does not count as abandoning, unless the user asks for that (`reach=all`).
 
 use crate::llvm::{Module, Value, llvm};
 use llvm_sys::LLVMLinkage;
@@ -15,12 +15,19 @@ use std::collections::HashSet;
 pub struct Abandonment {
     /// Functions defined here that might not come back.
     suspicious: HashSet<Value>,
+    /// Every call is held to be one that might not come back.
+    all: bool,
 }
 
 impl Abandonment {
     /// Looks at all functions, until nothing changes.
-    pub fn of(module: Module) -> Abandonment {
-        let mut known = Abandonment { suspicious: HashSet::new() };
+    ///
+    /// With `all`, every call of a function counts as one that might not come back: a signal may end the program in any of them.
+    pub fn of(module: Module, all: bool) -> Abandonment {
+        let mut known = Abandonment { suspicious: HashSet::new(), all };
+        if all {
+            return known;
+        }
         let defined: Vec<Value> = module.functions().filter(|f| is_definition(*f)).collect();
         loop {
             let before = known.suspicious.len();
@@ -48,10 +55,13 @@ impl Abandonment {
             return assembly_transfers_control(callee);
         }
         if !callee.is_function() {
-            return !returns_by_attribute(call);
+            return self.all || !returns_by_attribute(call);
         }
         if callee.intrinsic() != 0 {
             return is_jumping_intrinsic(callee);
+        }
+        if self.all {
+            return true;
         }
         if is_definition(callee) && is_final(callee) {
             return self.suspicious.contains(&callee);

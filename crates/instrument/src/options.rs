@@ -1,7 +1,7 @@
 //! How units are to be instrumented: the words of the environment variable `TRODDEN_INSTRUMENT`, which the compiler driver sets.
 //!
 //! The plugin has no command line of its own; clang hands it none. Words are `key=value`, separated by blanks:
-//! `scheme=ball-larus`, `max-paths=N`, `chords=on|off`, `keep=bitcode|map`.
+//! `scheme=ball-larus`, `max-paths=N`, `chords=on|off`, `reach=doubtful|all`, `keep=bitcode|map`.
 
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
@@ -17,20 +17,25 @@ const MOST_MAX_PATHS: u64 = 1 << 24;
 pub struct Options {
     /// Cutting and placement.
     pub plan: PlanOptions,
+    /// Count at every call that it was reached, not only at those that might not come back by themselves: so that callers' paths are known too when a
+    /// signal ends the program.
+    pub reach_all: bool,
     /// Keep the unit's bitcode, so that other variants can be made of it.
     pub keep_bitcode: bool,
 }
 
 /// A word that means nothing.
 #[derive(Debug, thiserror::Error)]
-#[error("TRODDEN_INSTRUMENT holds `{0}`; known are scheme=ball-larus, max-paths=NUMBER (1 to 16777216), chords=on|off, keep=bitcode|map")]
+#[error(
+    "TRODDEN_INSTRUMENT holds `{0}`; known are scheme=ball-larus, max-paths=NUMBER (1 to 16777216), chords=on|off, reach=doubtful|all, keep=bitcode|map"
+)]
 pub struct BadOption(String);
 
 impl Options {
     /// Reads the words.
     pub fn parse(words: &str) -> Result<Options, BadOption> {
         let plan = PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true };
-        let mut options = Options { plan, keep_bitcode: true };
+        let mut options = Options { plan, reach_all: false, keep_bitcode: true };
         for word in words.split_whitespace() {
             options.apply(word).ok_or_else(|| BadOption(word.into()))?;
         }
@@ -43,6 +48,8 @@ impl Options {
             ("max-paths", n) => self.plan.max_paths = n.parse().ok().filter(|n| (1..=MOST_MAX_PATHS).contains(n))?,
             ("chords", "on") => self.plan.chords = true,
             ("chords", "off") => self.plan.chords = false,
+            ("reach", "doubtful") => self.reach_all = false,
+            ("reach", "all") => self.reach_all = true,
             ("keep", "bitcode") => self.keep_bitcode = true,
             ("keep", "map") => self.keep_bitcode = false,
             _ => return None,
@@ -52,6 +59,8 @@ impl Options {
 
     /// The scheme with everything that shapes the code, as stored in the unit's map.
     pub fn scheme(&self) -> String {
-        format!("ball-larus max-paths={} chords={}", self.plan.max_paths, if self.plan.chords { "on" } else { "off" })
+        let chords = if self.plan.chords { "on" } else { "off" };
+        let reach = if self.reach_all { "all" } else { "doubtful" };
+        format!("ball-larus max-paths={} chords={chords} reach={reach}", self.plan.max_paths)
     }
 }

@@ -177,14 +177,14 @@ impl Work<'_> {
     /// A phi node of what comes from the given blocks.
     fn merge(&self, block: Block, sources: &[Block]) -> Register {
         let module = self.around.module;
-        let incoming: Vec<(Value, Block)> = sources.iter().map(|&from| (self.value(self.from_block(from, block)), from)).collect();
+        let incoming: Vec<(Value, Block)> = sources.iter().map(|&from| (self.value(self.brought(from, block)), from)).collect();
         let phi = Builder::phi_before(module, block.instructions().next().expect("a block has a terminator"), module.i64(), self.location);
         phi.add_incoming(&incoming);
         Register::Computed(phi)
     }
 
     /// What arrives from a block: the edge's value, or the merged value of the edges that share a landing pad.
-    fn from_block(&self, from: Block, to: Block) -> Register {
+    fn brought(&self, from: Block, to: Block) -> Register {
         if let Some(edge) = self.places.arrival(from, to) {
             return self.leaving[edge.index()];
         }

@@ -126,7 +126,7 @@ impl Unit {
             skipped: Vec::new(),
             counters: 0,
         };
-        let abandonment = Abandonment::of(module);
+        let abandonment = Abandonment::of(module, options.reach_all);
         Unit { module, options, abandonment, positions: Positions::new(module), around, chosen: HashSet::new(), map }
     }
 

@@ -74,6 +74,8 @@ pub enum Command {
     Build(Build),
     /// Run an instrumented program and store the profile.
     Record(Record),
+    /// Make a profile of raw files that a program wrote by TRODDEN_OUTPUT, without `trodden record`.
+    Collect(Collect),
     /// Show the hottest paths of a recorded run.
     Report(Report),
     /// Show the source of a function with a path laid over it.
@@ -128,6 +130,9 @@ pub struct Parameters {
     /// Count on the chords of a spanning tree rather than on every edge with a value.
     #[arg(long, value_enum)]
     pub chords: Option<Switch>,
+    /// At which calls to count that they were reached, and so to know the paths that did not come back.
+    #[arg(long, value_enum)]
+    pub reach: Option<Reach>,
     /// What to keep of each unit; other variants of a program need the bitcode.
     #[arg(long, value_enum)]
     pub keep: Option<Keep>,
@@ -147,6 +152,15 @@ pub enum Switch {
     On,
     /// Off.
     Off,
+}
+
+/// Calls at which it is counted that they were reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Reach {
+    /// Those that might exit, throw or jump away: what the compiler cannot exclude.
+    Doubtful,
+    /// All, so that callers' paths are known too when a signal ends the program.
+    All,
 }
 
 /// What is kept of a unit.
@@ -169,6 +183,7 @@ impl Parameters {
             word("scheme", self.scheme),
             self.max_paths.map(|n| format!("max-paths={n}")),
             word("chords", self.chords),
+            word("reach", self.reach),
             word("keep", self.keep),
         ];
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
@@ -510,6 +525,27 @@ mod tests {
         assert_eq!(given.words_over("max-paths=100 keep=map"), "keep=map scheme=ball-larus max-paths=9");
         assert_eq!(Parameters::default().words_over("chords=off"), "chords=off");
     }
+}
+
+/// `trodden collect`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  TRODDEN_OUTPUT=/var/tmp/counts/%m.raw ./server
+  trodden collect /var/tmp/counts")]
+pub struct Collect {
+    /// Count the run to a suite of runs.
+    #[arg(long, value_name = "SUITE")]
+    pub suite: Option<String>,
+    /// Write the profile to this file as well.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Do not add it to the run store.
+    #[arg(long, requires = "output")]
+    pub no_store: bool,
+    /// Raw files, or folders of them.
+    #[arg(required = true, value_name = "RAW")]
+    pub files: Vec<PathBuf>,
 }
 
 /// `trodden graph`

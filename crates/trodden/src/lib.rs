@@ -99,6 +99,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Cxx { arguments } => cc::drive(cc::Language::Cxx, arguments),
         Command::Build(build) => build::run(&build),
         Command::Record(record) => record::run(&record),
+        Command::Collect(job) => record::collect_files(&job),
         Command::Report(job) => reports::report(&job, cli.color),
         Command::Annotate(job) => reports::annotate(&job, cli.color),
         Command::Export(job) => reports::export(&job),

@@ -6,7 +6,7 @@
 
 use crate::assets;
 use crate::cc::CARGO_FOLDER_VARIABLE;
-use crate::cli::Record;
+use crate::cli::{Collect, Record};
 use crate::notes::{note, warn};
 use crate::rust::ROLE_VARIABLE;
 use anyhow::{Context, Result};
@@ -41,7 +41,7 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     };
     if let Err(error) = keep(record, counted, folder.path()) {
         let kept = folder.keep();
-        warn(format_args!("no profile of this run: {error:#}; the raw counts are in {}", kept.display()));
+        warn(format_args!("no profile of this run: {error:#}; the raw counts are in {0} (`trodden collect {0}`)", kept.display()));
     }
     Ok(ExitCode::from(code as u8))
 }
@@ -166,15 +166,37 @@ fn keep(record: &Record, counted: Counted, folder: &Path) -> Result<()> {
     if raw_files(folder)?.is_empty() {
         return nothing_counted(&record.command[0]);
     }
-    let collected = counted.collect(folder)?;
+    deliver(&counted.collect(folder)?, record.output.as_deref(), record.no_store)
+}
+
+/// Makes a profile of raw files that a program wrote without `trodden record`.
+///
+/// # Errors
+/// A file cannot be found, nothing can be decoded, or some counts are lost.
+pub fn collect_files(job: &Collect) -> Result<ExitCode> {
+    let mut files = Vec::new();
+    for path in &job.files {
+        match path.is_dir() {
+            true => files.extend(raw_files(path)?),
+            false => files.push(path.clone()),
+        }
+    }
+    anyhow::ensure!(!files.is_empty(), "there are no raw files (their names end in .raw) in the folders given");
+    let run = Run { suite: job.suite.clone(), runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+    deliver(&collect(files, run, assets::store().ok().as_ref()), job.output.as_deref(), job.no_store)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Puts what was collected where it is wanted.
+fn deliver(collected: &Collected, output: Option<&Path>, no_store: bool) -> Result<()> {
     let lost = collected.problems.iter().filter(|p| p.loses_counts()).count();
     collected.problems.iter().for_each(warn);
     anyhow::ensure!(!collected.profile.images.is_empty(), "none of its images can be decoded");
-    if let Some(output) = &record.output {
+    if let Some(output) = output {
         collected.profile.write(output)?;
         note(format_args!("the profile is in {}", output.display()));
     }
-    if !record.no_store {
+    if !no_store {
         let entry = RunStore::create(&std::env::current_dir()?)?.add_run(&collected.profile)?;
         note(format_args!("recorded as run {}; `trodden report` shows it", entry.number));
     }

@@ -110,3 +110,16 @@ fn a_folder_with_a_percent_sign_is_a_folder() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(executions(&Profile::read(&place.path("100%p/run.trodden")).unwrap(), "step"), Some(1));
 }
+
+#[test]
+fn raw_files_of_other_launchers_are_collected() {
+    let place = program("int main(void) { step(1); step(2); return 0; }");
+    for _ in 0..3 {
+        let status = place.command("./prog").env("TRODDEN_OUTPUT", "raw/%m.%p.raw").status().unwrap();
+        assert!(status.success());
+    }
+    place.trodden("collect raw --no-store -o run.trodden");
+    assert_eq!(executions(&profile(&place), "step"), Some(6));
+    let none = place.command(trodden()).args(["collect", ".", "-o", "x.trodden"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&none.stderr).contains("no raw files"));
+}

@@ -128,8 +128,8 @@ pub const fn region_stride(counters: u64) -> u64 {
     region_holder_offset(counters).saturating_add(8).next_multiple_of(4096)
 }
 
-/// Offset within a region of its holder, a `u64` after the last counter: id of the process that has the region, where the file system does
-/// not keep the lock alive with the mapping (overlay file systems); else 0. Readers of profiles need not look at it.
+/// Offset within a region of its holder, a `u64` after the last counter: id of the process that has the region, where the mapping does not
+/// keep the lock alive (overlay file systems, locks that belong to a process); else 0. Readers of profiles need not look at it.
 #[inline]
 pub const fn region_holder_offset(counters: u64) -> u64 {
     counters.saturating_mul(8)

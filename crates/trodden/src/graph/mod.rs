@@ -104,7 +104,9 @@ fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> 
                 match between.as_slice() {
                     [edge] => Ok(*edge),
                     [] => bail!("no edge leads from `{}` to `{}`", pair[0].0, pair[1].0),
-                    _ => bail!("{} edges lead from `{}` to `{}`: give the path as {{\"edges\":[...]}}", between.len(), pair[0].0, pair[1].0),
+                    _ => {
+                        bail!("{} edges lead from `{}` to `{}`: give the path as {{\"edges\":[...]}}", between.len(), pair[0].0, pair[1].0)
+                    }
                 }
             };
             nodes.windows(2).map(step).collect::<Result<_>>()?
@@ -228,7 +230,8 @@ mod tests {
     fn the_motivating_example_has_the_published_numbers() {
         let answer = numbered(MOTIVATING);
         assert_eq!(answer["paths"], 6);
-        let marked: Vec<u64> = answer["ids"].as_array().unwrap().iter().filter(|r| r["interesting"] == true).map(|r| r["id"].as_u64().unwrap()).collect();
+        let marked: Vec<u64> =
+            answer["ids"].as_array().unwrap().iter().filter(|r| r["interesting"] == true).map(|r| r["id"].as_u64().unwrap()).collect();
         assert_eq!(marked, [0, 1, 5]);
     }
 

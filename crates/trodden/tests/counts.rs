@@ -1,0 +1,160 @@
+//! Counts of real subjects are exact: many threads, threads that end early, many processes at once, processes that become two, every way a program can
+//! end. Each count is known from the program's text.
+
+mod place;
+
+use place::{Place, executions, trodden};
+use trodden_profile::{FunctionPaths, Profile};
+
+const HEAD: &str = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
+                    #include <sys/wait.h>\n#include <unistd.h>\n\
+                    __attribute__((noinline)) long step(long n) { if (n & 1) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n";
+
+fn record(main: &str, status: i32) -> Profile {
+    record_with("", main, status)
+}
+
+/// Records a program that must end with that status; `parameters` are those of `TRODDEN_INSTRUMENT`.
+fn record_with(parameters: &str, main: &str, status: i32) -> Profile {
+    let place = Place::with(&[("prog.c", &format!("{HEAD}{main}"))]);
+    let mut compile = place.command(trodden());
+    compile.args(["cc", "-O2", "-pthread", "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", parameters);
+    assert!(compile.status().unwrap().success());
+    let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
+    Profile::read(&place.path("run.trodden")).unwrap()
+}
+
+/// The decoded counts of the only function of that name.
+fn paths(profile: &Profile, name: &str) -> FunctionPaths {
+    let mut all = profile.functions().filter(|(_, _, f)| f.name == name);
+    let (_, unit, function) = all.next().unwrap_or_else(|| panic!("no function {name}"));
+    assert!(all.next().is_none());
+    FunctionPaths::decode(function, unit.counts_of(function)).unwrap()
+}
+
+#[test]
+fn sixty_four_threads_lose_nothing() {
+    let profile = record(
+        "static void *run(void *p) { long s = 0; for (long i = 0; i < 200000; i++) s += step(i); return (void *)s; }\n\
+         int main(void) { pthread_t t[64]; for (int i = 0; i < 64; i++) pthread_create(&t[i], 0, run, 0);\n\
+         for (int i = 0; i < 64; i++) pthread_join(t[i], 0); return 0; }",
+        0,
+    );
+    let step = paths(&profile, "step");
+    assert_eq!(step.entries(), 64 * 200_000);
+    let mut counts: Vec<u64> = step.complete.iter().map(|p| p.count).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [64 * 100_000, 64 * 100_000]);
+    assert_eq!(executions(&profile, "run"), Some(64));
+}
+
+#[test]
+fn threads_that_end_early_are_counted_and_unfinished() {
+    let profile = record(
+        "__attribute__((noinline)) void leave(long n) { step(n); if (n >= 0) pthread_exit(0); }\n\
+         static void *run(void *p) { step(1); leave((long)p); step(2); return 0; }\n\
+         int main(void) { for (long i = 0; i < 500; i++) { pthread_t t; pthread_create(&t, 0, run, (void *)i); pthread_join(t, 0); } return 0; }",
+        0,
+    );
+    assert_eq!(executions(&profile, "step"), Some(1000));
+    let run = paths(&profile, "run");
+    assert_eq!((run.entries(), run.total()), (500, 0));
+    assert_eq!(run.unfinished.iter().map(|u| u.count).sum::<i64>(), 500);
+}
+
+/// A program that ends ten calls deep.
+fn deep(end: &str) -> String {
+    format!(
+        "__attribute__((noinline)) void deep(int n) {{ step(n); if (n == 0) {{ {end}; }} deep(n - 1); step(7); }}\n\
+         int main(void) {{ step(1); deep(9); step(2); return 0; }}"
+    )
+}
+
+#[test]
+fn every_way_to_end_keeps_the_counts() {
+    for (end, status) in [("exit(3)", 3), ("_exit(4)", 4), ("quick_exit(5)", 5), ("abort()", 134), ("raise(SIGKILL)", 137)] {
+        let profile = record(&deep(end), status);
+        assert_eq!(executions(&profile, "step"), Some(11), "{end}");
+        let main = paths(&profile, "main");
+        assert_eq!((main.entries(), main.total()), (1, 0), "{end}");
+        // The nine callers wait for ever at their calls.
+        assert!(paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>() >= 9, "{end}");
+    }
+}
+
+#[test]
+fn with_all_calls_counted_the_callers_of_a_crash_are_known() {
+    let crash = deep("*(volatile int *)0 = 1");
+    let profile = record_with("reach=all", &crash, 139);
+    assert_eq!(executions(&profile, "step"), Some(11));
+    assert_eq!(paths(&profile, "main").unfinished.len(), 1);
+    // Nine wait at their calls; the innermost came back from its last call and went no further.
+    assert_eq!(paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>(), 10);
+    // Otherwise they are not counted at calls that come back by themselves, and what was completed is exact all the same.
+    let profile = record(&crash, 139);
+    assert_eq!(executions(&profile, "step"), Some(11));
+    assert!(paths(&profile, "main").unfinished.is_empty());
+}
+
+#[test]
+fn jumps_out_of_calls_leave_them_unfinished() {
+    let profile = record(
+        "static jmp_buf back;\n\
+         __attribute__((noinline)) void inner(int n) { step(n); if (n % 3 == 0) longjmp(back, 1); step(n); }\n\
+         __attribute__((noinline)) void outer(int n) { inner(n); step(n); }\n\
+         int main(void) { for (volatile int i = 0; i < 90; i++) if (setjmp(back) == 0) outer(i); return 0; }",
+        0,
+    );
+    let outer = paths(&profile, "outer");
+    assert_eq!((outer.entries(), outer.total()), (90, 60));
+    assert_eq!(outer.unfinished.iter().map(|u| u.count).sum::<i64>(), 30);
+    assert_eq!(executions(&profile, "step"), Some(90 + 60 + 60));
+    assert_eq!(paths(&profile, "main").entries(), 1);
+}
+
+#[test]
+fn processes_that_become_two_count_apart() {
+    let profile = record(
+        "int main(void) { step(1); for (int i = 0; i < 20; i++) { pid_t p = fork(); if (p == 0) { for (int k = 0; k < 1000; k++) step(k);\n\
+         if (i & 1) _exit(0); return 0; } } while (wait(0) > 0) step(2); return 0; }",
+        0,
+    );
+    assert_eq!(executions(&profile, "step"), Some(1 + 20 * 1000 + 20));
+    assert_eq!(paths(&profile, "main").entries(), 1);
+}
+
+#[test]
+fn a_hundred_runs_at_once_add_up() {
+    let place = Place::with(&[("prog.c", &format!("{HEAD}int main(void) {{ for (long i = 0; i < 5000; i++) step(i); return 0; }}"))]);
+    place.cc("-O2 prog.c -o prog");
+    let script = "for i in $(seq 100); do ./prog & done; wait";
+    let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "sh", "-c", script]).output().unwrap();
+    assert!(output.status.success());
+    let profile = Profile::read(&place.path("run.trodden")).unwrap();
+    assert_eq!(executions(&profile, "step"), Some(500_000));
+    assert_eq!(paths(&profile, "main").entries(), 100);
+}
+
+#[test]
+fn exceptions_take_their_paths() {
+    let place = Place::with(&[(
+        "prog.cc",
+        "#include <stdexcept>\n\
+         struct Guard { ~Guard(); };\nstatic int guards;\nGuard::~Guard() { guards++; }\n\
+         __attribute__((noinline)) int thrower(int n) { if (n % 4 == 0) throw std::runtime_error(\"four\"); return n; }\n\
+         __attribute__((noinline)) int bare(int n) { int r = thrower(n); return r + 1; }\n\
+         __attribute__((noinline)) int guarded(int n) { Guard g; return bare(n) + thrower(n + 1); }\n\
+         int main() { int caught = 0; for (int i = 0; i < 100; i++) try { guarded(i); } catch (const std::exception &) { caught++; }\n\
+         return caught == 50 && guards == 100 ? 0 : 1; }\n",
+    )]);
+    place.cxx("-O2 prog.cc -o prog");
+    let (_, profile) = place.record("prog");
+    let bare = paths(&profile, "_Z4barei");
+    assert_eq!((bare.entries(), bare.total()), (100, 75));
+    assert_eq!(bare.unfinished.iter().map(|u| u.count).sum::<i64>(), 25);
+    // The guarded function passes the exception on by itself: all its paths are complete.
+    let guarded = paths(&profile, "_Z7guardedi");
+    assert_eq!((guarded.entries(), guarded.total()), (100, 100));
+    assert!(guarded.all_finished());
+}

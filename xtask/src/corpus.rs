@@ -1,0 +1,271 @@
+//! `cargo xtask corpus`: the programs of `corpus/`, whose recipes are shell, driven from here.
+
+use crate::bench::variant::Variant;
+use crate::demo::build_trodden;
+use crate::packages::{self, Purpose};
+use crate::steps;
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// `cargo xtask corpus`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask corpus list
+  cargo xtask corpus build gzip lua --variant trodden
+  cargo xtask corpus run gzip --variant trodden --input ref
+  cargo xtask corpus run all --variant trodden          the whole corpus: fetched and built where needed, output compared with the plain build's")]
+pub struct Options {
+    /// What to do; each step does those before it where they are needed.
+    #[arg(value_enum)]
+    step: Step,
+    /// Programs, or `all`.
+    #[arg(default_value = "all")]
+    programs: Vec<String>,
+    /// How to build them.
+    #[arg(long, value_enum, default_value_t = Variant::Trodden)]
+    variant: Variant,
+    /// Which run.
+    #[arg(long, value_enum, default_value_t = Input::Train)]
+    input: Input,
+    /// Where to work.
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Step {
+    /// Print what there is.
+    List,
+    /// Fetch sources.
+    Fetch,
+    /// Build, though it was built before.
+    Build,
+    /// Run, and compare the output with the plain build's.
+    Run,
+}
+
+/// Which of the two runs of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Input {
+    /// About half a second.
+    Train,
+    /// About two seconds.
+    Ref,
+}
+
+impl Input {
+    /// Its name in the recipes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Input::Train => "train",
+            Input::Ref => "ref",
+        }
+    }
+}
+
+/// Does a step for the programs named.
+///
+/// # Errors
+/// A program is unknown, or a step of it failed.
+pub fn run(options: &Options) -> Result<()> {
+    let corpus = options.folder.as_deref().map_or_else(Corpus::own, Corpus::at);
+    if options.step == Step::List {
+        print!("{}", steps::output(corpus.recipe("about", "all").env("BUILD", "plain"))?);
+        return Ok(());
+    }
+    let programs = corpus.programs(&options.programs)?;
+    packages::ensure(Purpose::Corpus)?;
+    corpus.ensure_packages(&programs)?;
+    if options.variant == Variant::Trodden && options.step != Step::Fetch {
+        build_trodden()?;
+    }
+    for program in &programs {
+        corpus.fetch(program)?;
+        match options.step {
+            Step::List | Step::Fetch => {}
+            Step::Build => corpus.build(program, options.variant)?,
+            Step::Run => compared_run(&corpus, program, options)?,
+        }
+    }
+    Ok(())
+}
+
+fn compared_run(corpus: &Corpus, program: &str, options: &Options) -> Result<()> {
+    corpus.inputs(program)?;
+    let sum = |variant: Variant| -> Result<String> {
+        corpus.build_once(program, variant)?;
+        corpus.run(program, variant, options.input, "")
+    };
+    let (plain, other) = (sum(Variant::Plain)?, sum(options.variant)?);
+    if plain != other {
+        bail!(
+            "{program}: the {} build prints something else than the plain build: compare the files in {}",
+            options.variant.name(),
+            corpus.folder.join("out").display()
+        );
+    }
+    println!("{program} {}: same output, plain and {}", options.input.name(), options.variant.name());
+    Ok(())
+}
+
+/// A folder in which programs of the corpus are fetched, built and run.
+#[derive(Debug)]
+pub struct Corpus {
+    folder: PathBuf,
+}
+
+impl Corpus {
+    /// The one in cargo's target folder.
+    pub fn own() -> Corpus {
+        Corpus { folder: steps::target().join("corpus") }
+    }
+
+    /// One elsewhere.
+    pub fn at(folder: &Path) -> Corpus {
+        Corpus { folder: folder.to_owned() }
+    }
+
+    /// The programs named, `all` spelled out.
+    ///
+    /// # Errors
+    /// One is unknown.
+    pub fn programs(&self, named: &[String]) -> Result<Vec<String>> {
+        let all: Vec<String> = steps::output(Command::new("bash").arg(script()).arg("list"))?.lines().map(str::to_owned).collect();
+        if named.iter().any(|n| n == "all") {
+            return Ok(all);
+        }
+        match named.iter().find(|n| !all.contains(n)) {
+            Some(unknown) => bail!("the corpus has no program {unknown}; it has {}", all.join(", ")),
+            None => Ok(named.to_vec()),
+        }
+    }
+
+    /// Installs what the builds of these programs need.
+    ///
+    /// # Errors
+    /// It cannot be installed.
+    pub fn ensure_packages(&self, programs: &[String]) -> Result<()> {
+        let mut packages = Vec::new();
+        for program in programs {
+            packages.extend(steps::output(&mut self.recipe("packages", program))?.split_whitespace().map(str::to_owned));
+        }
+        packages.sort();
+        packages.dedup();
+        packages::ensure_packages(&packages)
+    }
+
+    /// Fetches any Debian source package; gives the folder of its sources.
+    ///
+    /// # Errors
+    /// It cannot be fetched.
+    pub fn source(&self, package: &str) -> Result<PathBuf> {
+        self.step(&mut self.recipe("source", package))?;
+        Ok(self.folder.join("src").join(package))
+    }
+
+    /// Fetches a program's sources, if they are not there.
+    ///
+    /// # Errors
+    /// They cannot be fetched.
+    pub fn fetch(&self, program: &str) -> Result<()> {
+        self.step(&mut self.recipe("fetch", program))
+    }
+
+    /// Makes a program's input files, if they are not there.
+    ///
+    /// # Errors
+    /// The recipe failed.
+    pub fn inputs(&self, program: &str) -> Result<()> {
+        self.step(&mut self.recipe("inputs", program))
+    }
+
+    /// Builds a variant.
+    ///
+    /// # Errors
+    /// The recipe failed.
+    pub fn build(&self, program: &str, variant: Variant) -> Result<()> {
+        eprintln!("building {program}, {}", variant.name());
+        let mut command = self.recipe("build", program);
+        command.envs(variant.build_environment()?).env("BUILD", variant.name());
+        self.step(&mut command)
+    }
+
+    /// Builds a variant, if it is not there or older than the tools that build it.
+    ///
+    /// # Errors
+    /// The recipe failed.
+    pub fn build_once(&self, program: &str, variant: Variant) -> Result<()> {
+        let changed = |path: PathBuf| std::fs::metadata(path).and_then(|m| m.modified()).ok();
+        let tools = variant.tools().into_iter().filter_map(changed).max();
+        let is_up_to_date = changed(self.program(program, variant)).is_some_and(|built| tools.is_none_or(|tools| tools < built));
+        if is_up_to_date { Ok(()) } else { self.build(program, variant) }
+    }
+
+    /// Runs a variant behind the words of `runner`, and gives a checksum of what it printed.
+    ///
+    /// # Errors
+    /// The run failed.
+    pub fn run(&self, program: &str, variant: Variant, input: Input, runner: &str) -> Result<String> {
+        self.run_build(variant.name(), program, variant, input, runner)
+    }
+
+    /// The same with a copy of the program that has no debug information, for tools that cannot read it.
+    ///
+    /// # Errors
+    /// The copy cannot be made, or the run failed.
+    pub fn run_stripped(&self, program: &str, variant: Variant, input: Input, runner: &str) -> Result<String> {
+        let build = format!("{}-stripped", variant.name());
+        let folder = self.folder.join("bin").join(&build);
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let mut strip = Command::new("strip");
+        strip.args(["--strip-debug", "-o"]).arg(folder.join(program)).arg(self.program(program, variant));
+        steps::output(&mut strip)?;
+        self.run_build(&build, program, variant, input, runner)
+    }
+
+    fn run_build(&self, build: &str, program: &str, variant: Variant, input: Input, runner: &str) -> Result<String> {
+        let counts = self.folder.join("counts").join(variant.name());
+        let counts = counts.join(format!("{program}.{}", input.name()));
+        // Counts of earlier runs would be added to.
+        if counts.exists() {
+            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot empty {}", counts.display()))?;
+        }
+        std::fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
+        let mut command = self.recipe(input.name(), program);
+        command.envs(variant.run_environment(&counts)).env("BUILD", build).env("RUNNER", runner);
+        Ok(steps::output(&mut command)?.trim().to_owned())
+    }
+
+    /// Where a variant's program is.
+    pub fn program(&self, program: &str, variant: Variant) -> PathBuf {
+        self.folder.join("bin").join(variant.name()).join(program)
+    }
+
+    /// Seconds that a variant's build took.
+    pub fn build_seconds(&self, program: &str, variant: Variant) -> Option<u64> {
+        let file = self.folder.join("build").join(variant.name()).join(format!("{program}.seconds"));
+        std::fs::read_to_string(file).ok()?.trim().parse().ok()
+    }
+
+    fn recipe(&self, command: &str, program: &str) -> Command {
+        let mut recipe = Command::new("bash");
+        recipe.arg(script()).arg(command).arg(program).arg(&self.folder);
+        recipe
+    }
+
+    /// Recipes say themselves what they do, and what went wrong.
+    fn step(&self, command: &mut Command) -> Result<()> {
+        let status = command.stdin(std::process::Stdio::null()).status().context("cannot run bash")?;
+        if !status.success() {
+            bail!("the recipe in {} failed; its message is above", script().display());
+        }
+        Ok(())
+    }
+}
+
+fn script() -> PathBuf {
+    steps::root().join("corpus/recipe.sh")
+}

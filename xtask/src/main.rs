@@ -1,0 +1,85 @@
+//! `cargo xtask`: what a developer of trodden runs.
+//!
+//! | file | what |
+//! |---|---|
+//! | `demo.rs` | from a fresh machine to the report of a real program |
+//! | `suite.rs` | everything that is checked before a change goes in |
+//! | `tidy.rs`, `pages.rs` | checks of sources and documentation |
+//! | `corpus.rs` | real programs: fetching, building, running them |
+//! | `bench.rs`, `bench/` | what counting costs, beside clang's counters |
+//! | `oracle.rs` | path profiles before independent judges |
+//! | `packages.rs` | what has to be installed |
+//! | `steps.rs` | running commands so that one sees what is done |
+#![forbid(unsafe_code)]
+
+mod bench;
+mod corpus;
+mod demo;
+mod oracle;
+mod packages;
+mod pages;
+mod steps;
+mod suite;
+mod tidy;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Tasks of the project.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Install what is needed, build trodden, and profile bzip2 from Debian's sources.
+    Demo,
+    /// Install what is needed, and run all tests and checks.
+    Test(suite::Options),
+    /// Check sources and documentation: headers, links, dependencies between crates (a part of `test`).
+    Tidy,
+    /// Fetch, build and run the programs of the corpus.
+    Corpus(corpus::Options),
+    /// Measure what counting costs on programs of the corpus.
+    Bench(bench::Options),
+    /// Hold path profiles against block counters, LLVM's edge profiles and logs of every step.
+    Oracle(oracle::Options),
+    /// Run a command and append what it used to a file, as a line of JSON.
+    #[command(hide = true)]
+    Measure {
+        /// The file.
+        file: PathBuf,
+        /// The command.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<OsString>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<ExitCode> {
+    match task {
+        Task::Demo => demo::run()?,
+        Task::Test(options) => suite::run(&options)?,
+        Task::Tidy => suite::tidy()?,
+        Task::Corpus(options) => corpus::run(&options)?,
+        Task::Bench(options) => bench::run(&options)?,
+        Task::Oracle(options) => oracle::run(&options)?,
+        Task::Measure { file, command } => return bench::usage::measure(&file, &command),
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,91 @@
+//! `cargo xtask oracle`: path profiles before independent judges (`crates/oracle`).
+//!
+//! Programs of the corpus are made again from their own bitcode with a plain counter in every block, and with LLVM's edge counters; blocks and edges
+//! of every function are compared. Random programs are also held against a log of every step.
+
+use crate::bench::variant::Variant;
+use crate::corpus::{Corpus, Input};
+use crate::demo::build_trodden;
+use crate::packages::{self, Purpose};
+use crate::steps;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::path::{Path, PathBuf};
+
+/// Programs in C, C++ and Rust, one of them threaded.
+const DEFAULT: &[&str] = &["gzip", "bzip2", "lua", "sqlite", "minisat", "pbzip2", "oxipng"];
+
+/// `cargo xtask oracle`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask oracle                        programs in C, C++ and Rust, one of them threaded
+  cargo xtask oracle cppcheck --input ref   another one, in a longer run
+  cargo xtask oracle --seeds 500            random programs, each in five variants")]
+pub struct Options {
+    /// Programs of the corpus.
+    programs: Vec<String>,
+    /// Which run.
+    #[arg(long, value_enum, default_value_t = Input::Train)]
+    input: Input,
+    /// Judge this many random programs instead.
+    #[arg(long, value_name = "N")]
+    seeds: Option<u64>,
+    /// The first of their seeds.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    first: u64,
+}
+
+/// Judges, and prints what was found.
+///
+/// # Errors
+/// A tool is missing or failed, or something differs.
+pub fn run(options: &Options) -> Result<()> {
+    packages::ensure(Purpose::Bench)?;
+    let judge = build_judge()?;
+    if let Some(seeds) = options.seeds {
+        let numbers = ["--first".to_owned(), options.first.to_string(), "--seeds".to_owned(), seeds.to_string()];
+        return steps::run(std::process::Command::new(&judge).arg("random").args(numbers));
+    }
+    let corpus = Corpus::own();
+    let named = if options.programs.is_empty() { DEFAULT.iter().map(|p| (*p).to_owned()).collect() } else { options.programs.clone() };
+    let programs = corpus.programs(&named)?;
+    corpus.ensure_packages(&programs)?;
+    let mut different = Vec::new();
+    for program in &programs {
+        if !judge_program(&corpus, program, options.input, &judge)? {
+            different.push(program.as_str());
+        }
+    }
+    match different.is_empty() {
+        true => Ok(()),
+        false => bail!("counts differ in {}; the differences are named above", different.join(", ")),
+    }
+}
+
+fn build_judge() -> Result<PathBuf> {
+    let release = build_trodden()?;
+    steps::run(steps::cargo().args(["build", "--release", "--package", "trodden-oracle"]))?;
+    Ok(release.join("trodden-oracle"))
+}
+
+/// Judges a program's run; whether all counts are equal.
+fn judge_program(corpus: &Corpus, program: &str, input: Input, judge: &Path) -> Result<bool> {
+    corpus.fetch(program)?;
+    corpus.build_once(program, Variant::Trodden)?;
+    corpus.inputs(program)?;
+    let report = steps::target().join("corpus").join(format!("{program}.{}.verdict", input.name()));
+    if report.exists() {
+        std::fs::remove_file(&report).with_context(|| format!("cannot remove {}", report.display()))?;
+    }
+    let plugin = judge.with_file_name("libtrodden_instrument.so");
+    let runner = format!("env TRODDEN_PLUGIN={} {} judge --report {} --", plugin.display(), judge.display(), report.display());
+    let outcome = corpus.run(program, Variant::Trodden, input, &runner);
+    let text = std::fs::read_to_string(&report).unwrap_or_default();
+    print!("{text}");
+    let differs = text.lines().any(|line| line.starts_with("  differs: "));
+    match outcome {
+        Err(error) if !differs => Err(error),
+        _ => Ok(!differs),
+    }
+}

@@ -1,0 +1,149 @@
+//! What has to be installed beside Rust, and installing it.
+//!
+//! A need is known by a file or program that it brings, so nothing is asked of the package manager on a machine that has all, and other
+//! distributions work too where the same programs are installed by hand.
+
+use crate::steps;
+use anyhow::{Result, bail};
+use std::path::Path;
+use std::process::Command;
+
+/// A Debian package and what shows that it is there: a program's name, or a file's path.
+#[derive(Clone, Copy, Debug)]
+pub struct Need {
+    package: &'static str,
+    shown_by: &'static str,
+}
+
+const fn need(package: &'static str, shown_by: &'static str) -> Need {
+    Need { package, shown_by }
+}
+
+/// What trodden is built and used with.
+const TOOLCHAIN: &[Need] = &[
+    need("gcc", "gcc"),
+    need("libc6-dev", "/usr/include/stdio.h"),
+    need("binutils", "objcopy"),
+    need("make", "make"),
+    need("clang-22", "clang-22"),
+    need("lld-22", "ld.lld-22"),
+    need("llvm-22", "llvm-ar-22"),
+];
+
+/// Fetching and unpacking source packages.
+const SOURCES: &[Need] = &[
+    need("dpkg-dev", "dpkg-source"),
+    need("patch", "patch"),
+    need("xz-utils", "xz"),
+    need("bzip2", "bzip2"),
+    need("ca-certificates", "/etc/ssl/certs/ca-certificates.crt"),
+];
+
+/// What tests build and run programs with, beside the toolchain.
+const TESTS: &[Need] = &[
+    need("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
+    need("g++", "g++"),
+    need("cmake", "cmake"),
+    need("libtool", "libtoolize"),
+    need("autoconf", "autoconf"),
+    need("automake", "automake"),
+    need("ccache", "ccache"),
+    need("chromium", "chromium"),
+    need("chromium-driver", "chromedriver"),
+];
+
+/// What the benchmark takes, beside the toolchain.
+const MEASURING: &[Need] = &[
+    need("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
+    need("g++", "g++"),
+    need("valgrind", "valgrind"),
+];
+
+/// A use of the project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// `cargo xtask demo`
+    Demo,
+    /// `cargo xtask test`
+    Test,
+    /// `cargo xtask corpus`
+    Corpus,
+    /// `cargo xtask bench`
+    Bench,
+}
+
+impl Purpose {
+    fn needs(self) -> Vec<Need> {
+        let lists: &[&[Need]] = match self {
+            Purpose::Demo | Purpose::Corpus => &[TOOLCHAIN, SOURCES],
+            Purpose::Test => &[TOOLCHAIN, TESTS],
+            Purpose::Bench => &[TOOLCHAIN, SOURCES, MEASURING],
+        };
+        lists.concat()
+    }
+}
+
+/// Installs what a purpose needs and the machine lacks; says what it installs before it does.
+///
+/// # Errors
+/// Something is missing and cannot be installed; the message names it.
+pub fn ensure(purpose: Purpose) -> Result<()> {
+    let missing: Vec<&str> = purpose.needs().iter().filter(|n| !is_there(n.shown_by)).map(|n| n.package).collect();
+    install(&missing)
+}
+
+/// Installs Debian packages that are not installed.
+///
+/// # Errors
+/// They cannot be installed; the message names them.
+pub fn ensure_packages(packages: &[String]) -> Result<()> {
+    if !steps::on_path("dpkg-query") {
+        eprintln!("This is no Debian system: programs of the corpus may need what these packages bring: {}", packages.join(" "));
+        return Ok(());
+    }
+    let has = |package: &&String| {
+        steps::output(Command::new("dpkg-query").args(["-W", "-f=${db:Status-Status}"]).arg(package)).is_ok_and(|s| s == "installed")
+    };
+    let missing: Vec<&str> = packages.iter().filter(|p| !has(p)).map(String::as_str).collect();
+    install(&missing)
+}
+
+fn install(packages: &[&str]) -> Result<()> {
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let list = packages.join(" ");
+    if !steps::on_path("apt-get") {
+        bail!(
+            "missing, by the names of Debian's packages: {list}. There is no apt-get here to install them: install them by your system's own means"
+        );
+    }
+    let is_root = nix::unistd::geteuid().is_root();
+    if !is_root && !steps::on_path("sudo") {
+        bail!("missing packages: {list}. Neither root nor sudo: run `apt-get install {list}` as root, then this command again");
+    }
+    steps::headline(&format!("Installing {} Debian package{}: {list}", packages.len(), if packages.len() == 1 { "" } else { "s" }));
+    // Lists that are there may do, and a machine without them, or with old ones, gets them.
+    if steps::run(apt(is_root, "install").args(packages)).is_err() {
+        steps::run(&mut apt(is_root, "update"))?;
+        if let Err(error) = steps::run(apt(is_root, "install").args(packages)) {
+            bail!(
+                "{error}: see apt-get's message above. LLVM 22 is in Debian 12 and later (main and security); elsewhere take LLVM's own archive of packages"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn apt(is_root: bool, what: &str) -> Command {
+    let mut command = Command::new(if is_root { "env" } else { "sudo" });
+    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=600", what]);
+    if what == "install" {
+        command.arg("--no-install-recommends");
+    }
+    command
+}
+
+fn is_there(shown_by: &str) -> bool {
+    if shown_by.starts_with('/') { Path::new(shown_by).exists() } else { steps::on_path(shown_by) }
+}

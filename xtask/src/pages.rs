@@ -1,0 +1,211 @@
+//! Checks of the documentation: links lead somewhere, every page is in the book's summary, every command that it shows exists.
+
+use crate::steps;
+use crate::tidy;
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+use std::process::Command;
+
+/// The book's folder.
+const BOOK: &str = "docs/book/src";
+/// Commands that have commands of their own.
+const FAMILIES: &[&str] = &["graph", "runs"];
+
+/// Broken links and pages that the summary leaves out, a line each.
+///
+/// # Errors
+/// A page cannot be read.
+pub fn check() -> Result<Vec<String>> {
+    let pages = read_pages()?;
+    let anchors: BTreeMap<&str, BTreeSet<String>> = pages.iter().map(|(file, text)| (file.as_str(), anchors(text))).collect();
+    let mut findings = Vec::new();
+    for (file, text) in &pages {
+        for (line, link) in links(text) {
+            if let Some(trouble) = trouble(file, &link, &anchors) {
+                findings.push(format!("{file}:{line}: {trouble}"));
+            }
+        }
+    }
+    findings.extend(check_summary(&pages));
+    Ok(findings)
+}
+
+/// Commands in the pages' shell blocks that the built command does not have, with the options that it does not take.
+///
+/// # Errors
+/// A page cannot be read, or the command not be run.
+pub fn check_commands(trodden: &Path) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    let mut help: BTreeMap<String, Option<String>> = BTreeMap::new();
+    for (file, text) in read_pages()? {
+        for (line, words) in shell_lines(&text).into_iter().flat_map(|(line, text)| invocations(&text).into_iter().map(move |w| (line, w)))
+        {
+            let of_two = FAMILIES.contains(&words[0].as_str()) && words.get(1).is_some_and(|w| !w.starts_with('-'));
+            let verb = words[..if of_two { 2 } else { 1 }].join(" ");
+            let known = help.entry(verb.clone()).or_insert_with(|| help_of(trodden, &verb));
+            let Some(known) = known else {
+                findings.push(format!("{file}:{line}: there is no command `trodden {verb}`"));
+                continue;
+            };
+            // What follows `--` is the subject's, and the drivers' words are clang's.
+            let own = words[1..].iter().take_while(|w| *w != "--").filter(|w| w.starts_with("--") && verb != "cc" && verb != "c++");
+            let unknown = own.map(|w| w.split('=').next().unwrap_or(w)).filter(|w| !known.contains(*w));
+            findings.extend(unknown.map(|option| format!("{file}:{line}: `trodden {verb}` has no option {option}")));
+        }
+    }
+    Ok(findings)
+}
+
+fn help_of(trodden: &Path, verb: &str) -> Option<String> {
+    if verb.starts_with('-') || verb == "cc" || verb == "c++" || verb == "help" {
+        return Some("--help --version".into());
+    }
+    steps::output(Command::new(trodden).args(verb.split(' ')).arg("--help")).ok()
+}
+
+/// All pages in Markdown, by their names.
+fn read_pages() -> Result<Vec<(String, String)>> {
+    let mut pages = Vec::new();
+    for file in tidy::files()?.into_iter().filter(|f| f.ends_with(".md")) {
+        let path = steps::root().join(&file);
+        if path.is_file() {
+            let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            pages.push((file, text));
+        }
+    }
+    Ok(pages)
+}
+
+/// Lines outside of fenced blocks, with their numbers.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_code = false;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    })
+}
+
+fn links(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (number, line) in prose(text) {
+        // What is between back quotes is no link.
+        let outside: String = line.split('`').step_by(2).collect::<Vec<_>>().join("``");
+        for rest in outside.split("](").skip(1) {
+            found.extend(rest.split_once(')').map(|(link, _)| (number, link.to_owned())));
+        }
+    }
+    found
+}
+
+/// Names of headings as renderers make them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
+    headings.map(|(_, line)| slug(line.trim_start_matches('#').trim())).collect()
+}
+
+fn slug(heading: &str) -> String {
+    let kept = heading.to_lowercase().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>();
+    kept.replace(' ', "-")
+}
+
+fn trouble(file: &str, link: &str, anchors: &BTreeMap<&str, BTreeSet<String>>) -> Option<String> {
+    if link.contains("://") || link.starts_with("mailto:") {
+        return None;
+    }
+    let (path, anchor) = link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
+    let target = if path.is_empty() { file.to_owned() } else { resolve(Path::new(file).parent().unwrap_or(Path::new("")), path) };
+    if !steps::root().join(&target).exists() {
+        return Some(format!("the link {link} leads nowhere: there is no {target}"));
+    }
+    let is_missing = anchor.is_some_and(|anchor| anchors.get(target.as_str()).is_some_and(|known| !known.contains(anchor)));
+    is_missing.then(|| format!("the link {link} leads to no heading of {target}"))
+}
+
+fn resolve(folder: &Path, link: &str) -> String {
+    let mut out = PathBuf::new();
+    for part in folder.join(link).components() {
+        match part {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    out.to_string_lossy().into_owned()
+}
+
+fn check_summary(pages: &[(String, String)]) -> Vec<String> {
+    let summary_file = format!("{BOOK}/SUMMARY.md");
+    let Some((_, summary)) = pages.iter().find(|(file, _)| *file == summary_file) else {
+        return vec![format!("{summary_file} is missing")];
+    };
+    let listed: BTreeSet<String> = links(summary).into_iter().map(|(_, link)| resolve(Path::new(BOOK), &link)).collect();
+    let own = pages.iter().map(|(file, _)| file).filter(|file| file.starts_with(BOOK) && **file != summary_file);
+    own.filter(|file| !listed.contains(*file)).map(|file| format!("{file}: SUMMARY.md does not list it")).collect()
+}
+
+/// Command lines of the blocks marked `sh`, and of those marked `console` that begin with `$ `.
+fn shell_lines(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut kind = "";
+    for (number, line) in (1..).zip(text.lines()) {
+        if let Some(mark) = line.trim_start().strip_prefix("```") {
+            kind = if kind.is_empty() { if mark.is_empty() { "other" } else { mark } } else { "" };
+            continue;
+        }
+        let command = match kind {
+            "sh" => Some(line),
+            "console" => line.strip_prefix("$ "),
+            _ => None,
+        };
+        found.extend(command.map(|c| (number, c.split(" #").next().unwrap_or(c).to_owned())));
+    }
+    found
+}
+
+/// The words after each `trodden` that is a command's name, but for those of `cargo trodden`, whose options are cargo's.
+fn invocations(line: &str) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    for part in line.split(['&', ';', '|', '"', '(', ')']) {
+        let words: Vec<&str> = part.split_whitespace().collect();
+        let Some(at) = words.iter().position(|w| *w == "trodden") else { continue };
+        let is_cargos = at > 0 && words[at - 1] == "cargo";
+        let is_command = words[..at].iter().all(|w| w.contains('=') || *w == "sudo" || *w == "time");
+        if is_command && !is_cargos && at + 1 < words.len() {
+            found.push(words[at + 1..].iter().map(|w| (*w).to_owned()).collect());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_in_code_are_none() {
+        assert_eq!(links("a [b](c.md#d) `[x](y)`\n```\n[e](f)\n```\n"), [(1, "c.md#d".to_owned())]);
+        assert_eq!(anchors("# Two words: `x`\n"), BTreeSet::from(["two-words-x".to_owned()]));
+        assert_eq!(resolve(Path::new("docs/book/src"), "../../profile-format.md"), "docs/profile-format.md");
+    }
+
+    #[test]
+    fn broken_links_are_found() {
+        let anchors = BTreeMap::from([("ARCHITECTURE.md", BTreeSet::from(["limits".to_owned()]))]);
+        assert_eq!(trouble("ARCHITECTURE.md", "#limits", &anchors), None);
+        assert!(trouble("ARCHITECTURE.md", "#others", &anchors).is_some());
+        assert!(trouble("ARCHITECTURE.md", "no/such/page.md", &anchors).is_some());
+        assert_eq!(trouble("ARCHITECTURE.md", "https://example.org", &anchors), None);
+    }
+
+    #[test]
+    fn commands_are_read_from_shell_blocks() {
+        let page = "```sh\nCC=\"trodden cc\" make\ntrodden record --name a -- ./x --y  # runs it\ncargo trodden build --release\n```\n```console\n$ trodden report\nno command\n```\n";
+        let found: Vec<Vec<String>> = shell_lines(page).iter().flat_map(|(_, line)| invocations(line)).collect();
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(found, [words("cc"), words("record --name a -- ./x --y"), words("report")]);
+    }
+}

@@ -1,0 +1,107 @@
+//! Running commands so that one sees what is done: each is printed before it runs, on stderr like all progress.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own).to_owned()
+}
+
+/// The folder of cargo's output.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+}
+
+/// Cargo, at the root of the repository.
+pub fn cargo() -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(root());
+    command
+}
+
+/// Says what is being done, as a headline.
+pub fn headline(text: &str) {
+    eprintln!("\n== {text}");
+}
+
+/// Says how far long work is: over the last such line on a terminal, in lines of their own elsewhere. No text: the work is done.
+pub fn progress(text: &str) {
+    match (std::io::stderr().is_terminal(), text.is_empty()) {
+        (true, true) => eprint!("\r\x1b[K"),
+        (true, false) => eprint!("\r\x1b[K{text}"),
+        (false, true) => {}
+        (false, false) => eprintln!("{text}"),
+    }
+}
+
+/// Prints a command and runs it, without standard input.
+///
+/// # Errors
+/// It cannot be started, or fails.
+pub fn run(command: &mut Command) -> Result<()> {
+    let line = spelled(command);
+    eprintln!("+ {line}");
+    let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    if !status.success() {
+        bail!("`{line}` failed ({status})");
+    }
+    Ok(())
+}
+
+/// Runs a command in silence and gives what it printed.
+///
+/// # Errors
+/// It cannot be started, or fails; its last line is in the message.
+pub fn output(command: &mut Command) -> Result<String> {
+    let line = spelled(command);
+    let out = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    if !out.status.success() {
+        let errors = String::from_utf8_lossy(&out.stderr);
+        bail!("`{line}` failed ({}): {}", out.status, errors.trim().lines().next_back().unwrap_or("it printed nothing"));
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// The search path with folders before it.
+///
+/// # Errors
+/// A folder's name has a colon.
+pub fn path_with(folders: &[PathBuf]) -> Result<std::ffi::OsString> {
+    let old = std::env::var_os("PATH").unwrap_or_default();
+    let all = folders.iter().cloned().chain(std::env::split_paths(&old));
+    std::env::join_paths(all).context("a folder of the search path has a colon in its name")
+}
+
+/// Is a program of that name on the search path?
+pub fn on_path(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+/// The command as one would type it, with the variables that are set for it.
+fn spelled(command: &Command) -> String {
+    let mut line = String::new();
+    for (name, value) in command.get_envs() {
+        // The search path is long and says little.
+        if let Some(value) = value.filter(|_| name != "PATH") {
+            let _ = write!(line, "{}={} ", name.display(), quoted(value));
+        }
+    }
+    line.push_str(&quoted(command.get_program()));
+    for argument in command.get_args() {
+        let _ = write!(line, " {}", quoted(argument));
+    }
+    line
+}
+
+fn quoted(word: &OsStr) -> String {
+    let text = word.to_string_lossy();
+    let is_plain = !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_./=:,+%@".contains(c));
+    if is_plain { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}

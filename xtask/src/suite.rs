@@ -1,0 +1,102 @@
+//! `cargo xtask test`: everything that is checked before a change goes in.
+
+use crate::packages::{self, Purpose};
+use crate::pages;
+use crate::steps;
+use crate::tidy;
+use anyhow::{Result, bail};
+use clap::Args;
+use std::process::Command;
+use std::time::Instant;
+
+/// `cargo xtask test`
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Tests only: nothing installed, no lints, no tests of examples in documentation.
+    #[arg(long)]
+    fast: bool,
+    /// Only tests whose names contain this.
+    filter: Option<String>,
+}
+
+/// Runs all checks; the first that fails ends it.
+///
+/// # Errors
+/// A check failed.
+pub fn run(options: &Options) -> Result<()> {
+    let started = Instant::now();
+    if !options.fast {
+        packages::ensure(Purpose::Test)?;
+        ensure_components()?;
+        steps::headline("Format");
+        steps::run(steps::cargo().args(["fmt", "--all", "--check"]))?;
+    }
+    tidy()?;
+    if !options.fast {
+        steps::headline("Lints");
+        steps::run(steps::cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
+    }
+    steps::headline("Build");
+    // The plugin is a file beside the command, which cargo does not know to be needed.
+    steps::run(steps::cargo().args(["build", "--workspace"]))?;
+    steps::headline("Commands that the documentation names");
+    report(&pages::check_commands(&steps::target().join("debug/trodden"))?)?;
+    steps::headline("Tests");
+    tests(options)?;
+    eprintln!("\nAll checks passed, in {} s.", started.elapsed().as_secs());
+    Ok(())
+}
+
+/// `cargo xtask tidy`
+///
+/// # Errors
+/// Something is untidy; each place was printed.
+pub fn tidy() -> Result<()> {
+    steps::headline("Sources and documentation");
+    let mut findings = tidy::check()?;
+    findings.extend(pages::check()?);
+    report(&findings)
+}
+
+/// Prints what was found.
+fn report(findings: &[String]) -> Result<()> {
+    for finding in findings {
+        eprintln!("{finding}");
+    }
+    match findings.len() {
+        0 => Ok(()),
+        1 => bail!("1 thing to mend, named above"),
+        n => bail!("{n} things to mend, named above"),
+    }
+}
+
+fn tests(options: &Options) -> Result<()> {
+    let has_nextest = Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|out| out.status.success());
+    let filter = options.filter.as_slice();
+    if !has_nextest {
+        return steps::run(steps::cargo().args(["test", "--workspace", "--no-fail-fast"]).args(filter));
+    }
+    if !options.fast {
+        // nextest leaves these out.
+        steps::run(steps::cargo().args(["test", "--workspace", "--doc"]).args(filter))?;
+    }
+    steps::run(steps::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter))
+}
+
+/// rustfmt and clippy, which come with most installations of Rust.
+fn ensure_components() -> Result<()> {
+    let has = |name: &str| Command::new("cargo").args([name, "--version"]).output().is_ok_and(|out| out.status.success());
+    let missing: Vec<&str> = [("fmt", "rustfmt"), ("clippy", "clippy")]
+        .into_iter()
+        .filter(|(command, _)| !has(command))
+        .map(|(_, component)| component)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !steps::on_path("rustup") {
+        bail!("missing parts of Rust: {}; there is no rustup to install them", missing.join(", "));
+    }
+    steps::headline(&format!("Installing parts of Rust: {}", missing.join(", ")));
+    steps::run(Command::new("rustup").args(["component", "add"]).args(missing).current_dir(steps::root()))
+}

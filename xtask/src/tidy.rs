@@ -1,0 +1,215 @@
+//! Checks of sources that no compiler makes: headers, unfinished work, purity of the core, who depends on whom.
+//!
+//! The table of crates in ARCHITECTURE.md says what each may depend on, and is held to here.
+
+use crate::steps;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+/// Longer files are probably several.
+const LONG: usize = 700;
+/// Signs of unfinished work. Spelled apart, or this file would have them.
+const UNFINISHED: &[&str] = &[
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X:"),
+    concat!("todo", "!("),
+    concat!("unimplemented", "!("),
+    concat!("dbg", "!("),
+];
+/// Paths that exist on one machine only.
+const PRIVATE_PATHS: &[&str] = &[concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
+/// Files in which white space at the end of a line means nothing, and that no formatter cares for.
+const STRIPPED: &[&str] = &[".sh", ".toml", ".c", ".js", ".css"];
+/// What the pure core must not use.
+const IMPURE: &[&str] = &["std::fs", "std::env", "std::time", "std::process", "std::net", "std::io"];
+/// Crates whose work needs unsafe code.
+const UNSAFE: &[&str] = &["trodden-runtime", "trodden-instrument"];
+/// Crates that may hide errors' kinds.
+const ANYHOW: &[&str] = &["trodden", "xtask"];
+
+/// All findings, a line each.
+///
+/// # Errors
+/// git or cargo cannot be asked, or a file not be read.
+pub fn check() -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for file in files()? {
+        let Ok(text) = std::fs::read_to_string(steps::root().join(&file)) else { continue };
+        findings.extend(check_text(&file, &text));
+        if file.ends_with(".rs") {
+            findings.extend(check_rust(&file, &text));
+        }
+    }
+    findings.extend(check_crates()?);
+    Ok(findings)
+}
+
+/// Files that git has or would add.
+///
+/// # Errors
+/// git failed.
+pub fn files() -> Result<Vec<String>> {
+    let mut command = Command::new("git");
+    // A fresh checkout may belong to somebody else.
+    command.current_dir(steps::root()).args(["-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"]);
+    Ok(steps::output(&mut command)?.lines().map(str::to_owned).collect())
+}
+
+fn check_text(file: &str, text: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let mut say = |what: String| findings.push(format!("{file}:{number}: {what}"));
+        for word in UNFINISHED.iter().filter(|w| line.contains(**w)) {
+            say(format!("unfinished work: {word}"));
+        }
+        for path in PRIVATE_PATHS.iter().filter(|p| line.contains(**p)) {
+            say(format!("a path of one machine: {path}"));
+        }
+        if line.starts_with(concat!("<<<<", "<<< ")) {
+            say("a merge that was not finished".into());
+        }
+        if line.ends_with([' ', '\t']) && STRIPPED.iter().any(|end| file.ends_with(end)) {
+            say("white space at the end of the line".into());
+        }
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        findings.push(format!("{file}: the last line has no end"));
+    }
+    findings
+}
+
+fn check_rust(file: &str, text: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    if !text.starts_with("//!") {
+        findings.push(format!("{file}: begin it with `//!` and what it is for"));
+    }
+    let length = text.lines().count();
+    if length > LONG {
+        eprintln!("note: {file} has {length} lines: is it several files?");
+    }
+    if file.starts_with("crates/flow/src/") {
+        let impure = IMPURE.iter().filter(|word| text.contains(**word));
+        findings.extend(impure.map(|word| format!("{file}: uses {word}, but the core is pure (ARCHITECTURE.md, invariants)")));
+    }
+    findings
+}
+
+fn check_crates() -> Result<Vec<String>> {
+    let metadata = steps::output(steps::cargo().args(["metadata", "--no-deps", "--format-version=1", "--offline"]))?;
+    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata")?;
+    let allowed =
+        allowed_dependencies(&std::fs::read_to_string(steps::root().join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?);
+    let mut findings = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        findings.extend(check_dependencies(name, package, &allowed));
+        findings.extend(check_roots(name, package)?);
+    }
+    Ok(findings)
+}
+
+/// Rows of the table: crate, and the crates that it may depend on, directly or through them; none where it may depend on all.
+fn allowed_dependencies(architecture: &str) -> BTreeMap<String, Option<BTreeSet<String>>> {
+    let mut allowed = BTreeMap::new();
+    let names = |cell: &str| -> BTreeSet<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+    for line in architecture.lines().filter(|l| l.starts_with("| `crates/")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, own, _, others, _] = cells[..] else { continue };
+        let own = own.trim_matches('`').trim_start_matches("crates/").to_owned();
+        allowed.insert(own, if others == "all" { None } else { Some(names(others)) });
+    }
+    close(&mut allowed);
+    allowed
+}
+
+/// What may be reached through an allowed crate is allowed.
+fn close(allowed: &mut BTreeMap<String, Option<BTreeSet<String>>>) {
+    for _ in 0..allowed.len() {
+        let before = allowed.clone();
+        for reached in allowed.values_mut().flatten() {
+            let more: Vec<String> = reached.iter().filter_map(|name| before.get(name)?.clone()).flatten().collect();
+            reached.extend(more);
+        }
+    }
+}
+
+fn check_dependencies(name: &str, package: &Value, allowed: &BTreeMap<String, Option<BTreeSet<String>>>) -> Vec<String> {
+    let short = |name: &str| name.strip_prefix("trodden-").unwrap_or(name).to_owned();
+    let mut findings = Vec::new();
+    // Tests and build scripts may use more.
+    let normal = package["dependencies"].as_array().into_iter().flatten().filter(|d| d["kind"].is_null());
+    for dependency in normal.filter_map(|d| d["name"].as_str()) {
+        if dependency == "anyhow" && !ANYHOW.contains(&name) {
+            findings.push(format!("{name}: uses anyhow; libraries name their errors"));
+        }
+        if !dependency.starts_with("trodden") || name == "xtask" {
+            continue;
+        }
+        match allowed.get(&short(name)) {
+            None => findings.push(format!("{name}: is not in the table of ARCHITECTURE.md")),
+            Some(Some(others)) if !others.contains(&short(dependency)) => {
+                findings.push(format!("{name}: depends on {dependency}, which ARCHITECTURE.md does not allow"));
+            }
+            Some(_) => {}
+        }
+    }
+    findings
+}
+
+/// Crates that need no unsafe code forbid it.
+fn check_roots(name: &str, package: &Value) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    if UNSAFE.contains(&name) {
+        return Ok(findings);
+    }
+    for target in package["targets"].as_array().into_iter().flatten() {
+        let kinds: Vec<&str> = target["kind"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let path = target["src_path"].as_str().unwrap_or_default();
+        if !kinds.contains(&"lib") && !kinds.contains(&"bin") {
+            continue;
+        }
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+        if !text.contains("#![forbid(unsafe_code)]") {
+            let path = Path::new(path);
+            findings.push(format!("{}: lacks #![forbid(unsafe_code)]", path.strip_prefix(steps::root()).unwrap_or(path).display()));
+        }
+    }
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn untidy_lines_are_found() {
+        let text = format!("//! x\n// {} later\nlet a = 1; \n", UNFINISHED[0]);
+        let found = check_text("a.sh", &text);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("a.sh:2: unfinished") && found[1].starts_with("a.sh:3: white space"));
+        assert_eq!(check_text("a.rs", "//! x"), ["a.rs: the last line has no end"]);
+        assert_eq!(check_text("a.rs", "//! x\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_core_is_kept_pure() {
+        assert_eq!(check_rust("crates/flow/src/a.rs", "//! x\nuse std::fs;\n").len(), 1);
+        assert_eq!(check_rust("crates/unit/src/a.rs", "//! x\nuse std::fs;\n").len(), 0);
+        assert_eq!(check_rust("crates/unit/src/a.rs", "use std::fs;\n").len(), 1);
+    }
+
+    #[test]
+    fn the_table_of_crates_is_read_with_what_follows() {
+        let table = "| `crates/wire` | layouts | - |\n| `crates/unit` | maps | `flow`, `wire` |\n| `crates/report` | x | `unit` |\n| `crates/trodden` | y | all |\n";
+        let allowed = allowed_dependencies(table);
+        assert_eq!(allowed["wire"], Some(BTreeSet::new()));
+        assert_eq!(allowed["report"], Some(["flow", "unit", "wire"].map(str::to_owned).into()));
+        assert_eq!(allowed["trodden"], None);
+        let package = serde_json::json!({"dependencies": [{"name": "trodden-report", "kind": null}, {"name": "anyhow", "kind": null}, {"name": "trodden-wire", "kind": null}]});
+        assert_eq!(check_dependencies("trodden-unit", &package, &allowed).len(), 2);
+    }
+}
