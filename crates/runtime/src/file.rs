@@ -10,6 +10,8 @@ use crate::text::{Failure, Text};
 use crate::wire::{HEADER_LOCK_BYTE, Identity, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_stride};
 
 const PAGE: u64 = 4096;
+/// The descriptor, which stays open, gets a number from here on where possible, out of the subject's way.
+const OUT_OF_THE_WAY: i32 = 200;
 const CHOOSE: &[u8] = b"choose another file in TRODDEN_OUTPUT or remove this one";
 const WRITABLE: &[u8] = b"let TRODDEN_OUTPUT name a file in a folder where this program may write";
 
@@ -20,11 +22,18 @@ pub struct RawFile {
     pub region_stride: u64,
 }
 
-/// Opens (or makes) the file that `pattern` names for this process. `path` receives its name, `scratch` is overwritten.
-pub fn open(image: &Image, pattern: &Text, path: &mut Text, scratch: &mut Text) -> Result<RawFile, Failure> {
+/// What [`open`] does about a file that does not exist.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    Make,
+    Refuse,
+}
+
+/// Opens the file that `pattern` names for this process. `path` receives its name, `scratch` is overwritten.
+pub fn open(image: &Image, pattern: &Text, missing: Missing, path: &mut Text, scratch: &mut Text) -> Result<RawFile, Failure> {
     let identity = image.identity();
     let literal = output::expand(pattern, &identity, path)?;
-    let descriptor = open_path(path, literal)?;
+    let descriptor = open_path(path, literal, missing)?;
     let size = check_kind(&descriptor)?;
     let mut header = read_header(&descriptor)?;
     if !is_ready(&header) {
@@ -40,12 +49,13 @@ pub fn open(image: &Image, pattern: &Text, path: &mut Text, scratch: &mut Text) 
         }
     }
     check_header(&header, image, &identity)?;
+    let descriptor = system::move_up(descriptor, OUT_OF_THE_WAY);
     Ok(RawFile { descriptor, regions_offset: header.regions_offset, region_stride: header.region_stride })
 }
 
-/// Walks down an absolute path, making folders that are missing. Symbolic links are followed in folders that the user wrote out, and
+/// Walks down an absolute path, making folders that are missing (if so asked). Symbolic links are followed in folders that the user wrote out, and
 /// nowhere else.
-fn open_path(path: &mut Text, literal: usize) -> Result<Descriptor, Failure> {
+fn open_path(path: &mut Text, literal: usize, missing: Missing) -> Result<Descriptor, Failure> {
     let cannot = |error| Failure::system(b"it cannot be opened", error, WRITABLE);
     let folder_flags = system::O_PATH | system::O_DIRECTORY | system::O_CLOEXEC;
     let mut folder = system::open_at(&Descriptor::CURRENT_FOLDER, b"/\0", folder_flags, 0).map_err(cannot)?;
@@ -55,20 +65,21 @@ fn open_path(path: &mut Text, literal: usize) -> Result<Descriptor, Failure> {
         if length > 0 {
             let links = if end >= literal { system::O_NOFOLLOW } else { 0 };
             path.set(end, 0);
-            let next = open_folder(&folder, path.with_nul(start), folder_flags | links);
+            let next = open_folder(&folder, path.with_nul(start), folder_flags | links, missing);
             path.set(end, b'/');
             folder = next.map_err(|error| Failure::system(b"its folder cannot be opened", error, WRITABLE))?;
         }
         start = end + 1;
     }
     // O_NONBLOCK: a pipe of that name must not make the subject wait.
-    let flags = system::O_RDWR | system::O_CREAT | system::O_NOFOLLOW | system::O_CLOEXEC | system::O_NONBLOCK | system::O_NOCTTY;
+    let flags = system::O_RDWR | system::O_NOFOLLOW | system::O_CLOEXEC | system::O_NONBLOCK | system::O_NOCTTY;
+    let flags = if missing == Missing::Make { flags | system::O_CREAT } else { flags };
     system::open_at(&folder, path.with_nul(start), flags, 0o644).map_err(cannot)
 }
 
-fn open_folder(folder: &Descriptor, name: &[u8], flags: i32) -> Result<Descriptor, Errno> {
+fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: Missing) -> Result<Descriptor, Errno> {
     match system::open_at(folder, name, flags, 0) {
-        Err(system::ENOENT) => {
+        Err(system::ENOENT) if missing == Missing::Make => {
             match system::make_folder_at(folder, name, 0o777) {
                 Ok(()) | Err(system::EEXIST) => {}
                 Err(error) => return Err(error),
@@ -98,23 +109,24 @@ fn check_kind(file: &Descriptor) -> Result<u64, Failure> {
 pub struct HeaderLock<'a>(&'a Descriptor);
 
 impl HeaderLock<'_> {
-    /// Waits for it, but not for ever: its holder might be stopped.
     pub fn take(file: &Descriptor) -> Result<HeaderLock<'_>, Failure> {
-        const PATIENCE_MS: u32 = 5_000;
-        let mut result = system::lock_byte(file, HEADER_LOCK_BYTE, true);
-        for _ in 0..PATIENCE_MS {
-            match result {
-                // Somebody has it.
-                Err(system::EAGAIN | system::EACCES) => system::sleep_ms(1),
-                _ => break,
-            }
-            result = system::lock_byte(file, HEADER_LOCK_BYTE, true);
-        }
-        match result {
-            Ok(()) => Ok(HeaderLock(file)),
-            Err(error) => Err(Failure::system(b"it cannot be locked", error, b"let TRODDEN_OUTPUT name a file on a local file system")),
-        }
+        lock(file, HEADER_LOCK_BYTE).map(|()| HeaderLock(file))
     }
+}
+
+/// Waits for the lock of a byte that nobody has for long; but not for ever: its holder might be stopped.
+pub fn lock(file: &Descriptor, byte: i64) -> Result<(), Failure> {
+    const PATIENCE_MS: u32 = 5_000;
+    let mut result = system::lock_byte(file, byte, true);
+    for _ in 0..PATIENCE_MS {
+        match result {
+            // Somebody has it.
+            Err(system::EAGAIN | system::EACCES) => system::sleep_ms(1),
+            _ => break,
+        }
+        result = system::lock_byte(file, byte, true);
+    }
+    result.map_err(|error| Failure::system(b"it cannot be locked", error, b"let TRODDEN_OUTPUT name a file on a local file system"))
 }
 
 impl Drop for HeaderLock<'_> {

@@ -11,6 +11,7 @@
 //! | `table.rs` | which region belongs to which thread |
 //! | `output.rs` | `TRODDEN_OUTPUT`: finding and expanding it |
 //! | `file.rs` | opening a raw file safely; its header |
+//! | `kept.rs` | the raw file's descriptor, which stays open; knowing it again |
 //! | `region.rs` | claiming a region of a raw file; anonymous regions |
 //! | `image.rs` | the unit records of the image |
 //! | `lock.rs`, `system.rs`, `text.rs`, `memory.rs` | lock and signal mask, system calls, strings and messages, copying |
@@ -25,6 +26,10 @@
 //!   `vfork`, `posix_spawn`, `system` and `exec` need nothing.
 //! - **The subject is never stopped, killed or made to fail.** Whatever goes wrong, one line on standard error names the file and the
 //!   remedy, and counting goes on in memory that is thrown away. Without `TRODDEN_OUTPUT` no file is written at all.
+//! - **Sandboxes**: the file is opened when the image starts, and stays open (descriptor 200 or above, where the limit allows that). So
+//!   threads that start after Landlock, a seccomp filter, `chroot` or a loss of privileges count in the file as all others do, without
+//!   opening anything; so do children of `fork`, which try to open it and otherwise share their parent's description, with locks of
+//!   their own. A program that closes descriptors it does not know has the file opened again.
 //! - **Nothing else is overwritten.** A raw file must be a regular file with one name, owned by the effective user, of the same image;
 //!   symbolic links are not followed in the file's name, nor in folders whose names come from a `%` sequence or follow one. Set-user-id,
 //!   set-group-id and otherwise privileged programs (AT_SECURE) ignore the variable.
@@ -37,14 +42,20 @@
 //!   are not concerned: their resumed part is a function of its own.
 //! - **`fork` not by way of libc** (a raw `clone` or `fork` system call, glibc's `_Fork`, static musl programs that do not link
 //!   `pthread_atfork`, programs without libc's start-up): threads that had counted before go on in the parent's region, and increments of
-//!   the two may be lost.
-//! - **Threads that start, and processes that fork, after `chroot`, a seccomp filter or a loss of privileges** need the file to be
-//!   reachable: they open it again. If they cannot, they say so, and their counts are lost. A filter that kills on `open` kills here too.
+//!   the two may be lost. musl's `libc.a` has `pthread_atfork` in a member of its own, which a weak reference does not pull in: link
+//!   static musl programs that fork with `-Wl,-u,pthread_atfork`.
+//! - **Closed and shut in**: a program that closes the descriptor and cannot open the file any more says so when the next thread counts;
+//!   the counts of threads and children from then on are lost. So are those of an image that is loaded in a sandbox.
+//! - **A seccomp filter that kills on `open`** kills children of `fork` (not threads); one that kills on `fcntl`, `fstat`, `lseek`, `mmap`
+//!   or `fallocate` kills threads as well.
+//! - **Children that share their parent's description** count in its file, even with `%p`. When they close it, they are told apart from
+//!   dead processes by process id only, as on overlay file systems.
 //! - **A full disk**: regions up to 4 MiB are reserved when they are made, larger ones only compared with the free space. A file system
 //!   that cannot reserve (or copies on write), filled by somebody else later on, ends the subject with SIGBUS. So does truncating a raw
 //!   file in use.
-//! - **Overlay file systems** (the root of a container) drop locks with the descriptor, so that there one descriptor per region stays
-//!   open. A program which closes it is told apart from a dead one by its process id.
+//! - **Overlay file systems** (the root of a container) drop locks with the descriptor. A program that closes it is told apart from a dead
+//!   one by its process id, which says little to processes in another PID namespace.
+//! - A raw file that is removed or replaced while programs run has their counts no more.
 //! - File systems without open-file-description locks are refused with a message. `/proc` must be mounted, else nothing is written.
 //! - A static program without libc must set up thread-local storage itself. Each shared library takes 8 bytes of static TLS: a program
 //!   that loads hundreds of instrumented ones by `dlopen` may need `GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096`.
@@ -56,6 +67,7 @@ compile_error!("the runtime is written for x86-64 Linux; subjects on other platf
 pub mod entry;
 mod file;
 mod image;
+mod kept;
 mod lock;
 #[cfg(trodden_object)]
 mod memory;

@@ -84,6 +84,17 @@ fn make_absolute(path: &mut Text, whole: &mut Text, folder: &mut Text) -> Result
     Ok(())
 }
 
+/// Whether each process has a file of its own: there is a `%p`.
+pub fn is_per_process(pattern: &Text) -> bool {
+    let mut bytes = pattern.bytes().iter();
+    while let Some(&byte) = bytes.next() {
+        if byte == b'%' && bytes.next() == Some(&b'p') {
+            return true;
+        }
+    }
+    false
+}
+
 /// Expands `pattern` into `path`. Returns how many bytes at the path's start the user wrote out: before the first sequence that stands for
 /// something else.
 pub fn expand(pattern: &Text, image: &Identity, path: &mut Text) -> Result<usize, Failure> {

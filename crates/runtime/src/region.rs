@@ -1,43 +1,53 @@
 //! Regions: where a thread counts. Of a raw file, claimed by a lock; or anonymous memory that is thrown away.
 //!
-//! A claim is an open-file-description lock (fcntl(2)) on the region's lock byte. The kernel keeps it as long as the description, which
-//! the mapping keeps alive after its descriptor was closed: so it ends with the process, however that ends, and survives a program that
-//! closes all descriptors. Overlay file systems map another file than the one that was opened, and the lock would go with the descriptor:
-//! where that is found, the descriptor stays open, and the region's tail names the process that has it, in case somebody closes the
-//! descriptor nevertheless.
+//! A claim is an open-file-description lock (fcntl(2)) on the region's lock byte, by way of the one description that the process keeps
+//! (see `kept.rs`). The kernel keeps the lock as long as the description, which the mapping keeps alive even if the descriptor is closed: so
+//! it ends with the process, however that ends, and survives a program that closes all descriptors. Two things are different:
+//!
+//! - overlay file systems map another file than the one that was opened, so that the lock goes with the descriptor;
+//! - a child of `fork` that cannot open the file any more uses its parent's description, with locks that belong to the process. They
+//!   exclude the parent's and all others, but go with the first descriptor of that file which the process closes.
+//!
+//! There the region's tail names the process that has it, in case somebody closes the descriptor.
+//!
+//! A description never finds its own locks in the way. So a process never looks twice at a region ([`Claims::next`]).
 //!
 //! Invariant: a region is mapped by at most one process that counts in it.
 
 use crate::file::{self, HeaderLock, RawFile, cannot_write};
-use crate::system::{self, Descriptor, Errno};
+use crate::system::{self, Errno};
 use crate::text::Failure;
-use crate::wire::{region_holder_offset, region_lock_byte, region_stride};
+use crate::wire::{HEADER_LOCK_BYTE, region_holder_offset, region_lock_byte, region_stride};
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Regions up to this size are reserved on disk when made, so that a disk that fills up later cannot kill the subject.
 const RESERVED_UP_TO: u64 = 4 << 20;
-/// Descriptors that must stay open get numbers from here on where possible, out of the subject's way.
-const OUT_OF_THE_WAY: i32 = 200;
+/// Number of bytes before the header's lock byte that serve to find out how long locks live. So many that each process has its own.
+const TRIALS: u64 = 1 << 50;
 
 /// A mapped region.
 #[derive(Clone, Copy)]
 pub struct Region {
     pub address: usize,
-    /// Descriptor that holds its lock, where the mapping does not.
-    pub kept: Option<i32>,
+    /// Which one of the raw file it is; None in anonymous memory.
+    pub index: Option<u64>,
 }
 
 impl Region {
-    /// Unmaps it; counts of a file stay in the file.
-    pub fn release(self, counters: u64) {
-        system::unmap(self.address, region_stride(counters) as usize);
-        self.close();
+    /// Unmaps it and gives it back; counts of a file stay in the file, which is `raw` if that is still open.
+    pub fn release(self, raw: Option<&RawFile>, process: u32, counters: u64) {
+        if self.index.is_some() {
+            let _ = set_holder(self.address, counters, u64::from(process), 0);
+        }
+        self.unmap(counters);
+        if let (Some(index), Some(raw)) = (self.index, raw) {
+            unlock(raw, index);
+        }
     }
 
-    /// Closes the descriptor, if any.
-    pub fn close(self) {
-        if let Some(descriptor) = self.kept {
-            system::close(descriptor);
-        }
+    /// Unmaps it: in a child of `fork`, whose parent goes on using it.
+    pub fn unmap(self, counters: u64) {
+        system::unmap(self.address, region_stride(counters) as usize);
     }
 }
 
@@ -51,47 +61,69 @@ pub enum LockLife {
 
 /// What the claims of a process know of its raw file.
 pub struct Claims {
-    /// All regions below were taken when this process looked.
+    /// All regions below were taken when this process looked, or are its own.
     pub next: u64,
     pub life: LockLife,
 }
 
 /// Maps zeros that nobody will read.
 pub fn anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
-    system::map_zeros(region_stride(counters) as usize, over).map(|address| Region { address, kept: None })
+    system::map_zeros(region_stride(counters) as usize, over).map(|address| Region { address, index: None })
 }
 
-/// Claims a region of `raw` and maps it (at `over`, if given). `reopen` opens the file once more.
+/// Claims a region of `raw` for `process` and maps it (at `over`, if given). `reopen` opens the file once more; the first claim replaces
+/// `raw` by that.
 pub fn claim(
-    raw: RawFile,
+    raw: &mut RawFile,
     claims: &mut Claims,
-    counters: u64,
+    process: u32,
     over: Option<usize>,
+    counters: u64,
     reopen: impl FnOnce() -> Result<RawFile, Failure>,
 ) -> Result<Region, Failure> {
-    let index = match find_free(&raw, claims.next, counters)? {
-        Some(index) => index,
-        None => grow(&raw)?,
-    };
-    claims.next = index + 1;
-    let offset = raw.regions_offset + index * raw.region_stride;
-    let address = system::map_file(&raw.descriptor, offset, raw.region_stride as usize, over)
-        .map_err(|error| Failure::system(b"it cannot be mapped", error, LOCAL))?;
-    if claims.life != LockLife::Mapping {
-        set_holder(address, counters, system::process_id());
-    }
-    match keep_lock(raw.descriptor, index, claims, reopen) {
-        Ok(Some(kept)) => Ok(Region { address, kept: Some(system::move_up(kept, OUT_OF_THE_WAY).into_raw()) }),
-        Ok(None) => {
-            set_holder(address, counters, 0);
-            Ok(Region { address, kept: None })
-        }
-        Err(failure) => {
-            if over.is_none() {
-                system::unmap(address, raw.region_stride as usize);
+    loop {
+        let (index, before) = match find_free(raw, claims.next, process, counters)? {
+            Some(found) => found,
+            None => (grow(raw)?, 0),
+        };
+        claims.next = index + 1;
+        let address = map(raw, index, over)?;
+        let named = claims.life != LockLife::Mapping || raw.descriptor.locks_for_process();
+        let holder = if named { u64::from(process) } else { 0 };
+        let result = match set_holder(address, counters, before, holder) {
+            true => learn_life(raw, index, claims, reopen),
+            // Another copy of this image in this process, for which the lock counts as well, was faster.
+            false => {
+                discard(address, over, raw);
+                continue;
             }
-            Err(failure)
+        };
+        match result {
+            Ok(LockLife::Mapping) if !raw.descriptor.locks_for_process() => {
+                let _ = set_holder(address, counters, holder, 0);
+            }
+            Ok(_) => {}
+            Err(failure) => {
+                discard(address, over, raw);
+                return Err(failure);
+            }
         }
+        return Ok(Region { address, index: Some(index) });
+    }
+}
+
+fn map(raw: &RawFile, index: u64, over: Option<usize>) -> Result<usize, Failure> {
+    let offset = raw.regions_offset + index * raw.region_stride;
+    system::map_file(&raw.descriptor, offset, raw.region_stride as usize, over).map_err(|error| {
+        unlock(raw, index);
+        Failure::system(b"it cannot be mapped", error, LOCAL)
+    })
+}
+
+/// Undoes [`map`], unless something else will take the place.
+fn discard(address: usize, over: Option<usize>, raw: &RawFile) {
+    if over.is_none() {
+        system::unmap(address, raw.region_stride as usize);
     }
 }
 
@@ -101,16 +133,25 @@ fn cannot_lock(error: Errno) -> Failure {
     Failure::system(b"it cannot be locked", error, LOCAL)
 }
 
-/// Locks the first region from `next` on that nobody has.
-fn find_free(raw: &RawFile, next: u64, counters: u64) -> Result<Option<u64>, Failure> {
+fn unlock(raw: &RawFile, index: u64) {
+    let _ = system::lock_byte(&raw.descriptor, region_lock_byte(index), false);
+}
+
+/// Locks the first region from `next` on that nobody has; returns it with the holder that it names.
+fn find_free(raw: &RawFile, next: u64, process: u32, counters: u64) -> Result<Option<(u64, u64)>, Failure> {
     for index in next..count(raw)? {
         match system::lock_byte(&raw.descriptor, region_lock_byte(index), true) {
-            Err(system::EAGAIN | system::EACCES) => {}
+            Err(system::EAGAIN | system::EACCES) => continue,
             Err(error) => return Err(cannot_lock(error)),
-            Ok(()) if has_holder(raw, index, counters) => {
-                let _ = system::lock_byte(&raw.descriptor, region_lock_byte(index), false);
-            }
-            Ok(()) => return Ok(Some(index)),
+            Ok(()) => {}
+        }
+        let holder = read_holder(raw, index, counters);
+        if holder == 0 || system::process_is_gone(holder as u32) {
+            return Ok(Some((index, holder)));
+        }
+        // Its lock was lost with a descriptor. If it is this process's own, it may as well have it again.
+        if holder != u64::from(process) {
+            unlock(raw, index);
         }
     }
     Ok(None)
@@ -139,47 +180,43 @@ fn grow(raw: &RawFile) -> Result<u64, Failure> {
     Ok(index)
 }
 
-/// Drops the descriptor where the mapping alone keeps the lock; otherwise returns one that does.
-fn keep_lock(
-    descriptor: Descriptor,
+/// Finds out, once, whether locks outlive their descriptor where something is mapped, as region `index` is: puts another one in its place.
+fn learn_life(
+    raw: &mut RawFile,
     index: u64,
     claims: &mut Claims,
     reopen: impl FnOnce() -> Result<RawFile, Failure>,
-) -> Result<Option<Descriptor>, Failure> {
-    match claims.life {
-        LockLife::Mapping => return Ok(None),
-        LockLife::Descriptor => return Ok(Some(descriptor)),
-        LockLife::Unknown => {}
+) -> Result<LockLife, Failure> {
+    if claims.life == LockLife::Unknown && !raw.descriptor.locks_for_process() {
+        // Not the region's own byte, which others lock for a moment when they look for a free one.
+        let trial = (u64::from(system::process_id()) << 28 | system::now_ns() & 0xfff_ffff) % TRIALS;
+        let trial = HEADER_LOCK_BYTE - 1 - trial as i64;
+        let tried = system::lock_byte(&raw.descriptor, trial, true).is_ok();
+        *raw = reopen()?;
+        claims.life = match tried && system::is_locked(&raw.descriptor, trial).map_err(cannot_lock)? {
+            true => LockLife::Mapping,
+            false => LockLife::Descriptor,
+        };
+        if claims.life == LockLife::Descriptor {
+            // Until it is taken again, the holder's name in the region keeps others away.
+            file::lock(&raw.descriptor, region_lock_byte(index))?;
+        }
     }
-    let again = reopen()?.descriptor;
-    drop(descriptor);
-    if system::is_locked(&again, region_lock_byte(index)).map_err(cannot_lock)? {
-        claims.life = LockLife::Mapping;
-        return Ok(None);
-    }
-    // The lock went with the descriptor. Until it is taken again, the holder's name in the region keeps others away.
-    claims.life = LockLife::Descriptor;
-    system::lock_byte(&again, region_lock_byte(index), true).map_err(cannot_lock)?;
-    Ok(Some(again))
+    Ok(claims.life)
 }
 
-/// Whether a process that lives is named as the region's holder: its lock was lost with a descriptor.
-fn has_holder(raw: &RawFile, index: u64, counters: u64) -> bool {
+/// The process that the region names as its holder; 0 for none.
+fn read_holder(raw: &RawFile, index: u64, counters: u64) -> u64 {
     let mut holder = [0; 8];
     let offset = raw.regions_offset + index * raw.region_stride + region_holder_offset(counters);
     let read = system::read_at(&raw.descriptor, &mut holder, offset);
-    let holder = u64::from_le_bytes(holder) as u32;
-    read.is_ok() && holder != 0 && !system::process_is_gone(holder)
+    if read.is_ok() { u64::from_le_bytes(holder) } else { 0 }
 }
 
-/// Names the holder of the region mapped at `address`.
-fn set_holder(address: usize, counters: u64, process: u32) {
+/// Names another holder of the region mapped at `address`; false if it is not `before` that is named there.
+fn set_holder(address: usize, counters: u64, before: u64, holder: u64) -> bool {
     let word = (address + region_holder_offset(counters) as usize) as *mut u64;
-    // SAFETY: the word lies in the region, which is mapped and this process's own; volatile, as other processes read it in the file.
     // It is not written needlessly: that would take a page.
-    unsafe {
-        if word.read_volatile() != u64::from(process) {
-            word.write_volatile(u64::from(process));
-        }
-    }
+    // SAFETY: the word lies in the region, which is mapped, and is aligned; all who use it do so atomically, or read the file.
+    before == holder || unsafe { AtomicU64::from_ptr(word) }.compare_exchange(before, holder, SeqCst, SeqCst).is_ok()
 }

@@ -4,8 +4,9 @@
 //! calls into the subject or libc.
 
 use crate::entry::{bias, set_bias};
-use crate::file;
+use crate::file::{self, Missing};
 use crate::image::Image;
+use crate::kept::{self, Kept};
 use crate::lock::{self, Guard};
 use crate::output;
 use crate::region::{self, Claims, LockLife, Region};
@@ -29,9 +30,12 @@ enum Source {
 
 struct State {
     source: Source,
+    /// Between the image's start, or what came before it, and the image's end.
+    running: bool,
     process: u32,
     table: Table,
     claims: Claims,
+    kept: Option<Kept>,
     pattern: Text,
     path: Text,
     scratch: Text,
@@ -42,13 +46,14 @@ struct Shared(UnsafeCell<State>);
 // SAFETY: only touched under the lock.
 unsafe impl Sync for Shared {}
 
-const NO_CLAIMS: Claims = Claims { next: 0, life: LockLife::Unknown };
-
+/// All zeros, so that it takes no space in the image.
 static STATE: Shared = Shared(UnsafeCell::new(State {
     source: Source::Unknown,
+    running: false,
     process: 0,
     table: Table::new(),
-    claims: NO_CLAIMS,
+    claims: Claims { next: 0, life: LockLife::Unknown },
+    kept: None,
     pattern: Text::new(),
     path: Text::new(),
     scratch: Text::new(),
@@ -135,6 +140,16 @@ fn is_forked() -> bool {
     unsafe { marker.as_ref() }.is_some_and(|marker| marker.load(SeqCst) == 0)
 }
 
+fn make_marker() {
+    if let Ok(page) = system::map_zeros(PAGE, None) {
+        match system::wipe_on_fork(page, PAGE) {
+            Ok(()) => MARKER.store(page as *mut AtomicU32, SeqCst),
+            Err(_) => system::unmap(page, PAGE),
+        }
+    }
+    mark();
+}
+
 fn mark() {
     // SAFETY: as in `is_forked`.
     if let Some(marker) = unsafe { MARKER.load(SeqCst).as_ref() } {
@@ -144,14 +159,19 @@ fn mark() {
 
 impl State {
     fn start(&mut self) {
-        if self.source != Source::Unknown {
+        if self.running {
             return;
         }
+        self.running = true;
         self.process = system::process_id();
-        text::note_stderr();
-        self.claims = NO_CLAIMS;
-        self.path.clear();
-        self.make_marker();
+        make_marker();
+        if self.source == Source::Unknown {
+            text::note_stderr();
+            self.find_source();
+        }
+    }
+
+    fn find_source(&mut self) {
         self.source = match output::find_pattern(&mut self.pattern, &mut self.path, &mut self.scratch) {
             Ok(true) => Source::File,
             Ok(false) => Source::Anonymous,
@@ -164,16 +184,6 @@ impl State {
             file::find_path(image.address(), &mut self.path);
             self.source = self.give_up(&failure);
         }
-    }
-
-    fn make_marker(&mut self) {
-        if let Ok(page) = system::map_zeros(PAGE, None) {
-            match system::wipe_on_fork(page, PAGE) {
-                Ok(()) => MARKER.store(page as *mut AtomicU32, SeqCst),
-                Err(_) => system::unmap(page, PAGE),
-            }
-        }
-        mark();
     }
 
     /// Says why nothing is written from now on.
@@ -228,9 +238,18 @@ impl State {
     }
 
     fn claim(&mut self, image: &Image, over: Option<usize>) -> Result<Region, Failure> {
-        let State { claims, pattern, path, scratch, .. } = self;
-        let raw = file::open(image, pattern, path, scratch)?;
-        region::claim(raw, claims, image.counters, over, || file::open(image, pattern, path, scratch))
+        let State { claims, pattern, path, scratch, kept, process, .. } = self;
+        let mut open = || file::open(image, pattern, Missing::Make, path, scratch);
+        if let Some(kept) = kept::check(kept) {
+            return region::claim(&mut kept.raw, claims, *process, over, image.counters, open);
+        }
+        let mut raw = open()?;
+        let region = region::claim(&mut raw, claims, *process, over, image.counters, open)?;
+        // A child of vfork has descriptors of its own.
+        if system::process_id() == *process {
+            *kept = Kept::new(raw);
+        }
+        Ok(region)
     }
 
     /// Makes a child of `fork` count apart from its parent. The address of the forking thread's region stays, since functions that are
@@ -241,24 +260,39 @@ impl State {
         mark();
         let bias = bias();
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
-        self.table.remove(|_, _| true, |region| if region.address == current { region.close() } else { region.release(image.counters) });
+        self.table.remove(|address, _| address != current, |region| region.unmap(image.counters));
+        self.table.remove(|_, _| true, drop);
         self.claims.next = 0;
-        if current == 0 {
+        self.leave_description(&image);
+        if current != 0
+            && let Some(region) = self.new_region(Some(current))
+        {
+            self.table.add(region, system::thread_id());
+        }
+    }
+
+    /// Leaves the open file description to the parent, for opening the same file anew. (Where another file is found, this is another
+    /// root.) Where that is impossible, it goes on with that description, but with locks of its own.
+    fn leave_description(&mut self, image: &Image) {
+        let State { source, pattern, path, scratch, kept, .. } = self;
+        kept::check(kept);
+        let Some(mut inherited) = kept.take() else { return };
+        if *source != Source::File {
             return;
         }
-        let region = match self.source {
-            // Copied on write: it is the child's own already.
-            Source::Anonymous => Some(Region { address: current, kept: None }),
-            _ => self.new_region(Some(current)),
-        };
-        if let Some(region) = region {
-            self.table.add(region, system::thread_id());
+        let apart = output::is_per_process(pattern);
+        let missing = if apart { Missing::Make } else { Missing::Refuse };
+        let own = file::open(image, pattern, missing, path, scratch).ok().and_then(Kept::new);
+        *kept = own.filter(|own| apart || own.is_same_file(&inherited));
+        if kept.is_none() {
+            inherited.raw.descriptor.lock_for_process();
+            *kept = Some(inherited);
         }
     }
 
     /// Other threads may be running (at the process's end), so their regions stay; the kernel or nobody frees them.
     fn finish(&mut self) {
-        if self.source == Source::Unknown {
+        if !self.running {
             return;
         }
         let image = Image::of_linker();
@@ -266,14 +300,17 @@ impl State {
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
         set_bias(0);
         let unused = |address, owner| address == current || owner != PINNED && system::thread_is_gone(process, owner);
-        self.table.remove(unused, |region| region.release(image.counters));
-        self.claims.next = 0;
+        let kept = kept::check(&mut self.kept);
+        let raw = kept.map(|kept| &kept.raw);
+        self.table.remove(unused, |region| region.release(raw, process, image.counters));
         if self.table.is_empty() {
+            self.kept = None;
+            self.claims.next = 0;
             let marker = MARKER.swap(null_mut(), SeqCst);
             if !marker.is_null() {
                 system::unmap(marker as usize, PAGE);
             }
-            self.source = Source::Unknown;
+            self.running = false;
         }
     }
 }

@@ -21,25 +21,47 @@ pub const EOPNOTSUPP: Errno = Errno(95);
 pub const ETIMEDOUT: Errno = Errno(110);
 
 /// A file descriptor that is closed when dropped.
-pub struct Descriptor(i32);
+pub struct Descriptor {
+    number: i32,
+    /// [`LOCK_FOR_DESCRIPTION`] or [`LOCK_FOR_PROCESS`].
+    lock_command: i32,
+}
+
+/// Takes locks that belong to the open file description (F_OFD_SETLK, see fcntl(2)).
+const LOCK_FOR_DESCRIPTION: i32 = 37;
+/// Takes locks that belong to the process, until it closes any descriptor of that file (F_SETLK). They exclude the others, and are
+/// excluded by them.
+const LOCK_FOR_PROCESS: i32 = 6;
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        if self.0 >= 0 {
-            close(self.0);
+        if self.number >= 0 {
+            close(self.number);
         }
     }
 }
 
 impl Descriptor {
     /// The current folder; closing it does nothing.
-    pub const CURRENT_FOLDER: Descriptor = Descriptor(-100);
+    pub const CURRENT_FOLDER: Descriptor = Descriptor::new(-100);
 
-    /// Its number, which the caller must close.
-    pub fn into_raw(self) -> i32 {
-        let number = self.0;
+    const fn new(number: i32) -> Descriptor {
+        Descriptor { number, lock_command: LOCK_FOR_DESCRIPTION }
+    }
+
+    /// Leaves the number alone: it is somebody else's by now.
+    pub fn forget(self) {
         core::mem::forget(self);
-        number
+    }
+
+    /// From now on, locks belong to this process: its parent uses the same description.
+    pub fn lock_for_process(&mut self) {
+        self.lock_command = LOCK_FOR_PROCESS;
+    }
+
+    /// Whether locks belong to this process, and thus do not outlive the descriptor.
+    pub fn locks_for_process(&self) -> bool {
+        self.lock_command == LOCK_FOR_PROCESS
     }
 }
 
@@ -108,16 +130,16 @@ macro_rules! system {
 /// Opens `name` (ends in NUL) in `folder`.
 pub fn open_at(folder: &Descriptor, name: &[u8], flags: i32, mode: u32) -> Result<Descriptor, Errno> {
     loop {
-        match system!(257, folder.0 as isize, name.as_ptr(), flags, mode) {
+        match system!(257, folder.number as isize, name.as_ptr(), flags, mode) {
             Err(EINTR) => {}
             Err(error) => return Err(error),
-            Ok(number) => return Ok(Descriptor(number as i32)),
+            Ok(number) => return Ok(Descriptor::new(number as i32)),
         }
     }
 }
 
 pub fn make_folder_at(folder: &Descriptor, name: &[u8], mode: u32) -> Result<(), Errno> {
-    system!(258, folder.0 as isize, name.as_ptr(), mode).map(drop)
+    system!(258, folder.number as isize, name.as_ptr(), mode).map(drop)
 }
 
 pub fn close(number: i32) {
@@ -125,18 +147,33 @@ pub fn close(number: i32) {
     let _ = system!(3, number);
 }
 
-/// Moves a descriptor to the first free number from `least` on.
-pub fn move_up(from: Descriptor, least: i32) -> Descriptor {
+/// Moves a descriptor to the first free number from `least` on, or to a lower one where the limit (RLIMIT_NOFILE) is less.
+pub fn move_up(from: Descriptor, mut least: i32) -> Descriptor {
     const F_DUPFD_CLOEXEC: i32 = 1030;
-    match system!(72, from.0, F_DUPFD_CLOEXEC, least) {
-        Ok(number) => Descriptor(number as i32),
-        Err(_) => from,
+    while least > from.number {
+        match system!(72, from.number, F_DUPFD_CLOEXEC, least) {
+            Ok(number) => return Descriptor::new(number as i32),
+            Err(_) => least /= 2,
+        }
     }
+    from
+}
+
+/// Sets the position of the description, which reads and writes at an offset do not use.
+pub fn set_position(file: &Descriptor, position: u64) -> Result<(), Errno> {
+    const SEEK_SET: i32 = 0;
+    system!(8, file.number, position, SEEK_SET).map(drop)
+}
+
+/// The position of the description.
+pub fn position(file: &Descriptor) -> Result<u64, Errno> {
+    const SEEK_CUR: i32 = 1;
+    system!(8, file.number, 0, SEEK_CUR).map(|position| position as u64)
 }
 
 pub fn read(file: &Descriptor, into: &mut [u8]) -> Result<usize, Errno> {
     loop {
-        match system!(0, file.0, into.as_mut_ptr(), into.len()) {
+        match system!(0, file.number, into.as_mut_ptr(), into.len()) {
             Err(EINTR) => {}
             other => return other,
         }
@@ -145,13 +182,13 @@ pub fn read(file: &Descriptor, into: &mut [u8]) -> Result<usize, Errno> {
 
 /// Reads up to `length` bytes at `offset` of the file; `into` must be as long.
 pub fn read_at(file: &Descriptor, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
-    system!(17, file.0, into.as_mut_ptr(), into.len(), offset)
+    system!(17, file.number, into.as_mut_ptr(), into.len(), offset)
 }
 
 /// Writes all of `from` at `offset`.
 pub fn write_at(file: &Descriptor, mut from: &[u8], mut offset: u64) -> Result<(), Errno> {
     while !from.is_empty() {
-        match system!(18, file.0, from.as_ptr(), from.len(), offset) {
+        match system!(18, file.number, from.as_ptr(), from.len(), offset) {
             Ok(0) => return Err(ENOSPC),
             Ok(written) => {
                 from = from.get(written..).unwrap_or(&[]);
@@ -165,7 +202,7 @@ pub fn write_at(file: &Descriptor, mut from: &[u8], mut offset: u64) -> Result<(
 }
 
 pub fn stat(file: &Descriptor) -> Result<Stat, Errno> {
-    stat_number(file.0)
+    stat_number(file.number)
 }
 
 pub fn stat_number(number: i32) -> Result<Stat, Errno> {
@@ -188,7 +225,7 @@ pub fn free_space(file: &Descriptor) -> Result<u64, Errno> {
         rest: [u64; 10],
     }
     let mut answer = FileSystem::default();
-    system!(138, file.0, &raw mut answer)?;
+    system!(138, file.number, &raw mut answer)?;
     // Some virtual file systems say that they have no blocks at all: then there is nothing to compare with.
     if answer.blocks == 0 {
         return Ok(u64::MAX);
@@ -208,26 +245,25 @@ pub fn file_size_limit() -> u64 {
 
 /// Makes the file `size` bytes long.
 pub fn resize(file: &Descriptor, size: u64) -> Result<(), Errno> {
-    system!(77, file.0, size).map(drop)
+    system!(77, file.number, size).map(drop)
 }
 
 /// Reserves space for `length` bytes at `offset`, making the file longer where needed.
 pub fn reserve(file: &Descriptor, offset: u64, length: u64) -> Result<(), Errno> {
-    system!(285, file.0, 0, offset, length).map(drop)
+    system!(285, file.number, 0, offset, length).map(drop)
 }
 
-/// Takes (`exclusive`) or gives back the open-file-description lock of one byte. Never waits.
+/// Takes (`exclusive`) or gives back the lock of one byte. Never waits.
 pub fn lock_byte(file: &Descriptor, byte: i64, exclusive: bool) -> Result<(), Errno> {
-    const F_OFD_SETLK: i32 = 37;
     let lock = ByteLock::of(byte, if exclusive { F_WRLCK } else { F_UNLCK });
-    system!(72, file.0, F_OFD_SETLK, &raw const lock).map(drop)
+    system!(72, file.number, file.lock_command, &raw const lock).map(drop)
 }
 
-/// Whether somebody else has a lock on that byte.
+/// Whether there is a lock on that byte that does not belong to this open file description.
 pub fn is_locked(file: &Descriptor, byte: i64) -> Result<bool, Errno> {
     const F_OFD_GETLK: i32 = 36;
     let mut lock = ByteLock::of(byte, F_WRLCK);
-    system!(72, file.0, F_OFD_GETLK, &raw mut lock)?;
+    system!(72, file.number, F_OFD_GETLK, &raw mut lock)?;
     Ok(lock.kind != F_UNLCK)
 }
 
@@ -260,7 +296,7 @@ const MAP_NORESERVE: i32 = 0x4000;
 /// Maps `length` bytes of the file; at address `over`, which is one of our own mappings of at least that length, or where the kernel likes.
 pub fn map_file(file: &Descriptor, offset: u64, length: usize, over: Option<usize>) -> Result<usize, Errno> {
     let fixed = if over.is_some() { MAP_FIXED } else { 0 };
-    system!(9, over.unwrap_or(0), length, PROT_READ_WRITE, MAP_SHARED | fixed, file.0, offset)
+    system!(9, over.unwrap_or(0), length, PROT_READ_WRITE, MAP_SHARED | fixed, file.number, offset)
 }
 
 /// Maps `length` bytes of zeros; `over` as in [`map_file`].

@@ -20,7 +20,7 @@ struct Entry {
     owner: u32,
 }
 
-const EMPTY: Entry = Entry { region: Region { address: 0, kept: None }, owner: NOBODY };
+const EMPTY: Entry = Entry { region: Region { address: 0, index: None }, owner: NOBODY };
 
 /// The regions of this process and image.
 pub struct Table {

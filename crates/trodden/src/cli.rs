@@ -521,7 +521,7 @@ mod tests {
 
     #[test]
     fn given_parameters_win_over_the_environment() {
-        let given = Parameters { scheme: Some(Scheme::BallLarus), max_paths: Some(9), chords: None, keep: None };
+        let given = Parameters { scheme: Some(Scheme::BallLarus), max_paths: Some(9), chords: None, reach: None, keep: None };
         assert_eq!(given.words_over("max-paths=100 keep=map"), "keep=map scheme=ball-larus max-paths=9");
         assert_eq!(Parameters::default().words_over("chords=off"), "chords=off");
     }

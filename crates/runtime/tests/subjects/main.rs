@@ -9,5 +9,6 @@ mod laboratory;
 mod links;
 mod output;
 mod processes;
+mod sandbox;
 mod stub;
 mod threads;
