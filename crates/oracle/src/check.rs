@@ -1,0 +1,147 @@
+//! A random program put before all judges.
+
+use crate::error::Error;
+use crate::random::{Language, Program};
+use crate::subject::{Link, LinkWord, Run, Subject};
+use crate::tools::{Toolkit, run};
+use crate::{counts, log, pgo};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use trodden_unit::Image;
+
+/// How a program is compiled and instrumented.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// Options of clang.
+    pub options: Vec<String>,
+    /// Words for the plugin.
+    pub parameters: String,
+}
+
+/// What was found, in numbers, and everything that differs.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// Functions compared.
+    pub functions: usize,
+    /// Functions with unfinished paths.
+    pub unfinished: usize,
+    /// Functions that LLVM could judge as well.
+    pub judged_by_pgo: usize,
+    /// What differs.
+    pub differences: Vec<String>,
+}
+
+/// Puts a program before the judges. `folder` is for its files.
+///
+/// # Errors
+/// It could not be judged.
+pub fn check(program: &Program, variant: &Variant, tools: &Toolkit, folder: &Path) -> Result<Findings, Error> {
+    let source = folder.join(if program.language == Language::C { "subject.c" } else { "subject.cpp" });
+    fs::write(&source, &program.text).map_err(Error::file(&source))?;
+    check_sources(&[source], program.language, variant, tools, folder)
+}
+
+/// The same for sources in files.
+///
+/// # Errors
+/// It could not be judged.
+pub fn check_sources(
+    sources: &[PathBuf],
+    language: Language,
+    variant: &Variant,
+    tools: &Toolkit,
+    folder: &Path,
+) -> Result<Findings, Error> {
+    let build = Build { language, variant, tools, folder };
+    let (objects, plain) = (build.objects(sources, true)?, build.objects(sources, false)?);
+    let (instrumented, original) = (folder.join("instrumented"), folder.join("plain"));
+    build.link(&objects, &instrumented, true)?;
+    build.link(&plain, &original, false)?;
+    let subject = Subject::read(&instrumented, build.link_of_units(&instrumented)?, folder)?;
+    let run = Run { place: folder.join("subject"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
+    let expected = run.make(&original, &[])?;
+    let (outcome, paths) = subject.count_paths(&run, &[])?;
+    let mut findings = Findings::default();
+    if outcome != expected {
+        findings.differences.push(format!("the program behaves differently: {outcome:?} instead of {expected:?}"));
+    }
+    let (marked_outcome, marked, blocks) = counts::count_blocks(&subject, tools, &run)?;
+    let (log_outcome, replay) = log::replay(&subject, tools, &run)?;
+    if marked_outcome != expected || log_outcome != expected {
+        findings
+            .differences
+            .push(format!("the program behaves differently with marks: {marked_outcome:?}, {log_outcome:?}, not {expected:?}"));
+    }
+    let by_blocks = counts::judge(&subject, &paths, &marked, &blocks)?;
+    let by_log = replay.judge(&subject, &paths)?;
+    findings.functions = by_log.functions;
+    findings.unfinished = by_log.unfinished.len();
+    findings.differences.extend(by_blocks.differences.iter().map(|d| format!("block counters: {d}")));
+    let (_, by_pgo) = pgo::judge(&subject, tools, &run, &by_blocks.left_by_tail_call)?;
+    findings.judged_by_pgo = by_pgo.functions;
+    findings.differences.extend(by_pgo.differences.iter().map(|d| format!("LLVM: {d}")));
+    findings.differences.extend(by_log.differences.iter().map(|d| format!("log: {d}")));
+    Ok(findings)
+}
+
+struct Build<'a> {
+    language: Language,
+    variant: &'a Variant,
+    tools: &'a Toolkit,
+    folder: &'a Path,
+}
+
+impl Build<'_> {
+    fn driver(&self) -> &'static str {
+        if self.language == Language::C { "clang" } else { "clang++" }
+    }
+
+    fn objects(&self, sources: &[PathBuf], instrumented: bool) -> Result<Vec<PathBuf>, Error> {
+        let mut objects = Vec::new();
+        for (i, source) in sources.iter().enumerate() {
+            let object = self.folder.join(format!("{i}.{}.o", if instrumented { "instrumented" } else { "plain" }));
+            let mut clang = self.tools.command(self.driver());
+            clang.args(&self.variant.options).args(["-gline-tables-only", "-w", "-c"]).arg(source).arg("-o").arg(&object);
+            if instrumented {
+                let mut plugin = OsString::from("-fpass-plugin=");
+                plugin.push(&self.tools.plugin);
+                clang.arg(plugin).env("TRODDEN_STORE", self.folder.join("store")).env("TRODDEN_INSTRUMENT", &self.variant.parameters);
+                clang.env("TRODDEN_CODEGEN", self.variant.options.join("\u{1f}"));
+            }
+            run(&mut clang)?;
+            objects.push(object);
+        }
+        Ok(objects)
+    }
+
+    fn link(&self, objects: &[PathBuf], program: &Path, instrumented: bool) -> Result<(), Error> {
+        let mut link = self.tools.command(self.driver());
+        link.args(objects).args(["-pthread", "-o"]).arg(program);
+        if instrumented {
+            link.arg(&self.tools.runtime);
+        }
+        run(&mut link).map(drop)
+    }
+
+    fn link_of_units(&self, program: &Path) -> Result<Link, Error> {
+        let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
+        let mut words: Vec<LinkWord> = image.units.iter().map(|u| LinkWord::Unit(u.unit)).collect();
+        words.push(LinkWord::Plain("-pthread".into()));
+        Ok(Link { driver: self.driver(), directory: self.folder.to_owned(), words })
+    }
+}
+
+impl Variant {
+    /// All levels of optimisation, each with other parameters; which go together depends on the seed.
+    pub fn some_for(seed: u64) -> Vec<Variant> {
+        const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
+        const PARAMETERS: [&str; 7] =
+            ["", "max-paths=2", "reach=all", "max-paths=16 chords=off", "chords=off", "max-paths=1000000", "max-paths=64"];
+        let variant = |(i, level): (usize, &&str)| Variant {
+            options: vec![(*level).into()],
+            parameters: PARAMETERS[(seed as usize + i) % PARAMETERS.len()].into(),
+        };
+        LEVELS.iter().enumerate().map(variant).collect()
+    }
+}

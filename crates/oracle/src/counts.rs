@@ -1,0 +1,103 @@
+//! The first judge: a plain counter in every block.
+//!
+//! It knows nothing of paths, and is right whatever becomes of calls. What trodden derives from its paths, unfinished ones included, must be what it
+//! counted, block by block. The exception is a tail call that does not come back (see [`crate::mark`]): the returning block was counted before it.
+
+use crate::error::Error;
+use crate::judge::Verdict;
+use crate::mark::{Marked, Purpose};
+use crate::subject::{MarkedProgram, Outcome, Run, Subject};
+use crate::tools::Toolkit;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use trodden_profile::FunctionPaths;
+use trodden_unit::{BlockKind, FunctionMap};
+
+/// Counts of paths of a unit's functions, by counter.
+pub type UnitCounts = HashMap<u64, u64>;
+
+/// Makes the program with counters instead of probes and runs it; gives the numbers.
+///
+/// # Errors
+/// A tool fails, or the program cannot be run.
+pub fn count_blocks(subject: &Subject, tools: &Toolkit, run: &Run) -> Result<(Outcome, MarkedProgram, Vec<u64>), Error> {
+    let marked = subject.with_marks(tools, Purpose::Counts, 0, false)?;
+    let file = fresh_file(subject)?;
+    let outcome = run.make(&marked.program, &[("ORACLE_FILE", &file)])?;
+    let counts = read_counts(&file)?;
+    Ok((outcome, marked, counts))
+}
+
+/// Makes the program with counters and probes, runs it once, and compares what both counted. For programs of which no two runs are the same.
+///
+/// # Errors
+/// A tool fails, the program cannot be run, or a map is damaged.
+pub fn judge_in_one_run(subject: &Subject, tools: &Toolkit, run: &Run) -> Result<(Outcome, Verdict), Error> {
+    let marked = subject.with_marks(tools, Purpose::Counts, 0, true)?;
+    let file = fresh_file(subject)?;
+    let both = subject.again(&marked.program)?;
+    let (outcome, paths) = both.count_paths(run, &[("ORACLE_FILE", &file)])?;
+    let verdict = judge(&both, &paths, &marked, &read_counts(&file)?)?;
+    Ok((outcome, verdict))
+}
+
+fn fresh_file(subject: &Subject) -> Result<PathBuf, Error> {
+    let file = subject.folder.join("block-counts");
+    if file.exists() {
+        fs::remove_file(&file).map_err(Error::file(&file))?;
+    }
+    Ok(file)
+}
+
+fn read_counts(file: &Path) -> Result<Vec<u64>, Error> {
+    let bytes = fs::read(file).map_err(Error::file(file))?;
+    Ok(bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))).collect())
+}
+
+/// Compares every function.
+///
+/// # Errors
+/// A map is damaged.
+pub fn judge(subject: &Subject, paths: &[UnitCounts], marked: &MarkedProgram, counts: &[u64]) -> Result<Verdict, Error> {
+    let mut verdict = Verdict::default();
+    for ((unit, counted), functions) in subject.units.iter().zip(paths).zip(&marked.functions) {
+        for (function, marks) in unit.map.functions.iter().zip(functions) {
+            let decoded = decode(function, counted)?;
+            judge_function(function, &decoded, marks, counts, &mut verdict);
+        }
+    }
+    Ok(verdict)
+}
+
+/// The paths of a function.
+///
+/// # Errors
+/// The map is damaged.
+pub fn decode(function: &FunctionMap, counts: &UnitCounts) -> Result<FunctionPaths, Error> {
+    let own = (0..function.counters).filter_map(|id| counts.get(&(function.first_counter + id)).map(|count| (id, *count)));
+    Ok(FunctionPaths::decode(function, own)?)
+}
+
+fn judge_function(function: &FunctionMap, paths: &FunctionPaths, marks: &Marked, counts: &[u64], verdict: &mut Verdict) {
+    let count = |number: u32| counts.get(number as usize).copied().unwrap_or(0);
+    let mut expected: Vec<u64> = (0..function.blocks.len() as u32).map(|n| count(marks.first + n)).collect();
+    for tail in &marks.tails {
+        let left = count(tail.before).wrapping_sub(count(tail.after));
+        if left > 0 {
+            expected[tail.returning as usize] = expected[tail.returning as usize].wrapping_add(left);
+            verdict.left_by_tail_call.push(format!("{} (block {}): {left}", function.name, tail.node));
+        }
+    }
+    verdict.functions += 1;
+    verdict.executed += usize::from(expected.iter().any(|c| *c > 0));
+    if !paths.all_finished() {
+        let paths: i64 = paths.unfinished.iter().map(|u| u.count).chain(paths.lost.iter().map(|l| l.count)).sum();
+        verdict.unfinished.push(format!("{}: {paths}", function.name));
+    }
+    for (node, block) in function.blocks.iter().enumerate() {
+        if matches!(block.kind, BlockKind::Code | BlockKind::Continuation) {
+            verdict.compare(&function.name, || format!("block {node}"), paths.blocks[node], expected[node]);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What can go wrong while judging. A difference between a profile and a judge is no error: it is a result.
+
+use std::path::PathBuf;
+
+/// Why something could not be judged.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        source: std::io::Error,
+    },
+    /// A tool is missing.
+    #[error("{tool} cannot be run ({source}): install LLVM 22 (Debian: apt-get install clang-22 llvm-22 libclang-rt-22-dev)")]
+    Tool {
+        /// The tool.
+        tool: String,
+        /// What happened.
+        source: std::io::Error,
+    },
+    /// A tool failed.
+    #[error("{command}\nfailed:\n{message}")]
+    Failed {
+        /// Its command line.
+        command: String,
+        /// What it said.
+        message: String,
+    },
+    /// Code that the judge does not understand.
+    #[error("function `{function}`: {what}")]
+    Text {
+        /// The function.
+        function: String,
+        /// What is not understood.
+        what: String,
+    },
+    /// A judge's own file is damaged.
+    #[error("{path}: {what}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// The image is none.
+    #[error(transparent)]
+    Image(#[from] trodden_unit::ImageError),
+    /// A unit's frame cannot be read.
+    #[error(transparent)]
+    Frame(#[from] trodden_unit::FrameError),
+    /// A map is damaged.
+    #[error(transparent)]
+    Map(#[from] trodden_unit::MapError),
+    /// Counts cannot be read.
+    #[error(transparent)]
+    Profile(#[from] trodden_profile::ProfileError),
+}
+
+impl Error {
+    /// For `map_err` of what reads and writes files.
+    pub fn file(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
+        move |source| Error::File { path: path.to_owned(), source }
+    }
+}

@@ -1,0 +1,50 @@
+//! Differences between what trodden says of a function and what a judge says.
+
+use std::fmt;
+
+/// What was judged, and how it went.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// Functions that were compared.
+    pub functions: usize,
+    /// Of those, executed at least once.
+    pub executed: usize,
+    /// Functions with unfinished paths, each with how many.
+    pub unfinished: Vec<String>,
+    /// Tail calls that did not come back: there the returning block was counted before the call.
+    pub left_by_tail_call: Vec<String>,
+    /// Functions that the judge cannot judge, each with the reason.
+    pub not_judged: Vec<String>,
+    /// Differences.
+    pub differences: Vec<Difference>,
+}
+
+/// A difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The function.
+    pub function: String,
+    /// What differs.
+    pub what: String,
+}
+
+impl Verdict {
+    /// Whether trodden and the judge agree on everything.
+    pub fn is_equal(&self) -> bool {
+        self.differences.is_empty()
+    }
+
+    /// Notes a difference unless both numbers are the same.
+    pub fn compare<T: PartialEq + fmt::Display>(&mut self, function: &str, what: impl FnOnce() -> String, trodden: T, judge: T) {
+        if trodden != judge {
+            let what = format!("{}: trodden {trodden}, judge {judge}", what());
+            self.differences.push(Difference { function: function.to_owned(), what });
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.function, self.what)
+    }
+}

@@ -1,0 +1,29 @@
+//! Judges of exactness.
+//!
+//! Path profiles are claimed to be exact. Here is what that claim is held against, each made from the same bitcode (the one that the build kept) and
+//! the same run, and none of it by trodden's probes:
+//!
+//! 1. [`counts`]: a plain counter in every block;
+//! 2. [`log`]: a log of every step, from which the paths are counted anew, counter by counter;
+//! 3. [`pgo`]: LLVM's own edge profile, where paths were finished (elsewhere what it infers is wrong).
+//!
+//! [`random`] makes programs to judge, in C and C++, with everything in them that moves control in odd ways.
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod counts;
+mod error;
+pub mod judge;
+pub mod log;
+pub mod mark;
+pub mod pgo;
+pub mod program;
+pub mod random;
+pub mod subject;
+pub mod text;
+pub mod tools;
+
+pub use error::Error;
+pub use judge::{Difference, Verdict};
+pub use subject::{Link, LinkWord, Outcome, Run, Subject, Unit};
+pub use tools::Toolkit;

@@ -1,0 +1,135 @@
+//! The judges as a command; `cargo xtask oracle` calls it.
+#![forbid(unsafe_code)]
+
+mod trial;
+
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use trodden_oracle::check::{Variant, check, check_sources};
+use trodden_oracle::{Error, Toolkit, random};
+
+/// Holds path profiles against independent judges.
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Random programs, each in several variants.
+    Random {
+        /// How many seeds.
+        #[arg(long, default_value_t = 20)]
+        seeds: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 0)]
+        first: u64,
+        /// Keep the files of programs that differ in this folder.
+        #[arg(long)]
+        keep: Option<PathBuf>,
+    },
+    /// A program that trodden built, in a run of it: made again with other counters, run again, compared. Prints what the program prints.
+    Judge {
+        /// The unit store of the build; the usual one if none is given.
+        #[arg(long)]
+        store: Option<PathBuf>,
+        /// Append the verdict to this file instead of the standard error output.
+        #[arg(long)]
+        report: Option<PathBuf>,
+        /// Replay a log of every step as well: short runs only.
+        #[arg(long)]
+        log: bool,
+        /// The program and its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// A program in one or several C or C++ files, without arguments: all judges, at several levels of optimisation.
+    File {
+        /// The sources.
+        #[arg(required = true)]
+        sources: Vec<PathBuf>,
+        /// Options of clang, such as `-std=c++20`.
+        #[arg(last = true)]
+        options: Vec<String>,
+    },
+    /// Print the random program of a seed.
+    Show {
+        /// The seed.
+        seed: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("trodden-oracle: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(task: Task) -> Result<ExitCode, Error> {
+    match task {
+        Task::Show { seed } => {
+            print!("{}", random::program(seed).text);
+            Ok(ExitCode::SUCCESS)
+        }
+        Task::Judge { store, report, log, command } => trial::judge(&trial::Trial { store, report, log, command }),
+        Task::File { sources, options } => files(&sources, &options),
+        Task::Random { seeds, first, keep } => random_programs(first..first + seeds, keep),
+    }
+}
+
+fn files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, Error> {
+    let folder = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
+    let tools = Toolkit::prepare(folder.path())?;
+    let is_c = sources.iter().all(|s| s.extension().is_some_and(|e| e == "c"));
+    let language = if is_c { random::Language::C } else { random::Language::Cxx };
+    let mut differences = 0;
+    for (number, mut variant) in (0..6).flat_map(Variant::some_for).enumerate() {
+        variant.options.extend_from_slice(options);
+        let place = folder.path().join(number.to_string());
+        std::fs::create_dir(&place).map_err(Error::file(&place))?;
+        let findings = check_sources(sources, language, &variant, &tools, &place)?;
+        println!("{variant:?}: {} functions, {} with unfinished paths", findings.functions, findings.unfinished);
+        findings.differences.iter().for_each(|d| println!("  differs: {d}"));
+        differences += findings.differences.len();
+    }
+    Ok(ExitCode::from(u8::from(differences > 0)))
+}
+
+fn random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result<ExitCode, Error> {
+    let folder = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
+    let tools = Toolkit::prepare(folder.path())?;
+    let (mut judged, mut functions, mut unfinished, mut by_pgo, mut wrong) = (0, 0, 0, 0, 0);
+    for seed in seeds {
+        let program = random::program(seed);
+        for variant in Variant::some_for(seed) {
+            let place = match &keep {
+                Some(keep) => keep.join(format!("{seed}{}", variant.options[0])),
+                None => folder.path().join(format!("{seed}{}", variant.options[0])),
+            };
+            std::fs::create_dir_all(&place).map_err(Error::file(&place))?;
+            let findings = check(&program, &variant, &tools, &place)?;
+            judged += 1;
+            functions += findings.functions;
+            unfinished += findings.unfinished;
+            by_pgo += findings.judged_by_pgo;
+            if findings.differences.is_empty() {
+                let _ = std::fs::remove_dir_all(&place);
+                continue;
+            }
+            wrong += 1;
+            eprintln!("seed {seed} {:?} {}: {} differences", variant.options, variant.parameters, findings.differences.len());
+            findings.differences.iter().take(8).for_each(|d| eprintln!("  {d}"));
+        }
+    }
+    println!(
+        "{judged} programs, {functions} functions, {unfinished} of them with unfinished paths, {by_pgo} judged by LLVM too; {wrong} programs differ"
+    );
+    Ok(ExitCode::from(u8::from(wrong > 0)))
+}

@@ -1,0 +1,155 @@
+//! A program that trodden's drivers built: its units, and how it was linked, from the recipe that the drivers keep in the unit store.
+//!
+//! The build's folder need not be there any more: inputs of the link that are gone are taken from the store.
+
+use crate::error::Error;
+use crate::subject::{Link, LinkWord, Subject};
+use object::read::archive::ArchiveFile;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use trodden_unit::{Identity, Image};
+
+/// Reads a program with the recipe of its link.
+///
+/// # Errors
+/// It is not instrumented, or the store does not know how it was linked.
+pub fn read(program: &Path, store: &Path, folder: &Path) -> Result<Subject, Error> {
+    let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
+    let build = image.build_id.as_deref().unwrap_or("none");
+    let path = store.join("links").join(image.identity.to_string()).join(format!("{build}.json"));
+    let text = fs::read(&path).map_err(Error::file(&path))?;
+    let recipe: Value = serde_json::from_slice(&text).map_err(|e| Error::Damaged { path: path.clone(), what: e.to_string() })?;
+    let link = Recipe { value: &recipe, store, folder }.link()?;
+    Subject::read(program, link, folder)
+}
+
+struct Recipe<'a> {
+    value: &'a Value,
+    store: &'a Path,
+    folder: &'a Path,
+}
+
+impl Recipe<'_> {
+    fn link(&self) -> Result<Link, Error> {
+        let directory = PathBuf::from(word(&self.value["directory"]));
+        let inputs = self.inputs()?;
+        let sources: HashMap<u64, &Value> = items(&self.value["sources"]).map(|s| (s["at"].as_u64().unwrap_or(u64::MAX), s)).collect();
+        let mut folders: Vec<PathBuf> = Vec::new();
+        let mut words = Vec::new();
+        let mut arguments = items(&self.value["arguments"]).map(word).enumerate();
+        while let Some((at, argument)) = arguments.next() {
+            let text = argument.to_string_lossy().into_owned();
+            if let Some(source) = sources.get(&(at as u64)) {
+                words.push(self.source(source)?);
+            } else if matches!(text.as_str(), "-o" | "-x" | "-MF" | "-MT" | "-MQ") {
+                arguments.next();
+            } else if text.starts_with("-flto") || text.starts_with("-fpass-plugin") {
+            } else if let Some(input) = inputs.get(&plain(&directory.join(&argument))) {
+                words.push(input.clone());
+            } else if let Some(found) = text.strip_prefix("-l").and_then(|name| in_folders(&folders, name, &inputs)) {
+                words.push(found);
+            } else {
+                if let Some(folder) = text.strip_prefix("-L") {
+                    folders.push(plain(&directory.join(folder)));
+                }
+                words.push(LinkWord::Plain(argument));
+            }
+        }
+        let driver = if self.value["driver"] == "clang++" { "clang++" } else { "clang" };
+        let directory = if directory.is_dir() { directory } else { self.folder.to_owned() };
+        Ok(Link { driver, directory, words })
+    }
+
+    /// Input files by path, as words of a link.
+    fn inputs(&self) -> Result<HashMap<PathBuf, LinkWord>, Error> {
+        let mut inputs = HashMap::new();
+        for (number, file) in items(&self.value["files"]).enumerate() {
+            let path = PathBuf::from(word(&file["path"]));
+            let content = self.content(&file["content"]);
+            let bytes = fs::read(&content).map_err(Error::file(&content))?;
+            let name = path.file_name().unwrap_or_default().to_owned();
+            let copy = self.folder.join(format!("input-{number}")).join(name);
+            inputs.insert(plain(&path), input(&bytes, &copy)?);
+        }
+        Ok(inputs)
+    }
+
+    fn content(&self, name: &Value) -> PathBuf {
+        let name = name.as_str().unwrap_or_default();
+        self.store.join("objects").join(name.get(..2).unwrap_or_default()).join(name)
+    }
+
+    fn source(&self, source: &Value) -> Result<LinkWord, Error> {
+        if let Some(unit) = source["unit"].as_str().and_then(Identity::parse) {
+            return Ok(LinkWord::Unit(unit));
+        }
+        let content = self.content(&source["object"]);
+        let copy = self.folder.join(format!("source-{}.o", source["at"]));
+        fs::copy(&content, &copy).map_err(Error::file(&content))?;
+        Ok(LinkWord::Plain(copy.into()))
+    }
+}
+
+/// What stands for an input file: the units in it, or the file as it is.
+fn input(bytes: &[u8], copy: &Path) -> Result<LinkWord, Error> {
+    let mut units =
+        Image::read(bytes).map(|image| image.frames.into_iter().map(|f| LinkWord::Unit(f.unit)).collect()).unwrap_or_else(|_| vec![]);
+    match units.len() {
+        1 => return Ok(units.remove(0)),
+        // Units of an object that `ld -r` made, in an archive that is linked as a whole.
+        n if n > 1 => return Ok(LinkWord::Whole(units)),
+        _ => {}
+    }
+    let Ok(archive) = ArchiveFile::parse(bytes) else { return keep(bytes, copy) };
+    let mut members = Vec::new();
+    for (number, member) in archive.members().enumerate() {
+        let damaged = |e: object::Error| Error::Damaged { path: copy.to_owned(), what: e.to_string() };
+        // A copy, since members lie at odd addresses and the reader of ELF files wants them aligned.
+        let data = member.and_then(|m| m.data(bytes)).map_err(damaged)?.to_vec();
+        members.push(input(&data, &copy.with_extension(format!("{number}.o")))?);
+    }
+    if members.iter().all(|m| matches!(m, LinkWord::Plain(_))) {
+        return keep(bytes, copy);
+    }
+    Ok(LinkWord::Archive(members))
+}
+
+fn keep(bytes: &[u8], copy: &Path) -> Result<LinkWord, Error> {
+    let folder = copy.parent().unwrap_or(copy);
+    fs::create_dir_all(folder).map_err(Error::file(folder))?;
+    fs::write(copy, bytes).map_err(Error::file(copy))?;
+    Ok(LinkWord::Plain(copy.into()))
+}
+
+fn in_folders(folders: &[PathBuf], name: &str, inputs: &HashMap<PathBuf, LinkWord>) -> Option<LinkWord> {
+    folders.iter().find_map(|folder| inputs.get(&folder.join(format!("lib{name}.a"))).cloned())
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// A word of the recipe: text, or bytes where it is none.
+fn word(value: &Value) -> OsString {
+    match value.as_str() {
+        Some(text) => text.into(),
+        None => OsString::from_vec(items(value).map(|b| b.as_u64().unwrap_or(0) as u8).collect()),
+    }
+}
+
+/// A path without `.` and with `..` taken back.
+fn plain(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => drop(out.pop()),
+            std::path::Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    out
+}

@@ -1,0 +1,485 @@
+//! Random programs in C and C++ that end, do nothing undefined, and print a number that depends on everything they did.
+//!
+//! What is in them: branches, loops, switches that fall through, jumps forward and back, computed jumps, early returns, recursion, calls
+//! through tables, tail calls that must be ones, `setjmp` and `longjmp`, exits deep in the stack, assembly that jumps; in C++ exceptions with
+//! cleanups, handlers by type, rethrowing; optionally threads. Loops and calls live on fuel, which each thread has a fixed amount of.
+//!
+//! The same seed gives the same program.
+
+/// A language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// C
+    C,
+    /// C++
+    Cxx,
+}
+
+/// A random program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its language.
+    pub language: Language,
+    /// Its text.
+    pub text: String,
+}
+
+/// Random numbers (SplitMix64).
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// From a seed.
+    pub fn new(seed: u64) -> Dice {
+        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len() as u64) as usize]
+    }
+}
+
+/// Makes the program of a seed.
+pub fn program(seed: u64) -> Program {
+    let mut dice = Dice::new(seed);
+    let language = if dice.chance(40) { Language::Cxx } else { Language::C };
+    let threads = dice.chance(25);
+    let functions = 3 + dice.below(6) as usize;
+    let mut maker = Maker { dice, language, threads, functions, function: 0, labels: 0, in_loop: 0, may_jump: true, text: String::new() };
+    maker.prelude();
+    for function in 0..functions {
+        maker.function(function);
+    }
+    maker.main();
+    Program { language, text: maker.text }
+}
+
+struct Maker {
+    dice: Dice,
+    language: Language,
+    threads: bool,
+    functions: usize,
+    /// The function being written.
+    function: usize,
+    labels: usize,
+    in_loop: usize,
+    /// Whether `goto` and `return` are allowed here.
+    may_jump: bool,
+    text: String,
+}
+
+const PRELUDE: &str = "\
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <pthread.h>
+#include <signal.h>
+typedef unsigned long u64;
+static __thread long fuel = FUEL;
+static __thread u64 memory[16];
+static __thread jmp_buf landing[8];
+static __thread int landings;
+static volatile int sink;
+__attribute__((noreturn, noinline)) static void leave(int status) { fflush(stdout); sink += status; exit(status); }
+__attribute__((noinline)) static void maybe_leave(u64 x) { if (x % 61 == 7 && fuel < LEAVE_BELOW) leave((int)(x % 5)); }
+__attribute__((noinline)) static void hop(u64 x) { if (landings > 0 && x % 3 == 0 && fuel-- > 0) longjmp(landing[landings - 1], 1 + (int)(x / 3 % 3)); }
+__attribute__((noinline)) static u64 twist(u64 x) { x ^= x >> 13; return x * 0x9e3779b97f4a7c15ul; }
+";
+
+const CXX_PRELUDE: &str = "\
+#include <stdexcept>
+struct Trouble { u64 x; };
+struct Worse : Trouble { Worse(u64 y) { x = y; } };
+struct Guard { u64 &at; u64 by; Guard(u64 &a, u64 b) : at(a), by(b) { at += by; } ~Guard() { if (by % 2) at ^= by; else at -= by; } };
+struct Shape { virtual u64 area(u64 x) { return x + 1; } virtual ~Shape() {} };
+struct Square : Shape { u64 area(u64 x) override { if (x % 5 == 0 && fuel < 200) throw Trouble{x}; return x * x; } };
+__attribute__((noinline)) static void complain(u64 x) { if (x % 7 == 1) throw Worse(x); if (x % 7 == 2) throw Trouble{x}; if (x % 7 == 3) throw (int)x; }
+";
+
+impl Maker {
+    fn line(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
+    fn prelude(&mut self) {
+        let fuel = [150, 600, 3000][self.dice.below(3) as usize];
+        // A thread that exits while others run would make the counts depend on chance.
+        let leave = if self.threads { -1_000_000 } else { [-1_000_000, 60, fuel][self.dice.below(3) as usize] };
+        self.line(&format!("#define FUEL {fuel}\n#define LEAVE_BELOW {leave}"));
+        self.line(PRELUDE);
+        if self.language == Language::Cxx {
+            self.line(CXX_PRELUDE);
+        }
+        for i in 0..self.functions {
+            let linkage = if self.dice.chance(60) { "static " } else { "" };
+            let inline = self.dice.pick(&["", "", "__attribute__((noinline)) "]);
+            self.line(&format!("{linkage}{inline}u64 f{i}(u64 a, u64 b);"));
+        }
+        let all: Vec<String> = (0..self.functions).map(|i| format!("f{i}")).collect();
+        self.line(&format!("static u64 (*const table[])(u64, u64) = {{{}}};", all.join(", ")));
+    }
+
+    fn function(&mut self, number: usize) {
+        self.function = number;
+        self.labels = 0;
+        let jumps_back = self.language == Language::C && self.dice.chance(35);
+        let quality = if jumps_back { "volatile " } else { "" };
+        let start = self.dice.below(100);
+        self.line(&format!("u64 f{number}(u64 a0, u64 b0) {{\n{quality}u64 a = a0, b = b0, c = {start}, d = 0;"));
+        self.line("if (fuel-- <= 0) return a ^ b;");
+        if jumps_back {
+            self.landing();
+        }
+        if self.dice.chance(30) {
+            self.computed_jumps(jumps_back);
+        }
+        if self.dice.chance(15) {
+            self.many_branches();
+        }
+        let statements = 2 + self.dice.below(5);
+        for _ in 0..statements {
+            self.statement(3);
+        }
+        if self.dice.chance(35) {
+            self.backward_jump();
+        }
+        let target = self.dice.below(self.functions as u64);
+        match self.dice.below(6) {
+            0 if !jumps_back => self.line(&format!("__attribute__((musttail)) return f{target}(a + 1, b ^ c);")),
+            1 | 2 => self.line(&format!("return f{target}(a + 1, b ^ c);")),
+            3 => self.line(&format!("if (a % 3 == 1) return f{target}(c, b); return table[(b + d) % {}](d, a);", self.functions)),
+            _ => self.line("return a + 3 * b + 5 * c + d;"),
+        }
+        self.line("}");
+    }
+
+    /// A block that `longjmp` comes back to. Nothing in it returns by another way than at its end.
+    fn landing(&mut self) {
+        let target = self.dice.below(self.functions as u64);
+        let other = self.dice.below(self.functions as u64);
+        let twice = self.dice.chance(30);
+        self.line("if (landings < 8) { int mine = landings; switch (setjmp(landing[landings++])) {");
+        self.line(&format!("case 0: a += f{target}(a, b); hop(a); if (b & 1) c += f{other}(c, a); hop(c ^ b); break;"));
+        self.line("case 1: b += 17; break;\ncase 2: c ^= b; if (a & 4) hop(b * 3 + 1);\ndefault: d++; } landings = mine; }");
+        if twice {
+            self.line("if (landings < 8) { int mine = landings; if (setjmp(landing[landings++])) b++; else hop(a + b); landings = mine; }");
+        }
+    }
+
+    /// A small machine: several computed jumps to shared targets, one of which control also falls into.
+    fn computed_jumps(&mut self, volatile: bool) {
+        let states = 3 + self.dice.below(4);
+        let f = self.function;
+        let labels: Vec<String> = (0..states).map(|i| format!("&&s{f}_{i}")).collect();
+        self.line(&format!("{{ static void *const states[] = {{{}}};", labels.join(", ")));
+        let single = self.dice.chance(30);
+        if single {
+            self.line(&format!("step{f}: if (fuel-- <= 0) goto out{f}; goto *states[(a ^ d) % {states}];"));
+        } else if self.dice.chance(50) {
+            self.line(&format!("if (fuel-- <= 0) goto out{f}; goto *states[a % {states}];"));
+        }
+        for i in 0..states {
+            let factor = 3 + 2 * self.dice.below(9);
+            self.line(&format!("s{f}_{i}: a = a * {factor} + {i}; d++;"));
+            let bit = 1 << self.dice.below(5);
+            if !volatile && self.dice.chance(40) {
+                let saved = std::mem::replace(&mut self.may_jump, false);
+                self.statement(1);
+                self.may_jump = saved;
+            }
+            match self.dice.below(4) {
+                0 => {}
+                1 => self.line(&format!("if (b & {bit}) goto out{f};")),
+                _ if single => self.line(&format!("goto step{f};")),
+                _ => self.line(&format!("if (fuel-- > 0) goto *states[twist(a) % {states}];")),
+            }
+        }
+        self.line(&format!("out{f}: ; }}"));
+    }
+
+    /// More paths than fit an array.
+    fn many_branches(&mut self) {
+        let count = 8 + self.dice.below(9);
+        for i in 0..count {
+            match self.dice.below(3) {
+                0 => self.line(&format!("if (a >> {i} & 1) sink++; else sink += 2;")),
+                1 => self.line(&format!("if (b >> {i} & 1) {{ c += twist(a); maybe_leave(c); }}")),
+                _ => self.line(&format!("if ((a ^ b) >> {i} & 1) {{ memory[{i} % 16] += c; sink--; }}")),
+            }
+        }
+    }
+
+    fn backward_jump(&mut self) {
+        let label = format!("again{}", self.function);
+        self.line(&format!("{label}: a += 7;"));
+        let saved = std::mem::replace(&mut self.may_jump, false);
+        self.statement(2);
+        self.may_jump = saved;
+        self.line(&format!("if (fuel-- > 0 && twist(a) % 4) goto {label};"));
+    }
+
+    fn statement(&mut self, depth: u32) {
+        if depth == 0 {
+            return self.simple();
+        }
+        match self.dice.below(if self.language == Language::Cxx { 15 } else { 12 }) {
+            0 | 1 => self.branch(depth),
+            2 => self.counted_loop(depth),
+            3 => self.open_loop(depth),
+            4 => self.switch(depth),
+            5 if self.may_jump && self.in_loop == 0 => self.forward_jump(depth),
+            6 => self.call(),
+            7 => self.odd(),
+            8 => self.array_loop(),
+            12 => self.attempt(depth),
+            13 => self.guarded(depth),
+            14 => self.virtual_call(),
+            _ => self.simple(),
+        }
+    }
+
+    fn block(&mut self, depth: u32) {
+        for _ in 0..=self.dice.below(2) {
+            self.statement(depth - 1);
+        }
+    }
+
+    fn simple(&mut self) {
+        let to = self.dice.pick(&["a", "b", "c", "d"]);
+        let value = self.value();
+        let operator = self.dice.pick(&["=", "+=", "^=", "-="]);
+        self.line(&format!("{to} {operator} {value};"));
+    }
+
+    fn value(&mut self) -> String {
+        let (x, y) = (self.dice.pick(&["a", "b", "c", "d"]), self.dice.pick(&["a", "b", "c", "d"]));
+        let n = self.dice.below(50);
+        match self.dice.below(7) {
+            0 => format!("{x} + {n}"),
+            1 => format!("{x} * {}", 2 * n + 1),
+            2 => format!("({x} ^ {y}) >> {}", n % 7),
+            3 => format!("twist({x} + {n})"),
+            4 => format!("({x} > {y} ? {x} - {y} : {n})"),
+            5 => format!("memory[({x} + {n}) % 16]"),
+            _ => format!("{x} % {} + {y}", n + 2),
+        }
+    }
+
+    fn condition(&mut self) -> String {
+        let (x, y) = (self.dice.pick(&["a", "b", "c", "d"]), self.dice.pick(&["a", "b", "c", "d"]));
+        let n = self.dice.below(6);
+        match self.dice.below(6) {
+            0 => format!("{x} >> {n} & 1"),
+            1 => format!("{x} % {} == {n}", n + 1 + self.dice.0 % 3),
+            2 => format!("{x} < {y}"),
+            3 => format!("({x} & 1) && ({y} & 6)"),
+            4 => format!("({x} & 3) == 1 || {y} % 5 == 2 || fuel < 20"),
+            _ => format!("__builtin_expect(twist({x}) % 16 == {n}, 0)"),
+        }
+    }
+
+    fn branch(&mut self, depth: u32) {
+        let condition = self.condition();
+        self.line(&format!("if ({condition}) {{"));
+        self.block(depth);
+        if self.dice.chance(30) {
+            let condition = self.condition();
+            self.line(&format!("}} else if ({condition}) {{"));
+            self.block(depth);
+        }
+        if self.dice.chance(60) {
+            self.line("} else {");
+            self.block(depth);
+        }
+        self.line("}");
+    }
+
+    fn counted_loop(&mut self, depth: u32) {
+        let rounds = self.dice.below(6);
+        let variable = format!("i{}", self.in_loop);
+        self.line(&format!("for (u64 {variable} = 0; {variable} < {rounds} + (a & 1) && fuel-- > 0; {variable}++) {{"));
+        self.inside_loop(depth);
+        self.line("}");
+    }
+
+    fn open_loop(&mut self, depth: u32) {
+        let condition = self.condition();
+        if self.dice.chance(50) {
+            self.line(&format!("while (fuel-- > 0 && ({condition})) {{ a += 3; b = twist(b);"));
+            self.inside_loop(depth);
+            self.line("}");
+        } else {
+            self.line("do { c += a; a = twist(a);");
+            self.inside_loop(depth);
+            self.line(&format!("}} while (fuel-- > 0 && ({condition}));"));
+        }
+    }
+
+    fn inside_loop(&mut self, depth: u32) {
+        self.in_loop += 1;
+        self.block(depth);
+        if self.dice.chance(40) {
+            let condition = self.condition();
+            let leave = self.dice.pick(&["break", "continue"]);
+            self.line(&format!("if ({condition}) {leave};"));
+            self.statement(depth - 1);
+        }
+        if self.may_jump && self.dice.chance(15) {
+            let condition = self.condition();
+            self.line(&format!("if ({condition}) return a - b;"));
+        }
+        self.in_loop -= 1;
+    }
+
+    fn switch(&mut self, depth: u32) {
+        let (cases, sparse) = (2 + self.dice.below(7), self.dice.chance(30));
+        let subject = self.dice.pick(&["a", "b", "c"]);
+        self.line(&format!("switch ({subject} % {}) {{", if sparse { 1000 } else { cases + 1 }));
+        for case in 0..cases {
+            let value = if sparse { case * 131 % 1000 } else { case };
+            self.line(&format!("case {value}:"));
+            if self.dice.chance(75) {
+                self.line("{");
+                self.statement(depth - 1);
+                self.line("}");
+            }
+            if self.dice.chance(70) {
+                self.line("break;");
+            }
+        }
+        match self.dice.below(4) {
+            0 if !sparse => self.line(&format!("case {cases}: d += 2; break; default: __builtin_unreachable();")),
+            1 => {}
+            _ => self.line("default: c += 9;"),
+        }
+        self.line("}");
+    }
+
+    fn forward_jump(&mut self, depth: u32) {
+        self.labels += 1;
+        let label = format!("l{}_{}", self.function, self.labels);
+        let condition = self.condition();
+        self.line(&format!("if ({condition}) goto {label};"));
+        self.block(depth);
+        self.line(&format!("{label}: b ^= 5;"));
+    }
+
+    fn call(&mut self) {
+        let target = self.dice.below(self.functions as u64);
+        let to = self.dice.pick(&["a", "b", "c", "d"]);
+        let argument = self.value();
+        match self.dice.below(4) {
+            0 => self.line(&format!("{to} += table[{to} % {}]({argument}, c);", self.functions)),
+            1 => self.line(&format!("if (fuel > 30) {to} ^= f{target}({argument}, d);")),
+            _ => self.line(&format!("{to} += f{target}({argument}, b);")),
+        }
+    }
+
+    fn odd(&mut self) {
+        let value = self.value();
+        match self.dice.below(6) {
+            0 => self.line(&format!("maybe_leave({value});")),
+            1 if self.may_jump => self.line(&format!("if ({value} % 9 == 4) return c;")),
+            2 => self.assembly(),
+            3 if self.language == Language::C => self.line(&format!("hop({value});")),
+            4 if !self.threads => self.line(&format!("if (fuel > 100) printf(\"%lu\\n\", (u64)({value}));")),
+            5 if self.language == Language::Cxx => self.line(&format!("try {{ complain({value}); }} catch (...) {{ a++; }}")),
+            _ => self.line(&format!("memory[({value}) % 16] ^= a;")),
+        }
+    }
+
+    fn assembly(&mut self) {
+        self.labels += 1;
+        let label = format!("l{}_{}", self.function, self.labels);
+        self.line(&format!(
+            "asm goto(\"test $1, %b0\\n\\tjnz %l[{label}]\" : : \"q\"((unsigned char)a) : \"cc\" : {label}); c += 11; {label}: d ^= 2;"
+        ));
+    }
+
+    fn array_loop(&mut self) {
+        self.line("for (int k = 0; k < 16; k++) { memory[k] += a; if (memory[k] & 8) d += memory[k]; }");
+    }
+
+    fn attempt(&mut self, depth: u32) {
+        let value = self.value();
+        let saved = std::mem::replace(&mut self.may_jump, false);
+        let loops = self.in_loop;
+        self.in_loop += 10;
+        self.line(&format!("try {{ Guard guard(b, {value}); complain(b + c);"));
+        self.block(depth);
+        self.call();
+        match self.dice.below(3) {
+            0 => self.line("} catch (Worse &w) { a += w.x;"),
+            1 => self.line("} catch (Trouble &t) { b ^= t.x; if (t.x % 3 == 0 && fuel > 50) throw;"),
+            _ => self.line("} catch (int n) { c += (u64)n;"),
+        }
+        if self.dice.chance(60) {
+            self.line("} catch (...) { d++; if (d % 5 == 0 && fuel > 80) throw;");
+        }
+        self.line("}");
+        self.in_loop = loops;
+        self.may_jump = saved;
+    }
+
+    fn guarded(&mut self, depth: u32) {
+        let value = self.value();
+        let saved = std::mem::replace(&mut self.may_jump, false);
+        self.line(&format!("{{ Guard guard(a, {value}); Guard other(c, 3); if (a % 4 == 0) complain(a >> 3);"));
+        self.block(depth);
+        self.line("}");
+        self.may_jump = saved;
+    }
+
+    fn virtual_call(&mut self) {
+        self.line("{ Square square; Shape plain; Shape *s = a & 1 ? &plain : &square; b += s->area(c); }");
+    }
+
+    fn main(&mut self) {
+        let work = match self.language {
+            Language::C => {
+                "static u64 work(u64 x) { u64 sum = 0; for (u64 i = 0; i < 5; i++) { landings = 0; sum = twist(sum + f0(x + i, i)); } return sum + memory[x % 16]; }"
+            }
+            Language::Cxx => {
+                "static u64 work(u64 x) { u64 sum = 0; for (u64 i = 0; i < 5; i++) { try { sum = twist(sum + f0(x + i, i)); }\n\
+                 catch (Trouble &t) { sum += t.x; } catch (int n) { sum ^= (u64)n; } catch (...) { sum++; } } return sum + memory[x % 16]; }"
+            }
+        };
+        self.line(work);
+        if self.threads {
+            self.line(
+                "static void *thread(void *x) { u64 sum = work((u64)x); if (sum % 2) pthread_exit((void *)sum); return (void *)sum; }",
+            );
+            let count = 2 + self.dice.below(3);
+            self.line(&format!("int main(void) {{ pthread_t t[{count}];"));
+            self.line(&format!("for (u64 i = 0; i < {count}; i++) pthread_create(&t[i], 0, thread, (void *)(i * 77));"));
+            self.line(&format!(
+                "u64 sum = 0; for (int i = 0; i < {count}; i++) {{ void *r; pthread_join(t[i], &r); sum = twist(sum + (u64)r); }}"
+            ));
+        } else {
+            let start = self.dice.below(1000);
+            self.line(&format!("int main(void) {{ u64 sum = work({start});"));
+        }
+        let end = ["return 0;", "return 0;", "return 0;", "exit(3);", "_exit(4);", "abort();", "raise(SIGKILL);"];
+        let end = end[self.dice.below(end.len() as u64) as usize];
+        self.line(&format!("printf(\"%lu\\n\", sum); fflush(stdout); {end} }}"));
+    }
+}

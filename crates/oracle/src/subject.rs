@@ -1,0 +1,274 @@
+//! A program under judgement: its units with maps and bitcode, and how it is linked, so that it can be made again of other objects.
+
+use crate::error::Error;
+use crate::mark::{Marked, Numbers, Purpose, mark};
+use crate::tools::{RECORDER, Toolkit, run};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use trodden_profile::RawProfile;
+use trodden_unit::{Identity, Image, UnitMap};
+
+/// A program.
+#[derive(Debug)]
+pub struct Subject {
+    /// The instrumented program.
+    pub program: PathBuf,
+    /// Its units, in link order.
+    pub units: Vec<Unit>,
+    /// How it is linked.
+    pub link: Link,
+    /// Where the judge keeps its files.
+    pub folder: PathBuf,
+}
+
+/// A unit of a program.
+#[derive(Debug)]
+pub struct Unit {
+    /// Its identity.
+    pub identity: Identity,
+    /// Its map.
+    pub map: UnitMap,
+    /// Its bitcode, before instrumentation.
+    pub bitcode: PathBuf,
+}
+
+/// A link.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// `clang` or `clang++`.
+    pub driver: &'static str,
+    /// Folder in which it runs.
+    pub directory: PathBuf,
+    /// Its words.
+    pub words: Vec<LinkWord>,
+}
+
+/// A word of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkWord {
+    /// As it is.
+    Plain(OsString),
+    /// The object of a unit.
+    Unit(Identity),
+    /// An archive: its members are files or units.
+    Archive(Vec<LinkWord>),
+    /// Units that are linked together, whether needed or not.
+    Whole(Vec<LinkWord>),
+}
+
+/// A run of a program.
+#[derive(Debug)]
+pub struct Run {
+    /// The file to run it as: all variants run under the same name, since programs look at theirs.
+    pub place: PathBuf,
+    /// Words after the program's name.
+    pub arguments: Vec<OsString>,
+    /// Standard input; nothing if none.
+    pub input: Option<PathBuf>,
+    /// Where it runs.
+    pub directory: PathBuf,
+    /// Seconds after which it is killed.
+    pub limit_s: u32,
+}
+
+/// What a run showed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Standard output.
+    pub output: Vec<u8>,
+}
+
+/// A program with marks.
+#[derive(Debug)]
+pub struct MarkedProgram {
+    /// The program.
+    pub program: PathBuf,
+    /// For each unit, for each function of its map: its numbers.
+    pub functions: Vec<Vec<Marked>>,
+    /// How many numbers there are.
+    pub slots: u32,
+}
+
+impl Subject {
+    /// Reads the units of an instrumented program.
+    ///
+    /// # Errors
+    /// It is not instrumented, or its bitcode was not kept.
+    pub fn read(program: &Path, link: Link, folder: &Path) -> Result<Subject, Error> {
+        let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
+        let frames: HashMap<Identity, _> = image.frames.iter().map(|f| (f.unit, f)).collect();
+        let mut units = Vec::new();
+        for placed in &image.units {
+            let frame = frames.get(&placed.unit).ok_or_else(|| Error::Damaged {
+                path: program.to_owned(),
+                what: format!("it lacks the frame of unit {}: link it without stripping", placed.unit),
+            })?;
+            let bitcode = folder.join(format!("{}.bc", placed.unit));
+            fs::write(&bitcode, frame.bitcode()?).map_err(Error::file(&bitcode))?;
+            units.push(Unit { identity: placed.unit, map: frame.map()?, bitcode });
+        }
+        Ok(Subject { program: program.to_owned(), units, link, folder: folder.to_owned() })
+    }
+
+    /// Makes the program with marks: in the place of trodden's probes, or beside them, so that both count in one run.
+    ///
+    /// # Errors
+    /// A tool fails, or a unit's text does not match its map.
+    pub fn with_marks(&self, tools: &Toolkit, purpose: Purpose, log_bytes: u64, beside: bool) -> Result<MarkedProgram, Error> {
+        let name = if purpose == Purpose::Log { "log" } else { "counts" };
+        let mut numbers = Numbers::default();
+        let (mut functions, mut objects) = (Vec::new(), HashMap::new());
+        for unit in &self.units {
+            let (text, marked) = mark(&tools.text(&unit.bitcode)?, &unit.map, purpose, &mut numbers)?;
+            let (module, object) = (self.file(unit, name, "ll"), self.file(unit, name, "o"));
+            fs::write(&module, text).map_err(Error::file(&module))?;
+            self.object(tools, unit, &module, &object, beside)?;
+            fs::remove_file(&module).map_err(Error::file(&module))?;
+            functions.push(marked);
+            objects.insert(unit.identity, object);
+        }
+        let recorder = self.recorder(tools, purpose, numbers.count(), log_bytes)?;
+        let program = self.folder.join(name);
+        let mut more = vec![recorder.into()];
+        more.extend(beside.then(|| tools.runtime.clone().into()));
+        self.link.make(tools, &objects, &more, &program)?;
+        let count = numbers.count();
+        Ok(MarkedProgram { program, functions, slots: count })
+    }
+
+    /// Makes an object of a variant of a unit.
+    ///
+    /// # Errors
+    /// Clang refuses it.
+    pub fn object(&self, tools: &Toolkit, unit: &Unit, module: &Path, object: &Path, probes: bool) -> Result<(), Error> {
+        let store = self.folder.join("store");
+        let parameters = unit.map.scheme.split_once(' ').map_or("", |(_, words)| words);
+        tools.object(module, &unit.map.codegen, object, probes.then_some((store.as_path(), parameters)))
+    }
+
+    /// The same program instrumented anew after its units were changed; they stand in the same order.
+    ///
+    /// # Errors
+    /// It is not the same program.
+    pub fn again(&self, program: &Path) -> Result<Subject, Error> {
+        let new = Subject::read(program, self.link.clone(), &self.folder)?;
+        let names = |s: &Subject| s.units.iter().map(|u| u.map.source.clone()).collect::<Vec<_>>();
+        match new.units.len() == self.units.len() {
+            true => Ok(new),
+            false => Err(Error::Damaged {
+                path: program.to_owned(),
+                what: format!("it has the units {:?}, the program that is judged {:?}", names(&new), names(self)),
+            }),
+        }
+    }
+
+    /// Name of a file made of a unit.
+    pub fn file(&self, unit: &Unit, purpose: &str, extension: &str) -> PathBuf {
+        self.folder.join(format!("{}.{purpose}.{extension}", unit.identity))
+    }
+
+    fn recorder(&self, tools: &Toolkit, purpose: Purpose, slots: u32, log_bytes: u64) -> Result<PathBuf, Error> {
+        let (source, object) = (self.folder.join("marks.c"), self.folder.join(format!("marks-{purpose:?}.o")));
+        fs::write(&source, RECORDER).map_err(Error::file(&source))?;
+        let size = match purpose {
+            Purpose::Counts => format!("-DSLOTS={slots}ul"),
+            Purpose::Log => format!("-DLOG_BYTES={log_bytes}ul"),
+        };
+        run(tools.command("clang").args(["-O2", "-fPIC", "-w", "-c", &size]).arg(&source).arg("-o").arg(&object))?;
+        Ok(object)
+    }
+
+    /// Runs the instrumented program, with more variables set, and reads what it counted, for each unit.
+    ///
+    /// # Errors
+    /// It cannot be run, or its raw file not be read.
+    pub fn count_paths(&self, run: &Run, more: &[(&str, &Path)]) -> Result<(Outcome, Vec<HashMap<u64, u64>>), Error> {
+        let folder = self.folder.join("raw");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(Error::file(&folder))?;
+        }
+        fs::create_dir(&folder).map_err(Error::file(&folder))?;
+        let pattern = folder.join("%m.raw");
+        let outcome = run.make(&self.program, &[&[("TRODDEN_OUTPUT", pattern.as_path())], more].concat())?;
+        let mut counts = vec![HashMap::new(); self.units.len()];
+        for file in fs::read_dir(&folder).map_err(Error::file(&folder))? {
+            let raw = RawProfile::read(&file.map_err(Error::file(&folder))?.path())?;
+            for (unit, counted) in raw.units.iter().zip(&mut counts) {
+                counted.extend(unit.counts.iter().copied());
+            }
+        }
+        Ok((outcome, counts))
+    }
+}
+
+impl Link {
+    /// Links a program of other objects.
+    ///
+    /// # Errors
+    /// The link fails.
+    pub fn make(&self, tools: &Toolkit, objects: &HashMap<Identity, PathBuf>, more: &[OsString], output: &Path) -> Result<(), Error> {
+        let mut command = tools.command(self.driver);
+        command.current_dir(&self.directory).args(["-Qunused-arguments", "-o"]).arg(output).args(more);
+        for (i, word) in self.words.iter().enumerate() {
+            match word {
+                LinkWord::Archive(members) => {
+                    command.arg(archive(tools, members, objects, &output.with_extension(format!("{i}.a")))?);
+                }
+                word => add(&mut command, word, objects),
+            }
+        }
+        run(&mut command).map(drop)
+    }
+}
+
+/// Adds files and objects of units. A unit that the program does not consist of (an archive's member that nothing needed) is left out.
+fn add(command: &mut Command, word: &LinkWord, objects: &HashMap<Identity, PathBuf>) {
+    match word {
+        LinkWord::Plain(word) => drop(command.arg(word)),
+        LinkWord::Unit(unit) => drop(command.args(objects.get(unit))),
+        LinkWord::Archive(words) | LinkWord::Whole(words) => words.iter().for_each(|w| add(command, w, objects)),
+    }
+}
+
+fn archive(tools: &Toolkit, members: &[LinkWord], objects: &HashMap<Identity, PathBuf>, output: &Path) -> Result<PathBuf, Error> {
+    let mut command = tools.command("llvm-ar");
+    command.arg("qc").arg(output);
+    members.iter().for_each(|m| add(&mut command, m, objects));
+    let _ = fs::remove_file(output);
+    run(&mut command)?;
+    Ok(output.to_owned())
+}
+
+impl Run {
+    /// Runs a program with variables set.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub fn make(&self, program: &Path, variables: &[(&str, &Path)]) -> Result<Outcome, Error> {
+        self.put_in_place(program)?;
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", &self.limit_s.to_string()]).arg(&self.place).args(&self.arguments).current_dir(&self.directory);
+        let input = match &self.input {
+            Some(path) => Stdio::from(fs::File::open(path).map_err(Error::file(path))?),
+            None => Stdio::null(),
+        };
+        command.env_remove("TRODDEN_OUTPUT").envs(variables.iter().copied()).stdin(input).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let output = command.output().map_err(|source| Error::Tool { tool: program.display().to_string(), source })?;
+        Ok(Outcome { status: output.status, output: output.stdout })
+    }
+
+    fn put_in_place(&self, program: &Path) -> Result<(), Error> {
+        if let Some(folder) = self.place.parent() {
+            fs::create_dir_all(folder).map_err(Error::file(folder))?;
+        }
+        if self.place.exists() {
+            fs::remove_file(&self.place).map_err(Error::file(&self.place))?;
+        }
+        fs::copy(program, &self.place).map(drop).map_err(Error::file(program))
+    }
+}

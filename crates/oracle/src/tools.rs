@@ -1,0 +1,110 @@
+//! Running the tools of LLVM, and where the parts of trodden under judgement are.
+
+use crate::error::Error;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Where LLVM's tools are, and trodden's plugin and runtime.
+#[derive(Clone, Debug)]
+pub struct Toolkit {
+    llvm: PathBuf,
+    /// The plugin.
+    pub plugin: PathBuf,
+    /// The runtime object.
+    pub runtime: PathBuf,
+}
+
+/// The object that a build script made.
+const RUNTIME: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
+/// The recorder's source.
+pub const RECORDER: &str = include_str!("marks.c");
+/// Where LLVM's packages put its tools.
+const PACKAGED: &str = "/usr/lib/llvm-22";
+
+impl Toolkit {
+    /// Finds the plugin that `TRODDEN_PLUGIN` names, or builds it (nothing to do if it is up to date), and writes the runtime object into `folder`.
+    ///
+    /// # Errors
+    /// The plugin cannot be built, or the folder not be written.
+    pub fn prepare(folder: &Path) -> Result<Toolkit, Error> {
+        let llvm = std::env::var_os("TRODDEN_LLVM").map_or(PACKAGED.into(), PathBuf::from).join("bin");
+        let plugin = match std::env::var_os("TRODDEN_PLUGIN") {
+            Some(plugin) => plugin.into(),
+            None => build_plugin()?,
+        };
+        fs::create_dir_all(folder).map_err(Error::file(folder))?;
+        let runtime = folder.join("trodden_rt.o");
+        fs::write(&runtime, RUNTIME).map_err(Error::file(&runtime))?;
+        Ok(Toolkit { llvm, plugin, runtime })
+    }
+
+    /// A tool of LLVM.
+    pub fn command(&self, tool: &str) -> Command {
+        let mut command = Command::new(self.llvm.join(tool));
+        command.env_remove("TRODDEN_OUTPUT").env_remove("TRODDEN_INSTRUMENT");
+        command
+    }
+
+    /// The text of a module, without its debug information.
+    ///
+    /// # Errors
+    /// The bitcode is damaged.
+    pub fn text(&self, bitcode: &Path) -> Result<String, Error> {
+        let output = run(self.command("opt").args(["--strip-debug", "-S", "-o", "-"]).arg(bitcode))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Makes an object of a module that is optimised already; with trodden's probes if a store for its units and words for the plugin are given.
+    ///
+    /// # Errors
+    /// Clang refuses it.
+    pub fn object(&self, module: &Path, codegen: &[String], output: &Path, probes: Option<(&Path, &str)>) -> Result<(), Error> {
+        let mut clang = self.command("clang");
+        clang.args(codegen).args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes", "-x", "ir", "-c"]);
+        if let Some((store, parameters)) = probes {
+            let mut plugin = std::ffi::OsString::from("-fpass-plugin=");
+            plugin.push(&self.plugin);
+            clang
+                .arg(plugin)
+                .env("TRODDEN_STORE", store)
+                .env("TRODDEN_INSTRUMENT", parameters)
+                .env("TRODDEN_CODEGEN", codegen.join("\u{1f}"));
+        }
+        run(clang.arg(module).arg("-o").arg(output)).map(drop)
+    }
+}
+
+fn build_plugin() -> Result<PathBuf, Error> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--package", "trodden-instrument", "--message-format", "json", "--manifest-path"]).arg(manifest);
+    let messages = run(&mut cargo)?;
+    plugin_in(&messages.stdout).ok_or_else(|| Error::Failed {
+        command: "cargo build --package trodden-instrument".into(),
+        message: "it names no shared library".into(),
+    })
+}
+
+fn plugin_in(messages: &[u8]) -> Option<PathBuf> {
+    let lines = messages.split(|b| *b == b'\n').filter_map(|l| serde_json::from_slice::<serde_json::Value>(l).ok());
+    let files = lines.flat_map(|m| m["filenames"].as_array().cloned().unwrap_or_default());
+    files.filter_map(|f| f.as_str().map(PathBuf::from)).find(|f| f.ends_with("libtrodden_instrument.so"))
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// It cannot be run, or fails.
+pub fn run(command: &mut Command) -> Result<Output, Error> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().map_err(|source| Error::Tool { tool: program.clone(), source })?;
+    if !output.status.success() {
+        let words: Vec<&OsStr> = command.get_args().collect();
+        let words: Vec<_> = words.iter().map(|w| w.to_string_lossy()).collect();
+        let message = format!("{} {}", output.status, String::from_utf8_lossy(&output.stderr).chars().take(4000).collect::<String>());
+        return Err(Error::Failed { command: format!("{program} {}", words.join(" ")), message });
+    }
+    Ok(output)
+}

@@ -1,0 +1,94 @@
+//! One run of a program before all judges.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trodden_oracle::{Error, Run, Subject, Toolkit, Verdict, counts, log, pgo, program};
+use trodden_unit::UnitStore;
+
+/// What to judge.
+pub struct Trial {
+    /// The unit store of the build; the usual one if none is given.
+    pub store: Option<PathBuf>,
+    /// Where the verdict goes.
+    pub report: Option<PathBuf>,
+    /// Whether to replay a log.
+    pub log: bool,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+}
+
+/// Judges. The exit status is the program's if everything is equal, else 1.
+pub fn judge(trial: &Trial) -> Result<ExitCode, Error> {
+    let folder = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
+    let tools = Toolkit::prepare(folder.path())?;
+    let (name, arguments) = trial.command.split_first().expect("the command line asks for one");
+    let run = run_of(name, arguments, folder.path())?;
+    let store = trial.store.clone().or_else(|| UnitStore::root_from(|name| std::env::var_os(name))).unwrap_or_default();
+    let subject = program::read(Path::new(name), &store, folder.path())?;
+    let mut text = String::new();
+    let (outcome, by_blocks) = counts::judge_in_one_run(&subject, &tools, &run)?;
+    let mut equal = describe(&mut text, name, "block counters", &by_blocks);
+    let (_, by_pgo) = pgo::judge(&subject, &tools, &run, &by_blocks.left_by_tail_call)?;
+    equal &= describe(&mut text, name, "LLVM's edge profile", &by_pgo);
+    if trial.log {
+        let (_, paths) = subject.count_paths(&run, &[])?;
+        equal &= replay(&subject, &tools, &run, &paths, &mut text, name)?;
+    }
+    std::io::stdout().write_all(&outcome.output).map_err(Error::file(Path::new("standard output")))?;
+    report(trial, &text)?;
+    let status = outcome.status.code().unwrap_or_else(|| 128 + outcome.status.signal().unwrap_or(0));
+    Ok(ExitCode::from(if equal { status as u8 } else { 1 }))
+}
+
+fn replay(
+    subject: &Subject,
+    tools: &Toolkit,
+    run: &Run,
+    paths: &[counts::UnitCounts],
+    text: &mut String,
+    name: &OsString,
+) -> Result<bool, Error> {
+    let (_, replay) = log::replay(subject, tools, run)?;
+    Ok(describe(text, name, "log of steps", &replay.judge(subject, paths)?))
+}
+
+/// The run as it is asked for; what comes by standard input is kept, for it is needed several times.
+fn run_of(name: &OsString, arguments: &[OsString], folder: &Path) -> Result<Run, Error> {
+    let mut input = Vec::new();
+    std::io::stdin().read_to_end(&mut input).map_err(Error::file(Path::new("standard input")))?;
+    let kept = folder.join("standard-input");
+    fs::write(&kept, &input).map_err(Error::file(&kept))?;
+    let directory = std::env::current_dir().map_err(Error::file(Path::new(".")))?;
+    let place = folder.join("run").join(Path::new(name).file_name().unwrap_or(name));
+    Ok(Run { place, arguments: arguments.to_vec(), input: Some(kept), directory, limit_s: 3600 })
+}
+
+fn describe(text: &mut String, program: &OsString, judge: &str, verdict: &Verdict) -> bool {
+    let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+    let different: std::collections::BTreeSet<&str> = verdict.differences.iter().map(|d| d.function.as_str()).collect();
+    let equal = verdict.functions - different.len();
+    let Verdict { functions, executed, .. } = verdict;
+    let mut put = |line: String| writeln!(text, "{line}").expect("text grows");
+    put(format!("{program}: {judge}: {equal} of {functions} functions equal ({executed} executed), {} differ", different.len()));
+    let lists =
+        [("unfinished", &verdict.unfinished), ("left by a tail call", &verdict.left_by_tail_call), ("not judged", &verdict.not_judged)];
+    for (what, list) in lists {
+        list.iter().for_each(|line| put(format!("  {what}: {line}")));
+    }
+    verdict.differences.iter().take(200).for_each(|d| put(format!("  differs: {d}")));
+    verdict.is_equal()
+}
+
+fn report(trial: &Trial, text: &str) -> Result<(), Error> {
+    let Some(path) = &trial.report else {
+        eprint!("{text}");
+        return Ok(());
+    };
+    let mut file = fs::File::options().create(true).append(true).open(path).map_err(Error::file(path))?;
+    file.write_all(text.as_bytes()).map_err(Error::file(path))
+}

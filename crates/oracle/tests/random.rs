@@ -1,0 +1,50 @@
+//! Random programs before all judges, at all levels of optimisation and with different limits on paths.
+//!
+//! `TRODDEN_ORACLE_SEEDS=FIRST-LAST` takes other seeds than the few that are tried by default; `cargo xtask oracle --seeds N` does so as well.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+use trodden_oracle::check::{Findings, Variant, check};
+use trodden_oracle::{Toolkit, random};
+
+/// Two dozen programs in five variants each would take minutes; these have something of everything.
+const SEEDS: RangeInclusive<u64> = 0..=5;
+
+#[test]
+fn random_programs_are_counted_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let seeds: Vec<u64> = seeds().collect();
+    let halves = seeds.chunks(seeds.len().div_ceil(2));
+    let all: Vec<Findings> = std::thread::scope(|scope| {
+        let threads: Vec<_> = halves.map(|half| scope.spawn(|| judge_all(half, &tools, folder.path()))).collect();
+        threads.into_iter().flat_map(|t| t.join().unwrap()).collect()
+    });
+    let differences: Vec<&String> = all.iter().flat_map(|f| &f.differences).collect();
+    assert!(differences.is_empty(), "{differences:#?}");
+    let sum = |of: fn(&Findings) -> usize| all.iter().map(of).sum::<usize>();
+    // The judges had something to judge.
+    assert!(sum(|f| f.functions) > 10 * seeds.len() && sum(|f| f.unfinished) > 0 && sum(|f| f.judged_by_pgo) > 0);
+}
+
+fn judge_all(seeds: &[u64], tools: &Toolkit, folder: &Path) -> Vec<Findings> {
+    let mut all = Vec::new();
+    for &seed in seeds {
+        let program = random::program(seed);
+        for variant in Variant::some_for(seed) {
+            let place = folder.join(format!("{seed}{}", variant.options[0]));
+            std::fs::create_dir(&place).unwrap();
+            let mut findings = check(&program, &variant, tools, &place).unwrap();
+            findings.differences.iter_mut().for_each(|d| *d = format!("seed {seed} {variant:?}: {d}"));
+            all.push(findings);
+            std::fs::remove_dir_all(&place).unwrap();
+        }
+    }
+    all
+}
+
+fn seeds() -> RangeInclusive<u64> {
+    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return SEEDS };
+    let (first, last) = text.split_once('-').expect("TRODDEN_ORACLE_SEEDS is FIRST-LAST");
+    first.parse().unwrap()..=last.parse().unwrap()
+}
