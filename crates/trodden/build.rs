@@ -1,4 +1,4 @@
-//! Builds the runtime object that this crate carries inside.
+//! Builds the objects that this crate carries inside: the runtime, and the entry of programs without libc's start-up.
 #![allow(dead_code, reason = "the included file serves tests as well")]
 
 #[path = "../runtime/build_object.rs"]
@@ -11,7 +11,8 @@ fn main() {
         println!("cargo::rerun-if-changed={}", source.display());
     }
     let out = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
-    if let Err(error) = build_object::build(&Path::new(&out).join("trodden_rt.o")) {
+    let built = build_object::build(&Path::new(&out).join("trodden_rt.o"));
+    if let Err(error) = built.and_then(|()| build_object::build_start(&Path::new(&out).join("trodden_start.o"))) {
         println!("cargo::error={}", error.replace('\n', "\ncargo::error="));
     }
 }

@@ -1,6 +1,6 @@
-//! What trodden brings along: the runtime object (inside this program) and the plugin (a file beside it).
+//! What trodden brings along: objects for the linker (inside this program) and the plugin (a file beside it).
 //!
-//! The linker wants a file, so the runtime object is written to the store once, under its content's hash: another version of trodden never
+//! The linker wants files, so each object is written to the store once, under its content's hash: another version of trodden never
 //! reads it by mistake, and processes that write it at the same time write the same.
 
 use crate::toolchain::{Tool, is_program};
@@ -12,6 +12,12 @@ use trodden_unit::{Identity, UnitStore, store::STORE_VARIABLE};
 
 /// The runtime, as one relocatable object.
 const RUNTIME: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
+/// The entry of programs without libc's start-up, as another.
+const START: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_start.o"));
+/// The entry that sets up thread-local storage and goes on to `_start`.
+pub const START_SYMBOL: &str = "__trodden_start";
+/// Section of an image (not loaded) with the address of `_start`, 0 if there is none.
+pub const START_SECTION: &str = ".trodden.start";
 /// The plugin's file name.
 const PLUGIN: &str = "libtrodden_instrument.so";
 /// Variable that names another plugin file.
@@ -33,11 +39,23 @@ pub fn store() -> Result<UnitStore> {
 /// # Errors
 /// The store cannot be written.
 pub fn runtime_object(store: &UnitStore) -> Result<PathBuf> {
-    let path = store.root().join("runtime").join(format!("{}.o", Identity::of(RUNTIME)));
-    if fs::read(&path).is_ok_and(|bytes| bytes == RUNTIME) {
+    object(store, RUNTIME)
+}
+
+/// The object with [`START_SYMBOL`] as a file for the linker.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn start_object(store: &UnitStore) -> Result<PathBuf> {
+    object(store, START)
+}
+
+fn object(store: &UnitStore, content: &[u8]) -> Result<PathBuf> {
+    let path = store.root().join("runtime").join(format!("{}.o", Identity::of(content)));
+    if fs::read(&path).is_ok_and(|bytes| bytes == content) {
         return Ok(path);
     }
-    write_whole(&path, RUNTIME).with_context(|| {
+    write_whole(&path, content).with_context(|| {
         format!("cannot write the runtime object {}: set {STORE_VARIABLE} to a folder that can be written", path.display())
     })?;
     Ok(path)

@@ -95,6 +95,8 @@ pub enum Command {
     /// Number the paths of a graph from a file; show a function's graph.
     #[command(subcommand)]
     Graph(Graph),
+    /// Say how large the unit store is, and make it smaller.
+    Store(Store),
     /// Check that everything trodden needs is there, by a trial from end to end.
     Doctor {
         /// Print JSON.
@@ -546,6 +548,20 @@ pub struct Collect {
     /// Raw files, or folders of them.
     #[arg(required = true, value_name = "RAW")]
     pub files: Vec<PathBuf>,
+}
+
+/// `trodden store`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden store
+  trodden store --prune 90
+
+Programs carry the maps and the bitcode of their units; the store has them for stripped programs, and what `trodden instrument` links anew.")]
+pub struct Store {
+    /// Remove what was neither read nor written for so many days.
+    #[arg(long, value_name = "DAYS")]
+    pub prune: Option<u32>,
 }
 
 /// `trodden graph`

@@ -13,6 +13,7 @@
 //! | `profiles.rs`, `reports.rs`, `runs.rs` | stored profiles: naming, showing, listing, merging, comparing them |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
+//! | `store.rs` | size of the unit store, and pruning it |
 //! | `doctor.rs` | is everything there |
 //! | `assets.rs`, `toolchain.rs` | what trodden brings along; where LLVM is |
 #![forbid(unsafe_code)]
@@ -40,6 +41,7 @@ mod record;
 mod reports;
 mod runs;
 mod rust;
+mod store;
 mod toolchain;
 
 use anyhow::Result;
@@ -109,6 +111,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Instrument(job) => instrument::run(&job.program, &job.output, &job.parameters),
         Command::Info(info) => info::run(&info),
         Command::Graph(job) => graph::run(&job),
+        Command::Store(job) => store::run(&job),
         Command::Doctor { json } => doctor::run(json),
         Command::Drivers { folder } => manual::drivers(folder),
         Command::Completions { shell } => manual::completions(shell),

@@ -11,6 +11,7 @@ use crate::frames;
 use crate::notes::warn;
 use crate::recipe::{Driver, FileInput, Made, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
 use anyhow::{Context, Result, anyhow, bail};
+use object::{Object, ObjectSection};
 use std::collections::{BTreeSet, HashSet};
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -59,13 +60,16 @@ pub fn run(job: &Job) -> Result<(ExitStatus, Option<Image>)> {
     let listed = listed_dependencies(job.line, dependencies.path());
     let mut added = job.added.clone();
     added.extend(link_options(job.line, &store, listed.as_deref().filter(|_| job.line.dependency_file.is_none()))?);
-    let mut command = Command::new(job.clang);
-    command.args(with_added(job.arguments, &added)).envs(job.environment.iter().map(|(k, v)| (k, v)));
-    let status = command.status().with_context(|| format!("cannot run {}", job.clang.display()))?;
+    let entered = if is_without_start_up(job.line) { entry_options(&store)? } else { Vec::new() };
+    let path = Path::new(job.line.image());
+    let mut status = link(job, &[added.as_slice(), &entered].concat())?;
+    if status.success() && !entered.is_empty() && !has_start(path) {
+        status = link(job, &added)?;
+    }
     if !status.success() {
         return Ok((status, None));
     }
-    let image = read_image(Path::new(job.line.image()));
+    let image = read_image(path);
     if let Some(image) = &image
         && !keeps_only_maps()
         && let Err(error) = keep(job, &store, image, listed.as_deref())
@@ -74,6 +78,12 @@ pub fn run(job: &Job) -> Result<(ExitStatus, Option<Image>)> {
     }
     events::log(&Event::linked(&std::path::absolute(job.line.image())?, image.as_ref()));
     Ok((status, image))
+}
+
+fn link(job: &Job, added: &[OsString]) -> Result<ExitStatus> {
+    let mut command = Command::new(job.clang);
+    command.args(with_added(job.arguments, added)).envs(job.environment.iter().map(|(k, v)| (k, v)));
+    command.status().with_context(|| format!("cannot run {}", job.clang.display()))
 }
 
 /// The exit status that stands for another process's end.
@@ -99,6 +109,27 @@ fn link_options(line: &CommandLine, store: &UnitStore, dependencies: Option<&Pat
         added.extend(["-Xlinker".into(), option]);
     }
     Ok(added)
+}
+
+/// Whether it is an executable that starts at a `_start` of its own.
+fn is_without_start_up(line: &CommandLine) -> bool {
+    line.without_start_files && !line.shared && !line.entry
+}
+
+/// What is added to have thread-local storage in an executable without libc's start-up. `_start` may be in an archive, which a weak reference
+/// does not pull in.
+fn entry_options(store: &UnitStore) -> Result<Vec<OsString>> {
+    let entry = format!("-Wl,-e,{},-u,_start", assets::START_SYMBOL);
+    Ok(vec!["-Xlinker".into(), assets::start_object(store)?.into(), entry.into()])
+}
+
+/// Whether an image that was linked with the entry object has a `_start`. Without one it is linked as it is without us: linkers warn, and enter
+/// it where they like.
+fn has_start(image: &Path) -> bool {
+    let Ok(bytes) = fs::read(image) else { return false };
+    let Ok(file) = object::File::parse(&*bytes) else { return false };
+    let section = file.section_by_name(assets::START_SECTION);
+    section.and_then(|s| s.data().ok()).is_some_and(|data| data.iter().any(|byte| *byte != 0))
 }
 
 fn linker_name(line: &CommandLine) -> &OsStr {

@@ -117,3 +117,22 @@ fn names_with_blanks() {
     must(place.command(trodden()).args(["instrument", "the program", "-o", "other program", "--chords", "off"]));
     assert_eq!(place.image("other program").units.len(), 1);
 }
+
+#[test]
+fn the_store_is_pruned_of_what_is_old() {
+    let place = Place::with(&[("a.c", "int main(void) { return 0; }\n")]);
+    place.cc("a.c -o old");
+    place.shell("find store/units -type f -exec touch -d 2001-01-01 {} +");
+    place.write("b.c", "int main(int n, char **v) { return n > 5; }\n");
+    place.cc("b.c -o new");
+    let units = |place: &Place| {
+        let output = place.trodden("store");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().find(|l| l.trim_start().starts_with("units")).unwrap().split_whitespace().nth(1).unwrap().parse::<u32>().unwrap()
+    };
+    assert_eq!(units(&place), 2);
+    place.trodden("store --prune 365");
+    assert_eq!(units(&place), 1);
+    // The program carries what was removed.
+    assert!(place.trodden("info old").status.success());
+}

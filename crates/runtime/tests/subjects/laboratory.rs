@@ -7,18 +7,33 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::time::SystemTime;
 use trodden_wire::{RAW_MAGIC, RAW_READY, RawHeader};
 
-/// The object, built once.
+/// The object, built once for all test processes: the first builds it while the others wait, unless it is newer than its sources.
 pub fn object() -> &'static Path {
     static OBJECT: OnceLock<PathBuf> = OnceLock::new();
     OBJECT.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("object");
         fs::create_dir_all(&folder).unwrap();
+        let lock = fs::File::create(folder.join("lock")).unwrap();
+        lock.lock().unwrap();
         let object = folder.join("trodden_rt.o");
-        build_object::build(&object).unwrap();
+        let built = fs::metadata(&object).and_then(|m| m.modified());
+        if !built.is_ok_and(|built| newest(&build_object::sources()) < built) {
+            build_object::build(&object).unwrap();
+        }
         object
     })
+}
+
+/// When the newest of some files, or of the files in some folders, was written.
+fn newest(paths: &[PathBuf]) -> SystemTime {
+    let written = |path: &PathBuf| match path.is_dir() {
+        true => newest(&fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>()),
+        false => fs::metadata(path).unwrap().modified().unwrap(),
+    };
+    paths.iter().map(written).max().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// A fresh folder for one test.

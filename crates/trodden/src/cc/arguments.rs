@@ -80,6 +80,10 @@ pub struct CommandLine {
     pub linker: Option<OsString>,
     /// It links a shared library.
     pub shared: bool,
+    /// It links without libc's start files.
+    pub without_start_files: bool,
+    /// The user says where the image is entered, or gives a linker script that may say so.
+    pub entry: bool,
     /// Options that decide how machine code is made of intermediate code and that the intermediate code does not hold.
     pub codegen: Vec<String>,
     /// The machine, if it is none that trodden knows.
@@ -139,6 +143,8 @@ impl Reading {
             dependency_file: None,
             linker: None,
             shared: false,
+            without_start_files: false,
+            entry: false,
             codegen: Vec::new(),
             foreign: None,
         };
@@ -181,6 +187,7 @@ impl Reading {
             "-l" => self.libraries = true,
             "-target" | "--target" => self.target(&text),
             "-Xlinker" | "--for-linker" => self.linker_word(value),
+            "-e" | "--entry" | "-T" => self.line.entry = true,
             "-mllvm" => self.line.codegen.extend(["-mllvm".to_owned(), text.into_owned()]),
             _ => {}
         }
@@ -195,6 +202,7 @@ impl Reading {
             "-c" | "-S" | "--compile" | "--assemble" => self.only_compile = true,
             "-r" | "--relocatable" => self.relocatable = true,
             "-shared" | "--shared" => self.line.shared = true,
+            "-nostdlib" | "--no-standard-libraries" | "-nostartfiles" => self.line.without_start_files = true,
             "-fno-lto" => self.line.lto = false,
             "-fwhole-program-vtables" => self.line.whole_program_vtables = true,
             "-fno-whole-program-vtables" => self.line.whole_program_vtables = false,
@@ -223,6 +231,8 @@ impl Reading {
             self.line.linker = Some(rest("-fuse-ld=").to_owned());
         } else if text.starts_with("--ld-path=") {
             self.line.linker = Some(rest("--ld-path=").to_owned());
+        } else if names_entry(text) {
+            self.line.entry = true;
         } else if text.starts_with("-Wl,") {
             word.as_bytes()[4..].split(|b| *b == b',').for_each(|part| self.linker_word(OsStr::from_bytes(part)));
         }
@@ -244,6 +254,8 @@ impl Reading {
         let text = word.to_string_lossy();
         match &*text {
             "-r" | "--relocatable" => self.relocatable = true,
+            "-shared" | "--shared" | "-Bshareable" => self.line.shared = true,
+            _ if names_entry(&text) => self.line.entry = true,
             "--build-id" | "-build-id" => self.line.build_id = true,
             _ if text.starts_with("--build-id=") || text.starts_with("-build-id=") => self.line.build_id = true,
             _ => {
@@ -282,6 +294,16 @@ fn is_debug_level(text: &str) -> bool {
     let rest = &text[2..];
     let levels = ["", "0", "1", "2", "3", "mlt", "full", "lldb", "sce", "dbx", "codeview", "line-tables-only", "line-directives-only"];
     levels.contains(&rest) || ((rest.starts_with("gdb") || rest.starts_with("dwarf")) && rest != "dwarf-aranges")
+}
+
+/// Whether an option of the driver or of the linker says where the image is entered, or names a linker script.
+fn names_entry(text: &str) -> bool {
+    const OTHERS: &[&str] = &["-emit", "-exp", "-exclude", "-eh-frame", "-enable", "-error", "-embed", "-end-"];
+    const ADDRESSES: &[&str] = &["-Ttext", "-Tdata", "-Tbss", "-Trodata-segment", "-Tldata-segment"];
+    let is_one_of = |known: &[&str]| known.iter().any(|k| text.starts_with(k));
+    (text.starts_with("-e") && !is_one_of(OTHERS))
+        || (text.starts_with("-T") && !is_one_of(ADDRESSES))
+        || is_one_of(&["--entry", "--script", "-script"])
 }
 
 fn kind_of_language(language: &str) -> InputKind {
@@ -439,6 +461,31 @@ mod tests {
         assert!(!read("-Wl,-z,now a.o").build_id);
         assert_eq!(read("-Wl,--dependency-file=x.d a.o").dependency_file.unwrap(), "x.d");
         assert_eq!(read("-fuse-ld=lld a.o").linker.unwrap(), "lld");
+    }
+
+    #[test]
+    fn the_users_own_entry_is_seen_in_each_spelling() {
+        for text in [
+            "-e go",
+            "-ego",
+            "--entry go",
+            "--entry=go",
+            "-Wl,-e,go",
+            "-Wl,-ego",
+            "-Wl,--entry=go",
+            "-Wl,-entry,go",
+            "-Xlinker -e -Xlinker go",
+        ] {
+            assert!(read(&format!("{text} a.o")).entry, "{text}");
+        }
+        for text in ["-T layout.ld", "-Tlayout.ld", "-Wl,-T,layout.ld", "-Wl,--script=layout.ld"] {
+            assert!(read(&format!("{text} a.o")).entry, "{text}");
+        }
+        for text in ["-Wl,--emit-relocs", "-Wl,-export-dynamic", "-Wl,-E", "-Wl,-Ttext=0x1000", "-Ttext 0x1000", "-Wl,--exclude-libs,ALL"] {
+            assert!(!read(&format!("{text} a.o")).entry, "{text}");
+        }
+        assert!(read("-nostdlib a.o").without_start_files && read("-nostartfiles a.o").without_start_files);
+        assert!(!read("-nodefaultlibs a.o").without_start_files);
     }
 
     #[test]
