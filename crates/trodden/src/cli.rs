@@ -229,6 +229,20 @@ pub struct Build {
     pub command: Vec<OsString>,
 }
 
+/// Where the profile of a run goes.
+#[derive(Debug, Args)]
+pub struct Destination {
+    /// Count the run to a suite of runs.
+    #[arg(long, value_name = "SUITE")]
+    pub suite: Option<String>,
+    /// Write the profile to this file as well.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Do not enter the run in the run store (needs --output).
+    #[arg(long, requires = "output")]
+    pub no_store: bool,
+}
+
 /// `trodden record`
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -239,15 +253,9 @@ Examples:
 
 All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.")]
 pub struct Record {
-    /// Count the run to a suite of runs.
-    #[arg(long, value_name = "SUITE")]
-    pub suite: Option<String>,
-    /// Write the profile to this file as well.
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Do not enter the run in the run store (needs --output).
-    #[arg(long, requires = "output")]
-    pub no_store: bool,
+    /// Where its profile goes.
+    #[command(flatten)]
+    pub destination: Destination,
     /// The command to run.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -536,15 +544,9 @@ Examples:
   TRODDEN_OUTPUT=/var/tmp/counts/%m.raw ./server
   trodden collect /var/tmp/counts")]
 pub struct Collect {
-    /// Count the run to a suite of runs.
-    #[arg(long, value_name = "SUITE")]
-    pub suite: Option<String>,
-    /// Write the profile to this file as well.
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Do not add it to the run store.
-    #[arg(long, requires = "output")]
-    pub no_store: bool,
+    /// Where the profile goes.
+    #[command(flatten)]
+    pub destination: Destination,
     /// Raw files, or folders of them.
     #[arg(required = true, value_name = "RAW")]
     pub files: Vec<PathBuf>,

@@ -6,7 +6,7 @@
 
 use crate::assets;
 use crate::cc::CARGO_FOLDER_VARIABLE;
-use crate::cli::{Collect, Record};
+use crate::cli::{Collect, Destination, Record};
 use crate::notes::{note, warn};
 use crate::rust::ROLE_VARIABLE;
 use anyhow::{Context, Result};
@@ -34,7 +34,7 @@ use trodden_wire::OUTPUT_VARIABLE;
 pub fn run(record: &Record) -> Result<ExitCode> {
     let folder = run_folder(record)?;
     let mut counted = count(&record.command, folder.path())?;
-    counted.run.suite = record.suite.clone();
+    counted.run.suite = record.destination.suite.clone();
     let code = match counted.status {
         Ending::Exit(code) => code,
         Ending::Signal(signal) => 128 + signal,
@@ -76,8 +76,10 @@ impl Counted {
 
 /// The folder of the run's raw files, where its profile is to be: in the run store, or beside the output.
 fn run_folder(record: &Record) -> Result<TempDir> {
-    let base = match &record.output {
-        Some(output) if record.no_store => output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
+    let base = match &record.destination.output {
+        Some(output) if record.destination.no_store => {
+            output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
+        }
         _ => PathBuf::from(trodden_profile::store::FOLDER),
     };
     fs::create_dir_all(&base).with_context(|| {
@@ -166,7 +168,7 @@ fn keep(record: &Record, counted: Counted, folder: &Path) -> Result<()> {
     if raw_files(folder)?.is_empty() {
         return nothing_counted(&record.command[0]);
     }
-    deliver(&counted.collect(folder)?, record.output.as_deref(), record.no_store)
+    deliver(&counted.collect(folder)?, &record.destination)
 }
 
 /// Makes a profile of raw files that a program wrote without `trodden record`.
@@ -182,21 +184,21 @@ pub fn collect_files(job: &Collect) -> Result<ExitCode> {
         }
     }
     anyhow::ensure!(!files.is_empty(), "there are no raw files (their names end in .raw) in the folders given");
-    let run = Run { suite: job.suite.clone(), runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
-    deliver(&collect(files, run, assets::store().ok().as_ref()), job.output.as_deref(), job.no_store)?;
+    let run = Run { suite: job.destination.suite.clone(), runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+    deliver(&collect(files, run, assets::store().ok().as_ref()), &job.destination)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Puts what was collected where it is wanted.
-fn deliver(collected: &Collected, output: Option<&Path>, no_store: bool) -> Result<()> {
+fn deliver(collected: &Collected, destination: &Destination) -> Result<()> {
     let lost = collected.problems.iter().filter(|p| p.loses_counts()).count();
     collected.problems.iter().for_each(warn);
     anyhow::ensure!(!collected.profile.images.is_empty(), "none of its images can be decoded");
-    if let Some(output) = output {
+    if let Some(output) = &destination.output {
         collected.profile.write(output)?;
         note(format_args!("the profile is in {}", output.display()));
     }
-    if !no_store {
+    if !destination.no_store {
         let entry = RunStore::create(&std::env::current_dir()?)?.add_run(&collected.profile)?;
         note(format_args!("recorded as run {}; `trodden report` shows it", entry.number));
     }

@@ -85,7 +85,7 @@ fn remove(files: &[File]) -> Result<()> {
 fn summary(files: &[File]) -> String {
     let bytes: u64 = files.iter().map(|f| f.bytes).sum();
     // What is being written has a name with a dot in front.
-    let count = files.iter().filter(|f| !f.path.file_name().is_some_and(|n| starts_with_dot(n))).count();
+    let count = files.iter().filter(|f| !f.path.file_name().is_some_and(starts_with_dot)).count();
     format!("{count:>8} files, {:>9.1} MB", bytes as f64 / 1e6)
 }
 
