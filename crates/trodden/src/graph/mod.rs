@@ -11,7 +11,7 @@ use crate::cli::Scheme;
 use anyhow::{Context, Result, bail};
 use input::{Input, PathInput};
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -189,7 +189,17 @@ fn edges_json(named: &Named, dag: &Dag, numbering: &Numbering, probes: &Probes) 
         }
         row
     };
-    dag.edge_ids().map(one).collect()
+    // Edges that no path takes: they begin at a node that cannot be reached, or lead from the exit back to the entry.
+    let unused = |e: Edge| {
+        let (from, to) = (named.graph.from(e), named.graph.to(e));
+        json!({
+            "edge": e.0, "from": named.names[from.index()], "to": named.names[to.index()],
+            "value": 0, "probe": false, "probe_value": 0, "unused": true,
+        })
+    };
+    let used: HashSet<Edge> = dag.edge_ids().filter_map(|id| dag.underlying(id)).collect();
+    let rest = named.graph.edges().filter(|e| !used.contains(e)).map(unused);
+    dag.edge_ids().map(one).chain(rest).collect()
 }
 
 fn ids_json(named: &Named, dag: &Dag, numbering: &Numbering, marked: &[u64], list: u64) -> Vec<Value> {
@@ -248,6 +258,14 @@ mod tests {
         assert_eq!(dummies.len(), 2);
         assert!(dummies.iter().all(|d| d["edge"] == 2));
         assert_eq!(answer["paths"], 4);
+    }
+
+    #[test]
+    fn edges_that_no_path_takes_are_listed_as_such() {
+        let answer = numbered(r#"{"entry":"s","exit":"t","edges":[["s","t"],["x","t"],["t","s"]]}"#);
+        let rows = answer["edges"].as_array().unwrap();
+        let unused: Vec<u64> = rows.iter().filter(|e| e["unused"] == true).map(|e| e["edge"].as_u64().unwrap()).collect();
+        assert_eq!((rows.len(), unused), (3, vec![1, 2]));
     }
 
     #[test]
