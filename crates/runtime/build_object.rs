@@ -1,4 +1,5 @@
-//! Builds the runtime as one relocatable object, `trodden_rt.o`, with the tools of any Rust installation on Linux: rustc, GNU ld, objcopy.
+//! Builds the runtime as one relocatable object, `trodden_rt.o`, with the tools of any Rust installation on Linux: rustc, GNU ld, objcopy; and
+//! the entry of programs without libc's start-up, `trodden_start.o`.
 //!
 //! For build scripts and tests, which include this file by `#[path]` from a crate beside `crates/runtime`:
 //!
@@ -49,7 +50,16 @@ pub fn build(out: &Path) -> Result<(), String> {
     check_undefined(out)
 }
 
-/// The files that the object is made of: a build script watches them.
+/// Builds the entry of programs without libc's start-up at `out`. Errors as of [`build`].
+pub fn build_start(out: &Path) -> Result<(), String> {
+    let whole = out.with_extension("whole.o");
+    rustc(&crates_folder().join("runtime/src/start.rs"), "trodden_start", "lib", &whole, &["--emit=obj".into()])?;
+    let mut objcopy = Command::new("objcopy");
+    objcopy.args(["--strip-debug", "--strip-unneeded", "-R", ".comment"]).args([&whole, out]);
+    run(&mut objcopy, BINUTILS).map(drop)
+}
+
+/// The files that the objects are made of: a build script watches them.
 pub fn sources() -> Vec<PathBuf> {
     ["runtime/build_object.rs", "runtime/src", "wire/src"].map(|path| crates_folder().join(path)).to_vec()
 }

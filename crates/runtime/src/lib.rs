@@ -14,6 +14,7 @@
 //! | `kept.rs` | the raw file's descriptor, which stays open; knowing it again |
 //! | `region.rs` | claiming a region of a raw file; anonymous regions |
 //! | `image.rs` | the unit records of the image |
+//! | `start.rs` | an object of its own: the entry of programs without libc's start-up |
 //! | `lock.rs`, `system.rs`, `text.rs`, `memory.rs` | lock and signal mask, system calls, strings and messages, copying |
 //!
 //! # What is guaranteed
@@ -57,7 +58,8 @@
 //!   one by its process id, which says little to processes in another PID namespace.
 //! - A raw file that is removed or replaced while programs run has their counts no more.
 //! - File systems without open-file-description locks are refused with a message. `/proc` must be mounted, else nothing is written.
-//! - A static program without libc must set up thread-local storage itself. Each shared library takes 8 bytes of static TLS: a program
+//! - A static program without libc has thread-local storage if it is entered at `__trodden_start` (`start.rs`, an object of its own, which the
+//!   drivers link where no entry is named), else it must set that up itself; so must threads that it makes by raw `clone`. Each shared library takes 8 bytes of static TLS: a program
 //!   that loads hundreds of instrumented ones by `dlopen` may need `GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096`.
 #![no_std]
 

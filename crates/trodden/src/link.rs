@@ -60,12 +60,11 @@ pub fn run(job: &Job) -> Result<(ExitStatus, Option<Image>)> {
     let listed = listed_dependencies(job.line, dependencies.path());
     let mut added = job.added.clone();
     added.extend(link_options(job.line, &store, listed.as_deref().filter(|_| job.line.dependency_file.is_none()))?);
-    let entered = if is_without_start_up(job.line) { entry_options(&store)? } else { Vec::new() };
     let path = Path::new(job.line.image());
-    let mut status = link(job, &[added.as_slice(), &entered].concat())?;
-    if status.success() && !entered.is_empty() && !has_start(path) {
-        status = link(job, &added)?;
-    }
+    let status = match is_without_start_up(job.line) {
+        true => link_with_entry(job, &added, &assets::start_object(&store)?)?,
+        false => linker(job, &added).status().with_context(|| cannot_run(job))?,
+    };
     if !status.success() {
         return Ok((status, None));
     }
@@ -80,10 +79,32 @@ pub fn run(job: &Job) -> Result<(ExitStatus, Option<Image>)> {
     Ok((status, image))
 }
 
-fn link(job: &Job, added: &[OsString]) -> Result<ExitStatus> {
+fn linker(job: &Job, added: &[OsString]) -> Command {
     let mut command = Command::new(job.clang);
     command.args(with_added(job.arguments, added)).envs(job.environment.iter().map(|(k, v)| (k, v)));
-    command.status().with_context(|| format!("cannot run {}", job.clang.display()))
+    command
+}
+
+fn cannot_run(job: &Job) -> String {
+    format!("cannot run {}", job.clang.display())
+}
+
+/// Links an executable that starts at a `_start` of its own, so that it has thread-local storage. The entry object's reference to `_start` is weak:
+/// if that finds none, an archive may have one, which `-u` pulls in. Without any, it is linked as it is without us: linkers warn, and enter it
+/// where they like.
+fn link_with_entry(job: &Job, added: &[OsString], object: &Path) -> Result<ExitStatus> {
+    let image = Path::new(job.line.image());
+    let entry: [OsString; 3] = ["-Xlinker".into(), object.into(), format!("-Wl,-e,{}", assets::START_SYMBOL).into()];
+    let entered = [added, &entry].concat();
+    let status = linker(job, &entered).status().with_context(|| cannot_run(job))?;
+    if !status.success() || has_start(image) {
+        return Ok(status);
+    }
+    let pulled = linker(job, &[&entered[..], &["-Wl,-u,_start".into()]].concat()).output().with_context(|| cannot_run(job))?;
+    if pulled.status.success() && has_start(image) {
+        return Ok(pulled.status);
+    }
+    linker(job, added).status().with_context(|| cannot_run(job))
 }
 
 /// The exit status that stands for another process's end.
@@ -116,15 +137,7 @@ fn is_without_start_up(line: &CommandLine) -> bool {
     line.without_start_files && !line.shared && !line.entry
 }
 
-/// What is added to have thread-local storage in an executable without libc's start-up. `_start` may be in an archive, which a weak reference
-/// does not pull in.
-fn entry_options(store: &UnitStore) -> Result<Vec<OsString>> {
-    let entry = format!("-Wl,-e,{},-u,_start", assets::START_SYMBOL);
-    Ok(vec!["-Xlinker".into(), assets::start_object(store)?.into(), entry.into()])
-}
-
-/// Whether an image that was linked with the entry object has a `_start`. Without one it is linked as it is without us: linkers warn, and enter
-/// it where they like.
+/// Whether an image that was linked with the entry object has a `_start`.
 fn has_start(image: &Path) -> bool {
     let Ok(bytes) = fs::read(image) else { return false };
     let Ok(file) = object::File::parse(&*bytes) else { return false };

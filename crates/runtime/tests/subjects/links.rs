@@ -45,6 +45,22 @@ fn object_is_small_and_needs_nothing() {
 }
 
 #[test]
+fn start_object_needs_the_bias_alone() {
+    let lab = Laboratory::new("start");
+    let start = lab.path("trodden_start.o");
+    build_object::build_start(&start).unwrap();
+    let read = |name: &str, option: &str| {
+        let output = Command::new(name).arg(option).arg(&start).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let symbols = read("nm", "-g");
+    let mut symbols: Vec<_> = symbols.lines().map(|line| line[17..].to_owned()).collect();
+    symbols.sort();
+    assert_eq!(symbols, ["T __trodden_start", "U __trodden_bias", "w _DYNAMIC", "w __ehdr_start", "w _start"]);
+    assert!(read("readelf", "-SW").contains(".note.GNU-stack"));
+}
+
+#[test]
 fn every_kind_of_executable_by_every_linker() {
     let lab = Laboratory::new("links");
     for linker in ["bfd", "gold", "lld"] {
