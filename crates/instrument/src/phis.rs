@@ -3,6 +3,7 @@
 //! LLVM-C can add incoming values but neither remove nor rename them, so a phi node whose incoming blocks change is built anew.
 
 use crate::llvm::{Block, Builder, Module, Value};
+use std::collections::{HashMap, HashSet};
 
 /// Rebuilds every phi node of a block with other incoming entries. `entries` gets the old ones and returns the new ones; a phi node that is left
 /// with none was in a block nobody enters and keeps its old entries.
@@ -17,18 +18,20 @@ pub fn rebuild(module: Module, block: Block, mut entries: impl FnMut(Vec<(Value,
     }
 }
 
-/// In the phi nodes of `block`, what came from one block now comes from another. Where several entries came from it (a switch with several cases),
-/// they become one if the edges became one.
-pub fn rename(module: Module, block: Block, from: Block, to: Block, merge: bool) {
+/// In the phi nodes of `block`, what came from one block now comes from another.
+pub fn rename(module: Module, block: Block, from: Block, to: Block) {
+    rebuild(module, block, |old| old.into_iter().map(|(value, b)| (value, if b == from { to } else { b })).collect());
+}
+
+/// In the phi nodes of `block`, what came from some blocks now comes from others. Where several entries came from one (a switch with several cases), they
+/// become one, as the edges did.
+pub fn rename_all(module: Module, block: Block, renamed: &HashMap<Block, Block>) {
     rebuild(module, block, |old| {
-        let mut new: Vec<(Value, Block)> = Vec::with_capacity(old.len());
-        for (value, came_from) in old {
-            if came_from != from {
-                new.push((value, came_from));
-            } else if !merge || !new.iter().any(|(_, b)| *b == to) {
-                new.push((value, to));
-            }
-        }
-        new
+        let mut seen = HashSet::new();
+        let new = old.into_iter().filter_map(|(value, from)| match renamed.get(&from) {
+            Some(to) => seen.insert(*to).then_some((value, *to)),
+            None => Some((value, from)),
+        });
+        new.collect()
     });
 }

@@ -12,7 +12,7 @@ use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_flow::plan::Action;
 use trodden_flow::{Edge, Graph, Node};
 use trodden_unit::EdgeKind;
@@ -35,6 +35,9 @@ impl Place {
         }
     }
 }
+
+/// For blocks into which edges were split: which block now comes in between, by the block it came from.
+type Renames = BTreeMap<Block, HashMap<Block, Block>>;
 
 /// The places of a function's edges, and the way control takes between its blocks now.
 pub struct Places {
@@ -64,6 +67,7 @@ impl Places {
             places.note_arrival(draft, edge);
         }
         let mut pads: BTreeSet<Node> = BTreeSet::new();
+        let mut renames = Renames::new();
         let coded: Vec<Edge> = graph.edges().filter(|e| places.needs_code(actions, *e)).collect();
         for edge in coded {
             let to = graph.to(edge);
@@ -76,8 +80,12 @@ impl Places {
                     pads.insert(to);
                     continue;
                 }
-                Site::OnEdge(successors) => places.split(module, draft, edge, successors, location),
+                Site::OnEdge(successors) => places.split(module, draft, edge, successors, location, &mut renames),
             });
+        }
+        // Once for each block, however many edges into it were split: a switch may have thousands.
+        for (to, renamed) in renames {
+            phis::rename_all(module, to, &renamed);
         }
         for pad in pads {
             places.split_landing_pad(module, draft, graph, actions, pad, location);
@@ -127,7 +135,15 @@ impl Places {
         }
     }
 
-    fn split(&mut self, module: Module, draft: &Draft, edge: Edge, successors: &[usize], location: Option<LLVMMetadataRef>) -> Place {
+    fn split(
+        &mut self,
+        module: Module,
+        draft: &Draft,
+        edge: Edge,
+        successors: &[usize],
+        location: Option<LLVMMetadataRef>,
+        renames: &mut Renames,
+    ) -> Place {
         let flow = &draft.edges[edge.index()];
         let (from, to) = (draft.nodes[flow.from.index()].expect("a block"), draft.nodes[flow.to.index()].expect("a block"));
         let between = new_block_behind(module, from);
@@ -135,7 +151,7 @@ impl Places {
         for &index in successors {
             from.terminator().set_successor(index, between);
         }
-        phis::rename(module, to, from, between, true);
+        renames.entry(to).or_default().insert(from, between);
         self.arrivals.remove(&(from, to));
         self.arrivals.insert((between, to), edge);
         Place::Before(between.terminator())

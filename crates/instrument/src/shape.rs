@@ -66,7 +66,7 @@ fn move_behind(module: Module, mut instruction: Option<Value>, to: Block) {
 fn successors_see(module: Module, block: Block, before: Block) {
     let successors: HashSet<Block> = block.terminator().successors().into_iter().collect();
     for to in successors {
-        phis::rename(module, to, before, block, false);
+        phis::rename(module, to, before, block);
     }
 }
 
