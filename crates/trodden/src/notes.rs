@@ -5,6 +5,8 @@
 
 use std::env;
 use std::fmt::Display;
+use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Variable that silences notes.
 pub const QUIET_VARIABLE: &str = "TRODDEN_QUIET";
@@ -19,6 +21,30 @@ pub fn note(text: impl Display) {
 /// Prints what may spoil the user's result, even if notes are silenced.
 pub fn warn(text: impl Display) {
     eprintln!("trodden: warning: {text}");
+}
+
+/// How far a long piece of work is: one line on a terminal, nothing elsewhere. May be shared by threads.
+pub struct Progress {
+    what: &'static str,
+    all: usize,
+    done: AtomicUsize,
+    shows: bool,
+}
+
+impl Progress {
+    /// Work on `all` things (`what`: their name in the plural).
+    pub fn of(all: usize, what: &'static str) -> Progress {
+        Progress { what, all, done: AtomicUsize::new(0), shows: all > 1 && !is_quiet() && io::stderr().is_terminal() }
+    }
+
+    /// One more is done.
+    pub fn step(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        // A hundred times at most: the terminal is not what the work should wait for.
+        if self.shows && (done.is_multiple_of(self.all.div_ceil(100)) || done == self.all) {
+            eprint!("\r{done} of {} {}{}", self.all, self.what, if done == self.all { "\n" } else { "" });
+        }
+    }
 }
 
 fn is_quiet() -> bool {

@@ -6,6 +6,7 @@
 use crate::assets;
 use crate::cc::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, PARAMETERS_VARIABLE};
 use crate::frames::{self, Member};
+use crate::notes::Progress;
 use crate::toolchain::Tool;
 use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
@@ -77,9 +78,11 @@ impl Rebuilder {
         distinct.dedup_by_key(|f| f.unit);
         fs::create_dir_all(folder)?;
         let next = AtomicUsize::new(0);
+        let progress = Progress::of(distinct.len(), "units");
         let work = || -> Result<()> {
             while let Some(frame) = distinct.get(next.fetch_add(1, Ordering::Relaxed)) {
                 compile_unit(compiler, frame, folder)?;
+                progress.step();
             }
             Ok(())
         };

@@ -1,13 +1,12 @@
 //! Commands on several profiles: `runs`, `merge`, `diff`.
 
 use crate::cli::{Diff, Merge, Runs, RunsCommand};
-use crate::notes::{note, warn};
+use crate::notes::{Progress, note, warn};
 use crate::profiles;
 use crate::reports::{json_text, print};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_profile::merge::{Builds, merge_files};
@@ -83,16 +82,12 @@ pub fn merge(job: &Merge) -> Result<ExitCode> {
         files.extend(profiles::files(wanted)?);
     }
     let builds = if job.separate_builds { Builds::Separate } else { Builds::Refuse };
-    let (all, shows) = (files.len(), std::io::stderr().is_terminal() && files.len() > 50);
-    let merged = merge_files(&files, builds, |done| {
-        if shows && (done % 16 == 0 || done == all) {
-            eprint!("\r{done} of {all} profiles{}", if done == all { "\n" } else { "" });
-        }
-    });
+    let progress = Progress::of(files.len(), "profiles");
+    let merged = merge_files(&files, builds, |_| progress.step());
     for (file, reason) in &merged.refused {
         warn(format_args!("{} is left out: {reason}", file.display()));
     }
-    let profile = merged.profile.with_context(|| format!("none of {all} profiles could be merged"))?;
+    let profile = merged.profile.with_context(|| format!("none of {} profiles could be merged", files.len()))?;
     profile.write(&job.output)?;
     note(format_args!("{} profiles are merged in {}", merged.files, job.output.display()));
     Ok(if merged.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
