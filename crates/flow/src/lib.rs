@@ -8,7 +8,8 @@
 //!    too many paths is cut further until they fit a limit ([`limit`]).
 //! 4. [`Numbering`]: a value for each edge so that the sum along a path is its identity ([`numbering`]).
 //! 5. [`Probes`]: the same sums with increments on few, rarely executed edges only ([`placement`]).
-//! 6. [`Plan`]: what a backend has to insert on which edge ([`plan`]).
+//! 6. [`Plan`]: what a backend has to do on which edge ([`plan`]).
+//! 7. [`Schedule`]: the same with fewer instructions ([`schedule`]).
 //!
 //! The terms are those of T. Ball and J. R. Larus, "Efficient path profiling" (MICRO 1996).
 #![forbid(unsafe_code)]
@@ -20,9 +21,11 @@ pub mod limit;
 pub mod numbering;
 pub mod placement;
 pub mod plan;
+pub mod schedule;
 
 pub use dag::{Cut, CutReason, Dag, DagEdge, DagEdgeId, Origin};
 pub use graph::{Edge, Graph, GraphError, Node};
 pub use numbering::{Numbering, TooManyPaths};
 pub use placement::Probes;
 pub use plan::{Plan, PlanOptions};
+pub use schedule::Schedule;

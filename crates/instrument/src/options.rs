@@ -1,10 +1,15 @@
 //! How units are to be instrumented: the words of the environment variable `TRODDEN_INSTRUMENT`, which the compiler driver sets.
 //!
 //! The plugin has no command line of its own; clang hands it none. Words are `key=value`, separated by blanks:
-//! `scheme=ball-larus`, `max-paths=N`, `chords=on|off`, `reach=doubtful|all`, `keep=bitcode|map`.
+//! `scheme=ball-larus`, `max-paths=N`, `chords=on|off`, `rounds=on|off`, `early=on|off`, `reach=doubtful|all`, `keep=bitcode|map`,
+//! `weights=FILE`.
 
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
+use trodden_flow::schedule::Choices;
+use trodden_unit::{Identity, NoWeights, Weights};
 
 /// Functions with more paths than this are cut. 4096 counters are a page of 32 KB per function at most, and few functions reach it.
 const MAX_PATHS: u64 = 4096;
@@ -17,27 +22,54 @@ const MOST_MAX_PATHS: u64 = 1 << 24;
 pub struct Options {
     /// Cutting and placement.
     pub plan: PlanOptions,
+    /// When counts are made.
+    pub choices: Choices,
     /// Count at every call that it was reached, not only at those that might not come back by themselves: so that callers' paths are known too when a
     /// signal ends the program.
     pub reach_all: bool,
     /// Keep the unit's bitcode, so that other variants can be made of it.
     pub keep_bitcode: bool,
+    /// Measured frequencies of edges, and the identity of their file.
+    pub weights: Option<(Rc<Weights>, Identity)>,
 }
 
-/// A word that means nothing.
+/// Words that cannot be followed.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "TRODDEN_INSTRUMENT holds `{0}`; known are scheme=ball-larus, max-paths=NUMBER (1 to 16777216), chords=on|off, reach=doubtful|all, keep=bitcode|map"
-)]
-pub struct BadOption(String);
+pub enum BadOption {
+    /// It means nothing.
+    #[error(
+        "TRODDEN_INSTRUMENT holds `{0}`; known are scheme=ball-larus, max-paths=NUMBER (1 to 16777216), chords=on|off, rounds=on|off, early=on|off, reach=doubtful|all, keep=bitcode|map, weights=FILE"
+    )]
+    Unknown(String),
+    /// The file of weights cannot be read.
+    #[error("the file of weights {file} cannot be read ({source}): give --weights a file that can")]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What happened.
+        source: std::io::Error,
+    },
+    /// The file of weights is none.
+    #[error("{file}: {source}")]
+    Weights {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        source: NoWeights,
+    },
+}
 
 impl Options {
     /// Reads the words.
     pub fn parse(words: &str) -> Result<Options, BadOption> {
         let plan = PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true };
-        let mut options = Options { plan, reach_all: false, keep_bitcode: true };
+        let choices = Choices { rounds: false, early: true };
+        let mut options = Options { plan, choices, reach_all: false, keep_bitcode: true, weights: None };
         for word in words.split_whitespace() {
-            options.apply(word).ok_or_else(|| BadOption(word.into()))?;
+            match word.split_once('=') {
+                Some(("weights", file)) => options.weights = Some(read_weights(Path::new(file))?),
+                _ => options.apply(word).ok_or_else(|| BadOption::Unknown(word.into()))?,
+            }
         }
         Ok(options)
     }
@@ -48,6 +80,10 @@ impl Options {
             ("max-paths", n) => self.plan.max_paths = n.parse().ok().filter(|n| (1..=MOST_MAX_PATHS).contains(n))?,
             ("chords", "on") => self.plan.chords = true,
             ("chords", "off") => self.plan.chords = false,
+            ("rounds", "on") => self.choices.rounds = true,
+            ("rounds", "off") => self.choices.rounds = false,
+            ("early", "on") => self.choices.early = true,
+            ("early", "off") => self.choices.early = false,
             ("reach", "doubtful") => self.reach_all = false,
             ("reach", "all") => self.reach_all = true,
             ("keep", "bitcode") => self.keep_bitcode = true,
@@ -59,8 +95,16 @@ impl Options {
 
     /// The scheme with everything that shapes the code, as stored in the unit's map.
     pub fn scheme(&self) -> String {
-        let chords = if self.plan.chords { "on" } else { "off" };
+        let on = |is: bool| if is { "on" } else { "off" };
+        let (chords, rounds, early) = (on(self.plan.chords), on(self.choices.rounds), on(self.choices.early));
         let reach = if self.reach_all { "all" } else { "doubtful" };
-        format!("ball-larus max-paths={} chords={chords} reach={reach}", self.plan.max_paths)
+        let weights = self.weights.as_ref().map_or_else(String::new, |(_, file)| format!(" weights={file}"));
+        format!("ball-larus max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{weights}", self.plan.max_paths)
     }
+}
+
+fn read_weights(file: &Path) -> Result<(Rc<Weights>, Identity), BadOption> {
+    let bytes = std::fs::read(file).map_err(|source| BadOption::Unreadable { file: file.to_owned(), source })?;
+    let weights = Weights::from_bytes(&bytes).map_err(|source| BadOption::Weights { file: file.to_owned(), source })?;
+    Ok((Rc::new(weights), Identity::of(&bytes)))
 }

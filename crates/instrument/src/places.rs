@@ -4,17 +4,19 @@
 //! exception arrives is split by giving it a landing pad of its own, since a landing pad must be where the call unwinds to. The remaining edges to that
 //! pad share another.
 //!
-//! A block that does nothing but return is counted on the edges into it where one of them comes behind a tail call: code generation will copy the return
-//! behind the call and make it a jump, and code in the returning block would prevent that and let the stack grow.
+//! A block that does nothing but return is counted on the edges into it where one of them comes behind a tail call (and in front of that call): code
+//! generation will copy the return behind the call and make it a jump, and code in the returning block would prevent that and let the stack grow.
 
+use crate::abandon::returns_twice;
 use crate::describe::{Draft, Site, only_returns, tail_call_before_return};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
+use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use trodden_flow::plan::Action;
-use trodden_flow::{Edge, Graph, Node};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use trodden_flow::schedule::Facts;
+use trodden_flow::{Edge, Graph, Node, Schedule};
 use trodden_unit::EdgeKind;
 
 /// A place for code: in front of an instruction, found when it is used, since other code may have come in front of it by then.
@@ -46,33 +48,62 @@ pub struct Places {
     arrivals: HashMap<(Block, Block), Edge>,
     /// Landing pads shared by edges without code.
     shared_pads: HashMap<Block, Vec<Edge>>,
-    /// For edges to a block that only returns: the increment of its count.
-    returns: HashMap<Edge, i64>,
-    /// The returns that are counted there.
-    moved: HashSet<Edge>,
+}
+
+/// What the schedule has to know of the blocks.
+pub fn facts(draft: &Draft, graph: &Graph) -> Facts {
+    let node = |n: Node| draft.nodes.get(n.index()).copied().flatten();
+    let can_split = |e: Edge| match &draft.sites[e.index()] {
+        Site::Before(_) => true,
+        Site::OnEdge(_) => draft.edges[e.index()].kind != EdgeKind::Unwind,
+        Site::BeforeThenHead(_) | Site::Head => false,
+    };
+    let is_free = |e: Edge| matches!(draft.sites[e.index()], Site::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
+    Facts {
+        quiet: graph.nodes().map(|n| node(n).is_some_and(is_quiet)).collect(),
+        early: graph.nodes().map(|n| node(n).is_some_and(|b| n != graph.entry() && returns_behind_tail_call(draft, graph, n, b))).collect(),
+        open: graph.edges().map(can_split).collect(),
+        free: graph.edges().map(is_free).collect(),
+    }
+}
+
+/// Whether nothing in a block can be observed from outside: it calls nothing but what becomes a few instructions. A block that ends with a computed
+/// jump does not count as such: code generation copies it to wherever one leads there, and how well it does (interpreters live on it) depends on those
+/// blocks.
+fn is_quiet(block: Block) -> bool {
+    if block.terminator().is(LLVMOpcode::LLVMIndirectBr) {
+        return false;
+    }
+    let is_call = |i: &Value| i.is_call() && !(i.callee().is_function() && i.callee().intrinsic() != 0 && !returns_twice(*i));
+    block.landing_pad().is_none() && !block.instructions().any(|i| is_call(&i) || i.is(LLVMOpcode::LLVMResume))
+}
+
+/// Whether a block does nothing but return and one of the edges into it comes behind a tail call.
+fn returns_behind_tail_call(draft: &Draft, graph: &Graph, node: Node, block: Block) -> bool {
+    only_returns(block) && graph.incoming(node).iter().any(|e| tail_call(draft, graph, *e).is_some())
+}
+
+/// The tail call behind which an edge leads to a block that only returns.
+fn tail_call(draft: &Draft, graph: &Graph, edge: Edge) -> Option<Value> {
+    draft.nodes.get(graph.from(edge).index()).copied().flatten().and_then(tail_call_before_return)
 }
 
 impl Places {
     /// Finds a place for every edge whose action needs one, splitting edges as needed.
-    pub fn make(module: Module, draft: &Draft, graph: &Graph, actions: &[Action], location: Option<LLVMMetadataRef>) -> Places {
-        let mut places = Places {
-            code: vec![None; graph.edge_count()],
-            arrivals: HashMap::new(),
-            shared_pads: HashMap::new(),
-            returns: HashMap::new(),
-            moved: HashSet::new(),
-        };
-        let tail_calls = places.find_returns(draft, graph, actions);
+    pub fn make(module: Module, draft: &Draft, graph: &Graph, schedule: &Schedule, location: Option<LLVMMetadataRef>) -> Places {
+        let mut places = Places { code: vec![None; graph.edge_count()], arrivals: HashMap::new(), shared_pads: HashMap::new() };
         for edge in graph.edges() {
             places.note_arrival(draft, edge);
         }
         let mut pads: BTreeSet<Node> = BTreeSet::new();
         let mut renames = Renames::new();
-        let coded: Vec<Edge> = graph.edges().filter(|e| places.needs_code(actions, *e)).collect();
+        let coded: Vec<Edge> = graph.edges().filter(|e| schedule.has_code(*e)).collect();
         for edge in coded {
             let to = graph.to(edge);
             places.code[edge.index()] = Some(match &draft.sites[edge.index()] {
-                Site::Before(_) if tail_calls.contains_key(&edge) => Place::Before(tail_calls[&edge]),
+                Site::Before(instruction) if schedule.task(edge).count.is_some() => {
+                    Place::Before(tail_call(draft, graph, edge).unwrap_or(*instruction))
+                }
                 Site::Before(instruction) | Site::BeforeThenHead(instruction) => Place::Before(*instruction),
                 Site::Head => Place::Top(draft.nodes[to.index()].expect("a hub is no landing")),
                 Site::OnEdge(_) if graph.incoming(to).len() == 1 => Place::Top(draft.nodes[to.index()].expect("a hub has no such edges")),
@@ -88,7 +119,7 @@ impl Places {
             phis::rename_all(module, to, &renamed);
         }
         for pad in pads {
-            places.split_landing_pad(module, draft, graph, actions, pad, location);
+            places.split_landing_pad(module, draft, graph, schedule, pad, location);
         }
         places
     }
@@ -106,25 +137,6 @@ impl Places {
     /// The edges that meet in a landing pad made for those without code.
     pub fn shared_pad(&self, block: Block) -> Option<&[Edge]> {
         self.shared_pads.get(&block).map(Vec::as_slice)
-    }
-
-    /// If the edge leads to a block that only returns and is counted here: the increment of its count.
-    pub fn return_behind(&self, edge: Edge) -> Option<i64> {
-        self.returns.get(&edge).copied()
-    }
-
-    /// Whether the edge, a return, is counted on the edges before it.
-    pub fn is_moved(&self, edge: Edge) -> bool {
-        self.moved.contains(&edge)
-    }
-
-    fn needs_code(&self, actions: &[Action], edge: Edge) -> bool {
-        match actions[edge.index()] {
-            Action::Dead => false,
-            _ if self.moved.contains(&edge) => false,
-            Action::Add { increment: 0 } => self.returns.contains_key(&edge),
-            _ => true,
-        }
     }
 
     fn note_arrival(&mut self, draft: &Draft, edge: Edge) {
@@ -163,13 +175,13 @@ impl Places {
         module: Module,
         draft: &Draft,
         graph: &Graph,
-        actions: &[Action],
+        schedule: &Schedule,
         pad: Node,
         location: Option<LLVMMetadataRef>,
     ) {
         let old = draft.nodes[pad.index()].expect("a block");
         let instruction = old.landing_pad().expect("calls unwind to landing pads");
-        let (own, shared): (Vec<Edge>, Vec<Edge>) = graph.incoming(pad).iter().partition(|e| self.needs_code(actions, **e));
+        let (own, shared): (Vec<Edge>, Vec<Edge>) = graph.incoming(pad).iter().partition(|e| schedule.has_code(**e));
         let mut groups: Vec<Vec<Edge>> = own.iter().map(|e| vec![*e]).collect();
         if !shared.is_empty() {
             groups.push(shared.clone());
@@ -232,26 +244,6 @@ impl Places {
             }
             new
         });
-    }
-
-    /// Finds the blocks that only return and follow a tail call. Returns the tail calls in front of which the edges to them are counted.
-    fn find_returns(&mut self, draft: &Draft, graph: &Graph, actions: &[Action]) -> HashMap<Edge, Value> {
-        let mut tail_calls = HashMap::new();
-        for edge in graph.edges().filter(|e| draft.edges[e.index()].kind == EdgeKind::Return) {
-            let node = graph.from(edge);
-            let Action::Count { increment } = actions[edge.index()] else { continue };
-            let block = draft.nodes[node.index()].expect("a block");
-            let before = |e: &Edge| draft.nodes[graph.from(*e).index()].and_then(tail_call_before_return).map(|call| (*e, call));
-            let calls: Vec<(Edge, Value)> = graph.incoming(node).iter().filter_map(before).collect();
-            if node == graph.entry() || calls.is_empty() || !only_returns(block) {
-                continue;
-            }
-            tail_calls.extend(calls);
-            let live = graph.incoming(node).iter().filter(|e| actions[e.index()] != Action::Dead);
-            self.returns.extend(live.map(|e| (*e, increment)));
-            self.moved.insert(edge);
-        }
-        tail_calls
     }
 }
 

@@ -14,8 +14,10 @@ use crate::shape::predecessors;
 use llvm_sys::LLVMIntPredicate;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
+use std::collections::HashMap;
 use trodden_flow::plan::Action;
-use trodden_flow::{Edge, Graph, Node, Plan};
+use trodden_flow::schedule::{Flush, Step};
+use trodden_flow::{Edge, Graph, Node, Plan, Schedule};
 
 /// What the code refers to outside the function.
 #[derive(Clone, Copy)]
@@ -38,33 +40,39 @@ enum Register {
 }
 
 /// Inserts a function's probes. `may_be_first`: some thread may count here for the first time, so it is checked whether it has a region.
-pub fn insert(around: Surroundings, function: Value, draft: &Draft, graph: &Graph, plan: &Plan, first_counter: u64, may_be_first: bool) {
+pub fn insert(
+    around: Surroundings,
+    function: Value,
+    draft: &Draft,
+    graph: &Graph,
+    plan: &Plan,
+    schedule: &Schedule,
+    first_counter: u64,
+    may_be_first: bool,
+) {
     let location = crate::debug::no_line(around.module, function);
-    let actions: Vec<Action> = graph.edges().map(|e| plan.action(graph, e)).collect();
     let base = counters_of_thread(around, function, location, may_be_first);
-    let places = Places::make(around.module, draft, graph, &actions, location);
+    let places = Places::make(around.module, draft, graph, schedule, location);
     let mut work = Work {
         around,
         draft,
         graph,
-        actions: &actions,
+        schedule,
         places: &places,
         base,
         first_counter: first_counter as i64,
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
+        rounds: HashMap::new(),
     };
     for edge in graph.edges() {
-        if let Action::CountAndRestart { start, .. } = actions[edge.index()] {
+        if let Step::Plain(Action::CountAndRestart { start, .. }) | Step::Restart { start } = schedule.task(edge).step {
             work.leaving[edge.index()] = Register::Constant(start);
         }
     }
     for &node in plan.dag.order().iter().filter(|n| **n != graph.exit()) {
-        let edges: Vec<Edge> = graph.out(node).iter().copied().filter(|e| !places.is_moved(*e)).collect();
-        if !edges.is_empty() {
-            let arriving = work.arriving(node);
-            edges.into_iter().for_each(|e| work.take(e, arriving));
-        }
+        let arriving = work.arriving(node);
+        graph.out(node).iter().for_each(|e| work.take(*e, arriving));
     }
 }
 
@@ -144,28 +152,83 @@ struct Work<'a> {
     around: Surroundings,
     draft: &'a Draft,
     graph: &'a Graph,
-    actions: &'a [Action],
+    schedule: &'a Schedule,
     places: &'a Places,
     base: Value,
     first_counter: i64,
     location: Option<LLVMMetadataRef>,
     /// The register behind each edge's code.
     leaving: Vec<Register>,
+    /// For each loop that is counted by rounds: their number so far, and the register where the loop was entered.
+    rounds: HashMap<usize, (Value, Register)>,
 }
 
 impl Work<'_> {
     /// The register at the beginning of a node.
-    fn arriving(&self, node: Node) -> Register {
+    fn arriving(&mut self, node: Node) -> Register {
         if node == self.graph.entry() {
             return Register::Constant(0);
         }
-        let live: Vec<Edge> = self.graph.incoming(node).iter().copied().filter(|e| self.actions[e.index()] != Action::Dead).collect();
+        if let Some(which) = self.schedule.loops().iter().position(|l| l.head == node) {
+            return self.enter_loop(which);
+        }
+        let live: Vec<Edge> = self.graph.incoming(node).iter().copied().filter(|e| !self.schedule.is_dead(*e)).collect();
+        // Nothing is made of the register where every way on is counted already.
+        let unused = |e: &Edge| matches!(self.schedule.task(*e).step, Step::Counted | Step::Restart { .. });
+        if self.graph.out(node).iter().all(unused) {
+            return Register::Constant(0);
+        }
         if let Some(same) = self.same(&live) {
             return same;
         }
         let block = self.draft.nodes[node.index()].expect("a hub has one way in that restarts");
         let sources = predecessors(block);
         self.merge(block, &sources)
+    }
+
+    /// The register where a loop that is counted by rounds is entered; makes the number of its rounds.
+    fn enter_loop(&mut self, which: usize) -> Register {
+        let (module, rounds) = (self.around.module, &self.schedule.loops()[which]);
+        let head = self.draft.nodes[rounds.head.index()].expect("a hub heads no loop of one path");
+        let latch = self.draft.nodes[self.graph.from(rounds.back).index()].expect("a hub is in no loop of one path");
+        let from = predecessors(head);
+        let at_top =
+            || Builder::phi_before(module, head.instructions().next().expect("a block has a terminator"), module.i64(), self.location);
+        let number = at_top();
+        let next = Builder::before(module, latch.terminator(), self.location).add(number, module.constant(1));
+        let start = |b: Block| if b == latch { next } else { module.constant(0) };
+        number.add_incoming(&from.iter().map(|b| (start(*b), *b)).collect::<Vec<_>>());
+        let outside: Vec<Edge> =
+            self.graph.incoming(rounds.head).iter().copied().filter(|e| *e != rounds.back && !self.schedule.is_dead(*e)).collect();
+        let entered = self.same(&outside).unwrap_or_else(|| {
+            let phi = at_top();
+            let brought = |b: Block| if b == latch { phi } else { self.value(self.brought(b, head)) };
+            phi.add_incoming(&from.iter().map(|b| (brought(*b), *b)).collect::<Vec<_>>());
+            Register::Computed(phi)
+        });
+        self.rounds.insert(which, (number, entered));
+        entered
+    }
+
+    /// Counts the rounds of a loop that is left; returns the register.
+    fn flush(&self, builder: &Builder, flush: Flush) -> Register {
+        let module = self.around.module;
+        let rounds = &self.schedule.loops()[flush.rounds];
+        let (number, entered) = self.rounds[&flush.rounds];
+        let start = Register::Constant(rounds.start);
+        if entered == start {
+            self.count(builder, start, rounds.increment, number);
+            return self.plus(builder, start, flush.partial);
+        }
+        let none = llvm!(LLVMBuildICmp(builder.raw(), LLVMIntPredicate::LLVMIntEQ, number.0, module.constant(0).0, c"".as_ptr()));
+        let some = llvm!(LLVMBuildNot(builder.raw(), none, c"".as_ptr()));
+        let first = Value(llvm!(LLVMBuildZExt(builder.raw(), some, module.i64(), c"".as_ptr())));
+        self.count(builder, entered, rounds.increment, first);
+        let others = Value(llvm!(LLVMBuildSub(builder.raw(), number.0, first.0, c"".as_ptr())));
+        self.count(builder, start, rounds.increment, others);
+        let (entered, again) =
+            (self.value(self.plus(builder, entered, flush.partial)), self.value(self.plus(builder, start, flush.partial)));
+        Register::Computed(Value(llvm!(LLVMBuildSelect(builder.raw(), none, entered.0, again.0, c"".as_ptr()))))
     }
 
     /// The value that all these edges bring, if it is one.
@@ -204,28 +267,32 @@ impl Work<'_> {
 
     /// Makes the code of an edge.
     fn take(&mut self, edge: Edge, arriving: Register) {
+        let task = self.schedule.task(edge);
+        if task.step == Step::Plain(Action::Dead) {
+            return;
+        }
         let at = |place: &Place| Builder::before(self.around.module, place.instruction(), self.location);
-        let code = self.places.code(edge);
-        let after = match (self.actions[edge.index()], code) {
-            (Action::Dead, _) => return,
-            (Action::Add { increment: 0 }, _) => arriving,
-            (Action::Add { increment }, Some(place)) => self.plus(&at(place), arriving, increment),
-            (Action::Count { increment }, Some(place)) => {
-                self.count(&at(place), arriving, increment);
+        let builder = self.places.code(edge).map(at);
+        let code = || builder.as_ref().expect("an edge with code has a place");
+        let one = self.around.module.constant(1);
+        let arriving = task.flush.map_or(arriving, |flush| self.flush(code(), flush));
+        let after = match task.step {
+            Step::Plain(Action::Add { increment: 0 } | Action::Dead) | Step::Inside | Step::Round(_) | Step::Counted => arriving,
+            Step::Plain(Action::Add { increment }) => self.plus(code(), arriving, increment),
+            Step::Plain(Action::Count { increment }) => {
+                self.count(code(), arriving, increment, one);
                 arriving
             }
-            (Action::CountAndRestart { increment, start }, Some(place)) => {
-                self.count(&at(place), arriving, increment);
+            Step::Plain(Action::CountAndRestart { increment, start }) => {
+                self.count(code(), arriving, increment, one);
                 Register::Constant(start)
             }
-            (action, None) => unreachable!("{action:?} has no place"),
+            Step::Restart { start } => Register::Constant(start),
         };
-        self.leaving[edge.index()] = after;
-        // A block that only returns is counted on the edges into it.
-        if let Some(increment) = self.places.return_behind(edge) {
-            let place = code.expect("edges to such a block have a place");
-            self.count(&at(place), after, increment);
+        if let Some(increment) = task.count {
+            self.count(code(), after, increment, one);
         }
+        self.leaving[edge.index()] = after;
     }
 
     fn plus(&self, builder: &Builder, register: Register, increment: i64) -> Register {
@@ -235,8 +302,8 @@ impl Work<'_> {
         }
     }
 
-    /// `count[register + increment] += 1`
-    fn count(&self, builder: &Builder, register: Register, increment: i64) {
+    /// `count[register + increment] += by`
+    fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
         let module = self.around.module;
         let fixed = self.first_counter.wrapping_add(increment);
         let address = match register {
@@ -247,7 +314,7 @@ impl Work<'_> {
             }
         };
         let old = builder.load(module.i64(), address);
-        let new = builder.add(old, module.constant(1));
+        let new = builder.add(old, by);
         builder.store(new, address);
     }
 }

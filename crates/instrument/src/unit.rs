@@ -6,6 +6,7 @@ use crate::describe::Draft;
 use crate::emit;
 use crate::llvm::{Module, Value, llvm};
 use crate::options::{BadOption, Options};
+use crate::places::facts;
 use crate::probes::{self, Surroundings};
 use crate::shape::prepare;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
@@ -15,7 +16,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
-use trodden_flow::{Graph, GraphError, Node, Plan};
+use trodden_flow::schedule::Choices;
+use trodden_flow::{Graph, GraphError, Node, Plan, Schedule};
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_unit::{Frame, FunctionMap, Identity, Skipped, UnitMap, UnitStore, shape};
 
@@ -157,9 +159,10 @@ impl Unit {
         let edges = draft.edges.iter().map(|e| (e.from, e.to)).collect();
         let nodes = draft.nodes.len() as u32;
         let graph = Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: name.clone(), source })?;
-        let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &draft.hints));
+        let (frequencies, measured) = self.frequencies(&name, &draft, &graph);
         let plan = Plan::ball_larus(&graph, &draft.forced, &frequencies, &self.options.plan);
-        probes::insert(self.around, function, &draft, &graph, &plan, self.map.counters, may_be_first);
+        let schedule = Schedule::of(&graph, &plan, &frequencies, &facts(&draft, &graph), self.choices(measured));
+        probes::insert(self.around, function, &draft, &graph, &plan, &schedule, self.map.counters, may_be_first);
         // It writes memory now.
         function.remove_attribute("memory");
         if llvm!(LLVMVerifyFunction(function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) != 0 {
@@ -181,6 +184,25 @@ impl Unit {
         });
         self.map.counters += counters;
         Ok(())
+    }
+
+    /// How often each edge is executed, and whether that was measured. Where it was, what was never executed is still told apart by what is likely.
+    fn frequencies(&self, name: &str, draft: &Draft, graph: &Graph) -> (Frequencies, bool) {
+        const UNSEEN: f64 = 1e-3;
+        let estimate = Frequencies::estimate(graph, &branch_weights(graph, &draft.hints));
+        let known = self.options.weights.as_ref().and_then(|(w, _)| w.of(name, shape(&draft.blocks, &draft.edges), draft.edges.len()));
+        match known {
+            None => (estimate, false),
+            Some(counts) => {
+                let edges = counts.iter().zip(estimate.edges()).map(|(count, guess)| *count as f64 + guess * UNSEEN).collect();
+                (Frequencies::measured(graph, edges), true)
+            }
+        }
+    }
+
+    /// Rounds pay in loops that are known to come round often; most loops do not.
+    fn choices(&self, measured: bool) -> Choices {
+        Choices { rounds: self.options.choices.rounds || measured, ..self.options.choices }
     }
 
     /// Whether a thread may come to this function without having counted anywhere before. A local function that only instrumented functions call,

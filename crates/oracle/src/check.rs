@@ -136,8 +136,17 @@ impl Variant {
     /// All levels of optimisation, each with other parameters; which go together depends on the seed.
     pub fn some_for(seed: u64) -> Vec<Variant> {
         const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
-        const PARAMETERS: [&str; 7] =
-            ["", "max-paths=2", "reach=all", "max-paths=16 chords=off", "chords=off", "max-paths=1000000", "max-paths=64"];
+        const PARAMETERS: [&str; 9] = [
+            "",
+            "max-paths=2",
+            "reach=all rounds=on",
+            "max-paths=16 chords=off",
+            "rounds=on",
+            "chords=off rounds=on early=off",
+            "max-paths=1000000",
+            "early=off",
+            "max-paths=64 rounds=on",
+        ];
         let variant = |(i, level): (usize, &&str)| Variant {
             options: vec![(*level).into()],
             parameters: PARAMETERS[(seed as usize + i) % PARAMETERS.len()].into(),

@@ -6,7 +6,8 @@
 //! 2. [`collect`]: raw files and the maps of the units make a [`Profile`] ([`model`]);
 //! 3. [`container`]: profiles as files, [`store`]: the runs that a project keeps;
 //! 4. [`paths`]: one function's counts as paths, block counts, edge counts, unfinished paths;
-//! 5. [`merge`] and [`diff`]: profiles added up and compared.
+//! 5. [`merge`] and [`diff`]: profiles added up and compared;
+//! 6. [`Profile::weights`]: what a later build can make of them.
 #![forbid(unsafe_code)]
 
 mod blocks;
@@ -20,6 +21,7 @@ pub mod paths;
 pub mod raw;
 pub mod store;
 mod sum;
+mod weights;
 
 pub use collect::{CollectProblem, Collected, collect, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};

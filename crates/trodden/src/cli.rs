@@ -138,6 +138,18 @@ pub struct Parameters {
     /// What to keep of each unit; other variants of a program need the bitcode.
     #[arg(long, value_enum)]
     pub keep: Option<Keep>,
+    /// Measured frequencies (`trodden export weights`): probes go where the program hardly ever comes.
+    #[arg(long, value_name = "FILE", value_parser = weights_file)]
+    pub weights: Option<String>,
+}
+
+/// The path as a word for the plugin, which may work in another folder.
+fn weights_file(path: &str) -> Result<String, String> {
+    let absolute = std::path::absolute(path).map_err(|e| e.to_string())?;
+    let words = absolute.to_str().filter(|p| !p.contains(char::is_whitespace));
+    let word = words.ok_or_else(|| format!("{} has blanks in its name: copy it to a place without", absolute.display()))?;
+    let bytes = std::fs::read(word).map_err(|e| format!("cannot read it: {e}"))?;
+    trodden_unit::Weights::from_bytes(&bytes).map(|_| word.to_owned()).map_err(|e| e.to_string())
 }
 
 /// A numbering.
@@ -187,6 +199,7 @@ impl Parameters {
             word("chords", self.chords),
             word("reach", self.reach),
             word("keep", self.keep),
+            self.weights.as_ref().map(|file| format!("weights={file}")),
         ];
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
@@ -368,6 +381,8 @@ pub enum Format {
     Json,
     /// A page for browsers.
     Html,
+    /// Measured frequencies, for `--weights` of a later build, whose counting costs less then.
+    Weights,
 }
 
 /// `trodden export`
@@ -376,7 +391,8 @@ pub enum Format {
 Examples:
   trodden export folded | inferno-flamegraph > paths.svg
   trodden export pprof -o paths.pb.gz && pprof -top paths.pb.gz
-  trodden export lcov -o paths.info && genhtml paths.info")]
+  trodden export lcov -o paths.info && genhtml paths.info
+  trodden export weights -o prog.weights && trodden build --weights prog.weights -- make")]
 pub struct Export {
     /// The form.
     pub format: Format,

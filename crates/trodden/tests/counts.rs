@@ -158,3 +158,28 @@ fn exceptions_take_their_paths() {
     assert_eq!((guarded.entries(), guarded.total()), (100, 100));
     assert!(guarded.all_finished());
 }
+
+#[test]
+fn measured_weights_serve_a_later_build() {
+    // A loop that comes round a hundred times, which with weights is counted by rounds, and one that does not.
+    let source = "#include <stdio.h>\n__attribute__((noinline)) int sum(const int *a, int n, int odd) {\n  int s = odd ? 7 : 1;\n  for (int i = 0; i < n; i++) s = s * 3 + a[i];\n  \
+                  return s;\n}\nint main(void) { int a[100] = {1, 2}, t = 0; for (int i = 0; i < 9; i++) t += sum(a, i % 3 ? 100 : i / 3, i & 1);\n  printf(\"%d\\n\", t); return 0; }\n";
+    let place = Place::with(&[("main.c", source)]);
+    place.cc("-O1 main.c -o prog");
+    let (first, profile) = place.record("prog");
+    place.trodden("export weights run.trodden -o prog.weights");
+    place.trodden("instrument prog -o tuned --weights prog.weights");
+    assert!(place.image("tuned").frames[0].map().unwrap().scheme.contains("weights="));
+    let (second, tuned) = place.record("tuned");
+    assert_eq!(first, second);
+    for function in ["sum", "main"] {
+        let (before, after) = (paths(&profile, function), paths(&tuned, function));
+        assert_eq!((before.blocks, before.edges), (after.blocks, after.edges), "{function}");
+        assert!(before.complete.iter().any(|p| p.count >= 5));
+    }
+    for (file, message) in [("main.c", "trodden export weights"), ("missing", "cannot read it")] {
+        let output = place.command(trodden()).args(["instrument", "prog", "-o", "other", "--weights", file]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(message), "{text}");
+    }
+}

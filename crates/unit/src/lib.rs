@@ -10,8 +10,10 @@ pub mod frame;
 pub mod image;
 pub mod map;
 pub mod store;
+pub mod weights;
 
 pub use frame::{Frame, FrameError};
 pub use image::{Image, ImageError};
 pub use map::*;
 pub use store::UnitStore;
+pub use weights::{NoWeights, Weights};

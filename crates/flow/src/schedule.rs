@@ -1,0 +1,284 @@
+//! When counts are made: the actions of a plan, rearranged so that fewer instructions run for the same counts.
+//!
+//! 1. *Rounds.* An innermost loop through which only one path leads, and in which nothing is called, is not counted round by round: the number of
+//!    rounds is known when the loop is left, and is added to the path's count there ([`Rounds`]). Edge profilers keep counters in registers for
+//!    the same purpose; here the loop's own counter usually serves.
+//! 2. *Early counts.* Where ways with different register values meet in a node from which one way leads to the path's end, the counts are made on the
+//!    edges into it: their places in the array are constants there, so no register has to be set, and the node keeps its size (which decides
+//!    whether a code generator copies it, as it does with the computed jump of an interpreter).
+//!
+//! Both leave the counts as they are; a path in the middle of such a loop, or of such a node, may be seen in memory late or early. That is why nodes
+//! that call something are left alone: nobody but a signal can look in between.
+
+use crate::dag::{Cut, CutReason};
+use crate::frequency::Frequencies;
+use crate::graph::{Edge, Graph, Node};
+use crate::plan::{Action, Plan};
+
+/// Loops are counted by rounds if they come round this often: what the ways out cost then is less than what the rounds would.
+const WORTHWHILE_ROUNDS: f64 = 5.0;
+/// The most ways out of a loop that is counted by rounds: each gets the code that adds them.
+const MOST_EXITS: usize = 3;
+/// The most nodes of a loop that is counted by rounds.
+const MOST_NODES: usize = 64;
+
+/// What a backend knows of a function beyond its graph: by number of node or edge.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Nodes whose code does nothing that could be observed from outside: no call.
+    pub quiet: Vec<bool>,
+    /// Nodes whose count has to be made on the edges into them, whatever it costs.
+    pub early: Vec<bool>,
+    /// Edges that can carry code.
+    pub open: Vec<bool>,
+    /// Edges that can carry code without another jump.
+    pub free: Vec<bool>,
+}
+
+/// Which of the rearrangements are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choices {
+    /// Loops of one path are counted by rounds.
+    pub rounds: bool,
+    /// Counts are made early.
+    pub early: bool,
+}
+
+/// What control does to the path register and the counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// What the plan says.
+    Plain(Action),
+    /// `r = start`; the path that ends here was counted before.
+    Restart {
+        /// The register's value for the next path.
+        start: i64,
+    },
+    /// A path ends that was counted before, and no other begins.
+    Counted,
+    /// Another round of the loop with this number.
+    Round(usize),
+    /// Within a loop that is counted by rounds: nothing; [`Flush`] makes up for it.
+    Inside,
+}
+
+/// Writes what the rounds of a loop count. With `n` rounds and the register `r` as it was when the loop was entered: if `n > 0`,
+/// `count[r + increment] += 1`, `count[start + increment] += n - 1` and `r = start`; and in any case `r += partial`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flush {
+    /// The loop: a place in [`Schedule::loops`].
+    pub rounds: usize,
+    /// The increments on the way from the loop's head to the exit.
+    pub partial: i64,
+}
+
+/// What has to be done when control takes an edge, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// The loop that is left.
+    pub flush: Option<Flush>,
+    /// What happens to the register.
+    pub step: Step,
+    /// `count[r + this] += 1`, for the path that will end without another choice.
+    pub count: Option<i64>,
+}
+
+/// A loop that is counted by rounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rounds {
+    /// Where it is entered.
+    pub head: Node,
+    /// The edge that closes it.
+    pub back: Edge,
+    /// Its nodes in the order of a round.
+    pub nodes: Vec<Node>,
+    /// The register at the beginning of every round but the first.
+    pub start: i64,
+    /// What a round adds to the register until it is counted.
+    pub increment: i64,
+}
+
+/// The tasks of a function's edges.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    tasks: Vec<Task>,
+    loops: Vec<Rounds>,
+}
+
+impl Schedule {
+    /// Rearranges a plan.
+    pub fn of(graph: &Graph, plan: &Plan, frequencies: &Frequencies, facts: &Facts, choices: Choices) -> Schedule {
+        let task = |e: Edge| Task { flush: None, step: Step::Plain(plan.action(graph, e)), count: None };
+        let mut schedule = Schedule { tasks: graph.edges().map(task).collect(), loops: Vec::new() };
+        if choices.rounds {
+            for cut in plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
+                schedule.count_by_rounds(graph, plan, frequencies, facts, cut);
+            }
+        }
+        schedule.count_early(graph, plan, frequencies, facts, choices.early);
+        schedule
+    }
+
+    /// What has to be done on an edge.
+    pub fn task(&self, edge: Edge) -> Task {
+        self.tasks[edge.index()]
+    }
+
+    /// The loops that are counted by rounds.
+    pub fn loops(&self) -> &[Rounds] {
+        &self.loops
+    }
+
+    /// Whether no control comes along an edge.
+    pub fn is_dead(&self, edge: Edge) -> bool {
+        self.tasks[edge.index()].step == Step::Plain(Action::Dead)
+    }
+
+    fn action(&self, edge: Edge) -> Option<Action> {
+        match self.tasks[edge.index()].step {
+            Step::Plain(action) => Some(action),
+            _ => None,
+        }
+    }
+
+    fn live<'a>(&'a self, edges: &'a [Edge]) -> impl Iterator<Item = Edge> + 'a {
+        edges.iter().copied().filter(|e| !self.is_dead(*e))
+    }
+
+    fn count_by_rounds(&mut self, graph: &Graph, plan: &Plan, frequencies: &Frequencies, facts: &Facts, cut: &Cut) {
+        let Some(nodes) = self.only_way_round(graph, plan, facts, cut.edge) else { return };
+        let Some(Action::CountAndRestart { increment, start }) = self.action(cut.edge) else { return };
+        let outside: f64 = self.live(graph.incoming(graph.to(cut.edge))).filter(|e| *e != cut.edge).map(|e| frequencies.edge(e)).sum();
+        if frequencies.edge(cut.edge) < WORTHWHILE_ROUNDS * outside {
+            return;
+        }
+        let is_inside = |e: Edge| e == cut.edge || (nodes.contains(&graph.to(e)) && graph.to(e) != nodes[0]);
+        let exits: Vec<Edge> = nodes.iter().flat_map(|n| self.live(graph.out(*n))).filter(|e| !is_inside(*e)).collect();
+        if exits.len() > MOST_EXITS || exits.iter().any(|e| !facts.open[e.index()]) {
+            return;
+        }
+        let mut partial = 0;
+        for node in &nodes {
+            let (inside, leaving): (Vec<Edge>, Vec<Edge>) = graph.out(*node).iter().partition(|e| is_inside(**e));
+            for edge in leaving {
+                self.tasks[edge.index()].flush = Some(Flush { rounds: self.loops.len(), partial });
+            }
+            let chain = inside[0];
+            if let Some(Action::Add { increment }) = self.action(chain) {
+                partial = partial.wrapping_add(increment);
+                self.tasks[chain.index()].step = Step::Inside;
+            }
+        }
+        self.tasks[cut.edge.index()].step = Step::Round(self.loops.len());
+        let head = nodes[0];
+        self.loops.push(Rounds { head, back: cut.edge, nodes, start, increment: increment.wrapping_add(partial) });
+    }
+
+    /// The nodes of the loop that a back edge closes, if there is just one way round it, it can be entered at its head only, and it holds no other loop.
+    fn only_way_round(&self, graph: &Graph, plan: &Plan, facts: &Facts, back: Edge) -> Option<Vec<Node>> {
+        let (latch, head) = (graph.from(back), graph.to(back));
+        if head == graph.entry() || self.live(graph.incoming(head)).any(|e| e != back && plan.dag.cut(e).is_some()) {
+            return None;
+        }
+        let mut nodes = vec![latch];
+        while nodes[nodes.len() - 1] != head {
+            let here = nodes[nodes.len() - 1];
+            let mut into = self.live(graph.incoming(here));
+            let (Some(only), None) = (into.next(), into.next()) else { return None };
+            if plan.dag.cut(only).is_some() || nodes.len() == MOST_NODES {
+                return None;
+            }
+            nodes.push(graph.from(only));
+        }
+        nodes.reverse();
+        let follows = |i: usize| nodes.get(i + 1).copied().unwrap_or(head);
+        let stays = |n: Node, to: Node| self.live(graph.out(n)).filter(|e| graph.to(*e) == to).count() == 1;
+        let alone = (0..nodes.len()).all(|i| facts.quiet[nodes[i].index()] && stays(nodes[i], follows(i)));
+        alone.then_some(nodes)
+    }
+
+    /// Moves counts to the edges into the nodes before them. Nodes are treated from the ends of paths on, so that a count moves as far as it pays.
+    fn count_early(&mut self, graph: &Graph, plan: &Plan, frequencies: &Frequencies, facts: &Facts, wherever: bool) {
+        let known = self.constants(graph, plan);
+        let inside: Vec<Node> = self.loops.iter().flat_map(|l| l.nodes.iter().copied()).collect();
+        for &node in plan.dag.order().iter().rev().filter(|n| **n != graph.exit() && **n != graph.entry()) {
+            let mut out = self.live(graph.out(node));
+            let (Some(end), None) = (out.next(), out.next()) else { continue };
+            drop(out);
+            let Some(increment) = self.ends(end) else { continue };
+            let into: Vec<Edge> = self.live(graph.incoming(node)).collect();
+            let can = facts.quiet[node.index()]
+                && !inside.contains(&node)
+                && graph.to(end) != node
+                && into.iter().all(|e| facts.open[e.index()] && self.tasks[e.index()].count.is_none());
+            if can && (facts.early[node.index()] || (wherever && self.pays(&into, &known, frequencies, facts))) {
+                self.settle(end);
+                into.iter().for_each(|e| self.tasks[e.index()].count = Some(increment));
+            }
+        }
+    }
+
+    /// If a path that takes this edge is bound to end: what has to be added to the register, as it is before the edge, for its count.
+    fn ends(&self, edge: Edge) -> Option<i64> {
+        let task = self.tasks[edge.index()];
+        match (task.flush, task.step, task.count) {
+            (Some(_), ..) => None,
+            (None, Step::Plain(Action::Count { increment } | Action::CountAndRestart { increment, .. }), None) => Some(increment),
+            (None, Step::Plain(Action::Add { increment }), Some(count)) => Some(increment.wrapping_add(count)),
+            _ => None,
+        }
+    }
+
+    /// The count of this edge is made before.
+    fn settle(&mut self, edge: Edge) {
+        let task = &mut self.tasks[edge.index()];
+        task.count = None;
+        task.step = match task.step {
+            Step::Plain(Action::CountAndRestart { start, .. }) => Step::Restart { start },
+            _ => Step::Counted,
+        };
+    }
+
+    /// Whether counts on these edges cost less than one behind them: there every edge with a constant would have to set the register; here edges
+    /// that cannot carry code may need a jump.
+    fn pays(&self, into: &[Edge], known: &[Option<i64>], frequencies: &Frequencies, facts: &Facts) -> bool {
+        let differ = into.iter().any(|e| known[e.index()].is_none() || known[e.index()] != known[into[0].index()]);
+        let sum = |edges: &dyn Fn(&&Edge) -> bool| into.iter().filter(|e| edges(e)).map(|e| frequencies.edge(*e)).sum::<f64>();
+        let constant = sum(&|e| known[e.index()].is_some());
+        let jumps = sum(&|e| !facts.free[e.index()] && !self.has_code(**e));
+        into.len() > 1 && differ && jumps < constant
+    }
+
+    /// Whether an edge needs code.
+    pub fn has_code(&self, edge: Edge) -> bool {
+        let task = self.tasks[edge.index()];
+        let silent = matches!(
+            task.step,
+            Step::Plain(Action::Dead | Action::Add { increment: 0 }) | Step::Restart { .. } | Step::Counted | Step::Round(_) | Step::Inside
+        );
+        task.flush.is_some() || task.count.is_some() || !silent
+    }
+
+    /// The register behind each edge, where it is the same on all ways there.
+    fn constants(&self, graph: &Graph, plan: &Plan) -> Vec<Option<i64>> {
+        let mut known = vec![None; graph.edge_count()];
+        for edge in graph.edges() {
+            if let Step::Plain(Action::CountAndRestart { start, .. }) = self.tasks[edge.index()].step {
+                known[edge.index()] = Some(start);
+            }
+        }
+        for &node in plan.dag.order() {
+            let mut into = self.live(graph.incoming(node)).map(|e| known[e.index()]);
+            let arriving = match (node == graph.entry(), into.next().flatten()) {
+                (true, _) => Some(0),
+                (false, first) => first.filter(|_| into.all(|k| k == first)),
+            };
+            for &edge in graph.out(node) {
+                if let (Step::Plain(Action::Add { increment }), None) = (self.tasks[edge.index()].step, self.tasks[edge.index()].flush) {
+                    known[edge.index()] = arriving.map(|a| a.wrapping_add(increment));
+                }
+            }
+        }
+        known
+    }
+}

@@ -1,0 +1,22 @@
+//! What a profile tells a later build about where the program spends its time.
+
+use crate::model::Profile;
+use crate::paths::FunctionPaths;
+use trodden_unit::{MapError, Weights};
+
+impl Profile {
+    /// Executions of the edges of all functions that were executed.
+    ///
+    /// # Errors
+    /// A function's map is damaged.
+    pub fn weights(&self) -> Result<Weights, MapError> {
+        let mut weights = Weights::default();
+        for (_, unit, function) in self.functions() {
+            let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
+            if paths.edges.iter().any(|n| *n > 0) {
+                weights.add(&function.name, function.shape, &paths.edges);
+            }
+        }
+        Ok(weights)
+    }
+}

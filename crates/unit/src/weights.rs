@@ -1,0 +1,100 @@
+//! Measured edge frequencies, from a profile to a later build: so that probes go where the program hardly ever comes.
+//!
+//! A file is the magic, then zstd of [postcard](https://postcard.jamesmunns.com/wire-format) of the entries. Functions are known again by name and by the
+//! [shape](crate::shape) of their graph; code that changed since has no weights, and is treated as if nothing were known of it.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+const MAGIC: [u8; 8] = *b"TRODWGT\x01";
+/// No file unpacks to more than this; a larger claim is damage.
+const MOST_UNPACKED: usize = 1 << 30;
+
+/// Executions of the edges of functions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Weights {
+    functions: BTreeMap<(String, u64), Vec<u64>>,
+}
+
+/// A file that holds no weights.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a file of weights: make one with `trodden export weights -o FILE`")]
+pub struct NoWeights;
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    function: String,
+    shape: u64,
+    edges: Vec<u64>,
+}
+
+impl Weights {
+    /// Adds a function's edge counts, in the order of its map's edges. Functions of one name and shape (`static` ones of several units) add up.
+    pub fn add(&mut self, function: &str, shape: u64, edges: &[u64]) {
+        let known = self.functions.entry((function.to_owned(), shape)).or_insert_with(|| vec![0; edges.len()]);
+        known.iter_mut().zip(edges).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
+    }
+
+    /// A function's edge counts, if it has `edges` edges.
+    pub fn of(&self, function: &str, shape: u64, edges: usize) -> Option<&[u64]> {
+        self.functions.get(&(function.to_owned(), shape)).map(Vec::as_slice).filter(|w| w.len() == edges)
+    }
+
+    /// Number of functions.
+    pub fn len(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    /// The content of a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let entry = |((function, shape), edges): (&(String, u64), &Vec<u64>)| Entry {
+            function: function.clone(),
+            shape: *shape,
+            edges: edges.clone(),
+        };
+        let entries: Vec<Entry> = self.functions.iter().map(entry).collect();
+        let plain = postcard::to_allocvec(&entries).expect("weights are plain data");
+        let packed = zstd::bulk::compress(&plain, 3).expect("memory can be compressed into memory");
+        [&MAGIC[..], &packed].concat()
+    }
+
+    /// Reads the content of a file.
+    ///
+    /// # Errors
+    /// It is something else, or damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Weights, NoWeights> {
+        let packed = bytes.strip_prefix(&MAGIC).ok_or(NoWeights)?;
+        let size = zstd::bulk::Decompressor::upper_bound(packed).unwrap_or(MOST_UNPACKED).min(MOST_UNPACKED);
+        let plain = zstd::bulk::decompress(packed, size).map_err(|_| NoWeights)?;
+        let entries: Vec<Entry> = postcard::from_bytes(&plain).map_err(|_| NoWeights)?;
+        let mut weights = Weights::default();
+        entries.iter().for_each(|e| weights.add(&e.function, e.shape, &e.edges));
+        Ok(weights)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_survive_their_file_and_damage_is_told() {
+        let mut weights = Weights::default();
+        weights.add("f", 1, &[1, 2, u64::MAX]);
+        weights.add("f", 1, &[1, 0, 1]);
+        weights.add("f", 2, &[7]);
+        assert_eq!(weights.of("f", 1, 3), Some(&[2, 2, u64::MAX][..]));
+        assert_eq!((weights.of("f", 1, 2), weights.of("g", 1, 3)), (None, None));
+        let bytes = weights.to_bytes();
+        assert_eq!(Weights::from_bytes(&bytes), Ok(weights));
+        for end in 0..bytes.len() {
+            assert_eq!(Weights::from_bytes(&bytes[..end]), Err(NoWeights), "{end} bytes of {}", bytes.len());
+        }
+        assert_eq!(Weights::from_bytes(b"something else"), Err(NoWeights));
+    }
+}
