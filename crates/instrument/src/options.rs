@@ -1,8 +1,9 @@
 //! How units are to be instrumented: the words of the environment variable `TRODDEN_INSTRUMENT`, which the compiler driver sets.
 //!
 //! The plugin has no command line of its own; clang hands it none. Words are `key=value`, separated by blanks:
-//! `scheme=ball-larus`, `max-paths=N`, `chords=on|off`, `reach=doubtful|all`, `keep=bitcode|map`.
+//! `scheme=ball-larus`, `max-paths=N`, `chords=on|off`, `reach=doubtful|all`, `keep=bitcode|map`; and `facts=FILE`, which makes no code at all.
 
+use std::path::PathBuf;
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
 
@@ -22,12 +23,14 @@ pub struct Options {
     pub reach_all: bool,
     /// Keep the unit's bitcode, so that other variants can be made of it.
     pub keep_bitcode: bool,
+    /// Write what the unit's blocks compute to this file, and make no code.
+    pub facts: Option<PathBuf>,
 }
 
 /// A word that means nothing.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "TRODDEN_INSTRUMENT holds `{0}`; known are scheme=ball-larus, max-paths=NUMBER (1 to 16777216), chords=on|off, reach=doubtful|all, keep=bitcode|map"
+    "TRODDEN_INSTRUMENT holds `{0}`; known are scheme=ball-larus, max-paths=NUMBER (1 to 16777216), chords=on|off, reach=doubtful|all, keep=bitcode|map, facts=FILE"
 )]
 pub struct BadOption(String);
 
@@ -35,7 +38,7 @@ impl Options {
     /// Reads the words.
     pub fn parse(words: &str) -> Result<Options, BadOption> {
         let plan = PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true };
-        let mut options = Options { plan, reach_all: false, keep_bitcode: true };
+        let mut options = Options { plan, reach_all: false, keep_bitcode: true, facts: None };
         for word in words.split_whitespace() {
             options.apply(word).ok_or_else(|| BadOption(word.into()))?;
         }
@@ -52,6 +55,7 @@ impl Options {
             ("reach", "all") => self.reach_all = true,
             ("keep", "bitcode") => self.keep_bitcode = true,
             ("keep", "map") => self.keep_bitcode = false,
+            ("facts", file) if !file.is_empty() => self.facts = Some(file.into()),
             _ => return None,
         }
         Some(())

@@ -7,8 +7,10 @@
 //! 3. [`container`]: profiles as files, [`store`]: the runs that a project keeps;
 //! 4. [`paths`]: one function's counts as paths, block counts, edge counts, unfinished paths;
 //! 5. [`merge`] and [`diff`]: profiles added up and compared.
+//! 6. [`advise`]: what paths tell that edges cannot.
 #![forbid(unsafe_code)]
 
+pub mod advise;
 mod blocks;
 pub mod collect;
 pub mod container;
