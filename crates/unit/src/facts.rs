@@ -194,6 +194,12 @@ impl UnitFacts {
         }
     }
 
+    /// Drops all positions: they are another map's.
+    pub fn forget_positions(&mut self) {
+        let steps = self.functions.iter_mut().flat_map(|f| &mut f.blocks).flat_map(|b| &mut b.steps);
+        steps.for_each(|s| s.position = None);
+    }
+
     /// Whether every number of a function's facts names something.
     fn fits(&self, function: &FunctionFacts) -> bool {
         let value = |v: &ValueId| (v.0 as usize) < function.values.len();

@@ -7,15 +7,18 @@
 //! most executions is told, of equal ones the nearest. The saving is a test for each decided execution.
 
 use super::AdviseOptions;
+use super::nest::enters_loop;
 use super::pairs::{Pairs, Table};
 use super::statistics::entropy;
 use super::walks::Walks;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{Edge, Node};
 use trodden_unit::BlockKind;
 
 /// A branch counts as undecided by itself if no more than this share of its executions goes one way.
-const UNDECIDED: f64 = 0.95;
+const UNDECIDED: f64 = 0.98;
+/// Share of its executions that must be decided, and share of its entropy that the earlier branch must tell.
+const LEAST_TOLD: f64 = 0.1;
 
 /// A later branch that an earlier one decides.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,12 +37,16 @@ pub struct Correlated {
     pub given: Vec<Given>,
     /// Executions of the later branch that are decided.
     pub decided: u64,
-    /// Entropy of the later branch behind the earlier one, bits for each execution.
+    /// The ways out of the later branch where the earlier one was not executed before it.
+    pub otherwise: Vec<Outcome>,
+    /// Entropy of the later branch, bits for each execution.
     pub entropy: f64,
-    /// What the earlier branch tells of the later one: mutual information, bits for each execution of both.
+    /// What the earlier branch tells of the later one, by its outcome or by not having been executed: mutual information, bits for each execution of the later.
     pub information: f64,
     /// Entropy of the later branch that is left when all of the path before it is known, bits for each of its executions.
     pub left_by_path: f64,
+    /// The later branch is in a loop that the earlier is not in: what is decided are first rounds of the loop.
+    pub first_round: bool,
     /// What lies between them where the later one is decided.
     pub stretch: Stretch,
 }
@@ -78,7 +85,7 @@ pub struct Stretch {
 }
 
 /// All decided branches of a function.
-pub fn find(walks: &Walks, pairs: &Pairs, options: &AdviseOptions) -> Vec<Correlated> {
+pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<Correlated> {
     let left = left_by_path(walks);
     let mut found: Vec<Correlated> = Vec::new();
     for (&later, tables) in &pairs.tables {
@@ -89,21 +96,28 @@ pub fn find(walks: &Walks, pairs: &Pairs, options: &AdviseOptions) -> Vec<Correl
             continue;
         }
         let candidates = tables.iter().map(|(&earlier, table)| (earlier, table, given(table, options)));
-        let weighed = candidates.map(|(earlier, table, given)| (decided(&given), earlier, table, given)).filter(|c| c.0 >= options.min_count);
+        let weighed = candidates.map(|(earlier, table, given)| (decided(&given), earlier, table, given));
         let Some((decided, earlier, table, given)) = weighed.max_by(|a, b| a.0.cmp(&b.0).then_with(|| nearer(b.2, a.2))) else { continue };
-        let entropy = entropy(table.by_later().into_values());
-        let total = table.total();
-        let conditional: f64 = given.iter().map(|g| super::statistics::entropy(g.outcomes.iter().map(|o| o.count)) * g.count as f64).sum();
+        let otherwise = otherwise(&outcomes, table);
+        let entropy = bits(&outcomes) / executions as f64;
+        let still = given.iter().map(|g| bits(&g.outcomes)).sum::<f64>() + bits(&otherwise);
+        let information = (entropy - still / executions as f64).max(0.0);
+        let enough = decided >= options.min_count && decided as f64 >= LEAST_TOLD * executions as f64 && information >= LEAST_TOLD * entropy;
+        if !enough {
+            continue;
+        }
         found.push(Correlated {
             earlier,
             later,
             executions,
-            together: total,
+            together: table.total(),
             outcomes,
             decided,
+            otherwise,
             entropy,
-            information: (entropy - conditional / total as f64).max(0.0),
+            information,
             left_by_path: left.get(&later).copied().unwrap_or(0.0),
+            first_round: enters_loop(nest, earlier, later),
             stretch: stretch(walks, later, &given),
             given,
         });
@@ -128,6 +142,18 @@ fn given(table: &Table, options: &AdviseOptions) -> Vec<Given> {
         all.push(Given { edge, count, decides: decides.then_some(most.edge), outcomes });
     }
     all
+}
+
+/// Entropy of a branch's outcomes, for all executions together.
+fn bits(outcomes: &[Outcome]) -> f64 {
+    entropy(outcomes.iter().map(|o| o.count)) * outcomes.iter().map(|o| o.count as f64).sum::<f64>()
+}
+
+/// The outcomes of the later branch that were not behind the earlier one.
+fn otherwise(outcomes: &[Outcome], table: &Table) -> Vec<Outcome> {
+    let behind = table.by_later();
+    let rest = outcomes.iter().map(|o| Outcome { edge: o.edge, count: o.count - behind.get(&o.edge).copied().unwrap_or(0).min(o.count) });
+    rest.filter(|o| o.count > 0).collect()
 }
 
 fn decided(given: &[Given]) -> u64 {

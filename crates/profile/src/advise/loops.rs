@@ -12,7 +12,6 @@ use super::walks::Walks;
 use super::{AdviseOptions, TEST};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{CutReason, Edge, Node};
-use trodden_unit::EdgeKind;
 
 /// Patterns told of cover this share of the iterations, and if that needs more patterns than these, the loop is not told of.
 const COVER: f64 = 0.9;
@@ -76,35 +75,19 @@ impl LoopPatterns {
 }
 
 /// The innermost loops worth telling of.
-pub fn find(walks: &Walks, options: &AdviseOptions) -> Vec<LoopPatterns> {
-    let heads: BTreeSet<Node> = cuts(walks, CutReason::Back).map(|e| walks.map.edges[e.index()].to).collect();
-    let bodies = heads.into_iter().filter(|h| walks.blocks.get(h.index()).is_some_and(|c| *c >= options.min_count));
-    let bodies = bodies.filter_map(|head| Some((head, body(walks, head)?)));
-    let found = bodies.filter_map(|(head, body)| patterns(walks, head, &body));
+pub fn find(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<LoopPatterns> {
+    let hot = |head: &Node| walks.blocks.get(head.index()).is_some_and(|c| *c >= options.min_count);
+    let whole = nest.iter().filter(|(head, body)| hot(head) && !is_cut_inside(walks, **head, body));
+    let found = whole.filter_map(|(head, body)| patterns(walks, *head, body));
     found.filter(|l| l.iterations >= options.min_count && l.saved_bits() >= LEAST_SAVING && l.patterns.len() <= MOST_PATTERNS).collect()
 }
 
-fn cuts<'a>(walks: &'a Walks, reason: CutReason) -> impl Iterator<Item = Edge> + use<'a> {
-    walks.map.cuts.iter().filter(move |(_, r)| *r == reason).map(|(e, _)| *e)
-}
-
-/// The natural loop of a head; none if it is not innermost, is cut elsewhere, or is entered elsewhere than at the head.
-fn body(walks: &Walks, head: Node) -> Option<BTreeSet<Node>> {
-    let edges = &walks.map.edges;
-    let mut body = BTreeSet::from([head]);
-    let mut stack: Vec<Node> = cuts(walks, CutReason::Back).map(|e| &edges[e.index()]).filter(|e| e.to == head).map(|e| e.from).collect();
-    let mut before: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
-    edges.iter().filter(|e| e.kind != EdgeKind::Reach).for_each(|e| before.entry(e.to).or_default().push(e.from));
-    while let Some(block) = stack.pop() {
-        if body.insert(block) {
-            stack.extend(before.get(&block).into_iter().flatten());
-        }
-    }
-    let inside = |e: &Edge| body.contains(&edges[e.index()].from) && body.contains(&edges[e.index()].to);
-    let closes = |(e, reason): &(Edge, CutReason)| *reason == CutReason::Back && edges[e.index()].to == head;
-    let cut_inside = walks.map.cuts.iter().any(|cut| inside(&cut.0) && !closes(cut));
-    let whole = !cut_inside && (head == Node(0) || !body.contains(&Node(0)));
-    whole.then_some(body)
+/// Whether paths are cut within a round of a loop.
+fn is_cut_inside(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
+    let edge = |e: &Edge| &walks.map.edges[e.index()];
+    let inside = |e: &Edge| body.contains(&edge(e).from) && body.contains(&edge(e).to);
+    let closes = |(e, reason): &(Edge, CutReason)| *reason == CutReason::Back && edge(e).to == head;
+    walks.map.cuts.iter().any(|cut| inside(&cut.0) && !closes(cut))
 }
 
 /// Counts the patterns of a loop. Iterations that end in the middle, at a call that did not come back, have none.

@@ -17,6 +17,7 @@
 
 mod correlated;
 mod loops;
+mod nest;
 mod never;
 mod pairs;
 mod redundant;
@@ -108,10 +109,11 @@ pub fn advise(
 ) -> Vec<Finding> {
     let walks = Walks::of(map, paths);
     let pairs = pairs::Pairs::of(&walks);
-    let correlated = correlated::find(&walks, &pairs, options);
-    let never = never::find(&walks, &pairs, &correlated, options);
+    let nest = nest::loops(map);
+    let correlated = correlated::find(&walks, &pairs, &nest, options);
+    let never = never::find(&walks, &pairs, &nest, &correlated, options);
     let mut findings: Vec<Finding> = correlated.into_iter().map(|c| Finding { saves: c.decided * TEST, advice: Advice::Correlated(c) }).collect();
-    findings.extend(loops::find(&walks, options).into_iter().map(|l| Finding { saves: l.saves(), advice: Advice::Loop(l) }));
+    findings.extend(loops::find(&walks, &nest, options).into_iter().map(|l| Finding { saves: l.saves(), advice: Advice::Loop(l) }));
     if let Some((unit, function)) = facts {
         let redundant = redundant::find(&walks, unit, function, options);
         findings.extend(redundant.into_iter().map(|r| Finding { saves: r.saves(), advice: Advice::Redundant(r) }));

@@ -8,16 +8,19 @@
 
 use super::AdviseOptions;
 use super::correlated::Correlated;
+use super::nest::enters_loop;
 use super::pairs::Pairs;
 use super::statistics::surprise_of_none;
 use super::walks::Walks;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{Edge, Node};
 
 /// Executions of both that chance would give, at least, for a pair to be told of.
-const EXPECTED: f64 = 50.0;
-/// An edge taken at a smaller share of its branch is an exception rather than a case.
+const EXPECTED: f64 = 100.0;
+/// A second edge taken at a smaller share of its branch is an exception rather than a case.
 const RARE: f64 = 0.01;
+/// Share of the second branch's executions that are behind the first edge, at least.
+const SELDOM_BEHIND: f64 = 0.05;
 
 /// Two edges that were never taken on one path.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +44,7 @@ pub struct Never {
 }
 
 /// All such pairs of a function.
-pub fn find(walks: &Walks, pairs: &Pairs, told: &[Correlated], options: &AdviseOptions) -> Vec<Never> {
+pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>, told: &[Correlated], options: &AdviseOptions) -> Vec<Never> {
     let told: BTreeSet<Node> = told.iter().map(|c| c.later).collect();
     let mut found = Vec::new();
     for (&later, tables) in pairs.tables.iter().filter(|(later, _)| !told.contains(later)) {
@@ -53,9 +56,10 @@ pub fn find(walks: &Walks, pairs: &Pairs, told: &[Correlated], options: &AdviseO
                 continue;
             }
             let mut best: Option<Never> = None;
-            for table in tables.values() {
+            // The first round of a loop has its own ways: that is no case to test.
+            for table in tables.iter().filter(|(earlier, _)| !enters_loop(nest, **earlier, later)).map(|(_, table)| table) {
                 for (first, behind_first) in table.by_earlier() {
-                    if table.cells.contains_key(&(first, second)) || (behind_first as f64) < RARE * executions as f64 {
+                    if table.cells.contains_key(&(first, second)) || (behind_first as f64) < SELDOM_BEHIND * executions as f64 {
                         continue;
                     }
                     let expected = behind_first as f64 * second_count as f64 / executions as f64;

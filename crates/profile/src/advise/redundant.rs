@@ -2,7 +2,7 @@
 //!
 //! Compilers remove what is redundant on every way through the graph, and insert computations on the ways where it is not if that is sure to cost nothing. Left is
 //! what some ways compute and others do not, or where a write lies on some of them. If those ways are hardly ever taken, it is as good as redundant: the
-//! paths that are taken can be copied, or the value kept.
+//! paths that are taken can be copied, or the value kept. Computations that every way makes are left to code generation.
 //!
 //! How values are compared is told in `trace.rs`. Conversions and address computations are cheap or free in machine code and are not told of by themselves. The saving
 //! is one instruction for each execution that finds its result.
@@ -84,7 +84,7 @@ pub fn find(walks: &Walks, unit: &UnitFacts, facts: &FunctionFacts, options: &Ad
         let repeated = Repeated { at: site(facts, place), operation: operation.clone(), found, constant: tally.constant, from };
         blocks.entry(place.0).or_default().push(repeated);
     }
-    blocks.into_iter().map(|(block, repeated)| redundant(walks, block, repeated)).collect()
+    blocks.into_iter().filter_map(|(block, repeated)| redundant(walks, block, repeated)).collect()
 }
 
 /// What a computation found, over all executions.
@@ -113,15 +113,23 @@ fn tallies(walks: &Walks, unit: &UnitFacts, facts: &FunctionFacts) -> BTreeMap<P
     tallies
 }
 
-fn redundant(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Redundant {
+/// What is worth telling of a block. What every way computes, and no write can change, code generation finds by itself.
+fn redundant(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Option<Redundant> {
+    repeated.retain(|r| r.operation.starts_with("load ") || !made_on_every_way(walks, block, [r]));
     repeated.sort_by_key(|r| r.at.step);
     let mut makers: BTreeMap<Node, u64> = BTreeMap::new();
     for (site, count) in repeated.iter().flat_map(|r| &r.from) {
         *makers.entry(site.block).or_default() += count;
     }
     let earlier = makers.iter().max_by_key(|(_, count)| **count).map_or(block, |(b, _)| *b);
-    let unavoidable = !reached_without(walks, block, &makers.keys().copied().collect());
-    Redundant { block, executions: walks.blocks[block.index()], earlier, unavoidable, repeated }
+    let unavoidable = made_on_every_way(walks, block, &repeated);
+    (!repeated.is_empty()).then(|| Redundant { block, executions: walks.blocks[block.index()], earlier, unavoidable, repeated })
+}
+
+/// Whether each path of the graph to a block leads through one in which the results were made.
+fn made_on_every_way<'r>(walks: &Walks, block: Node, repeated: impl IntoIterator<Item = &'r Repeated>) -> bool {
+    let makers: BTreeSet<Node> = repeated.into_iter().flat_map(|r| &r.from).map(|(site, _)| site.block).collect();
+    !makers.is_empty() && !reached_without(walks, block, &makers)
 }
 
 /// Whether some path of the graph comes to a block without passing through any of others.
