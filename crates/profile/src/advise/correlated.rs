@@ -16,7 +16,7 @@ use trodden_flow::{Edge, Node};
 use trodden_unit::BlockKind;
 
 /// A branch counts as undecided by itself if no more than this share of its executions goes one way.
-const UNDECIDED: f64 = 0.98;
+const UNDECIDED: f64 = 0.99;
 /// Share of its executions that must be decided, and share of its entropy that the earlier branch must tell.
 const LEAST_TOLD: f64 = 0.1;
 

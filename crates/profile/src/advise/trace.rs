@@ -175,7 +175,8 @@ impl<'a> Tracer<'a> {
 
     fn load(&mut self, result: ValueId, operation: OperationId, access: Access, constant: bool, place: Place) -> Finds {
         let address = self.number(access.address);
-        if let Some(cell) = self.memory.iter().find(|c| c.operation == operation && self.same_address(c.address, address)) {
+        let holds = |c: &&Cell| c.operation == operation && self.same_address(c.address, address) && self.outlives(c.access.class, access.class);
+        if let Some(cell) = self.memory.iter().find(holds) {
             let (content, from) = (cell.content, cell.from);
             self.give(result, content);
             return Finds::Known(from);
@@ -213,11 +214,19 @@ impl<'a> Tracer<'a> {
         one.class.zip(other.class).is_none_or(|(c, d)| self.classes_meet(c, d))
     }
 
+    /// Whether a store that leaves what was accessed as of one class leaves it for an access as of another, too.
+    fn outlives(&self, known: Option<ClassId>, wanted: Option<ClassId>) -> bool {
+        known.is_none_or(|known| wanted.is_some_and(|wanted| self.chain(wanted).any(|c| c == known)))
+    }
+
+    /// A class and those that contain it. (None is longer than there are classes, were one damaged to contain itself.)
+    fn chain(&self, class: ClassId) -> impl Iterator<Item = ClassId> {
+        std::iter::successors(Some(class), |c| self.unit.classes[c.0 as usize]).take(self.unit.classes.len())
+    }
+
     /// Whether one class contains the other, or they belong to different languages.
     fn classes_meet(&self, a: ClassId, b: ClassId) -> bool {
-        // A class that contains itself would be damage; no chain is longer than there are classes.
-        let chain = |c: ClassId| std::iter::successors(Some(c), |c| self.unit.classes[c.0 as usize]).take(self.unit.classes.len());
-        chain(a).any(|c| c == b) || chain(b).any(|c| c == a) || chain(a).last() != chain(b).last()
+        self.chain(a).any(|c| c == b) || self.chain(b).any(|c| c == a) || self.chain(a).last() != self.chain(b).last()
     }
 
     fn number(&self, value: ValueId) -> Number {
@@ -251,3 +260,6 @@ fn commutes(operation: &str) -> bool {
     let word = operation.split(' ').next().unwrap_or_default();
     matches!(word, "add" | "mul" | "and" | "or" | "xor" | "fadd" | "fmul") || operation.starts_with("icmp eq") || operation.starts_with("icmp ne")
 }
+
+#[cfg(test)]
+mod tests;
