@@ -47,6 +47,8 @@ pub struct Correlated {
     pub left_by_path: f64,
     /// The later branch is in a loop that the earlier is not in: what is decided are first rounds of the loop.
     pub first_round: bool,
+    /// Both branches are in a loop that the later one may leave: the earlier one tells whether this round is the last.
+    pub last_round: bool,
     /// What lies between them where the later one is decided.
     pub stretch: Stretch,
 }
@@ -118,11 +120,18 @@ pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>,
             information,
             left_by_path: left.get(&later).copied().unwrap_or(0.0),
             first_round: enters_loop(nest, earlier, later),
+            last_round: leaves_loop(walks, nest, earlier, later),
             stretch: stretch(walks, later, &given),
             given,
         });
     }
     found
+}
+
+/// Whether some way out of the later branch leaves a loop that both are in.
+fn leaves_loop(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, earlier: Node, later: Node) -> bool {
+    let mut both = nest.values().filter(|body| body.contains(&earlier) && body.contains(&later));
+    both.any(|body| walks.ways(later).iter().any(|e| !body.contains(&walks.map.edges[e.index()].to)))
 }
 
 /// Whether the branches of one table are nearer to each other on average than those of another.

@@ -37,6 +37,7 @@ fn finding(rank: usize, ranked: &Ranked, sources: &SourceCache) -> Value {
         "file": function.file(),
         "saves_instructions": number(ranked.finding.saves),
         "saves_share": ranked.share,
+        "copies": ranked.copies,
         "summary": say::summary(function, &ranked.finding),
         "suggestion": say::suggestion(function, &ranked.finding),
         "evidence": match &ranked.finding.advice {

@@ -10,6 +10,7 @@ mod words;
 use crate::error::ReportError;
 use crate::select::{self, Measure};
 use crate::view::{Function, View};
+use std::collections::HashMap;
 use trodden_profile::advise::{AdviseOptions, Finding, Kind, advise};
 use trodden_unit::facts::{FunctionFacts, UnitFacts};
 
@@ -35,6 +36,24 @@ impl Default for Wanted {
     }
 }
 
+/// Findings that are about the same lines, each once, with what all of them save and how many they are.
+fn once(function: &Function, findings: impl Iterator<Item = Finding>) -> Vec<(Finding, u128, usize)> {
+    let mut all: Vec<(Finding, u128, usize)> = Vec::new();
+    let mut known: HashMap<_, usize> = HashMap::new();
+    for finding in findings {
+        let lines = words::lines(function, &finding);
+        let at = lines.map(|lines| *known.entry((finding.kind(), lines)).or_insert(all.len())).unwrap_or(all.len());
+        match all.get_mut(at) {
+            Some((_, saves, copies)) => {
+                *saves += u128::from(finding.saves);
+                *copies += 1;
+            }
+            None => all.push((finding.clone(), finding.saves.into(), 1)),
+        }
+    }
+    all
+}
+
 /// Gives the facts of a function, if there are any.
 pub type Facts<'f> = dyn Fn(&Function) -> Option<(&'f UnitFacts, &'f FunctionFacts)> + 'f;
 
@@ -44,8 +63,11 @@ pub struct Ranked<'v, 'a> {
     pub function: &'v Function<'a>,
     /// What was found in it.
     pub finding: Finding,
-    /// What it saves at most, as a share of all executed instructions.
+    /// What it saves at most, as a share of all executed instructions; all copies together.
     pub share: f64,
+    /// How often it was found: compilers unroll loops and inline functions, and a finding in several copies of the same lines is told once, by the copy that
+    /// saves most.
+    pub copies: usize,
 }
 
 /// The findings to show.
@@ -92,8 +114,9 @@ impl Wanted {
             if known.is_none() && self.wants(Kind::Redundant) {
                 without_facts.push(function);
             }
-            for finding in advise(function.map, &function.paths, known, &self.options).into_iter().filter(|f| self.wants(f.kind())) {
-                let ranked = Ranked { function, share: select::share(finding.saves.into(), total), finding };
+            let found = advise(function.map, &function.paths, known, &self.options).into_iter().filter(|f| self.wants(f.kind()));
+            for (finding, saves, copies) in once(function, found) {
+                let ranked = Ranked { function, share: select::share(saves, total), finding, copies };
                 match ranked.finding.kind() {
                     Kind::Never => others.push(ranked),
                     _ if ranked.share >= self.min_share => savings.push(ranked),
@@ -101,7 +124,7 @@ impl Wanted {
                 }
             }
         }
-        savings.sort_by(|a: &Ranked, b| b.finding.saves.cmp(&a.finding.saves).then_with(|| a.function.name.full.cmp(&b.function.name.full)));
+        savings.sort_by(|a: &Ranked, b| b.share.total_cmp(&a.share).then_with(|| a.function.name.full.cmp(&b.function.name.full)));
         others.sort_by(|a: &Ranked, b| b.finding.surprise().total_cmp(&a.finding.surprise()));
         let found = (savings.len(), others.len());
         savings.truncate(self.top);

@@ -8,7 +8,7 @@ use crate::view::{Function, View, chain, file_of};
 use crate::words::{base_name, count, percent, plural, program};
 use std::cell::RefCell;
 use trodden_flow::{Edge, Node};
-use trodden_profile::advise::{Advice as Found, Correlated, LoopPatterns, Never, Redundant, Repeated};
+use trodden_profile::advise::{Advice as Found, Correlated, Kind, LoopPatterns, Never, Redundant, Repeated};
 use trodden_unit::Position;
 
 /// Repeated results that are told of one block.
@@ -25,7 +25,7 @@ pub fn advice(view: &View, wanted: &Wanted, advice: &Advice, sources: &SourceCac
     }
     if !advice.savings.is_empty() {
         let shown = format!("{} of {} shown", advice.savings.len(), count(advice.found.0 as u128));
-        out.push_str(&format!("{}, most saving first; {shown}\n\n", page.paint(paint::TITLE, "What paths show that edges do not")));
+        out.push_str(&format!("{}, most saving first; {shown}\n\n", page.paint(paint::TITLE, "What paths show")));
         for (rank, ranked) in advice.savings.iter().enumerate() {
             out.push_str(&title(rank + 1, ranked, page));
             out.push_str(&body(ranked, sources, page));
@@ -33,7 +33,9 @@ pub fn advice(view: &View, wanted: &Wanted, advice: &Advice, sources: &SourceCac
     }
     if !advice.others.is_empty() {
         let shown = format!("{} of {} shown", advice.others.len(), count(advice.found.1 as u128));
-        out.push_str(&format!("{}, each taken often; {shown}\n\n", page.paint(paint::TITLE, "Edges never taken on one path")));
+        out.push_str(&format!("{}, though each is often; {shown}\n", page.paint(paint::TITLE, "Never on one path")));
+        let meaning = "A case that no test has, or code for a case that cannot happen: one test may do for both.";
+        out.push_str(&format!("{}\n\n", page.paint(paint::DIM, &fit(meaning, page.width))));
         for (rank, ranked) in advice.others.iter().enumerate() {
             out.push_str(&title(rank + 1, ranked, page));
             out.push_str(&body(ranked, sources, page));
@@ -53,7 +55,7 @@ fn header(view: &View, wanted: &Wanted, advice: &Advice, page: &Page) -> String 
         fact("command", printable(&run.command.join(" ")));
     }
     fact("run", run_facts(view));
-    let least = if wanted.min_share > 0.0 { format!(", with {} of all executed instructions or more", percent(wanted.min_share)) } else { String::new() };
+    let least = if wanted.min_share > 0.0 { format!(", with {}% of all executed instructions or more", (wanted.min_share * 1e6).round() / 1e4) } else { String::new() };
     fact("looked at", format!("{}{least}", plural(advice.functions as u128, "function", "functions")));
     out.push('\n');
     out
@@ -69,7 +71,9 @@ fn title(rank: usize, ranked: &Ranked, page: &Page) -> String {
     let main = say::main_position(function, &ranked.finding);
     let file = main.and_then(|p| Some(format!("  {}:{}", printable(base_name(file_of(function.units_map(), p)?)), p.line))).unwrap_or_default();
     let name = page.paint(paint::NAME, &fit(&function.name.short, page.width.saturating_sub(60).max(24)));
-    format!("{}  {saves}{kind}  {name}{}\n", page.paint(paint::TITLE, &right(&rank.to_string(), 3)), page.paint(paint::DIM, &file))
+    let copies = if ranked.copies > 1 { format!(", in {} copies of the code", ranked.copies) } else { String::new() };
+    let note = page.paint(paint::DIM, &format!("{file}{copies}"));
+    format!("{}  {saves}{kind}  {name}{note}\n", page.paint(paint::TITLE, &right(&rank.to_string(), 3)))
 }
 
 fn body(ranked: &Ranked, sources: &SourceCache, page: &Page) -> String {
@@ -82,8 +86,9 @@ fn body(ranked: &Ranked, sources: &SourceCache, page: &Page) -> String {
         Found::Redundant(r) => sheet.redundant(r),
         Found::Never(n) => sheet.never(n),
     });
-    let suggestion = say::suggestion(function, &ranked.finding);
-    out.push_str(&sheet.labelled("try", &suggestion));
+    if ranked.finding.kind() != Kind::Never {
+        out.push_str(&sheet.labelled("try", &say::suggestion(function, &ranked.finding)));
+    }
     out.push('\n');
     out
 }
@@ -116,10 +121,11 @@ impl Sheet<'_> {
             let count = c.otherwise.iter().map(|o| o.count).sum();
             rows.push((format!("not behind {}", own(c.earlier)), count, say::outcomes(self.function, &c.otherwise), false));
         }
-        let columns = rows.iter().map(|r| paint::width(&r.0)).max().unwrap_or(0).min(34);
+        let columns = rows.iter().map(|r| paint::width(&r.0)).max().unwrap_or(0).min(self.page.width / 3);
         for (label, times, outcomes, decided) in rows {
             let style = if decided { paint::WAY } else { anstyle::Style::new() };
             let times = self.page.paint(paint::COUNT, &right(&count(times.into()), 15));
+            let outcomes = fit(&outcomes, self.page.width.saturating_sub(INDENT + columns + 18));
             out.push_str(&format!("{}{} {times}  {}\n", " ".repeat(INDENT), left(&label, columns), self.page.paint(style, &outcomes)));
         }
         let path = format!("; all of the path before it leaves {:.2}", c.left_by_path);
@@ -152,11 +158,11 @@ impl Sheet<'_> {
             out.push_str(&self.page.paint(paint::DIM, &more));
         }
         let why = match r.unavoidable {
-            true => "every way there makes them, but on some of them memory may be written in between",
-            false => "there are other ways, which do not make them and are hardly taken",
+            true => "so on every way, but on some of them memory may be written in between",
+            false => "other ways, which do without it, are hardly taken",
         };
         let from = say::place(self.function, say::branch_position(self.function, r.earlier), r.earlier);
-        out + &self.labelled("before", &format!("they were made at {from}; {why}"))
+        out + &self.labelled("before", &format!("{from}; {why}"))
     }
 
     fn repeated(&self, r: &Redundant, repeated: &Repeated) -> String {
@@ -177,28 +183,37 @@ impl Sheet<'_> {
 
     /// A line of source with a branch, the direction taken, and how often.
     fn decision(&self, block: Node, edge: Edge, times: &str) -> String {
-        let turn = page_turn(&say::turn(self.function, edge), self.page);
-        self.source(say::branch_position(self.function, block), &format!("{turn}  {times}"))
+        self.line(say::branch_position(self.function, block), &say::turn(self.function, edge), times)
     }
 
-    /// A line of source, with a note right of it.
     fn source(&self, position: Option<Position>, note: &str) -> String {
-        let Some(position) = position else {
-            return if note.is_empty() { String::new() } else { format!("{} {note}\n", gutter("?", self.page)) };
+        self.line(position, "", note)
+    }
+
+    /// A line of source; right of it a direction and a note, or below it where there is no room.
+    fn line(&self, position: Option<Position>, turn: &str, note: &str) -> String {
+        let page = self.page;
+        let room = page.width.saturating_sub(14);
+        let space = if turn.is_empty() || note.is_empty() { "" } else { "  " };
+        let wide = paint::width(turn) + space.len() + paint::width(note);
+        let note = match wide > room {
+            true => fit(&format!("{turn}{space}{note}"), room),
+            false => format!("{}{space}{note}", page_turn(turn, page)),
         };
+        let Some(position) = position else { return if wide == 0 { String::new() } else { format!("{} {note}\n", gutter("?", page)) } };
         let map = self.function.units_map();
         let text = file_of(map, position).and_then(|f| self.sources.line(f, position.line)).unwrap_or_default();
         let within = chain(map, position);
         let mut before = self.within.borrow_mut();
-        let calls: String = new_calls(&before, &within).map(|depth| call_line(map, &within, depth, 0, self.page)).collect();
+        let calls: String = new_calls(&before, &within).map(|depth| call_line(map, &within, depth, 0, page)).collect();
         *before = within;
-        let text = text.trim_start();
-        let room = self.page.width.saturating_sub(14);
-        let text = match note.is_empty() {
-            true => fit(text, room),
-            false => format!("{}  {note}", left(text, (room / 2).min(60))),
-        };
-        format!("{calls}{}\n", format!("{} {text}", gutter(&position.line.to_string(), self.page)).trim_end())
+        let (text, number) = (text.trim_start(), gutter(&position.line.to_string(), page));
+        let beside = room.saturating_sub(wide + 2);
+        match wide {
+            0 => format!("{calls}{}\n", format!("{number} {}", fit(text, room)).trim_end()),
+            _ if beside >= 24 => format!("{calls}{number} {}  {note}\n", left(text, beside.min(room / 2))),
+            _ => format!("{calls}{number} {}\n{} {note}\n", fit(text, room), gutter("", page)),
+        }
     }
 
     fn sentence(&self, text: &str) -> String {

@@ -79,6 +79,18 @@ pub fn main_position(function: &Function, finding: &Finding) -> Option<Position>
     }
 }
 
+/// The files and lines that a finding is about, if they are known: the earlier one, the later one.
+pub fn lines(function: &Function, finding: &Finding) -> Option<[(u32, u32); 2]> {
+    let line = |p: Position| (p.file, p.line);
+    let earlier = match &finding.advice {
+        Advice::Correlated(c) => branch_position(function, c.earlier),
+        Advice::Loop(_) => main_position(function, finding),
+        Advice::Redundant(r) => r.repeated.first().and_then(|x| x.from.first()).and_then(|(site, _)| site.position),
+        Advice::Never(n) => branch_position(function, function.map.edges[n.first.index()].from),
+    };
+    Some([line(earlier?), line(main_position(function, finding)?)])
+}
+
 /// One sentence that says what was found.
 pub fn summary(function: &Function, finding: &Finding) -> String {
     match &finding.advice {
@@ -93,7 +105,7 @@ fn correlated(function: &Function, c: &Correlated) -> String {
     let (earlier, later) = (branch(function, c.earlier), branch(function, c.later));
     let share = percent(c.decided as f64 / c.executions as f64);
     let whole = if c.given.iter().all(|g| g.decides.is_some()) && c.together == c.executions { "all" } else { &share };
-    format!("the branch in {later} is undecided by itself; the one in {earlier} decides {whole} of its executions")
+    format!("the branch in {later} goes both ways; the one in {earlier} decides {whole} of its executions")
 }
 
 fn loops(function: &Function, l: &LoopPatterns) -> String {
@@ -113,8 +125,8 @@ fn loops(function: &Function, l: &LoopPatterns) -> String {
 fn redundant(function: &Function, r: &Redundant) -> String {
     let at = r.repeated.first().and_then(|f| f.at.position).or_else(|| first_position(function, r.block));
     let saved = r.saves() as f64 / (r.repeated.len() as f64 * r.executions as f64);
-    let what = plural(r.repeated.len() as u128, "result", "results");
-    format!("{what} in {} {} made anew though {} of executions had them", place(function, at, r.block), if r.repeated.len() == 1 { "is" } else { "are" }, percent(saved))
+    let (what, them) = if r.repeated.len() == 1 { ("a result is".into(), "it") } else { (format!("{} results are", r.repeated.len()), "them") };
+    format!("in {} {what} made anew though {} of executions had {them}", place(function, at, r.block), percent(saved))
 }
 
 fn never(function: &Function, n: &Never) -> String {
@@ -151,6 +163,13 @@ fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
         plural(c.stretch.blocks.len() as u128, "block", "blocks"),
         plural(c.stretch.instructions.into(), "instruction", "instructions")
     );
+    if c.last_round {
+        return format!(
+            "{} already tells whether {} leaves its loop: leave it there, write the last round apart, or copy the {stretch} between them for each case",
+            branch(function, c.earlier),
+            branch(function, c.later)
+        );
+    }
     if let Some(block) = c.stretch.obstacle {
         return format!("make one decision of both in the source; the {stretch} between them cannot be copied (block {})", block.0);
     }
