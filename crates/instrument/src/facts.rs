@@ -198,7 +198,8 @@ fn linked_object(value: Value) -> Option<(Value, Option<i64>)> {
 /// By how many bytes an address computation goes on, if it is a constant distance in bytes.
 fn byte_distance(address: Value) -> Option<i64> {
     let element = llvm!(LLVMGetGEPSourceElementType(address.0));
-    let is_byte = llvm!(LLVMGetTypeKind(element)) == llvm_sys::LLVMTypeKind::LLVMIntegerTypeKind && llvm!(LLVMGetIntTypeWidth(element)) == 8;
+    let is_byte =
+        llvm!(LLVMGetTypeKind(element)) == llvm_sys::LLVMTypeKind::LLVMIntegerTypeKind && llvm!(LLVMGetIntTypeWidth(element)) == 8;
     if !is_byte || llvm!(LLVMGetNumOperands(address.0)) != 2 {
         return None;
     }

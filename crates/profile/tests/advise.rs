@@ -29,9 +29,7 @@ struct Case {
 fn case(random: &mut Random) -> Option<Case> {
     let mut map = Subject::random(random, "f", 8).map;
     // All branches decide: calls that might not return have no part in this.
-    let stops = |map: &FunctionMap, path: &[DagEdge]| {
-        matches!(path.last().map(|e| e.origin), Some(Origin::Real(e)) if map.edges[e.index()].kind == EdgeKind::Reach)
-    };
+    let stops = |map: &FunctionMap, path: &[DagEdge]| matches!(path.last().map(|e| e.origin), Some(Origin::Real(e)) if map.edges[e.index()].kind == EdgeKind::Reach);
     map.edges.iter_mut().filter(|e| e.kind == EdgeKind::NoReturn).for_each(|e| e.kind = EdgeKind::Return);
     if map.counters > MOST_PATHS {
         return None;
@@ -229,7 +227,9 @@ fn check_never(case: &Case, found: &[&Never], told: &BTreeSet<Node>) {
                 for first in firsts.iter().filter(|_| earlier != later) {
                     let behind = case.number(|e| ways.iter().any(|c| both(e, *first, *c)));
                     let chance = behind as f64 * seconds as f64 / executions as f64;
-                    let often = seconds >= OPTIONS.min_count && seconds as f64 >= 0.01 * executions as f64 && behind as f64 >= 0.05 * executions as f64;
+                    let often = seconds >= OPTIONS.min_count
+                        && seconds as f64 >= 0.01 * executions as f64
+                        && behind as f64 >= 0.05 * executions as f64;
                     if case.number(|e| both(e, *first, *second)) == 0 && often && chance >= 100.0 {
                         // Drawn one by one, none marked; the smaller number is drawn.
                         let (drawn, marked) = (behind.min(seconds), behind.max(seconds));

@@ -41,9 +41,20 @@ fn subject() -> Profile {
     let at = |line: u32| Position { scope, file: 0, line, column: 9 };
     let block = |f: FunctionBuilder, line: u32, branch: bool| f.block(3, &[at(line)], branch.then(|| at(line)));
     let mut function = FunctionBuilder::new("scan", Some(at(1)));
-    for (line, branch) in
-        [(3, true), (4, true), (5, false), (7, false), (8, true), (9, false), (10, true), (11, false), (13, false), (14, true), (15, false), (17, false)]
-    {
+    for (line, branch) in [
+        (3, true),
+        (4, true),
+        (5, false),
+        (7, false),
+        (8, true),
+        (9, false),
+        (10, true),
+        (11, false),
+        (13, false),
+        (14, true),
+        (15, false),
+        (17, false),
+    ] {
         function = block(function, line, branch);
     }
     let function = function
@@ -87,7 +98,14 @@ fn facts() -> UnitFacts {
     blocks[9].steps.push(load(3, 14));
     let values = vec![ValueFact { kind: ValueKind::Other, object: None }; 4];
     let functions = vec![FunctionFacts { name: "scan".into(), values, blocks }];
-    UnitFacts { version: FACTS_VERSION, files: Vec::new(), scopes: Vec::new(), operations: vec!["load i32".into()], classes: Vec::new(), functions }
+    UnitFacts {
+        version: FACTS_VERSION,
+        files: Vec::new(),
+        scopes: Vec::new(),
+        operations: vec!["load i32".into()],
+        classes: Vec::new(),
+        functions,
+    }
 }
 
 fn sources(path: &str) -> Option<String> {

@@ -104,7 +104,8 @@ pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>,
         let entropy = bits(&outcomes) / executions as f64;
         let still = given.iter().map(|g| bits(&g.outcomes)).sum::<f64>() + bits(&otherwise);
         let information = (entropy - still / executions as f64).max(0.0);
-        let enough = decided >= options.min_count && decided as f64 >= LEAST_TOLD * executions as f64 && information >= LEAST_TOLD * entropy;
+        let enough =
+            decided >= options.min_count && decided as f64 >= LEAST_TOLD * executions as f64 && information >= LEAST_TOLD * entropy;
         if !enough {
             continue;
         }

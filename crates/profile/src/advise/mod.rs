@@ -112,7 +112,8 @@ pub fn advise(
     let nest = nest::loops(map);
     let correlated = correlated::find(&walks, &pairs, &nest, options);
     let never = never::find(&walks, &pairs, &nest, &correlated, options);
-    let mut findings: Vec<Finding> = correlated.into_iter().map(|c| Finding { saves: c.decided * TEST, advice: Advice::Correlated(c) }).collect();
+    let mut findings: Vec<Finding> =
+        correlated.into_iter().map(|c| Finding { saves: c.decided * TEST, advice: Advice::Correlated(c) }).collect();
     findings.extend(loops::find(&walks, &nest, options).into_iter().map(|l| Finding { saves: l.saves(), advice: Advice::Loop(l) }));
     if let Some((unit, function)) = facts {
         let redundant = redundant::find(&walks, unit, function, options);

@@ -44,7 +44,13 @@ pub struct Never {
 }
 
 /// All such pairs of a function.
-pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>, told: &[Correlated], options: &AdviseOptions) -> Vec<Never> {
+pub fn find(
+    walks: &Walks,
+    pairs: &Pairs,
+    nest: &BTreeMap<Node, BTreeSet<Node>>,
+    told: &[Correlated],
+    options: &AdviseOptions,
+) -> Vec<Never> {
     let told: BTreeSet<Node> = told.iter().map(|c| c.later).collect();
     let mut found = Vec::new();
     for (&later, tables) in pairs.tables.iter().filter(|(later, _)| !told.contains(later)) {

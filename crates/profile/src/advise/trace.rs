@@ -175,7 +175,8 @@ impl<'a> Tracer<'a> {
 
     fn load(&mut self, result: ValueId, operation: OperationId, access: Access, constant: bool, place: Place) -> Finds {
         let address = self.number(access.address);
-        let holds = |c: &&Cell| c.operation == operation && self.same_address(c.address, address) && self.outlives(c.access.class, access.class);
+        let holds =
+            |c: &&Cell| c.operation == operation && self.same_address(c.address, address) && self.outlives(c.access.class, access.class);
         if let Some(cell) = self.memory.iter().find(holds) {
             let (content, from) = (cell.content, cell.from);
             self.give(result, content);
@@ -258,7 +259,9 @@ impl Known {
 /// Whether the order of an operation's operands does not matter.
 fn commutes(operation: &str) -> bool {
     let word = operation.split(' ').next().unwrap_or_default();
-    matches!(word, "add" | "mul" | "and" | "or" | "xor" | "fadd" | "fmul") || operation.starts_with("icmp eq") || operation.starts_with("icmp ne")
+    matches!(word, "add" | "mul" | "and" | "or" | "xor" | "fadd" | "fmul")
+        || operation.starts_with("icmp eq")
+        || operation.starts_with("icmp ne")
 }
 
 #[cfg(test)]

@@ -76,6 +76,8 @@ impl Teller<'_> {
             "entropy_bits": c.entropy,
             "information_bits": c.information,
             "left_by_whole_path_bits": c.left_by_path,
+            "first_round": c.first_round,
+            "last_round": c.last_round,
             "between": {
                 "blocks": c.stretch.blocks.iter().map(|b| b.0).collect::<Vec<_>>(),
                 "instructions": number(c.stretch.instructions),

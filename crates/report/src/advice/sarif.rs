@@ -64,7 +64,10 @@ fn places(function: &Function, advice: &Found) -> Vec<(Option<Position>, String)
             vec![(made, "made".into()), (first.and_then(|x| x.at.position), "made anew".into())]
         }
         Found::Never(n) => {
-            vec![branch(from(n.first), say::turn(function, n.first)), branch(from(n.second), format!("never behind it: {}", say::turn(function, n.second)))]
+            vec![
+                branch(from(n.first), say::turn(function, n.first)),
+                branch(from(n.second), format!("never behind it: {}", say::turn(function, n.second))),
+            ]
         }
     }
 }

@@ -55,7 +55,11 @@ fn header(view: &View, wanted: &Wanted, advice: &Advice, page: &Page) -> String 
         fact("command", printable(&run.command.join(" ")));
     }
     fact("run", run_facts(view));
-    let least = if wanted.min_share > 0.0 { format!(", with {}% of all executed instructions or more", (wanted.min_share * 1e6).round() / 1e4) } else { String::new() };
+    let least = if wanted.min_share > 0.0 {
+        format!(", with {}% of all executed instructions or more", (wanted.min_share * 1e6).round() / 1e4)
+    } else {
+        String::new()
+    };
     fact("looked at", format!("{}{least}", plural(advice.functions as u128, "function", "functions")));
     out.push('\n');
     out
@@ -69,7 +73,8 @@ fn title(rank: usize, ranked: &Ranked, page: &Page) -> String {
     };
     let kind = page.paint(paint::OTHER, &left(say::kind(ranked.finding.kind()), 10));
     let main = say::main_position(function, &ranked.finding);
-    let file = main.and_then(|p| Some(format!("  {}:{}", printable(base_name(file_of(function.units_map(), p)?)), p.line))).unwrap_or_default();
+    let file =
+        main.and_then(|p| Some(format!("  {}:{}", printable(base_name(file_of(function.units_map(), p)?)), p.line))).unwrap_or_default();
     let name = page.paint(paint::NAME, &fit(&function.name.short, page.width.saturating_sub(60).max(24)));
     let copies = if ranked.copies > 1 { format!(", in {} copies of the code", ranked.copies) } else { String::new() };
     let note = page.paint(paint::DIM, &format!("{file}{copies}"));
@@ -113,7 +118,8 @@ impl Sheet<'_> {
     fn correlated(&self, c: &Correlated) -> String {
         let mut out = self.source(say::branch_position(self.function, c.earlier), "");
         out.push_str(&self.source(say::branch_position(self.function, c.later), ""));
-        let own = |block: Node| say::branch_position(self.function, block).map_or_else(|| format!("block {}", block.0), |p| p.line.to_string());
+        let own =
+            |block: Node| say::branch_position(self.function, block).map_or_else(|| format!("block {}", block.0), |p| p.line.to_string());
         let label = |edge: Edge| format!("behind {} {}", own(c.earlier), say::way(self.function, edge));
         let mut rows = vec![("at large".to_string(), c.executions, say::outcomes(self.function, &c.outcomes), false)];
         rows.extend(c.given.iter().map(|g| (label(g.edge), g.count, say::outcomes(self.function, &g.outcomes), g.decides.is_some())));
@@ -167,7 +173,8 @@ impl Sheet<'_> {
 
     fn repeated(&self, r: &Redundant, repeated: &Repeated) -> String {
         let share = percent((repeated.found + repeated.constant) as f64 / r.executions as f64);
-        let from = repeated.from.first().and_then(|(site, _)| site.position).map(|p| format!(", as in line {}", p.line)).unwrap_or_default();
+        let from =
+            repeated.from.first().and_then(|(site, _)| site.position).map(|p| format!(", as in line {}", p.line)).unwrap_or_default();
         let from = if repeated.constant > repeated.found { ", of constants".into() } else { from };
         format!("{}: {share} of {}{from}", repeated.operation, count(r.executions.into()))
     }
@@ -175,7 +182,11 @@ impl Sheet<'_> {
     fn never(&self, n: &Never) -> String {
         let [first, second] = [n.first, n.second].map(|e| self.function.map.edges[e.index()].from);
         let mut out = self.decision(first, n.first, &format!("{} times", count(n.first_count.into())));
-        out.push_str(&self.decision(second, n.second, &format!("{} of {} times", count(n.second_count.into()), count(n.executions.into()))));
+        out.push_str(&self.decision(
+            second,
+            n.second,
+            &format!("{} of {} times", count(n.second_count.into()), count(n.executions.into())),
+        ));
         let text = format!("the second branch was executed {} times behind it, never that way", count(n.behind_first.into()));
         out.push_str(&self.labelled("behind", &text));
         out

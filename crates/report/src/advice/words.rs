@@ -125,7 +125,8 @@ fn loops(function: &Function, l: &LoopPatterns) -> String {
 fn redundant(function: &Function, r: &Redundant) -> String {
     let at = r.repeated.first().and_then(|f| f.at.position).or_else(|| first_position(function, r.block));
     let saved = r.saves() as f64 / (r.repeated.len() as f64 * r.executions as f64);
-    let (what, them) = if r.repeated.len() == 1 { ("a result is".into(), "it") } else { (format!("{} results are", r.repeated.len()), "them") };
+    let (what, them) =
+        if r.repeated.len() == 1 { ("a result is".into(), "it") } else { (format!("{} results are", r.repeated.len()), "them") };
     format!("in {} {what} made anew though {} of executions had {them}", place(function, at, r.block), percent(saved))
 }
 
@@ -203,7 +204,10 @@ fn suggest_for_loop(function: &Function, l: &LoopPatterns) -> String {
         return "write the most frequent pattern as straight code that leaves for the general body at the first surprise (`__builtin_expect` along it)".into();
     }
     if l.patterns.len() <= 4 {
-        return format!("find the {} patterns by one switch over a code made of the conditions, and write a body for each", l.patterns.len());
+        return format!(
+            "find the {} patterns by one switch over a code made of the conditions, and write a body for each",
+            l.patterns.len()
+        );
     }
     "several of its branches test the same thing: decide it once an iteration and keep the answer".into()
 }
