@@ -268,7 +268,7 @@ fn is_plain_intrinsic(call: Value) -> bool {
 }
 
 /// Intrinsics that make no code.
-fn is_marker(call: Value) -> bool {
+pub fn is_marker(call: Value) -> bool {
     let names = ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
     is_plain_intrinsic(call) && names.iter().any(|n| call.callee().name().starts_with(n))
 }

@@ -12,6 +12,7 @@ mod abandon;
 mod debug;
 mod describe;
 mod emit;
+mod facts;
 mod llvm;
 mod options;
 mod phis;
@@ -51,11 +52,11 @@ pub extern "C" fn llvmGetPassPluginInfo() -> PassPluginLibraryInfo {
     }
 }
 
-/// Instruments the module in place; false lets LLVM go on to generate its code.
+/// Instruments the module in place; false lets LLVM go on to generate its code, true means that there is none to generate.
 extern "C" fn before_code_generation(module: LLVMModuleRef, _machine: *mut c_void, _file_type: c_int, _out: *mut c_void) -> bool {
     let outcome = std::panic::catch_unwind(|| unit::instrument(llvm::Module::new(module)));
     let message = match outcome {
-        Ok(Ok(())) => return false,
+        Ok(Ok(outcome)) => return outcome == unit::Outcome::NoCode,
         Ok(Err(error)) => error.to_string(),
         Err(_) => "internal error (see the message above); please report it with the source file that is being compiled".into(),
     };

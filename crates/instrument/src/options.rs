@@ -1,8 +1,6 @@
 //! How units are to be instrumented: the words of the environment variable `TRODDEN_INSTRUMENT`, which the compiler driver sets.
 //!
-//! The plugin has no command line of its own; clang hands it none. Words are `key=value`, separated by blanks:
-//! `scheme=ball-larus`, `max-paths=N`, `chords=on|off`, `rounds=on|off`, `early=on|off`, `reach=doubtful|all`, `keep=bitcode|map`,
-//! `weights=FILE`.
+//! The plugin has no command line of its own; clang hands it none. Words are `key=value`, separated by blanks; [`KNOWN`] lists them.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -16,6 +14,19 @@ const MAX_PATHS: u64 = 4096;
 
 /// The most that can be asked for: larger arrays (128 MB a function) would not link.
 const MOST_MAX_PATHS: u64 = 1 << 24;
+
+/// All words.
+const KNOWN: [&str; 9] = [
+    "scheme=ball-larus",
+    "max-paths=NUMBER (1 to 16777216)",
+    "chords=on|off",
+    "rounds=on|off",
+    "early=on|off",
+    "reach=doubtful|all",
+    "keep=bitcode|map",
+    "weights=FILE",
+    "facts=FILE",
+];
 
 /// How units are instrumented.
 #[derive(Clone, Debug)]
@@ -31,15 +42,15 @@ pub struct Options {
     pub keep_bitcode: bool,
     /// Measured frequencies of edges, and the identity of their file.
     pub weights: Option<(Rc<Weights>, Identity)>,
+    /// Write what the unit's blocks compute to this file, and make no code.
+    pub facts: Option<PathBuf>,
 }
 
 /// Words that cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum BadOption {
     /// It means nothing.
-    #[error(
-        "TRODDEN_INSTRUMENT holds `{0}`; known are scheme=ball-larus, max-paths=NUMBER (1 to 16777216), chords=on|off, rounds=on|off, early=on|off, reach=doubtful|all, keep=bitcode|map, weights=FILE"
-    )]
+    #[error("TRODDEN_INSTRUMENT holds `{0}`; known are {known}", known = KNOWN.join(", "))]
     Unknown(String),
     /// The file of weights cannot be read.
     #[error("the file of weights {file} cannot be read ({source}): give --weights a file that can")]
@@ -62,9 +73,14 @@ pub enum BadOption {
 impl Options {
     /// Reads the words.
     pub fn parse(words: &str) -> Result<Options, BadOption> {
-        let plan = PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true };
-        let choices = Choices { rounds: false, early: true };
-        let mut options = Options { plan, choices, reach_all: false, keep_bitcode: true, weights: None };
+        let mut options = Options {
+            plan: PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true },
+            choices: Choices { rounds: false, early: true },
+            reach_all: false,
+            keep_bitcode: true,
+            weights: None,
+            facts: None,
+        };
         for word in words.split_whitespace() {
             match word.split_once('=') {
                 Some(("weights", file)) => options.weights = Some(read_weights(Path::new(file))?),
@@ -78,16 +94,12 @@ impl Options {
         match word.split_once('=')? {
             ("scheme", "ball-larus") => {}
             ("max-paths", n) => self.plan.max_paths = n.parse().ok().filter(|n| (1..=MOST_MAX_PATHS).contains(n))?,
-            ("chords", "on") => self.plan.chords = true,
-            ("chords", "off") => self.plan.chords = false,
-            ("rounds", "on") => self.choices.rounds = true,
-            ("rounds", "off") => self.choices.rounds = false,
-            ("early", "on") => self.choices.early = true,
-            ("early", "off") => self.choices.early = false,
-            ("reach", "doubtful") => self.reach_all = false,
-            ("reach", "all") => self.reach_all = true,
-            ("keep", "bitcode") => self.keep_bitcode = true,
-            ("keep", "map") => self.keep_bitcode = false,
+            ("chords", value) => self.plan.chords = switch(value)?,
+            ("rounds", value) => self.choices.rounds = switch(value)?,
+            ("early", value) => self.choices.early = switch(value)?,
+            ("reach", value) => self.reach_all = either(value, "doubtful", "all")?,
+            ("keep", value) => self.keep_bitcode = either(value, "map", "bitcode")?,
+            ("facts", file) if !file.is_empty() => self.facts = Some(file.into()),
             _ => return None,
         }
         Some(())
@@ -101,6 +113,16 @@ impl Options {
         let weights = self.weights.as_ref().map_or_else(String::new, |(_, file)| format!(" weights={file}"));
         format!("ball-larus max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{weights}", self.plan.max_paths)
     }
+}
+
+/// `on` or `off`.
+fn switch(value: &str) -> Option<bool> {
+    either(value, "off", "on")
+}
+
+/// Whether a value is the second of two words.
+fn either(value: &str, no: &str, yes: &str) -> Option<bool> {
+    (value == yes || value == no).then(|| value == yes)
 }
 
 fn read_weights(file: &Path) -> Result<(Rc<Weights>, Identity), BadOption> {

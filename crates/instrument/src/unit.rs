@@ -4,6 +4,7 @@ use crate::abandon::{Abandonment, is_definition};
 use crate::debug::Positions;
 use crate::describe::Draft;
 use crate::emit;
+use crate::facts;
 use crate::llvm::{Module, Value, llvm};
 use crate::options::{BadOption, Options};
 use crate::places::facts;
@@ -41,6 +42,14 @@ pub enum Error {
         /// What happened.
         source: std::io::Error,
     },
+    /// The file for facts cannot be written.
+    #[error("the file {file} for facts cannot be written ({source}): give facts=FILE a name in a folder that can")]
+    Facts {
+        /// The file.
+        file: PathBuf,
+        /// What happened.
+        source: std::io::Error,
+    },
     /// The function's graph could not be built.
     #[error("function `{function}`: {source}; please report it with the source file")]
     Graph {
@@ -54,16 +63,30 @@ pub enum Error {
     Invalid(String),
 }
 
-/// Instruments a module in place.
-pub fn instrument(module: Module) -> Result<(), Error> {
+/// What is left to do with a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// To generate its code.
+    Code,
+    /// Nothing.
+    NoCode,
+}
+
+/// Instruments a module in place, or only writes what its blocks compute.
+pub fn instrument(module: Module) -> Result<Outcome, Error> {
     let options = Options::parse(&std::env::var("TRODDEN_INSTRUMENT").unwrap_or_default())?;
-    if !module.functions().any(is_emitted) {
-        return Ok(());
+    if !module.functions().any(is_emitted) && options.facts.is_none() {
+        return Ok(Outcome::Code);
     }
     let bitcode = module.bitcode();
     let unit = identity(&bitcode, &options);
     let mut work = Unit::begin(module, options);
     let (chosen, skipped) = work.choose();
+    if let Some(file) = work.options.facts.clone() {
+        let facts = facts::of(module, &chosen, &work.abandonment, work.positions);
+        std::fs::write(&file, facts.to_bytes()).map_err(|source| Error::Facts { file, source })?;
+        return Ok(Outcome::NoCode);
+    }
     work.map.skipped = skipped;
     for &function in &chosen {
         work.instrument(function)?;
@@ -73,7 +96,7 @@ pub fn instrument(module: Module) -> Result<(), Error> {
     let bitcode = if map.1.keep_bitcode { bitcode } else { Vec::new() };
     let frame = store(&Frame::pack(unit, &map.0, &bitcode))?;
     emit::sections(module, unit, counters, &frame);
-    Ok(())
+    Ok(Outcome::Code)
 }
 
 /// A unit is its code and how it is instrumented, by which version.

@@ -7,9 +7,11 @@
 //! 3. [`container`]: profiles as files, [`store`]: the runs that a project keeps;
 //! 4. [`paths`]: one function's counts as paths, block counts, edge counts, unfinished paths;
 //! 5. [`merge`] and [`diff`]: profiles added up and compared;
-//! 6. [`Profile::weights`]: what a later build can make of them.
+//! 6. [`Profile::weights`]: what a later build can make of them;
+//! 7. [`advise`]: what paths tell that edges cannot.
 #![forbid(unsafe_code)]
 
+pub mod advise;
 mod blocks;
 pub mod collect;
 pub mod container;

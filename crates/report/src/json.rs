@@ -91,7 +91,7 @@ fn source(function: &Function, sources: &SourceCache) -> Value {
     json!({ "file": extent.file, "lines": (extent.first..=extent.last).map(line).collect::<Vec<_>>() })
 }
 
-fn run(run: &Run) -> Value {
+pub(crate) fn run(run: &Run) -> Value {
     let ending = run.ending.map(|e| match e {
         Ending::Exit(status) => json!({ "exit": status }),
         Ending::Signal(signal) => json!({ "signal": signal }),

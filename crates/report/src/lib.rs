@@ -7,9 +7,11 @@
 //! 2. [`Selection`]: which functions and paths, in which order ([`select`]);
 //! 3. [`Story`]: a path as source lines with the direction of each branch ([`story`]);
 //! 4. a form: [`text`] (terminal), [`annotate`] (a path over its source), [`json`], [`html`];
+//!    [`advice`] (what paths tell that edges cannot);
 //! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`]; graphs of functions: [`dot`].
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod annotate;
 pub mod dot;
 pub mod error;

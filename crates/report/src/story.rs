@@ -139,7 +139,7 @@ impl Story {
 }
 
 /// The direction that taking an edge tells of, if it is one of several ways on.
-fn turn(function: &Function, edge: Edge) -> Option<Turn> {
+pub(crate) fn turn(function: &Function, edge: Edge) -> Option<Turn> {
     let flow = &function.map.edges[edge.index()];
     // Computed jumps are told where they leave the hub in which they meet.
     let told_later = matches!(flow.kind, EdgeKind::Indirect(_)) && kind(function, flow.to) == Some(BlockKind::Hub);

@@ -98,7 +98,7 @@ fn header(view: &View, page: &Page) -> String {
     out
 }
 
-fn run_facts(view: &View) -> String {
+pub(crate) fn run_facts(view: &View) -> String {
     let run = &view.profile.run;
     let mut facts = Vec::new();
     if run.runs > 1 {
@@ -283,7 +283,7 @@ pub(crate) const INLINED: usize = 2;
 /// Columns left of the source text.
 const GUTTER: usize = 13;
 
-fn gutter(number: &str, page: &Page) -> String {
+pub(crate) fn gutter(number: &str, page: &Page) -> String {
     page.paint(paint::DIM, &format!("{} │", right(number, GUTTER - 2)))
 }
 
@@ -318,7 +318,7 @@ pub(crate) fn new_calls(before: &[Position], chain: &[Position]) -> std::ops::Ra
 }
 
 /// Announces inlined code: `↳ min  in util.h, called in line 14`.
-fn call_line(map: &UnitMap, chain: &[Position], depth: usize, base: usize, page: &Page) -> String {
+pub(crate) fn call_line(map: &UnitMap, chain: &[Position], depth: usize, base: usize, page: &Page) -> String {
     let (call, inside) = (chain[depth], chain[depth + 1]);
     let text = format!("{}↳ {}", " ".repeat(base + INLINED * depth), scope_label(map, inside));
     let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
@@ -344,7 +344,7 @@ pub(crate) fn page_turns(turns: &[Turn], page: &Page) -> String {
     words::turn_list(turns).iter().map(|turn| page_turn(turn, page)).collect::<Vec<_>>().join("; ")
 }
 
-fn page_turn(turn: &str, page: &Page) -> String {
+pub(crate) fn page_turn(turn: &str, page: &Page) -> String {
     match turn.split_once(", not ") {
         Some((way, not)) => format!("{}{}", page.paint(paint::WAY, way), page.paint(paint::DIM, &format!(", not {not}"))),
         None => page.paint(paint::OTHER, turn),

@@ -80,6 +80,8 @@ pub enum Command {
     Report(Report),
     /// Show the source of a function with a path laid over it.
     Annotate(Annotate),
+    /// Say what the paths of a run suggest to change in the program.
+    Advise(Advise),
     /// Write a profile in a form that other tools read.
     Export(Export),
     /// List recorded runs, remove them, put them into suites.
@@ -411,6 +413,62 @@ pub struct Export {
     /// Where source files are, if they have moved. May be given several times.
     #[arg(long, value_name = "FOLDER")]
     pub source: Vec<PathBuf>,
+}
+
+/// A kind of finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FindingKind {
+    /// Branches that an earlier branch on the path decides.
+    Correlated,
+    /// Loops whose iterations fall into few patterns.
+    Loop,
+    /// Results that are computed anew though nearly all executions had them.
+    Redundant,
+    /// Edges that are taken often, and never on one path.
+    Never,
+}
+
+/// `trodden advise`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden advise                                the last run
+  trodden advise nightly --top 30               all runs of a suite, added up
+  trodden advise --function parse --kind correlated --decided 100
+  trodden advise one.trodden --sarif advice.sarif
+
+Savings are shares of all executed instructions, for ideal changes: what is gained in time is less, and has to be measured.")]
+pub struct Advise {
+    /// A profile: a file, or a run (12, last, last~1), or a suite.
+    #[arg(default_value = LAST)]
+    pub profile: String,
+    /// Only functions of this name, or whose full name this regular expression matches.
+    #[arg(long, short, value_name = "NAME")]
+    pub function: Option<String>,
+    /// Only findings of this kind. May be given several times.
+    #[arg(long, value_enum)]
+    pub kind: Vec<FindingKind>,
+    /// At most this many findings that save something, and as many edges never taken together.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// Only findings that save at least this share of all executed instructions, in per cent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.05)]
+    pub min_share: f64,
+    /// A branch counts as decided if at least so many per cent of its executions go one way.
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.0)]
+    pub decided: f64,
+    /// Leave out what was executed less often than this.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub min_count: u64,
+    /// Where source files are, if they have moved. May be given several times.
+    #[arg(long, value_name = "FOLDER")]
+    pub source: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long, conflicts_with = "sarif")]
+    pub json: bool,
+    /// Write the findings to a file in SARIF 2.1.0 instead, for code review tools.
+    #[arg(long, value_name = "FILE")]
+    pub sarif: Option<PathBuf>,
 }
 
 /// `trodden runs`

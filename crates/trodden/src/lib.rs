@@ -11,6 +11,7 @@
 //! | `cargo.rs`, `rust.rs` | `cargo trodden`; standing in for rustc's linker |
 //! | `record.rs` | running a program and storing its profile |
 //! | `profiles.rs`, `reports.rs`, `runs.rs` | stored profiles: naming, showing, listing, merging, comparing them |
+//! | `advise.rs`, `facts.rs` | advice from a profile; what units compute, from their bitcode |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
 //! | `store.rs` | size of the unit store, and pruning it |
@@ -18,6 +19,7 @@
 //! | `assets.rs`, `toolchain.rs` | what trodden brings along; where LLVM is |
 #![forbid(unsafe_code)]
 
+mod advise;
 mod assets;
 mod build;
 mod cargo;
@@ -25,6 +27,7 @@ pub mod cc;
 mod cli;
 mod doctor;
 mod events;
+mod facts;
 mod frames;
 mod graph;
 mod info;
@@ -104,6 +107,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Collect(job) => record::collect_files(&job),
         Command::Report(job) => reports::report(&job, cli.color),
         Command::Annotate(job) => reports::annotate(&job, cli.color),
+        Command::Advise(job) => advise::run(&job, cli.color),
         Command::Export(job) => reports::export(&job),
         Command::Runs(job) => runs::runs(&job),
         Command::Merge(job) => runs::merge(&job),

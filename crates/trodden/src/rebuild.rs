@@ -44,11 +44,24 @@ impl Compiler {
     /// # Errors
     /// Clang fails; the message is clang's.
     pub fn object(&self, bitcode: &Path, codegen: &[String], output: &Path) -> Result<()> {
+        self.run(self.command(bitcode, codegen, output), bitcode)
+    }
+
+    /// The command that makes an object.
+    pub fn command(&self, bitcode: &Path, codegen: &[String], output: &Path) -> Command {
         let mut command = Command::new(&self.clang);
         command.args(codegen).args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes"]).arg(&self.plugin);
         command.args(["-x", "ir", "-c"]).arg(bitcode).arg("-o").arg(output);
         command.env(STORE_VARIABLE, &self.store).env(PARAMETERS_VARIABLE, &self.parameters);
         command.env(CODEGEN_VARIABLE, codegen.join(CODEGEN_SEPARATOR));
+        command
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Clang fails; the message is clang's.
+    pub fn run(&self, mut command: Command, bitcode: &Path) -> Result<()> {
         let made = command.output().with_context(|| format!("cannot run {}", self.clang.display()))?;
         if !made.status.success() {
             bail!("{} cannot be compiled: {}", bitcode.display(), String::from_utf8_lossy(&made.stderr).trim());

@@ -86,7 +86,7 @@ fn selection(shown: &Shown) -> Selection {
 }
 
 /// Where source files are: at the path that the compiler knew, else below the given folders, else below the folder of the run.
-fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String> + use<> {
+pub fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String> + use<> {
     let mut folders = folders.to_vec();
     folders.push(PathBuf::from(run));
     move |path: &str| {
@@ -107,7 +107,7 @@ fn below<'a>(folder: &'a Path, path: &'a Path) -> impl Iterator<Item = PathBuf> 
     .map(move |tail| folder.join(tail))
 }
 
-fn text_options(color: Color, steps: usize) -> TextOptions {
+pub fn text_options(color: Color, steps: usize) -> TextOptions {
     TextOptions { color: wants_color(color), width: width(), steps }
 }
 
@@ -145,7 +145,7 @@ pub fn print(bytes: &[u8]) -> Result<()> {
 }
 
 /// What is missing in a report.
-fn remarks(view: &View, sources: &SourceCache) {
+pub fn remarks(view: &View, sources: &SourceCache) {
     view.damaged.iter().for_each(warn);
     let missing = sources.missing();
     if let Some(first) = missing.first() {

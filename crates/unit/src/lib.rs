@@ -6,12 +6,14 @@
 //! units that a program consists of; a copy lies in a [`store`] by identity.
 #![forbid(unsafe_code)]
 
+pub mod facts;
 pub mod frame;
 pub mod image;
 pub mod map;
 pub mod store;
 pub mod weights;
 
+pub use facts::UnitFacts;
 pub use frame::{Frame, FrameError};
 pub use image::{Image, ImageError};
 pub use map::*;

@@ -1,0 +1,324 @@
+//! What the blocks of a unit compute ([`UnitFacts`]), for analyses that look along paths. No code is made of the module then.
+//!
+//! Blocks are prepared and described exactly as for instrumentation, so that their numbers, and those of files and scopes, are the ones in the unit's map.
+//! What is not understood is a value that equals no other, or a write to any memory: facts may say too little, never too much.
+
+use crate::abandon::Abandonment;
+use crate::debug::Positions;
+use crate::describe::{Draft, is_marker};
+use crate::llvm::{Block, Module, Value, llvm};
+use crate::shape::prepare;
+use llvm_sys::LLVMAtomicOrdering::LLVMAtomicOrderingNotAtomic;
+use llvm_sys::LLVMOpcode;
+use llvm_sys::core::*;
+use llvm_sys::prelude::LLVMTypeRef;
+use llvm_sys::target::{LLVMGetModuleDataLayout, LLVMStoreSizeOfType};
+use std::collections::HashMap;
+use std::ffi::CStr;
+use trodden_flow::Node;
+use trodden_unit::facts::*;
+
+/// The facts of the functions that would be instrumented.
+pub fn of(module: Module, chosen: &[Value], abandonment: &Abandonment, mut positions: Positions) -> UnitFacts {
+    let mut names = Names { module, operations: Vec::new(), numbers: HashMap::new(), types: HashMap::new(), classes: Classes::default() };
+    let mut functions = Vec::new();
+    for &function in chosen {
+        positions.of_function(function);
+        let prepared = prepare(module, function);
+        let draft = Draft::of(function, &prepared, abandonment, &mut positions);
+        functions.push(Collector::describe(function, &draft, &mut names, &mut positions));
+    }
+    UnitFacts {
+        version: FACTS_VERSION,
+        files: positions.files,
+        scopes: positions.scopes,
+        operations: names.operations,
+        classes: names.classes.parents,
+        functions,
+    }
+}
+
+/// One function.
+struct Collector<'a> {
+    values: Vec<ValueFact>,
+    numbers: HashMap<Value, ValueId>,
+    names: &'a mut Names,
+}
+
+impl Collector<'_> {
+    fn describe(function: Value, draft: &Draft, names: &mut Names, positions: &mut Positions) -> FunctionFacts {
+        let mut collector = Collector { values: Vec::new(), numbers: HashMap::new(), names };
+        let node: HashMap<Block, Node> = draft.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
+        let blocks = draft.nodes.iter().map(|block| match block {
+            Some(block) => collector.block(*block, &node, positions),
+            None => BlockFacts::default(),
+        });
+        let blocks = blocks.collect();
+        FunctionFacts { name: function.name(), values: collector.values, blocks }
+    }
+
+    fn block(&mut self, block: Block, node: &HashMap<Block, Node>, positions: &mut Positions) -> BlockFacts {
+        let mut phis = Vec::new();
+        for phi in block.phis() {
+            let incoming: Vec<(Node, ValueId)> = phi.incoming().into_iter().map(|(v, b)| (node[&b], self.value(v))).collect();
+            phis.push(Phi { result: self.value(phi), incoming });
+        }
+        let rest = block.instructions().filter(|i| !i.is(LLVMOpcode::LLVMPHI));
+        let steps = rest.filter_map(|i| Some(Step { what: self.action(i)?, position: positions.of(i) }));
+        BlockFacts { phis, steps: steps.collect() }
+    }
+
+    /// What an instruction does, unless it only makes a value that nothing is known of.
+    fn action(&mut self, instruction: Value) -> Option<Action> {
+        use LLVMOpcode::*;
+        match instruction.opcode() {
+            LLVMLoad | LLVMStore if !is_simple(instruction) => Some(Action::Clobber),
+            LLVMLoad => Some(self.load(instruction)),
+            LLVMStore => Some(self.store(instruction)),
+            LLVMFence | LLVMAtomicCmpXchg | LLVMAtomicRMW | LLVMVAArg => Some(Action::Clobber),
+            LLVMCall | LLVMInvoke | LLVMCallBr => self.call(instruction),
+            LLVMGetElementPtr => Some(self.address(instruction)),
+            _ => {
+                let operation = self.names.pure(instruction)?;
+                Some(Action::Compute { result: self.value(instruction), operation, operands: self.operands(instruction) })
+            }
+        }
+    }
+
+    fn operands(&mut self, instruction: Value) -> Vec<ValueId> {
+        let count = llvm!(LLVMGetNumOperands(instruction.0)) as u32;
+        (0..count).map(|i| self.value(Value(llvm!(LLVMGetOperand(instruction.0, i))))).collect()
+    }
+
+    fn load(&mut self, load: Value) -> Action {
+        let address = Value(llvm!(LLVMGetOperand(load.0, 0)));
+        let root = linked_object(address).map_or(address, |(object, _)| object);
+        let constant = is_global(root) && llvm!(LLVMIsGlobalConstant(root.0)) != 0;
+        let constant = constant || load.metadata("invariant.load").is_some();
+        let operation = self.names.loaded(load.kind());
+        Action::Load { result: self.value(load), operation, access: self.access(load, address, load.kind()), constant }
+    }
+
+    fn store(&mut self, store: Value) -> Action {
+        let [value, address] = [0, 1].map(|i| Value(llvm!(LLVMGetOperand(store.0, i))));
+        let operation = self.names.loaded(value.kind());
+        Action::Store { value: self.value(value), operation, access: self.access(store, address, value.kind()) }
+    }
+
+    fn access(&mut self, instruction: Value, address: Value, kind: LLVMTypeRef) -> Access {
+        let layout = llvm!(LLVMGetModuleDataLayout(self.names.module.raw));
+        let class = instruction.metadata("tbaa").and_then(|tag| self.names.classes.of(tag));
+        Access { address: self.value(address), size: llvm!(LLVMStoreSizeOfType(layout, kind)), class }
+    }
+
+    fn call(&mut self, call: Value) -> Option<Action> {
+        if call.is(LLVMOpcode::LLVMCall) && is_marker(call) {
+            return None;
+        }
+        let effects = effects(call);
+        if effects & WRITES != 0 {
+            return Some(Action::Clobber);
+        }
+        let comes_back = call.call_has_attribute("willreturn") && call.call_has_attribute("nounwind");
+        if effects != 0 || !comes_back || !call.callee().is_function() || !call.is(LLVMOpcode::LLVMCall) {
+            return None;
+        }
+        let operation = self.names.operation(format!("call {}", call.callee().name()));
+        Some(Action::Compute { result: self.value(call), operation, operands: self.operands(call) })
+    }
+
+    fn address(&mut self, address: Value) -> Action {
+        let base = Value(llvm!(LLVMGetOperand(address.0, 0)));
+        if let Some(bytes) = byte_distance(address) {
+            return Action::Offset { result: self.value(address), base: self.value(base), bytes };
+        }
+        let name = format!("getelementptr {}", self.names.kind(llvm!(LLVMGetGEPSourceElementType(address.0))));
+        let operation = self.names.operation(name);
+        Action::Compute { result: self.value(address), operation, operands: self.operands(address) }
+    }
+
+    fn value(&mut self, value: Value) -> ValueId {
+        if let Some(&known) = self.numbers.get(&value) {
+            return known;
+        }
+        let object = linked_object(value).map(|(object, bytes)| (self.value(object), bytes));
+        let number = ValueId(self.values.len() as u32);
+        self.values.push(ValueFact { kind: kind_of(value), object });
+        self.numbers.insert(value, number);
+        number
+    }
+}
+
+fn is_simple(access: Value) -> bool {
+    llvm!(LLVMGetVolatile(access.0)) == 0 && llvm!(LLVMGetOrdering(access.0)) == LLVMAtomicOrderingNotAtomic
+}
+
+fn is_global(value: Value) -> bool {
+    !llvm!(LLVMIsAGlobalVariable(value.0)).is_null()
+}
+
+fn kind_of(value: Value) -> ValueKind {
+    let has = |index: u32, place: Value| {
+        let noalias = llvm!(LLVMGetEnumAttributeKindForName(c"noalias".as_ptr(), 7));
+        !llvm!(LLVMGetEnumAttributeAtIndex(place.0, index, noalias)).is_null()
+    };
+    if is_global(value) || !llvm!(LLVMIsAAllocaInst(value.0)).is_null() {
+        return ValueKind::Object;
+    }
+    if !llvm!(LLVMIsAArgument(value.0)).is_null() {
+        let function = Value(llvm!(LLVMGetParamParent(value.0)));
+        let count = llvm!(LLVMCountParams(function.0));
+        let place = (0..count).find(|i| llvm!(LLVMGetParam(function.0, *i)) == value.0);
+        return if place.is_some_and(|i| has(i + 1, function)) { ValueKind::Object } else { ValueKind::Other };
+    }
+    if !llvm!(LLVMIsACallInst(value.0)).is_null() && value.callee().is_function() && has(0, value.callee()) {
+        return ValueKind::Object;
+    }
+    match (value.as_integer(), llvm!(LLVMIsConstant(value.0))) {
+        (Some(number), _) => ValueKind::Integer(number),
+        // What is undefined is no constant that could be computed with.
+        (None, 1) if llvm!(LLVMIsUndef(value.0)) == 0 && llvm!(LLVMIsPoison(value.0)) == 0 => ValueKind::Constant,
+        _ => ValueKind::Other,
+    }
+}
+
+/// For a constant address inside an object: the object, and the distance if all that leads there is in bytes.
+fn linked_object(value: Value) -> Option<(Value, Option<i64>)> {
+    let (mut at, mut bytes) = (value, Some(0));
+    while !llvm!(LLVMIsAConstantExpr(at.0)).is_null() {
+        if llvm!(LLVMGetConstOpcode(at.0)) != LLVMOpcode::LLVMGetElementPtr {
+            return None;
+        }
+        bytes = bytes.zip(byte_distance(at)).map(|(a, b): (i64, i64)| a.wrapping_add(b));
+        at = Value(llvm!(LLVMGetOperand(at.0, 0)));
+    }
+    (at != value && is_global(at)).then_some((at, bytes))
+}
+
+/// By how many bytes an address computation goes on, if it is a constant distance in bytes.
+fn byte_distance(address: Value) -> Option<i64> {
+    let element = llvm!(LLVMGetGEPSourceElementType(address.0));
+    let is_byte =
+        llvm!(LLVMGetTypeKind(element)) == llvm_sys::LLVMTypeKind::LLVMIntegerTypeKind && llvm!(LLVMGetIntTypeWidth(element)) == 8;
+    if !is_byte || llvm!(LLVMGetNumOperands(address.0)) != 2 {
+        return None;
+    }
+    Value(llvm!(LLVMGetOperand(address.0, 1))).as_integer()
+}
+
+/// Bits of [`effects`] that stand for writing: LLVM has two bits for each kind of memory, reading below writing.
+const WRITES: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+/// The kind of memory that the module's own code cannot reach.
+const INACCESSIBLE: u64 = 0b11 << 2;
+
+/// What a call may do to memory that this module can see, as the bits of LLVM's attribute `memory`.
+fn effects(call: Value) -> u64 {
+    let kind = llvm!(LLVMGetEnumAttributeKindForName(c"memory".as_ptr(), 6));
+    let bits = |attribute: llvm_sys::prelude::LLVMAttributeRef| match attribute.is_null() {
+        true => u64::MAX,
+        false => llvm!(LLVMGetEnumAttributeValue(attribute)),
+    };
+    let index = llvm_sys::LLVMAttributeFunctionIndex;
+    let here = bits(llvm!(LLVMGetCallSiteEnumAttribute(call.0, index, kind)));
+    let callee = call.callee();
+    let there = if callee.is_function() { bits(llvm!(LLVMGetEnumAttributeAtIndex(callee.0, index, kind))) } else { u64::MAX };
+    here & there & !INACCESSIBLE
+}
+
+/// Operations and types by name, and classes of memory; shared by the functions of a unit.
+struct Names {
+    module: Module,
+    operations: Vec<String>,
+    numbers: HashMap<String, OperationId>,
+    types: HashMap<LLVMTypeRef, String>,
+    classes: Classes,
+}
+
+impl Names {
+    fn operation(&mut self, name: String) -> OperationId {
+        let operations = &mut self.operations;
+        *self.numbers.entry(name).or_insert_with_key(|name| {
+            operations.push(name.clone());
+            OperationId(operations.len() as u32 - 1)
+        })
+    }
+
+    fn kind(&mut self, kind: LLVMTypeRef) -> &str {
+        self.types.entry(kind).or_insert_with(|| {
+            let text = llvm!(LLVMPrintTypeToString(kind));
+            // SAFETY: LLVM returned a string of its own, which is disposed of only after it was copied.
+            let name = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+            llvm!(LLVMDisposeMessage(text));
+            name
+        })
+    }
+
+    fn loaded(&mut self, kind: LLVMTypeRef) -> OperationId {
+        let name = format!("load {}", self.kind(kind));
+        self.operation(name)
+    }
+
+    /// The operation of an instruction whose result depends on its operands alone.
+    fn pure(&mut self, instruction: Value) -> Option<OperationId> {
+        use LLVMOpcode::*;
+        let word = match instruction.opcode() {
+            LLVMICmp => format!("icmp {}", predicate(&format!("{:?}", llvm!(LLVMGetICmpPredicate(instruction.0))))),
+            LLVMFCmp => format!("fcmp {}", predicate(&format!("{:?}", llvm!(LLVMGetFCmpPredicate(instruction.0))))),
+            LLVMExtractValue => format!("extractvalue {:?}", indices(instruction)),
+            LLVMAdd | LLVMFAdd | LLVMSub | LLVMFSub | LLVMMul | LLVMFMul | LLVMUDiv | LLVMSDiv | LLVMFDiv | LLVMURem | LLVMSRem
+            | LLVMFRem | LLVMShl | LLVMLShr | LLVMAShr | LLVMAnd | LLVMOr | LLVMXor | LLVMFNeg | LLVMSelect | LLVMTrunc | LLVMZExt
+            | LLVMSExt | LLVMFPToUI | LLVMFPToSI | LLVMUIToFP | LLVMSIToFP | LLVMFPTrunc | LLVMFPExt | LLVMPtrToInt | LLVMIntToPtr
+            | LLVMBitCast | LLVMAddrSpaceCast | LLVMExtractElement | LLVMInsertElement => {
+                format!("{:?}", instruction.opcode())[4..].to_lowercase()
+            }
+            _ => return None,
+        };
+        let name = format!("{word} {}", self.kind(instruction.kind()));
+        Some(self.operation(name))
+    }
+}
+
+/// `LLVMIntULT` to `ult`, `LLVMRealOEQ` to `oeq`.
+fn predicate(name: &str) -> String {
+    let name = name.strip_prefix("LLVMInt").or(name.strip_prefix("LLVMReal")).unwrap_or(name);
+    name.to_lowercase()
+}
+
+fn indices(instruction: Value) -> Vec<u32> {
+    let count = llvm!(LLVMGetNumIndices(instruction.0)) as usize;
+    // SAFETY: LLVM returns a pointer to that many indices, which live as long as the instruction.
+    unsafe { std::slice::from_raw_parts(LLVMGetIndices(instruction.0), count) }.to_vec()
+}
+
+/// Classes of memory by the types of the source (`!tbaa`): a node of a scalar type names itself and the type that contains it.
+#[derive(Default)]
+struct Classes {
+    parents: Vec<Option<ClassId>>,
+    numbers: HashMap<Value, ClassId>,
+}
+
+impl Classes {
+    /// The class of an access tag: base type, type accessed, offset.
+    fn of(&mut self, tag: Value) -> Option<ClassId> {
+        let accessed = tag.metadata_operands().get(1).copied().flatten()?;
+        self.class(accessed)
+    }
+
+    /// The class of a scalar type; none for others.
+    fn class(&mut self, node: Value) -> Option<ClassId> {
+        if let Some(&known) = self.numbers.get(&node) {
+            return Some(known);
+        }
+        let operands = node.metadata_operands();
+        operands.first().copied().flatten()?.metadata_text()?;
+        let parent = match operands.get(1..) {
+            Some([]) => None,
+            Some([Some(parent), ..]) if operands.len() <= 3 => Some(self.class(*parent)?),
+            _ => return None,
+        };
+        let number = ClassId(self.parents.len() as u32);
+        self.parents.push(parent);
+        self.numbers.insert(node, number);
+        Some(number)
+    }
+}

@@ -1,0 +1,67 @@
+//! How often two decisions were taken on one path.
+
+use super::walks::Walks;
+use std::collections::{BTreeMap, HashMap};
+use trodden_flow::{Edge, Node};
+
+/// For each later branch, for each earlier one, what was decided at both.
+pub struct Pairs {
+    /// By later, then earlier block.
+    pub tables: BTreeMap<Node, BTreeMap<Node, Table>>,
+}
+
+/// Two branches that were executed on one path.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Executions by earlier and later edge.
+    pub cells: BTreeMap<(Edge, Edge), u64>,
+    /// Sum over executions of the number of blocks from the earlier to the later branch.
+    pub distance: u128,
+}
+
+impl Pairs {
+    /// Looks at all paths.
+    pub fn of(walks: &Walks) -> Pairs {
+        let mut cells: HashMap<(Edge, Edge), (u64, u128)> = HashMap::new();
+        for walk in &walks.walks {
+            let decisions: Vec<(usize, Edge)> = walks.decisions(walk).collect();
+            for (i, &(to, later)) in decisions.iter().enumerate() {
+                for &(from, earlier) in &decisions[..i] {
+                    let cell = cells.entry((earlier, later)).or_default();
+                    cell.0 = cell.0.saturating_add(walk.count);
+                    cell.1 += u128::from(walk.count) * (to - from) as u128;
+                }
+            }
+        }
+        let mut tables: BTreeMap<Node, BTreeMap<Node, Table>> = BTreeMap::new();
+        for ((earlier, later), (count, distance)) in cells {
+            let table = tables.entry(walks.from(later)).or_default().entry(walks.from(earlier)).or_default();
+            table.cells.insert((earlier, later), count);
+            table.distance += distance;
+        }
+        Pairs { tables }
+    }
+}
+
+impl Table {
+    /// Executions on which both branches were taken.
+    pub fn total(&self) -> u64 {
+        self.cells.values().sum()
+    }
+
+    /// Executions by the earlier branch's edge.
+    pub fn by_earlier(&self) -> BTreeMap<Edge, u64> {
+        self.sum(|(earlier, _)| earlier)
+    }
+
+    /// Executions by the later branch's edge.
+    pub fn by_later(&self) -> BTreeMap<Edge, u64> {
+        self.sum(|(_, later)| later)
+    }
+
+    fn sum(&self, which: impl Fn((Edge, Edge)) -> Edge) -> BTreeMap<Edge, u64> {
+        let mut sums = BTreeMap::new();
+        self.cells.iter().for_each(|(pair, count)| *sums.entry(which(*pair)).or_default() += count);
+        sums
+    }
+}

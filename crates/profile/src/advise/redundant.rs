@@ -1,0 +1,171 @@
+//! Computations and loads whose result nearly every execution has had before on its path.
+//!
+//! Compilers remove what is redundant on every way through the graph, and insert computations on the ways where it is not if that is sure to cost nothing. Left is
+//! what some ways compute and others do not, or where a write lies on some of them. If those ways are hardly ever taken, it is as good as redundant: the
+//! paths that are taken can be copied, or the value kept. Computations that every way makes are left to code generation.
+//!
+//! How values are compared is told in `trace.rs`. Conversions and address computations are cheap or free in machine code and are not told of by themselves. The saving
+//! is one instruction for each execution that finds its result.
+
+use super::AdviseOptions;
+use super::trace::{Finds, Place, Tracer};
+use super::walks::Walks;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use trodden_flow::{Node, Origin};
+use trodden_unit::Position;
+use trodden_unit::facts::{Action, FunctionFacts, OperationId, UnitFacts};
+
+/// Share of executions that find their result before them, at least.
+const NEARLY_ALL: f64 = 0.9;
+/// Steps that are followed in one function; the paths that come after that many are taken to find nothing.
+const MOST_STEPS: u64 = 40_000_000;
+
+/// A block in which results are made that nearly all executions had before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Redundant {
+    /// The block.
+    pub block: Node,
+    /// Its executions.
+    pub executions: u64,
+    /// Where most of the results came from.
+    pub earlier: Node,
+    /// Whether every way to the block leads through one of the blocks that made results: then a write on other ways is what keeps the compiler from reusing them.
+    pub unavoidable: bool,
+    /// What it computes again.
+    pub repeated: Vec<Repeated>,
+}
+
+/// A computation or load that is made again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Repeated {
+    /// Where it stands.
+    pub at: Site,
+    /// What it is: `load i32`, `mul i64`.
+    pub operation: String,
+    /// Executions that had the result.
+    pub found: u64,
+    /// Executions on which its operands were constants.
+    pub constant: u64,
+    /// Where the results came from, most frequent first.
+    pub from: Vec<(Site, u64)>,
+}
+
+/// A computation, a load or a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Its block.
+    pub block: Node,
+    /// Its place among the block's facts.
+    pub step: u32,
+    /// Its place in the source.
+    pub position: Option<Position>,
+}
+
+impl Redundant {
+    /// Instructions that could be saved at most.
+    pub fn saves(&self) -> u64 {
+        self.repeated.iter().map(|r| r.found.saturating_add(r.constant)).sum()
+    }
+}
+
+/// All such blocks of a function.
+pub fn find(walks: &Walks, unit: &UnitFacts, facts: &FunctionFacts, options: &AdviseOptions) -> Vec<Redundant> {
+    let mut blocks: BTreeMap<Node, Vec<Repeated>> = BTreeMap::new();
+    for (place, tally) in tallies(walks, unit, facts) {
+        let executions = walks.blocks[place.0.index()];
+        let saved = tally.found.values().sum::<u64>() + tally.constant;
+        let Some(operation) = operation(facts, place).map(|o| &unit.operations[o.0 as usize]) else { continue };
+        if saved < options.min_count || (saved as f64) < NEARLY_ALL * executions as f64 || is_cheap(operation) {
+            continue;
+        }
+        let mut from: Vec<(Site, u64)> = tally.found.iter().map(|(p, count)| (site(facts, *p), *count)).collect();
+        from.sort_by_key(|(site, count)| (std::cmp::Reverse(*count), site.block, site.step));
+        let found = tally.found.values().sum();
+        let repeated = Repeated { at: site(facts, place), operation: operation.clone(), found, constant: tally.constant, from };
+        blocks.entry(place.0).or_default().push(repeated);
+    }
+    blocks.into_iter().filter_map(|(block, repeated)| redundant(walks, block, repeated)).collect()
+}
+
+/// What a computation found, over all executions.
+#[derive(Default)]
+struct Tally {
+    found: HashMap<Place, u64>,
+    constant: u64,
+}
+
+fn tallies(walks: &Walks, unit: &UnitFacts, facts: &FunctionFacts) -> BTreeMap<Place, Tally> {
+    let mut tallies: BTreeMap<Place, Tally> = BTreeMap::new();
+    let mut tracer = Tracer::new(unit, facts);
+    let mut steps = 0;
+    for walk in &walks.walks {
+        let length = |b: &Node| facts.blocks.get(b.index()).map_or(0, |b| b.steps.len() as u64);
+        steps += walk.blocks.iter().map(length).sum::<u64>();
+        if steps > MOST_STEPS {
+            break;
+        }
+        tracer.follow(walk, |place, finds| match finds {
+            Finds::New => {}
+            Finds::Known(from) => *tallies.entry(place).or_default().found.entry(from).or_default() += walk.count,
+            Finds::Constant => tallies.entry(place).or_default().constant += walk.count,
+        });
+    }
+    tallies
+}
+
+/// What is worth telling of a block. What every way computes, and no write can change, code generation finds by itself.
+fn redundant(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Option<Redundant> {
+    repeated.retain(|r| r.operation.starts_with("load ") || !made_on_every_way(walks, block, [r]));
+    repeated.sort_by_key(|r| r.at.step);
+    let mut makers: BTreeMap<Node, u64> = BTreeMap::new();
+    for (site, count) in repeated.iter().flat_map(|r| &r.from) {
+        *makers.entry(site.block).or_default() += count;
+    }
+    let earlier = makers.iter().max_by_key(|(_, count)| **count).map_or(block, |(b, _)| *b);
+    let unavoidable = made_on_every_way(walks, block, &repeated);
+    (!repeated.is_empty()).then(|| Redundant { block, executions: walks.blocks[block.index()], earlier, unavoidable, repeated })
+}
+
+/// Whether each path of the graph to a block leads through one in which the results were made.
+fn made_on_every_way<'r>(walks: &Walks, block: Node, repeated: impl IntoIterator<Item = &'r Repeated>) -> bool {
+    let makers: BTreeSet<Node> = repeated.into_iter().flat_map(|r| &r.from).map(|(site, _)| site.block).collect();
+    !makers.is_empty() && !reached_without(walks, block, &makers)
+}
+
+/// Whether some path of the graph comes to a block without passing through any of others.
+fn reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bool {
+    let dag = &walks.map.dag;
+    let entered = dag.iter().filter(|e| matches!(e.origin, Origin::Enter(_))).map(|e| e.to);
+    let mut stack: Vec<Node> = entered.chain([Node(0)]).filter(|b| !others.contains(b)).collect();
+    let mut seen: BTreeSet<Node> = stack.iter().copied().collect();
+    let mut next: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
+    dag.iter().filter(|e| matches!(e.origin, Origin::Real(_))).for_each(|e| next.entry(e.from).or_default().push(e.to));
+    while let Some(at) = stack.pop() {
+        if at == block {
+            return true;
+        }
+        let new = next.get(&at).into_iter().flatten().filter(|b| !others.contains(b));
+        let new: Vec<Node> = new.copied().filter(|b| seen.insert(*b)).collect();
+        stack.extend(new);
+    }
+    false
+}
+
+fn site(facts: &FunctionFacts, (block, step): Place) -> Site {
+    let position = facts.blocks[block.index()].steps[step as usize].position;
+    Site { block, step, position }
+}
+
+fn operation(facts: &FunctionFacts, (block, step): Place) -> Option<OperationId> {
+    match facts.blocks[block.index()].steps[step as usize].what {
+        Action::Compute { operation, .. } | Action::Load { operation, .. } => Some(operation),
+        _ => None,
+    }
+}
+
+/// Whether an operation hardly costs anything in machine code.
+fn is_cheap(operation: &str) -> bool {
+    let word = operation.split(' ').next().unwrap_or_default();
+    let conversions = ["getelementptr", "zext", "sext", "trunc", "bitcast", "ptrtoint", "inttoptr", "addrspacecast", "extractvalue"];
+    conversions.contains(&word) || operation.starts_with("call llvm.threadlocal.address")
+}

@@ -1,0 +1,268 @@
+//! Values along one path: which computations and loads find their result made before on the path, and which have constant operands there.
+//!
+//! This is local value numbering (Cocke and Schwartz, 1970) over the blocks of a path as if they were one: a phi node is the value that comes along the
+//! path, so expressions are compared through phi nodes, which on graphs needs more. Two values have one number only if they are equal whenever the
+//! path is executed. A store makes its value known to loads behind it, and forgets what may lie at the same place; a call that may write forgets all
+//! but constant memory.
+
+use super::walks::Walk;
+use std::collections::HashMap;
+use trodden_flow::Node;
+use trodden_unit::facts::*;
+
+/// Where a block does something: the block and the place among its steps.
+pub type Place = (Node, u32);
+
+/// A number that stands for a value on the path at hand.
+type Number = u32;
+
+/// What a step finds on its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finds {
+    /// A result that is new.
+    New,
+    /// A result that is there: made by this step.
+    Known(Place),
+    /// Operands that are constants on the path.
+    Constant,
+}
+
+/// Numbers values along paths of one function, one path at a time.
+pub struct Tracer<'a> {
+    unit: &'a UnitFacts,
+    function: &'a FunctionFacts,
+    commutes: Vec<bool>,
+    /// The number of each value, if it was given one on this path.
+    numbers: Vec<Option<Number>>,
+    given: Vec<ValueId>,
+    /// What is known of each number; those of values come first.
+    known: Vec<Known>,
+    computed: HashMap<(OperationId, Vec<Number>), (Number, Place)>,
+    addresses: HashMap<(Number, i64), Number>,
+    memory: Vec<Cell>,
+}
+
+/// What is known of a number.
+#[derive(Clone, Copy)]
+struct Known {
+    constant: bool,
+    /// As an address: what it goes on from, and by how many bytes.
+    root: Number,
+    bytes: Option<i64>,
+    /// Nothing that goes on from another such value meets what goes on from it.
+    object: bool,
+}
+
+/// A place in memory whose content is known.
+struct Cell {
+    address: Number,
+    operation: OperationId,
+    access: Access,
+    content: Number,
+    from: Place,
+    constant: bool,
+}
+
+impl<'a> Tracer<'a> {
+    /// For a function.
+    pub fn new(unit: &'a UnitFacts, function: &'a FunctionFacts) -> Tracer<'a> {
+        let commutes = unit.operations.iter().map(|name| commutes(name)).collect();
+        let known = function.values.iter().enumerate().map(|(i, fact)| Known::of(i as Number, fact)).collect();
+        Tracer {
+            unit,
+            function,
+            commutes,
+            numbers: vec![None; function.values.len()],
+            given: Vec::new(),
+            known,
+            computed: HashMap::new(),
+            addresses: HashMap::new(),
+            memory: Vec::new(),
+        }
+    }
+
+    /// Follows a path, and says of each computation and load what it finds.
+    pub fn follow(&mut self, walk: &Walk, mut tell: impl FnMut(Place, Finds)) {
+        self.forget();
+        let function = self.function;
+        for (at, &block) in walk.blocks.iter().enumerate() {
+            let Some(facts) = function.blocks.get(block.index()) else { continue };
+            if let Some(&before) = at.checked_sub(1).and_then(|b| walk.blocks.get(b)) {
+                self.arrive(&facts.phis, before);
+            }
+            for (place, step) in (0..).zip(&facts.steps) {
+                if let Some(finds) = self.step(&step.what, (block, place)) {
+                    tell((block, place), finds);
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        for value in self.given.drain(..) {
+            self.numbers[value.0 as usize] = None;
+        }
+        self.known.truncate(self.function.values.len());
+        self.computed.clear();
+        self.addresses.clear();
+        self.memory.clear();
+    }
+
+    /// All phi nodes of a block take their values at once.
+    fn arrive(&mut self, phis: &[Phi], before: Node) {
+        let incoming = |p: &Phi| p.incoming.iter().find(|(from, _)| *from == before).map(|(_, value)| (p.result, *value));
+        let values: Vec<(ValueId, Number)> = phis.iter().filter_map(incoming).map(|(result, v)| (result, self.number(v))).collect();
+        values.into_iter().for_each(|(result, number)| self.give(result, number));
+    }
+
+    fn step(&mut self, what: &Action, place: Place) -> Option<Finds> {
+        match what {
+            Action::Compute { result, operation, operands } => Some(self.compute(*result, *operation, operands, place)),
+            Action::Offset { result, base, bytes } => {
+                let number = self.offset(*base, *bytes);
+                self.give(*result, number);
+                None
+            }
+            Action::Load { result, operation, access, constant } => Some(self.load(*result, *operation, *access, *constant, place)),
+            Action::Store { value, operation, access } => {
+                self.store(*value, *operation, *access, place);
+                None
+            }
+            Action::Clobber => {
+                self.memory.retain(|cell| cell.constant);
+                None
+            }
+        }
+    }
+
+    fn compute(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: Place) -> Finds {
+        let mut key: Vec<Number> = operands.iter().map(|o| self.number(*o)).collect();
+        if self.commutes[operation.0 as usize] {
+            key.sort_unstable();
+        }
+        // What is constant on every path is the compiler's to compute.
+        let anyway = operands.iter().all(|o| self.known[o.0 as usize].constant);
+        let constant = !anyway && key.iter().all(|n| self.known[*n as usize].constant);
+        if let Some(&(number, from)) = self.computed.get(&(operation, key.clone())) {
+            self.give(result, number);
+            return if constant { Finds::Constant } else { Finds::Known(from) };
+        }
+        let address = self.unit.operations[operation.0 as usize].starts_with("getelementptr");
+        let object = key.first().filter(|_| address).map(|base| self.known[*base as usize]);
+        let number = self.new_number(constant || anyway, object);
+        self.computed.insert((operation, key), (number, place));
+        self.give(result, number);
+        if constant { Finds::Constant } else { Finds::New }
+    }
+
+    /// An address further on. Equal distances from one root are one address, in however many steps they were gone.
+    fn offset(&mut self, base: ValueId, bytes: i64) -> Number {
+        let from = self.number(base);
+        let Known { root, bytes: so_far, constant, .. } = self.known[from as usize];
+        let (root, distance) = so_far.map_or((from, bytes), |b| (root, b.wrapping_add(bytes)));
+        if let Some(&known) = self.addresses.get(&(root, distance)) {
+            return known;
+        }
+        let number = self.new_number(constant, Some(self.known[from as usize]));
+        let fresh = &mut self.known[number as usize];
+        // Behind an unknown distance the address itself is no root: two of them may meet.
+        if so_far.is_some() {
+            fresh.bytes = Some(distance);
+        }
+        self.addresses.insert((root, distance), number);
+        number
+    }
+
+    fn load(&mut self, result: ValueId, operation: OperationId, access: Access, constant: bool, place: Place) -> Finds {
+        let address = self.number(access.address);
+        let holds =
+            |c: &&Cell| c.operation == operation && self.same_address(c.address, address) && self.outlives(c.access.class, access.class);
+        if let Some(cell) = self.memory.iter().find(holds) {
+            let (content, from) = (cell.content, cell.from);
+            self.give(result, content);
+            return Finds::Known(from);
+        }
+        // Its own number may have come to stand for something else, by a phi node of this path.
+        let content = self.new_number(false, None);
+        self.give(result, content);
+        self.memory.push(Cell { address, operation, access, content, from: place, constant });
+        Finds::New
+    }
+
+    fn store(&mut self, value: ValueId, operation: OperationId, access: Access, place: Place) {
+        let (address, content) = (self.number(access.address), self.number(value));
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.retain(|cell| cell.constant || !self.may_meet((cell.address, cell.access), (address, access)));
+        memory.push(Cell { address, operation, access, content, from: place, constant: false });
+        self.memory = memory;
+    }
+
+    fn same_address(&self, a: Number, b: Number) -> bool {
+        let (x, y) = (self.known[a as usize], self.known[b as usize]);
+        a == b || (x.root == y.root && x.bytes.is_some() && x.bytes == y.bytes)
+    }
+
+    /// Whether two accesses may touch one byte.
+    fn may_meet(&self, (a, one): (Number, Access), (b, other): (Number, Access)) -> bool {
+        let (x, y) = (self.known[a as usize], self.known[b as usize]);
+        if x.root != y.root && self.known[x.root as usize].object && self.known[y.root as usize].object {
+            return false;
+        }
+        if let (true, Some(p), Some(q)) = (x.root == y.root, x.bytes, y.bytes) {
+            let apart = |p: i64, size: u64, q: i64| i128::from(p) + i128::from(size) <= i128::from(q);
+            return !apart(p, one.size, q) && !apart(q, other.size, p);
+        }
+        one.class.zip(other.class).is_none_or(|(c, d)| self.classes_meet(c, d))
+    }
+
+    /// Whether a store that leaves what was accessed as of one class leaves it for an access as of another, too.
+    fn outlives(&self, known: Option<ClassId>, wanted: Option<ClassId>) -> bool {
+        known.is_none_or(|known| wanted.is_some_and(|wanted| self.chain(wanted).any(|c| c == known)))
+    }
+
+    /// A class and those that contain it. (None is longer than there are classes, were one damaged to contain itself.)
+    fn chain(&self, class: ClassId) -> impl Iterator<Item = ClassId> {
+        std::iter::successors(Some(class), |c| self.unit.classes[c.0 as usize]).take(self.unit.classes.len())
+    }
+
+    /// Whether one class contains the other, or they belong to different languages.
+    fn classes_meet(&self, a: ClassId, b: ClassId) -> bool {
+        self.chain(a).any(|c| c == b) || self.chain(b).any(|c| c == a) || self.chain(a).last() != self.chain(b).last()
+    }
+
+    fn number(&self, value: ValueId) -> Number {
+        self.numbers[value.0 as usize].unwrap_or(value.0)
+    }
+
+    fn give(&mut self, value: ValueId, number: Number) {
+        self.numbers[value.0 as usize] = Some(number);
+        self.given.push(value);
+    }
+
+    /// A number that no value has. As an address it goes on from where `base` does, by an unknown distance.
+    fn new_number(&mut self, constant: bool, base: Option<Known>) -> Number {
+        let number = self.known.len() as Number;
+        let (root, bytes) = base.map_or((number, Some(0)), |b| (b.root, None));
+        self.known.push(Known { constant, root, bytes, object: false });
+        number
+    }
+}
+
+impl Known {
+    fn of(number: Number, fact: &ValueFact) -> Known {
+        let constant = matches!(fact.kind, ValueKind::Integer(_) | ValueKind::Constant);
+        let (root, bytes) = fact.object.map_or((number, Some(0)), |(object, bytes)| (object.0, bytes));
+        Known { constant, root, bytes, object: fact.kind == ValueKind::Object }
+    }
+}
+
+/// Whether the order of an operation's operands does not matter.
+fn commutes(operation: &str) -> bool {
+    let word = operation.split(' ').next().unwrap_or_default();
+    matches!(word, "add" | "mul" | "and" | "or" | "xor" | "fadd" | "fmul")
+        || operation.starts_with("icmp eq")
+        || operation.starts_with("icmp ne")
+}
+
+#[cfg(test)]
+mod tests;

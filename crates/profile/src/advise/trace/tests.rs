@@ -1,0 +1,265 @@
+//! Values along random paths, against an interpreter that runs them: what is said to be known must be equal in every run, whatever memory holds and wherever
+//! pointers point. That enough is found is judged by comparing whole expressions as text.
+
+use super::*;
+use std::collections::HashMap;
+use trodden_testkit::Random;
+
+const PROGRAMS: u64 = 4000;
+const RUNS: u64 = 8;
+/// Objects lie this far apart.
+const APART: i64 = 1_000_000;
+
+/// Values that stand before the path: numbers, objects, a constant object, pointers that point anywhere.
+const NUMBERS: u32 = 3;
+const OBJECTS: u32 = 2;
+const POINTERS: u32 = 3;
+const ROM: u32 = NUMBERS + OBJECTS + POINTERS;
+const OPERATIONS: [&str; 5] = ["add i64", "sub i64", "getelementptr i8", "load i32", "load i64"];
+
+struct Program {
+    unit: UnitFacts,
+    walk: Walk,
+}
+
+fn program(random: &mut Random) -> Program {
+    let kind = |v: u32| match v {
+        v if v < NUMBERS => ValueKind::Integer(i64::from(v) * 4),
+        v if v < NUMBERS + OBJECTS || v == ROM => ValueKind::Object,
+        _ => ValueKind::Other,
+    };
+    let mut values: Vec<ValueFact> = (0..=ROM).map(|v| ValueFact { kind: kind(v), object: None }).collect();
+    // Everything that may be an operand so far; addresses apart, for the interpreter's sake.
+    let (mut numbers, mut addresses): (Vec<u32>, Vec<u32>) = ((0..NUMBERS).collect(), (NUMBERS..ROM).collect());
+    let mut blocks = Vec::new();
+    for block in 0..3u32 {
+        let mut facts = BlockFacts::default();
+        let (mut new_numbers, mut new_addresses) = (Vec::new(), Vec::new());
+        for _ in 0..random.below(3) * u64::from(block > 0) {
+            let (from, to) = if random.chance(50) { (&numbers, &mut new_numbers) } else { (&addresses, &mut new_addresses) };
+            let incoming = vec![(Node(7), ValueId(0)), (Node(block - 1), ValueId(random.pick(from)))];
+            facts.phis.push(Phi { result: fresh(&mut values), incoming });
+            to.push(values.len() as u32 - 1);
+        }
+        numbers.extend(new_numbers);
+        addresses.extend(new_addresses);
+        for _ in 0..3 + random.below(8) {
+            let what = action(random, &mut values, &mut numbers, &mut addresses);
+            facts.steps.push(Step { what, position: None });
+        }
+        blocks.push(facts);
+    }
+    let function = FunctionFacts { name: "f".into(), values, blocks };
+    let unit = UnitFacts {
+        version: FACTS_VERSION,
+        files: Vec::new(),
+        scopes: Vec::new(),
+        operations: OPERATIONS.map(String::from).to_vec(),
+        classes: vec![None, Some(ClassId(0)), Some(ClassId(0)), None],
+        functions: vec![function],
+    };
+    Program { unit, walk: Walk { id: 0, count: 1, blocks: vec![Node(0), Node(1), Node(2)], edges: Vec::new(), sums: Vec::new() } }
+}
+
+fn fresh(values: &mut Vec<ValueFact>) -> ValueId {
+    values.push(ValueFact { kind: ValueKind::Other, object: None });
+    ValueId(values.len() as u32 - 1)
+}
+
+fn action(random: &mut Random, values: &mut Vec<ValueFact>, numbers: &mut Vec<u32>, addresses: &mut Vec<u32>) -> Action {
+    let number = |random: &mut Random| ValueId(random.pick(numbers));
+    let address = ValueId(random.pick(addresses));
+    let wide = random.index(2);
+    let class = random.pick(&[None, None, Some(ClassId(0)), Some(ClassId(1)), Some(ClassId(2)), Some(ClassId(3))]);
+    let access = Access { address, size: [4, 8][wide], class };
+    let operation = OperationId(3 + wide as u32);
+    match random.below(20) {
+        0 => Action::Clobber,
+        1..=4 => Action::Store { value: number(random), operation, access },
+        5..=9 => {
+            let rom = random.chance(15);
+            let access = if rom { Access { address: ValueId(ROM), class: None, ..access } } else { access };
+            let result = fresh(values);
+            numbers.push(result.0);
+            Action::Load { result, operation, access, constant: rom }
+        }
+        10..=12 => {
+            let result = fresh(values);
+            addresses.push(result.0);
+            Action::Offset { result, base: address, bytes: random.pick(&[-4, 0, 4, 8]) }
+        }
+        13 => {
+            let operands = vec![address, number(random)];
+            let result = fresh(values);
+            addresses.push(result.0);
+            Action::Compute { result, operation: OperationId(2), operands }
+        }
+        _ => {
+            let operands = vec![number(random), number(random)];
+            let result = fresh(values);
+            numbers.push(result.0);
+            Action::Compute { result, operation: OperationId(random.below(2) as u32), operands }
+        }
+    }
+}
+
+/// One run: what every step made, or nothing if the run does what the source language forbids.
+struct Machine<'a> {
+    unit: &'a UnitFacts,
+    values: HashMap<ValueId, i64>,
+    memory: HashMap<i64, (u8, Option<ClassId>)>,
+    seed: u64,
+    made: HashMap<Place, i64>,
+}
+
+impl<'a> Machine<'a> {
+    fn run(program: &'a Program, random: &mut Random) -> Option<HashMap<Place, i64>> {
+        let mut values: HashMap<ValueId, i64> = (0..NUMBERS).map(|v| (ValueId(v), i64::from(v) * 4)).collect();
+        values.extend((NUMBERS..NUMBERS + OBJECTS).chain([ROM]).map(|v| (ValueId(v), i64::from(v) * APART)));
+        for v in NUMBERS + OBJECTS..ROM {
+            let object = random.pick(&[NUMBERS, NUMBERS + 1, NUMBERS + OBJECTS]);
+            values.insert(ValueId(v), i64::from(object) * APART + random.pick(&[0, 4, 8]));
+        }
+        let seed = random.number();
+        let mut machine = Machine { unit: &program.unit, values, memory: HashMap::new(), seed, made: HashMap::new() };
+        for (at, block) in program.walk.blocks.iter().enumerate() {
+            let facts = &program.unit.functions[0].blocks[block.index()];
+            let before = at.checked_sub(1).map(|b| program.walk.blocks[b]);
+            let incoming = |p: &Phi| p.incoming.iter().find(|(from, _)| Some(*from) == before).map(|(_, v)| (p.result, machine.values[v]));
+            let phis: Vec<_> = facts.phis.iter().filter_map(incoming).collect();
+            machine.values.extend(phis);
+            for (place, step) in (0..).zip(&facts.steps) {
+                let made = machine.step(&step.what)?;
+                machine.made.insert((*block, place), made);
+            }
+        }
+        Some(machine.made)
+    }
+
+    fn step(&mut self, what: &Action) -> Option<i64> {
+        let made = match what {
+            Action::Compute { operation, operands, .. } => {
+                let [a, b] = [0, 1].map(|i| self.values[&operands[i]]);
+                match operation.0 {
+                    0 => a.wrapping_add(b),
+                    1 => a.wrapping_sub(b),
+                    _ => a + b.rem_euclid(8) * 4,
+                }
+            }
+            Action::Offset { base, bytes, .. } => self.values[base] + bytes,
+            Action::Load { access, .. } => self.load(access)?,
+            Action::Store { value, access, .. } => self.store(self.values[value], access)?,
+            Action::Clobber => {
+                self.seed = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
+                self.memory.clear();
+                0
+            }
+        };
+        if let Action::Compute { result, .. } | Action::Offset { result, .. } | Action::Load { result, .. } = what {
+            self.values.insert(*result, made);
+        }
+        Some(made)
+    }
+
+    fn load(&mut self, access: &Access) -> Option<i64> {
+        let at = self.values[&access.address];
+        let mut bytes = [0; 8];
+        for (i, byte) in bytes.iter_mut().enumerate().take(access.size as usize) {
+            *byte = self.byte(at + i as i64, access.class)?;
+        }
+        Some(i64::from_le_bytes(bytes))
+    }
+
+    fn store(&mut self, value: i64, access: &Access) -> Option<i64> {
+        let at = self.values[&access.address];
+        for (i, byte) in value.to_le_bytes().into_iter().enumerate().take(access.size as usize) {
+            self.byte(at + i as i64, access.class)?;
+            self.memory.insert(at + i as i64, (byte, access.class));
+        }
+        // What is read back has the width of the access.
+        let mut bytes = [0; 8];
+        bytes[..access.size as usize].copy_from_slice(&value.to_le_bytes()[..access.size as usize]);
+        Some(i64::from_le_bytes(bytes))
+    }
+
+    /// A byte, unless it was last accessed as something else, which the source language forbids.
+    fn byte(&mut self, at: i64, class: Option<ClassId>) -> Option<u8> {
+        let rom = at >= i64::from(ROM) * APART;
+        let seed = if rom { 7 } else { self.seed };
+        let (byte, last) = *self.memory.entry(at).or_insert_with(|| (Random::new(seed ^ at as u64).number() as u8, class));
+        let above = |c: ClassId| std::iter::successors(Some(c), |c| self.unit.classes[c.0 as usize]).collect::<Vec<_>>();
+        let forbidden = |a: ClassId, b: ClassId| above(a).last() == above(b).last() && !above(a).contains(&b) && !above(b).contains(&a);
+        let clash = last.zip(class).is_some_and(|(a, b)| forbidden(a, b));
+        (!clash).then_some(byte)
+    }
+}
+
+fn found(program: &Program) -> Vec<(Place, Finds)> {
+    let mut found = Vec::new();
+    Tracer::new(&program.unit, &program.unit.functions[0]).follow(&program.walk, |place, finds| found.push((place, finds)));
+    found
+}
+
+#[test]
+fn what_is_known_is_equal_in_every_run() {
+    let mut random = Random::new(1);
+    let (mut known, mut judged) = (0, 0);
+    for _ in 0..PROGRAMS {
+        let program = program(&mut random);
+        let found = found(&program);
+        for _ in 0..RUNS {
+            let Some(made) = Machine::run(&program, &mut random) else { continue };
+            judged += 1;
+            for (place, finds) in &found {
+                if let Finds::Known(from) = finds {
+                    assert_eq!(made[place], made[from], "{place:?} from {from:?} of {:?}", program.unit.functions[0]);
+                    known += 1;
+                }
+            }
+        }
+    }
+    assert!(known > PROGRAMS && judged > PROGRAMS, "{known} results known in {judged} runs: the test tests nothing");
+}
+
+/// Sums and differences as text down to what is not computed on the path: equal texts are equal values.
+#[test]
+fn computations_are_known_exactly_if_the_same_text_was_computed() {
+    let mut random = Random::new(2);
+    for _ in 0..PROGRAMS {
+        let mut program = program(&mut random);
+        // Without loads and offsets, text is all there is.
+        for block in &mut program.unit.functions[0].blocks {
+            block.steps.retain(|s| matches!(s.what, Action::Compute { operation, .. } if operation.0 < 2));
+        }
+        let mut texts: HashMap<ValueId, String> = HashMap::new();
+        let mut seen: HashMap<String, Place> = HashMap::new();
+        let constant = |text: &str| !text.contains('v');
+        let name = |v: &ValueId, texts: &HashMap<ValueId, String>| {
+            texts.get(v).cloned().unwrap_or_else(|| if v.0 < NUMBERS { format!("#{}", v.0) } else { format!("v{}", v.0) })
+        };
+        let mut expected = Vec::new();
+        for (at, block) in program.walk.blocks.iter().enumerate() {
+            let facts = &program.unit.functions[0].blocks[block.index()];
+            let arriving = facts.phis.iter().filter(|_| at > 0).map(|p| (p.result, name(&p.incoming[1].1, &texts))).collect::<Vec<_>>();
+            texts.extend(arriving);
+            for (place, step) in (0..).zip(&facts.steps) {
+                let Action::Compute { result, operation, operands } = &step.what else { unreachable!("others were removed") };
+                let mut names: Vec<String> = operands.iter().map(|o| name(o, &texts)).collect();
+                if operation.0 == 0 {
+                    names.sort();
+                }
+                let text = format!("({} {})", OPERATIONS[operation.0 as usize].replace('i', "-"), names.join(" "));
+                let anyway = operands.iter().all(|o| o.0 < NUMBERS);
+                let finds = match seen.get(&text) {
+                    _ if constant(&text) && !anyway => Finds::Constant,
+                    Some(from) => Finds::Known(*from),
+                    None => Finds::New,
+                };
+                seen.entry(text.clone()).or_insert((*block, place));
+                texts.insert(*result, text);
+                expected.push(((*block, place), finds));
+            }
+        }
+        assert_eq!(found(&program), expected);
+    }
+}

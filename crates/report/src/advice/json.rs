@@ -1,0 +1,170 @@
+//! Advice as JSON; the schema is described in the user guide.
+
+use super::{Advice, Ranked, words as say};
+use crate::json::{SCHEMA_VERSION, number};
+use crate::source::SourceCache;
+use crate::view::{Function, View, chain, file_of};
+use serde_json::{Value, json};
+use trodden_flow::{Edge, Node};
+use trodden_profile::advise::{Advice as Found, Correlated, LoopPatterns, Never, Outcome, Redundant, Site};
+use trodden_unit::Position;
+
+/// The findings of `trodden advise --json`.
+pub fn advice(view: &View, advice: &Advice, sources: &SourceCache) -> Value {
+    let findings = advice.savings.iter().chain(&advice.others).enumerate();
+    json!({
+        "schema_version": SCHEMA_VERSION,
+        "kind": "advice",
+        "run": crate::json::run(&view.profile.run),
+        "instructions": number(view.totals.instructions),
+        "functions_looked_at": advice.functions,
+        "functions_without_facts": advice.without_facts.iter().map(|f| f.name.full.as_str()).collect::<Vec<_>>(),
+        "findings_found": advice.found.0 + advice.found.1,
+        "findings": findings.map(|(at, ranked)| finding(at + 1, ranked, sources)).collect::<Vec<_>>(),
+        "damaged": view.damaged,
+    })
+}
+
+fn finding(rank: usize, ranked: &Ranked, sources: &SourceCache) -> Value {
+    let function = ranked.function;
+    let teller = Teller { function, sources };
+    json!({
+        "rank": rank,
+        "kind": say::kind(ranked.finding.kind()),
+        "function": function.name.full,
+        "linkage_name": function.name.linkage,
+        "image": function.image.path,
+        "file": function.file(),
+        "saves_instructions": number(ranked.finding.saves),
+        "saves_share": ranked.share,
+        "copies": ranked.copies,
+        "summary": say::summary(function, &ranked.finding),
+        "suggestion": say::suggestion(function, &ranked.finding),
+        "evidence": match &ranked.finding.advice {
+            Found::Correlated(c) => teller.correlated(c),
+            Found::Loop(l) => teller.loops(l),
+            Found::Redundant(r) => teller.redundant(r),
+            Found::Never(n) => teller.never(n),
+        },
+    })
+}
+
+struct Teller<'t> {
+    function: &'t Function<'t>,
+    sources: &'t SourceCache<'t>,
+}
+
+impl Teller<'_> {
+    fn correlated(&self, c: &Correlated) -> Value {
+        let given = c.given.iter().map(|g| {
+            json!({
+                "edge": self.edge(g.edge),
+                "executions": number(g.count),
+                "outcomes": self.outcomes(&g.outcomes),
+                "decides": g.decides.map(|e| self.edge(e)),
+            })
+        });
+        json!({
+            "earlier": self.branch(c.earlier),
+            "later": self.branch(c.later),
+            "executions": number(c.executions),
+            "behind_earlier": number(c.together),
+            "decided": number(c.decided),
+            "outcomes": self.outcomes(&c.outcomes),
+            "otherwise": self.outcomes(&c.otherwise),
+            "given": given.collect::<Vec<_>>(),
+            "entropy_bits": c.entropy,
+            "information_bits": c.information,
+            "left_by_whole_path_bits": c.left_by_path,
+            "first_round": c.first_round,
+            "last_round": c.last_round,
+            "between": {
+                "blocks": c.stretch.blocks.iter().map(|b| b.0).collect::<Vec<_>>(),
+                "instructions": number(c.stretch.instructions),
+                "can_be_copied": c.stretch.obstacle.is_none(),
+            },
+        })
+    }
+
+    fn loops(&self, l: &LoopPatterns) -> Value {
+        let pattern = |p: &trodden_profile::advise::Pattern| {
+            json!({
+                "edges": p.edges.iter().map(|e| e.0).collect::<Vec<_>>(),
+                "iterations": number(p.count),
+                "text": say::pattern(self.function, l, p),
+            })
+        };
+        json!({
+            "head": self.place(say::first_position(self.function, l.head), l.head),
+            "iterations": number(l.iterations),
+            "rounds": number(l.rounds),
+            "distinct_patterns": l.distinct,
+            "patterns": l.patterns.iter().map(pattern).collect::<Vec<_>>(),
+            "entropy_bits": l.entropy,
+            "branches": l.branches,
+            "branches_entropy_bits": l.branches_entropy,
+            "split": l.split.map(|s| json!({ "branch": self.branch(s.block), "left_bits": s.left })),
+        })
+    }
+
+    fn redundant(&self, r: &Redundant) -> Value {
+        let site = |s: &Site| self.place(s.position, s.block);
+        let repeated = |x: &trodden_profile::advise::Repeated| {
+            json!({
+                "operation": x.operation,
+                "at": site(&x.at),
+                "found": number(x.found),
+                "constant": number(x.constant),
+                "from": x.from.iter().map(|(s, n)| json!({ "at": site(s), "executions": number(*n) })).collect::<Vec<_>>(),
+            })
+        };
+        json!({
+            "block": self.branch(r.block),
+            "earlier": self.branch(r.earlier),
+            "executions": number(r.executions),
+            "every_way_makes_them": r.unavoidable,
+            "repeated": r.repeated.iter().map(repeated).collect::<Vec<_>>(),
+        })
+    }
+
+    fn never(&self, n: &Never) -> Value {
+        json!({
+            "first": self.edge(n.first),
+            "second": self.edge(n.second),
+            "first_executions": number(n.first_count),
+            "second_executions": number(n.second_count),
+            "second_branch_executions": number(n.executions),
+            "second_branch_executions_behind_first": number(n.behind_first),
+            "expected": n.expected,
+            "surprise_log10": n.surprise.is_finite().then_some(n.surprise),
+        })
+    }
+
+    fn outcomes(&self, outcomes: &[Outcome]) -> Vec<Value> {
+        outcomes.iter().map(|o| json!({ "edge": self.edge(o.edge), "executions": number(o.count) })).collect()
+    }
+
+    fn edge(&self, edge: Edge) -> Value {
+        let flow = &self.function.map.edges[edge.index()];
+        json!({ "edge": edge.0, "from": self.branch(flow.from), "to_block": flow.to.0, "text": say::turn(self.function, edge) })
+    }
+
+    fn branch(&self, block: Node) -> Value {
+        self.place(say::branch_position(self.function, block), block)
+    }
+
+    fn place(&self, position: Option<Position>, block: Node) -> Value {
+        let mut out = json!({ "block": block.0 });
+        let map = self.function.units_map();
+        let Some(at) = position else { return out };
+        out["file"] = json!(file_of(map, at));
+        out["line"] = json!(at.line);
+        out["column"] = json!(at.column);
+        out["source"] = json!(file_of(map, at).and_then(|f| self.sources.line(f, at.line)));
+        let calls = chain(map, at);
+        if calls.len() > 1 {
+            out["called_from"] = calls[..calls.len() - 1].iter().map(|p| json!({ "file": file_of(map, *p), "line": p.line })).collect();
+        }
+        out
+    }
+}

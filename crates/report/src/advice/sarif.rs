@@ -1,0 +1,89 @@
+//! Advice as SARIF 2.1.0 (OASIS standard), which code review tools and editors show beside the source; the places of a finding are a code flow.
+
+use super::{Advice, Ranked, words as say};
+use crate::view::{Function, file_of};
+use serde_json::{Value, json};
+use trodden_flow::Node;
+use trodden_profile::advise::{Advice as Found, Kind};
+use trodden_unit::Position;
+
+const RULES: [(Kind, &str); 4] = [
+    (Kind::Correlated, "A branch is decided by an earlier branch on the same path"),
+    (Kind::Loop, "The iterations of a loop fall into few patterns"),
+    (Kind::Redundant, "A result is computed anew though nearly all executions had it"),
+    (Kind::Never, "Two edges are taken often, and never on one path"),
+];
+
+/// The findings as a SARIF log. Those whose place in the source is unknown are named by their function alone.
+pub fn advice(advice: &Advice) -> Value {
+    let rules = RULES.map(|(kind, text)| json!({ "id": say::kind(kind), "shortDescription": { "text": text } }));
+    let results = advice.savings.iter().chain(&advice.others).map(result);
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "trodden", "version": env!("CARGO_PKG_VERSION"), "rules": rules } },
+            "columnKind": "utf16CodeUnits",
+            "results": results.collect::<Vec<_>>(),
+        }],
+    })
+}
+
+fn result(ranked: &Ranked) -> Value {
+    let function = ranked.function;
+    let places = places(function, &ranked.finding.advice);
+    let locations: Vec<Value> = places.iter().filter_map(|(p, text)| location(function, (*p)?, text)).collect();
+    let logical = json!({ "fullyQualifiedName": function.name.full, "kind": "function" });
+    let mut main = locations.last().cloned().unwrap_or_else(|| json!({}));
+    main["logicalLocations"] = json!([logical]);
+    let text = format!("{}. Try: {}.", say::summary(function, &ranked.finding), say::suggestion(function, &ranked.finding));
+    let mut result = json!({
+        "ruleId": say::kind(ranked.finding.kind()),
+        "level": "note",
+        "message": { "text": text },
+        "locations": [main],
+        "properties": { "savesInstructions": ranked.finding.saves.to_string(), "savesShare": ranked.share },
+    });
+    if locations.len() > 1 {
+        let flow: Vec<Value> = locations.into_iter().map(|l| json!({ "location": l })).collect();
+        result["codeFlows"] = json!([{ "threadFlows": [{ "locations": flow }] }]);
+    }
+    result
+}
+
+/// The places of a finding in the order of execution; the last is the one that it is about.
+fn places(function: &Function, advice: &Found) -> Vec<(Option<Position>, String)> {
+    let branch = |block: Node, text: String| (say::branch_position(function, block), text);
+    let from = |edge: trodden_flow::Edge| function.map.edges[edge.index()].from;
+    match advice {
+        Found::Correlated(c) => vec![branch(c.earlier, "decides".into()), branch(c.later, "is decided".into())],
+        Found::Loop(l) => vec![(say::first_position(function, l.head), "the loop".into())],
+        Found::Redundant(r) => {
+            let first = r.repeated.first();
+            let made = first.and_then(|x| x.from.first()).and_then(|(site, _)| site.position);
+            vec![(made, "made".into()), (first.and_then(|x| x.at.position), "made anew".into())]
+        }
+        Found::Never(n) => {
+            vec![
+                branch(from(n.first), say::turn(function, n.first)),
+                branch(from(n.second), format!("never behind it: {}", say::turn(function, n.second))),
+            ]
+        }
+    }
+}
+
+fn location(function: &Function, position: Position, text: &str) -> Option<Value> {
+    let file = file_of(function.units_map(), position).filter(|f| !f.is_empty())?;
+    let mut region = json!({ "startLine": position.line });
+    if position.column > 0 {
+        region["startColumn"] = json!(position.column);
+    }
+    let uri = if file.starts_with('/') { format!("file://{}", escaped(file)) } else { escaped(file) };
+    Some(json!({ "message": { "text": text }, "physicalLocation": { "artifactLocation": { "uri": uri }, "region": region } }))
+}
+
+/// Characters that a URI cannot have as they are.
+fn escaped(path: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-~+,@".contains(&b);
+    path.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}

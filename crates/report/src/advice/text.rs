@@ -1,0 +1,255 @@
+//! Advice on a terminal.
+
+use super::{Advice, Ranked, Wanted, words as say};
+use crate::paint::{self, fit, left, right};
+use crate::source::SourceCache;
+use crate::text::{Page, TextOptions, call_line, gutter, new_calls, page_turn, printable, run_facts};
+use crate::view::{Function, View, chain, file_of};
+use crate::words::{base_name, count, percent, plural, program};
+use std::cell::RefCell;
+use trodden_flow::{Edge, Node};
+use trodden_profile::advise::{Advice as Found, Correlated, Kind, LoopPatterns, Never, Redundant, Repeated};
+use trodden_unit::Position;
+
+/// Repeated results that are told of one block.
+const MOST_REPEATED: usize = 6;
+/// Patterns that are told of one loop.
+const MOST_PATTERNS: usize = 6;
+
+/// Writes the advice.
+pub fn advice(view: &View, wanted: &Wanted, advice: &Advice, sources: &SourceCache, options: &TextOptions) -> String {
+    let page = &Page::new(options);
+    let mut out = header(view, wanted, advice, page);
+    if advice.savings.is_empty() && advice.others.is_empty() {
+        out.push_str("Nothing worth telling was found; --min-share and --decided say what is.\n");
+    }
+    if !advice.savings.is_empty() {
+        let shown = format!("{} of {} shown", advice.savings.len(), count(advice.found.0 as u128));
+        out.push_str(&format!("{}, most saving first; {shown}\n\n", page.paint(paint::TITLE, "What paths show")));
+        for (rank, ranked) in advice.savings.iter().enumerate() {
+            out.push_str(&title(rank + 1, ranked, page));
+            out.push_str(&body(ranked, sources, page));
+        }
+    }
+    if !advice.others.is_empty() {
+        let shown = format!("{} of {} shown", advice.others.len(), count(advice.found.1 as u128));
+        out.push_str(&format!("{}, though each is often; {shown}\n", page.paint(paint::TITLE, "Never on one path")));
+        let meaning = "A case that no test has, or code for a case that cannot happen: one test may do for both.";
+        out.push_str(&format!("{}\n\n", page.paint(paint::DIM, &fit(meaning, page.width))));
+        for (rank, ranked) in advice.others.iter().enumerate() {
+            out.push_str(&title(rank + 1, ranked, page));
+            out.push_str(&body(ranked, sources, page));
+        }
+    }
+    out
+}
+
+fn header(view: &View, wanted: &Wanted, advice: &Advice, page: &Page) -> String {
+    let run = &view.profile.run;
+    let name = program(run, view.profile.images.first().map(|i| i.path.as_str()));
+    let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Advice for {name}")));
+    let mut fact = |name: &str, text: String| {
+        out.push_str(&format!("  {}  {}\n", page.paint(paint::DIM, &left(name, 10)), fit(&text, page.width - 14)));
+    };
+    if !run.command.is_empty() {
+        fact("command", printable(&run.command.join(" ")));
+    }
+    fact("run", run_facts(view));
+    let least = if wanted.min_share > 0.0 {
+        format!(", with {}% of all executed instructions or more", (wanted.min_share * 1e6).round() / 1e4)
+    } else {
+        String::new()
+    };
+    fact("looked at", format!("{}{least}", plural(advice.functions as u128, "function", "functions")));
+    out.push('\n');
+    out
+}
+
+fn title(rank: usize, ranked: &Ranked, page: &Page) -> String {
+    let function = ranked.function;
+    let saves = match ranked.finding.saves {
+        0 => String::new(),
+        _ => format!("{} {}  ", right(&percent(ranked.share), 6), page.paint(paint::BAR, &paint::bar((ranked.share * 10.0).min(1.0), 5))),
+    };
+    let kind = page.paint(paint::OTHER, &left(say::kind(ranked.finding.kind()), 10));
+    let main = say::main_position(function, &ranked.finding);
+    let file =
+        main.and_then(|p| Some(format!("  {}:{}", printable(base_name(file_of(function.units_map(), p)?)), p.line))).unwrap_or_default();
+    let name = page.paint(paint::NAME, &fit(&function.name.short, page.width.saturating_sub(60).max(24)));
+    let copies = if ranked.copies > 1 { format!(", in {} copies of the code", ranked.copies) } else { String::new() };
+    let note = page.paint(paint::DIM, &format!("{file}{copies}"));
+    format!("{}  {saves}{kind}  {name}{note}\n", page.paint(paint::TITLE, &right(&rank.to_string(), 3)))
+}
+
+fn body(ranked: &Ranked, sources: &SourceCache, page: &Page) -> String {
+    let function = ranked.function;
+    let sheet = Sheet { function, sources, page, within: RefCell::default() };
+    let mut out = sheet.sentence(&format!("{}.", upper(&say::summary(function, &ranked.finding))));
+    out.push_str(&match &ranked.finding.advice {
+        Found::Correlated(c) => sheet.correlated(c),
+        Found::Loop(l) => sheet.loops(l),
+        Found::Redundant(r) => sheet.redundant(r),
+        Found::Never(n) => sheet.never(n),
+    });
+    if ranked.finding.kind() != Kind::Never {
+        out.push_str(&sheet.labelled("try", &say::suggestion(function, &ranked.finding)));
+    }
+    out.push('\n');
+    out
+}
+
+fn upper(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Columns by which everything of a finding is indented.
+const INDENT: usize = 6;
+
+struct Sheet<'s> {
+    function: &'s Function<'s>,
+    sources: &'s SourceCache<'s>,
+    page: &'s Page,
+    /// What the line told last is inlined in.
+    within: RefCell<Vec<Position>>,
+}
+
+impl Sheet<'_> {
+    fn correlated(&self, c: &Correlated) -> String {
+        let mut out = self.source(say::branch_position(self.function, c.earlier), "");
+        out.push_str(&self.source(say::branch_position(self.function, c.later), ""));
+        let own =
+            |block: Node| say::branch_position(self.function, block).map_or_else(|| format!("block {}", block.0), |p| p.line.to_string());
+        let label = |edge: Edge| format!("behind {} {}", own(c.earlier), say::way(self.function, edge));
+        let mut rows = vec![("at large".to_string(), c.executions, say::outcomes(self.function, &c.outcomes), false)];
+        rows.extend(c.given.iter().map(|g| (label(g.edge), g.count, say::outcomes(self.function, &g.outcomes), g.decides.is_some())));
+        if !c.otherwise.is_empty() {
+            let count = c.otherwise.iter().map(|o| o.count).sum();
+            rows.push((format!("not behind {}", own(c.earlier)), count, say::outcomes(self.function, &c.otherwise), false));
+        }
+        let columns = rows.iter().map(|r| paint::width(&r.0)).max().unwrap_or(0).min(self.page.width / 3);
+        for (label, times, outcomes, decided) in rows {
+            let style = if decided { paint::WAY } else { anstyle::Style::new() };
+            let times = self.page.paint(paint::COUNT, &right(&count(times.into()), 15));
+            let outcomes = fit(&outcomes, self.page.width.saturating_sub(INDENT + columns + 18));
+            out.push_str(&format!("{}{} {times}  {}\n", " ".repeat(INDENT), left(&label, columns), self.page.paint(style, &outcomes)));
+        }
+        let path = format!("; all of the path before it leaves {:.2}", c.left_by_path);
+        let told = format!("the first tells {:.2} of the second's {:.2} bits{path}", c.information, c.entropy);
+        out + &self.labelled("bits", &told)
+    }
+
+    fn loops(&self, l: &LoopPatterns) -> String {
+        let mut out = self.source(say::first_position(self.function, l.head), &format!("{} iterations", count(l.iterations.into())));
+        for pattern in l.patterns.iter().take(MOST_PATTERNS) {
+            let share = right(&percent(pattern.count as f64 / l.iterations as f64), 6);
+            let times = self.page.paint(paint::COUNT, &right(&count(pattern.count.into()), 15));
+            let text = fit(&say::pattern(self.function, l, pattern), self.page.width.saturating_sub(INDENT + 25));
+            out.push_str(&format!("{}{share} {times}  {text}\n", " ".repeat(INDENT)));
+        }
+        if l.patterns.len() > MOST_PATTERNS {
+            let more = format!("{}... and {} more\n", " ".repeat(INDENT), l.patterns.len() - MOST_PATTERNS);
+            out.push_str(&self.page.paint(paint::DIM, &more));
+        }
+        out
+    }
+
+    fn redundant(&self, r: &Redundant) -> String {
+        let mut out = String::new();
+        for repeated in r.repeated.iter().take(MOST_REPEATED) {
+            out.push_str(&self.source(repeated.at.position, &self.repeated(r, repeated)));
+        }
+        if r.repeated.len() > MOST_REPEATED {
+            let more = format!("{}... and {} more\n", " ".repeat(INDENT), r.repeated.len() - MOST_REPEATED);
+            out.push_str(&self.page.paint(paint::DIM, &more));
+        }
+        let why = match r.unavoidable {
+            true => "so on every way, but on some of them memory may be written in between",
+            false => "other ways, which do without it, are hardly taken",
+        };
+        let from = say::place(self.function, say::branch_position(self.function, r.earlier), r.earlier);
+        out + &self.labelled("before", &format!("{from}; {why}"))
+    }
+
+    fn repeated(&self, r: &Redundant, repeated: &Repeated) -> String {
+        let share = percent((repeated.found + repeated.constant) as f64 / r.executions as f64);
+        let from =
+            repeated.from.first().and_then(|(site, _)| site.position).map(|p| format!(", as in line {}", p.line)).unwrap_or_default();
+        let from = if repeated.constant > repeated.found { ", of constants".into() } else { from };
+        format!("{}: {share} of {}{from}", repeated.operation, count(r.executions.into()))
+    }
+
+    fn never(&self, n: &Never) -> String {
+        let [first, second] = [n.first, n.second].map(|e| self.function.map.edges[e.index()].from);
+        let mut out = self.decision(first, n.first, &format!("{} times", count(n.first_count.into())));
+        out.push_str(&self.decision(
+            second,
+            n.second,
+            &format!("{} of {} times", count(n.second_count.into()), count(n.executions.into())),
+        ));
+        let text = format!("the second branch was executed {} times behind it, never that way", count(n.behind_first.into()));
+        out.push_str(&self.labelled("behind", &text));
+        out
+    }
+
+    /// A line of source with a branch, the direction taken, and how often.
+    fn decision(&self, block: Node, edge: Edge, times: &str) -> String {
+        self.line(say::branch_position(self.function, block), &say::turn(self.function, edge), times)
+    }
+
+    fn source(&self, position: Option<Position>, note: &str) -> String {
+        self.line(position, "", note)
+    }
+
+    /// A line of source; right of it a direction and a note, or below it where there is no room.
+    fn line(&self, position: Option<Position>, turn: &str, note: &str) -> String {
+        let page = self.page;
+        let room = page.width.saturating_sub(14);
+        let space = if turn.is_empty() || note.is_empty() { "" } else { "  " };
+        let wide = paint::width(turn) + space.len() + paint::width(note);
+        let note = match wide > room {
+            true => fit(&format!("{turn}{space}{note}"), room),
+            false => format!("{}{space}{note}", page_turn(turn, page)),
+        };
+        let Some(position) = position else { return if wide == 0 { String::new() } else { format!("{} {note}\n", gutter("?", page)) } };
+        let map = self.function.units_map();
+        let text = file_of(map, position).and_then(|f| self.sources.line(f, position.line)).unwrap_or_default();
+        let within = chain(map, position);
+        let mut before = self.within.borrow_mut();
+        let calls: String = new_calls(&before, &within).map(|depth| call_line(map, &within, depth, 0, page)).collect();
+        *before = within;
+        let (text, number) = (text.trim_start(), gutter(&position.line.to_string(), page));
+        let beside = room.saturating_sub(wide + 2);
+        match wide {
+            0 => format!("{calls}{}\n", format!("{number} {}", fit(text, room)).trim_end()),
+            _ if beside >= 24 => format!("{calls}{number} {}  {note}\n", left(text, beside.min(room / 2))),
+            _ => format!("{calls}{number} {}\n{} {note}\n", fit(text, room), gutter("", page)),
+        }
+    }
+
+    fn sentence(&self, text: &str) -> String {
+        self.wrapped(text, INDENT, INDENT)
+    }
+
+    fn labelled(&self, label: &str, text: &str) -> String {
+        let wrapped = self.wrapped(text, INDENT + 8, INDENT + 8);
+        let label = format!("{}{}", " ".repeat(INDENT), self.page.paint(paint::DIM, &left(label, 8)));
+        format!("{label}{}", wrapped.trim_start())
+    }
+
+    /// A text in lines that fit.
+    fn wrapped(&self, text: &str, first: usize, other: usize) -> String {
+        let mut lines = vec![String::new()];
+        for word in text.split(' ') {
+            let indent = if lines.len() == 1 { first } else { other };
+            let last = lines.last_mut().expect("there is a line");
+            match last.is_empty() || indent + paint::width(last) + 1 + paint::width(word) <= self.page.width {
+                true if last.is_empty() => last.push_str(word),
+                true => last.push_str(&format!(" {word}")),
+                false => lines.push(word.to_string()),
+            }
+        }
+        let indent = |at: usize| " ".repeat(if at == 0 { first } else { other });
+        lines.iter().enumerate().map(|(at, line)| format!("{}{line}\n", indent(at))).collect()
+    }
+}

@@ -1,0 +1,243 @@
+//! Findings in words: places, evidence, what to try.
+
+use crate::story;
+use crate::text::printable;
+use crate::view::{Function, chain, file_of};
+use crate::words::{base_name, count, percent, plural};
+use trodden_flow::{Edge, Node};
+use trodden_profile::advise::{Advice, Correlated, Finding, Kind, LoopPatterns, Never, Outcome, Pattern, Redundant};
+use trodden_unit::{EdgeKind, Position};
+
+/// Stretches of more instructions are better not copied.
+const LONG_STRETCH: u64 = 60;
+/// Decisions of a pattern that are told.
+const MOST_TURNS: usize = 8;
+
+/// Name of a kind, in options and JSON.
+pub fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Correlated => "correlated",
+        Kind::Loop => "loop",
+        Kind::Redundant => "redundant",
+        Kind::Never => "never",
+    }
+}
+
+/// Where a branch stands.
+pub fn branch_position(function: &Function, block: Node) -> Option<Position> {
+    let block = function.map.blocks.get(block.index())?;
+    block.branch.or_else(|| block.positions.last().copied()).filter(|p| p.line > 0)
+}
+
+/// Where a loop or a block begins.
+pub fn first_position(function: &Function, block: Node) -> Option<Position> {
+    let found = function.map.blocks.get(block.index())?;
+    let whole = found.positions.iter().copied().chain(found.branch).filter(|p| p.line > 0);
+    whole.min_by_key(|p| chain(function.units_map(), *p).iter().map(|p| p.line).collect::<Vec<_>>())
+}
+
+/// A place: `line 12`, `util.h:12`, `block 3`.
+pub fn place(function: &Function, position: Option<Position>, block: Node) -> String {
+    let Some(position) = position else { return format!("block {}", block.0) };
+    let elsewhere = file_of(function.units_map(), position).filter(|f| function.file().is_some_and(|own| own != *f));
+    elsewhere.map_or_else(|| format!("line {}", position.line), |file| format!("{}:{}", printable(base_name(file)), position.line))
+}
+
+/// The place of a branch.
+pub fn branch(function: &Function, block: Node) -> String {
+    place(function, branch_position(function, block), block)
+}
+
+/// Direction of an edge, with the line not taken.
+pub fn turn(function: &Function, edge: Edge) -> String {
+    story::turn(function, edge).map_or_else(|| crate::words::way(&function.map.edges[edge.index()]), |t| t.way)
+}
+
+/// Direction of an edge alone.
+pub fn way(function: &Function, edge: Edge) -> String {
+    let turn = turn(function, edge);
+    turn.split_once(", not ").map_or(turn.clone(), |(way, _)| way.to_string())
+}
+
+/// `→ 12 50.1%, → 20 49.9%`
+pub fn outcomes(function: &Function, outcomes: &[Outcome]) -> String {
+    let total: u64 = outcomes.iter().map(|o| o.count).sum();
+    let mut outcomes = outcomes.to_vec();
+    outcomes.sort_by_key(|o| std::cmp::Reverse(o.count));
+    let words = outcomes.iter().take(4).map(|o| format!("{} {}", way(function, o.edge), percent(o.count as f64 / total as f64)));
+    let more = if outcomes.len() > 4 { format!(", {} more", outcomes.len() - 4) } else { String::new() };
+    format!("{}{more}", words.collect::<Vec<_>>().join(", "))
+}
+
+/// The place that a finding is about.
+pub fn main_position(function: &Function, finding: &Finding) -> Option<Position> {
+    match &finding.advice {
+        Advice::Correlated(c) => branch_position(function, c.later),
+        Advice::Loop(l) => first_position(function, l.head),
+        Advice::Redundant(r) => r.repeated.iter().find_map(|x| x.at.position).or_else(|| first_position(function, r.block)),
+        Advice::Never(n) => branch_position(function, function.map.edges[n.second.index()].from),
+    }
+}
+
+/// The files and lines that a finding is about, if they are known: the earlier one, the later one.
+pub fn lines(function: &Function, finding: &Finding) -> Option<[(u32, u32); 2]> {
+    let line = |p: Position| (p.file, p.line);
+    let earlier = match &finding.advice {
+        Advice::Correlated(c) => branch_position(function, c.earlier),
+        Advice::Loop(_) => main_position(function, finding),
+        Advice::Redundant(r) => r.repeated.first().and_then(|x| x.from.first()).and_then(|(site, _)| site.position),
+        Advice::Never(n) => branch_position(function, function.map.edges[n.first.index()].from),
+    };
+    Some([line(earlier?), line(main_position(function, finding)?)])
+}
+
+/// One sentence that says what was found.
+pub fn summary(function: &Function, finding: &Finding) -> String {
+    match &finding.advice {
+        Advice::Correlated(c) => correlated(function, c),
+        Advice::Loop(l) => loops(function, l),
+        Advice::Redundant(r) => redundant(function, r),
+        Advice::Never(n) => never(function, n),
+    }
+}
+
+fn correlated(function: &Function, c: &Correlated) -> String {
+    let (earlier, later) = (branch(function, c.earlier), branch(function, c.later));
+    let share = percent(c.decided as f64 / c.executions as f64);
+    let whole = if c.given.iter().all(|g| g.decides.is_some()) && c.together == c.executions { "all" } else { &share };
+    format!("the branch in {later} goes both ways; the one in {earlier} decides {whole} of its executions")
+}
+
+fn loops(function: &Function, l: &LoopPatterns) -> String {
+    let head = place(function, first_position(function, l.head), l.head);
+    let covered: u64 = l.patterns.iter().map(|p| p.count).sum();
+    format!(
+        "{} of the iterations of the loop in {head} follow {} of {}: {:.2} bits an iteration, where its {} by themselves have {:.2}",
+        percent(covered as f64 / l.iterations as f64),
+        l.patterns.len(),
+        plural(l.distinct as u128, "pattern", "patterns"),
+        l.entropy,
+        plural(l.branches as u128, "branch", "branches"),
+        l.branches_entropy
+    )
+}
+
+fn redundant(function: &Function, r: &Redundant) -> String {
+    let at = r.repeated.first().and_then(|f| f.at.position).or_else(|| first_position(function, r.block));
+    let saved = r.saves() as f64 / (r.repeated.len() as f64 * r.executions as f64);
+    let (what, them) =
+        if r.repeated.len() == 1 { ("a result is".into(), "it") } else { (format!("{} results are", r.repeated.len()), "them") };
+    format!("in {} {what} made anew though {} of executions had {them}", place(function, at, r.block), percent(saved))
+}
+
+fn never(function: &Function, n: &Never) -> String {
+    let [first, second] = [n.first, n.second].map(|e| function.map.edges[e.index()].from);
+    format!(
+        "{} {} and {} {} were never taken on one path; by chance it would be {} times",
+        branch(function, first),
+        way(function, n.first),
+        branch(function, second),
+        way(function, n.second),
+        count(n.expected as u128)
+    )
+}
+
+/// What an engineer may try.
+pub fn suggestion(function: &Function, finding: &Finding) -> String {
+    match &finding.advice {
+        Advice::Correlated(c) => suggest_for_correlated(function, c),
+        Advice::Loop(l) => suggest_for_loop(function, l),
+        Advice::Redundant(r) => suggest_for_redundant(r),
+        Advice::Never(_) => {
+            "if it cannot happen, one test may do for both, or code for it may go (an assertion says so); if it can, a test for it is missing".into()
+        }
+    }
+}
+
+fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
+    if c.first_round {
+        let rounds = "in the first round of a loop: write that round apart (peel it), or enter the loop behind the test";
+        return format!("{} is decided {rounds}", branch(function, c.later));
+    }
+    let stretch = format!(
+        "{} ({})",
+        plural(c.stretch.blocks.len() as u128, "block", "blocks"),
+        plural(c.stretch.instructions.into(), "instruction", "instructions")
+    );
+    if c.last_round {
+        return format!(
+            "{} already tells whether {} leaves its loop: leave it there, write the last round apart, or copy the {stretch} between them for each case",
+            branch(function, c.earlier),
+            branch(function, c.later)
+        );
+    }
+    if let Some(block) = c.stretch.obstacle {
+        return format!("make one decision of both in the source; the {stretch} between them cannot be copied (block {})", block.0);
+    }
+    let sure = c.given.iter().all(|g| g.decides.is_none() || g.outcomes.len() == 1);
+    let keep = if sure { "" } else { "; keep the second test on the way that is not sure" };
+    match c.stretch.instructions {
+        long if long > LONG_STRETCH => format!(
+            "make one decision of both in the source, or a table of cases over both conditions; to copy the {stretch} between them is much code{keep}"
+        ),
+        _ => {
+            let ways: Vec<String> = c.given.iter().filter(|g| g.decides.is_some()).map(|g| way(function, g.edge)).collect();
+            format!(
+                "thread the jump: copy the {stretch} behind {} {} so that the second test falls away, or decide both in the first test{keep}",
+                branch(function, c.earlier),
+                ways.join(" and ")
+            )
+        }
+    }
+}
+
+fn suggest_for_loop(function: &Function, l: &LoopPatterns) -> String {
+    let most = l.patterns.first().map_or(0.0, |p| p.count as f64 / l.iterations as f64);
+    if let Some(split) = l.split {
+        let at = branch(function, split.block);
+        return format!(
+            "test {at} first and write one body for each outcome (it leaves {:.2} of {:.2} bits); if it cannot change within the loop, move it out and write two loops",
+            split.left, l.entropy
+        );
+    }
+    if most >= 0.8 {
+        return "write the most frequent pattern as straight code that leaves for the general body at the first surprise (`__builtin_expect` along it)".into();
+    }
+    if l.patterns.len() <= 4 {
+        return format!(
+            "find the {} patterns by one switch over a code made of the conditions, and write a body for each",
+            l.patterns.len()
+        );
+    }
+    "several of its branches test the same thing: decide it once an iteration and keep the answer".into()
+}
+
+fn suggest_for_redundant(r: &Redundant) -> String {
+    let constant = r.repeated.iter().all(|x| x.constant > x.found);
+    match (constant, r.unavoidable) {
+        (true, _) => "the operands are constants on these paths: a copy of the block for them folds the results".into(),
+        (false, true) => {
+            "keep the result in a local variable across the writes in between if they cannot change it (`restrict`, `const`, a copy before the loop)".into()
+        }
+        (false, false) => "keep the result in a local variable on the common way, and compute it on the others alone".into(),
+    }
+}
+
+/// The decisions of a pattern: `12 → 14, 20 case 3`, and how it ends.
+pub fn pattern(function: &Function, l: &LoopPatterns, pattern: &Pattern) -> String {
+    let tells = |e: &&Edge| {
+        let kind = function.map.edges[e.index()].kind;
+        !matches!(kind, EdgeKind::Always | EdgeKind::Normal) && story::turn(function, **e).is_some()
+    };
+    let decisions: Vec<&Edge> = pattern.edges.iter().filter(tells).collect();
+    let one = |e: &Edge| {
+        let from = branch_position(function, function.map.edges[e.index()].from);
+        format!("{} {}", from.map_or_else(|| "?".into(), |p| p.line.to_string()), way(function, *e))
+    };
+    let mut words: Vec<String> = decisions.iter().take(MOST_TURNS).map(|e| one(e)).collect();
+    if decisions.len() > MOST_TURNS {
+        words.push(format!("{} more", decisions.len() - MOST_TURNS));
+    }
+    let back = pattern.edges.last().is_some_and(|e| function.map.edges[e.index()].to == l.head);
+    format!("{}; {}", words.join(", "), if back { "goes round" } else { "leaves" })
+}

@@ -1,0 +1,124 @@
+//! Advice on programs in which it is known what there is to find, through the real drivers.
+
+mod place;
+
+use place::{Place, must, trodden};
+use serde_json::Value;
+
+/// Two branches of which the first decides the second, though the compiler cannot know; a load that two rare ways make necessary, too many for the compiler to
+/// move it there.
+const PROGRAM: &str = "\
+#define KEEP __attribute__((noinline))
+struct buffer { int used; int limit; };
+KEEP void one(void) { __asm__ volatile(\"\"); }
+KEEP void two(void) { __asm__ volatile(\"\"); }
+KEEP void flush(struct buffer *b) { __asm__ volatile(\"\" : : \"r\"(b) : \"memory\"); b->used = 0; }
+KEEP void refill(struct buffer *b) { __asm__ volatile(\"\" : : \"r\"(b) : \"memory\"); b->used = b->limit; }
+KEEP void decide(int x, int y) {
+    if (x)
+        one();
+    else
+        two();
+    if (y)
+        two();
+    else
+        one();
+}
+KEEP int reuse(struct buffer *b, int c) {
+    int first = b->used;
+    if (c == 1)
+        flush(b);
+    else if (c == 2)
+        refill(b);
+    return first * 3 + b->used;
+}
+int main(void) {
+    struct buffer b = { 5, 9 };
+    int sum = 0;
+    for (int i = 0; i < 10000; i++) {
+        decide(i & 1, (i & 1) + (i % 3 == 9));
+        sum += reuse(&b, i % 100);
+    }
+    return sum == 0;
+}
+";
+
+fn recorded(options: &str) -> Place {
+    let place = Place::with(&[("a.c", PROGRAM)]);
+    place.cc(&format!("{options} a.c -o prog"));
+    place.record("prog");
+    place
+}
+
+fn findings(place: &Place, words: &str) -> Vec<Value> {
+    let out = place.trodden(&format!("advise run.trodden --json {words}")).stdout;
+    let json: Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(1), &Value::from("advice")));
+    json["findings"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_branch_that_an_earlier_one_decides_is_found_with_its_numbers() {
+    let place = recorded("-O2 -g");
+    let found = findings(&place, "--function decide");
+    let [only] = found.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((&only["kind"], &only["saves_instructions"]), (&Value::from("correlated"), &Value::from(20_000)));
+    let evidence = &only["evidence"];
+    assert_eq!((&evidence["earlier"]["line"], &evidence["later"]["line"]), (&Value::from(8), &Value::from(12)), "{evidence:#}");
+    assert_eq!((&evidence["executions"], &evidence["decided"]), (&Value::from(10_000), &Value::from(10_000)));
+    assert_eq!((evidence["entropy_bits"].as_f64(), evidence["information_bits"].as_f64()), (Some(1.0), Some(1.0)));
+    assert!(evidence["given"].as_array().unwrap().iter().all(|g| g["executions"] == 5000 && g["outcomes"].as_array().unwrap().len() == 1));
+}
+
+#[test]
+fn a_load_that_nearly_all_executions_repeat_is_found_in_the_kept_bitcode() {
+    let place = recorded("-O2 -g");
+    let found = findings(&place, "--function reuse --kind redundant");
+    let [only] = found.as_slice() else { panic!("{found:#?}") };
+    let evidence = &only["evidence"];
+    assert_eq!(evidence["every_way_makes_them"], true);
+    let [load] = evidence["repeated"].as_array().unwrap().as_slice() else { panic!("{evidence:#}") };
+    assert_eq!((&load["operation"], &load["at"]["line"]), (&Value::from("load i32"), &Value::from(23)));
+    // Of each hundred calls one flushes and one refills; what they write is not what was loaded.
+    assert_eq!((&evidence["executions"], &load["found"]), (&Value::from(10_000), &Value::from(9_800)));
+    assert_eq!(load["from"][0]["at"]["line"], 18);
+}
+
+#[test]
+fn without_bitcode_the_rest_is_told_and_what_is_missing_is_said() {
+    let place = Place::with(&[("a.c", PROGRAM)]);
+    must(place.command(trodden()).args(["cc", "-O2", "-g", "a.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "keep=map"));
+    place.record("prog");
+    let output = place.trodden("advise run.trodden");
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(out.contains("The branch in line 12 goes both ways; the one in line 8 decides all of its executions."), "{out}");
+    assert!(err.contains("redundant results were not looked for in") && err.contains("--keep=bitcode"), "{err}");
+    assert_eq!(place.trodden("advise run.trodden --kind correlated").stderr, b"");
+}
+
+#[test]
+fn sarif_has_the_places_of_a_finding_as_a_flow() {
+    let place = recorded("-O2 -g");
+    place.trodden("advise run.trodden --sarif advice.sarif --kind correlated");
+    let log: Value = serde_json::from_slice(&std::fs::read(place.path("advice.sarif")).unwrap()).unwrap();
+    assert_eq!(log["version"], "2.1.0");
+    let result = &log["runs"][0]["results"][0];
+    assert_eq!(result["ruleId"], "correlated");
+    let flow = result["codeFlows"][0]["threadFlows"][0]["locations"].as_array().unwrap();
+    let lines: Vec<&Value> = flow.iter().map(|l| &l["location"]["physicalLocation"]["region"]["startLine"]).collect();
+    assert_eq!(lines, [8, 12]);
+    assert_eq!(result["locations"][0]["physicalLocation"]["region"]["startLine"], 12);
+}
+
+#[test]
+fn shares_that_are_none_are_refused() {
+    let place = recorded("-O1 -g0");
+    for (words, expected) in [("--min-share 200", "no share"), ("--decided 40", "give more than 50"), ("--function nothing", "nothing")] {
+        let output = place.command(trodden()).args(["advise", "run.trodden"]).args(words.split(' ')).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && err.contains(expected), "{words}: {err}");
+    }
+    // Without debug information blocks are named.
+    let out = String::from_utf8(place.trodden("advise run.trodden --function decide").stdout).unwrap();
+    assert!(out.contains("the one in block 0 decides all of its executions"), "{out}");
+}
