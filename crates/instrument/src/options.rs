@@ -1,10 +1,12 @@
 //! How units are to be instrumented: the words of the environment variable `TRODDEN_INSTRUMENT`, which the compiler driver sets.
 //!
 //! The plugin has no command line of its own; clang hands it none. Words are `key=value`, separated by blanks:
-//! `scheme=ball-larus`, `max-paths=N`, `chords=on|off`, `reach=doubtful|all`, `keep=bitcode|map`.
+//! `scheme=ball-larus`, `max-paths=N`, `chords=on|off`, `reach=doubtful|all`, `keep=bitcode|map`, `tier=counts|addresses`,
+//! `tails=merged|apart`.
 
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
+use trodden_unit::marks::ADDRESSES_WORD;
 
 /// Functions with more paths than this are cut. 4096 counters are a page of 32 KB per function at most, and few functions reach it.
 const MAX_PATHS: u64 = 4096;
@@ -22,12 +24,25 @@ pub struct Options {
     pub reach_all: bool,
     /// Keep the unit's bitcode, so that other variants can be made of it.
     pub keep_bitcode: bool,
+    /// What is put into the code.
+    pub tier: Tier,
+    /// Of the tier `addresses`: equal ends of blocks are not merged, so that every block has an address, and the code is a little longer.
+    pub tails_apart: bool,
+}
+
+/// What is put into the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Probes that count every path.
+    Counts,
+    /// Nothing: blocks are marked, so that their addresses are known; see [`crate::addresses`].
+    Addresses,
 }
 
 /// A word that means nothing.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "TRODDEN_INSTRUMENT holds `{0}`; known are scheme=ball-larus, max-paths=NUMBER (1 to 16777216), chords=on|off, reach=doubtful|all, keep=bitcode|map"
+    "TRODDEN_INSTRUMENT holds `{0}`; known are scheme=ball-larus, max-paths=NUMBER (1 to 16777216), chords=on|off, reach=doubtful|all, keep=bitcode|map, tier=counts|addresses, tails=merged|apart"
 )]
 pub struct BadOption(String);
 
@@ -35,7 +50,7 @@ impl Options {
     /// Reads the words.
     pub fn parse(words: &str) -> Result<Options, BadOption> {
         let plan = PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true };
-        let mut options = Options { plan, reach_all: false, keep_bitcode: true };
+        let mut options = Options { plan, reach_all: false, keep_bitcode: true, tier: Tier::Counts, tails_apart: false };
         for word in words.split_whitespace() {
             options.apply(word).ok_or_else(|| BadOption(word.into()))?;
         }
@@ -52,6 +67,10 @@ impl Options {
             ("reach", "all") => self.reach_all = true,
             ("keep", "bitcode") => self.keep_bitcode = true,
             ("keep", "map") => self.keep_bitcode = false,
+            ("tier", "counts") => self.tier = Tier::Counts,
+            ("tier", "addresses") => self.tier = Tier::Addresses,
+            ("tails", "merged") => self.tails_apart = false,
+            ("tails", "apart") => self.tails_apart = true,
             _ => return None,
         }
         Some(())
@@ -61,6 +80,11 @@ impl Options {
     pub fn scheme(&self) -> String {
         let chords = if self.plan.chords { "on" } else { "off" };
         let reach = if self.reach_all { "all" } else { "doubtful" };
-        format!("ball-larus max-paths={} chords={chords} reach={reach}", self.plan.max_paths)
+        let tier = match self.tier {
+            Tier::Counts => String::new(),
+            Tier::Addresses if self.tails_apart => format!(" {ADDRESSES_WORD} tails=apart"),
+            Tier::Addresses => format!(" {ADDRESSES_WORD}"),
+        };
+        format!("ball-larus max-paths={} chords={chords} reach={reach}{tier}", self.plan.max_paths)
     }
 }

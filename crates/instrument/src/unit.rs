@@ -1,11 +1,12 @@
 //! The whole of a unit: describe, plan, insert, emit.
 
 use crate::abandon::{Abandonment, is_definition};
+use crate::addresses::{self, Copy, Marks, Standing};
 use crate::debug::Positions;
 use crate::describe::Draft;
 use crate::emit;
 use crate::llvm::{Module, Value, llvm};
-use crate::options::{BadOption, Options};
+use crate::options::{BadOption, Options, Tier};
 use crate::probes::{self, Surroundings};
 use crate::shape::prepare;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
@@ -47,6 +48,9 @@ pub enum Error {
         /// What is wrong.
         source: GraphError,
     },
+    /// The unit is assembled by an assembler that knows no pseudo probes.
+    #[error("tier=addresses needs clang's own assembler: compile without -fno-integrated-as")]
+    ForeignAssembler,
     /// LLVM's verifier refuses what was made.
     #[error("function `{0}` is not valid any more after instrumentation; please report it with the source file that is being compiled")]
     Invalid(String),
@@ -60,6 +64,9 @@ pub fn instrument(module: Module) -> Result<(), Error> {
     }
     let bitcode = module.bitcode();
     let unit = identity(&bitcode, &options);
+    if options.tier == Tier::Addresses {
+        return mark_addresses(module, options, unit, bitcode);
+    }
     let mut work = Unit::begin(module, options);
     let (chosen, skipped) = work.choose();
     work.map.skipped = skipped;
@@ -71,6 +78,29 @@ pub fn instrument(module: Module) -> Result<(), Error> {
     let bitcode = if map.1.keep_bitcode { bitcode } else { Vec::new() };
     let frame = store(&Frame::pack(unit, &map.0, &bitcode))?;
     emit::sections(module, unit, counters, &frame);
+    Ok(())
+}
+
+/// Describes a copy of the module, and marks the blocks of the module itself.
+fn mark_addresses(module: Module, options: Options, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
+    if code_generation_flags().iter().any(|f| f == "-fno-integrated-as") {
+        return Err(Error::ForeignAssembler);
+    }
+    if options.tails_apart {
+        addresses::keep_tails_apart();
+    }
+    let copy = Copy::of(module);
+    let mut work = Unit::begin(copy.module, options);
+    let (chosen, skipped) = work.choose();
+    work.map.skipped = skipped;
+    for &function in &chosen {
+        work.instrument(function)?;
+    }
+    addresses::insert(module, unit, &std::mem::take(&mut work.marks));
+    let (map, options) = work.finish();
+    let bitcode = if options.keep_bitcode { bitcode } else { Vec::new() };
+    let frame = store(&Frame::pack(unit, &map, &bitcode))?;
+    emit::sections(module, unit, 0, &frame);
     Ok(())
 }
 
@@ -104,6 +134,8 @@ struct Unit {
     around: Surroundings,
     chosen: HashSet<Value>,
     map: UnitMap,
+    /// Of the tier `addresses`, for each function.
+    marks: Vec<Marks>,
 }
 
 impl Unit {
@@ -127,7 +159,7 @@ impl Unit {
             counters: 0,
         };
         let abandonment = Abandonment::of(module, options.reach_all);
-        Unit { module, options, abandonment, positions: Positions::new(module), around, chosen: HashSet::new(), map }
+        Unit { module, options, abandonment, positions: Positions::new(module), around, chosen: HashSet::new(), map, marks: Vec::new() }
     }
 
     /// The functions to instrument, and those that cannot be, with the reasons.
@@ -152,6 +184,7 @@ impl Unit {
         let position = self.positions.of_function(function);
         // Before the function's blocks change: whether its callers have all claimed regions.
         let may_be_first = self.may_be_first(function);
+        let standing = (self.options.tier == Tier::Addresses).then(|| Standing::of(function));
         let prepared = prepare(self.module, function);
         let draft = Draft::of(function, &prepared, &self.abandonment, &mut self.positions);
         let edges = draft.edges.iter().map(|e| (e.from, e.to)).collect();
@@ -159,7 +192,10 @@ impl Unit {
         let graph = Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: name.clone(), source })?;
         let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &draft.hints));
         let plan = Plan::ball_larus(&graph, &draft.forced, &frequencies, &self.options.plan);
-        probes::insert(self.around, function, &draft, &graph, &plan, self.map.counters, may_be_first);
+        match standing {
+            Some(standing) => self.marks.push(standing.marks(function, &draft)),
+            None => probes::insert(self.around, function, &draft, &graph, &plan, self.map.counters, may_be_first),
+        }
         // It writes memory now.
         function.remove_attribute("memory");
         if llvm!(LLVMVerifyFunction(function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) != 0 {

@@ -9,6 +9,7 @@
 pub mod frame;
 pub mod image;
 pub mod map;
+pub mod marks;
 pub mod store;
 
 pub use frame::{Frame, FrameError};
