@@ -6,10 +6,12 @@
 //! 2. [`collect`]: raw files and the maps of the units make a [`Profile`] ([`model`]);
 //! 3. [`container`]: profiles as files, [`store`]: the runs that a project keeps;
 //! 4. [`paths`]: one function's counts as paths, block counts, edge counts, unfinished paths;
-//! 5. [`merge`] and [`diff`]: profiles added up and compared.
+//! 5. [`merge`] and [`diff`]: profiles added up and compared;
+//! 6. [`branches`]: profiles of branches that hardware recorded; [`sampling`]: what such a profile says of itself.
 #![forbid(unsafe_code)]
 
 mod blocks;
+pub mod branches;
 pub mod collect;
 pub mod container;
 pub mod diff;
@@ -18,9 +20,11 @@ pub mod merge;
 pub mod model;
 pub mod paths;
 pub mod raw;
+pub mod sampling;
 pub mod store;
 mod sum;
 
+pub use branches::{BranchImport, import};
 pub use collect::{CollectProblem, Collected, collect, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
 pub use diff::{Change, Diff, DiffOptions, FunctionDiff, PathDiff, diff};
@@ -29,4 +33,5 @@ pub use merge::{Builds, Merged, Merger, merge_files};
 pub use model::{Ending, ImageProfile, Profile, Run, UnitProfile};
 pub use paths::{Beginning, FunctionPaths, Lost, PathCount, PathEnd, Unfinished};
 pub use raw::{RawProblem, RawProfile, RawUnitCounts};
+pub use sampling::{Losses, Observed, Sampling, SamplingSource};
 pub use store::{RunEntry, RunStore};
