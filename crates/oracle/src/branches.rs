@@ -70,7 +70,7 @@ pub fn check(
     run_tool(tools.command(marking.driver()).args(&objects).args([kind, "-pthread", "-o"]).arg(&marked))?;
     let mut trace = Vec::new();
     let outcome = record(&marked, &[], Stdio::null(), folder, &mut trace)?;
-    let read = |text: &[u8]| import(text, Path::new("branches"), &[marked.clone()], None, trodden_profile::Run::default());
+    let read = |text: &[u8]| import(text, Path::new("branches"), std::slice::from_ref(&marked), None, trodden_profile::Run::default());
     let mut findings = compare(&subject, &counts, &read(&trace)?);
     if outcome != expected {
         findings.differences.push(format!("the program behaves differently: {outcome:?} instead of {expected:?}"));

@@ -165,16 +165,8 @@ impl<'a> Stepper<'a> {
     fn run(&mut self) -> Result<ExitStatus, Stop> {
         loop {
             match self.wait()? {
-                WaitStatus::Exited(pid, code) => {
-                    if self.ended(pid)? {
-                        return Ok(ExitStatus::from_raw(code << 8));
-                    }
-                }
-                WaitStatus::Signaled(pid, signal, _) => {
-                    if self.ended(pid)? {
-                        return Ok(ExitStatus::from_raw(signal as i32));
-                    }
-                }
+                WaitStatus::Exited(pid, code) if self.ended(pid)? => return Ok(ExitStatus::from_raw(code << 8)),
+                WaitStatus::Signaled(pid, signal, _) if self.ended(pid)? => return Ok(ExitStatus::from_raw(signal as i32)),
                 WaitStatus::PtraceEvent(pid, _, event) if event == nix::libc::PTRACE_EVENT_EXEC => {
                     self.memory = Some(File::open(format!("/proc/{}/mem", self.pid))?);
                     self.map()?;

