@@ -9,6 +9,7 @@
 #![allow(unused_unsafe, reason = "calls of LLVM-C, each in its own `unsafe`, may be arguments of each other")]
 
 mod abandon;
+mod addresses;
 mod debug;
 mod describe;
 mod emit;

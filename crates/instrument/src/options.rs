@@ -7,6 +7,7 @@ use std::rc::Rc;
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
 use trodden_flow::schedule::Choices;
+use trodden_unit::marks::ADDRESSES_WORD;
 use trodden_unit::{Identity, NoWeights, Weights};
 
 /// Functions with more paths than this are cut. 4096 counters are a page of 32 KB per function at most, and few functions reach it.
@@ -16,7 +17,7 @@ const MAX_PATHS: u64 = 4096;
 const MOST_MAX_PATHS: u64 = 1 << 24;
 
 /// All words.
-const KNOWN: [&str; 9] = [
+const KNOWN: [&str; 11] = [
     "scheme=ball-larus",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
@@ -24,6 +25,8 @@ const KNOWN: [&str; 9] = [
     "early=on|off",
     "reach=doubtful|all",
     "keep=bitcode|map",
+    "tier=counts|addresses",
+    "tails=merged|apart",
     "weights=FILE",
     "facts=FILE",
 ];
@@ -44,6 +47,19 @@ pub struct Options {
     pub weights: Option<(Rc<Weights>, Identity)>,
     /// Write what the unit's blocks compute to this file, and make no code.
     pub facts: Option<PathBuf>,
+    /// What is put into the code.
+    pub tier: Tier,
+    /// Of the tier `addresses`: equal ends of blocks are not merged, so that every block has an address, and the code is a little longer.
+    pub tails_apart: bool,
+}
+
+/// What is put into the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Probes that count every path.
+    Counts,
+    /// Nothing: blocks are marked, so that their addresses are known; see [`crate::addresses`].
+    Addresses,
 }
 
 /// Words that cannot be followed.
@@ -80,6 +96,8 @@ impl Options {
             keep_bitcode: true,
             weights: None,
             facts: None,
+            tier: Tier::Counts,
+            tails_apart: false,
         };
         for word in words.split_whitespace() {
             match word.split_once('=') {
@@ -99,6 +117,9 @@ impl Options {
             ("early", value) => self.choices.early = switch(value)?,
             ("reach", value) => self.reach_all = either(value, "doubtful", "all")?,
             ("keep", value) => self.keep_bitcode = either(value, "map", "bitcode")?,
+            ("tier", "counts") => self.tier = Tier::Counts,
+            ("tier", "addresses") => self.tier = Tier::Addresses,
+            ("tails", value) => self.tails_apart = either(value, "merged", "apart")?,
             ("facts", file) if !file.is_empty() => self.facts = Some(file.into()),
             _ => return None,
         }
@@ -110,8 +131,13 @@ impl Options {
         let on = |is: bool| if is { "on" } else { "off" };
         let (chords, rounds, early) = (on(self.plan.chords), on(self.choices.rounds), on(self.choices.early));
         let reach = if self.reach_all { "all" } else { "doubtful" };
+        let tier = match self.tier {
+            Tier::Counts => String::new(),
+            Tier::Addresses if self.tails_apart => format!(" {ADDRESSES_WORD} tails=apart"),
+            Tier::Addresses => format!(" {ADDRESSES_WORD}"),
+        };
         let weights = self.weights.as_ref().map_or_else(String::new, |(_, file)| format!(" weights={file}"));
-        format!("ball-larus max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{weights}", self.plan.max_paths)
+        format!("ball-larus max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{tier}{weights}", self.plan.max_paths)
     }
 }
 

@@ -1,13 +1,14 @@
 //! The whole of a unit: describe, plan, insert, emit.
 
 use crate::abandon::{Abandonment, is_definition};
+use crate::addresses::{self, Copy, Marks, Standing};
 use crate::debug::Positions;
 use crate::describe::Draft;
 use crate::emit;
 use crate::facts;
 use crate::llvm::{Module, Value, llvm};
-use crate::options::{BadOption, Options};
-use crate::places::facts;
+use crate::options::{BadOption, Options, Tier};
+use crate::places;
 use crate::probes::{self, Surroundings};
 use crate::shape::prepare;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
@@ -58,6 +59,9 @@ pub enum Error {
         /// What is wrong.
         source: GraphError,
     },
+    /// The unit is assembled by an assembler that knows no pseudo probes.
+    #[error("tier=addresses needs clang's own assembler: compile without -fno-integrated-as")]
+    ForeignAssembler,
     /// LLVM's verifier refuses what was made.
     #[error("function `{0}` is not valid any more after instrumentation; please report it with the source file that is being compiled")]
     Invalid(String),
@@ -80,6 +84,9 @@ pub fn instrument(module: Module) -> Result<Outcome, Error> {
     }
     let bitcode = module.bitcode();
     let unit = identity(&bitcode, &options);
+    if options.tier == Tier::Addresses {
+        return mark_addresses(module, options, unit, bitcode).map(|()| Outcome::Code);
+    }
     let mut work = Unit::begin(module, options);
     let (chosen, skipped) = work.choose();
     if let Some(file) = work.options.facts.clone() {
@@ -97,6 +104,29 @@ pub fn instrument(module: Module) -> Result<Outcome, Error> {
     let frame = store(&Frame::pack(unit, &map.0, &bitcode))?;
     emit::sections(module, unit, counters, &frame);
     Ok(Outcome::Code)
+}
+
+/// Describes a copy of the module, and marks the blocks of the module itself.
+fn mark_addresses(module: Module, options: Options, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
+    if code_generation_flags().iter().any(|f| f == "-fno-integrated-as") {
+        return Err(Error::ForeignAssembler);
+    }
+    if options.tails_apart {
+        addresses::keep_tails_apart();
+    }
+    let copy = Copy::of(module);
+    let mut work = Unit::begin(copy.module, options);
+    let (chosen, skipped) = work.choose();
+    work.map.skipped = skipped;
+    for &function in &chosen {
+        work.instrument(function)?;
+    }
+    addresses::insert(module, unit, &std::mem::take(&mut work.marks));
+    let (map, options) = work.finish();
+    let bitcode = if options.keep_bitcode { bitcode } else { Vec::new() };
+    let frame = store(&Frame::pack(unit, &map, &bitcode))?;
+    emit::sections(module, unit, 0, &frame);
+    Ok(())
 }
 
 /// A unit is its code and how it is instrumented, by which version.
@@ -129,6 +159,8 @@ struct Unit {
     around: Surroundings,
     chosen: HashSet<Value>,
     map: UnitMap,
+    /// Of the tier `addresses`, for each function.
+    marks: Vec<Marks>,
 }
 
 impl Unit {
@@ -152,7 +184,7 @@ impl Unit {
             counters: 0,
         };
         let abandonment = Abandonment::of(module, options.reach_all);
-        Unit { module, options, abandonment, positions: Positions::new(module), around, chosen: HashSet::new(), map }
+        Unit { module, options, abandonment, positions: Positions::new(module), around, chosen: HashSet::new(), map, marks: Vec::new() }
     }
 
     /// The functions to instrument, and those that cannot be, with the reasons.
@@ -177,6 +209,7 @@ impl Unit {
         let position = self.positions.of_function(function);
         // Before the function's blocks change: whether its callers have all claimed regions.
         let may_be_first = self.may_be_first(function);
+        let standing = (self.options.tier == Tier::Addresses).then(|| Standing::of(function));
         let prepared = prepare(self.module, function);
         let draft = Draft::of(function, &prepared, &self.abandonment, &mut self.positions);
         let edges = draft.edges.iter().map(|e| (e.from, e.to)).collect();
@@ -184,8 +217,11 @@ impl Unit {
         let graph = Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: name.clone(), source })?;
         let (frequencies, measured) = self.frequencies(&name, &draft, &graph);
         let plan = Plan::ball_larus(&graph, &draft.forced, &frequencies, &self.options.plan);
-        let schedule = Schedule::of(&graph, &plan, &frequencies, &facts(&draft, &graph), self.choices(measured));
-        probes::insert(self.around, function, &draft, &graph, &plan, &schedule, self.map.counters, may_be_first);
+        let schedule = Schedule::of(&graph, &plan, &frequencies, &places::facts(&draft, &graph), self.choices(measured));
+        match standing {
+            Some(standing) => self.marks.push(standing.marks(function, &draft)),
+            None => probes::insert(self.around, function, &draft, &graph, &plan, &schedule, self.map.counters, may_be_first),
+        }
         // It writes memory now.
         function.remove_attribute("memory");
         if llvm!(LLVMVerifyFunction(function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) != 0 {

@@ -85,19 +85,19 @@ pub fn check_sources(
     Ok(findings)
 }
 
-struct Build<'a> {
-    language: Language,
-    variant: &'a Variant,
-    tools: &'a Toolkit,
-    folder: &'a Path,
+pub(crate) struct Build<'a> {
+    pub language: Language,
+    pub variant: &'a Variant,
+    pub tools: &'a Toolkit,
+    pub folder: &'a Path,
 }
 
 impl Build<'_> {
-    fn driver(&self) -> &'static str {
+    pub fn driver(&self) -> &'static str {
         if self.language == Language::C { "clang" } else { "clang++" }
     }
 
-    fn objects(&self, sources: &[PathBuf], instrumented: bool) -> Result<Vec<PathBuf>, Error> {
+    pub fn objects(&self, sources: &[PathBuf], instrumented: bool) -> Result<Vec<PathBuf>, Error> {
         let mut objects = Vec::new();
         for (i, source) in sources.iter().enumerate() {
             let object = self.folder.join(format!("{i}.{}.o", if instrumented { "instrumented" } else { "plain" }));
@@ -115,7 +115,7 @@ impl Build<'_> {
         Ok(objects)
     }
 
-    fn link(&self, objects: &[PathBuf], program: &Path, instrumented: bool) -> Result<(), Error> {
+    pub fn link(&self, objects: &[PathBuf], program: &Path, instrumented: bool) -> Result<(), Error> {
         let mut link = self.tools.command(self.driver());
         link.args(objects).args(["-pthread", "-o"]).arg(program);
         if instrumented {
@@ -124,7 +124,7 @@ impl Build<'_> {
         run(&mut link).map(drop)
     }
 
-    fn link_of_units(&self, program: &Path) -> Result<Link, Error> {
+    pub fn link_of_units(&self, program: &Path) -> Result<Link, Error> {
         let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
         let mut words: Vec<LinkWord> = image.units.iter().map(|u| LinkWord::Unit(u.unit)).collect();
         words.push(LinkWord::Plain("-pthread".into()));

@@ -21,6 +21,16 @@ pub enum Error {
         /// What happened.
         source: std::io::Error,
     },
+    /// A program cannot be run step by step.
+    #[error("{program}: cannot {what} it step by step: {source}; tracing must be allowed (/proc/sys/kernel/yama/ptrace_scope)")]
+    Trace {
+        /// The program.
+        program: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What happened.
+        source: nix::Error,
+    },
     /// A tool failed.
     #[error("{command}\nfailed:\n{message}")]
     Failed {

@@ -10,6 +10,7 @@
 //! [`random`] makes programs to judge, in C and C++, with everything in them that moves control in odd ways.
 #![forbid(unsafe_code)]
 
+pub mod branches;
 pub mod check;
 pub mod counts;
 mod error;
@@ -19,6 +20,7 @@ pub mod mark;
 pub mod pgo;
 pub mod program;
 pub mod random;
+pub mod step;
 pub mod subject;
 pub mod text;
 pub mod tools;

@@ -5,10 +5,12 @@ mod trial;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
 use trodden_oracle::check::{Variant, check, check_sources};
-use trodden_oracle::{Error, Toolkit, random};
+use trodden_oracle::{Error, Toolkit, random, step};
 
 /// Holds path profiles against independent judges.
 #[derive(Debug, Parser)]
@@ -55,6 +57,21 @@ enum Task {
         #[arg(last = true)]
         options: Vec<String>,
     },
+    /// Run a program step by step and print all its branches as `perf script --itrace=b -F pid,tid,ip,addr` does. Prints what the program prints.
+    Branches {
+        /// Where to print the branches.
+        #[arg(long)]
+        output: PathBuf,
+        /// Windows of so many branches instead, as of `perf record -b`.
+        #[arg(long)]
+        window: Option<usize>,
+        /// Branches from one window to the next, on average.
+        #[arg(long, default_value_t = 1000)]
+        apart: u64,
+        /// The program and its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
     /// Print the random program of a seed.
     Show {
         /// The seed.
@@ -78,10 +95,25 @@ fn run(task: Task) -> Result<ExitCode, Error> {
             print!("{}", random::program(seed).text);
             Ok(ExitCode::SUCCESS)
         }
+        Task::Branches { output, window, apart, command } => branches(&output, window, apart, &command),
         Task::Judge { store, report, log, command } => trial::judge(&trial::Trial { store, report, log, command }),
         Task::File { sources, options } => files(&sources, &options),
         Task::Random { seeds, first, keep } => random_programs(first..first + seeds, keep),
     }
+}
+
+fn branches(output: &Path, window: Option<usize>, apart: u64, command: &[OsString]) -> Result<ExitCode, Error> {
+    let (program, arguments) = command.split_first().expect("the command line asks for one");
+    let here = std::env::current_dir().map_err(Error::file(Path::new(".")))?;
+    let mut trace = Vec::new();
+    let outcome = step::record(Path::new(program), arguments, Stdio::inherit(), &here, &mut trace)?;
+    if let Some(size) = window {
+        trace = step::windows(&String::from_utf8_lossy(&trace), size, apart).into_bytes();
+    }
+    std::fs::write(output, trace).map_err(Error::file(output))?;
+    std::io::stdout().write_all(&outcome.output).map_err(Error::file(Path::new("standard output")))?;
+    let status = outcome.status.code().unwrap_or_else(|| 128 + outcome.status.signal().unwrap_or(0));
+    Ok(ExitCode::from(status as u8))
 }
 
 fn files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, Error> {

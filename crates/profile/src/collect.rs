@@ -140,7 +140,7 @@ pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, run: Run, sto
         }
     }
     let images = raws.into_iter().filter_map(|raw| collector.image(raw)).collect();
-    Collected { profile: Profile { run, images }, problems: collector.problems }
+    Collected { profile: Profile { run, images, sampling: None }, problems: collector.problems }
 }
 
 /// Adds another raw file of the same image.

@@ -8,11 +8,13 @@
 //! 4. [`paths`]: one function's counts as paths, block counts, edge counts, unfinished paths;
 //! 5. [`merge`] and [`diff`]: profiles added up and compared;
 //! 6. [`Profile::weights`]: what a later build can make of them;
-//! 7. [`advise`]: what paths tell that edges cannot.
+//! 7. [`advise`]: what paths tell that edges cannot;
+//! 8. [`branches`]: profiles of branches that hardware recorded; [`sampling`]: what such a profile says of itself.
 #![forbid(unsafe_code)]
 
 pub mod advise;
 mod blocks;
+pub mod branches;
 pub mod collect;
 pub mod container;
 pub mod diff;
@@ -21,10 +23,12 @@ pub mod merge;
 pub mod model;
 pub mod paths;
 pub mod raw;
+pub mod sampling;
 pub mod store;
 mod sum;
 mod weights;
 
+pub use branches::{BranchImport, import};
 pub use collect::{CollectProblem, Collected, collect, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
 pub use diff::{Change, Diff, DiffOptions, FunctionDiff, PathDiff, diff};
@@ -33,4 +37,5 @@ pub use merge::{Builds, Merged, Merger, merge_files};
 pub use model::{Ending, ImageProfile, Profile, Run, UnitProfile};
 pub use paths::{Beginning, FunctionPaths, Lost, PathCount, PathEnd, Unfinished};
 pub use raw::{RawProblem, RawProfile, RawUnitCounts};
+pub use sampling::{Losses, Observed, Sampling, SamplingSource};
 pub use store::{RunEntry, RunStore};

@@ -9,6 +9,7 @@
 use crate::container::Maps;
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
+use crate::sampling::Sampling;
 use crate::sum;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ pub enum Builds {
 pub struct Merger {
     builds: Builds,
     run: Option<Run>,
+    sampling: Option<Sampling>,
     images: Vec<Image>,
     by_identity: HashMap<Identity, usize>,
     by_path: HashMap<String, usize>,
@@ -89,6 +91,7 @@ impl Merger {
                 None => self.insert(name, image),
             }
         }
+        self.sampling = Sampling::added(self.sampling.take(), profile.sampling);
         self.run = Some(match self.run.take() {
             None => profile.run,
             Some(run) => in_common(run, profile.run),
@@ -99,7 +102,8 @@ impl Merger {
     /// The sum; `None` if nothing was added.
     pub fn finish(self) -> Option<Profile> {
         let images = self.images.into_iter().map(|i| i.profile).collect();
-        self.run.map(|run| Profile { run, images })
+        let sampling = self.sampling;
+        self.run.map(|run| Profile { run, images, sampling })
     }
 
     fn check(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {

@@ -4,7 +4,7 @@ mod common;
 
 use common::{identity, profile};
 use std::path::Path;
-use trodden_profile::{Maps, Profile, ProfileError};
+use trodden_profile::{Losses, Maps, Observed, Profile, ProfileError, Sampling, SamplingSource};
 
 fn bytes_of(profile: &Profile) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -17,6 +17,22 @@ fn with_file<T>(bytes: &[u8], use_it: impl FnOnce(&Path) -> T) -> T {
     let path = folder.path().join("p.trodden");
     std::fs::write(&path, bytes).unwrap();
     use_it(&path)
+}
+
+#[test]
+fn how_a_profile_was_sampled_comes_back() {
+    let mut profile = profile(0, 3);
+    let observed = vec![Observed { image: 0, unit: 1, counts: vec![(3, 9), (70, 1)] }];
+    let losses = Losses { blocks: 100, blocks_counted: 75, cut_off: 4, ..Losses::default() };
+    let (source, samples, windows) = (SamplingSource::BranchRecords, 12, 11);
+    profile.sampling = Some(Sampling { source, samples, windows, records: 352, whole_paths: 31, losses, observed });
+    let again = with_file(&bytes_of(&profile), |file| Profile::read(file).unwrap());
+    assert_eq!(again, profile);
+    let said = "sampled from branch records: 12 samples, 11 windows, 31 whole paths, 75.0 % of the blocks seen are on them";
+    assert_eq!(again.sampling.clone().unwrap().summary(), said);
+    // A sum of which a part was sampled is sampled.
+    let sum = Sampling::added(again.sampling.clone(), None).and_then(|s| Sampling::added(Some(s), again.sampling)).unwrap();
+    assert_eq!((sum.samples, sum.losses.cut_off, sum.observed), (24, 8, vec![]));
 }
 
 #[test]

@@ -85,6 +85,9 @@ fn header(view: &View, page: &Page) -> String {
         fact("command", printable(&run.command.join(" ")));
     }
     fact("run", run_facts(view));
+    if let Some(sampling) = &view.profile.sampling {
+        fact("sampled", sampling.summary());
+    }
     fact("paths", format!("{} of {}", executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
     fact(
         "functions",

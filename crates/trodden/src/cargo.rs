@@ -19,6 +19,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use trodden_unit::marks::ADDRESSES_WORD;
 use trodden_unit::store::STORE_VARIABLE;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -95,6 +96,10 @@ impl Invocation {
                 Some((option, value)) => (option.to_owned(), Some(value.to_owned())),
                 None => (text.clone(), None),
             };
+            if text == "--addresses" {
+                out.parameters.push(ADDRESSES_WORD.into());
+                continue;
+            }
             if !["--scheme", "--max-paths", "--chords", "--keep", "--target", "--profile", "--target-dir"].contains(&option.as_str()) {
                 if text == "--release" || text == "-r" {
                     out.profile = Some("release".into());

@@ -13,6 +13,7 @@ pub mod arguments;
 mod options;
 
 use crate::assets;
+use crate::cli::parameters_over;
 use crate::events::{self, Event};
 use crate::link;
 use crate::notes::note;
@@ -25,6 +26,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use trodden_unit::marks::ADDRESSES_WORD;
 
 /// The language whose driver clang is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub const CODEGEN_SEPARATOR: &str = "\u{1f}";
 pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
 /// Option that does the same for one command.
 pub const LTO_OPTION: &str = "--trodden-lto";
+/// Option that asks one command for addresses of blocks instead of counters.
+pub const ADDRESSES_OPTION: &str = "--trodden-addresses";
 
 /// Runs clang on `arguments`; returns only when it linked, or could not be run.
 ///
@@ -63,6 +67,7 @@ pub const LTO_OPTION: &str = "--trodden-lto";
 pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCode> {
     let clang = language.tool().find()?;
     let lto = take_lto_option(&mut arguments);
+    let addresses = take_option(&mut arguments, ADDRESSES_OPTION);
     let line = read(&arguments);
     if is_host_code_of_cargo() || (!line.kind.compiles() && !line.kind.links()) {
         return become_clang(&clang, &arguments, &[], &[]);
@@ -77,9 +82,11 @@ pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCod
         return crate::lto::drive(&clang, &arguments, &line);
     }
     let added = compile_options(&line)?;
-    let environment = compile_environment(&line)?;
+    let mut environment = compile_environment(&line)?;
+    let parameters: Vec<(OsString, OsString)> = addresses.then(with_addresses).into_iter().collect();
+    environment.extend(parameters.clone());
     if line.kind.links() {
-        let environment = if line.kind.compiles() { environment } else { Vec::new() };
+        let environment = if line.kind.compiles() { environment } else { parameters };
         return link::drive(&link::Job { clang: &clang, arguments: &arguments, line: &line, added, environment });
     }
     events::log(&Event::compiled(&line));
@@ -132,9 +139,19 @@ fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], enviro
 }
 
 fn take_lto_option(arguments: &mut Vec<OsString>) -> bool {
+    take_option(arguments, LTO_OPTION) || env::var_os(LTO_VARIABLE).is_some_and(|v| v == "1")
+}
+
+fn take_option(arguments: &mut Vec<OsString>, option: &str) -> bool {
     let before = arguments.len();
-    arguments.retain(|a| a != LTO_OPTION);
-    arguments.len() < before || env::var_os(LTO_VARIABLE).is_some_and(|v| v == "1")
+    arguments.retain(|a| a != option);
+    arguments.len() < before
+}
+
+/// The plugin's parameters with the tier `addresses` among them.
+fn with_addresses() -> (OsString, OsString) {
+    let words = parameters_over(&env::var(PARAMETERS_VARIABLE).unwrap_or_default(), ADDRESSES_WORD);
+    (PARAMETERS_VARIABLE.into(), words.into())
 }
 
 /// `cargo trodden` names here the folder of what is built for the target. Code that build scripts compile for themselves goes elsewhere, is linked

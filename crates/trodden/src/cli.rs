@@ -5,6 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use trodden_report::Measure;
+use trodden_unit::marks::ADDRESSES_WORD;
 
 /// Counts every acyclic path through every function of a native program, and shows which it trod.
 #[derive(Debug, Parser)]
@@ -59,14 +60,14 @@ pub enum Command {
     /// Compile or link C: clang, with paths counted. All arguments are clang's.
     #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
     Cc {
-        /// Arguments of clang; `--trodden-lto` asks for link-time optimisation.
+        /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-addresses` for addresses of blocks instead of counters.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Compile or link C++: clang++, with paths counted. All arguments are clang++'s.
     #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
     Cxx {
-        /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation.
+        /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-addresses` for addresses of blocks instead of counters.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -76,6 +77,8 @@ pub enum Command {
     Record(Record),
     /// Make a profile of raw files that a program wrote by TRODDEN_OUTPUT, without `trodden record`.
     Collect(Collect),
+    /// Make a profile of branches that hardware recorded of a program without counters.
+    Import(Import),
     /// Show the hottest paths of a recorded run.
     Report(Report),
     /// Show the source of a function with a path laid over it.
@@ -143,6 +146,12 @@ pub struct Parameters {
     /// Measured frequencies (`trodden export weights`): probes go where the program hardly ever comes.
     #[arg(long, value_name = "FILE", value_parser = weights_file)]
     pub weights: Option<String>,
+    /// Count nothing and change no code: only note where each block lies, for `trodden import` of branches that hardware recorded.
+    #[arg(long)]
+    pub addresses: bool,
+    /// With `--addresses`: whether code generation may merge equal ends of blocks, which then lose their addresses.
+    #[arg(long, value_enum, requires = "addresses")]
+    pub tails: Option<Tails>,
 }
 
 /// The path as a word for the plugin, which may work in another folder.
@@ -152,6 +161,15 @@ fn weights_file(path: &str) -> Result<String, String> {
     let word = words.ok_or_else(|| format!("{} has blanks in its name: copy it to a place without", absolute.display()))?;
     let bytes = std::fs::read(word).map_err(|e| format!("cannot read it: {e}"))?;
     trodden_unit::Weights::from_bytes(&bytes).map(|_| word.to_owned()).map_err(|e| e.to_string())
+}
+
+/// What becomes of equal ends of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Tails {
+    /// As without trodden: some are merged.
+    Merged,
+    /// They stay apart: code is some per cent longer, and all paths can be told.
+    Apart,
 }
 
 /// A numbering.
@@ -202,6 +220,8 @@ impl Parameters {
             word("reach", self.reach),
             word("keep", self.keep),
             self.weights.as_ref().map(|file| format!("weights={file}")),
+            self.addresses.then(|| ADDRESSES_WORD.to_owned()),
+            word("tails", self.tails),
         ];
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
@@ -605,7 +625,15 @@ mod tests {
 
     #[test]
     fn given_parameters_win_over_the_environment() {
-        let given = Parameters { scheme: Some(Scheme::BallLarus), max_paths: Some(9), chords: None, reach: None, keep: None };
+        let given = Parameters {
+            scheme: Some(Scheme::BallLarus),
+            max_paths: Some(9),
+            chords: None,
+            reach: None,
+            keep: None,
+            addresses: false,
+            tails: None,
+        };
         assert_eq!(given.words_over("max-paths=100 keep=map"), "keep=map scheme=ball-larus max-paths=9");
         assert_eq!(Parameters::default().words_over("chords=off"), "chords=off");
     }
@@ -624,6 +652,28 @@ pub struct Collect {
     /// Raw files, or folders of them.
     #[arg(required = true, value_name = "RAW")]
     pub files: Vec<PathBuf>,
+}
+
+/// `trodden import`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden build --addresses -- make
+  perf record -b -e branches:u -o branches.data -- ./prog
+  perf script -i branches.data -F pid,tid,ip,brstack --show-mmap-events | trodden import --perf - --program ./prog
+  perf script -i trace.data --itrace=b -F pid,tid,ip,addr --show-mmap-events --show-task-events | trodden import --perf - --program ./prog
+
+Counts of branch stacks are estimates, and reports say so.")]
+pub struct Import {
+    /// What `perf script` printed; `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    pub perf: PathBuf,
+    /// An executable or shared library, built with `--addresses`, as it was when it ran. May be given several times.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub program: Vec<PathBuf>,
+    /// Where the profile goes.
+    #[command(flatten)]
+    pub destination: Destination,
 }
 
 /// `trodden store`

@@ -12,6 +12,7 @@
 //! | `record.rs` | running a program and storing its profile |
 //! | `profiles.rs`, `reports.rs`, `runs.rs` | stored profiles: naming, showing, listing, merging, comparing them |
 //! | `advise.rs`, `facts.rs` | advice from a profile; what units compute, from their bitcode |
+//! | `import.rs` | profiles of branches that hardware recorded |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
 //! | `store.rs` | size of the unit store, and pruning it |
@@ -30,6 +31,7 @@ mod events;
 mod facts;
 mod frames;
 mod graph;
+mod import;
 mod info;
 mod instrument;
 mod libraries;
@@ -105,6 +107,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Build(build) => build::run(&build),
         Command::Record(record) => record::run(&record),
         Command::Collect(job) => record::collect_files(&job),
+        Command::Import(job) => import::run(&job),
         Command::Report(job) => reports::report(&job, cli.color),
         Command::Annotate(job) => reports::annotate(&job, cli.color),
         Command::Advise(job) => advise::run(&job, cli.color),

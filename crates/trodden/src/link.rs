@@ -20,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use trodden_unit::marks::ADDRESSES_WORD;
 use trodden_unit::{Identity, Image, UnitStore};
 
 /// A link to make.
@@ -59,9 +60,10 @@ pub fn run(job: &Job) -> Result<(ExitStatus, Option<Image>)> {
     let dependencies = tempfile::Builder::new().prefix("trodden-link-").suffix(".d").tempfile().context("cannot make a temporary file")?;
     let listed = listed_dependencies(job.line, dependencies.path());
     let mut added = job.added.clone();
-    added.extend(link_options(job.line, &store, listed.as_deref().filter(|_| job.line.dependency_file.is_none()))?);
+    let dependencies = listed.as_deref().filter(|_| job.line.dependency_file.is_none());
+    added.extend(link_options(job.line, &store, dependencies, counts_nothing(job))?);
     let path = Path::new(job.line.image());
-    let status = match is_without_start_up(job.line) {
+    let status = match is_without_start_up(job.line) && !counts_nothing(job) {
         true => link_with_entry(job, &added, &assets::start_object(&store)?)?,
         false => linker(job, &added).status().with_context(|| cannot_run(job))?,
     };
@@ -114,9 +116,12 @@ pub fn exit_code(status: ExitStatus) -> ExitCode {
 }
 
 /// What is added to link.
-fn link_options(line: &CommandLine, store: &UnitStore, dependencies: Option<&Path>) -> Result<Vec<OsString>> {
-    // `-Xlinker` takes the runtime past a `-x LANGUAGE` that would make a source of it.
-    let mut added: Vec<OsString> = vec!["-Xlinker".into(), assets::runtime_object(store)?.into()];
+fn link_options(line: &CommandLine, store: &UnitStore, dependencies: Option<&Path>, without_runtime: bool) -> Result<Vec<OsString>> {
+    let mut added: Vec<OsString> = Vec::new();
+    if !without_runtime {
+        // `-Xlinker` takes the runtime past a `-x LANGUAGE` that would make a source of it.
+        added.extend(["-Xlinker".into(), assets::runtime_object(store)?.into()]);
+    }
     if !line.build_id {
         added.push("-Wl,--build-id".into());
     }
@@ -170,6 +175,13 @@ fn read_image(path: &Path) -> Option<Image> {
         return None;
     }
     Image::read(&fs::read(path).ok()?).ok()
+}
+
+/// Whether nothing that is linked counts, so that the program needs no runtime.
+fn counts_nothing(job: &Job) -> bool {
+    let own = job.environment.iter().rfind(|(name, _)| name == PARAMETERS_VARIABLE).map(|(_, words)| words.clone());
+    let words = own.or_else(|| env::var_os(PARAMETERS_VARIABLE)).unwrap_or_default();
+    words.to_string_lossy().split_whitespace().any(|word| word == ADDRESSES_WORD)
 }
 
 /// Without bitcode no variant can be made, so no recipe is wanted.

@@ -190,7 +190,10 @@ pub fn collect_files(job: &Collect) -> Result<ExitCode> {
 }
 
 /// Puts what was collected where it is wanted.
-fn deliver(collected: &Collected, destination: &Destination) -> Result<()> {
+///
+/// # Errors
+/// Nothing could be decoded, something is missing, or the place cannot be written.
+pub fn deliver(collected: &Collected, destination: &Destination) -> Result<()> {
     let lost = collected.problems.iter().filter(|p| p.loses_counts()).count();
     collected.problems.iter().for_each(warn);
     anyhow::ensure!(!collected.profile.images.is_empty(), "none of its images can be decoded");

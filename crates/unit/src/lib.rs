@@ -10,6 +10,7 @@ pub mod facts;
 pub mod frame;
 pub mod image;
 pub mod map;
+pub mod marks;
 pub mod store;
 pub mod weights;
 

@@ -60,7 +60,7 @@ pub fn profile(build: u8, seed: u64) -> Profile {
         units,
     };
     let images = vec![image(program, "/opt/prog", Some("abcdef")), image(library, "/opt/libfoo.so.1", None)];
-    Profile { run: run("./prog --fast"), images }
+    Profile { run: run("./prog --fast"), images, sampling: None }
 }
 
 /// A raw file in the making.

@@ -1,0 +1,153 @@
+//! The tier `addresses`: no counter, no changed code; blocks are only marked, so that their addresses can be told afterwards.
+//!
+//! Each block gets an `llvm.pseudoprobe`: it makes no instruction, stays in its block, is copied when code generation copies the block, and ends as an
+//! entry (function, number, address) of the section `.pseudo_probe`, which is not loaded. Functions are named there by [`probe_function`], which no
+//! other user of pseudo probes has; and a probe's number says which block begins, or which call of it is about to be made ([`Mark`]).
+//!
+//! A function is described on a copy of the module, because its blocks have to be parted for that ([`crate::shape`]), and its code must stay
+//! as it is. Marks are carried over by the places of instructions in their blocks.
+
+use crate::describe::{Draft, Site};
+use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::shape::predecessors;
+use llvm_sys::LLVMOpcode;
+use llvm_sys::core::*;
+use llvm_sys::support::LLVMParseCommandLineOptions;
+use std::collections::HashMap;
+use trodden_unit::marks::{Mark, probe_function};
+use trodden_unit::{EdgeKind, Identity};
+
+/// Named metadata without which LLVM emits no pseudo probes.
+const PROBES_METADATA: &str = "llvm.pseudo_probe_desc";
+
+/// Where the instructions of a function stand: block and place in it.
+pub struct Standing(HashMap<Value, (usize, usize)>);
+
+/// The marks of a function: in front of which instruction each goes.
+pub struct Marks {
+    /// Name of the function.
+    pub function: String,
+    /// Places with their marks.
+    pub at: Vec<((usize, usize), Mark)>,
+}
+
+/// A copy of a module, which lives as long as this.
+pub struct Copy {
+    /// The copy.
+    pub module: Module,
+}
+
+impl Copy {
+    /// Copies a module.
+    pub fn of(module: Module) -> Copy {
+        Copy { module: Module::new(llvm!(LLVMCloneModule(module.raw))) }
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        llvm!(LLVMDisposeModule(self.module.raw));
+    }
+}
+
+impl Standing {
+    /// Of a function whose blocks are as the compiler made them.
+    pub fn of(function: Value) -> Standing {
+        let mut places = HashMap::new();
+        for (number, block) in function.blocks().enumerate() {
+            places.extend(block.instructions().enumerate().map(|(place, i)| (i, (number, place))));
+        }
+        Standing(places)
+    }
+
+    /// The marks that a described function needs.
+    pub fn marks(&self, function: Value, draft: &Draft) -> Marks {
+        let mut at = Vec::new();
+        for (number, block) in draft.nodes.iter().enumerate() {
+            let Some(block) = block else { continue };
+            let is_alloca = |i: &Value| !llvm!(LLVMIsAAllocaInst(i.0)).is_null();
+            let is_head = |i: &Value| i.is(LLVMOpcode::LLVMPHI) || i.is(LLVMOpcode::LLVMLandingPad) || is_alloca(i);
+            let first = block.instructions().find(|i| !is_head(i)).expect("a block has a terminator");
+            if number > 0 && is_between_two(*block) {
+                continue;
+            }
+            // What was not there before is the jump out of a block that only receives computed jumps.
+            at.extend(self.0.get(&first).map(|place| (*place, Mark::block(number as u32))));
+        }
+        for (edge, site) in draft.edges.iter().zip(&draft.sites) {
+            let mark = match edge.kind {
+                EdgeKind::Reach => Mark::reach(edge.from.0),
+                EdgeKind::TailCall | EdgeKind::Resume | EdgeKind::NoReturn => Mark::end(edge.from.0),
+                _ => continue,
+            };
+            if let Site::Before(instruction) = site
+                && has_call_before(*instruction)
+            {
+                at.extend(self.0.get(instruction).map(|place| (*place, mark)));
+            }
+        }
+        at.sort_by_key(|(place, mark)| (*place, mark.number()));
+        Marks { function: function.name(), at }
+    }
+}
+
+/// Whether a block is empty and not needed to tell ways apart: code generation removes such blocks, and a mark would keep them. Who comes from one of
+/// its predecessors to its successor must have come this way.
+fn is_between_two(block: Block) -> bool {
+    let Some(to) = only_jumps(block) else { return false };
+    only_jumps(to).is_none() && predecessors(block).into_iter().all(|from| ways(from, to) == 1)
+}
+
+/// How many ways lead from a block to another, directly or through a block that only jumps.
+fn ways(from: Block, to: Block) -> usize {
+    let mut next = from.terminator().successors();
+    next.sort();
+    next.dedup();
+    next.into_iter().filter(|n| *n == to || only_jumps(*n) == Some(to)).count()
+}
+
+/// If a block does nothing but jump: where to.
+fn only_jumps(block: Block) -> Option<Block> {
+    let first = block.instructions().find(|i| !i.is(LLVMOpcode::LLVMPHI))?;
+    let to = first.is(LLVMOpcode::LLVMBr).then(|| first.successors())?;
+    (to.len() == 1).then(|| to[0])
+}
+
+/// Whether another call of the same block comes before: only then is an instruction not sure to be reached with its block.
+fn has_call_before(instruction: Value) -> bool {
+    let before = instruction.block().instructions().take_while(|i| *i != instruction);
+    before.filter(|i| i.is_call()).any(|call| !(call.callee().is_function() && call.callee().intrinsic() != 0))
+}
+
+/// Has code generation leave equal ends of blocks where they are. Where it merges them, they lose their marks.
+pub fn keep_tails_apart() {
+    let words = [c"trodden".as_ptr(), c"-enable-tail-merge=0".as_ptr()];
+    llvm!(LLVMParseCommandLineOptions(words.len() as i32, words.as_ptr(), std::ptr::null()));
+}
+
+/// Puts the marks into the module that is to become code. Marks stand in the order of the unit's functions.
+pub fn insert(module: Module, unit: Identity, marks: &[Marks]) {
+    llvm!(LLVMGetOrInsertNamedMetadata(module.raw, PROBES_METADATA.as_ptr().cast(), PROBES_METADATA.len()));
+    let name = "llvm.pseudoprobe";
+    let id = llvm!(LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len()));
+    let probe = Value(llvm!(LLVMGetIntrinsicDeclaration(module.raw, id, std::ptr::null_mut(), 0)));
+    let functions: HashMap<String, Value> = module.functions().map(|f| (f.name(), f)).collect();
+    for (number, marks) in marks.iter().enumerate() {
+        let function = functions[&marks.function];
+        let blocks: Vec<Vec<Value>> = function.blocks().map(|b| b.instructions().collect()).collect();
+        let location = crate::debug::no_line(module, function);
+        for &((block, place), mark) in &marks.at {
+            let builder = Builder::before(module, blocks[block][place], location);
+            call(module, &builder, probe, [probe_function(unit, number as u32), mark.number()]);
+        }
+    }
+}
+
+fn call(module: Module, builder: &Builder, probe: Value, [function, number]: [u64; 2]) {
+    let i32 = llvm!(LLVMInt32TypeInContext(module.context()));
+    // The last two: a probe of a block; its share of the block's executions, all of them.
+    let mut arguments =
+        [module.constant(function as i64).0, module.constant(number as i64).0, llvm!(LLVMConstInt(i32, 0, 0)), module.constant(-1).0];
+    let kind = llvm!(LLVMGlobalGetValueType(probe.0));
+    llvm!(LLVMBuildCall2(builder.raw(), kind, probe.0, arguments.as_mut_ptr(), 4, c"".as_ptr()));
+}

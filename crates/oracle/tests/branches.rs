@@ -1,0 +1,67 @@
+//! Paths from branches against counted paths, on random programs that are run step by step.
+//!
+//! A step takes some thirty microseconds, so the programs are those that run for a few ten thousand instructions. `TRODDEN_ORACLE_SEEDS=FIRST-LAST`
+//! takes others.
+
+use std::path::Path;
+use trodden_oracle::branches::{BranchFindings, Sampler, check};
+use trodden_oracle::check::Variant;
+use trodden_oracle::random::{Language, program};
+use trodden_oracle::{Toolkit, step};
+
+/// Short programs; in the second, functions call each other through tables and jump to computed addresses.
+const SEEDS: [u64; 2] = [1, 5];
+
+#[test]
+fn a_trace_of_all_branches_gives_the_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let mut all = Vec::new();
+    for seed in seeds() {
+        let variants = Variant::some_for(seed);
+        // All levels where seeds were asked for, else those with the most and the least optimisation.
+        let chosen =
+            variants.iter().filter(|v| std::env::var_os("TRODDEN_ORACLE_SEEDS").is_some() || ["-O0", "-O2"].contains(&&*v.options[0]));
+        for variant in chosen {
+            let place = folder.path().join(format!("{seed}{}", variant.options[0]));
+            std::fs::create_dir(&place).unwrap();
+            let found = judge(seed, variant, &tools, &place);
+            println!(
+                "seed {seed} {variant:?}: {} functions executed, doubtful {:?}, without {:?}, {} broken, overlaps {:.3?}",
+                found.executed, found.doubtful, found.without, found.broken, found.overlaps
+            );
+            all.push(found);
+        }
+    }
+    let differences: Vec<&String> = all.iter().flat_map(|f| &f.differences).collect();
+    assert!(differences.is_empty(), "{differences:#?}");
+    assert!(all.iter().all(|f| f.broken == 0 && f.executed > 1 && f.doubtful.is_empty() && f.without.is_empty()));
+    // What calls the C library spans more branches than a window, and these programs print; what fits is not counted too often, see above.
+    assert!(all.iter().all(|f| f.overlaps[0] > 0.3 && f.overlaps[0] >= f.overlaps[1] - 0.02), "{all:#?}");
+}
+
+fn judge(seed: u64, variant: &Variant, tools: &Toolkit, place: &Path) -> BranchFindings {
+    let program = program(seed);
+    let source = place.join(if program.language == Language::C { "subject.c" } else { "subject.cpp" });
+    std::fs::write(&source, &program.text).unwrap();
+    let samplers = [Sampler { size: 32, apart: 0 }, Sampler { size: 16, apart: 0 }, Sampler { size: 32, apart: 40 }];
+    let kind = if seed.is_multiple_of(2) { "-static" } else { "-static-pie" };
+    check(&[source], program.language, variant, kind, &samplers, tools, place).unwrap()
+}
+
+fn seeds() -> Vec<u64> {
+    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return SEEDS.to_vec() };
+    let (first, last) = text.split_once('-').expect("TRODDEN_ORACLE_SEEDS is FIRST-LAST");
+    (first.parse().unwrap()..=last.parse().unwrap()).collect()
+}
+
+#[test]
+fn windows_hold_the_latest_branches_first() {
+    let trace = "7/7 PERF_RECORD_COMM: p:7/7\n7/7 10 => 20\n7/7 24 => 0\n7/7 0 => 26\n7/7 30 => 40\n";
+    let expected = "7/7 PERF_RECORD_COMM: p:7/7
+7/7 20 0x10/0x20/P/-/-/0
+7/7 26 0xffffffff81000000/0x26/P/-/-/0 0x10/0x20/P/-/-/0
+7/7 40 0x30/0x40/P/-/-/0 0xffffffff81000000/0x26/P/-/-/0
+";
+    assert_eq!(step::windows(trace, 2, 0), expected);
+}

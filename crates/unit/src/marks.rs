@@ -1,0 +1,84 @@
+//! How blocks are named in the section `.pseudo_probe` of programs of the tier `addresses`: what the plugin writes and readers look for.
+//!
+//! LLVM's pseudo probes carry a function's identifier and a number. Here the first is a hash of the unit and of the function's place in its map, the
+//! second tells the block and what is about to happen in it. The section's format is read in the crate `trodden-profile`.
+
+use crate::map::Identity;
+
+/// Word of a unit's scheme by which it is known that its blocks are marked and nothing is counted.
+pub const ADDRESSES_WORD: &str = "tier=addresses";
+
+/// Identifier of a function of a unit, by its place in the unit's map, in pseudo probes.
+pub fn probe_function(unit: Identity, function: u32) -> u64 {
+    let mut content = unit.0.to_vec();
+    content.extend(function.to_le_bytes());
+    xxhash_rust::xxh3::xxh3_64(&content)
+}
+
+/// What the place of a probe means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mark {
+    /// The block, a node of the function's graph.
+    pub block: u32,
+    /// What happens here.
+    pub event: Event,
+}
+
+/// What happens at a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Event {
+    /// The block begins.
+    Begin,
+    /// The block is about to make the call that might not come back. Where no other call comes before, this has no probe: it happens whenever the block
+    /// begins.
+    Reach,
+    /// The path is about to end, by a call that takes the function's place or does not return. No probe as well where no call comes before.
+    End,
+}
+
+impl Mark {
+    /// A block begins.
+    pub fn block(block: u32) -> Mark {
+        Mark { block, event: Event::Begin }
+    }
+
+    /// A call that might not come back.
+    pub fn reach(block: u32) -> Mark {
+        Mark { block, event: Event::Reach }
+    }
+
+    /// The end of a path.
+    pub fn end(block: u32) -> Mark {
+        Mark { block, event: Event::End }
+    }
+
+    /// Its number: not 0, which LLVM uses.
+    pub fn number(self) -> u64 {
+        3 * u64::from(self.block) + 1 + self.event as u64
+    }
+
+    /// The mark of a number.
+    pub fn of(number: u64) -> Option<Mark> {
+        let from = number.checked_sub(1)?;
+        let event = [Event::Begin, Event::Reach, Event::End][(from % 3) as usize];
+        Some(Mark { block: u32::try_from(from / 3).ok()?, event })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_have_numbers_and_functions_names_of_their_own() {
+        for block in [0, 1, 77, u32::MAX] {
+            for mark in [Mark::block(block), Mark::reach(block), Mark::end(block)] {
+                assert_eq!(Mark::of(mark.number()), Some(mark));
+            }
+        }
+        assert_eq!(Mark::of(0), None);
+        let unit = |n| Identity([n; 16]);
+        assert_ne!(probe_function(unit(1), 0), probe_function(unit(1), 1));
+        assert_ne!(probe_function(unit(1), 0), probe_function(unit(2), 0));
+    }
+}
