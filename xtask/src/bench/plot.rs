@@ -88,9 +88,10 @@ impl Chart {
     /// The lowest and the highest value of the axis.
     fn range(&self) -> (f64, f64) {
         let bars = || self.groups.iter().flat_map(|g| g.bars.iter().flatten());
-        let lowest = bars().map(|b| b.height.min(b.least)).fold(0.0, f64::min);
-        let highest = bars().map(|b| b.height.max(b.greatest)).fold(10.0, f64::max);
-        (lowest.max(-MOST) * 1.1, (highest * 1.08).min(MOST))
+        let lowest = bars().map(|b| b.height).fold(0.0, f64::min);
+        let highest = bars().map(|b| b.height).fold(10.0, f64::max);
+        // Room for the numbers of the means. One odd run must not squeeze all bars.
+        (lowest.max(-MOST) * 1.2, (highest * 1.15).min(MOST))
     }
 }
 
@@ -176,16 +177,18 @@ fn bars(area: &Area, chart: &Chart) -> Drawn {
         .bold_line_style(FAINT)
         .axis_style(INK)
         .y_labels(10)
-        .y_label_formatter(&|v| format!("{v:+.0} %"))
+        .y_label_formatter(&|v| if v.abs() < 0.5 { "0 %".to_owned() } else { format!("{v:+.0} %") })
         .y_label_style(style(13, INK))
         .y_desc("added user time, base = 0")
         .axis_desc_style(style(14, INK))
         .draw()?;
     for (at, group) in chart.groups.iter().enumerate() {
-        draw_group(&mut canvas, chart, at, group, highest)?;
-        // Below the axis.
+        draw_group(&mut canvas, chart, at, group, (lowest, highest))?;
+        // Below the axis; the canvas counts from the whole drawing's corner, the area from its own.
         let (x, y) = canvas.backend_coord(&(at as f64 + 0.5, lowest));
-        area.draw(&Text::new(group.name.clone(), (x, y + 8), style(13, INK).pos(Pos::new(HPos::Center, VPos::Top))))?;
+        let (left, top) = area.get_base_pixel();
+        let place = (x - left, y - top + 8);
+        area.draw(&Text::new(group.name.clone(), place, style(13, INK).pos(Pos::new(HPos::Center, VPos::Top))))?;
     }
     canvas.draw_series([PathElement::new(vec![(0.0, 0.0), (count as f64, 0.0)], INK.stroke_width(1))])?;
     Ok(())
@@ -194,19 +197,26 @@ fn bars(area: &Area, chart: &Chart) -> Drawn {
 type Canvas<'a, 'b> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>>;
 
-fn draw_group(canvas: &mut Canvas, chart: &Chart, group: usize, bars: &Group, highest: f64) -> Drawn {
+fn draw_group(canvas: &mut Canvas, chart: &Chart, group: usize, bars: &Group, (lowest, highest): (f64, f64)) -> Drawn {
     let width = FILLED / chart.variants.len() as f64;
+    let is_mean = group + 1 == chart.groups.len();
     for (at, bar) in bars.bars.iter().enumerate() {
         let Some(bar) = bar else { continue };
         let left = group as f64 + (1.0 - FILLED) / 2.0 + at as f64 * width;
         let (right, middle) = (left + width * 0.92, left + width * 0.46);
-        canvas.draw_series([Rectangle::new([(left, 0.0), (right, bar.height.min(highest))], colour(at).filled())])?;
-        if bar.height > highest {
-            let text = style(12, INK).pos(Pos::new(HPos::Left, VPos::Center)).transform(FontTransform::Rotate90);
-            canvas.draw_series([Text::new(format!("{:+.0}", bar.height), (middle, highest * 0.88), text)])?;
-        } else if bar.greatest > bar.least {
-            let ends = vec![(middle, bar.least), (middle, bar.greatest.min(highest))];
+        let top = bar.height.clamp(lowest, highest);
+        canvas.draw_series([Rectangle::new([(left, 0.0), (right, top)], colour(at).filled())])?;
+        let is_cut = bar.height > highest;
+        if !is_cut && bar.greatest > bar.least {
+            let ends = vec![(middle, bar.least.max(lowest)), (middle, bar.greatest.min(highest))];
             canvas.draw_series([PathElement::new(ends, INK.stroke_width(1))])?;
+        }
+        if is_cut || is_mean {
+            // Upright text is placed by its middle.
+            let room = (highest - lowest) * 0.04;
+            let at = if is_cut { highest - room } else { top.max(0.0) + room };
+            let text = style(12, INK).pos(Pos::new(HPos::Center, VPos::Center)).transform(FontTransform::Rotate270);
+            canvas.draw_series([Text::new(format!("{:+.0}", bar.height), (middle, at), text)])?;
         }
     }
     Ok(())
