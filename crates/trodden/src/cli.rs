@@ -522,6 +522,9 @@ pub struct Loops {
     /// At most this many loops.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub top: usize,
+    /// At most this many blocks of each, those that execute most.
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub blocks: usize,
     /// Only loops of this function.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,

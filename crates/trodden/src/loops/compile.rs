@@ -61,6 +61,9 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&str, &
         "-Xclang",
         "-disable-llvm-passes",
         "-fno-discard-value-names",
+        // Code that several blocks share would belong to none of them.
+        "-mllvm",
+        "-enable-tail-merge=false",
     ]);
     if let Some((words, folder)) = counting {
         let mut plugin = OsString::from("-fpass-plugin=");

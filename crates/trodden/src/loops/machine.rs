@@ -62,11 +62,11 @@ fn blocks<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<MachineBlock> {
     blocks
 }
 
-/// What stands before a comment, and the comment.
+/// What stands before a comment, and the comment. A `#` alone may be an operand (AArch64).
 fn split(line: &str) -> (&str, &str) {
-    let at = line.find("# ").or_else(|| line.find("// ")).or_else(|| line.find("#APP")).or_else(|| line.find("#NO_APP"));
-    match at {
-        Some(at) => (line[..at].trim(), line[at..].trim_start_matches(['#', '/']).trim()),
+    let own_line = line.trim_start().starts_with('#').then_some(0);
+    match own_line.or_else(|| line.find("# ")).or_else(|| line.find("// ")) {
+        Some(at) => (line[..at].trim(), line[at..].trim_start().trim_start_matches(['#', '/']).trim()),
         None => (line.trim(), ""),
     }
 }
@@ -159,7 +159,7 @@ mod tests {
 
     const TEXT: &str = "\t.type\tf,@function\nf:                                      # @f\n.Lfunc_begin0:\n\t.cfi_startproc\n# %bb.0:\n\tmovq\t%fs:x@TPOFF, %rax\n\
         \tje\t.LBB0_2\n# %bb.1:                                # %bb2\n\tmovl\t$1, %eax                       # imm = 0x1\n\tjmpq\t*%rax\n\
-        .LBB0_2:                                # %\"a b\"\n                                        # =>This Inner Loop Header: Depth=1\n\t#APP\n\tnop\n\t#NO_APP\n\
+        .LBB0_2:                                # %\"a b\"\n                                        # =>This Inner Loop Header: Depth=1\n\t#APP\n\tnop\n\t#NO_APP\n\t#DEBUG_VALUE: f:x <- $edi\n\
         \tjne\t.LBB0_2\n.LBB0_3:\n\tretq\n.Lfunc_end0:\n\t.size\tf, .Lfunc_end0-f\n.LJTI0_0:\n\t.long\t.LBB0_2-.LJTI0_0\n\t.long\t.LBB0_3-.LJTI0_0\n\
         \t.type\tdata,@object\ndata:\n\t.long\t1\n";
 

@@ -1,14 +1,14 @@
-//! `trodden loops PROGRAM`: what does counting cost, instruction by instruction? The hottest innermost loops of a recorded run, their machine code without
-//! and with counting side by side.
+//! `trodden loops PROGRAM`: what does counting cost, instruction by instruction? The hottest loops of a recorded run, their machine code without and with
+//! counting side by side.
 //!
-//! 1. `nest.rs`: the innermost loops of each executed function, weighed by the run's block counts;
+//! 1. `nest.rs`: the loops of each executed function, each without those inside it, weighed by the run's block counts;
 //! 2. `compile.rs`: the unit's bitcode to assembly twice, its blocks named, once through the plugin;
 //! 3. `machine.rs`: assembly to blocks of instructions;
 //! 4. `pair.rs`: which machine block is which block of the graph, how often it ran, and which instructions stand for each other;
 //! 5. `show.rs`: the result as text.
 //!
-//! What the code generator did after naming is followed by names alone: a block that it split counts as executed whole each time. So numbers per iteration
-//! are close, not exact.
+//! What the code generator did to blocks is followed by their names and by jumps: a block that it split counts as executed whole, one that it copied into
+//! others as often as control still comes to it. So numbers per iteration are close, not exact.
 
 mod compile;
 mod machine;
@@ -26,7 +26,7 @@ use compile::Assembly;
 use nest::Loop;
 use pair::Side;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 use std::fs;
 use std::process::ExitCode;
 use trodden_profile::{ImageProfile, Profile};
@@ -66,7 +66,8 @@ struct HotLoop {
 struct HotBlock {
     place: Place,
     line: Option<u32>,
-    executions: u64,
+    plain_executions: u64,
+    counted_executions: u64,
     lines: Vec<pair::Line>,
 }
 
@@ -78,6 +79,8 @@ enum Place {
     Block(u32),
     /// An edge between blocks.
     Edge(u32, u32),
+    /// Where computed jumps to a block arrive.
+    Landing(u32),
 }
 
 /// Prints the hottest loops.
@@ -95,16 +98,19 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     let mut loops = Vec::new();
     for (function, found) in &hottest {
         let unit = function.unit.unit;
-        if !assemblies.contains_key(&unit) {
-            note(format_args!("compiling {} twice", function.units_map().source));
-            assemblies.insert(unit, compile::assemble(&frame(&image, unit)?, &job.parameters)?);
-        }
-        loops.push(compared(function, found, &assemblies[&unit], view.totals.instructions)?);
+        let assembly: &Assembly = match assemblies.entry(unit) {
+            Entry::Occupied(made) => made.into_mut(),
+            Entry::Vacant(place) => {
+                note(format_args!("compiling {} twice", function.units_map().source));
+                place.insert(compile::assemble(&frame(&image, unit)?, &job.parameters)?)
+            }
+        };
+        loops.push(compared(function, found, assembly, view.totals.instructions)?);
     }
     let answer = Answer { schema_version: SCHEMA_VERSION, program: job.program.display().to_string(), loops };
     match job.json {
         true => print(&json_text(&answer)?)?,
-        false => print(show::text(&answer, wants_color(color)).as_bytes())?,
+        false => print(show::text(&answer, job.blocks, wants_color(color)).as_bytes())?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -131,19 +137,20 @@ fn hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Res
         bail!("no function `{name}` was executed in {}: `trodden report` lists those that were", job.program.display());
     }
     let mut all: Vec<(&Function, Loop)> =
-        of_image().filter(wanted).flat_map(|f| nest::innermost(f.map, &f.paths).into_iter().map(move |l| (f, l))).collect();
-    all.sort_by(|(_, a), (_, b)| b.weight.cmp(&a.weight));
+        of_image().filter(wanted).flat_map(|f| nest::loops(f.map, &f.paths).into_iter().map(move |l| (f, l))).collect();
+    all.sort_by_key(|(_, l)| std::cmp::Reverse(l.weight));
     all.truncate(job.top);
     Ok(all)
 }
 
 /// A unit with its bitcode: from the program, else from the store.
 fn frame(image: &Image, unit: Identity) -> Result<Frame> {
-    if let Some(frame) = image.frames.iter().find(|f| f.unit == unit) {
+    let own = image.frames.iter().find(|f| f.unit == unit);
+    if let Some(frame) = own.filter(|f| f.has_bitcode()) {
         return Ok(frame.clone());
     }
     let store = assets::store()?;
-    let found = store.get(unit)?;
+    let found = store.get(unit)?.or_else(|| own.cloned());
     found.with_context(|| {
         format!("unit {unit} is neither in the program nor in the store {}: build the program again", store.root().display())
     })
@@ -154,13 +161,14 @@ fn compared(function: &Function, found: &Loop, assembly: &Assembly, all: u128) -
         let code = text.get(function.map.plain_name());
         let code =
             code.with_context(|| format!("the assembly of {} has no function {}", function.units_map().source, function.name.full))?;
-        Ok(Side::of(code, &pair::Graph::new(function.map, &function.paths, &assembly.labels), found))
+        Ok(Side::of(code, &pair::Graph::new(function.map, &function.paths, &assembly.labels), &found.part))
     };
     let (plain, counted) = (side(&assembly.plain)?, side(&assembly.counted)?);
     let block = |place: Place| HotBlock {
         place,
         line: line(function, place),
-        executions: counted.executions(place).or_else(|| plain.executions(place)).unwrap_or(0),
+        plain_executions: plain.executions(place),
+        counted_executions: counted.executions(place),
         lines: pair::align(&plain.instructions(place), &counted.instructions(place)),
     };
     let mut blocks: Vec<HotBlock> = pair::places(&plain, &counted).into_iter().map(block).collect();
@@ -182,7 +190,7 @@ fn compared(function: &Function, found: &Loop, assembly: &Assembly, all: u128) -
 /// The first source line of a block; of an edge, that of the branch before it.
 fn line(function: &Function, place: Place) -> Option<u32> {
     let (block, branch) = match place {
-        Place::Block(block) => (function.map.blocks.get(block as usize)?, None),
+        Place::Block(block) | Place::Landing(block) => (function.map.blocks.get(block as usize)?, None),
         Place::Edge(from, _) => (function.map.blocks.get(from as usize)?, function.map.blocks.get(from as usize)?.branch),
     };
     branch.iter().chain(&block.positions).map(|p| p.line).find(|line| *line > 0)

@@ -1,58 +1,84 @@
-//! Innermost loops of what a function executed.
+//! Loops of what a function executed, each without the loops inside it.
 //!
-//! A loop is a strongly connected part of the executed graph. Taking away the edges into its header (where it is entered) leaves the loops inside; one
-//! that has none inside is innermost. This finds the natural loops of reducible graphs, and something sensible in others.
+//! A loop is a strongly connected part of the executed graph. Taking away the edges into its header (where it is entered) leaves the loops inside.
+//! This finds the natural loops of reducible graphs, and something sensible in others.
 
+use std::collections::BTreeSet;
 use trodden_profile::FunctionPaths;
 use trodden_unit::{BlockKind, FunctionMap};
 
-/// An innermost loop.
+/// A loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loop {
-    /// Block where it is entered.
+    /// Block where it is entered; its first one, where computed jumps enter.
     pub header: u32,
-    /// Its blocks, ascending.
-    pub blocks: Vec<u32>,
-    /// How often its header was executed.
+    /// How often it was entered or gone round.
     pub iterations: u64,
-    /// Instructions of the intermediate code that were executed in it.
+    /// Instructions of the intermediate code that were executed in its own blocks.
     pub weight: u128,
+    /// Its blocks.
+    pub part: Part,
 }
 
-/// The innermost loops among the blocks and edges that were executed.
-pub fn innermost(function: &FunctionMap, paths: &FunctionPaths) -> Vec<Loop> {
+/// The blocks of a loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    header: u32,
+    all: BTreeSet<u32>,
+    /// Those that no loop inside has.
+    own: BTreeSet<u32>,
+}
+
+impl Part {
+    /// A loop with none inside.
+    #[cfg(test)]
+    pub fn of(header: u32, blocks: &[u32]) -> Part {
+        let all: BTreeSet<u32> = blocks.iter().copied().collect();
+        Part { header, own: all.clone(), all }
+    }
+
+    /// Whether a block is the loop's own.
+    pub fn has(&self, block: u32) -> bool {
+        self.own.contains(&block)
+    }
+
+    /// Whether an edge is the loop's own: it leads around in it, and not within a loop inside.
+    pub fn has_edge(&self, from: u32, to: u32) -> bool {
+        self.all.contains(&from) && self.all.contains(&to) && (self.has(from) || self.has(to))
+    }
+}
+
+/// The loops among the blocks and edges that were executed.
+pub fn loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<Loop> {
     let executed = function.edges.iter().zip(&paths.edges).filter(|(e, count)| **count > 0 && e.to != function.exit());
     let edges: Vec<(u32, u32)> = executed.map(|(e, _)| (e.from.0, e.to.0)).collect();
-    let parts = innermost_parts(function.blocks.len(), &edges);
-    let is_code = |b: &&u32| function.blocks[**b as usize].kind == BlockKind::Code;
-    let make = |(header, blocks): (u32, Vec<u32>)| {
+    let is_code = |b: &u32| function.blocks[*b as usize].kind == BlockKind::Code;
+    let make = |part: Part| {
         let weigh = |b: &u32| u128::from(paths.blocks[*b as usize]) * u128::from(function.blocks[*b as usize].instructions);
-        // Iterations are counted where code is.
-        let header = if is_code(&&header) { header } else { *blocks.iter().find(is_code)? };
-        Some(Loop { header, iterations: paths.blocks[header as usize], weight: blocks.iter().map(weigh).sum(), blocks })
+        let header = [part.header].into_iter().chain(part.own.iter().copied()).find(is_code)?;
+        Some(Loop { header, iterations: paths.blocks[part.header as usize], weight: part.own.iter().map(weigh).sum(), part })
     };
-    parts.into_iter().filter_map(make).collect()
+    parts(function.blocks.len(), &edges).into_iter().filter_map(make).collect()
 }
 
-/// Headers and blocks.
-fn innermost_parts(nodes: usize, edges: &[(u32, u32)]) -> Vec<(u32, Vec<u32>)> {
-    let mut found = Vec::new();
+fn parts(nodes: usize, edges: &[(u32, u32)]) -> Vec<Part> {
+    let mut found: Vec<Part> = Vec::new();
     // What is still to be looked into: the edges of a part, and the loop around it.
-    let mut work: Vec<(Vec<(u32, u32)>, Option<(u32, Vec<u32>)>)> = vec![(edges.to_vec(), None)];
+    let mut work = vec![(edges.to_vec(), None::<usize>)];
     while let Some((inside, around)) = work.pop() {
-        let loops = cyclic_parts(nodes, &inside);
-        if loops.is_empty() {
-            found.extend(around);
-        }
-        for blocks in loops {
-            let has = |b: u32| blocks.binary_search(&b).is_ok();
-            let entered = edges.iter().find(|(from, to)| !has(*from) && has(*to)).map(|(_, to)| *to);
-            let header = entered.unwrap_or(blocks[0]);
-            let rest = inside.iter().copied().filter(|(from, to)| has(*from) && has(*to) && *to != header).collect();
-            work.push((rest, Some((header, blocks))));
+        for blocks in cyclic_parts(nodes, &inside) {
+            let all: BTreeSet<u32> = blocks.into_iter().collect();
+            if let Some(around) = around {
+                found[around].own = &found[around].own - &all;
+            }
+            let entered = edges.iter().find(|(from, to)| !all.contains(from) && all.contains(to)).map(|(_, to)| *to);
+            let header = entered.or_else(|| all.first().copied()).unwrap_or_default();
+            let rest = inside.iter().copied().filter(|(from, to)| all.contains(from) && all.contains(to) && *to != header).collect();
+            work.push((rest, Some(found.len())));
+            found.push(Part { header, own: all.clone(), all });
         }
     }
-    found.sort();
+    found.sort_by_key(|part| part.header);
     found
 }
 
@@ -105,17 +131,23 @@ fn cyclic_parts(nodes: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
 mod tests {
     use super::*;
 
+    fn headers_and_own(nodes: usize, edges: &[(u32, u32)]) -> Vec<(u32, Vec<u32>)> {
+        parts(nodes, edges).into_iter().map(|p| (p.header, p.own.into_iter().collect())).collect()
+    }
+
     #[test]
-    fn only_loops_without_a_loop_inside_are_found() {
+    fn each_loop_is_found_without_those_inside() {
         // 0 -> outer loop 1..5 with two inner ones: 2 alone, and 3, 4.
         let edges = [(0, 1), (1, 2), (2, 2), (2, 3), (3, 4), (4, 3), (4, 5), (5, 1), (5, 6)];
-        assert_eq!(innermost_parts(7, &edges), [(2, vec![2]), (3, vec![3, 4])]);
-        assert_eq!(innermost_parts(3, &[(0, 1), (1, 2)]), []);
+        assert_eq!(headers_and_own(7, &edges), [(1, vec![1, 5]), (2, vec![2]), (3, vec![3, 4])]);
+        assert_eq!(headers_and_own(3, &[(0, 1), (1, 2)]), []);
+        let outer = &parts(7, &edges)[0];
+        assert!(outer.has_edge(5, 1) && outer.has_edge(4, 5) && !outer.has_edge(3, 4) && !outer.has_edge(5, 6));
     }
 
     #[test]
     fn a_loop_entered_in_two_places_is_one() {
-        assert_eq!(innermost_parts(4, &[(0, 1), (0, 2), (1, 2), (2, 1), (2, 3)]), [(1, vec![1, 2])]);
+        assert_eq!(headers_and_own(4, &[(0, 1), (0, 2), (1, 2), (2, 1), (2, 3)]), [(1, vec![1, 2])]);
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use super::Place;
 use super::compile::Labels;
 use super::machine::MachineBlock;
-use super::nest::Loop;
+use super::nest::Part as Blocks;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use trodden_profile::FunctionPaths;
-use trodden_unit::{BlockKind, FunctionMap};
+use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
 
 /// A function's graph by the names that its blocks were given, with the run's counts.
 pub struct Graph {
@@ -16,8 +16,8 @@ pub struct Graph {
     executions: Vec<u64>,
     /// Executions of edges between blocks of the module.
     edges: HashMap<(u32, u32), u64>,
-    /// Arrivals by computed jumps.
-    landings: HashMap<u32, u64>,
+    /// Arrivals in ways that assembly does not show: computed jumps, exceptions.
+    unseen: HashMap<u32, u64>,
 }
 
 impl Graph {
@@ -35,15 +35,17 @@ impl Graph {
             .collect();
         let of_module = (0..).zip(&function.blocks).filter(|(_, b)| b.kind == BlockKind::Code).map(|(at, _)| at);
         let blocks = names.iter().cloned().zip(of_module).collect();
-        let (mut edges, mut landings) = (HashMap::new(), HashMap::new());
+        let (mut edges, mut unseen) = (HashMap::new(), HashMap::new());
         for (edge, count) in function.edges.iter().zip(&paths.edges).filter(|(e, _)| e.to != function.exit()) {
             let (from, to) = (own[edge.from.index()], own[edge.to.index()]);
-            match function.blocks[edge.from.index()].kind {
-                BlockKind::Landing => *landings.entry(to).or_default() += count,
-                _ => *edges.entry((from, to)).or_default() += count,
+            let is_made_up = matches!(function.blocks[edge.from.index()].kind, BlockKind::Landing | BlockKind::Hub);
+            if is_made_up || matches!(edge.kind, EdgeKind::Indirect(_) | EdgeKind::Unwind) {
+                *unseen.entry(to).or_default() += count;
+            } else {
+                *edges.entry((from, to)).or_default() += count;
             }
         }
-        Graph { blocks, executions: paths.blocks.clone(), edges, landings }
+        Graph { blocks, executions: paths.blocks.clone(), edges, unseen }
     }
 }
 
@@ -63,22 +65,18 @@ struct Part {
 
 impl Side {
     /// The machine blocks of a loop, in the order in which they stand.
-    pub fn of(code: &[MachineBlock], graph: &Graph, found: &Loop) -> Side {
+    pub fn of(code: &[MachineBlock], graph: &Graph, of: &Blocks) -> Side {
         let named: Vec<Option<u32>> = code.iter().map(|b| graph.blocks.get(b.name.as_ref()?).copied()).collect();
         let mut before = vec![Vec::new(); code.len()];
         for (at, block) in code.iter().enumerate() {
             block.next.iter().for_each(|next| before[*next].push(at));
         }
-        let is_inside = |block: u32| found.blocks.binary_search(&block).is_ok();
         let mut side = Side::default();
         for (at, block) in code.iter().enumerate() {
+            let from = nearest(at, &named, |at| &before[at]);
             let place = match named[at] {
-                Some(own) => is_inside(own).then(|| (Place::Block(own), graph.executions[own as usize])),
-                None => {
-                    let from = nearest(at, &named, |at| &before[at]);
-                    let to = nearest(at, &named, |at| &code[at].next);
-                    graph.between(&from, &to, is_inside)
-                }
+                Some(own) => of.has(own).then(|| (Place::Block(own), graph.arrivals(own, &from))),
+                None => graph.between(&from, &nearest(at, &named, |at| &code[at].next), of),
             };
             if let Some((place, executions)) = place {
                 side.parts.push(Part { place, executions, instructions: block.instructions.clone() });
@@ -88,8 +86,8 @@ impl Side {
     }
 
     /// How often the code at a place ran.
-    pub fn executions(&self, place: Place) -> Option<u64> {
-        self.parts.iter().find(|p| p.place == place).map(|p| p.executions)
+    pub fn executions(&self, place: Place) -> u64 {
+        self.parts.iter().filter(|p| p.place == place).map(|p| p.executions).max().unwrap_or(0)
     }
 
     /// All instructions at a place.
@@ -121,17 +119,25 @@ fn nearest<'a>(start: usize, named: &[Option<u32>], next: impl Fn(usize) -> &'a 
 }
 
 impl Graph {
+    /// How often a block's machine code ran that control comes to from these blocks. That is less often than the block if the code generator copied the block into
+    /// others before it. Where control comes in ways that the graph does not have, the code generator changed more, and the block's count is taken.
+    fn arrivals(&self, block: u32, from: &BTreeSet<u32>) -> u64 {
+        let all = self.executions[block as usize];
+        let seen: Option<u64> = from.iter().map(|f| self.edges.get(&(*f, block)).copied()).sum();
+        seen.map_or(all, |seen| all.min(seen + self.unseen.get(&block).copied().unwrap_or(0)))
+    }
+
     /// What a block without a name is: code on the edges between those before it and those behind it. Of a loop's edges the one executed most gives
     /// the place its name.
-    fn between(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, is_inside: impl Fn(u32) -> bool) -> Option<(Place, u64)> {
-        let pairs = from.iter().flat_map(|f| to.iter().map(move |t| (*f, *t))).filter(|(f, t)| is_inside(*f) && is_inside(*t));
+    fn between(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, of: &Blocks) -> Option<(Place, u64)> {
+        let pairs = from.iter().flat_map(|f| to.iter().map(move |t| (*f, *t))).filter(|(f, t)| of.has_edge(*f, *t));
         let on: Vec<((u32, u32), u64)> = pairs.filter_map(|pair| Some((pair, *self.edges.get(&pair)?))).collect();
         if let Some((edge, _)) = on.iter().max_by_key(|(_, count)| *count) {
             return Some((Place::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()));
         }
         // Nothing jumps to where computed jumps arrive.
-        let landed = to.iter().filter(|t| from.is_empty() && is_inside(**t)).find_map(|t| Some((*t, *self.landings.get(t)?)));
-        landed.map(|(to, count)| (Place::Edge(to, to), count))
+        let landed = to.iter().filter(|t| from.is_empty() && of.has(**t)).find_map(|t| Some((*t, *self.unseen.get(t)?)));
+        landed.map(|(to, count)| (Place::Landing(to), count))
     }
 }
 
@@ -251,13 +257,22 @@ mod tests {
     }
 
     #[test]
+    fn a_block_that_was_copied_into_others_runs_less_often_itself() {
+        let edges = HashMap::from([((1, 3), 60), ((2, 3), 40)]);
+        let graph = Graph { blocks: HashMap::new(), executions: vec![0, 60, 40, 105], edges, unseen: HashMap::from([(3, 5)]) };
+        assert_eq!(graph.arrivals(3, &BTreeSet::from([1, 2])), 105);
+        assert_eq!(graph.arrivals(3, &BTreeSet::from([2])), 45, "copied into block 1");
+        assert_eq!(graph.arrivals(3, &BTreeSet::from([0, 2])), 105, "the graph has no edge from 0");
+    }
+
+    #[test]
     fn code_without_a_name_is_on_the_edge_around_it() {
         // Blocks 0 -> 1 <-> 2, the loop being 1 and 2; a block without a name stands on the edge from 2 to 1, another before the loop.
         let graph = Graph {
             blocks: HashMap::from([("a".into(), 0), ("b".into(), 1), ("c".into(), 2)]),
             executions: vec![1, 11, 10],
             edges: HashMap::from([((0, 1), 1), ((1, 2), 10), ((2, 1), 10)]),
-            landings: HashMap::new(),
+            unseen: HashMap::new(),
         };
         let code = [
             machine(Some("a"), 1, &[1]),
@@ -266,8 +281,7 @@ mod tests {
             machine(Some("c"), 3, &[4]),
             machine(None, 1, &[2]),
         ];
-        let found = Loop { header: 1, blocks: vec![1, 2], iterations: 11, weight: 0 };
-        let side = Side::of(&code, &graph, &found);
+        let side = Side::of(&code, &graph, &Blocks::of(1, &[1, 2]));
         let parts: Vec<(Place, u64)> = side.parts.iter().map(|p| (p.place, p.executions)).collect();
         assert_eq!(parts, [(Place::Block(1), 11), (Place::Block(2), 10), (Place::Edge(2, 1), 10)]);
         assert_eq!(side.executed(), 11 * 2 + 10 * 3 + 10);
