@@ -253,6 +253,11 @@ impl Corpus {
         Ok(about.strip_prefix(program).is_some_and(|rest| rest.starts_with(": crate ")))
     }
 
+    /// What a variant's build says.
+    pub fn build_log(&self, program: &str, variant: &Variant) -> PathBuf {
+        self.folder.join("build").join(variant.folder()).join(format!("{program}.log"))
+    }
+
     /// Seconds that a variant's build took.
     pub fn build_seconds(&self, program: &str, variant: &Variant) -> Option<f64> {
         let file = self.folder.join("build").join(variant.folder()).join(format!("{program}.seconds"));

@@ -98,9 +98,18 @@ impl Bench<'_> {
         } else if variant.under().is_none() {
             let rebuild = self.rebuild;
             let built = if rebuild { self.corpus.build(program, variant) } else { self.corpus.build_once(program, variant) };
-            built.unwrap_or_else(|error| runs.fail(&error));
+            built.unwrap_or_else(|error| runs.fail(&self.with_log(program, variant, error)));
         }
         runs
+    }
+
+    /// The error with what the build said last.
+    fn with_log(&self, program: &str, variant: &Variant, error: anyhow::Error) -> anyhow::Error {
+        let log = std::fs::read_to_string(self.corpus.build_log(program, variant)).unwrap_or_default();
+        match log.lines().rfind(|line| !line.trim().is_empty()) {
+            Some(last) => anyhow::anyhow!("the build ends with `{}`", last.trim()),
+            None => error,
+        }
     }
 
     /// In each round, all variants.
