@@ -25,7 +25,7 @@ use anyhow::{Context, Result, bail};
 use compile::Assembly;
 use nest::Loop;
 use pair::Side;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::{HashMap, hash_map::Entry};
 use std::fs;
 use std::process::ExitCode;
@@ -52,6 +52,7 @@ struct HotLoop {
     /// Line at which it begins, if known.
     line: Option<u32>,
     header: u32,
+    #[serde(serialize_with = "number")]
     iterations: u64,
     /// Of the instructions (of the intermediate code) that the program executed.
     share: f64,
@@ -66,7 +67,9 @@ struct HotLoop {
 struct HotBlock {
     place: Place,
     line: Option<u32>,
+    #[serde(serialize_with = "number")]
     plain_executions: u64,
+    #[serde(serialize_with = "number")]
     counted_executions: u64,
     lines: Vec<pair::Line>,
 }
@@ -194,4 +197,9 @@ fn line(function: &Function, place: Place) -> Option<u32> {
         Place::Edge(from, _) => (function.map.blocks.get(from as usize)?, function.map.blocks.get(from as usize)?.branch),
     };
     branch.iter().chain(&block.positions).map(|p| p.line).find(|line| *line > 0)
+}
+
+/// Numbers beyond 2^53, which many readers of JSON cannot hold, are strings.
+fn number<S: Serializer>(value: &u64, out: S) -> std::result::Result<S::Ok, S::Error> {
+    if *value <= 1 << 53 { out.serialize_u64(*value) } else { out.collect_str(value) }
 }
