@@ -79,10 +79,10 @@ pub struct Options {
     /// Build everything anew, so that build times are of this machine's present mood.
     #[arg(long)]
     rebuild: bool,
-    /// Where DATE.json, DATE.md and DATE.svg go; results of the same day are replaced. By default `target/bench`.
+    /// Where DATE.json, DATE.md and DATE.svg go; results of the same day are replaced. By default where a resumed result is, else `target/bench`.
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
-    /// Go on with an interrupted result: programs that are in it are not measured again.
+    /// Go on with an interrupted result, which is replaced: programs that are in it are not measured again.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
     /// Compare with an earlier result.
@@ -210,7 +210,8 @@ struct Files {
 
 impl Files {
     fn new(options: &Options, suite: &Suite) -> Result<Files> {
-        let folder = options.output.clone().unwrap_or_else(|| steps::target().join("bench"));
+        let resumed = options.resume.as_deref().and_then(Path::parent).map(Path::to_owned);
+        let folder = options.output.clone().or(resumed).unwrap_or_else(|| steps::target().join("bench"));
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         Ok(Files { stem: folder.join(&suite.date) })
     }
