@@ -71,12 +71,17 @@ impl Side {
         for (at, block) in code.iter().enumerate() {
             block.next.iter().for_each(|next| before[*next].push(at));
         }
+        let present: BTreeSet<u32> = named.iter().flatten().copied().collect();
         let mut side = Side::default();
         for (at, block) in code.iter().enumerate() {
             let from = nearest(at, &named, |at| &before[at]);
             let place = match named[at] {
                 Some(own) => of.has(own).then(|| (Place::Block(own), graph.arrivals(own, &from))),
-                None => graph.between(&from, &nearest(at, &named, |at| &code[at].next), of),
+                None => {
+                    let to = nearest(at, &named, |at| &code[at].next);
+                    let place = graph.between(&from, &to, of).or_else(|| graph.around_lost(&from, &to, of, &present));
+                    place.or_else(|| graph.landing(&from, &to, of))
+                }
             };
             if let Some((place, executions)) = place {
                 side.parts.push(Part { place, executions, instructions: block.instructions.clone() });
@@ -132,10 +137,26 @@ impl Graph {
     fn between(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, of: &Blocks) -> Option<(Place, u64)> {
         let pairs = from.iter().flat_map(|f| to.iter().map(move |t| (*f, *t))).filter(|(f, t)| of.has_edge(*f, *t));
         let on: Vec<((u32, u32), u64)> = pairs.filter_map(|pair| Some((pair, *self.edges.get(&pair)?))).collect();
-        if let Some((edge, _)) = on.iter().max_by_key(|(_, count)| *count) {
-            return Some((Place::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()));
-        }
-        // Nothing jumps to where computed jumps arrive.
+        let (edge, _) = on.iter().max_by_key(|(_, count)| *count)?;
+        Some((Place::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
+    }
+
+    /// The same where a block stood between that has no code of its own any more, because it was copied into those before it: what comes from all of them is
+    /// on the edges behind it, what comes from some on the edges before it.
+    fn around_lost(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, of: &Blocks, present: &BTreeSet<u32>) -> Option<(Place, u64)> {
+        let is_lost = |block: &u32| of.has(*block) && !present.contains(block) && to.iter().any(|t| self.edges.contains_key(&(*block, *t)));
+        let lost = self.edges.keys().filter(|(f, _)| from.contains(f)).map(|(_, l)| *l).filter(is_lost).min()?;
+        let into: Vec<(u32, u32)> = self.edges.keys().copied().filter(|(_, t)| *t == lost).collect();
+        let all_come = into.iter().all(|(f, _)| from.contains(f));
+        let sides = if all_come { to.iter().map(|t| (lost, *t)).collect() } else { into };
+        let wanted = |(f, t): &(u32, u32)| of.has_edge(*f, *t) && (all_come || from.contains(f));
+        let on: Vec<((u32, u32), u64)> = sides.into_iter().filter(wanted).filter_map(|e| Some((e, *self.edges.get(&e)?))).collect();
+        let (edge, _) = on.iter().max_by_key(|(edge, count)| (*count, *edge))?;
+        Some((Place::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
+    }
+
+    /// Where computed jumps arrive; nothing else leads there.
+    fn landing(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, of: &Blocks) -> Option<(Place, u64)> {
         let landed = to.iter().filter(|t| from.is_empty() && of.has(**t)).find_map(|t| Some((*t, *self.unseen.get(t)?)));
         landed.map(|(to, count)| (Place::Landing(to), count))
     }
@@ -254,6 +275,17 @@ mod tests {
 
     fn machine(name: Option<&str>, instructions: usize, next: &[usize]) -> MachineBlock {
         MachineBlock { label: None, name: name.map(str::to_owned), instructions: vec!["nop".into(); instructions], next: next.to_vec() }
+    }
+
+    #[test]
+    fn a_block_without_code_of_its_own_lives_on_around_its_edges() {
+        // 0 -> 1 | 2, 1 -> 2, 2 -> 0; block 2 was copied into 1, and into code on the edge from 0.
+        let edges = HashMap::from([((0, 1), 30), ((0, 2), 70), ((1, 2), 30), ((2, 0), 99)]);
+        let graph = Graph { blocks: HashMap::new(), executions: vec![100, 30, 100], edges, unseen: HashMap::new() };
+        let (of, present, to) = (Blocks::of(0, &[0, 1, 2]), BTreeSet::from([0, 1]), BTreeSet::from([0]));
+        assert_eq!(graph.around_lost(&BTreeSet::from([0]), &to, &of, &present), Some((Place::Edge(0, 2), 70)));
+        assert_eq!(graph.around_lost(&BTreeSet::from([0, 1]), &to, &of, &present), Some((Place::Edge(2, 0), 99)));
+        assert_eq!(graph.around_lost(&BTreeSet::from([0]), &to, &of, &BTreeSet::from([0, 1, 2])), None, "it has code");
     }
 
     #[test]
