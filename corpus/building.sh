@@ -2,16 +2,16 @@
 # Builds: in a copy of the sources per build, so that several builds of one program live side by side.
 
 build_beside() {
-    local folder=$W/build/$BUILD/$P
+    local folder=$W/build/$BUILD/$P started=${EPOCHREALTIME/./} us
     [ -e "$SRC/.fetched" ] || die "$P: sources are missing; fetch them first"
-    SECONDS=0
     rm -rf "$folder" "$BIN"
     mkdir -p "$(dirname "$folder")" "$(dirname "$BIN")"
     cp -a "$SRC" "$folder"
     # A shell of its own, so that the first command that fails ends it.
     (cd "$folder" && exec bash "$HERE/recipe.sh" build-here "$P" "$W") </dev/null >"$folder.log" 2>&1 || { tail -40 "$folder.log" >&2; die "$P: build failed (log: $folder.log)"; }
     [ -x "$BIN" ] || die "$P: the build made no program"
-    echo "$SECONDS" >"$folder.seconds"
+    us=$((${EPOCHREALTIME/./} - started))
+    printf '%d.%03d\n' $((us / 1000000)) $((us / 1000 % 1000)) >"$folder.seconds"
 }
 
 # compile "FLAGS" "LIBRARIES" FILE...: compiles each file, links all into the program.

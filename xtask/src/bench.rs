@@ -1,10 +1,24 @@
-//! `cargo xtask bench`: what counting costs, on programs of the corpus, beside clang's own counters.
+//! `cargo xtask bench`: what counting costs on programs of the corpus, beside other ways of counting.
 //!
 //! Each variant of each program does the same runs, in turns (so that a machine that slows down slows all of them), and what it prints is compared
-//! with the plain build's. Times are of the program alone: reading counts comes later and is not part of them. Instructions are counted in a
-//! run of their own.
+//! with its base's. Times are of the program alone: reading counts comes later and is not part of them. Instructions are counted in a run of
+//! their own. A variant that cannot be built or run becomes a row with the reason; the rest goes on.
+//!
+//! | file | what |
+//! |---|---|
+//! | `variant.rs` | ways to build, a table |
+//! | `measure.rs`, `usage.rs`, `instructions.rs` | one program's figures |
+//! | `exact.rs` | counts before independent judges |
+//! | `result.rs` | what is stored |
+//! | `table.rs`, `plot.rs` | what people see of it |
+//! | `compare.rs`, `statistics.rs` | two results beside each other |
 
+mod compare;
+mod exact;
 mod instructions;
+mod measure;
+mod plot;
+mod result;
 mod statistics;
 mod table;
 pub mod usage;
@@ -12,31 +26,44 @@ pub mod variant;
 
 use crate::corpus::{Corpus, Input};
 use crate::demo::build_trodden;
+use crate::oracle;
 use crate::packages::{self, Purpose};
 use crate::steps;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use instructions::Counter;
-use serde::Serialize;
-use statistics::Spread;
+use measure::{Bench, Ready};
+use result::{About, Machine, Outcome, SCHEMA_VERSION, Suite};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use usage::Usage;
 use variant::Variant;
 
 /// The programs measured where none are named: compression (2), an interpreter, C++.
 const PROGRAMS: &[&str] = &["bzip2", "lua", "gzip", "minisat"];
+/// The variants measured where none are named.
+const VARIANTS: &[&str] = &["trodden", "clang-edges"];
 
 /// `cargo xtask bench`
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask bench                                            four programs, trodden and clang's edge profile
+  cargo xtask bench --programs lua --short                     a first impression
+  cargo xtask bench --programs all --variants all --rebuild    everything, on a quiet machine: tables, plot, JSON
+  cargo xtask bench --variants trodden,trodden:max-paths=64    what do other parameters cost?
+  cargo xtask bench --programs lua --compare docs/benchmarks/2026-01-31.json
+  cargo xtask bench --compare old.json --with new.json         two results, nothing measured
+
+--compare exits with status 1 if something has really become slower; `docs/book/src/benchmarks.md` says how that is told from noise.")]
 pub struct Options {
     /// Programs of the corpus, or `all`.
     #[arg(long, value_delimiter = ',', default_values = PROGRAMS)]
     programs: Vec<String>,
-    /// Builds to compare; the plain one is always there.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Variant::Trodden, Variant::ClangEdges])]
-    variants: Vec<Variant>,
-    /// Short runs, and three of each.
+    /// Builds to compare, `trodden:WORDS` among them (words of TRODDEN_INSTRUMENT joined by `+`), or `all`; what they are compared with is
+    /// always there.
+    #[arg(long, value_delimiter = ',', default_values = VARIANTS)]
+    variants: Vec<String>,
+    /// Short runs, and three of each; counts are not judged.
     #[arg(long)]
     short: bool,
     /// Runs of each variant; their median counts.
@@ -45,172 +72,186 @@ pub struct Options {
     /// Do not count instructions.
     #[arg(long)]
     no_instructions: bool,
-    /// Where the result goes, as JSON.
-    #[arg(long, value_name = "FILE")]
+    /// Hold trodden's counts against LLVM's own and against block counters, in the short run; `--exact false` leaves it out. By default on, and off with
+    /// --short.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    exact: Option<bool>,
+    /// Build everything anew, so that build times are of this machine's present mood.
+    #[arg(long)]
+    rebuild: bool,
+    /// Where DATE.json, DATE.md and DATE.svg go; results of the same day are replaced. By default where a resumed result is, else `target/bench`.
+    #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
+    /// Go on with an interrupted result, which is replaced: programs that are in it are not measured again.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+    /// Compare with an earlier result.
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
+    /// Compare this result, and measure nothing.
+    #[arg(long, value_name = "FILE", requires = "compare")]
+    with: Option<PathBuf>,
 }
 
-/// The result.
-#[derive(Debug, Serialize)]
-struct Suite {
-    schema_version: u32,
-    date: String,
-    commit: String,
-    machine: Machine,
-    input: &'static str,
-    rounds: usize,
-    instructions_by: Option<&'static str>,
-    rows: Vec<Row>,
-}
-
-/// Where it was measured.
-#[derive(Debug, Serialize)]
-struct Machine {
-    processor: String,
-    cores: usize,
-    kernel: String,
-}
-
-/// One variant of one program.
-#[derive(Debug, Serialize)]
-struct Row {
-    program: String,
-    variant: Variant,
-    /// Seconds of user time, of all its runs.
-    user_s: Vec<f64>,
-    user: Spread,
-    /// Instructions of the short run.
-    instructions: Option<u64>,
-    /// Bytes of code.
-    code_bytes: u64,
-    /// The most memory that a process of it had.
-    memory_kb: u64,
-    build_s: Option<u64>,
-    /// Does it print what the plain build prints?
-    same_output: bool,
-}
-
-/// Builds, runs and prints.
+/// Builds, runs, prints, writes; or only compares.
 ///
 /// # Errors
-/// A build or a run failed, or a program printed something else than its plain build.
+/// A program printed something else than its base, counts differ from a judge's, something became slower than in the result compared with, or no variant
+/// could be measured at all.
 pub fn run(options: &Options) -> Result<()> {
+    let old = options.compare.as_deref().map(Suite::read).transpose()?;
+    let suite = match &options.with {
+        Some(file) => Suite::read(file)?,
+        None => measured(options)?,
+    };
+    if let Some(old) = old {
+        let comparison = compare::compare(&old, &suite)?;
+        print!("{}", compare::render(&old, &suite, &comparison));
+        let slower = comparison.iter().filter(|c| c.is_slower()).count();
+        if slower > 0 {
+            bail!("{slower} of {} comparisons found something slower; they are marked above", comparison.len());
+        }
+    }
+    Ok(())
+}
+
+fn measured(options: &Options) -> Result<Suite> {
     packages::ensure(Purpose::Bench)?;
     let corpus = Corpus::own();
     let programs = corpus.programs(&options.programs)?;
     corpus.ensure_packages(&programs)?;
-    let variants = variants(&options.variants);
-    prepare(&corpus, &programs, &variants)?;
+    let variants = variants(&options.variants)?;
+    let (bench, mut suite) = begin(options, &corpus, &variants)?;
+    let files = Files::new(options, &suite)?;
+    for program in &programs {
+        if suite.rows.iter().any(|row| row.program == *program) {
+            eprintln!("{program} is in the result already");
+            continue;
+        }
+        suite.rows.extend(bench.program(program)?);
+        files.write(&suite)?;
+    }
+    print!("{}", table::text(&suite));
+    files.write(&suite)?;
+    eprintln!("written: {}.json, .md, .svg", files.stem.display());
+    check(&suite)?;
+    Ok(suite)
+}
+
+/// What is found out once: tools, judges, who counts; and the result so far.
+fn begin<'a>(options: &Options, corpus: &'a Corpus, variants: &[Variant]) -> Result<(Bench<'a>, Suite)> {
     let input = if options.short { Input::Train } else { Input::Ref };
-    let rounds = options.rounds.unwrap_or(if options.short { 3 } else { 5 });
+    let rounds = options.rounds.unwrap_or(if options.short { 3 } else { 7 });
     if rounds == 0 {
         bail!("--rounds must be at least 1");
     }
-    let mut rows = timed(&corpus, &programs, &variants, input, rounds)?;
-    let counter = if options.no_instructions { None } else { Counter::available() };
-    if let Some(counter) = counter {
-        count_instructions(&corpus, &mut rows, counter)?;
-    }
-    let suite = Suite {
-        schema_version: 1,
-        date: steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
-        commit: steps::output(Command::new("git").args(["describe", "--always", "--dirty"]).current_dir(steps::root()))
-            .unwrap_or_default()
-            .trim()
-            .to_owned(),
-        machine: machine(),
-        input: input.name(),
-        rounds,
-        instructions_by: counter.map(Counter::name),
-        rows,
-    };
-    print!("{}", table::render(&suite));
-    write(&suite, options.output.as_deref())?;
-    match suite.rows.iter().find(|row| !row.same_output) {
-        Some(row) => bail!("{}: the {} build prints something else than the plain build", row.program, row.variant.name()),
-        None => Ok(()),
-    }
-}
-
-fn variants(asked: &[Variant]) -> Vec<Variant> {
-    let mut all = vec![Variant::Plain];
-    all.extend(asked.iter().filter(|v| **v != Variant::Plain));
-    all
-}
-
-/// Sources, inputs and builds.
-fn prepare(corpus: &Corpus, programs: &[String], variants: &[Variant]) -> Result<()> {
-    if variants.contains(&Variant::Trodden) {
+    let with_trodden = variants.iter().any(Variant::is_trodden);
+    if with_trodden {
         build_trodden()?;
     }
-    for program in programs {
-        corpus.fetch(program)?;
-        corpus.inputs(program)?;
-        for variant in variants {
-            corpus.build_once(program, *variant)?;
+    let judge = if with_trodden && options.exact.unwrap_or(!options.short) { Some(oracle::build_judge()?) } else { None };
+    let counter = if options.no_instructions { None } else { Counter::available() };
+    let ready = variants.iter().map(Ready::of).collect();
+    let bench = Bench { corpus, variants: ready, input, rounds, counter, judge, rebuild: options.rebuild };
+    let fresh = Suite {
+        schema_version: SCHEMA_VERSION,
+        date: steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
+        commit: commit(),
+        machine: machine(),
+        input: input.name().to_owned(),
+        rounds,
+        instructions_by: counter.map(|c| c.name().to_owned()),
+        variants: variants.iter().map(|v| About { name: v.name(), about: v.about(), base: v.base().map(|b| b.name()) }).collect(),
+        rows: Vec::new(),
+    };
+    let suite = options.resume.as_deref().map_or(Ok(fresh.clone()), |file| resumed(file, &fresh))?;
+    Ok((bench, suite))
+}
+
+/// An interrupted result, if it was made in the same way.
+fn resumed(file: &Path, fresh: &Suite) -> Result<Suite> {
+    let old = Suite::read(file)?;
+    let same = old.input == fresh.input && old.rounds == fresh.rounds && old.variants == fresh.variants && old.machine == fresh.machine;
+    if !same || old.commit != fresh.commit {
+        bail!(
+            "{} was measured otherwise (commit {}, input {}, {} rounds, other variants, or another machine): it cannot be gone on with",
+            file.display(),
+            old.commit,
+            old.input,
+            old.rounds
+        );
+    }
+    Ok(old)
+}
+
+/// The variants asked for, each behind what it is compared with; the plain build first.
+fn variants(asked: &[String]) -> Result<Vec<Variant>> {
+    let names: Vec<String> = if asked.iter().any(|n| n == "all") {
+        Variant::names().into_iter().map(str::to_owned).chain(asked.to_vec()).collect()
+    } else {
+        asked.to_vec()
+    };
+    let mut all = vec![Variant::plain()];
+    for name in names.iter().filter(|n| *n != "all") {
+        let variant = Variant::parse(name)?;
+        for one in variant.base().into_iter().chain([variant]) {
+            if !all.contains(&one) {
+                all.push(one);
+            }
         }
+    }
+    Ok(all)
+}
+
+/// Where the result is written, after every program.
+struct Files {
+    stem: PathBuf,
+}
+
+impl Files {
+    fn new(options: &Options, suite: &Suite) -> Result<Files> {
+        let resumed = options.resume.as_deref().and_then(Path::parent).map(Path::to_owned);
+        let folder = options.output.clone().or(resumed).unwrap_or_else(|| steps::target().join("bench"));
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(Files { stem: folder.join(&suite.date) })
+    }
+
+    fn write(&self, suite: &Suite) -> Result<()> {
+        let put = |extension: &str, text: String| {
+            let file = self.stem.with_extension(extension);
+            // Whole or not at all: an interruption must not cost the old one.
+            let new = self.stem.with_extension(format!("{extension}.new"));
+            std::fs::write(&new, text)
+                .and_then(|()| std::fs::rename(&new, &file))
+                .with_context(|| format!("cannot write {}", file.display()))
+        };
+        put("json", serde_json::to_string_pretty(suite).context("cannot write JSON")? + "\n")?;
+        put("md", table::markdown(suite))?;
+        plot::svg(suite).map_or(Ok(()), |svg| put("svg", svg))
+    }
+}
+
+/// What must not be.
+fn check(suite: &Suite) -> Result<()> {
+    for row in &suite.rows {
+        let Some(figures) = row.figures() else { continue };
+        if !figures.same_output {
+            bail!("{}: the {} build prints something else than its base", row.program, row.variant);
+        }
+        if figures.exact.as_ref().is_some_and(|exact| !exact.is_equal()) {
+            bail!("{}: the counts of the {} build are not what independent judges count; see the table", row.program, row.variant);
+        }
+    }
+    let failed = suite.rows.iter().filter(|r| matches!(r.outcome, Outcome::Failed { .. })).count();
+    if failed > 0 {
+        bail!("{failed} of {} builds or runs failed; the tables have the reasons", suite.rows.len());
     }
     Ok(())
 }
 
-/// All runs: in each round, all variants of all programs.
-fn timed(corpus: &Corpus, programs: &[String], variants: &[Variant], input: Input, rounds: usize) -> Result<Vec<Row>> {
-    let mut runs: Vec<Runs> = Vec::new();
-    for program in programs {
-        runs.extend(variants.iter().map(|variant| Runs { program, variant: *variant, usage: Vec::new(), sums: Vec::new() }));
-    }
-    for round in 1..=rounds {
-        for one in &mut runs {
-            steps::progress(&format!("round {round} of {rounds}: {}, {}", one.program, one.variant.name()));
-            let (usage, sum) = usage::of_run(corpus, one.program, one.variant, input)?;
-            one.usage.push(usage);
-            one.sums.push(sum);
-        }
-    }
-    steps::progress("");
-    let plain_sum = |program: &str| runs.iter().find(|r| r.program == program && r.variant == Variant::Plain).and_then(|r| r.sums.first());
-    runs.iter().map(|one| one.row(corpus, plain_sum(one.program))).collect()
-}
-
-/// The runs of one variant of one program.
-struct Runs<'a> {
-    program: &'a str,
-    variant: Variant,
-    usage: Vec<Usage>,
-    sums: Vec<String>,
-}
-
-impl Runs<'_> {
-    fn row(&self, corpus: &Corpus, plain_sum: Option<&String>) -> Result<Row> {
-        let user_s: Vec<f64> = self.usage.iter().map(|u| u.user_s).collect();
-        Ok(Row {
-            program: self.program.to_owned(),
-            variant: self.variant,
-            user: Spread::of(&user_s),
-            user_s,
-            instructions: None,
-            code_bytes: code_bytes(&corpus.program(self.program, self.variant))?,
-            memory_kb: self.usage.iter().map(|u| u.memory_kb).max().unwrap_or_default(),
-            build_s: corpus.build_seconds(self.program, self.variant),
-            same_output: self.sums.iter().all(|sum| Some(sum) == plain_sum),
-        })
-    }
-}
-
-fn count_instructions(corpus: &Corpus, rows: &mut [Row], counter: Counter) -> Result<()> {
-    for row in rows {
-        steps::progress(&format!("instructions, by {}: {}, {}", counter.name(), row.program, row.variant.name()));
-        row.instructions = Some(counter.of_run(corpus, &row.program, row.variant)?);
-    }
-    steps::progress("");
-    Ok(())
-}
-
-/// The size of the program's section of code.
-fn code_bytes(program: &Path) -> Result<u64> {
-    let listing = steps::output(Command::new("size").args(["--format=sysv"]).arg(program))?;
-    let size = listing.lines().find_map(|line| line.strip_prefix(".text ")?.split_whitespace().next()?.parse().ok());
-    size.with_context(|| format!("{} has no section .text", program.display()))
+fn commit() -> String {
+    let said = steps::output(Command::new("git").args(["describe", "--always", "--dirty"]).current_dir(steps::root()));
+    said.unwrap_or_default().trim().to_owned()
 }
 
 fn machine() -> Machine {
@@ -223,10 +264,30 @@ fn machine() -> Machine {
     }
 }
 
-fn write(suite: &Suite, asked: Option<&Path>) -> Result<()> {
-    let file = asked.map_or_else(|| steps::target().join("bench.json"), Path::to_owned);
-    let text = serde_json::to_string_pretty(suite).context("cannot write JSON")?;
-    std::fs::write(&file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
-    eprintln!("the same as JSON: {}", file.display());
-    Ok(())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(asked: &[&str]) -> Vec<String> {
+        variants(&asked.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()).unwrap().iter().map(Variant::name).collect()
+    }
+
+    #[test]
+    fn what_a_variant_is_compared_with_comes_before_it_and_once() {
+        assert_eq!(names(&["gcc-coverage", "plain", "trodden"]), ["plain", "gcc", "gcc-coverage", "trodden"]);
+        assert_eq!(names(&["all", "trodden:chords=off"]).len(), Variant::names().len() + 1);
+        assert!(variants(&["nothing".into()]).is_err());
+    }
+
+    #[test]
+    fn only_the_same_measurement_is_gone_on_with() {
+        let suite = result::tests::suite(&[("a", "plain", &[1.0], 1)]);
+        let file = std::env::temp_dir().join(format!("xtask-resume-{}.json", std::process::id()));
+        std::fs::write(&file, serde_json::to_string(&suite).unwrap()).unwrap();
+        let same = resumed(&file, &Suite { rows: Vec::new(), ..suite.clone() });
+        let other = resumed(&file, &Suite { rounds: 3, ..suite.clone() });
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(same.unwrap(), suite);
+        assert!(other.unwrap_err().to_string().contains("5 rounds"));
+    }
 }

@@ -25,7 +25,7 @@ pub struct Options {
     #[arg(default_value = "all")]
     programs: Vec<String>,
     /// How to build them.
-    #[arg(long, value_enum, default_value_t = Variant::Trodden)]
+    #[arg(long, value_parser = Variant::parse, default_value = "trodden")]
     variant: Variant,
     /// Which run.
     #[arg(long, value_enum, default_value_t = Input::Train)]
@@ -79,14 +79,14 @@ pub fn run(options: &Options) -> Result<()> {
     let programs = corpus.programs(&options.programs)?;
     packages::ensure(Purpose::Corpus)?;
     corpus.ensure_packages(&programs)?;
-    if options.variant == Variant::Trodden && options.step != Step::Fetch {
+    if options.variant.is_trodden() && options.step != Step::Fetch {
         build_trodden()?;
     }
     for program in &programs {
         corpus.fetch(program)?;
         match options.step {
             Step::List | Step::Fetch => {}
-            Step::Build => corpus.build(program, options.variant)?,
+            Step::Build => corpus.build(program, &options.variant)?,
             Step::Run => compared_run(&corpus, program, options)?,
         }
     }
@@ -95,11 +95,11 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn compared_run(corpus: &Corpus, program: &str, options: &Options) -> Result<()> {
     corpus.inputs(program)?;
-    let sum = |variant: Variant| -> Result<String> {
+    let sum = |variant: &Variant| -> Result<String> {
         corpus.build_once(program, variant)?;
         corpus.run(program, variant, options.input, "")
     };
-    let (plain, other) = (sum(Variant::Plain)?, sum(options.variant)?);
+    let (plain, other) = (sum(&Variant::plain())?, sum(&options.variant)?);
     if plain != other {
         bail!(
             "{program}: the {} build prints something else than the plain build: compare the files in {}",
@@ -186,10 +186,10 @@ impl Corpus {
     ///
     /// # Errors
     /// The recipe failed.
-    pub fn build(&self, program: &str, variant: Variant) -> Result<()> {
+    pub fn build(&self, program: &str, variant: &Variant) -> Result<()> {
         eprintln!("building {program}, {}", variant.name());
         let mut command = self.recipe("build", program);
-        command.envs(variant.build_environment()?).env("BUILD", variant.name());
+        command.envs(variant.build_environment()?).env("BUILD", variant.folder());
         self.step(&mut command)
     }
 
@@ -197,7 +197,7 @@ impl Corpus {
     ///
     /// # Errors
     /// The recipe failed.
-    pub fn build_once(&self, program: &str, variant: Variant) -> Result<()> {
+    pub fn build_once(&self, program: &str, variant: &Variant) -> Result<()> {
         let changed = |path: PathBuf| std::fs::metadata(path).and_then(|m| m.modified()).ok();
         let tools = variant.tools().into_iter().filter_map(changed).max();
         let is_up_to_date = changed(self.program(program, variant)).is_some_and(|built| tools.is_none_or(|tools| tools < built));
@@ -208,16 +208,16 @@ impl Corpus {
     ///
     /// # Errors
     /// The run failed.
-    pub fn run(&self, program: &str, variant: Variant, input: Input, runner: &str) -> Result<String> {
-        self.run_build(variant.name(), program, variant, input, runner)
+    pub fn run(&self, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
+        self.run_build(&variant.folder(), program, variant, input, runner)
     }
 
     /// The same with a copy of the program that has no debug information, for tools that cannot read it.
     ///
     /// # Errors
     /// The copy cannot be made, or the run failed.
-    pub fn run_stripped(&self, program: &str, variant: Variant, input: Input, runner: &str) -> Result<String> {
-        let build = format!("{}-stripped", variant.name());
+    pub fn run_stripped(&self, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
+        let build = format!("{}-stripped", variant.folder());
         let folder = self.folder.join("bin").join(&build);
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let mut strip = Command::new("strip");
@@ -226,8 +226,8 @@ impl Corpus {
         self.run_build(&build, program, variant, input, runner)
     }
 
-    fn run_build(&self, build: &str, program: &str, variant: Variant, input: Input, runner: &str) -> Result<String> {
-        let counts = self.folder.join("counts").join(variant.name());
+    fn run_build(&self, build: &str, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
+        let counts = self.folder.join("counts").join(variant.folder());
         let counts = counts.join(format!("{program}.{}", input.name()));
         // Counts of earlier runs would be added to.
         if counts.exists() {
@@ -240,13 +240,27 @@ impl Corpus {
     }
 
     /// Where a variant's program is.
-    pub fn program(&self, program: &str, variant: Variant) -> PathBuf {
-        self.folder.join("bin").join(variant.name()).join(program)
+    pub fn program(&self, program: &str, variant: &Variant) -> PathBuf {
+        self.folder.join("bin").join(variant.folder()).join(program)
+    }
+
+    /// Whether a program is Rust's: cargo builds it.
+    ///
+    /// # Errors
+    /// The recipe cannot be asked.
+    pub fn is_rust(&self, program: &str) -> Result<bool> {
+        let about = steps::output(&mut self.recipe("about", program))?;
+        Ok(about.strip_prefix(program).is_some_and(|rest| rest.starts_with(": crate ")))
+    }
+
+    /// What a variant's build says.
+    pub fn build_log(&self, program: &str, variant: &Variant) -> PathBuf {
+        self.folder.join("build").join(variant.folder()).join(format!("{program}.log"))
     }
 
     /// Seconds that a variant's build took.
-    pub fn build_seconds(&self, program: &str, variant: Variant) -> Option<u64> {
-        let file = self.folder.join("build").join(variant.name()).join(format!("{program}.seconds"));
+    pub fn build_seconds(&self, program: &str, variant: &Variant) -> Option<f64> {
+        let file = self.folder.join("build").join(variant.folder()).join(format!("{program}.seconds"));
         std::fs::read_to_string(file).ok()?.trim().parse().ok()
     }
 

@@ -63,7 +63,11 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-fn build_judge() -> Result<PathBuf> {
+/// Builds trodden and the judges; gives the judges' program.
+///
+/// # Errors
+/// Cargo failed.
+pub fn build_judge() -> Result<PathBuf> {
     let release = build_trodden()?;
     steps::run(steps::cargo().args(["build", "--release", "--package", "trodden-oracle"]))?;
     Ok(release.join("trodden-oracle"))
@@ -72,20 +76,33 @@ fn build_judge() -> Result<PathBuf> {
 /// Judges a program's run; whether all counts are equal.
 fn judge_program(corpus: &Corpus, program: &str, input: Input, judge: &Path) -> Result<bool> {
     corpus.fetch(program)?;
-    corpus.build_once(program, Variant::Trodden)?;
+    let variant = Variant::trodden();
+    corpus.build_once(program, &variant)?;
     corpus.inputs(program)?;
-    let report = steps::target().join("corpus").join(format!("{program}.{}.verdict", input.name()));
+    let text = verdict(corpus, program, &variant, input, judge)?;
+    print!("{text}");
+    Ok(!differs(&text))
+}
+
+/// What the judges say of a run of a program that was built by trodden: a line for each judge and process, and what is behind it.
+///
+/// # Errors
+/// The run or a judge failed, and there is no difference that explains it.
+pub fn verdict(corpus: &Corpus, program: &str, variant: &Variant, input: Input, judge: &Path) -> Result<String> {
+    let report = steps::target().join("corpus").join(format!("{program}.{}.{}.verdict", variant.folder(), input.name()));
     if report.exists() {
         std::fs::remove_file(&report).with_context(|| format!("cannot remove {}", report.display()))?;
     }
     let plugin = judge.with_file_name("libtrodden_instrument.so");
     let runner = format!("env TRODDEN_PLUGIN={} {} judge --report {} --", plugin.display(), judge.display(), report.display());
-    let outcome = corpus.run(program, Variant::Trodden, input, &runner);
+    let outcome = corpus.run(program, variant, input, &runner);
     let text = std::fs::read_to_string(&report).unwrap_or_default();
-    print!("{text}");
-    let differs = text.lines().any(|line| line.starts_with("  differs: "));
     match outcome {
-        Err(error) if !differs => Err(error),
-        _ => Ok(!differs),
+        Err(error) if !differs(&text) => Err(error),
+        _ => Ok(text),
     }
+}
+
+fn differs(verdict: &str) -> bool {
+    verdict.lines().any(|line| line.starts_with("  differs: "))
 }

@@ -108,6 +108,20 @@ pub fn ensure_packages(packages: &[String]) -> Result<()> {
     install(&missing)
 }
 
+/// Whether the system's package lists have all of these packages.
+pub fn are_offered(packages: &[String]) -> bool {
+    let offers = |package: &String| {
+        let shown = Command::new("apt-cache").args(["policy", package]).output();
+        shown.is_ok_and(|out| candidate(&String::from_utf8_lossy(&out.stdout)).is_some())
+    };
+    !packages.is_empty() && packages.iter().all(offers)
+}
+
+/// The version that would be installed, in what `apt-cache policy` says.
+fn candidate(policy: &str) -> Option<&str> {
+    policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: ")).filter(|version| *version != "(none)")
+}
+
 fn install(packages: &[&str]) -> Result<()> {
     if packages.is_empty() {
         return Ok(());
@@ -146,4 +160,16 @@ fn apt(is_root: bool, what: &str) -> Command {
 
 fn is_there(shown_by: &str) -> bool {
     if shown_by.starts_with('/') { Path::new(shown_by).exists() } else { steps::on_path(shown_by) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_without_a_candidate_are_not_offered() {
+        assert_eq!(candidate("a:\n  Installed: (none)\n  Candidate: 4.04c-4\n  Version table:\n"), Some("4.04c-4"));
+        assert_eq!(candidate("a:\n  Installed: (none)\n  Candidate: (none)\n"), None);
+        assert_eq!(candidate(""), None);
+    }
 }

@@ -95,6 +95,8 @@ pub enum Command {
     Diff(Diff),
     /// Make another variant of an instrumented program, without its sources.
     Instrument(Instrument),
+    /// Show the hottest loops' machine code without and with counting, side by side.
+    Loops(Loops),
     /// Say what is known of an instrumented program, shared library, or profile.
     Info(Info),
     /// Number the paths of a graph from a file; show a function's graph.
@@ -592,6 +594,38 @@ pub struct Instrument {
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// How to count.
+    #[command(flatten)]
+    pub parameters: Parameters,
+}
+
+/// `trodden loops`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden loops ./prog                          of its last recorded run
+  trodden loops ./prog last~1 --top 1
+  trodden loops ./prog --function parse --max-paths 64
+
+The program's bitcode must have been kept. What counting adds is marked by +; LLVM's `opt` must be installed (package llvm-22).")]
+pub struct Loops {
+    /// The program or shared library.
+    pub program: PathBuf,
+    /// A profile of it: a file, or a run (12, last, last~1), or a suite.
+    #[arg(default_value = LAST)]
+    pub profile: String,
+    /// At most this many loops.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub top: usize,
+    /// At most this many blocks of each, those that execute most.
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub blocks: usize,
+    /// Only loops of this function.
+    #[arg(long, short, value_name = "NAME")]
+    pub function: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// How to count; by default as the program does.
     #[command(flatten)]
     pub parameters: Parameters,
 }

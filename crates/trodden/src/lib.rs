@@ -6,6 +6,7 @@
 //! | `cc.rs`, `cc/arguments.rs` | compiler drivers |
 //! | `link.rs`, `recipe.rs` | linking; what is kept of a link |
 //! | `rebuild.rs`, `frames.rs`, `instrument.rs` | other variants of a program, without its sources |
+//! | `loops/` | hot loops' machine code, without and with counting |
 //! | `lto.rs` | whole programs optimised, then instrumented |
 //! | `build.rs`, `events.rs` | running a build; what its drivers did |
 //! | `cargo.rs`, `rust.rs` | `cargo trodden`; standing in for rustc's linker |
@@ -36,6 +37,7 @@ mod info;
 mod instrument;
 mod libraries;
 mod link;
+mod loops;
 mod lto;
 mod manual;
 mod notes;
@@ -116,6 +118,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Merge(job) => runs::merge(&job),
         Command::Diff(job) => runs::compare(&job),
         Command::Instrument(job) => instrument::run(&job.program, &job.output, &job.parameters),
+        Command::Loops(job) => loops::run(&job, cli.color),
         Command::Info(info) => info::run(&info),
         Command::Graph(job) => graph::run(&job),
         Command::Store(job) => store::run(&job),

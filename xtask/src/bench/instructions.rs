@@ -39,7 +39,7 @@ impl Counter {
     ///
     /// # Errors
     /// The run failed, or the counter wrote no number.
-    pub fn of_run(self, corpus: &Corpus, program: &str, variant: Variant) -> Result<u64> {
+    pub fn of_run(self, corpus: &Corpus, program: &str, variant: &Variant) -> Result<u64> {
         let log = steps::target().join("xtask-instructions.log");
         let _ = std::fs::remove_file(&log);
         let runner = self.runner(&log);

@@ -1,9 +1,9 @@
 //! The few numbers that stand for many.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The middle and the ends of a set of measurements.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Half of the measurements are below.
     pub median: f64,
@@ -41,9 +41,65 @@ pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     Some((logarithms / ratios.len() as f64).exp())
 }
 
+/// How likely two samples of one distribution are at least as far apart in their ranks as these: the exact, two-sided test of Wilcoxon (1945), Mann
+/// and Whitney (1947), with mid-ranks for ties. 1 if one is empty.
+pub fn rank_test(a: &[f64], b: &[f64]) -> f64 {
+    let ranks = doubled_ranks(&[a, b].concat());
+    let total: usize = ranks.iter().sum();
+    // ways[k][s]: ways to choose k of the ranks with the sum s.
+    let mut ways = vec![vec![0.0_f64; total + 1]; a.len() + 1];
+    ways[0][0] = 1.0;
+    for rank in &ranks {
+        for chosen in (1..=a.len()).rev() {
+            for sum in (*rank..=total).rev() {
+                ways[chosen][sum] += ways[chosen - 1][sum - rank];
+            }
+        }
+    }
+    // Sums are compared in parts of the number of values, so that the mean is whole.
+    let distance = |sum: usize| (sum * ranks.len()).abs_diff(total * a.len());
+    let own = distance(ranks[..a.len()].iter().sum());
+    let (all, far) = ways[a.len()]
+        .iter()
+        .enumerate()
+        .fold((0.0, 0.0), |(all, far), (sum, ways)| (all + ways, if distance(sum) >= own { far + ways } else { far }));
+    far / all
+}
+
+/// For each value twice its rank, which is whole for ties too.
+fn doubled_ranks(values: &[f64]) -> Vec<usize> {
+    let rank = |value: &f64| {
+        let below = values.iter().filter(|v| *v < value).count();
+        let equal = values.iter().filter(|v| *v == value).count();
+        2 * below + equal + 1
+    };
+    values.iter().map(rank).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_that_do_not_mix_are_as_unlikely_as_one_choice_of_all() {
+        // 2 of the 252 choices of 5 among 10; 2 of 20.
+        let (low, high) = ([1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0]);
+        assert!((rank_test(&low, &high) - 2.0 / 252.0).abs() < 1e-12);
+        assert!((rank_test(&high, &low) - 2.0 / 252.0).abs() < 1e-12);
+        assert!((rank_test(&low[..3], &high[..3]) - 0.1).abs() < 1e-12);
+        assert_eq!(rank_test(&low, &low), 1.0);
+        assert_eq!(rank_test(&[], &low), 1.0);
+    }
+
+    #[test]
+    fn the_test_of_ranks_is_what_all_choices_say() {
+        let values = [3.0, 1.0, 2.0, 2.0, 5.0, 2.0, 7.0];
+        let sum = |chosen: u32| -> i64 { (0..7).filter(|i| chosen >> i & 1 == 1).map(|i| doubled_ranks(&values)[i] as i64).sum() };
+        let far = |chosen: u32| (7 * sum(chosen) - 3 * sum(127)).abs();
+        let all: Vec<u32> = (0..128).filter(|c: &u32| c.count_ones() == 3).collect();
+        let expected = all.iter().filter(|c| far(**c) >= far(0b111)).count() as f64 / all.len() as f64;
+        assert!((rank_test(&values[..3], &values[3..]) - expected).abs() < 1e-12);
+    }
 
     #[test]
     fn medians_and_ends() {

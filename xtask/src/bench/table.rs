@@ -1,98 +1,259 @@
-//! The result as text.
+//! The result as text, for the terminal, and as Markdown, for a folder of results.
 
+use super::result::{Exact, Figures, Outcome, Ratios, Row, Suite};
 use super::statistics::geometric_mean;
-use super::variant::Variant;
-use super::{Row, Suite};
 use std::fmt::Write;
 
-const HEAD: [&str; 9] = ["program", "variant", "user s", "+-", "ratio", "M instr.", "ratio", "code KB", "ratio"];
+/// Rows of cells. The first columns are words, the others numbers.
+struct Table {
+    head: Vec<String>,
+    words: usize,
+    rows: Vec<Vec<String>>,
+}
 
-/// A line per variant of a program, then the geometric means of the ratios.
-pub fn render(suite: &Suite) -> String {
-    let mut lines: Vec<[String; 9]> = vec![HEAD.map(str::to_owned)];
-    lines.extend(suite.rows.iter().map(|row| line(suite, row)));
-    lines.extend(means(suite));
-    let widths: Vec<usize> = (0..HEAD.len()).map(|column| lines.iter().map(|l| l[column].len()).max().unwrap_or_default()).collect();
+/// For the terminal: times and instructions, then code, memory, build time and exactness; a line per variant of a program.
+pub fn text(suite: &Suite) -> String {
     let mut out = String::new();
-    for line in &lines {
-        let cells: Vec<String> = (0..HEAD.len())
-            .map(|c| if c < 2 { format!("{:<1$}", line[c], widths[c]) } else { format!("{:>1$}", line[c], widths[c]) })
-            .collect();
-        let _ = writeln!(out, "{}", cells.join("  ").trim_end());
+    let _ = writeln!(out, "{}\n{}", times(suite).text(), sizes(suite).text());
+    let _ = writeln!(out, "{}", reasons(suite).join("\n"));
+    let _ = write!(out, "{}", closing(suite).join("\n"));
+    out.trim_start().to_owned() + "\n"
+}
+
+/// For a page: ratios by program and variant, then everything.
+pub fn markdown(suite: &Suite) -> String {
+    let mut out = format!("# Benchmark of {}\n\n", suite.date);
+    let _ = writeln!(out, "{}\n", closing(suite).join("\n"));
+    let _ = writeln!(out, "| variant | what it is |\n|---|---|");
+    for variant in &suite.variants {
+        let _ = writeln!(out, "| `{}` | {} |", variant.name, variant.about);
     }
-    let _ = writeln!(
-        out,
-        "\n{}: medians of {} runs (input {}), +- half of the range; ratios to the plain build.",
-        suite.date, suite.rounds, suite.input
-    );
-    if let Some(counter) = suite.instructions_by {
-        let _ = writeln!(out, "Instructions of the short run, by {counter}.");
+    let parts: [(&str, Table); 5] = [
+        ("User time, ratio to the base", matrix(suite, |r| r.user)),
+        ("Instructions, ratio to the base", matrix(suite, |r| r.instructions)),
+        ("Size of code, ratio to the base", matrix(suite, |r| r.code)),
+        ("Times and instructions", times(suite)),
+        ("Code, memory, build, counts", sizes(suite)),
+    ];
+    for (title, table) in parts {
+        let _ = write!(out, "\n## {title}\n\n{}", table.markdown());
     }
-    if suite.rows.iter().all(|row| row.same_output) {
-        let _ = writeln!(out, "Every variant printed what the plain build prints.");
+    let reasons = reasons(suite);
+    if !reasons.is_empty() {
+        let _ = write!(out, "\n## What was not measured\n\n");
+        reasons.iter().for_each(|r| {
+            let _ = writeln!(out, "- {r}");
+        });
     }
-    let _ = writeln!(out, "{}, {} cores, Linux {}; {}", suite.machine.processor, suite.machine.cores, suite.machine.kernel, suite.commit);
     out
 }
 
-fn line(suite: &Suite, row: &Row) -> [String; 9] {
-    let ratios = Ratios::of(suite, row);
-    [
-        row.program.clone(),
-        row.variant.name().to_owned() + if row.same_output { "" } else { " (OUTPUT DIFFERS)" },
-        format!("{:.3}", row.user.median),
-        format!("{:.1}%", row.user.width() * 50.0),
-        ratio(ratios.user),
-        row.instructions.map_or_else(String::new, |n| format!("{:.0}", n as f64 / 1e6)),
-        ratio(ratios.instructions),
-        format!("{:.0}", row.code_bytes as f64 / 1024.0),
-        ratio(ratios.code),
-    ]
+fn times(suite: &Suite) -> Table {
+    let head = ["program", "variant", "user s", "+-", "ratio", "M instr.", "ratio"];
+    let line = |row: &Row, figures: &Figures, ratios: Ratios| {
+        vec![
+            row.program.clone(),
+            row.variant.clone() + if figures.same_output { "" } else { " (OUTPUT DIFFERS)" },
+            format!("{:.3}", figures.user.median),
+            format!("{:.1}%", figures.user.width() * 50.0),
+            ratio(ratios.user),
+            figures.instructions.map_or_else(String::new, |n| format!("{:.0}", n as f64 / 1e6)),
+            ratio(ratios.instructions),
+        ]
+    };
+    let mean = |variant: &str| {
+        vec![String::new(), String::new(), mean(suite, variant, |r| r.user), String::new(), mean(suite, variant, |r| r.instructions)]
+    };
+    table(suite, &head, line, mean)
 }
 
-fn means(suite: &Suite) -> Vec<[String; 9]> {
-    let mut variants: Vec<Variant> = Vec::new();
-    for row in suite.rows.iter().filter(|row| row.variant != Variant::Plain) {
-        if !variants.contains(&row.variant) {
-            variants.push(row.variant);
+fn sizes(suite: &Suite) -> Table {
+    let head = ["program", "variant", "code KB", "ratio", "memory MB", "ratio", "build s", "ratio", "exact functions"];
+    let line = |row: &Row, figures: &Figures, ratios: Ratios| {
+        vec![
+            row.program.clone(),
+            row.variant.clone(),
+            figures.code_bytes.map_or_else(String::new, |n| format!("{:.0}", n as f64 / 1024.0)),
+            ratio(ratios.code),
+            format!("{:.1}", figures.memory_kb as f64 / 1024.0),
+            ratio(ratios.memory),
+            figures.build_s.map_or_else(String::new, |s| format!("{s:.1}")),
+            ratio(ratios.build),
+            figures.exact.as_ref().map_or_else(String::new, exact),
+        ]
+    };
+    let mean = |variant: &str| {
+        let of = |what: fn(&Ratios) -> Option<f64>| mean(suite, variant, what);
+        vec![String::new(), of(|r| r.code), String::new(), of(|r| r.memory), String::new(), of(|r| r.build), String::new()]
+    };
+    table(suite, &head, line, mean)
+}
+
+/// A line per row that was measured, or that says why not; and the means.
+fn table(suite: &Suite, head: &[&str], line: impl Fn(&Row, &Figures, Ratios) -> Vec<String>, mean: impl Fn(&str) -> Vec<String>) -> Table {
+    let mut rows = Vec::new();
+    for row in &suite.rows {
+        match &row.outcome {
+            Outcome::Measured(figures) => rows.push(line(row, figures, suite.ratios(&row.program, &row.variant))),
+            Outcome::Failed { .. } => {
+                let mut cells = vec![row.program.clone(), row.variant.clone(), "failed".into()];
+                cells.resize(head.len(), String::new());
+                rows.push(cells);
+            }
+            Outcome::Skipped { .. } => {}
         }
     }
-    let mean = |variant: Variant, of: fn(&Ratios) -> Option<f64>| {
-        let ratios: Vec<f64> = suite.rows.iter().filter(|r| r.variant == variant).filter_map(|r| of(&Ratios::of(suite, r))).collect();
-        ratio(geometric_mean(&ratios))
-    };
-    let line = |variant: Variant| {
-        let mut line = HEAD.map(|_| String::new());
-        line[0] = "geometric mean".into();
-        line[1] = variant.name().into();
-        line[4] = mean(variant, |r| r.user);
-        line[6] = mean(variant, |r| r.instructions);
-        line[8] = mean(variant, |r| r.code);
-        line
-    };
-    variants.into_iter().map(line).collect()
-}
-
-/// A row beside the plain build of the same program.
-struct Ratios {
-    user: Option<f64>,
-    instructions: Option<f64>,
-    code: Option<f64>,
-}
-
-impl Ratios {
-    fn of(suite: &Suite, row: &Row) -> Ratios {
-        let plain =
-            suite.rows.iter().find(|r| r.program == row.program && r.variant == Variant::Plain).filter(|_| row.variant != Variant::Plain);
-        let over = |own: f64, plain: f64| (plain > 0.0).then_some(own / plain);
-        Ratios {
-            user: plain.and_then(|p| over(row.user.median, p.user.median)),
-            instructions: plain.and_then(|p| over(row.instructions? as f64, p.instructions? as f64)),
-            code: plain.and_then(|p| over(row.code_bytes as f64, p.code_bytes as f64)),
+    for variant in suite.variants.iter().filter(|v| v.base.is_some()) {
+        let cells = mean(&variant.name);
+        if cells.iter().any(|c| !c.is_empty()) {
+            let programs = suite.programs().iter().filter(|p| suite.ratios(p, &variant.name) != Ratios::default()).count();
+            rows.push([format!("geom. mean of {programs}"), variant.name.clone()].into_iter().chain(cells).collect());
         }
     }
+    Table { head: head.iter().map(|h| (*h).to_owned()).collect(), words: 2, rows }
+}
+
+/// A column per variant that has a base.
+fn matrix(suite: &Suite, of: fn(&Ratios) -> Option<f64>) -> Table {
+    let variants: Vec<&str> = suite.variants.iter().filter(|v| v.base.is_some()).map(|v| v.name.as_str()).collect();
+    let columns: Vec<&str> = variants.into_iter().filter(|v| suite.programs().iter().any(|p| of(&suite.ratios(p, v)).is_some())).collect();
+    let cells = |program: &&str| {
+        let own = columns.iter().map(|variant| ratio(of(&suite.ratios(program, variant))));
+        std::iter::once((*program).to_owned()).chain(own).collect()
+    };
+    let mut rows: Vec<Vec<String>> = suite.programs().iter().map(cells).collect();
+    rows.push(std::iter::once("geometric mean".to_owned()).chain(columns.iter().map(|v| mean(suite, v, of))).collect());
+    Table { head: std::iter::once("program").chain(columns).map(str::to_owned).collect(), words: 1, rows }
+}
+
+/// The geometric mean over all programs where both were measured.
+fn mean(suite: &Suite, variant: &str, of: fn(&Ratios) -> Option<f64>) -> String {
+    let ratios: Vec<f64> = suite.programs().iter().filter_map(|p| of(&suite.ratios(p, variant))).collect();
+    geometric_mean(&ratios).map_or_else(String::new, |mean| format!("{mean:.3}"))
+}
+
+fn exact(exact: &Exact) -> String {
+    match exact {
+        Exact::Failed(_) => "not judged".into(),
+        Exact::Judged(judges) => {
+            let part = |j: &super::result::Judgement| match j.different {
+                0 => format!("{}/{}", j.equal, j.functions),
+                n => format!("{}/{} ({n} DIFFER)", j.equal, j.functions),
+            };
+            judges.iter().map(part).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+/// Why there are no figures; programs with one reason together.
+fn reasons(suite: &Suite) -> Vec<String> {
+    let mut all: Vec<(String, Vec<&str>)> = Vec::new();
+    let programs = suite.programs();
+    for row in &suite.rows {
+        let text = match &row.outcome {
+            Outcome::Skipped { reason } => format!("{} is left out: {reason}", row.variant),
+            Outcome::Failed { reason } => format!("{} failed: {reason}", row.variant),
+            Outcome::Measured(Figures { exact: Some(Exact::Failed(reason)), .. }) => format!("{} was not judged: {reason}", row.variant),
+            Outcome::Measured(_) => continue,
+        };
+        match all.iter_mut().find(|(t, _)| *t == text) {
+            Some((_, list)) => list.push(&row.program),
+            None => all.push((text, vec![&row.program])),
+        }
+    }
+    all.into_iter()
+        .map(|(text, list)| format!("{text} ({})", if list == programs { "all programs".into() } else { list.join(", ") }))
+        .collect()
+}
+
+/// What the numbers are.
+fn closing(suite: &Suite) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{}: medians of {} runs in turns (input {}), +- half of the range; ratios to the variant's base (plain, if none is named).",
+        suite.date, suite.rounds, suite.input
+    )];
+    if suite.rows.iter().any(|row| row.figures().is_some_and(|f| f.base_user_s.is_some())) {
+        lines.push("callgrind: one short run, beside a short run of the plain build.".into());
+    }
+    lines.extend(suite.instructions_by.as_ref().map(|counter| format!("Instructions of the short run, by {counter}.")));
+    if suite.rows.iter().any(|row| row.figures().is_some_and(|f| f.exact.is_some())) {
+        lines.push(
+            "Exact functions: equal, of those compared, in the short run: to a counter in every block; to LLVM's own profile.".into(),
+        );
+    }
+    if suite.rows.iter().filter_map(Row::figures).all(|f| f.same_output) {
+        lines.push("Every variant printed what its base prints.".into());
+    }
+    lines.push(format!(
+        "{}, {} cores, Linux {}; commit {}",
+        suite.machine.processor, suite.machine.cores, suite.machine.kernel, suite.commit
+    ));
+    lines
 }
 
 fn ratio(value: Option<f64>) -> String {
     value.map_or_else(String::new, |v| format!("{v:.2}"))
+}
+
+impl Table {
+    fn text(&self) -> String {
+        let lines: Vec<&Vec<String>> = std::iter::once(&self.head).chain(&self.rows).collect();
+        let widths: Vec<usize> =
+            (0..self.head.len()).map(|c| lines.iter().map(|l| l[c].chars().count()).max().unwrap_or_default()).collect();
+        let mut out = String::new();
+        for line in lines {
+            let cell =
+                |c: usize| if c < self.words { format!("{:<1$}", line[c], widths[c]) } else { format!("{:>1$}", line[c], widths[c]) };
+            let cells: Vec<String> = (0..widths.len()).map(cell).collect();
+            let _ = writeln!(out, "{}", cells.join("  ").trim_end());
+        }
+        out
+    }
+
+    fn markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.iter().map(|c| c.replace('|', "\\|")).collect::<Vec<_>>().join(" | "));
+        let rule: Vec<&str> = (0..self.head.len()).map(|c| if c < self.words { "---" } else { "--:" }).collect();
+        let mut out = line(&self.head) + &format!("|{}|\n", rule.join("|"));
+        self.rows.iter().for_each(|row| out.push_str(&line(row)));
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::result::{Judgement, tests as sample};
+    use super::*;
+
+    fn suite() -> Suite {
+        let mut suite = sample::suite(&[
+            ("a", "plain", &[1.0, 1.0, 1.0], 100_000_000),
+            ("a", "trodden", &[2.0, 2.0, 2.0], 150_000_000),
+            ("b", "plain", &[1.0], 10_000_000),
+        ]);
+        let reason = "no".to_owned();
+        suite.rows.push(Row { program: "b".into(), variant: "trodden".into(), outcome: Outcome::Failed { reason } });
+        suite
+    }
+
+    #[test]
+    fn a_row_that_failed_has_its_reason_and_no_part_in_the_mean() {
+        let text = text(&suite());
+        assert!(text.contains("a                trodden   2.000  0.0%   2.00       150   1.50"), "{text}");
+        assert!(text.contains("b                trodden  failed"), "{text}");
+        assert!(text.contains("trodden failed: no (b)"), "{text}");
+        assert!(text.lines().any(|l| l.starts_with("geom. mean of 1  trodden") && l.contains(" 2.000 ")), "{text}");
+    }
+
+    #[test]
+    fn pages_have_a_column_per_variant() {
+        let page = markdown(&suite());
+        assert!(page.contains("| program | trodden |\n|---|--:|\n| a | 2.00 |\n| b |  |\n| geometric mean | 2.000 |\n"), "{page}");
+        assert!(page.contains("- trodden failed: no (b)\n"), "{page}");
+    }
+
+    #[test]
+    fn differences_are_loud() {
+        let judge = Judgement { judge: "j".into(), functions: 3, equal: 2, different: 1 };
+        assert_eq!(exact(&Exact::Judged(vec![judge])), "2/3 (1 DIFFER)");
+    }
 }

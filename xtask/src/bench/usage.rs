@@ -42,7 +42,7 @@ impl Usage {
 ///
 /// # Errors
 /// The run failed.
-pub fn of_run(corpus: &Corpus, program: &str, variant: Variant, input: Input) -> Result<(Usage, String)> {
+pub fn of_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<(Usage, String)> {
     let file = steps::target().join("xtask-usage.jsonl");
     let _ = std::fs::remove_file(&file);
     let own = std::env::current_exe().context("cannot find xtask's own file")?;
@@ -50,7 +50,11 @@ pub fn of_run(corpus: &Corpus, program: &str, variant: Variant, input: Input) ->
     if runner.split_whitespace().count() != 3 {
         bail!("the folder {} has a space in its name: set CARGO_TARGET_DIR to one without", steps::target().display());
     }
-    let sum = corpus.run(program, variant, input, &runner)?;
+    let sum = match variant.under() {
+        None => corpus.run(program, variant, input, &runner)?,
+        // Valgrind 3.19 gives up on clang's debug information.
+        Some(under) => corpus.run_stripped(program, variant, input, &format!("{runner} {under}"))?,
+    };
     let lines = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let mut total = Usage::default();
     for line in lines.lines() {

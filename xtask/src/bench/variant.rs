@@ -1,84 +1,419 @@
-//! Ways to build a program of the corpus, and what its runs need.
+//! Ways to build a program of the corpus, and what its runs need: a table, one entry per way.
+//!
+//! `trodden:WORDS` is trodden with words for the plugin (`TRODDEN_INSTRUMENT`), such as `trodden:max-paths=64+chords=off`: whatever the plugin
+//! knows can be measured without a change here.
 
+use crate::packages;
 use crate::steps;
-use anyhow::Result;
-use clap::ValueEnum;
-use serde::Serialize;
+use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Flags that all variants have.
 const FLAGS: &str = "-O2 -g";
+/// Why a rival is not built for Rust.
+const NOT_RUST: &str = "there is none for Rust programs";
 
 /// A way to build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Variant {
-    /// By clang and rustc, nothing counted.
-    Plain,
-    /// By trodden's drivers: every path is counted.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    kind: &'static Kind,
+    words: String,
+}
+
+/// An entry of the table.
+#[derive(Debug)]
+struct Kind {
+    name: &'static str,
+    about: &'static str,
+    compiler: Compiler,
+    /// Flags of C and C++ compilations and of links, beside [`FLAGS`].
+    flags: &'static str,
+    /// The variant that it is compared with.
+    base: Option<&'static str>,
+    rust: Rust,
+    /// A source file with functions that the instrumented code calls.
+    callbacks: Option<&'static str>,
+    /// Variables for builds.
+    build: &'static [(&'static str, &'static str)],
+    /// Variables for runs: a file in the folder of a run's counts, or that folder.
+    counts: &'static [(&'static str, &'static str)],
+    /// What runs it, if the machine does not: once, on the short input, the base's program.
+    under: Option<&'static str>,
+    /// Debian packages that bring what it takes.
+    packages: &'static [&'static str],
+}
+
+/// Who compiles C and C++.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compiler {
+    Clang,
     Trodden,
-    /// `-fprofile-generate`: edges, counted by LLVM's optimiser.
-    ClangEdges,
+    Named(&'static str, &'static str),
+    /// The clang that AFL++ was built with.
+    AflsClang,
+}
+
+/// How Rust programs are built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rust {
+    Flags(&'static str),
+    Trodden,
+    No(&'static str),
+}
+
+const PLAIN: Kind = Kind {
+    name: "plain",
+    about: "clang -O2 or rustc, nothing counted",
+    compiler: Compiler::Clang,
+    flags: "",
+    base: None,
+    rust: Rust::Flags(""),
+    callbacks: None,
+    build: &[],
+    counts: &[],
+    under: None,
+    packages: &[],
+};
+
+/// A rival: nothing for Rust, compared with the plain build by clang.
+const RIVAL: Kind = Kind { base: Some("plain"), rust: Rust::No(NOT_RUST), ..PLAIN };
+
+static KINDS: &[Kind] = &[
+    PLAIN,
+    Kind {
+        name: "trodden",
+        about: "trodden: every path, exactly",
+        compiler: Compiler::Trodden,
+        rust: Rust::Trodden,
+        counts: &[("TRODDEN_OUTPUT", "%m.raw")],
+        ..RIVAL
+    },
+    Kind {
+        name: "clang-edges",
+        about: "clang -fprofile-generate: edges, counted by the optimiser",
+        flags: "-fprofile-generate",
+        rust: Rust::Flags("-Cprofile-generate"),
+        // Programs that a build runs are not of interest.
+        build: &[("LLVM_PROFILE_FILE", "/dev/null")],
+        counts: &[("LLVM_PROFILE_FILE", "%m.profraw")],
+        ..RIVAL
+    },
+    Kind {
+        name: "clang-regions",
+        about: "clang -fprofile-instr-generate: regions of the source, counted by the front end",
+        flags: "-fprofile-instr-generate",
+        build: &[("LLVM_PROFILE_FILE", "/dev/null")],
+        counts: &[("LLVM_PROFILE_FILE", "%m.profraw")],
+        ..RIVAL
+    },
+    Kind {
+        name: "sancov-guard",
+        about: "clang -fsanitize-coverage=trace-pc-guard, each call counted in a table",
+        flags: "-fsanitize-coverage=trace-pc-guard",
+        callbacks: Some("guard.c"),
+        ..RIVAL
+    },
+    Kind {
+        name: "sancov-counters",
+        about: "clang -fsanitize-coverage=inline-8bit-counters",
+        flags: "-fsanitize-coverage=inline-8bit-counters",
+        callbacks: Some("counters.c"),
+        ..RIVAL
+    },
+    Kind {
+        name: "gcc",
+        about: "gcc -O2, nothing counted",
+        compiler: Compiler::Named("gcc", "g++"),
+        base: None,
+        packages: &["gcc", "g++"],
+        ..RIVAL
+    },
+    Kind {
+        name: "gcc-coverage",
+        about: "gcc --coverage: edges; compared with gcc",
+        compiler: Compiler::Named("gcc", "g++"),
+        flags: "--coverage",
+        base: Some("gcc"),
+        counts: &[("GCOV_PREFIX", "")],
+        packages: &["gcc", "g++"],
+        ..RIVAL
+    },
+    Kind {
+        name: "gcc-15",
+        about: "gcc 15 -O2, nothing counted",
+        compiler: Compiler::Named("gcc-15", "g++-15"),
+        base: None,
+        packages: &["gcc-15", "g++-15"],
+        ..RIVAL
+    },
+    Kind {
+        name: "gcc-15-paths",
+        about: "gcc 15 -fpath-coverage: which prime paths were taken (not how often); compared with gcc-15",
+        compiler: Compiler::Named("gcc-15", "g++-15"),
+        flags: "-fpath-coverage --coverage",
+        base: Some("gcc-15"),
+        counts: &[("GCOV_PREFIX", "")],
+        packages: &["gcc-15", "g++-15"],
+        ..RIVAL
+    },
+    Kind {
+        name: "afl-base",
+        about: "the clang that AFL++ takes, -O2, nothing counted",
+        compiler: Compiler::AflsClang,
+        base: None,
+        packages: &["afl++"],
+        ..RIVAL
+    },
+    Kind {
+        name: "afl",
+        about: "AFL++'s afl-clang-fast: edges, 8 bits; compared with afl-base",
+        compiler: Compiler::Named("afl-clang-fast", "afl-clang-fast++"),
+        base: Some("afl-base"),
+        // The same optimisation as all others, and silence.
+        build: &[("AFL_DONT_OPTIMIZE", "1"), ("AFL_QUIET", "1")],
+        packages: &["afl++"],
+        ..RIVAL
+    },
+    Kind {
+        name: "callgrind",
+        about: "the plain build under valgrind --tool=callgrind, one short run",
+        rust: Rust::Flags(""),
+        under: Some("valgrind --quiet --tool=callgrind --callgrind-out-file=/dev/null"),
+        packages: &["valgrind"],
+        ..RIVAL
+    },
+];
+
+impl PartialEq for Variant {
+    fn eq(&self, other: &Variant) -> bool {
+        self.name() == other.name()
+    }
 }
 
 impl Variant {
-    /// Its name in tables and folders.
-    pub fn name(self) -> &'static str {
-        match self {
-            Variant::Plain => "plain",
-            Variant::Trodden => "trodden",
-            Variant::ClangEdges => "clang-edges",
+    /// Reads a name: one of the table, or `trodden:WORDS`, words joined by `+`.
+    ///
+    /// # Errors
+    /// There is none of that name; the message lists all.
+    pub fn parse(text: &str) -> Result<Variant> {
+        let (name, words) = text.split_once(':').unwrap_or((text, ""));
+        let Some(kind) = KINDS.iter().find(|k| k.name == name) else {
+            bail!("there is no variant {name}; there are {}, trodden:WORDS", Variant::names().join(", "));
+        };
+        if !words.is_empty() && kind.compiler != Compiler::Trodden {
+            bail!("{name} takes no words: only trodden does, as trodden:{words}");
+        }
+        Ok(Variant { kind, words: words.replace('+', " ") })
+    }
+
+    /// Nothing counted.
+    pub fn plain() -> Variant {
+        Variant { kind: &KINDS[0], words: String::new() }
+    }
+
+    /// Counted by trodden as it does by default.
+    pub fn trodden() -> Variant {
+        Variant { kind: &KINDS[1], words: String::new() }
+    }
+
+    /// Names of the table.
+    pub fn names() -> Vec<&'static str> {
+        KINDS.iter().map(|k| k.name).collect()
+    }
+
+    /// Its name in tables.
+    pub fn name(&self) -> String {
+        if self.words.is_empty() { self.kind.name.to_owned() } else { format!("{}:{}", self.kind.name, self.words.replace(' ', "+")) }
+    }
+
+    /// What it is, in words.
+    pub fn about(&self) -> String {
+        if self.words.is_empty() { self.kind.about.to_owned() } else { format!("trodden with {}", self.words) }
+    }
+
+    /// Its name in folders; build systems do not like colons. A variant that only runs otherwise shares the base's.
+    pub fn folder(&self) -> String {
+        if self.kind.under.is_some() {
+            return self.base().map_or_else(|| self.name(), |base| base.folder());
+        }
+        self.name().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect()
+    }
+
+    /// What it is compared with.
+    pub fn base(&self) -> Option<Variant> {
+        self.kind.base.and_then(|name| Variant::parse(name).ok())
+    }
+
+    /// Whether trodden's own tools build it.
+    pub fn is_trodden(&self) -> bool {
+        self.kind.compiler == Compiler::Trodden
+    }
+
+    /// What runs it, if it is not run by itself.
+    pub fn under(&self) -> Option<&'static str> {
+        self.kind.under
+    }
+
+    /// Whether it says anything about programs in Rust.
+    ///
+    /// # Errors
+    /// It does not; the message is the reason.
+    pub fn suits_rust(&self) -> Result<()> {
+        match self.kind.rust {
+            Rust::No(reason) => bail!(reason),
+            Rust::Flags(_) | Rust::Trodden => Ok(()),
+        }
+    }
+
+    /// Sees to it that what it takes is there, installing packages where that can be done.
+    ///
+    /// # Errors
+    /// Something is missing; the message is the reason.
+    pub fn ensure(&self) -> Result<()> {
+        let Some(tool) = self.tool() else { return Ok(()) };
+        if steps::on_path(tool) {
+            return Ok(());
+        }
+        let packages: Vec<String> = self.kind.packages.iter().map(|p| (*p).to_owned()).collect();
+        if !packages::are_offered(&packages) {
+            bail!("{tool} is not installed, and this system offers no package {}", packages.join(", "));
+        }
+        packages::ensure_packages(&packages)?;
+        if steps::on_path(tool) { Ok(()) } else { bail!("{tool} is not there: install {}", packages.join(", ")) }
+    }
+
+    /// A program without which it is nothing.
+    fn tool(&self) -> Option<&'static str> {
+        match (self.kind.under, self.kind.compiler) {
+            (Some(under), _) => under.split(' ').next(),
+            (None, Compiler::Named(cc, _)) => Some(cc),
+            (None, Compiler::AflsClang) => Some("afl-clang-fast"),
+            (None, Compiler::Clang | Compiler::Trodden) => None,
         }
     }
 
     /// Files of the project that change what is built.
-    pub fn tools(self) -> Vec<PathBuf> {
+    pub fn tools(&self) -> Vec<PathBuf> {
         let release = steps::target().join("release");
-        if self == Variant::Trodden { vec![release.join("trodden"), release.join("libtrodden_instrument.so")] } else { Vec::new() }
+        if self.is_trodden() { vec![release.join("trodden"), release.join("libtrodden_instrument.so")] } else { Vec::new() }
     }
 
     /// Variables for the build, as the recipes read them.
     ///
     /// # Errors
-    /// The search path cannot be made.
-    pub fn build_environment(self) -> Result<Vec<(&'static str, OsString)>> {
-        let flags = |more: &str| OsString::from(format!("{FLAGS}{more}"));
-        let clang = [("CC", "clang-22".into()), ("CXX", "clang++-22".into())];
-        let own: Vec<(&'static str, OsString)> = match self {
-            Variant::Plain => vec![("CFLAGS", flags("")), ("LDFLAGS", "".into())],
-            Variant::Trodden => {
-                let path = steps::path_with(&[steps::target().join("release")])?;
-                let (cc, cxx, cargo) = ("trodden cc".into(), "trodden c++".into(), "cargo trodden build".into());
-                return Ok(vec![
-                    ("CFLAGS", flags("")),
-                    ("LDFLAGS", "".into()),
-                    ("PATH", path),
-                    ("CC", cc),
-                    ("CXX", cxx),
-                    ("CARGO_BUILD", cargo),
-                ]);
-            }
-            Variant::ClangEdges => {
-                let rust = format!("-Cprofile-generate={}", std::env::temp_dir().display());
-                // Programs that a build runs are not of interest.
-                vec![
-                    ("CFLAGS", flags(" -fprofile-generate")),
-                    ("LDFLAGS", "-fprofile-generate".into()),
-                    ("RUSTFLAGS", rust.into()),
-                    ("LLVM_PROFILE_FILE", "/dev/null".into()),
-                ]
-            }
-        };
-        Ok(clang.into_iter().chain(own).collect())
+    /// The compiler is not there, callbacks do not compile, or the search path cannot be made.
+    pub fn build_environment(&self) -> Result<Vec<(&'static str, OsString)>> {
+        let kind = self.kind;
+        let (cc, cxx) = compilers(kind.compiler)?;
+        let mut link = OsString::from(kind.flags);
+        if let Some(source) = kind.callbacks {
+            link.push(" ");
+            link.push(callbacks(source)?);
+        }
+        let flags = [FLAGS, kind.flags].join(" ");
+        let mut variables: Vec<(&'static str, OsString)> =
+            vec![("CC", cc.into()), ("CXX", cxx.into()), ("CFLAGS", flags.trim().into()), ("LDFLAGS", link)];
+        match kind.rust {
+            Rust::Flags("") | Rust::No(_) => {}
+            Rust::Flags(flags) => variables.push(("RUSTFLAGS", format!("{flags}={}", std::env::temp_dir().display()).into())),
+            Rust::Trodden => variables.push(("CARGO_BUILD", "cargo trodden build".into())),
+        }
+        if self.is_trodden() {
+            variables.push(("PATH", steps::path_with(&[steps::target().join("release")])?));
+            variables.push(("TRODDEN_INSTRUMENT", self.words.clone().into()));
+        }
+        variables.extend(kind.build.iter().map(|(name, value)| (*name, OsString::from(value))));
+        Ok(variables)
     }
 
     /// Variables for a run, whose counts go to a folder.
-    pub fn run_environment(self, counts: &Path) -> Vec<(&'static str, OsString)> {
-        match self {
-            Variant::Plain => Vec::new(),
-            Variant::Trodden => vec![("TRODDEN_OUTPUT", counts.join("%m.raw").into())],
-            Variant::ClangEdges => vec![("LLVM_PROFILE_FILE", counts.join("%m.profraw").into())],
+    pub fn run_environment(&self, counts: &Path) -> Vec<(&'static str, OsString)> {
+        self.kind.counts.iter().map(|(name, file)| (*name, counts.join(file).into())).collect()
+    }
+}
+
+fn compilers(compiler: Compiler) -> Result<(String, String)> {
+    let pair = |cc: &str, cxx: &str| (cc.to_owned(), cxx.to_owned());
+    Ok(match compiler {
+        Compiler::Clang => pair("clang-22", "clang++-22"),
+        Compiler::Trodden => pair("trodden cc", "trodden c++"),
+        Compiler::Named(cc, cxx) => pair(cc, cxx),
+        Compiler::AflsClang => {
+            let said = steps::output(Command::new("afl-clang-fast").arg("--version").env("AFL_QUIET", "1"))?;
+            let Some(major) = clang_version(&said) else { bail!("afl-clang-fast does not say which clang it takes: {}", said.trim()) };
+            (format!("clang-{major}"), format!("clang++-{major}"))
         }
+    })
+}
+
+/// The major version in what clang says of itself.
+fn clang_version(said: &str) -> Option<u32> {
+    let rest = said.split_once("clang version ")?.1;
+    rest.split('.').next()?.parse().ok()
+}
+
+/// Compiles a file of callbacks once; gives the object.
+fn callbacks(name: &str) -> Result<PathBuf> {
+    let source = steps::root().join("xtask/src/bench/callbacks").join(name);
+    let object = steps::target().join(format!("xtask-callbacks-{name}.o"));
+    steps::output(Command::new("clang-22").args(["-O2", "-fPIC", "-c"]).arg(&source).arg("-o").arg(&object))?;
+    Ok(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(name: &str) -> Vec<(&'static str, String)> {
+        let environment = Variant::parse(name).unwrap().build_environment().unwrap();
+        environment.into_iter().map(|(n, v)| (n, v.into_string().unwrap())).collect()
+    }
+
+    #[test]
+    fn every_variant_is_found_by_its_name_and_so_is_its_base() {
+        for name in Variant::names() {
+            let variant = Variant::parse(name).unwrap();
+            assert_eq!(variant.name(), name);
+            assert_eq!(variant.base().is_some(), variant.kind.base.is_some(), "the base of {name} is no variant");
+            assert!(variant.base().is_none_or(|b| b.base().is_none()), "the base of {name} has a base");
+        }
+        assert_eq!((Variant::plain().name().as_str(), Variant::trodden().name().as_str()), ("plain", "trodden"));
+        assert!(Variant::parse("clang").unwrap_err().to_string().contains("clang-edges"));
+    }
+
+    #[test]
+    fn words_reach_the_plugin_and_make_a_folder_of_their_own() {
+        let variant = Variant::parse("trodden:max-paths=64+chords=off").unwrap();
+        assert_eq!(variant.name(), "trodden:max-paths=64+chords=off");
+        assert_eq!(variant.folder(), "trodden-max-paths-64-chords-off");
+        assert!(variables("trodden:max-paths=64+chords=off").contains(&("TRODDEN_INSTRUMENT", "max-paths=64 chords=off".into())));
+        assert_ne!(variant, Variant::trodden());
+        assert!(Variant::parse("gcc:x=1").is_err());
+    }
+
+    #[test]
+    fn builds_differ_in_compiler_and_flags() {
+        assert!(variables("plain").contains(&("CFLAGS", "-O2 -g".into())));
+        let regions = variables("clang-regions");
+        assert!(regions.contains(&("CFLAGS", "-O2 -g -fprofile-instr-generate".into())));
+        assert!(regions.contains(&("LDFLAGS", "-fprofile-instr-generate".into())));
+        assert!(variables("gcc-coverage").contains(&("CC", "gcc".into())));
+        assert!(Variant::parse("gcc").unwrap().suits_rust().is_err());
+        assert!(Variant::trodden().suits_rust().is_ok());
+    }
+
+    #[test]
+    fn callgrind_runs_the_plain_build() {
+        let callgrind = Variant::parse("callgrind").unwrap();
+        assert_eq!(callgrind.folder(), "plain");
+        assert!(callgrind.under().unwrap().starts_with("valgrind "));
+    }
+
+    #[test]
+    fn afls_clang_is_known_by_what_it_says() {
+        assert_eq!(clang_version("Debian clang version 14.0.6\nTarget: x86_64\n"), Some(14));
+        assert_eq!(clang_version("afl-cc 4.04c"), None);
     }
 }

@@ -1,0 +1,184 @@
+//! Assembly as clang writes it, to functions, blocks and instructions.
+//!
+//! The code generator says in a comment behind each block's label which block of the intermediate code it came from: `.LBB0_3:  # %bb14`. Blocks
+//! that nobody jumps to have the label in a comment of their own, `# %bb.1:  # %bb2`; blocks made up by the plugin or the code generator have no name.
+
+use std::collections::HashMap;
+
+/// Functions by linkage name.
+pub type Functions = HashMap<String, Vec<MachineBlock>>;
+
+/// A block of machine code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineBlock {
+    /// Label, if somebody jumps to it.
+    pub label: Option<String>,
+    /// Name of the block of the intermediate code that it came from.
+    pub name: Option<String>,
+    /// Instructions, without comments.
+    pub instructions: Vec<String>,
+    /// Blocks that may follow, by place. Computed jumps lead wherever a jump table of the function does.
+    pub next: Vec<usize>,
+}
+
+/// Reads an assembly file.
+pub fn read(text: &str) -> Functions {
+    let mut functions = Functions::new();
+    let tables = jump_tables(text);
+    let mut lines = text.lines();
+    let mut typed = None;
+    while let Some(line) = lines.next() {
+        if let Some(name) = line.trim().strip_prefix(".type").and_then(|rest| rest.trim().rsplit_once(',')) {
+            typed = name.1.trim_start_matches(['@', '%']).starts_with("function").then(|| unquoted(name.0).to_owned());
+        } else if let Some(name) = label(line).filter(|l| typed.as_deref() == Some(unquoted(l))) {
+            let name = unquoted(name).to_owned();
+            let mut blocks = blocks(&mut lines);
+            connect(&mut blocks, &tables);
+            functions.insert(name, blocks);
+            typed = None;
+        }
+    }
+    functions
+}
+
+/// The blocks of a function, up to its end.
+fn blocks<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<MachineBlock> {
+    let mut blocks = vec![MachineBlock::default()];
+    for line in lines.take_while(|line| !line.starts_with(".Lfunc_end")) {
+        let (code, comment) = split(line);
+        if let Some(name) = label(line).filter(|l| l.starts_with(".LBB")) {
+            blocks.push(MachineBlock { label: Some(name.to_owned()), name: block_name(comment), ..MachineBlock::default() });
+        } else if let Some(rest) = comment.strip_prefix("%bb.").filter(|_| code.is_empty()) {
+            let (_, comment) = split(rest);
+            blocks.push(MachineBlock { name: block_name(comment), ..MachineBlock::default() });
+        } else if is_instruction(code) {
+            blocks.last_mut().expect("there is one").instructions.push(code.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
+    }
+    // What stands before the first block.
+    if blocks[0].instructions.is_empty() && blocks.len() > 1 {
+        blocks.remove(0);
+    }
+    blocks
+}
+
+/// What stands before a comment, and the comment. A `#` alone may be an operand (AArch64).
+fn split(line: &str) -> (&str, &str) {
+    let own_line = line.trim_start().starts_with('#').then_some(0);
+    match own_line.or_else(|| line.find("# ")).or_else(|| line.find("// ")) {
+        Some(at) => (line[..at].trim(), line[at..].trim_start().trim_start_matches(['#', '/']).trim()),
+        None => (line.trim(), ""),
+    }
+}
+
+/// `%bb14`, or `%"a name"`; further words tell about loops.
+fn block_name(comment: &str) -> Option<String> {
+    let name = comment.strip_prefix('%')?;
+    match name.strip_prefix('"') {
+        Some(quoted) => quoted.split('"').next().map(str::to_owned),
+        None => name.split_whitespace().next().map(str::to_owned),
+    }
+}
+
+fn label(line: &str) -> Option<&str> {
+    let (code, _) = split(line);
+    code.strip_suffix(':').filter(|_| !line.starts_with([' ', '\t']))
+}
+
+pub fn unquoted(name: &str) -> &str {
+    name.strip_prefix('"').and_then(|n| n.strip_suffix('"')).unwrap_or(name)
+}
+
+fn is_instruction(code: &str) -> bool {
+    !code.is_empty() && !code.starts_with('.') && !code.ends_with(':')
+}
+
+/// The labels in each jump table, by the function's number in labels (`.LJTI3_0` is of the function whose blocks are `.LBB3_...`).
+fn jump_tables(text: &str) -> HashMap<String, Vec<String>> {
+    let mut tables: HashMap<String, Vec<String>> = HashMap::new();
+    let mut current = None;
+    for line in text.lines() {
+        if let Some(name) = label(line) {
+            current = name.strip_prefix(".LJTI").and_then(|n| n.split('_').next()).map(str::to_owned);
+        } else if let Some(function) = &current {
+            let (code, _) = split(line);
+            tables.entry(function.clone()).or_default().extend(targets(code).map(str::to_owned));
+        }
+    }
+    tables
+}
+
+/// Labels of blocks in an instruction or a table's entry.
+fn targets(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.' || c == '_')).filter(|word| word.starts_with(".LBB"))
+}
+
+/// Fills in which blocks follow which.
+fn connect(blocks: &mut [MachineBlock], tables: &HashMap<String, Vec<String>>) {
+    let places: HashMap<String, usize> = blocks.iter().enumerate().filter_map(|(at, b)| Some((b.label.clone()?, at))).collect();
+    let number = blocks.iter().find_map(|b| b.label.as_deref()?.strip_prefix(".LBB")?.split('_').next());
+    let table = number.and_then(|n| tables.get(n)).cloned().unwrap_or_default();
+    let count = blocks.len();
+    for (at, block) in blocks.iter_mut().enumerate() {
+        let mut next: Vec<usize> =
+            block.instructions.iter().filter(|i| is_jump(i)).flat_map(|i| targets(i)).filter_map(|t| places.get(t).copied()).collect();
+        let last = block.instructions.last().map_or("", String::as_str);
+        if is_computed_jump(last) {
+            next.extend(table.iter().filter_map(|t| places.get(t).copied()));
+        } else if !ends(last) && at + 1 < count {
+            next.push(at + 1);
+        }
+        next.sort_unstable();
+        next.dedup();
+        block.next = next;
+    }
+}
+
+fn mnemonic(instruction: &str) -> &str {
+    instruction.split_whitespace().next().unwrap_or_default()
+}
+
+fn is_jump(instruction: &str) -> bool {
+    let word = mnemonic(instruction);
+    word.starts_with('j') || word == "b" || word.starts_with("b.") || ["cbz", "cbnz", "tbz", "tbnz"].contains(&word)
+}
+
+fn is_computed_jump(instruction: &str) -> bool {
+    mnemonic(instruction) == "br" || (mnemonic(instruction).starts_with("jmp") && instruction.contains('*'))
+}
+
+/// Whether control never goes on behind it.
+fn ends(instruction: &str) -> bool {
+    let word = mnemonic(instruction);
+    word.starts_with("jmp") || word.starts_with("ret") || ["ud2", "b", "br", "brk", "int3", "hlt"].contains(&word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\t.type\tf,@function\nf:                                      # @f\n.Lfunc_begin0:\n\t.cfi_startproc\n# %bb.0:\n\tmovq\t%fs:x@TPOFF, %rax\n\
+        \tje\t.LBB0_2\n# %bb.1:                                # %bb2\n\tmovl\t$1, %eax                       # imm = 0x1\n\tjmpq\t*%rax\n\
+        .LBB0_2:                                # %\"a b\"\n                                        # =>This Inner Loop Header: Depth=1\n\t#APP\n\tnop\n\t#NO_APP\n\t#DEBUG_VALUE: f:x <- $edi\n\
+        \tjne\t.LBB0_2\n.LBB0_3:\n\tretq\n.Lfunc_end0:\n\t.size\tf, .Lfunc_end0-f\n.LJTI0_0:\n\t.long\t.LBB0_2-.LJTI0_0\n\t.long\t.LBB0_3-.LJTI0_0\n\
+        \t.type\tdata,@object\ndata:\n\t.long\t1\n";
+
+    #[test]
+    fn functions_blocks_and_names_are_read() {
+        let functions = read(TEXT);
+        assert_eq!(functions.keys().collect::<Vec<_>>(), ["f"]);
+        let blocks = &functions["f"];
+        let names: Vec<Option<&str>> = blocks.iter().map(|b| b.name.as_deref()).collect();
+        assert_eq!(names, [None, Some("bb2"), Some("a b"), None]);
+        assert_eq!(blocks[0].instructions, ["movq %fs:x@TPOFF, %rax", "je .LBB0_2"]);
+        assert_eq!(blocks[1].instructions, ["movl $1, %eax", "jmpq *%rax"]);
+        assert_eq!(blocks[2].instructions, ["nop", "jne .LBB0_2"]);
+    }
+
+    #[test]
+    fn control_goes_on_by_jumps_tables_and_falling_through() {
+        let blocks = &read(TEXT)["f"];
+        let next: Vec<&[usize]> = blocks.iter().map(|b| b.next.as_slice()).collect();
+        assert_eq!(next, [&[1, 2][..], &[2, 3], &[2, 3], &[]]);
+    }
+}

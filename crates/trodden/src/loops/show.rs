@@ -1,0 +1,127 @@
+//! Hot loops as text.
+
+use super::pair::Line;
+use super::{Answer, HotBlock, HotLoop, Place};
+use std::fmt::Write;
+use trodden_report::paint::{COUNT, DIM, NAME, OTHER, Painter, TITLE, fit, width};
+
+/// The widest column of plain code.
+const WIDEST: usize = 46;
+
+/// All loops, a part each, with so many blocks of each.
+pub fn text(answer: &Answer, blocks: usize, color: bool) -> String {
+    let painter = Painter { color };
+    if answer.loops.is_empty() {
+        return "No loop was executed.\n".into();
+    }
+    let mut out = String::new();
+    for (number, one) in (1..).zip(&answer.loops) {
+        show(&mut out, painter, number, one, blocks);
+    }
+    let _ = writeln!(
+        out,
+        "Left without counting, right with it; + stands only right, - only left. Both are weighed by the same run; a block that the code generator split\n\
+         counts as executed whole."
+    );
+    out
+}
+
+fn show(out: &mut String, painter: Painter, number: usize, one: &HotLoop, most: usize) {
+    let line = one.line.map_or(String::new(), |l| format!(", line {l}"));
+    let _ = writeln!(
+        out,
+        "{} {}  ({}{line}; block {})",
+        painter.paint(TITLE, &format!("{number}.")),
+        painter.paint(NAME, &one.function),
+        one.source,
+        one.header
+    );
+    let _ = writeln!(out, "   {} iterations, {:.1} % of the program's instructions", one.iterations, one.share * 100.0);
+    let sum = format!("{:.2} -> {:.2}", one.plain, one.counted);
+    let more = one.counted - one.plain;
+    let part = if one.plain > 0.0 { format!(", {:+.1} %", more / one.plain * 100.0) } else { String::new() };
+    let _ = writeln!(out, "   machine instructions per iteration: {}  ({more:+.2}{part})\n", painter.paint(COUNT, &sum));
+    let shown = hottest(&one.blocks, most);
+    shown.iter().for_each(|block| show_block(out, painter, one, block));
+    if shown.len() < one.blocks.len() {
+        let _ = writeln!(out, "   ... and {} blocks and edges that execute less (--blocks)\n", one.blocks.len() - shown.len());
+    }
+}
+
+/// The blocks that execute most machine instructions, in their order.
+fn hottest(blocks: &[HotBlock], most: usize) -> Vec<&HotBlock> {
+    let weight = |b: &HotBlock| u128::from(b.plain_executions.max(b.counted_executions)) * b.lines.len() as u128;
+    let mut order: Vec<usize> = (0..blocks.len()).collect();
+    order.sort_by_key(|at| std::cmp::Reverse(weight(&blocks[*at])));
+    order.truncate(most);
+    order.sort_unstable();
+    order.into_iter().map(|at| &blocks[at]).collect()
+}
+
+fn show_block(out: &mut String, painter: Painter, of: &HotLoop, block: &HotBlock) {
+    let what = match block.place {
+        Place::Block(block) => format!("block {block}"),
+        Place::Edge(from, to) => format!("edge {from} -> {to}"),
+        Place::Landing(to) => format!("computed jumps to block {to}"),
+    };
+    let line = block.line.map_or(String::new(), |l| format!(", line {l}"));
+    let per = |executions: u64| executions as f64 / of.iterations.max(1) as f64;
+    let counts = |side: fn(&Line) -> bool| block.lines.iter().filter(|l| side(l)).count();
+    let (plain, counted) = (counts(|l| l.plain.is_some()), counts(|l| l.counted.is_some()));
+    let times = match (per(block.plain_executions), per(block.counted_executions)) {
+        (left, right) if left == right => format!("{left:.3}"),
+        (left, right) => format!("{left:.3} -> {right:.3}"),
+    };
+    let _ = writeln!(out, "   {what}{line}: {times} times per iteration, {plain} -> {counted} instructions");
+    let widest = block.lines.iter().filter_map(|l| l.plain.as_deref()).map(width).max().unwrap_or(0).min(WIDEST);
+    for line in &block.lines {
+        let _ = writeln!(out, "{}", columns(painter, line, widest));
+    }
+    out.push('\n');
+}
+
+fn columns(painter: Painter, line: &Line, widest: usize) -> String {
+    let left = fit(line.plain.as_deref().unwrap_or_default(), widest);
+    let left = format!("{left}{}", " ".repeat(widest.saturating_sub(width(&left))));
+    let right = line.counted.as_deref().unwrap_or_default();
+    let (mark, left, right) = match (&line.plain, &line.counted) {
+        (Some(_), Some(_)) => (' ', left, right.to_owned()),
+        (Some(_), None) => ('-', painter.paint(DIM, &left), String::new()),
+        _ => ('+', left, painter.paint(OTHER, right)),
+    };
+    format!("     {left}  {mark} {right}").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_beside_each_other_with_marks_between() {
+        let line =
+            |plain: Option<&str>, counted: Option<&str>| Line { plain: plain.map(str::to_owned), counted: counted.map(str::to_owned) };
+        let blocks = vec![HotBlock {
+            place: Place::Block(4),
+            line: Some(7),
+            plain_executions: 10,
+            counted_executions: 10,
+            lines: vec![line(Some("addl $1, %eax"), Some("addl $1, %ecx")), line(None, Some("incq (%rbx)")), line(Some("nop"), None)],
+        }];
+        let one = HotLoop {
+            function: "f".into(),
+            source: "a.c".into(),
+            line: Some(7),
+            header: 4,
+            iterations: 10,
+            share: 0.5,
+            plain: 2.0,
+            counted: 3.0,
+            blocks,
+        };
+        let text = text(&Answer { schema_version: 1, program: "p".into(), loops: vec![one] }, 8, false);
+        assert!(text.contains("1. f  (a.c, line 7; block 4)\n   10 iterations, 50.0 % of"), "{text}");
+        assert!(text.contains("per iteration: 2.00 -> 3.00  (+1.00, +50.0 %)"), "{text}");
+        assert!(text.contains("     addl $1, %eax    addl $1, %ecx\n                    + incq (%rbx)\n     nop            -\n"), "{text}");
+        assert!(!text.contains('\u{1b}'), "no colour was asked for");
+    }
+}

@@ -1,0 +1,193 @@
+//! One program's figures: all its variants built, run in turns, and what each used.
+
+use super::exact;
+use super::instructions::Counter;
+use super::result::{Figures, Outcome, Row};
+use super::statistics::Spread;
+use super::usage::{self, Usage};
+use super::variant::Variant;
+use crate::corpus::{Corpus, Input};
+use crate::steps;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How all programs are measured.
+pub struct Bench<'a> {
+    /// Where programs are.
+    pub corpus: &'a Corpus,
+    /// The variants, bases before what is compared with them.
+    pub variants: Vec<Ready>,
+    /// The runs that are timed.
+    pub input: Input,
+    /// How often.
+    pub rounds: usize,
+    /// Who counts instructions.
+    pub counter: Option<Counter>,
+    /// The judges' program, if counts are to be judged.
+    pub judge: Option<PathBuf>,
+    /// Build what is built already.
+    pub rebuild: bool,
+}
+
+/// A variant, and why it cannot be had on this machine.
+pub struct Ready {
+    variant: Variant,
+    missing: Option<String>,
+}
+
+impl Ready {
+    /// Installs what a variant takes, where that can be done.
+    pub fn of(variant: &Variant) -> Ready {
+        let missing = variant.ensure().err().map(|e| format!("{e:#}"));
+        if let Some(missing) = &missing {
+            eprintln!("{} is left out: {missing}", variant.name());
+        }
+        Ready { variant: variant.clone(), missing }
+    }
+}
+
+/// A variant of the program under way.
+struct Runs<'a> {
+    variant: &'a Variant,
+    usage: Vec<Usage>,
+    sums: Vec<String>,
+    /// Why there is nothing more to come.
+    ended: Option<Outcome>,
+}
+
+impl Runs<'_> {
+    fn fail(&mut self, error: &anyhow::Error) {
+        let reason = format!("{error:#}");
+        eprintln!("{} failed: {reason}", self.variant.name());
+        self.ended = Some(Outcome::Failed { reason });
+    }
+}
+
+impl Bench<'_> {
+    /// Measures a program.
+    ///
+    /// # Errors
+    /// Its sources or inputs cannot be had. What goes wrong with one variant is in that variant's row.
+    pub fn program(&self, program: &str) -> Result<Vec<Row>> {
+        self.corpus.fetch(program)?;
+        self.corpus.inputs(program)?;
+        let is_rust = self.corpus.is_rust(program)?;
+        let mut all: Vec<Runs> = self.variants.iter().map(|ready| self.built(program, ready, is_rust)).collect();
+        self.run_in_turns(program, &mut all);
+        let base_sums: Vec<(String, String)> = all.iter().filter_map(|r| Some((r.variant.name(), r.sums.first()?.clone()))).collect();
+        let mut rows = Vec::new();
+        for one in all {
+            let own = one.sums.first().cloned();
+            let base =
+                one.variant.base().map_or(own, |base| base_sums.iter().find(|(name, _)| *name == base.name()).map(|(_, sum)| sum.clone()));
+            let variant = one.variant.name();
+            let outcome = self.outcome(program, one, base.as_ref());
+            rows.push(Row { program: program.to_owned(), variant, outcome });
+        }
+        steps::progress("");
+        Ok(rows)
+    }
+
+    fn built<'a>(&self, program: &str, ready: &'a Ready, is_rust: bool) -> Runs<'a> {
+        let variant = &ready.variant;
+        let mut runs = Runs { variant, usage: Vec::new(), sums: Vec::new(), ended: None };
+        let unsuited = if is_rust { variant.suits_rust().err().map(|e| e.to_string()) } else { None };
+        if let Some(reason) = unsuited.or_else(|| ready.missing.clone()) {
+            runs.ended = Some(Outcome::Skipped { reason });
+        } else if variant.under().is_none() {
+            let rebuild = self.rebuild;
+            let built = if rebuild { self.corpus.build(program, variant) } else { self.corpus.build_once(program, variant) };
+            built.unwrap_or_else(|error| runs.fail(&self.with_log(program, variant, error)));
+        }
+        runs
+    }
+
+    /// The error with what the build said last.
+    fn with_log(&self, program: &str, variant: &Variant, error: anyhow::Error) -> anyhow::Error {
+        let log = std::fs::read_to_string(self.corpus.build_log(program, variant)).unwrap_or_default();
+        match log.lines().rfind(|line| !line.trim().is_empty()) {
+            Some(last) => anyhow::anyhow!("the build ends with `{}`", last.trim()),
+            None => error,
+        }
+    }
+
+    /// In each round, all variants.
+    fn run_in_turns(&self, program: &str, all: &mut [Runs]) {
+        for round in 1..=self.rounds {
+            for one in all.iter_mut().filter(|r| r.ended.is_none() && r.variant.under().is_none()) {
+                steps::progress(&format!("{program}, round {round} of {}: {}", self.rounds, one.variant.name()));
+                match usage::of_run(self.corpus, program, one.variant, self.input) {
+                    Ok((usage, sum)) => {
+                        one.usage.push(usage);
+                        one.sums.push(sum);
+                    }
+                    Err(error) => one.fail(&error),
+                }
+            }
+        }
+    }
+
+    fn outcome(&self, program: &str, runs: Runs, base_sum: Option<&String>) -> Outcome {
+        if let Some(ended) = runs.ended {
+            return ended;
+        }
+        let figures = match runs.variant.under() {
+            Some(_) => self.once_under(program, runs.variant),
+            None => self.figures(program, &runs, base_sum),
+        };
+        figures.map_or_else(|error| Outcome::Failed { reason: format!("{error:#}") }, Outcome::Measured)
+    }
+
+    fn figures(&self, program: &str, runs: &Runs, base_sum: Option<&String>) -> Result<Figures> {
+        let variant = runs.variant;
+        let mut figures = of_usage(&runs.usage);
+        figures.same_output = runs.sums.iter().all(|sum| Some(sum) == base_sum);
+        figures.code_bytes = Some(code_bytes(&self.corpus.program(program, variant))?);
+        figures.build_s = self.corpus.build_seconds(program, variant);
+        if let Some(counter) = self.counter {
+            steps::progress(&format!("{program}, instructions, by {}: {}", counter.name(), variant.name()));
+            figures.instructions = Some(counter.of_run(self.corpus, program, variant)?);
+        }
+        if let Some(judge) = self.judge.as_deref().filter(|_| variant.is_trodden()) {
+            steps::progress(&format!("{program}, counts before judges: {}", variant.name()));
+            figures.exact = Some(exact::judge(self.corpus, program, variant, judge));
+        }
+        Ok(figures)
+    }
+
+    /// One short run under a tool, beside one of the base.
+    fn once_under(&self, program: &str, variant: &Variant) -> Result<Figures> {
+        steps::progress(&format!("{program}, once: {}", variant.name()));
+        let base = variant.base().context("it has no base")?;
+        let (alone, plain_sum) = usage::of_run(self.corpus, program, &base, Input::Train)?;
+        let (usage, sum) = usage::of_run(self.corpus, program, variant, Input::Train)?;
+        let mut figures = of_usage(&[usage]);
+        figures.same_output = sum == plain_sum;
+        figures.base_user_s = Some(alone.user_s);
+        Ok(figures)
+    }
+}
+
+fn of_usage(usage: &[Usage]) -> Figures {
+    let user_s: Vec<f64> = usage.iter().map(|u| u.user_s).collect();
+    Figures {
+        user: Spread::of(&user_s),
+        user_s,
+        wall_s: usage.iter().map(|u| u.wall_s).collect(),
+        base_user_s: None,
+        instructions: None,
+        code_bytes: None,
+        memory_kb: usage.iter().map(|u| u.memory_kb).max().unwrap_or_default(),
+        build_s: None,
+        same_output: true,
+        exact: None,
+    }
+}
+
+/// The size of the program's section of code.
+fn code_bytes(program: &Path) -> Result<u64> {
+    let listing = steps::output(Command::new("size").args(["--format=sysv"]).arg(program))?;
+    let size = listing.lines().find_map(|line| line.strip_prefix(".text ")?.split_whitespace().next()?.parse().ok());
+    size.with_context(|| format!("{} has no section .text", program.display()))
+}

@@ -1,0 +1,268 @@
+//! The result as one chart: how much time each variant adds to each program, in bars, with the geometric means.
+//!
+//! Colours are those of Okabe and Ito (2008), which people of all kinds of colour vision tell apart. A bar longer than the chart is cut off and bears
+//! its number. What runs under a simulator (callgrind) would be nothing but such bars, and is left out.
+
+use super::result::Suite;
+use super::statistics::geometric_mean;
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(0, 114, 178),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(213, 94, 0),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(240, 228, 66),
+    RGBColor(90, 90, 90),
+];
+const INK: RGBColor = RGBColor(40, 40, 40);
+const FAINT: RGBColor = RGBColor(222, 222, 222);
+const FONT: &str = "sans-serif";
+/// Additions above this many per cent are cut off.
+const MOST: f64 = 200.0;
+/// The part of a group's width that bars take.
+const FILLED: f64 = 0.84;
+/// Pixels.
+const HEIGHT: u32 = 560;
+
+/// What is drawn.
+#[derive(Debug, PartialEq)]
+struct Chart {
+    title: String,
+    variants: Vec<String>,
+    groups: Vec<Group>,
+}
+
+/// A program, or the means: a bar per variant.
+#[derive(Debug, PartialEq)]
+struct Group {
+    name: String,
+    bars: Vec<Option<Bar>>,
+}
+
+/// Added time, in per cent of the base's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Bar {
+    height: f64,
+    /// Of single runs.
+    least: f64,
+    greatest: f64,
+}
+
+/// The chart as SVG; nothing if there is nothing to draw, or it cannot be drawn.
+pub fn svg(suite: &Suite) -> Option<String> {
+    let chart = Chart::of(suite);
+    if chart.variants.is_empty() {
+        return None;
+    }
+    match draw(&chart) {
+        Ok(svg) => Some(svg),
+        Err(error) => {
+            eprintln!("there is no plot: {error:#}");
+            None
+        }
+    }
+}
+
+impl Chart {
+    fn of(suite: &Suite) -> Chart {
+        let programs = suite.programs();
+        let drawn = |variant: &str| programs.iter().any(|p| bar(suite, p, variant).is_some());
+        let variants: Vec<String> = suite.variants.iter().map(|v| v.name.clone()).filter(|v| drawn(v)).collect();
+        let group = |program: &&str| Group { name: (*program).to_owned(), bars: variants.iter().map(|v| bar(suite, program, v)).collect() };
+        let mut groups: Vec<Group> = programs.iter().map(group).collect();
+        let mean = |variant: &String| {
+            let ratios: Vec<f64> = programs.iter().filter_map(|p| bar(suite, p, variant)).map(|b| 1.0 + b.height / 100.0).collect();
+            let height = percent(geometric_mean(&ratios)?);
+            Some(Bar { height, least: height, greatest: height })
+        };
+        groups.push(Group { name: "geom. mean".into(), bars: variants.iter().map(mean).collect() });
+        let title = format!("User time added by counting ({}, input {}, medians of {} runs)", suite.date, suite.input, suite.rounds);
+        Chart { title, variants, groups }
+    }
+
+    /// The lowest and the highest value of the axis.
+    fn range(&self) -> (f64, f64) {
+        let bars = || self.groups.iter().flat_map(|g| g.bars.iter().flatten());
+        let lowest = bars().map(|b| b.height).fold(0.0, f64::min);
+        let highest = bars().map(|b| b.height).fold(10.0, f64::max);
+        // Room for the numbers of the means. One odd run must not squeeze all bars.
+        (lowest.max(-MOST) * 1.2, (highest * 1.15).min(MOST))
+    }
+}
+
+fn bar(suite: &Suite, program: &str, variant: &str) -> Option<Bar> {
+    let own = suite.figures(program, variant).filter(|f| f.base_user_s.is_none())?;
+    let ratio = suite.ratios(program, variant).user?;
+    let base = own.user.median / ratio;
+    Some(Bar { height: percent(ratio), least: percent(own.user.least / base), greatest: percent(own.user.greatest / base) })
+}
+
+fn percent(ratio: f64) -> f64 {
+    (ratio - 1.0) * 100.0
+}
+
+fn draw(chart: &Chart) -> Result<String> {
+    let mut out = String::new();
+    let per_group = (chart.variants.len() as u32 * 9 + 16).max(78);
+    let width = (chart.groups.len() as u32 * per_group + 120).max(760);
+    {
+        let area = SVGBackend::with_string(&mut out, (width, HEIGHT)).into_drawing_area();
+        let failed = |error: &dyn std::fmt::Display| anyhow!("drawing: {error}");
+        area.fill(&WHITE).map_err(|e| failed(&e))?;
+        area.draw(&Text::new(chart.title.clone(), (16, 14), style(17, INK))).map_err(|e| failed(&e))?;
+        legend(&area, chart, width).map_err(|e| failed(&e))?;
+        let rows = legend_rows(chart, width);
+        bars(&area.margin(40 + rows * 20, 14, 14, 18), chart).map_err(|e| failed(&e))?;
+        area.present().map_err(|e| failed(&e))?;
+    }
+    Ok(out)
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+
+fn style(size: u32, colour: RGBColor) -> TextStyle<'static> {
+    TextStyle { color: colour.to_backend_color(), ..TextStyle::from((FONT, size).into_font()) }
+}
+
+/// Places of the legend's entries, in rows.
+fn legend_places(chart: &Chart, width: u32) -> Vec<(i32, i32)> {
+    let (mut x, mut row) = (16, 0);
+    let mut places = Vec::new();
+    for variant in &chart.variants {
+        let wide = 40 + 8 * variant.chars().count() as i32;
+        if x + wide > width as i32 && x > 16 {
+            (x, row) = (16, row + 1);
+        }
+        places.push((x, 44 + row * 20));
+        x += wide;
+    }
+    places
+}
+
+fn legend_rows(chart: &Chart, width: u32) -> i32 {
+    legend_places(chart, width).last().map_or(1, |(_, y)| (y - 44) / 20 + 1)
+}
+
+fn legend(area: &Area, chart: &Chart, width: u32) -> Drawn {
+    for (at, ((x, y), variant)) in legend_places(chart, width).into_iter().zip(&chart.variants).enumerate() {
+        area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], colour(at).filled()))?;
+        area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], INK.stroke_width(1)))?;
+        area.draw(&Text::new(variant.clone(), (x + 20, y), style(14, INK).pos(Pos::new(HPos::Left, VPos::Center))))?;
+    }
+    Ok(())
+}
+
+fn colour(at: usize) -> RGBColor {
+    COLOURS[at % COLOURS.len()]
+}
+
+fn bars(area: &Area, chart: &Chart) -> Drawn {
+    let (lowest, highest) = chart.range();
+    let count = chart.groups.len();
+    let mut canvas =
+        ChartBuilder::on(area).x_label_area_size(26).y_label_area_size(64).build_cartesian_2d(0.0..count as f64, lowest..highest)?;
+    let mean = count as f64 - 1.0;
+    canvas.draw_series([Rectangle::new([(mean, lowest), (count as f64, highest)], RGBColor(244, 244, 240).filled())])?;
+    canvas
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_labels(0)
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(FAINT)
+        .axis_style(INK)
+        .y_labels(10)
+        .y_label_formatter(&|v| if v.abs() < 0.5 { "0 %".to_owned() } else { format!("{v:+.0} %") })
+        .y_label_style(style(13, INK))
+        .y_desc("added user time, base = 0")
+        .axis_desc_style(style(14, INK))
+        .draw()?;
+    for (at, group) in chart.groups.iter().enumerate() {
+        draw_group(&mut canvas, chart, at, group, (lowest, highest))?;
+        // Below the axis; the canvas counts from the whole drawing's corner, the area from its own.
+        let (x, y) = canvas.backend_coord(&(at as f64 + 0.5, lowest));
+        let (left, top) = area.get_base_pixel();
+        let place = (x - left, y - top + 8);
+        area.draw(&Text::new(group.name.clone(), place, style(13, INK).pos(Pos::new(HPos::Center, VPos::Top))))?;
+    }
+    canvas.draw_series([PathElement::new(vec![(0.0, 0.0), (count as f64, 0.0)], INK.stroke_width(1))])?;
+    Ok(())
+}
+
+type Canvas<'a, 'b> =
+    ChartContext<'a, SVGBackend<'b>, Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>>;
+
+fn draw_group(canvas: &mut Canvas, chart: &Chart, group: usize, bars: &Group, (lowest, highest): (f64, f64)) -> Drawn {
+    let width = FILLED / chart.variants.len() as f64;
+    let is_mean = group + 1 == chart.groups.len();
+    for (at, bar) in bars.bars.iter().enumerate() {
+        let Some(bar) = bar else { continue };
+        let left = group as f64 + (1.0 - FILLED) / 2.0 + at as f64 * width;
+        let (right, middle) = (left + width * 0.92, left + width * 0.46);
+        let top = bar.height.clamp(lowest, highest);
+        canvas.draw_series([Rectangle::new([(left, 0.0), (right, top)], colour(at).filled())])?;
+        let is_cut = bar.height > highest;
+        if !is_cut && bar.greatest > bar.least {
+            let ends = vec![(middle, bar.least.max(lowest)), (middle, bar.greatest.min(highest))];
+            canvas.draw_series([PathElement::new(ends, INK.stroke_width(1))])?;
+        }
+        if is_cut || is_mean {
+            // Upright text is placed by its middle.
+            let room = (highest - lowest) * 0.04;
+            let at = if is_cut { highest - room } else { top.max(0.0) + room };
+            let text = style(12, INK).pos(Pos::new(HPos::Center, VPos::Center)).transform(FontTransform::Rotate270);
+            canvas.draw_series([Text::new(format!("{:+.0}", bar.height), (middle, at), text)])?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::result::{Outcome, tests::suite};
+    use super::*;
+
+    fn sample() -> Suite {
+        suite(&[
+            ("a", "plain", &[1.0, 1.0, 1.0], 1),
+            ("a", "trodden", &[1.4, 1.5, 1.6], 1),
+            ("b", "plain", &[1.0], 1),
+            ("b", "trodden", &[6.0], 1),
+        ])
+    }
+
+    #[test]
+    fn bars_are_what_counting_adds() {
+        let chart = Chart::of(&sample());
+        assert_eq!(chart.variants, ["trodden"]);
+        let names: Vec<&str> = chart.groups.iter().map(|g| g.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "geom. mean"]);
+        let bar = chart.groups[0].bars[0].unwrap();
+        assert!((bar.height - 50.0).abs() < 1e-9 && (bar.least - 40.0).abs() < 1e-9 && (bar.greatest - 60.0).abs() < 1e-9);
+        assert!((chart.groups[2].bars[0].unwrap().height - 200.0).abs() < 1e-9, "the mean of 1.5 and 6 is 3");
+        assert_eq!(chart.range(), (0.0, MOST));
+    }
+
+    #[test]
+    fn a_bar_that_is_cut_off_bears_its_number() {
+        let svg = svg(&sample()).unwrap();
+        assert!(svg.starts_with("<svg") && svg.contains("+500"), "{svg}");
+        assert!(svg.contains("trodden") && svg.contains("geom. mean"));
+    }
+
+    #[test]
+    fn what_runs_under_a_simulator_is_left_out() {
+        let mut suite = sample();
+        for row in suite.rows.iter_mut().filter(|r| r.variant == "trodden") {
+            if let Outcome::Measured(figures) = &mut row.outcome {
+                figures.base_user_s = Some(1.0);
+            }
+        }
+        assert_eq!(svg(&suite), None);
+    }
+}
