@@ -13,6 +13,8 @@ mod debug;
 mod describe;
 mod emit;
 mod llvm;
+mod llvm_profile;
+mod markers;
 mod options;
 mod phis;
 mod places;

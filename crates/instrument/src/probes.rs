@@ -37,8 +37,8 @@ enum Register {
     Computed(Value),
 }
 
-/// Inserts a function's probes. `may_be_first`: some thread may count here for the first time, so it is checked whether it has a region.
-pub fn insert(around: Surroundings, function: Value, draft: &Draft, graph: &Graph, plan: &Plan, first_counter: u64, may_be_first: bool) {
+/// Inserts a function's probes; gives the address of the thread's copy of the unit's counters. `may_be_first`: some thread may count here for the first time, so it is checked whether it has a region.
+pub fn insert(around: Surroundings, function: Value, draft: &Draft, graph: &Graph, plan: &Plan, first_counter: u64, may_be_first: bool) -> Value {
     let location = crate::debug::no_line(around.module, function);
     let actions: Vec<Action> = graph.edges().map(|e| plan.action(graph, e)).collect();
     let base = counters_of_thread(around, function, location, may_be_first);
@@ -66,6 +66,7 @@ pub fn insert(around: Surroundings, function: Value, draft: &Draft, graph: &Grap
             edges.into_iter().for_each(|e| work.take(e, arriving));
         }
     }
+    base
 }
 
 /// Copies the flags of a floating-point operation.

@@ -5,6 +5,7 @@ use crate::debug::Positions;
 use crate::describe::Draft;
 use crate::emit;
 use crate::llvm::{Module, Value, llvm};
+use crate::markers::{self, MarkerError, Markers};
 use crate::options::{BadOption, Options};
 use crate::probes::{self, Surroundings};
 use crate::shape::prepare;
@@ -28,6 +29,9 @@ pub enum Error {
     /// Bad parameters.
     #[error(transparent)]
     Option(#[from] BadOption),
+    /// LLVM's edge counters cannot be taken out.
+    #[error(transparent)]
+    Markers(#[from] MarkerError),
     /// There is no place for the unit store.
     #[error("there is no folder for the unit store: set {STORE_VARIABLE} (or HOME) to one that can be written")]
     NoStore,
@@ -55,12 +59,15 @@ pub enum Error {
 /// Instruments a module in place.
 pub fn instrument(module: Module) -> Result<(), Error> {
     let options = Options::parse(&std::env::var("TRODDEN_INSTRUMENT").unwrap_or_default())?;
+    if options.markers {
+        markers::mark(module);
+    }
     if !module.functions().any(is_emitted) {
         return Ok(());
     }
     let bitcode = module.bitcode();
     let unit = identity(&bitcode, &options);
-    let mut work = Unit::begin(module, options);
+    let mut work = Unit::begin(module, options)?;
     let (chosen, skipped) = work.choose();
     work.map.skipped = skipped;
     for &function in &chosen {
@@ -104,17 +111,18 @@ struct Unit {
     around: Surroundings,
     chosen: HashSet<Value>,
     map: UnitMap,
+    markers: Option<Markers>,
 }
 
 impl Unit {
-    fn begin(module: Module, options: Options) -> Unit {
+    fn begin(module: Module, options: Options) -> Result<Unit, Error> {
         let around = Surroundings {
             module,
             counters: emit::declare_counters(module),
             bias: emit::declare_bias(module),
             enter: emit::declare_enter(module),
         };
-        let map = UnitMap {
+        let mut map = UnitMap {
             source: module.source(),
             producer: String::new(),
             target: module.target(),
@@ -125,9 +133,17 @@ impl Unit {
             functions: Vec::new(),
             skipped: Vec::new(),
             counters: 0,
+            edge_profile: None,
+        };
+        let markers = if options.markers {
+            Some(Markers::take(module, around.counters, &mut map.counters)?)
+        } else {
+            discard_markers(module, around.counters)?;
+            None
         };
         let abandonment = Abandonment::of(module, options.reach_all);
-        Unit { module, options, abandonment, positions: Positions::new(module), around, chosen: HashSet::new(), map }
+        let positions = Positions::new(module);
+        Ok(Unit { module, options, abandonment, positions, around, chosen: HashSet::new(), map, markers })
     }
 
     /// The functions to instrument, and those that cannot be, with the reasons.
@@ -152,14 +168,23 @@ impl Unit {
         let position = self.positions.of_function(function);
         // Before the function's blocks change: whether its callers have all claimed regions.
         let may_be_first = self.may_be_first(function);
+        if let Some(markers) = &mut self.markers {
+            markers.count_computed(function, self.around.counters);
+        }
         let prepared = prepare(self.module, function);
         let draft = Draft::of(function, &prepared, &self.abandonment, &mut self.positions);
+        if let Some(markers) = &mut self.markers {
+            markers.note(function, &draft, &self.abandonment, self.map.functions.len(), &mut self.map.counters);
+        }
         let edges = draft.edges.iter().map(|e| (e.from, e.to)).collect();
         let nodes = draft.nodes.len() as u32;
         let graph = Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: name.clone(), source })?;
         let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &draft.hints));
         let plan = Plan::ball_larus(&graph, &draft.forced, &frequencies, &self.options.plan);
-        probes::insert(self.around, function, &draft, &graph, &plan, self.map.counters, may_be_first);
+        let base = probes::insert(self.around, function, &draft, &graph, &plan, self.map.counters, may_be_first);
+        if let Some(markers) = &mut self.markers {
+            markers.settle(base);
+        }
         // It writes memory now.
         function.remove_attribute("memory");
         if llvm!(LLVMVerifyFunction(function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) != 0 {
@@ -197,8 +222,17 @@ impl Unit {
     fn finish(mut self) -> (UnitMap, Options) {
         self.map.files = self.positions.files;
         self.map.scopes = self.positions.scopes;
+        self.map.edge_profile = self.markers.map(Markers::finish);
         (self.map, self.options)
     }
+}
+
+/// Takes counters out that an earlier variant of the unit had for its markers.
+fn discard_markers(module: Module, counters: Value) -> Result<(), MarkerError> {
+    if markers::is_marked(module) {
+        Markers::take(module, counters, &mut 0)?.finish();
+    }
+    Ok(())
 }
 
 /// Whether a call passes a function as an argument (as well).

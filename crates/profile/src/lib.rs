@@ -6,13 +6,15 @@
 //! 2. [`collect`]: raw files and the maps of the units make a [`Profile`] ([`model`]);
 //! 3. [`container`]: profiles as files, [`store`]: the runs that a project keeps;
 //! 4. [`paths`]: one function's counts as paths, block counts, edge counts, unfinished paths;
-//! 5. [`merge`] and [`diff`]: profiles added up and compared.
+//! 5. [`edges`]: LLVM's edge profile, as it follows from paths;
+//! 6. [`merge`] and [`diff`]: profiles added up and compared.
 #![forbid(unsafe_code)]
 
 mod blocks;
 pub mod collect;
 pub mod container;
 pub mod diff;
+pub mod edges;
 mod error;
 pub mod merge;
 pub mod model;
@@ -24,6 +26,7 @@ mod sum;
 pub use collect::{CollectProblem, Collected, collect, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
 pub use diff::{Change, Diff, DiffOptions, FunctionDiff, PathDiff, diff};
+pub use edges::{EdgeCounts, EdgeError, FunctionEdges};
 pub use error::ProfileError;
 pub use merge::{Builds, Merged, Merger, merge_files};
 pub use model::{Ending, ImageProfile, Profile, Run, UnitProfile};

@@ -7,7 +7,7 @@
 //! 2. [`Selection`]: which functions and paths, in which order ([`select`]);
 //! 3. [`Story`]: a path as source lines with the direction of each branch ([`story`]);
 //! 4. a form: [`text`] (terminal), [`annotate`] (a path over its source), [`json`], [`html`];
-//! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`]; graphs of functions: [`dot`].
+//! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`], LLVM's [`proftext`]; graphs of functions: [`dot`].
 #![forbid(unsafe_code)]
 
 pub mod annotate;
@@ -22,6 +22,7 @@ pub mod lines;
 pub mod names;
 pub mod paint;
 pub mod pprof;
+pub mod proftext;
 pub mod select;
 pub mod source;
 pub mod story;

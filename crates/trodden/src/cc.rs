@@ -11,6 +11,7 @@
 
 pub mod arguments;
 mod options;
+pub mod pgo;
 
 use crate::assets;
 use crate::events::{self, Event};
@@ -63,6 +64,9 @@ pub const LTO_OPTION: &str = "--trodden-lto";
 pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCode> {
     let clang = language.tool().find()?;
     let lto = take_lto_option(&mut arguments);
+    if pgo::take_option(&mut arguments) {
+        return pgo::drive_again(language, &arguments, lto);
+    }
     let line = read(&arguments);
     if is_host_code_of_cargo() || (!line.kind.compiles() && !line.kind.links()) {
         return become_clang(&clang, &arguments, &[], &[]);
@@ -101,6 +105,7 @@ fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
         if !line.debug {
             added.push("-gline-tables-only".into());
         }
+        added.extend(pgo::compile_options(line)?);
     }
     if line.lto {
         note("-flto has no effect here: each unit is instrumented as it is compiled (`trodden build --lto` optimises the whole program)");

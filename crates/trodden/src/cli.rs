@@ -1,5 +1,6 @@
 //! The syntax of the command line; what commands do is elsewhere. Man pages, completions and `--help` all come from here.
 
+use crate::cc::pgo::MARKERS;
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -138,6 +139,9 @@ pub struct Parameters {
     /// What to keep of each unit; other variants of a program need the bitcode.
     #[arg(long, value_enum)]
     pub keep: Option<Keep>,
+    /// Note where LLVM's edge counters would be, so that profiles can be exported for `-fprofile-use`.
+    #[arg(long)]
+    pub pgo: bool,
 }
 
 /// A numbering.
@@ -187,6 +191,7 @@ impl Parameters {
             word("chords", self.chords),
             word("reach", self.reach),
             word("keep", self.keep),
+            self.pgo.then(|| MARKERS.to_owned()),
         ];
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
@@ -212,6 +217,7 @@ Examples:
   trodden build -- make -j8
   trodden build -- sh -c './configure && make'
   trodden build --lto -- cmake --build out
+  trodden build --pgo -- make              collects for `trodden export profdata`
 
 CC and CXX name the drivers; builds that call cc, gcc, clang, c++, g++ or clang++ by name reach them by the search path.")]
 pub struct Build {
@@ -368,6 +374,10 @@ pub enum Format {
     Json,
     /// A page for browsers.
     Html,
+    /// An edge profile for `-fprofile-use`, of a program built with `--pgo`.
+    Profdata,
+    /// The same as text.
+    Proftext,
 }
 
 /// `trodden export`
@@ -376,7 +386,8 @@ pub enum Format {
 Examples:
   trodden export folded | inferno-flamegraph > paths.svg
   trodden export pprof -o paths.pb.gz && pprof -top paths.pb.gz
-  trodden export lcov -o paths.info && genhtml paths.info")]
+  trodden export lcov -o paths.info && genhtml paths.info
+  trodden export profdata -o prog.profdata && clang -O2 -fprofile-use=prog.profdata ...")]
 pub struct Export {
     /// The form.
     pub format: Format,
@@ -531,7 +542,7 @@ mod tests {
 
     #[test]
     fn given_parameters_win_over_the_environment() {
-        let given = Parameters { scheme: Some(Scheme::BallLarus), max_paths: Some(9), chords: None, reach: None, keep: None };
+        let given = Parameters { scheme: Some(Scheme::BallLarus), max_paths: Some(9), chords: None, reach: None, keep: None, pgo: false };
         assert_eq!(given.words_over("max-paths=100 keep=map"), "keep=map scheme=ball-larus max-paths=9");
         assert_eq!(Parameters::default().words_over("chords=off"), "chords=off");
     }

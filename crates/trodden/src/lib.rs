@@ -11,6 +11,7 @@
 //! | `cargo.rs`, `rust.rs` | `cargo trodden`; standing in for rustc's linker |
 //! | `record.rs` | running a program and storing its profile |
 //! | `profiles.rs`, `reports.rs`, `runs.rs` | stored profiles: naming, showing, listing, merging, comparing them |
+//! | `profdata.rs`, `cc/pgo.rs` | edge profiles for `-fprofile-use`; builds that collect for them |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
 //! | `store.rs` | size of the unit store, and pruning it |
@@ -34,6 +35,7 @@ mod link;
 mod lto;
 mod manual;
 mod notes;
+mod profdata;
 mod profiles;
 mod rebuild;
 mod recipe;

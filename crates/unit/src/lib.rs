@@ -6,11 +6,13 @@
 //! units that a program consists of; a copy lies in a [`store`] by identity.
 #![forbid(unsafe_code)]
 
+pub mod edge_profile;
 pub mod frame;
 pub mod image;
 pub mod map;
 pub mod store;
 
+pub use edge_profile::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ProfiledFunction};
 pub use frame::{Frame, FrameError};
 pub use image::{Image, ImageError};
 pub use map::*;

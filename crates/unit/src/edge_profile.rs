@@ -1,0 +1,80 @@
+//! What a unit knows of LLVM's own edge profile of it, so that a path profile can be turned into one.
+//!
+//! LLVM's profile-guided optimisation wants the values of counters that its front half puts into a function (on chords of a spanning tree of the graph
+//! as it is then). A collecting build lets LLVM insert them, and takes them out again before code is made: where a counter would have been
+//! incremented by a constant, a [`Marker`] stays in the map, and its value follows from how often the block is executed, which paths tell. What no
+//! path can tell (an increment by a computed amount, or between two calls of one block of which either may not return) is counted by a counter
+//! of the unit's own ([`OwnCounters`]).
+
+use serde::{Deserialize, Serialize};
+use trodden_flow::Node;
+
+/// LLVM's counters of a unit, and what their values are made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgeProfile {
+    /// LLVM's word of version and flags (`__llvm_profile_raw_version`).
+    pub version: u64,
+    /// Names of functions as profiles have them (`main`, `file.c;local`), of which [`ProfiledFunction::name`] gives hashes.
+    pub names: Vec<String>,
+    /// Functions with counters: defined in the unit, or inlined there.
+    pub functions: Vec<ProfiledFunction>,
+    /// Where constants would have been added to counters.
+    pub markers: Vec<Marker>,
+    /// What is counted apart.
+    pub own: Vec<OwnCounters>,
+}
+
+/// A function that LLVM counts in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfiledFunction {
+    /// The first eight bytes of its name's MD5 hash, little-endian: LLVM's key for names.
+    pub name: u64,
+    /// Hash of its graph.
+    pub hash: u64,
+    /// Number of its counters.
+    pub counters: u32,
+}
+
+/// A counter of LLVM's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct EdgeCounter {
+    /// Place of its function in [`EdgeProfile::functions`].
+    pub function: u32,
+    /// Its number there.
+    pub index: u32,
+}
+
+/// A place where a counter would have been incremented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marker {
+    /// Place of the function that holds it in [`crate::UnitMap::functions`].
+    pub function: u32,
+    /// Its block there.
+    pub block: Node,
+    /// Where in the block.
+    pub place: MarkerPlace,
+    /// The counter.
+    pub counter: EdgeCounter,
+    /// What would have been added.
+    pub amount: i64,
+}
+
+/// Where in its block a marker stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MarkerPlace {
+    /// Before every call that might not come back: whoever enters the block passes it.
+    Entered,
+    /// Behind every such call: only who leaves the block passes it.
+    Left,
+}
+
+/// Counters of the unit that count what LLVM's would have counted, in addition to the markers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnCounters {
+    /// The first of LLVM's counters.
+    pub counter: EdgeCounter,
+    /// The first of the unit's.
+    pub first: u64,
+    /// How many, one for one.
+    pub count: u32,
+}
