@@ -4,7 +4,7 @@
 //! counters, and `__profd_*`, a structure with the hash of its name, the hash of its graph, where its counters are and how many. All names of a module are
 //! in globals called `__llvm_prf_nm`. Nothing of this is needed at run time by a program whose counters are gone.
 
-use crate::llvm::{Module, Value, c_string, llvm};
+use crate::llvm::{Builder, Module, Value, c_string, llvm};
 use crate::markers::MarkerError;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMTypeKind;
@@ -17,6 +17,7 @@ const NAME: u32 = 0;
 const HASH: u32 = 1;
 const COUNTERS: u32 = 2;
 const COUNTER_COUNT: u32 = 6;
+const VALUE_SITES: u32 = 7;
 /// Separates names in `__llvm_prf_nm`.
 const SEPARATOR: u8 = 1;
 
@@ -61,7 +62,14 @@ fn table(data: Value) -> Option<Table> {
     let number = |at: u32| field(at)?.as_integer();
     // Where the counters are: their distance from the structure.
     let counters = operand(operand(field(COUNTERS)?, 0)?, 0).filter(|c| c.name().starts_with("__profc_"))?;
-    let function = ProfiledFunction { name: number(NAME)? as u64, hash: number(HASH)? as u64, counters: number(COUNTER_COUNT)? as u32 };
+    let sites = field(VALUE_SITES)?;
+    let element = |at| Value::some(llvm!(LLVMGetAggregateElement(sites.0, at)))?.as_integer();
+    let function = ProfiledFunction {
+        name: number(NAME)? as u64,
+        hash: number(HASH)? as u64,
+        counters: number(COUNTER_COUNT)? as u32,
+        value_sites: [element(0)? as u16, element(1)? as u16, element(2)? as u16],
+    };
     Some(Table { counters, function })
 }
 
@@ -107,10 +115,35 @@ pub fn remove_tables(module: Module) {
     for list in ["llvm.used", "llvm.compiler.used"] {
         leave_out(module, list, &doomed);
     }
-    for &global in &doomed {
-        global.users().collect::<Vec<_>>().into_iter().filter(|u| is_value_profile(*u)).for_each(Value::erase);
-        remove(global);
+    remove_value_profiles(module);
+    doomed.into_iter().for_each(remove);
+}
+
+/// Takes out the calls that note values (the target of an indirect call, a size).
+fn remove_value_profiles(module: Module) {
+    let notes = module.functions().filter(|f| f.name().starts_with("__llvm_profile_instrument_")).collect::<Vec<_>>();
+    for function in notes {
+        for user in function.users().collect::<Vec<_>>().into_iter().filter(|u| u.is_call() && u.callee() == function) {
+            if user.is(LLVMOpcode::LLVMInvoke) {
+                invoke_nothing(module, user);
+            }
+            user.erase();
+        }
+        if function.users().next().is_none() {
+            llvm!(LLVMDeleteFunction(function.0));
+        }
     }
+}
+
+/// Puts a call that does nothing in front of one that ends its block, to go on where that goes on.
+fn invoke_nothing(module: Module, invoke: Value) {
+    const NOTHING: &str = "llvm.donothing";
+    let id = llvm!(LLVMLookupIntrinsicID(NOTHING.as_ptr().cast(), NOTHING.len()));
+    let nothing = llvm!(LLVMGetIntrinsicDeclaration(module.raw, id, std::ptr::null_mut(), 0));
+    let kind = llvm!(LLVMGlobalGetValueType(nothing));
+    let builder = Builder::before(module, invoke, invoke.location());
+    let (normal, unwind) = (llvm!(LLVMGetNormalDest(invoke.0)), llvm!(LLVMGetUnwindDest(invoke.0)));
+    llvm!(LLVMBuildInvoke2(builder.raw(), kind, nothing, std::ptr::null_mut(), 0, normal, unwind, c"".as_ptr()));
 }
 
 /// Takes out a global that has no real use any more.
@@ -121,12 +154,6 @@ pub fn remove(global: Value) {
 
 fn is_table(name: &str) -> bool {
     ["__profd_", "__profvp_", "__llvm_prf_", "__llvm_profile_"].iter().any(|p| name.starts_with(p))
-}
-
-/// A call that notes a value (the target of an indirect call, a size).
-fn is_value_profile(user: Value) -> bool {
-    let is_call = !llvm!(LLVMIsACallInst(user.0)).is_null();
-    is_call && user.callee().name().starts_with("__llvm_profile_instrument_")
 }
 
 fn globals(module: Module) -> impl Iterator<Item = Value> {

@@ -38,7 +38,15 @@ enum Register {
 }
 
 /// Inserts a function's probes; gives the address of the thread's copy of the unit's counters. `may_be_first`: some thread may count here for the first time, so it is checked whether it has a region.
-pub fn insert(around: Surroundings, function: Value, draft: &Draft, graph: &Graph, plan: &Plan, first_counter: u64, may_be_first: bool) -> Value {
+pub fn insert(
+    around: Surroundings,
+    function: Value,
+    draft: &Draft,
+    graph: &Graph,
+    plan: &Plan,
+    first_counter: u64,
+    may_be_first: bool,
+) -> Value {
     let location = crate::debug::no_line(around.module, function);
     let actions: Vec<Action> = graph.edges().map(|e| plan.action(graph, e)).collect();
     let base = counters_of_thread(around, function, location, may_be_first);

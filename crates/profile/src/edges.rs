@@ -31,6 +31,8 @@ pub struct FunctionEdges {
     pub hash: u64,
     /// Values.
     pub counts: Vec<u64>,
+    /// Number of places where LLVM notes values, for each kind.
+    pub value_sites: [u16; 3],
 }
 
 /// Why there is no edge profile.
@@ -42,7 +44,9 @@ pub enum EdgeError {
     )]
     NoMarkers,
     /// Units of different compilers.
-    #[error("units of the program were built for different kinds of edge profiles ({one:#x} and {other:#x}): build all of them with one compiler")]
+    #[error(
+        "units of the program were built for different kinds of edge profiles ({one:#x} and {other:#x}): build all of them with one compiler"
+    )]
     Versions {
         /// One unit's word of version and flags.
         one: u64,
@@ -62,8 +66,15 @@ pub enum EdgeError {
     Map(#[from] MapError),
 }
 
-/// Values of counters, by hash of the function's name and hash of its graph.
-type Values = BTreeMap<(u64, u64), Vec<i128>>;
+/// A function's counters.
+#[derive(Default)]
+struct Values {
+    counters: Vec<i128>,
+    value_sites: [u16; 3],
+}
+
+/// Functions by hash of the name and hash of the graph.
+type Functions = BTreeMap<(u64, u64), Values>;
 
 impl EdgeCounts {
     /// The values of all counters.
@@ -71,7 +82,7 @@ impl EdgeCounts {
     /// # Errors
     /// The program was built without markers, or a map is damaged.
     pub fn of(profile: &Profile) -> Result<EdgeCounts, EdgeError> {
-        let (mut values, mut names) = (Values::new(), HashMap::new());
+        let (mut values, mut names) = (Functions::new(), HashMap::new());
         let (mut version, mut without_markers) = (None, Vec::new());
         for unit in profile.images.iter().flat_map(|image| &image.units) {
             let Some(edges) = &unit.map.edge_profile else {
@@ -95,12 +106,12 @@ impl EdgeCounts {
     }
 }
 
-fn functions(values: Values, names: &HashMap<u64, String>) -> Result<Vec<FunctionEdges>, EdgeError> {
-    let mut functions = Vec::with_capacity(values.len());
-    for ((name, hash), values) in values {
+fn functions(all: Functions, names: &HashMap<u64, String>) -> Result<Vec<FunctionEdges>, EdgeError> {
+    let mut functions = Vec::with_capacity(all.len());
+    for ((name, hash), values) in all {
         let name = names.get(&name).ok_or(EdgeError::Damaged { unit: format!("{name:#x}"), what: "a function without a name" })?.clone();
-        let counts = values.into_iter().map(|v| v.clamp(0, i128::from(u64::MAX)) as u64).collect();
-        functions.push(FunctionEdges { name, hash, counts });
+        let counts = values.counters.into_iter().map(|v| v.clamp(0, i128::from(u64::MAX)) as u64).collect();
+        functions.push(FunctionEdges { name, hash, counts, value_sites: values.value_sites });
     }
     functions.sort_by(|a, b| (&a.name, a.hash).cmp(&(&b.name, b.hash)));
     Ok(functions)
@@ -112,16 +123,17 @@ fn key(name: &str) -> u64 {
     u64::from_le_bytes(digest[..8].try_into().expect("eight bytes"))
 }
 
-fn add_unit(values: &mut Values, unit: &UnitProfile, edges: &EdgeProfile) -> Result<(), EdgeError> {
+fn add_unit(all: &mut Functions, unit: &UnitProfile, edges: &EdgeProfile) -> Result<(), EdgeError> {
     let damaged = |what| EdgeError::Damaged { unit: unit.map.source.clone(), what };
     for function in &edges.functions {
-        let known = values.entry((function.name, function.hash)).or_default();
-        known.resize(known.len().max(function.counters as usize), 0);
+        let known = all.entry((function.name, function.hash)).or_default();
+        known.counters.resize(known.counters.len().max(function.counters as usize), 0);
+        known.value_sites = function.value_sites;
     }
     let mut add = |counter: EdgeCounter, amount: i128| -> Result<(), EdgeError> {
         let function = edges.functions.get(counter.function as usize).ok_or(damaged("a function that there is not"))?;
-        let all = values.get_mut(&(function.name, function.hash)).expect("entered above");
-        *all.get_mut(counter.index as usize).ok_or(damaged("a counter that there is not"))? += amount;
+        let known = all.get_mut(&(function.name, function.hash)).expect("entered above");
+        *known.counters.get_mut(counter.index as usize).ok_or(damaged("a counter that there is not"))? += amount;
         Ok(())
     };
     let mut by_function: BTreeMap<u32, Vec<&Marker>> = BTreeMap::new();

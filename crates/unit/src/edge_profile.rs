@@ -33,6 +33,9 @@ pub struct ProfiledFunction {
     pub hash: u64,
     /// Number of its counters.
     pub counters: u32,
+    /// Number of its places where LLVM notes values, for each kind: targets of indirect calls, sizes of memory operations, tables of virtual
+    /// functions. Compilers want to see as many places in a profile.
+    pub value_sites: [u16; 3],
 }
 
 /// A counter of LLVM's.

@@ -18,8 +18,8 @@ use std::process::{Command, ExitCode};
 const OPTION: &str = "--trodden-pgo";
 /// The plugin's parameter for them.
 pub const MARKERS: &str = "markers=llvm";
-/// Options of LLVM: names are read by the plugin, which has no decompressor; targets of calls are not counted.
-pub const LLVM_OPTIONS: [&str; 2] = ["-enable-name-compression=false", "-disable-vp=true"];
+/// Options of LLVM: names are read by the plugin, which has no decompressor.
+pub const LLVM_OPTIONS: [&str; 1] = ["-enable-name-compression=false"];
 /// The user's own use of profiles cannot be in the same build.
 const FOREIGN: &[&str] =
     &["-fprofile-generate", "-fprofile-use", "-fprofile-instr-", "-fcs-profile-generate", "-fcoverage-mapping", "-fprofile-sample-"];
@@ -45,7 +45,33 @@ pub fn drive_again(language: Language, arguments: &[OsString], lto: bool) -> Res
 
 /// Whether the environment asks for markers.
 pub fn wanted() -> bool {
-    env::var(PARAMETERS_VARIABLE).is_ok_and(|p| p.split_whitespace().any(|word| word == MARKERS))
+    env::var(PARAMETERS_VARIABLE).is_ok_and(|p| asked_for(&p))
+}
+
+/// Whether the plugin's parameters ask for markers.
+pub fn asked_for(parameters: &str) -> bool {
+    parameters.split_whitespace().any(|word| word == MARKERS)
+}
+
+/// What is added to rustc. It has no option for atomic updates, LLVM has.
+pub fn rustc_options() -> Vec<String> {
+    let arguments = LLVM_OPTIONS.into_iter().chain(["-instrprof-atomic-counter-update-all"]);
+    std::iter::once("-Cprofile-generate".to_owned()).chain(arguments.map(|a| format!("-Cllvm-args={a}"))).collect()
+}
+
+/// Takes LLVM's runtime for profiles, which nothing in the program needs any more, out of a link that rustc asks for.
+pub fn without_runtime(words: &mut Vec<OsString>) {
+    const ROOT: &str = "__llvm_profile_runtime";
+    let mut kept: Vec<OsString> = Vec::with_capacity(words.len());
+    for word in words.drain(..) {
+        let text = word.to_string_lossy();
+        if text == ROOT || text == format!("-Wl,{ROOT}") {
+            kept.pop();
+        } else if !text.contains("libprofiler_builtins-") && !(text.contains("-u") && text.ends_with(ROOT)) {
+            kept.push(word);
+        }
+    }
+    *words = kept;
 }
 
 /// What is added to compile.
