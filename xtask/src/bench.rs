@@ -4,8 +4,8 @@
 //! with the plain build's. Times are of the program alone: reading counts comes later and is not part of them. Instructions are counted in a
 //! run of their own.
 
-mod instructions;
-mod statistics;
+pub mod instructions;
+pub mod statistics;
 mod table;
 pub mod usage;
 pub mod variant;

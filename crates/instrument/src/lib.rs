@@ -21,6 +21,7 @@ mod places;
 mod probes;
 mod shape;
 mod unit;
+mod values;
 
 use llvm_sys::prelude::LLVMModuleRef;
 use std::ffi::{c_char, c_int, c_void};

@@ -23,6 +23,8 @@ const SEPARATOR: u8 = 1;
 
 /// A function's counters.
 pub struct Table {
+    /// The structure `__profd_*`.
+    pub data: Value,
     /// The array `__profc_*`.
     pub counters: Value,
     /// Whose they are.
@@ -51,13 +53,13 @@ pub fn read(module: Module) -> Result<Tables, MarkerError> {
         } else if name.starts_with("__llvm_prf_nm") {
             tables.names.extend(names_in(&bytes_of(content)).ok_or_else(damaged)?);
         } else if name.starts_with("__profd_") {
-            tables.functions.push(table(content).ok_or_else(damaged)?);
+            tables.functions.push(table(global, content).ok_or_else(damaged)?);
         }
     }
     Ok(tables)
 }
 
-fn table(data: Value) -> Option<Table> {
+fn table(global: Value, data: Value) -> Option<Table> {
     let field = |at: u32| Value::some(llvm!(LLVMGetOperand(data.0, at)));
     let number = |at: u32| field(at)?.as_integer();
     // Where the counters are: their distance from the structure.
@@ -70,7 +72,7 @@ fn table(data: Value) -> Option<Table> {
         counters: number(COUNTER_COUNT)? as u32,
         value_sites: [element(0)? as u16, element(1)? as u16, element(2)? as u16],
     };
-    Some(Table { counters, function })
+    Some(Table { data: global, counters, function })
 }
 
 fn operand(value: Value, at: u32) -> Option<Value> {
@@ -115,24 +117,29 @@ pub fn remove_tables(module: Module) {
     for list in ["llvm.used", "llvm.compiler.used"] {
         leave_out(module, list, &doomed);
     }
-    remove_value_profiles(module);
     doomed.into_iter().for_each(remove);
 }
 
-/// Takes out the calls that note values (the target of an indirect call, a size).
-fn remove_value_profiles(module: Module) {
-    let notes = module.functions().filter(|f| f.name().starts_with("__llvm_profile_instrument_")).collect::<Vec<_>>();
-    for function in notes {
+/// All calls that note values (the target of an indirect call, a size), as calls that do not end their blocks.
+pub fn value_notes(module: Module) -> Vec<Value> {
+    let mut notes = Vec::new();
+    for function in module.functions().filter(|f| f.name().starts_with("__llvm_profile_instrument_")).collect::<Vec<_>>() {
         for user in function.users().collect::<Vec<_>>().into_iter().filter(|u| u.is_call() && u.callee() == function) {
-            if user.is(LLVMOpcode::LLVMInvoke) {
-                invoke_nothing(module, user);
-            }
-            user.erase();
-        }
-        if function.users().next().is_none() {
-            llvm!(LLVMDeleteFunction(function.0));
+            notes.push(if user.is(LLVMOpcode::LLVMInvoke) { note_of_invoke(module, user) } else { user });
         }
     }
+    notes
+}
+
+/// Makes a call of a call that ends its block.
+fn note_of_invoke(module: Module, invoke: Value) -> Value {
+    let builder = Builder::before(module, invoke, invoke.location());
+    let kind = llvm!(LLVMGetCalledFunctionType(invoke.0));
+    let mut words: Vec<_> = (0..llvm!(LLVMGetNumArgOperands(invoke.0))).map(|at| llvm!(LLVMGetOperand(invoke.0, at))).collect();
+    let call = llvm!(LLVMBuildCall2(builder.raw(), kind, invoke.callee().0, words.as_mut_ptr(), words.len() as u32, c"".as_ptr()));
+    invoke_nothing(module, invoke);
+    invoke.erase();
+    Value(call)
 }
 
 /// Puts a call that does nothing in front of one that ends its block, to go on where that goes on.

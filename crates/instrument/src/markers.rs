@@ -16,12 +16,13 @@ use crate::abandon::Abandonment;
 use crate::describe::{Draft, calls_that_might_not_return, ending_call};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::llvm_profile::{self, fixed_counter};
+use crate::values;
 use llvm_sys::LLVMAtomicRMWBinOp::{LLVMAtomicRMWBinOpAdd, LLVMAtomicRMWBinOpOr};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use std::collections::{HashMap, HashSet};
 use trodden_flow::Node;
-use trodden_unit::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters};
+use trodden_unit::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ValueCounters, ValueKind};
 
 /// Name of the metadata node of modules whose counters are ours to take out.
 const MARK: &str = "trodden.edge.counters";
@@ -52,6 +53,7 @@ pub struct Markers {
     profile: EdgeProfile,
     fixed: HashMap<Value, Vec<Fixed>>,
     computed: HashMap<Value, Vec<Value>>,
+    notes: HashMap<Value, Vec<Note>>,
     own: HashMap<EdgeCounter, u64>,
     /// Stands for the thread's counters in the function at work.
     base: Option<Value>,
@@ -62,6 +64,13 @@ struct Fixed {
     before: Value,
     counter: EdgeCounter,
     amount: i64,
+}
+
+/// A call that notes a value, and the unit's first counter for its place.
+struct Note {
+    call: Value,
+    kind: ValueKind,
+    first: u64,
 }
 
 /// Says in a module that its counters are ours.
@@ -82,10 +91,20 @@ impl Markers {
     /// Takes LLVM's counters out of a module, but for those by which something is counted; those get places among the unit's `counters`, from `next` on.
     pub fn take(module: Module, counters: Value, next: &mut u64) -> Result<Markers, MarkerError> {
         let tables = llvm_profile::read(module)?;
-        llvm_profile::remove_tables(module);
+        let notes = llvm_profile::value_notes(module);
         let functions = tables.functions.iter().map(|t| t.function).collect();
         let profile = EdgeProfile { version: tables.version, names: tables.names, functions, ..EdgeProfile::default() };
-        let mut markers = Markers { module, profile, fixed: HashMap::new(), computed: HashMap::new(), own: HashMap::new(), base: None };
+        let mut markers = Markers {
+            module,
+            profile,
+            fixed: HashMap::new(),
+            computed: HashMap::new(),
+            notes: HashMap::new(),
+            own: HashMap::new(),
+            base: None,
+        };
+        markers.take_notes(notes, &tables.functions, next);
+        llvm_profile::remove_tables(module);
         let numbers: HashMap<Value, u32> = tables.functions.iter().enumerate().map(|(i, t)| (t.counters, i as u32)).collect();
         let updates = tables.functions.iter().map(|t| updates_of(t.counters)).collect::<Result<Vec<_>, _>>()?;
         let needs_twin: Vec<bool> = updates.iter().map(|u| u.iter().any(|u| computes(*u))).collect();
@@ -98,6 +117,29 @@ impl Markers {
             llvm_profile::remove(table.counters);
         }
         Ok(markers)
+    }
+
+    /// Gives every place where a value is noted its counters.
+    fn take_notes(&mut self, notes: Vec<Value>, tables: &[llvm_profile::Table], next: &mut u64) {
+        let numbers: HashMap<Value, u32> = tables.iter().enumerate().map(|(i, t)| (t.data, i as u32)).collect();
+        let mut known: HashMap<(u32, ValueKind, u16), u64> = HashMap::new();
+        for call in notes {
+            let place = numbers.get(&operand(call, 1)).and_then(|&function| {
+                let (kind, site) = values::place(tables[function as usize].function.value_sites, operand(call, 2).as_integer()?)?;
+                Some((function, kind, site))
+            });
+            // Tables of virtual functions, and places whose function the optimiser has made a matter of computing.
+            let Some((function, kind, site)) = place else {
+                call.erase();
+                continue;
+            };
+            let first = *known.entry((function, kind, site)).or_insert_with(|| {
+                self.profile.values.push(ValueCounters { function, kind, site, first: *next });
+                *next += u64::from(kind.counters());
+                *next - u64::from(kind.counters())
+            });
+            self.notes.entry(function_of(call)).or_default().push(Note { call, kind, first });
+        }
     }
 
     /// Sorts updates into those that become notes, which are erased, and others.
@@ -129,8 +171,11 @@ impl Markers {
 
     /// Counts in a function what no path can tell. The counts' address is known later: [`Markers::settle`].
     pub fn count_computed(&mut self, function: Value, counters: Value) {
-        let Some(updates) = self.computed.remove(&function) else { return };
-        let all: HashSet<Value> = updates.iter().copied().collect();
+        let (updates, notes) = (self.computed.remove(&function).unwrap_or_default(), self.notes.remove(&function).unwrap_or_default());
+        if updates.is_empty() && notes.is_empty() {
+            return;
+        }
+        let all: HashSet<Value> = updates.iter().copied().chain(notes.iter().map(|n| n.call)).collect();
         for marker in self.fixed.get_mut(&function).into_iter().flatten().filter(|m| all.contains(&m.before)) {
             marker.before = first_behind(marker.before, |i| !all.contains(i));
         }
@@ -142,6 +187,14 @@ impl Markers {
             let offset = Value(llvm!(LLVMBuildSub(builder.raw(), whole(address).0, whole(counters).0, c"".as_ptr())));
             self.add(&builder, builder.offset(self.module.i8(), base, offset), amount);
             update.erase();
+        }
+        for Note { call, kind, first } in notes {
+            let builder = Builder::before(self.module, call, call.location());
+            let counters = builder.offset(self.module.i64(), base, self.module.constant(first as i64));
+            for (index, amount) in values::increments(self.module, &builder, kind, operand(call, 0)) {
+                self.add(&builder, builder.offset(self.module.i64(), counters, index), amount);
+            }
+            call.erase();
         }
     }
 
@@ -203,6 +256,7 @@ impl Markers {
     /// The notes. Functions that are not instrumented count nothing.
     pub fn finish(self) -> EdgeProfile {
         self.computed.into_values().flatten().for_each(Value::erase);
+        self.notes.into_values().flatten().for_each(|n| n.call.erase());
         self.profile
     }
 }

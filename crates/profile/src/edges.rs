@@ -5,8 +5,9 @@
 //! include those of paths that did not come back from a call, up to there. Units that hold the same function (inlined, or a copy of a template)
 //! add up, as LLVM's own counters would: by name and hash of the function's graph.
 
-use crate::model::{Profile, UnitProfile};
+use crate::model::{ImageProfile, Profile, UnitProfile};
 use crate::paths::FunctionPaths;
+use crate::values::{NotedValue, Targets, Values as PlaceValues, add_values, sorted};
 use md5::{Digest, Md5};
 use std::collections::{BTreeMap, HashMap};
 use trodden_unit::{EdgeCounter, EdgeProfile, MapError, Marker, MarkerPlace};
@@ -31,9 +32,12 @@ pub struct FunctionEdges {
     pub hash: u64,
     /// Values.
     pub counts: Vec<u64>,
-    /// Number of places where LLVM notes values, for each kind.
-    pub value_sites: [u16; 3],
+    /// Noted values, for each kind, for each place.
+    pub values: [Vec<SiteValues>; 3],
 }
+
+/// The values at one place, most frequent first.
+pub type SiteValues = Vec<(NotedValue, u64)>;
 
 /// Why there is no edge profile.
 #[derive(Debug, thiserror::Error)]
@@ -66,22 +70,23 @@ pub enum EdgeError {
     Map(#[from] MapError),
 }
 
-/// A function's counters.
+/// What is known of a function.
 #[derive(Default)]
-struct Values {
+pub(crate) struct Known {
     counters: Vec<i128>,
-    value_sites: [u16; 3],
+    /// For each kind, for each place.
+    pub(crate) values: [Vec<PlaceValues>; 3],
 }
 
 /// Functions by hash of the name and hash of the graph.
-type Functions = BTreeMap<(u64, u64), Values>;
+pub(crate) type Functions = BTreeMap<(u64, u64), Known>;
 
 impl EdgeCounts {
-    /// The values of all counters.
+    /// The values of all counters. `targets` gives for each image what indirect calls may have called there; nothing if that is not known any more.
     ///
     /// # Errors
     /// The program was built without markers, or a map is damaged.
-    pub fn of(profile: &Profile) -> Result<EdgeCounts, EdgeError> {
+    pub fn of(profile: &Profile, targets: &dyn Fn(&ImageProfile) -> Targets) -> Result<EdgeCounts, EdgeError> {
         let (mut values, mut names) = (Functions::new(), HashMap::new());
         let (mut version, mut without_markers) = (None, Vec::new());
         for unit in profile.images.iter().flat_map(|image| &image.units) {
@@ -99,6 +104,9 @@ impl EdgeCounts {
             names.extend(edges.names.iter().map(|n| (key(n), n.clone())));
             add_unit(&mut values, unit, edges)?;
         }
+        for image in &profile.images {
+            add_values(&mut values, image, targets(image))?;
+        }
         let version = version.ok_or(EdgeError::NoMarkers)?;
         without_markers.sort();
         without_markers.dedup();
@@ -108,10 +116,10 @@ impl EdgeCounts {
 
 fn functions(all: Functions, names: &HashMap<u64, String>) -> Result<Vec<FunctionEdges>, EdgeError> {
     let mut functions = Vec::with_capacity(all.len());
-    for ((name, hash), values) in all {
+    for ((name, hash), known) in all {
         let name = names.get(&name).ok_or(EdgeError::Damaged { unit: format!("{name:#x}"), what: "a function without a name" })?.clone();
-        let counts = values.counters.into_iter().map(|v| v.clamp(0, i128::from(u64::MAX)) as u64).collect();
-        functions.push(FunctionEdges { name, hash, counts, value_sites: values.value_sites });
+        let counts = known.counters.into_iter().map(|v| v.clamp(0, i128::from(u64::MAX)) as u64).collect();
+        functions.push(FunctionEdges { name, hash, counts, values: known.values.map(sorted) });
     }
     functions.sort_by(|a, b| (&a.name, a.hash).cmp(&(&b.name, b.hash)));
     Ok(functions)
@@ -128,7 +136,9 @@ fn add_unit(all: &mut Functions, unit: &UnitProfile, edges: &EdgeProfile) -> Res
     for function in &edges.functions {
         let known = all.entry((function.name, function.hash)).or_default();
         known.counters.resize(known.counters.len().max(function.counters as usize), 0);
-        known.value_sites = function.value_sites;
+        for (places, count) in known.values.iter_mut().zip(function.value_sites) {
+            places.resize_with(places.len().max(usize::from(count)), PlaceValues::new);
+        }
     }
     let mut add = |counter: EdgeCounter, amount: i128| -> Result<(), EdgeError> {
         let function = edges.functions.get(counter.function as usize).ok_or(damaged("a function that there is not"))?;

@@ -22,6 +22,7 @@ pub mod paths;
 pub mod raw;
 pub mod store;
 mod sum;
+pub mod values;
 
 pub use collect::{CollectProblem, Collected, collect, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
@@ -33,3 +34,4 @@ pub use model::{Ending, ImageProfile, Profile, Run, UnitProfile};
 pub use paths::{Beginning, FunctionPaths, Lost, PathCount, PathEnd, Unfinished};
 pub use raw::{RawProblem, RawProfile, RawUnitCounts};
 pub use store::{RunEntry, RunStore};
+pub use values::{NotedValue, Target, Targets};

@@ -1,11 +1,14 @@
 //! LLVM's edge profile as text, as `llvm-profdata merge` reads it (`InstrProfReader.cpp`, `TextInstrProfReader`).
 
 use std::fmt::Write;
-use trodden_profile::EdgeCounts;
+use trodden_profile::edges::SiteValues;
+use trodden_profile::{EdgeCounts, NotedValue};
 
 /// Flags in LLVM's word of version and flags, with their names in the text.
 const FLAGS: &[(u32, &str)] = &[(56, ":ir"), (57, ":csir"), (58, ":entry_first"), (61, ":single_byte_coverage")];
 
+/// LLVM's name for functions without a profile.
+const ELSEWHERE: &str = "** External Symbol **";
 /// LLVM's names for kinds of values.
 const VALUE_KINDS: [&str; 3] = ["IPVK_IndirectCallTarget", "IPVK_MemOPSize", "IPVK_VTableTarget"];
 
@@ -26,22 +29,32 @@ fn write_all(out: &mut String, edges: &EdgeCounts) -> std::fmt::Result {
         for count in &function.counts {
             writeln!(out, "{count}")?;
         }
-        value_sites(out, function.value_sites)?;
+        values(out, &function.values)?;
         writeln!(out)?;
     }
     Ok(())
 }
 
-/// Places where values would be noted, all without one.
-fn value_sites(out: &mut String, sites: [u16; 3]) -> std::fmt::Result {
-    let kinds: Vec<(usize, u16)> = sites.into_iter().enumerate().filter(|(_, count)| *count > 0).collect();
-    if kinds.is_empty() {
+/// Places with the values that were noted there.
+fn values(out: &mut String, kinds: &[Vec<SiteValues>; 3]) -> std::fmt::Result {
+    let used: Vec<usize> = (0..kinds.len()).filter(|kind| !kinds[*kind].is_empty()).collect();
+    if used.is_empty() {
         return Ok(());
     }
-    writeln!(out, "# Num Value Kinds:\n{}", kinds.len())?;
-    for (kind, count) in kinds {
-        writeln!(out, "# ValueKind = {}:\n{kind}\n# NumValueSites:\n{count}", VALUE_KINDS[kind])?;
-        (0..count).try_for_each(|_| writeln!(out, "0"))?;
+    writeln!(out, "# Num Value Kinds:\n{}", used.len())?;
+    for kind in used {
+        let places = &kinds[kind];
+        writeln!(out, "# ValueKind = {}:\n{kind}\n# NumValueSites:\n{}", VALUE_KINDS[kind], places.len())?;
+        for place in places {
+            writeln!(out, "{}", place.len())?;
+            for (value, count) in place {
+                match value {
+                    NotedValue::Number(number) => writeln!(out, "{number}:{count}")?,
+                    NotedValue::Function(name) => writeln!(out, "{name}:{count}")?,
+                    NotedValue::Elsewhere => writeln!(out, "{ELSEWHERE}:{count}")?,
+                }
+            }
+        }
     }
     Ok(())
 }

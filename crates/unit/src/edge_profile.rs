@@ -22,6 +22,8 @@ pub struct EdgeProfile {
     pub markers: Vec<Marker>,
     /// What is counted apart.
     pub own: Vec<OwnCounters>,
+    /// What is counted of values.
+    pub values: Vec<ValueCounters>,
 }
 
 /// A function that LLVM counts in.
@@ -80,4 +82,59 @@ pub struct OwnCounters {
     pub first: u64,
     /// How many, one for one.
     pub count: u32,
+}
+
+/// Counters of the unit that count values at one place of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ValueCounters {
+    /// Place of the function in [`EdgeProfile::functions`].
+    pub function: u32,
+    /// Which values.
+    pub kind: ValueKind,
+    /// Number of the place among the function's of that kind.
+    pub site: u16,
+    /// The first of the unit's counters; there are [`ValueKind::counters`].
+    pub first: u64,
+}
+
+/// Values that are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ValueKind {
+    /// Where indirect calls go. A target is known by its distance from the beginning of the image (0 if it is elsewhere), which chooses one of
+    /// [`TARGET_BUCKETS`] pairs of counters: how many calls, and the sum of the distances. Where all calls of a pair go to one function, the sum
+    /// tells which. Pairs can be added up, so that threads and runs can.
+    Target,
+    /// Sizes of memory operations, of which there are [`SIZE_CLASSES`], each with a counter: 0 to 8 each by itself, then powers of two, what is between
+    /// two of them, and all above 512.
+    Size,
+}
+
+/// Pairs of counters for the targets of one call; a power of two.
+pub const TARGET_BUCKETS: u32 = 32;
+/// Classes of sizes.
+pub const SIZE_CLASSES: u32 = 22;
+/// By which distances are multiplied to choose a pair: the highest bits of the product do.
+pub const TARGET_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl ValueKind {
+    /// Number of the unit's counters at each place.
+    pub fn counters(self) -> u32 {
+        match self {
+            ValueKind::Target => 2 * TARGET_BUCKETS,
+            ValueKind::Size => SIZE_CLASSES,
+        }
+    }
+}
+
+/// The pair for a target.
+pub fn target_bucket(distance: u64) -> u32 {
+    (distance.wrapping_mul(TARGET_HASH) >> (u64::BITS - TARGET_BUCKETS.ilog2())) as u32
+}
+
+/// The size that stands for a class in LLVM's profiles.
+pub fn size_of_class(class: u32) -> u64 {
+    match class {
+        0..=8 => u64::from(class),
+        _ => (1 << ((class - 2) / 2)) + u64::from(class % 2),
+    }
 }

@@ -12,7 +12,7 @@ pub mod image;
 pub mod map;
 pub mod store;
 
-pub use edge_profile::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ProfiledFunction};
+pub use edge_profile::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ProfiledFunction, ValueCounters, ValueKind};
 pub use frame::{Frame, FrameError};
 pub use image::{Image, ImageError};
 pub use map::*;
