@@ -111,11 +111,15 @@ fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((value, &bytes[end..]))
 }
 
-/// Takes out all tables but the counters themselves, with what refers to them.
-pub fn remove_tables(module: Module) {
+/// Takes out all tables but the counters themselves. What still refers to one that has a stand-in, gets that number as an address.
+pub fn remove_tables(module: Module, stand_ins: &[(Value, u64)]) {
     let doomed: HashSet<Value> = globals(module).filter(|g| is_table(&g.name())).collect();
     for list in ["llvm.used", "llvm.compiler.used"] {
         leave_out(module, list, &doomed);
+    }
+    for &(table, number) in stand_ins {
+        let address = llvm!(LLVMConstIntToPtr(module.constant(number as i64).0, table.kind()));
+        table.replace_uses(Value(address));
     }
     doomed.into_iter().for_each(remove);
 }

@@ -20,7 +20,7 @@ use crate::values;
 use llvm_sys::LLVMAtomicRMWBinOp::{LLVMAtomicRMWBinOpAdd, LLVMAtomicRMWBinOpOr};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use trodden_flow::Node;
 use trodden_unit::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ValueCounters, ValueKind};
 
@@ -66,11 +66,11 @@ struct Fixed {
     amount: i64,
 }
 
-/// A call that notes a value, and the unit's first counter for its place.
+/// A call that notes a value, and the unit's first counter for its place; `None` if that is to be computed of its arguments.
 struct Note {
     call: Value,
     kind: ValueKind,
-    first: u64,
+    first: Option<u64>,
 }
 
 /// Says in a module that its counters are ours.
@@ -103,8 +103,8 @@ impl Markers {
             own: HashMap::new(),
             base: None,
         };
-        markers.take_notes(notes, &tables.functions, next);
-        llvm_profile::remove_tables(module);
+        let stand_ins = markers.take_notes(notes, &tables.functions, next);
+        llvm_profile::remove_tables(module, &stand_ins);
         let numbers: HashMap<Value, u32> = tables.functions.iter().enumerate().map(|(i, t)| (t.counters, i as u32)).collect();
         let updates = tables.functions.iter().map(|t| updates_of(t.counters)).collect::<Result<Vec<_>, _>>()?;
         let needs_twin: Vec<bool> = updates.iter().map(|u| u.iter().any(|u| computes(*u))).collect();
@@ -119,27 +119,51 @@ impl Markers {
         Ok(markers)
     }
 
-    /// Gives every place where a value is noted its counters.
-    fn take_notes(&mut self, notes: Vec<Value>, tables: &[llvm_profile::Table], next: &mut u64) {
+    /// Gives every place where a value is noted its counters. Where the optimiser merged calls that differ in their place only, the place is computed:
+    /// then all places of the functions in question get counters, in order, and a number that stands for the function's table says where they begin.
+    fn take_notes(&mut self, notes: Vec<Value>, tables: &[llvm_profile::Table], next: &mut u64) -> Vec<(Value, u64)> {
         let numbers: HashMap<Value, u32> = tables.iter().enumerate().map(|(i, t)| (t.data, i as u32)).collect();
         let mut known: HashMap<(u32, ValueKind, u16), u64> = HashMap::new();
+        let mut whole: BTreeMap<u32, u64> = BTreeMap::new();
         for call in notes {
-            let place = numbers.get(&operand(call, 1)).and_then(|&function| {
-                let (kind, site) = values::place(tables[function as usize].function.value_sites, operand(call, 2).as_integer()?)?;
-                Some((function, kind, site))
-            });
-            // Tables of virtual functions, and places whose function the optimiser has made a matter of computing.
-            let Some((function, kind, site)) = place else {
-                call.erase();
-                continue;
+            let kind = values::kind(call);
+            let (table, number) = (operand(call, 1), operand(call, 2).as_integer());
+            let first = if let (Some(&function), Some(number)) = (numbers.get(&table), number) {
+                let Some(site) = values::site(kind, self.profile.functions[function as usize].value_sites, number) else {
+                    // A table of virtual functions.
+                    call.erase();
+                    continue;
+                };
+                Some(*known.entry((function, kind, site)).or_insert_with(|| self.count_values(function, kind, site, next)))
+            } else {
+                for function in values::tables_behind(table).into_iter().filter_map(|t| numbers.get(&t).copied()) {
+                    whole.entry(function).or_insert_with(|| self.count_all_values(function, next));
+                }
+                None
             };
-            let first = *known.entry((function, kind, site)).or_insert_with(|| {
-                self.profile.values.push(ValueCounters { function, kind, site, first: *next });
-                *next += u64::from(kind.counters());
-                *next - u64::from(kind.counters())
-            });
             self.notes.entry(function_of(call)).or_default().push(Note { call, kind, first });
         }
+        whole.into_iter().map(|(function, first)| (tables[function as usize].data, first)).collect()
+    }
+
+    fn count_values(&mut self, function: u32, kind: ValueKind, site: u16, next: &mut u64) -> u64 {
+        let first = *next;
+        self.profile.values.push(ValueCounters { function, kind, site, first });
+        *next += u64::from(kind.counters());
+        first
+    }
+
+    /// Counters for all places of a function, as many for each as the most need.
+    fn count_all_values(&mut self, function: u32, next: &mut u64) -> u64 {
+        let first = *next;
+        let [targets, sizes, _] = self.profile.functions[function as usize].value_sites;
+        for (kind, count) in [(ValueKind::Target, targets), (ValueKind::Size, sizes)] {
+            for site in 0..count {
+                self.profile.values.push(ValueCounters { function, kind, site, first: *next });
+                *next += u64::from(ValueKind::Target.counters());
+            }
+        }
+        first
     }
 
     /// Sorts updates into those that become notes, which are erased, and others.
@@ -190,7 +214,8 @@ impl Markers {
         }
         for Note { call, kind, first } in notes {
             let builder = Builder::before(self.module, call, call.location());
-            let counters = builder.offset(self.module.i64(), base, self.module.constant(first as i64));
+            let first = first.map_or_else(|| values::computed_first(self.module, &builder, call), |f| self.module.constant(f as i64));
+            let counters = builder.offset(self.module.i64(), base, first);
             for (index, amount) in values::increments(self.module, &builder, kind, operand(call, 0)) {
                 self.add(&builder, builder.offset(self.module.i64(), counters, index), amount);
             }

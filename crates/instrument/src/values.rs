@@ -6,7 +6,8 @@
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
 use llvm_sys::LLVMIntPredicate::{LLVMIntNE, LLVMIntUGT, LLVMIntULT};
 use llvm_sys::core::*;
-use llvm_sys::{LLVMLinkage, LLVMVisibility};
+use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMVisibility};
+use std::collections::HashSet;
 use trodden_unit::ValueKind;
 use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, TARGET_HASH, size_of_class};
 
@@ -15,15 +16,44 @@ const IMAGE_START: &str = "__ehdr_start";
 /// Targets further away belong to other images.
 const MOST_DISTANCE: i64 = 1 << 32;
 
-/// What LLVM's running number of a place means, given the numbers of places of each kind.
-pub fn place(sites: [u16; 3], number: i64) -> Option<(ValueKind, u16)> {
+/// What values a call notes.
+pub fn kind(call: Value) -> ValueKind {
+    if call.callee().name().ends_with("_memop") { ValueKind::Size } else { ValueKind::Target }
+}
+
+/// The number of a place among those of its kind, given LLVM's running number over all kinds and the numbers of places.
+pub fn site(kind: ValueKind, sites: [u16; 3], number: i64) -> Option<u16> {
     let number = u16::try_from(number).ok()?;
-    let (targets, sizes) = (sites[0], sites[1]);
-    match number {
-        n if n < targets => Some((ValueKind::Target, n)),
-        n if n - targets < sizes => Some((ValueKind::Size, n - targets)),
-        _ => None,
+    match kind {
+        ValueKind::Target => (number < sites[0]).then_some(number),
+        ValueKind::Size => number.checked_sub(sites[0]).filter(|n| *n < sites[1]),
     }
+}
+
+/// The tables that an address may be of, through whatever the optimiser has made of it.
+pub fn tables_behind(address: Value) -> Vec<Value> {
+    let (mut tables, mut seen, mut stack) = (Vec::new(), HashSet::from([address]), vec![address]);
+    while let Some(value) = stack.pop() {
+        let sources: Vec<Value> = match opcode(value) {
+            None => {
+                tables.push(value);
+                continue;
+            }
+            Some(LLVMOpcode::LLVMPHI) => value.incoming().into_iter().map(|(v, _)| v).collect(),
+            Some(_) => (0..llvm!(LLVMGetNumOperands(value.0)) as u32).map(|at| Value(llvm!(LLVMGetOperand(value.0, at)))).collect(),
+        };
+        stack.extend(sources.into_iter().filter(|s| seen.insert(*s)));
+    }
+    tables
+}
+
+/// The first counter for a call's place: its table's stand-in says where those of the function begin.
+pub fn computed_first(module: Module, builder: &Builder, call: Value) -> Value {
+    let begin = llvm!(LLVMBuildPtrToInt(builder.raw(), llvm!(LLVMGetOperand(call.0, 1)), module.i64(), c"".as_ptr()));
+    let number = llvm!(LLVMBuildZExt(builder.raw(), llvm!(LLVMGetOperand(call.0, 2)), module.i64(), c"".as_ptr()));
+    let each = module.constant(i64::from(ValueKind::Target.counters()));
+    let distance = Value(llvm!(LLVMBuildMul(builder.raw(), number, each.0, c"".as_ptr())));
+    builder.add(Value(begin), distance)
 }
 
 /// Which counters of a place get how much for a value.
@@ -100,4 +130,9 @@ impl Make<'_> {
     fn select(&self, condition: Value, yes: Value, no: Value) -> Value {
         Value(llvm!(LLVMBuildSelect(self.builder.raw(), condition.0, yes.0, no.0, c"".as_ptr())))
     }
+}
+
+/// What kind of instruction a value is, if it is one.
+fn opcode(value: Value) -> Option<LLVMOpcode> {
+    (!llvm!(LLVMIsAInstruction(value.0)).is_null()).then(|| value.opcode())
 }
