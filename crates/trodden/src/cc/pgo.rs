@@ -67,8 +67,9 @@ pub fn without_runtime(words: &mut Vec<OsString>) {
         let text = word.to_string_lossy();
         if text == ROOT || text == format!("-Wl,{ROOT}") {
             kept.pop();
-        } else if !text.contains("libprofiler_builtins-") && !(text.contains("-u") && text.ends_with(ROOT)) {
-            kept.push(word);
+        } else {
+            let is_runtime = text.contains("libprofiler_builtins-") || (text.contains("-u") && text.ends_with(ROOT));
+            kept.extend((!is_runtime).then_some(word));
         }
     }
     *words = kept;
@@ -89,4 +90,24 @@ pub fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
     let front_end = ["-fprofile-instrument=llvm", "-fprofile-update=atomic"].into_iter();
     let words = front_end.chain(LLVM_OPTIONS.into_iter().flat_map(|o| ["-mllvm", o]));
     Ok(words.flat_map(|w| ["-Xclang", w]).map(OsString::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runtime_is_taken_out_of_links_in_all_spellings() {
+        for spelling in [
+            "-u __llvm_profile_runtime",
+            "-Wl,-u,__llvm_profile_runtime",
+            "-Wl,-u -Wl,__llvm_profile_runtime",
+            "-Wl,-u__llvm_profile_runtime",
+        ] {
+            let line = format!("a.o /x/libprofiler_builtins-12.rlib {spelling} -u main -o prog");
+            let mut words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            without_runtime(&mut words);
+            assert_eq!(words, ["a.o", "-u", "main", "-o", "prog"].map(OsString::from), "{spelling}");
+        }
+    }
 }
