@@ -128,6 +128,12 @@ pub fn remove_tables(module: Module, stand_ins: &[(Value, u64)]) {
 pub fn value_notes(module: Module) -> Vec<Value> {
     let mut notes = Vec::new();
     for function in module.functions().filter(|f| f.name().starts_with("__llvm_profile_instrument_")).collect::<Vec<_>>() {
+        // Nobody is to think that control might not come back from them.
+        for attribute in ["nounwind", "willreturn"] {
+            let id = llvm!(LLVMGetEnumAttributeKindForName(attribute.as_ptr().cast(), attribute.len()));
+            let attribute = llvm!(LLVMCreateEnumAttribute(module.context(), id, 0));
+            llvm!(LLVMAddAttributeAtIndex(function.0, llvm_sys::LLVMAttributeFunctionIndex, attribute));
+        }
         for user in function.users().collect::<Vec<_>>().into_iter().filter(|u| u.is_call() && u.callee() == function) {
             notes.push(if user.is(LLVMOpcode::LLVMInvoke) { note_of_invoke(module, user) } else { user });
         }
