@@ -73,8 +73,15 @@ pub fn run(options: &Options) -> Result<()> {
     let programs = corpus.programs(&options.programs)?;
     corpus.ensure_packages(&programs)?;
     let counter = Counter::available();
-    let rows = programs.iter().map(|p| row(&corpus, p, options.rounds, counter)).collect::<Result<Vec<_>>>()?;
-    print!("{}", table(&rows));
+    println!("{HEAD}");
+    let mut rows = Vec::new();
+    for program in &programs {
+        let row = row(&corpus, program, options.rounds, counter)?;
+        println!("{}", line(&row));
+        rows.push(row);
+    }
+    let mean = |at: usize| geometric_mean(&rows.iter().map(|r| r.user[at].median / r.user[0].median).collect::<Vec<_>>()).unwrap_or(1.0);
+    println!("geometric mean of user time: clang's profile {:.3}, paths {:.3} of the plain build", mean(1), mean(2));
     Ok(())
 }
 
@@ -203,26 +210,21 @@ fn functions(profile: &Path) -> Result<Vec<String>> {
     begins.map(one).collect::<Option<Vec<_>>>().context("llvm-profdata prints a text that is not known")
 }
 
-fn table(rows: &[Row]) -> String {
-    let mut out = String::from(
-        "program      user s plain   clang   paths   clang/plain  paths/plain   instructions clang/plain  paths/plain   collecting paths/clang   equal counters   same program\n",
-    );
-    for row in rows {
-        let [plain, clang, paths] = row.user.map(|s| s.median);
-        let of_instructions = row.instructions.map_or("-            -".to_owned(), |[plain, clang, paths]| {
-            format!("{:.4}       {:.4}", clang as f64 / plain as f64, paths as f64 / plain as f64)
-        });
-        let collecting = row.collecting.map_or("-".to_owned(), |[clang, paths]| format!("{:.3}", paths as f64 / clang as f64));
-        out += &format!(
-            "{:<12} {plain:>12.2} {clang:>7.2} {paths:>7.2}   {:>11.3}  {:>11.3}   {of_instructions:>37}   {collecting:>22}   {:>7}/{:<6}   {}\n",
-            row.program,
-            clang / plain,
-            paths / plain,
-            row.profiles.equal,
-            row.profiles.functions,
-            if row.same_bytes { "yes" } else { "no" },
-        );
-    }
-    let mean = |at: usize| geometric_mean(&rows.iter().map(|r| r.user[at].median / r.user[0].median).collect::<Vec<_>>()).unwrap_or(1.0);
-    out + &format!("geometric mean of user time: clang {:.3}, paths {:.3} of the plain build\n", mean(1), mean(2))
+const HEAD: &str = "\
+           user time (s)              ratio to plain    instructions to plain   collecting   functions with    same
+program    plain    clang    paths    clang   paths     clang    paths          paths/clang  equal counters    program";
+
+fn line(row: &Row) -> String {
+    let [plain, clang, paths] = row.user.map(|s| s.median);
+    let ratio = |a: u64, b: u64| a as f64 / b as f64;
+    let [by_clang, by_paths] = row.instructions.map_or([f64::NAN; 2], |[plain, clang, paths]| [ratio(clang, plain), ratio(paths, plain)]);
+    let collecting = row.collecting.map_or(f64::NAN, |[clang, paths]| ratio(paths, clang));
+    format!(
+        "{:<10} {plain:<8.2} {clang:<8.2} {paths:<8.2} {:<7.3} {:<9.3} {by_clang:<8.4} {by_paths:<14.4} {collecting:<12.3} {:<17} {}",
+        row.program,
+        clang / plain,
+        paths / plain,
+        format!("{} of {}", row.profiles.equal, row.profiles.functions),
+        if row.same_bytes { "yes" } else { "no" },
+    )
 }
