@@ -210,9 +210,10 @@ fn functions(profile: &Path) -> Result<Vec<String>> {
     begins.map(one).collect::<Option<Vec<_>>>().context("llvm-profdata prints a text that is not known")
 }
 
-const HEAD: &str = "\
-           user time (s)              ratio to plain    instructions to plain   collecting   functions with    same
-program    plain    clang    paths    clang   paths     clang    paths          paths/clang  equal counters    program";
+const HEAD: &str = concat!(
+    "           user time (s)              ratio to plain    instructions to plain   collecting   functions with    same\n",
+    "program    plain    clang    paths    clang   paths     clang    paths          paths/clang  equal counters    program"
+);
 
 fn line(row: &Row) -> String {
     let [plain, clang, paths] = row.user.map(|s| s.median);
