@@ -15,11 +15,11 @@
 
 mod compare;
 mod exact;
-mod instructions;
+pub mod instructions;
 mod measure;
 mod plot;
 mod result;
-mod statistics;
+pub mod statistics;
 mod table;
 pub mod usage;
 pub mod variant;

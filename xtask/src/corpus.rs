@@ -6,6 +6,7 @@ use crate::packages::{self, Purpose};
 use crate::steps;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -237,6 +238,30 @@ impl Corpus {
         let mut command = self.recipe(input.name(), program);
         command.envs(variant.run_environment(&counts)).env("BUILD", build).env("RUNNER", runner);
         Ok(steps::output(&mut command)?.trim().to_owned())
+    }
+
+    /// Builds under a name of its own, with these variables.
+    ///
+    /// # Errors
+    /// The recipe failed.
+    pub fn build_as(&self, build: &str, program: &str, variables: &[(&str, OsString)]) -> Result<()> {
+        eprintln!("building {program}, {build}");
+        self.step(self.recipe("build", program).envs(variables.iter().map(|(k, v)| (k, v))).env("BUILD", build))
+    }
+
+    /// Runs what [`Corpus::build_as`] made; gives a checksum of what it printed.
+    ///
+    /// # Errors
+    /// The run failed.
+    pub fn run_as(&self, build: &str, program: &str, input: Input, runner: &str, variables: &[(&str, OsString)]) -> Result<String> {
+        let mut command = self.recipe(input.name(), program);
+        command.envs(variables.iter().map(|(k, v)| (k, v))).env("BUILD", build).env("RUNNER", runner);
+        Ok(steps::output(&mut command)?.trim().to_owned())
+    }
+
+    /// Where things are: `bin/BUILD/PROGRAM`, and room for more.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Where a variant's program is.

@@ -7,6 +7,7 @@
 //! | `tidy.rs`, `pages.rs` | checks of sources and documentation |
 //! | `corpus.rs` | real programs: fetching, building, running them |
 //! | `bench.rs`, `bench/` | what counting costs, beside clang's counters |
+//! | `pgo.rs` | what profile-guided builds gain, by clang's profiles and by ours |
 //! | `oracle.rs` | path profiles before independent judges |
 //! | `packages.rs` | what has to be installed |
 //! | `steps.rs` | running commands so that one sees what is done |
@@ -18,6 +19,7 @@ mod demo;
 mod oracle;
 mod packages;
 mod pages;
+mod pgo;
 mod steps;
 mod suite;
 mod tidy;
@@ -48,6 +50,8 @@ enum Task {
     Corpus(corpus::Options),
     /// Measure what counting costs on programs of the corpus.
     Bench(bench::Options),
+    /// Measure what programs gain by profile-guided builds, with profiles of clang's and of trodden's.
+    Pgo(pgo::Options),
     /// Hold path profiles against block counters, LLVM's edge profiles and logs of every step.
     Oracle(oracle::Options),
     /// Run a command and append what it used to a file, as a line of JSON.
@@ -78,6 +82,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Tidy => suite::tidy()?,
         Task::Corpus(options) => corpus::run(&options)?,
         Task::Bench(options) => bench::run(&options)?,
+        Task::Pgo(options) => pgo::run(&options)?,
         Task::Oracle(options) => oracle::run(&options)?,
         Task::Measure { file, command } => return bench::usage::measure(&file, &command),
     }

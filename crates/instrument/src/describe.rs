@@ -151,20 +151,13 @@ impl Draft {
 
     /// Edges to the exit: the function ends here, or a call might not come back.
     fn add_ends(&mut self, from: Node, exit: Node, block: Block, abandonment: &Abandonment) {
-        let terminator = block.terminator();
-        let (end, hint) = match terminator.opcode() {
-            LLVMOpcode::LLVMRet => (Some(return_end(terminator)), Hint::None),
-            LLVMOpcode::LLVMResume => (Some((EdgeKind::Resume, terminator)), Hint::None),
-            LLVMOpcode::LLVMUnreachable => (Some((EdgeKind::NoReturn, last_call_before(terminator))), Hint::Cold),
-            _ => (None, Hint::None),
-        };
-        let ending_call = end.map(|(_, at)| at).or_else(|| tail_call_before_return(block));
-        let suspicious = |i: &Value| i.is_call() && Some(*i) != ending_call && abandonment.might_not_return(*i) && !comes_back_by_edge(*i);
-        if let Some(call) = block.instructions().find(suspicious) {
+        let ending = ending_call(block);
+        if let Some(call) = calls_that_might_not_return(block, abandonment).into_iter().find(|i| Some(*i) != ending) {
             let edge = FlowEdge { from, to: exit, kind: EdgeKind::Reach, cases: Vec::new() };
             self.add(edge, Site::Before(call), Hint::Never);
         }
-        if let Some((kind, at)) = end {
+        if let Some((kind, at)) = end_of(block) {
+            let hint = if kind == EdgeKind::NoReturn { Hint::Cold } else { Hint::None };
             self.add(FlowEdge { from, to: exit, kind, cases: Vec::new() }, Site::Before(at), hint);
         }
     }
@@ -198,6 +191,28 @@ fn comes_round(block: Block) -> bool {
         }
     }
     false
+}
+
+/// How a block ends the function, if it does, and in front of which instruction the path is over.
+fn end_of(block: Block) -> Option<(EdgeKind, Value)> {
+    let terminator = block.terminator();
+    match terminator.opcode() {
+        LLVMOpcode::LLVMRet => Some(return_end(terminator)),
+        LLVMOpcode::LLVMResume => Some((EdgeKind::Resume, terminator)),
+        LLVMOpcode::LLVMUnreachable => Some((EdgeKind::NoReturn, last_call_before(terminator))),
+        _ => None,
+    }
+}
+
+/// The call (or terminator) with which a block ends the function: paths are counted in front of it.
+pub fn ending_call(block: Block) -> Option<Value> {
+    end_of(block).map(|(_, at)| at).or_else(|| tail_call_before_return(block))
+}
+
+/// A block's calls from which control might not come back to it, in order.
+pub fn calls_that_might_not_return(block: Block, abandonment: &Abandonment) -> Vec<Value> {
+    let suspicious = |i: &Value| i.is_call() && abandonment.might_not_return(*i) && !comes_back_by_edge(*i);
+    block.instructions().filter(suspicious).collect()
 }
 
 /// A call that returns twice is left by the edge behind it.

@@ -15,12 +15,15 @@ mod describe;
 mod emit;
 mod facts;
 mod llvm;
+mod llvm_profile;
+mod markers;
 mod options;
 mod phis;
 mod places;
 mod probes;
 mod shape;
 mod unit;
+mod values;
 
 use llvm_sys::prelude::LLVMModuleRef;
 use std::ffi::{c_char, c_int, c_void};

@@ -17,7 +17,7 @@ const MAX_PATHS: u64 = 4096;
 const MOST_MAX_PATHS: u64 = 1 << 24;
 
 /// All words.
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 12] = [
     "scheme=ball-larus",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
@@ -27,6 +27,7 @@ const KNOWN: [&str; 11] = [
     "keep=bitcode|map",
     "tier=counts|addresses",
     "tails=merged|apart",
+    "markers=none|llvm",
     "weights=FILE",
     "facts=FILE",
 ];
@@ -51,6 +52,8 @@ pub struct Options {
     pub tier: Tier,
     /// Of the tier `addresses`: equal ends of blocks are not merged, so that every block has an address, and the code is a little longer.
     pub tails_apart: bool,
+    /// Take LLVM's edge counters, with which the unit was compiled, out of it, and note where they were.
+    pub markers: bool,
 }
 
 /// What is put into the code.
@@ -98,6 +101,7 @@ impl Options {
             facts: None,
             tier: Tier::Counts,
             tails_apart: false,
+            markers: false,
         };
         for word in words.split_whitespace() {
             match word.split_once('=') {
@@ -120,6 +124,7 @@ impl Options {
             ("tier", "counts") => self.tier = Tier::Counts,
             ("tier", "addresses") => self.tier = Tier::Addresses,
             ("tails", value) => self.tails_apart = either(value, "merged", "apart")?,
+            ("markers", value) => self.markers = either(value, "none", "llvm")?,
             ("facts", file) if !file.is_empty() => self.facts = Some(file.into()),
             _ => return None,
         }
@@ -136,8 +141,9 @@ impl Options {
             Tier::Addresses if self.tails_apart => format!(" {ADDRESSES_WORD} tails=apart"),
             Tier::Addresses => format!(" {ADDRESSES_WORD}"),
         };
+        let markers = if self.markers { " markers=llvm" } else { "" };
         let weights = self.weights.as_ref().map_or_else(String::new, |(_, file)| format!(" weights={file}"));
-        format!("ball-larus max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{tier}{weights}", self.plan.max_paths)
+        format!("ball-larus max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{tier}{markers}{weights}", self.plan.max_paths)
     }
 }
 

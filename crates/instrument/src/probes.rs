@@ -39,7 +39,7 @@ enum Register {
     Computed(Value),
 }
 
-/// Inserts a function's probes. `may_be_first`: some thread may count here for the first time, so it is checked whether it has a region.
+/// Inserts a function's probes; gives the address of the thread's copy of the unit's counters. `may_be_first`: some thread may count here for the first time, so it is checked whether it has a region.
 pub fn insert(
     around: Surroundings,
     function: Value,
@@ -49,7 +49,7 @@ pub fn insert(
     schedule: &Schedule,
     first_counter: u64,
     may_be_first: bool,
-) {
+) -> Value {
     let location = crate::debug::no_line(around.module, function);
     let base = counters_of_thread(around, function, location, may_be_first);
     let places = Places::make(around.module, draft, graph, schedule, location);
@@ -74,6 +74,7 @@ pub fn insert(
         let arriving = work.arriving(node);
         graph.out(node).iter().for_each(|e| work.take(*e, arriving));
     }
+    base
 }
 
 /// Copies the flags of a floating-point operation.

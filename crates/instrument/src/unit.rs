@@ -7,6 +7,7 @@ use crate::describe::Draft;
 use crate::emit;
 use crate::facts;
 use crate::llvm::{Module, Value, llvm};
+use crate::markers::{self, MarkerError, Markers};
 use crate::options::{BadOption, Options, Tier};
 use crate::places;
 use crate::probes::{self, Surroundings};
@@ -32,6 +33,9 @@ pub enum Error {
     /// Bad parameters.
     #[error(transparent)]
     Option(#[from] BadOption),
+    /// LLVM's edge counters cannot be taken out.
+    #[error(transparent)]
+    Markers(#[from] MarkerError),
     /// There is no place for the unit store.
     #[error("there is no folder for the unit store: set {STORE_VARIABLE} (or HOME) to one that can be written")]
     NoStore,
@@ -79,6 +83,9 @@ pub enum Outcome {
 /// Instruments a module in place, or only writes what its blocks compute.
 pub fn instrument(module: Module) -> Result<Outcome, Error> {
     let options = Options::parse(&std::env::var("TRODDEN_INSTRUMENT").unwrap_or_default())?;
+    if options.markers {
+        markers::mark(module);
+    }
     if !module.functions().any(is_emitted) && options.facts.is_none() {
         return Ok(Outcome::Code);
     }
@@ -87,7 +94,7 @@ pub fn instrument(module: Module) -> Result<Outcome, Error> {
     if options.tier == Tier::Addresses {
         return mark_addresses(module, options, unit, bitcode).map(|()| Outcome::Code);
     }
-    let mut work = Unit::begin(module, options);
+    let mut work = Unit::begin(module, options)?;
     let (chosen, skipped) = work.choose();
     if let Some(file) = work.options.facts.clone() {
         let facts = facts::of(module, &chosen, &work.abandonment, work.positions);
@@ -115,7 +122,7 @@ fn mark_addresses(module: Module, options: Options, unit: Identity, bitcode: Vec
         addresses::keep_tails_apart();
     }
     let copy = Copy::of(module);
-    let mut work = Unit::begin(copy.module, options);
+    let mut work = Unit::begin(copy.module, options)?;
     let (chosen, skipped) = work.choose();
     work.map.skipped = skipped;
     for &function in &chosen {
@@ -161,17 +168,18 @@ struct Unit {
     map: UnitMap,
     /// Of the tier `addresses`, for each function.
     marks: Vec<Marks>,
+    markers: Option<Markers>,
 }
 
 impl Unit {
-    fn begin(module: Module, options: Options) -> Unit {
+    fn begin(module: Module, options: Options) -> Result<Unit, Error> {
         let around = Surroundings {
             module,
             counters: emit::declare_counters(module),
             bias: emit::declare_bias(module),
             enter: emit::declare_enter(module),
         };
-        let map = UnitMap {
+        let mut map = UnitMap {
             source: module.source(),
             producer: String::new(),
             target: module.target(),
@@ -182,9 +190,17 @@ impl Unit {
             functions: Vec::new(),
             skipped: Vec::new(),
             counters: 0,
+            edge_profile: None,
+        };
+        let markers = if options.markers {
+            Some(Markers::take(module, around.counters, &mut map.counters)?)
+        } else {
+            discard_markers(module, around.counters)?;
+            None
         };
         let abandonment = Abandonment::of(module, options.reach_all);
-        Unit { module, options, abandonment, positions: Positions::new(module), around, chosen: HashSet::new(), map, marks: Vec::new() }
+        let positions = Positions::new(module);
+        Ok(Unit { module, options, abandonment, positions, around, chosen: HashSet::new(), map, marks: Vec::new(), markers })
     }
 
     /// The functions to instrument, and those that cannot be, with the reasons.
@@ -210,8 +226,14 @@ impl Unit {
         // Before the function's blocks change: whether its callers have all claimed regions.
         let may_be_first = self.may_be_first(function);
         let standing = (self.options.tier == Tier::Addresses).then(|| Standing::of(function));
+        if let Some(markers) = &mut self.markers {
+            markers.count_computed(function, self.around.counters);
+        }
         let prepared = prepare(self.module, function);
         let draft = Draft::of(function, &prepared, &self.abandonment, &mut self.positions);
+        if let Some(markers) = &mut self.markers {
+            markers.note(function, &draft, &self.abandonment, self.map.functions.len(), &mut self.map.counters);
+        }
         let edges = draft.edges.iter().map(|e| (e.from, e.to)).collect();
         let nodes = draft.nodes.len() as u32;
         let graph = Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: name.clone(), source })?;
@@ -220,7 +242,12 @@ impl Unit {
         let schedule = Schedule::of(&graph, &plan, &frequencies, &places::facts(&draft, &graph), self.choices(measured));
         match standing {
             Some(standing) => self.marks.push(standing.marks(function, &draft)),
-            None => probes::insert(self.around, function, &draft, &graph, &plan, &schedule, self.map.counters, may_be_first),
+            None => {
+                let base = probes::insert(self.around, function, &draft, &graph, &plan, &schedule, self.map.counters, may_be_first);
+                if let Some(markers) = &mut self.markers {
+                    markers.settle(base);
+                }
+            }
         }
         // It writes memory now.
         function.remove_attribute("memory");
@@ -278,8 +305,17 @@ impl Unit {
     fn finish(mut self) -> (UnitMap, Options) {
         self.map.files = self.positions.files;
         self.map.scopes = self.positions.scopes;
+        self.map.edge_profile = self.markers.map(Markers::finish);
         (self.map, self.options)
     }
+}
+
+/// Takes counters out that an earlier variant of the unit had for its markers.
+fn discard_markers(module: Module, counters: Value) -> Result<(), MarkerError> {
+    if markers::is_marked(module) {
+        Markers::take(module, counters, &mut 0)?.finish();
+    }
+    Ok(())
 }
 
 /// Whether a call passes a function as an argument (as well).

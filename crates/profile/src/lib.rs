@@ -9,7 +9,8 @@
 //! 5. [`merge`] and [`diff`]: profiles added up and compared;
 //! 6. [`Profile::weights`]: what a later build can make of them;
 //! 7. [`advise`]: what paths tell that edges cannot;
-//! 8. [`branches`]: profiles of branches that hardware recorded; [`sampling`]: what such a profile says of itself.
+//! 8. [`edges`]: LLVM's edge profile, as it follows from paths;
+//! 9. [`branches`]: profiles of branches that hardware recorded; [`sampling`]: what such a profile says of itself.
 #![forbid(unsafe_code)]
 
 pub mod advise;
@@ -18,6 +19,7 @@ pub mod branches;
 pub mod collect;
 pub mod container;
 pub mod diff;
+pub mod edges;
 mod error;
 pub mod merge;
 pub mod model;
@@ -26,12 +28,14 @@ pub mod raw;
 pub mod sampling;
 pub mod store;
 mod sum;
+pub mod values;
 mod weights;
 
 pub use branches::{BranchImport, import};
 pub use collect::{CollectProblem, Collected, collect, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
 pub use diff::{Change, Diff, DiffOptions, FunctionDiff, PathDiff, diff};
+pub use edges::{EdgeCounts, EdgeError, FunctionEdges};
 pub use error::ProfileError;
 pub use merge::{Builds, Merged, Merger, merge_files};
 pub use model::{Ending, ImageProfile, Profile, Run, UnitProfile};
@@ -39,3 +43,4 @@ pub use paths::{Beginning, FunctionPaths, Lost, PathCount, PathEnd, Unfinished};
 pub use raw::{RawProblem, RawProfile, RawUnitCounts};
 pub use sampling::{Losses, Observed, Sampling, SamplingSource};
 pub use store::{RunEntry, RunStore};
+pub use values::{NotedValue, Target, Targets};

@@ -8,7 +8,7 @@
 //! 3. [`Story`]: a path as source lines with the direction of each branch ([`story`]);
 //! 4. a form: [`text`] (terminal), [`annotate`] (a path over its source), [`json`], [`html`];
 //!    [`advice`] (what paths tell that edges cannot);
-//! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`]; graphs of functions: [`dot`].
+//! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`], LLVM's [`proftext`]; graphs of functions: [`dot`].
 #![forbid(unsafe_code)]
 
 pub mod advice;
@@ -24,6 +24,7 @@ pub mod lines;
 pub mod names;
 pub mod paint;
 pub mod pprof;
+pub mod proftext;
 pub mod select;
 pub mod source;
 pub mod story;

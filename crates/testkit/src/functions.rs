@@ -67,6 +67,7 @@ pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (
         functions: subjects.iter().map(|s| s.map.clone()).collect(),
         skipped: Vec::new(),
         counters,
+        edge_profile: None,
     };
     (map, subjects)
 }

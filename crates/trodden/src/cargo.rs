@@ -8,7 +8,7 @@
 //! that build scripts compile for the target go through the drivers.
 
 use crate::assets;
-use crate::cc::{CARGO_FOLDER_VARIABLE, PARAMETERS_VARIABLE};
+use crate::cc::{CARGO_FOLDER_VARIABLE, PARAMETERS_VARIABLE, pgo};
 use crate::cli::parameters_over;
 use crate::link::exit_code;
 use crate::notes::note;
@@ -26,10 +26,10 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const HELP: &str = "\
 Builds, runs, tests or benches a Rust package with its paths counted.
 
-Usage: cargo trodden <build|run|test|bench> [--scheme S] [--max-paths N] [--chords on|off] [cargo's options] [-- arguments]
+Usage: cargo trodden <build|run|test|bench> [--scheme S] [--max-paths N] [--chords on|off] [--pgo] [cargo's options] [-- arguments]
 
 Everything but the options above goes to cargo. Programs are in target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record
-what they run; `trodden report` shows it.
+what they run; `trodden report` shows it. With --pgo, `trodden export profdata` makes a profile for -Cprofile-use of it.
 
 Examples:
   cargo trodden build --release && trodden record -- target/trodden/x86_64-unknown-linux-gnu/release/prog
@@ -100,6 +100,10 @@ impl Invocation {
                 out.parameters.push(ADDRESSES_WORD.into());
                 continue;
             }
+            if text == "--pgo" {
+                out.parameters.push(pgo::MARKERS.into());
+                continue;
+            }
             if !["--scheme", "--max-paths", "--chords", "--keep", "--target", "--profile", "--target-dir"].contains(&option.as_str()) {
                 if text == "--release" || text == "-r" {
                     out.profile = Some("release".into());
@@ -155,13 +159,18 @@ fn cargo(verb: &str, invocation: &Invocation) -> Result<Command> {
         command.arg("--config").arg(runner(&target, verb)?);
     }
     command.args(&invocation.words[invocation.own..]);
-    let variable = invocation.profile(verb).to_uppercase().replace('-', "_");
-    command.env(format!("CARGO_PROFILE_{variable}_LTO"), "fat").env("CARGO_INCREMENTAL", "0");
+    let parameters = parameters(invocation);
+    if !pgo::asked_for(&parameters) {
+        // Where a profile is collected for another build, names must be as there, and cargo makes them of the settings, too.
+        let variable = invocation.profile(verb).to_uppercase().replace('-', "_");
+        command.env(format!("CARGO_PROFILE_{variable}_LTO"), "fat");
+    }
+    command.env("CARGO_INCREMENTAL", "0");
     if env::var_os("RUSTC_WRAPPER").is_some_and(|w| !w.is_empty()) {
         note("RUSTC_WRAPPER is not used: trodden stands there itself");
     }
     command.env("RUSTC_WRAPPER", own).env(rust::ROLE_VARIABLE, rust::WRAPPER);
-    command.env(STORE_VARIABLE, store.root()).env(PARAMETERS_VARIABLE, parameters(invocation));
+    command.env(STORE_VARIABLE, store.root()).env(PARAMETERS_VARIABLE, parameters);
     let drivers = assets::drivers(&store)?;
     let underscored = target.replace('-', "_");
     command.env(format!("CC_{underscored}"), drivers.join("trodden-cc")).env(format!("CXX_{underscored}"), drivers.join("trodden-c++"));
@@ -219,10 +228,10 @@ mod tests {
 
     #[test]
     fn own_options_are_taken_out_and_cargos_stay() {
-        let found = read("run --release --max-paths 9 --bin x --scheme=ball-larus -- --release --target y");
+        let found = read("run --release --pgo --max-paths 9 --bin x --scheme=ball-larus -- --release --target y");
         assert_eq!(found.words, ["run", "--release", "--bin", "x", "--", "--release", "--target", "y"].map(OsString::from));
         assert_eq!(found.own, 4);
-        assert_eq!(found.parameters, ["max-paths=9", "scheme=ball-larus"]);
+        assert_eq!(found.parameters, ["markers=llvm", "max-paths=9", "scheme=ball-larus"]);
         assert_eq!(found.profile("run"), "release");
         assert_eq!(found.target, None);
     }

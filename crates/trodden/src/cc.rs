@@ -11,6 +11,7 @@
 
 pub mod arguments;
 mod options;
+pub mod pgo;
 
 use crate::assets;
 use crate::cli::parameters_over;
@@ -67,6 +68,9 @@ pub const ADDRESSES_OPTION: &str = "--trodden-addresses";
 pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCode> {
     let clang = language.tool().find()?;
     let lto = take_lto_option(&mut arguments);
+    if pgo::take_option(&mut arguments) {
+        return pgo::drive_again(language, &arguments, lto);
+    }
     let addresses = take_option(&mut arguments, ADDRESSES_OPTION);
     let line = read(&arguments);
     if is_host_code_of_cargo() || (!line.kind.compiles() && !line.kind.links()) {
@@ -108,6 +112,7 @@ fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
         if !line.debug {
             added.push("-gline-tables-only".into());
         }
+        added.extend(pgo::compile_options(line)?);
     }
     if line.lto {
         note("-flto has no effect here: each unit is instrumented as it is compiled (`trodden build --lto` optimises the whole program)");

@@ -1,5 +1,6 @@
 //! The syntax of the command line; what commands do is elsewhere. Man pages, completions and `--help` all come from here.
 
+use crate::cc::pgo::MARKERS;
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -154,6 +155,9 @@ pub struct Parameters {
     /// With `--addresses`: whether code generation may merge equal ends of blocks, which then lose their addresses.
     #[arg(long, value_enum, requires = "addresses")]
     pub tails: Option<Tails>,
+    /// Note where LLVM's edge counters would be, so that profiles can be exported for `-fprofile-use`.
+    #[arg(long)]
+    pub pgo: bool,
 }
 
 /// The path as a word for the plugin, which may work in another folder.
@@ -224,6 +228,7 @@ impl Parameters {
             self.weights.as_ref().map(|file| format!("weights={file}")),
             self.addresses.then(|| ADDRESSES_WORD.to_owned()),
             word("tails", self.tails),
+            self.pgo.then(|| MARKERS.to_owned()),
         ];
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
@@ -249,6 +254,7 @@ Examples:
   trodden build -- make -j8
   trodden build -- sh -c './configure && make'
   trodden build --lto -- cmake --build out
+  trodden build --pgo -- make              collects for `trodden export profdata`
 
 CC and CXX name the drivers; builds that call cc, gcc, clang, c++, g++ or clang++ by name reach them by the search path.")]
 pub struct Build {
@@ -407,6 +413,10 @@ pub enum Format {
     Html,
     /// Measured frequencies, for `--weights` of a later build, whose counting costs less then.
     Weights,
+    /// An edge profile for `-fprofile-use`, of a program built with `--pgo`.
+    Profdata,
+    /// The same as text.
+    Proftext,
 }
 
 /// `trodden export`
@@ -416,7 +426,8 @@ Examples:
   trodden export folded | inferno-flamegraph > paths.svg
   trodden export pprof -o paths.pb.gz && pprof -top paths.pb.gz
   trodden export lcov -o paths.info && genhtml paths.info
-  trodden export weights -o prog.weights && trodden build --weights prog.weights -- make")]
+  trodden export weights -o prog.weights && trodden build --weights prog.weights -- make
+  trodden export profdata -o prog.profdata && clang -O2 -fprofile-use=prog.profdata ...")]
 pub struct Export {
     /// The form.
     pub format: Format,
@@ -659,15 +670,7 @@ mod tests {
 
     #[test]
     fn given_parameters_win_over_the_environment() {
-        let given = Parameters {
-            scheme: Some(Scheme::BallLarus),
-            max_paths: Some(9),
-            chords: None,
-            reach: None,
-            keep: None,
-            addresses: false,
-            tails: None,
-        };
+        let given = Parameters { scheme: Some(Scheme::BallLarus), max_paths: Some(9), ..Parameters::default() };
         assert_eq!(given.words_over("max-paths=100 keep=map"), "keep=map scheme=ball-larus max-paths=9");
         assert_eq!(Parameters::default().words_over("chords=off"), "chords=off");
     }

@@ -148,13 +148,16 @@ impl ImageSummary {
                 reason: skipped.reason.clone(),
             });
         }
+        // Those for an edge profile count no paths.
+        let paths = map.functions.iter().map(|f| f.counters).sum();
+        self.counters = self.counters.saturating_sub(map.counters.saturating_sub(paths));
         self.units.push(UnitSummary {
             unit: unit.to_owned(),
             source: map.source.clone(),
             scheme: map.scheme.clone(),
             codegen: map.codegen.clone(),
             functions: map.functions.len(),
-            counters: map.counters,
+            counters: paths,
             bitcode,
         });
     }

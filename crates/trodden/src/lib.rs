@@ -14,6 +14,7 @@
 //! | `profiles.rs`, `reports.rs`, `runs.rs` | stored profiles: naming, showing, listing, merging, comparing them |
 //! | `advise.rs`, `facts.rs` | advice from a profile; what units compute, from their bitcode |
 //! | `import.rs` | profiles of branches that hardware recorded |
+//! | `profdata.rs`, `cc/pgo.rs` | edge profiles for `-fprofile-use`; builds that collect for them |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
 //! | `store.rs` | size of the unit store, and pruning it |
@@ -41,6 +42,7 @@ mod loops;
 mod lto;
 mod manual;
 mod notes;
+mod profdata;
 mod profiles;
 mod rebuild;
 mod recipe;

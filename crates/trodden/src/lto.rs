@@ -32,6 +32,7 @@ pub fn drive(clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result
     if line.kind.compiles() && !line.debug {
         added.push("-gline-tables-only".into());
     }
+    added.extend(crate::cc::pgo::compile_options(line)?);
     if line.kind.links() {
         return link_whole(clang, arguments, line, added);
     }

@@ -2,7 +2,7 @@
 
 use crate::cli::{Annotate, Color, Export, Format, Report, Shown};
 use crate::notes::{note, warn};
-use crate::profiles;
+use crate::{profdata, profiles};
 use anyhow::{Context, Result};
 use std::env;
 use std::fs;
@@ -67,6 +67,8 @@ pub fn export(job: &Export) -> Result<ExitCode> {
     let sources = SourceCache::new(&provider);
     let selection = Selection { function: job.function.clone(), measure: job.measure.measure(), top: usize::MAX, min_share: 0.0 };
     let bytes = match job.format {
+        Format::Profdata => profdata::indexed(&profile)?,
+        Format::Proftext => profdata::text(&profile)?,
         Format::Folded => folded::folded(&view, &selection)?.into_bytes(),
         Format::Pprof => pprof::pprof(&view, &selection)?,
         Format::Lcov => lcov::lcov(&view, profile.run.suite.as_deref().unwrap_or("trodden")).into_bytes(),

@@ -12,7 +12,7 @@
 //! | `staticlib` | nothing: it is linked elsewhere |
 
 use crate::assets;
-use crate::cc::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, PARAMETERS_VARIABLE, read};
+use crate::cc::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, PARAMETERS_VARIABLE, pgo, read};
 use crate::link as linking;
 use crate::notes::{note, warn};
 use crate::rebuild::Compiler;
@@ -20,6 +20,7 @@ use crate::toolchain::Tool;
 use anyhow::{Context, Result, bail};
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -50,6 +51,9 @@ pub fn wrap(arguments: Vec<OsString>) -> Result<ExitCode> {
             return Ok(linking::exit_code(status));
         }
         last = Some(status);
+    }
+    if pgo::wanted() {
+        job.remove_temporaries()?;
     }
     Ok(last.map_or(ExitCode::SUCCESS, linking::exit_code))
 }
@@ -155,7 +159,8 @@ impl Job {
             "lto" => self.lto = value(),
             _ => {}
         }
-        matches!(key, "lto" | "incremental")
+        // Libraries must have bitcode, whatever cargo thinks of the program's link.
+        matches!(key, "lto" | "incremental" | "embed-bitcode")
     }
 
     /// The commands that make everything that cargo wants: rustc once, or once for each way.
@@ -185,9 +190,27 @@ impl Job {
     /// One module of everything.
     fn program(&self, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
         let mut command = self.base(rustc, types);
-        command.arg(format!("--emit={},llvm-bc", emit.join(","))).arg("-Clto=fat");
+        if pgo::wanted() {
+            // Asked for bitcode, rustc makes one part of a crate rather than as many as otherwise, and a profile would not fit the names in them.
+            command.arg(format!("--emit={}", emit.join(","))).args(["-Clto=fat", "-Csave-temps"]);
+        } else {
+            command.arg(format!("--emit={},llvm-bc", emit.join(","))).arg("-Clto=fat");
+        }
         self.with_linker(&mut command)?;
         Ok(command)
+    }
+
+    /// Removes what rustc leaves behind where the program's bitcode is one of its temporary files.
+    fn remove_temporaries(&self) -> Result<()> {
+        let begin = format!("{}{}.", self.name, self.extra);
+        for entry in fs::read_dir(&self.folder).with_context(|| format!("cannot read {}", self.folder.display()))? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with(&begin) && name.contains(".rcgu.") {
+                fs::remove_file(entry.path()).with_context(|| format!("cannot remove {}", entry.path().display()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Libraries of Rust's own kinds.
@@ -208,6 +231,9 @@ impl Job {
         command.args(&self.words).args(types.iter().map(|t| format!("--crate-type={t}")));
         if !self.debug {
             command.arg("-Cdebuginfo=line-tables-only");
+        }
+        if pgo::wanted() {
+            command.args(pgo::rustc_options());
         }
         command
     }
@@ -255,12 +281,22 @@ fn option_word(word: &OsStr, option: &str, value: Option<&str>) -> OsString {
 pub fn link(arguments: Vec<OsString>) -> Result<ExitCode> {
     let clang = Tool::Clang.find()?;
     let mut words = read(&arguments).words;
-    match env::var_os(MODULE_VARIABLE).map(PathBuf::from).filter(|m| m.is_file()) {
+    if pgo::wanted() {
+        pgo::without_runtime(&mut words);
+    }
+    let written = env::var_os(MODULE_VARIABLE).map(PathBuf::from).filter(|m| m.is_file());
+    match written.or_else(|| saved_module(&words)) {
         Some(module) => swap(&mut words, &module)?,
         None => warn("rustc calls the linker without having written bitcode: the result is not instrumented"),
     }
     let line = read(&words);
     linking::drive(&linking::Job { clang: &clang, arguments: &words, line: &line, added: Vec::new(), environment: Vec::new() })
+}
+
+/// The bitcode beside the object of it that rustc links.
+fn saved_module(words: &[OsString]) -> Option<PathBuf> {
+    let objects = words.iter().filter(|w| w.to_string_lossy().ends_with(".rcgu.o"));
+    objects.map(|o| Path::new(o).with_extension("bc")).find(|m| m.is_file())
 }
 
 fn swap(words: &mut [OsString], module: &Path) -> Result<()> {

@@ -22,6 +22,8 @@ pub enum Tool {
     ClangCxx,
     /// The linker `ld.lld`.
     Lld,
+    /// The tool for edge profiles.
+    Profdata,
 }
 
 impl Tool {
@@ -31,6 +33,7 @@ impl Tool {
             Tool::Clang => "clang",
             Tool::ClangCxx => "clang++",
             Tool::Lld => "ld.lld",
+            Tool::Profdata => "llvm-profdata",
         }
     }
 
@@ -39,6 +42,7 @@ impl Tool {
         match self {
             Tool::Clang | Tool::ClangCxx => "apt-get install clang-22",
             Tool::Lld => "apt-get install lld-22",
+            Tool::Profdata => "apt-get install llvm-22",
         }
     }
 

@@ -192,6 +192,7 @@ mod tests {
             functions: vec![],
             skipped: vec![],
             counters: 0,
+            edge_profile: None,
         }
     }
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod facts;
+pub mod edge_profile;
 pub mod frame;
 pub mod image;
 pub mod map;
@@ -15,6 +16,7 @@ pub mod store;
 pub mod weights;
 
 pub use facts::UnitFacts;
+pub use edge_profile::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ProfiledFunction, ValueCounters, ValueKind};
 pub use frame::{Frame, FrameError};
 pub use image::{Image, ImageError};
 pub use map::*;

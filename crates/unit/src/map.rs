@@ -3,12 +3,13 @@
 //! Wire format: [postcard](https://postcard.jamesmunns.com/wire-format) of [`UnitMap`] in the order of the fields, inside a [`crate::frame`].
 //! A change of these types is a new [`MAP_VERSION`].
 
+use crate::edge_profile::EdgeProfile;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 1;
+pub const MAP_VERSION: u32 = 2;
 
 /// Identity of a unit (hash of its bitcode and of how it was instrumented) or of an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -66,8 +67,10 @@ pub struct UnitMap {
     pub functions: Vec<FunctionMap>,
     /// Functions with a body that are not instrumented, each with the reason.
     pub skipped: Vec<Skipped>,
-    /// Number of counters of the unit; each function has a range of them.
+    /// Number of counters of the unit; each function has a range of them, and so has what its edge profile counts apart.
     pub counters: u64,
+    /// What turns the unit's paths into LLVM's edge profile, if it was built to be optimised by that.
+    pub edge_profile: Option<EdgeProfile>,
 }
 
 /// A function, or one inlined into another at a call site.

@@ -52,7 +52,8 @@ impl Counter {
         self.total(&text).with_context(|| format!("{} counted no instructions of {program}: see {}", self.name(), log.display()))
     }
 
-    fn runner(self, log: &Path) -> String {
+    /// The words before the command whose instructions are counted.
+    pub fn runner(self, log: &Path) -> String {
         match self {
             Counter::Perf => format!("perf stat -x, -e instructions:u -o {} --append --", log.display()),
             Counter::Valgrind => {
@@ -61,7 +62,8 @@ impl Counter {
         }
     }
 
-    fn total(self, log: &str) -> Option<u64> {
+    /// What was counted, all processes together.
+    pub fn total(self, log: &str) -> Option<u64> {
         let number = |line: &str| match self {
             Counter::Perf => line.split(',').next().filter(|_| line.contains("instructions")).and_then(|n| n.parse::<u64>().ok()),
             Counter::Valgrind => {

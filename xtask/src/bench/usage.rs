@@ -43,6 +43,18 @@ impl Usage {
 /// # Errors
 /// The run failed.
 pub fn of_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<(Usage, String)> {
+    measured(|runner| match variant.under() {
+        None => corpus.run(program, variant, input, runner),
+        // Valgrind 3.19 gives up on clang's debug information.
+        Some(under) => corpus.run_stripped(program, variant, input, &format!("{runner} {under}")),
+    })
+}
+
+/// Has a run made behind the words that measure it; gives what its processes used, and what the run gives.
+///
+/// # Errors
+/// The run failed.
+pub fn measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(Usage, T)> {
     let file = steps::target().join("xtask-usage.jsonl");
     let _ = std::fs::remove_file(&file);
     let own = std::env::current_exe().context("cannot find xtask's own file")?;
@@ -50,11 +62,7 @@ pub fn of_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input) -
     if runner.split_whitespace().count() != 3 {
         bail!("the folder {} has a space in its name: set CARGO_TARGET_DIR to one without", steps::target().display());
     }
-    let sum = match variant.under() {
-        None => corpus.run(program, variant, input, &runner)?,
-        // Valgrind 3.19 gives up on clang's debug information.
-        Some(under) => corpus.run_stripped(program, variant, input, &format!("{runner} {under}"))?,
-    };
+    let sum = run(&runner)?;
     let lines = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let mut total = Usage::default();
     for line in lines.lines() {

@@ -51,6 +51,7 @@ impl UnitBuilder {
             functions: Vec::new(),
             skipped: Vec::new(),
             counters: 0,
+            edge_profile: None,
         };
         UnitBuilder { map, counts: BTreeMap::new() }
     }

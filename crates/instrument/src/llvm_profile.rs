@@ -1,0 +1,227 @@
+//! LLVM's own profile instrumentation in a module: reading its tables, and taking them out.
+//!
+//! The layout is that of `InstrProfData.inc` of LLVM 22, raw format 10. A function with counters has two private globals: `__profc_*`, an array of
+//! counters, and `__profd_*`, a structure with the hash of its name, the hash of its graph, where its counters are and how many. All names of a module are
+//! in globals called `__llvm_prf_nm`. Nothing of this is needed at run time by a program whose counters are gone.
+
+use crate::llvm::{Builder, Module, Value, c_string, llvm};
+use crate::markers::MarkerError;
+use llvm_sys::LLVMOpcode;
+use llvm_sys::LLVMTypeKind;
+use llvm_sys::core::*;
+use std::collections::HashSet;
+use trodden_unit::ProfiledFunction;
+
+/// Fields of `__profd_*`.
+const NAME: u32 = 0;
+const HASH: u32 = 1;
+const COUNTERS: u32 = 2;
+const COUNTER_COUNT: u32 = 6;
+const VALUE_SITES: u32 = 7;
+/// Separates names in `__llvm_prf_nm`.
+const SEPARATOR: u8 = 1;
+
+/// A function's counters.
+pub struct Table {
+    /// The structure `__profd_*`.
+    pub data: Value,
+    /// The array `__profc_*`.
+    pub counters: Value,
+    /// Whose they are.
+    pub function: ProfiledFunction,
+}
+
+/// What LLVM's tables say.
+pub struct Tables {
+    /// The word of version and flags; 0 if there is none.
+    pub version: u64,
+    /// Names of functions.
+    pub names: Vec<String>,
+    /// Counters of functions.
+    pub functions: Vec<Table>,
+}
+
+/// Reads all tables of a module.
+pub fn read(module: Module) -> Result<Tables, MarkerError> {
+    let mut tables = Tables { version: 0, names: Vec::new(), functions: Vec::new() };
+    for global in globals(module) {
+        let name = global.name();
+        let damaged = || MarkerError::Table(name.clone());
+        let Some(content) = Value::some(llvm!(LLVMGetInitializer(global.0))) else { continue };
+        if name == "__llvm_profile_raw_version" {
+            tables.version = content.as_integer().ok_or_else(damaged)? as u64;
+        } else if name.starts_with("__llvm_prf_nm") {
+            tables.names.extend(names_in(&bytes_of(content)).ok_or_else(damaged)?);
+        } else if name.starts_with("__profd_") {
+            tables.functions.push(table(global, content).ok_or_else(damaged)?);
+        }
+    }
+    Ok(tables)
+}
+
+fn table(global: Value, data: Value) -> Option<Table> {
+    let field = |at: u32| Value::some(llvm!(LLVMGetOperand(data.0, at)));
+    let number = |at: u32| field(at)?.as_integer();
+    // Where the counters are: their distance from the structure.
+    let counters = operand(operand(field(COUNTERS)?, 0)?, 0).filter(|c| c.name().starts_with("__profc_"))?;
+    let sites = field(VALUE_SITES)?;
+    let element = |at| Value::some(llvm!(LLVMGetAggregateElement(sites.0, at)))?.as_integer();
+    let function = ProfiledFunction {
+        name: number(NAME)? as u64,
+        hash: number(HASH)? as u64,
+        counters: number(COUNTER_COUNT)? as u32,
+        value_sites: [element(0)? as u16, element(1)? as u16, element(2)? as u16],
+    };
+    Some(Table { data: global, counters, function })
+}
+
+fn operand(value: Value, at: u32) -> Option<Value> {
+    let count = llvm!(LLVMGetNumOperands(value.0));
+    if (at as i32) < count { Value::some(llvm!(LLVMGetOperand(value.0, at))) } else { None }
+}
+
+fn bytes_of(constant: Value) -> Vec<u8> {
+    if llvm!(LLVMIsAConstantDataSequential(constant.0)).is_null() {
+        return Vec::new();
+    }
+    let mut length = 0;
+    let pointer = llvm!(LLVMGetAsString(constant.0, &mut length));
+    // SAFETY: LLVM returned the pointer together with the length of the bytes behind it.
+    unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length) }.to_vec()
+}
+
+/// Names, from chunks of: size (LEB128), size when compressed (0: it is not), names. `None` if they are compressed, or damaged.
+fn names_in(mut bytes: &[u8]) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    while !bytes.is_empty() {
+        let (size, rest) = leb128(bytes)?;
+        let (compressed, rest) = leb128(rest)?;
+        let chunk = rest.get(..size).filter(|_| compressed == 0)?;
+        names.extend(chunk.split(|b| *b == SEPARATOR).filter(|n| !n.is_empty()).map(|n| String::from_utf8_lossy(n).into_owned()));
+        bytes = &rest[size..];
+        let padding = bytes.iter().take_while(|b| **b == 0).count();
+        bytes = &bytes[padding..];
+    }
+    Some(names)
+}
+
+fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let end = bytes.iter().take(9).position(|b| b & 0x80 == 0)? + 1;
+    let value = bytes[..end].iter().rev().fold(0, |sum, b| sum << 7 | usize::from(b & 0x7f));
+    Some((value, &bytes[end..]))
+}
+
+/// Takes out all tables but the counters themselves. What still refers to one that has a stand-in, gets that number as an address.
+pub fn remove_tables(module: Module, stand_ins: &[(Value, u64)]) {
+    let doomed: HashSet<Value> = globals(module).filter(|g| is_table(&g.name())).collect();
+    for list in ["llvm.used", "llvm.compiler.used"] {
+        leave_out(module, list, &doomed);
+    }
+    for &(table, number) in stand_ins {
+        let address = llvm!(LLVMConstIntToPtr(module.constant(number as i64).0, table.kind()));
+        table.replace_uses(Value(address));
+    }
+    doomed.into_iter().for_each(remove);
+}
+
+/// All calls that note values (the target of an indirect call, a size), as calls that do not end their blocks.
+pub fn value_notes(module: Module) -> Vec<Value> {
+    let mut notes = Vec::new();
+    for function in module.functions().filter(|f| f.name().starts_with("__llvm_profile_instrument_")).collect::<Vec<_>>() {
+        // Nobody is to think that control might not come back from them.
+        for attribute in ["nounwind", "willreturn"] {
+            let id = llvm!(LLVMGetEnumAttributeKindForName(attribute.as_ptr().cast(), attribute.len()));
+            let attribute = llvm!(LLVMCreateEnumAttribute(module.context(), id, 0));
+            llvm!(LLVMAddAttributeAtIndex(function.0, llvm_sys::LLVMAttributeFunctionIndex, attribute));
+        }
+        for user in function.users().collect::<Vec<_>>().into_iter().filter(|u| u.is_call() && u.callee() == function) {
+            notes.push(if user.is(LLVMOpcode::LLVMInvoke) { note_of_invoke(module, user) } else { user });
+        }
+    }
+    notes
+}
+
+/// Makes a call of a call that ends its block.
+fn note_of_invoke(module: Module, invoke: Value) -> Value {
+    let builder = Builder::before(module, invoke, invoke.location());
+    let kind = llvm!(LLVMGetCalledFunctionType(invoke.0));
+    let mut words: Vec<_> = (0..llvm!(LLVMGetNumArgOperands(invoke.0))).map(|at| llvm!(LLVMGetOperand(invoke.0, at))).collect();
+    let call = llvm!(LLVMBuildCall2(builder.raw(), kind, invoke.callee().0, words.as_mut_ptr(), words.len() as u32, c"".as_ptr()));
+    invoke_nothing(module, invoke);
+    invoke.erase();
+    Value(call)
+}
+
+/// Puts a call that does nothing in front of one that ends its block, to go on where that goes on.
+fn invoke_nothing(module: Module, invoke: Value) {
+    const NOTHING: &str = "llvm.donothing";
+    let id = llvm!(LLVMLookupIntrinsicID(NOTHING.as_ptr().cast(), NOTHING.len()));
+    let nothing = llvm!(LLVMGetIntrinsicDeclaration(module.raw, id, std::ptr::null_mut(), 0));
+    let kind = llvm!(LLVMGlobalGetValueType(nothing));
+    let builder = Builder::before(module, invoke, invoke.location());
+    let (normal, unwind) = (llvm!(LLVMGetNormalDest(invoke.0)), llvm!(LLVMGetUnwindDest(invoke.0)));
+    llvm!(LLVMBuildInvoke2(builder.raw(), kind, nothing, std::ptr::null_mut(), 0, normal, unwind, c"".as_ptr()));
+}
+
+/// Takes out a global that has no real use any more.
+pub fn remove(global: Value) {
+    global.replace_uses(Value(llvm!(LLVMConstNull(global.kind()))));
+    llvm!(LLVMDeleteGlobal(global.0));
+}
+
+fn is_table(name: &str) -> bool {
+    ["__profd_", "__profvp_", "__llvm_prf_", "__llvm_profile_"].iter().any(|p| name.starts_with(p))
+}
+
+fn globals(module: Module) -> impl Iterator<Item = Value> {
+    let first = llvm!(LLVMGetFirstGlobal(module.raw));
+    std::iter::successors(Value::some(first), |g| Value::some(llvm!(LLVMGetNextGlobal(g.0)))).collect::<Vec<_>>().into_iter()
+}
+
+/// Makes one of LLVM's lists of globals anew without some of them.
+fn leave_out(module: Module, list: &str, doomed: &HashSet<Value>) {
+    let Some(old) = Value::some(llvm!(LLVMGetNamedGlobal(module.raw, c_string(list).as_ptr()))) else { return };
+    let Some(content) = Value::some(llvm!(LLVMGetInitializer(old.0))) else { return };
+    let count = llvm!(LLVMGetNumOperands(content.0)) as u32;
+    let all: Vec<Value> = (0..count).map(|at| Value(llvm!(LLVMGetOperand(content.0, at)))).collect();
+    let mut kept: Vec<_> = all.iter().filter(|g| !doomed.contains(g)).map(|g| g.0).collect();
+    if kept.len() == all.len() {
+        return;
+    }
+    llvm!(LLVMDeleteGlobal(old.0));
+    if kept.is_empty() {
+        return;
+    }
+    let pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
+    let array = llvm!(LLVMConstArray2(pointer, kept.as_mut_ptr(), kept.len() as u64));
+    let new = llvm!(LLVMAddGlobal(module.raw, llvm!(LLVMTypeOf(array)), c_string(list).as_ptr()));
+    llvm!(LLVMSetInitializer(new, array));
+    llvm!(LLVMSetLinkage(new, llvm_sys::LLVMLinkage::LLVMAppendingLinkage));
+    llvm!(LLVMSetSection(new, c"llvm.metadata".as_ptr()));
+}
+
+/// If an address is a fixed one in an array of counters: the array, and the number of the counter.
+pub fn fixed_counter(address: Value) -> Option<(Value, u32)> {
+    let is_global = |v: Value| !llvm!(LLVMIsAGlobalVariable(v.0)).is_null();
+    if is_global(address) {
+        return Some((address, 0));
+    }
+    if llvm!(LLVMIsAConstantExpr(address.0)).is_null() || llvm!(LLVMGetConstOpcode(address.0)) != LLVMOpcode::LLVMGetElementPtr {
+        return None;
+    }
+    let base = operand(address, 0).filter(|b| is_global(*b))?;
+    let last = llvm!(LLVMGetNumOperands(address.0)) as u32 - 1;
+    let offset = operand(address, last)?.as_integer()?;
+    let element = llvm!(LLVMGetGEPSourceElementType(address.0));
+    let kind = llvm!(LLVMGetTypeKind(element));
+    let byte = kind == LLVMTypeKind::LLVMIntegerTypeKind && llvm!(LLVMGetIntTypeWidth(element)) == 8;
+    let word = kind == LLVMTypeKind::LLVMIntegerTypeKind && llvm!(LLVMGetIntTypeWidth(element)) == 64;
+    let leading = || operand(address, 1).and_then(Value::as_integer) == Some(0);
+    let index = match last {
+        1 if byte && offset % 8 == 0 => offset / 8,
+        1 if word => offset,
+        2 if kind == LLVMTypeKind::LLVMArrayTypeKind && leading() => offset,
+        _ => return None,
+    };
+    u32::try_from(index).ok().map(|index| (base, index))
+}

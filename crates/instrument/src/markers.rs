@@ -1,0 +1,372 @@
+//! LLVM's edge counters as markers: a path profile from which LLVM's own edge profile follows.
+//!
+//! A unit that is compiled with LLVM's early instrumentation (`-fprofile-generate`, with atomic updates, which the optimiser neither merges nor moves
+//! across branches) comes here with `atomicrmw add` on its counters in the blocks where the optimiser left them, inlined and duplicated with the
+//! code around them. They are taken out, and the unit's map notes where they were ([`trodden_unit::edge_profile`]): paths say how often each block is
+//! executed, and so what each counter would hold. Three kinds cannot become a note and are counted, by counters of the unit's own:
+//!
+//! - the amount is computed (LLVM counts a `select` by adding its condition);
+//! - the address is computed (the optimiser merged blocks that differ in their counter only). For these the counters' array gets a twin among the unit's
+//!   counters, whose address takes its place; the address less that of the template, added to the thread's base, is where the thread counts;
+//! - it stands between two calls of one block of which either might not come back, so that paths cannot tell whether it was passed.
+//!
+//! The bitcode that is kept has the atomic updates in it, and a named metadata node that says so, by which they are recognised when variants are made.
+
+use crate::abandon::Abandonment;
+use crate::describe::{Draft, calls_that_might_not_return, ending_call};
+use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm_profile::{self, fixed_counter};
+use crate::values;
+use llvm_sys::LLVMAtomicRMWBinOp::{LLVMAtomicRMWBinOpAdd, LLVMAtomicRMWBinOpOr};
+use llvm_sys::LLVMOpcode;
+use llvm_sys::core::*;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use trodden_flow::Node;
+use trodden_unit::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ValueCounters, ValueKind};
+
+/// Name of the metadata node of modules whose counters are ours to take out.
+const MARK: &str = "trodden.edge.counters";
+
+/// Why LLVM's counters cannot become markers.
+#[derive(Debug, thiserror::Error)]
+pub enum MarkerError {
+    /// A table of LLVM's is not as expected.
+    #[error(
+        "LLVM's profile table `{0}` cannot be read: build with `trodden build --pgo` alone, without profile options of the compiler, and with LLVM 22"
+    )]
+    Table(String),
+    /// A counter is used in a way that is not known.
+    #[error(
+        "function `{function}` uses a counter of LLVM's in a way that is not known (`{instruction}`): build this file without `--pgo`, and please report it"
+    )]
+    Use {
+        /// The function.
+        function: String,
+        /// The instruction.
+        instruction: String,
+    },
+}
+
+/// What was taken out of a module.
+pub struct Markers {
+    module: Module,
+    profile: EdgeProfile,
+    fixed: HashMap<Value, Vec<Fixed>>,
+    computed: HashMap<Value, Vec<Value>>,
+    notes: HashMap<Value, Vec<Note>>,
+    own: HashMap<EdgeCounter, u64>,
+    /// Stands for the thread's counters in the function at work.
+    base: Option<Value>,
+}
+
+/// A marker with a constant amount, known by the instruction behind it.
+struct Fixed {
+    before: Value,
+    counter: EdgeCounter,
+    amount: i64,
+}
+
+/// A call that notes a value, and the unit's first counter for its place; `None` if that is to be computed of its arguments.
+struct Note {
+    call: Value,
+    kind: ValueKind,
+    first: Option<u64>,
+}
+
+/// Says in a module that its counters are ours.
+pub fn mark(module: Module) {
+    if !is_marked(module) {
+        let node = llvm!(LLVMMDNodeInContext2(module.context(), std::ptr::null_mut(), 0));
+        let node = llvm!(LLVMMetadataAsValue(module.context(), node));
+        llvm!(LLVMAddNamedMetadataOperand(module.raw, crate::llvm::c_string(MARK).as_ptr(), node));
+    }
+}
+
+/// Whether a module's counters are ours.
+pub fn is_marked(module: Module) -> bool {
+    !llvm!(LLVMGetNamedMetadata(module.raw, MARK.as_ptr().cast(), MARK.len())).is_null()
+}
+
+impl Markers {
+    /// Takes LLVM's counters out of a module, but for those by which something is counted; those get places among the unit's `counters`, from `next` on.
+    pub fn take(module: Module, counters: Value, next: &mut u64) -> Result<Markers, MarkerError> {
+        let tables = llvm_profile::read(module)?;
+        let notes = llvm_profile::value_notes(module);
+        let functions = tables.functions.iter().map(|t| t.function).collect();
+        let profile = EdgeProfile { version: tables.version, names: tables.names, functions, ..EdgeProfile::default() };
+        let mut markers = Markers {
+            module,
+            profile,
+            fixed: HashMap::new(),
+            computed: HashMap::new(),
+            notes: HashMap::new(),
+            own: HashMap::new(),
+            base: None,
+        };
+        let stand_ins = markers.take_notes(notes, &tables.functions, next);
+        llvm_profile::remove_tables(module, &stand_ins);
+        let numbers: HashMap<Value, u32> = tables.functions.iter().enumerate().map(|(i, t)| (t.counters, i as u32)).collect();
+        let updates = tables.functions.iter().map(|t| updates_of(t.counters)).collect::<Result<Vec<_>, _>>()?;
+        let needs_twin: Vec<bool> = updates.iter().map(|u| u.iter().any(|u| computes(*u))).collect();
+        markers.sort(&updates.into_iter().flatten().collect(), &numbers);
+        for (number, table) in tables.functions.iter().enumerate() {
+            if needs_twin[number] {
+                let twin = markers.twin(counters, number as u32, next);
+                table.counters.replace_uses(twin);
+            }
+            llvm_profile::remove(table.counters);
+        }
+        Ok(markers)
+    }
+
+    /// Gives every place where a value is noted its counters. Where the optimiser merged calls that differ in their place only, the place is computed:
+    /// then all places of the functions in question get counters, in order, and a number that stands for the function's table says where they begin.
+    fn take_notes(&mut self, notes: Vec<Value>, tables: &[llvm_profile::Table], next: &mut u64) -> Vec<(Value, u64)> {
+        let numbers: HashMap<Value, u32> = tables.iter().enumerate().map(|(i, t)| (t.data, i as u32)).collect();
+        let mut known: HashMap<(u32, ValueKind, u16), u64> = HashMap::new();
+        let mut whole: BTreeMap<u32, u64> = BTreeMap::new();
+        for call in notes {
+            let kind = values::kind(call);
+            let (table, number) = (operand(call, 1), operand(call, 2).as_integer());
+            let first = if let (Some(&function), Some(number)) = (numbers.get(&table), number) {
+                let Some(site) = values::site(kind, self.profile.functions[function as usize].value_sites, number) else {
+                    // A table of virtual functions.
+                    call.erase();
+                    continue;
+                };
+                Some(*known.entry((function, kind, site)).or_insert_with(|| self.count_values(function, kind, site, next)))
+            } else {
+                for function in values::tables_behind(table).into_iter().filter_map(|t| numbers.get(&t).copied()) {
+                    whole.entry(function).or_insert_with(|| self.count_all_values(function, next));
+                }
+                None
+            };
+            self.notes.entry(function_of(call)).or_default().push(Note { call, kind, first });
+        }
+        whole.into_iter().map(|(function, first)| (tables[function as usize].data, first)).collect()
+    }
+
+    fn count_values(&mut self, function: u32, kind: ValueKind, site: u16, next: &mut u64) -> u64 {
+        let first = *next;
+        self.profile.values.push(ValueCounters { function, kind, site, first });
+        *next += u64::from(kind.counters());
+        first
+    }
+
+    /// Counters for all places of a function, as many for each as the most need.
+    fn count_all_values(&mut self, function: u32, next: &mut u64) -> u64 {
+        let first = *next;
+        let [targets, sizes, _] = self.profile.functions[function as usize].value_sites;
+        for (kind, count) in [(ValueKind::Target, targets), (ValueKind::Size, sizes)] {
+            for site in 0..count {
+                self.profile.values.push(ValueCounters { function, kind, site, first: *next });
+                *next += u64::from(ValueKind::Target.counters());
+            }
+        }
+        first
+    }
+
+    /// Sorts updates into those that become notes, which are erased, and others.
+    fn sort(&mut self, updates: &HashSet<Value>, numbers: &HashMap<Value, u32>) {
+        let (computed, erased): (Vec<Value>, Vec<Value>) = updates.iter().partition(|u| computes(**u));
+        computed.into_iter().for_each(|u| self.computed.entry(function_of(u)).or_default().push(u));
+        for &update in &erased {
+            let (array, index) = fixed_counter(operand(update, 0)).unwrap_or((update, 0));
+            let amount = operand(update, 1).as_integer().unwrap_or(0);
+            if let Some(&function) = numbers.get(&array).filter(|_| amount != 0) {
+                let before = first_behind(update, |i| !updates.contains(i) || computes(*i));
+                let marker = Fixed { before, counter: EdgeCounter { function, index }, amount };
+                self.fixed.entry(function_of(update)).or_default().push(marker);
+            }
+        }
+        erased.into_iter().for_each(Value::erase);
+    }
+
+    /// Makes counters of the unit for all those of a function; gives their address.
+    fn twin(&mut self, counters: Value, function: u32, next: &mut u64) -> Value {
+        let first = *next;
+        let count = self.profile.functions[function as usize].counters;
+        *next += u64::from(count);
+        self.profile.own.push(OwnCounters { counter: EdgeCounter { function, index: 0 }, first, count });
+        self.own.extend((0..count).map(|index| (EdgeCounter { function, index }, first + u64::from(index))));
+        let mut at = [self.module.constant(first as i64).0];
+        Value(llvm!(LLVMConstGEP2(self.module.i64(), counters.0, at.as_mut_ptr(), 1)))
+    }
+
+    /// Counts in a function what no path can tell. The counts' address is known later: [`Markers::settle`].
+    pub fn count_computed(&mut self, function: Value, counters: Value) {
+        let (updates, notes) = (self.computed.remove(&function).unwrap_or_default(), self.notes.remove(&function).unwrap_or_default());
+        if updates.is_empty() && notes.is_empty() {
+            return;
+        }
+        let all: HashSet<Value> = updates.iter().copied().chain(notes.iter().map(|n| n.call)).collect();
+        for marker in self.fixed.get_mut(&function).into_iter().flatten().filter(|m| all.contains(&m.before)) {
+            marker.before = first_behind(marker.before, |i| !all.contains(i));
+        }
+        let base = self.base(function);
+        for update in updates {
+            let (address, amount) = (operand(update, 0), operand(update, 1));
+            let builder = Builder::before(self.module, update, update.location());
+            let whole = |v: Value| Value(llvm!(LLVMBuildPtrToInt(builder.raw(), v.0, self.module.i64(), c"".as_ptr())));
+            let offset = Value(llvm!(LLVMBuildSub(builder.raw(), whole(address).0, whole(counters).0, c"".as_ptr())));
+            self.add(&builder, builder.offset(self.module.i8(), base, offset), amount);
+            update.erase();
+        }
+        for Note { call, kind, first } in notes {
+            let builder = Builder::before(self.module, call, call.location());
+            let first = first.map_or_else(|| values::computed_first(self.module, &builder, call), |f| self.module.constant(f as i64));
+            let counters = builder.offset(self.module.i64(), base, first);
+            for (index, amount) in values::increments(self.module, &builder, kind, operand(call, 0)) {
+                self.add(&builder, builder.offset(self.module.i64(), counters, index), amount);
+            }
+            call.erase();
+        }
+    }
+
+    /// Notes a function's markers, once its graph is known; what no path can tell is counted.
+    pub fn note(&mut self, function: Value, draft: &Draft, abandonment: &Abandonment, number: usize, next: &mut u64) {
+        let Some(mut all) = self.fixed.remove(&function) else { return };
+        let nodes: HashMap<Block, Node> = draft.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
+        let order: HashMap<Value, usize> = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).zip(0..).collect();
+        all.sort_by_key(|m| (order[&m.before], m.counter));
+        for Fixed { before, counter, amount } in all {
+            match place(before, abandonment) {
+                Some(place) => {
+                    let marker = Marker { function: number as u32, block: nodes[&before.block()], place, counter, amount };
+                    self.profile.markers.push(marker);
+                }
+                None => self.count_apart(function, before, counter, amount, next),
+            }
+        }
+    }
+
+    fn count_apart(&mut self, function: Value, before: Value, counter: EdgeCounter, amount: i64, next: &mut u64) {
+        let index = *self.own.entry(counter).or_insert_with(|| {
+            self.profile.own.push(OwnCounters { counter, first: *next, count: 1 });
+            *next += 1;
+            *next - 1
+        });
+        let base = self.base(function);
+        let builder = Builder::before(self.module, before, before.location());
+        let address = builder.offset(self.module.i64(), base, self.module.constant(index as i64));
+        self.add(&builder, address, self.module.constant(amount));
+    }
+
+    fn add(&self, builder: &Builder, address: Value, amount: Value) {
+        let old = builder.load(self.module.i64(), address);
+        builder.store(builder.add(old, amount), address);
+    }
+
+    /// What stands for the address of the thread's counters until that is known.
+    fn base(&mut self, function: Value) -> Value {
+        let module = self.module;
+        *self.base.get_or_insert_with(|| {
+            let entry = function.blocks().next().expect("a definition has an entry");
+            let is_alloca = |i: &Value| i.is(LLVMOpcode::LLVMAlloca);
+            let first = entry.instructions().find(|i| !is_alloca(i)).expect("a block has a terminator");
+            let builder = Builder::before(module, first, None);
+            let pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
+            Value(llvm!(LLVMBuildFreeze(builder.raw(), llvm!(LLVMGetPoison(pointer)), c"".as_ptr())))
+        })
+    }
+
+    /// Gives the counts in the function at work their address.
+    pub fn settle(&mut self, base: Value) {
+        if let Some(stand_in) = self.base.take() {
+            stand_in.replace_uses(base);
+            stand_in.erase();
+        }
+    }
+
+    /// The notes. Functions that are not instrumented count nothing.
+    pub fn finish(self) -> EdgeProfile {
+        self.computed.into_values().flatten().for_each(Value::erase);
+        self.notes.into_values().flatten().for_each(|n| n.call.erase());
+        self.profile
+    }
+}
+
+/// Whether an update adds a computed amount, or to a counter whose address is computed.
+fn computes(update: Value) -> bool {
+    let amount = operand(update, 1).as_integer();
+    amount.is_none() || (amount != Some(0) && fixed_counter(operand(update, 0)).is_none())
+}
+
+/// The first instruction behind another that is as wanted; the terminator is.
+fn first_behind(instruction: Value, wanted: impl Fn(&Value) -> bool) -> Value {
+    std::iter::successors(instruction.next(), |i| i.next()).find(wanted).expect("a block has a terminator")
+}
+
+fn function_of(instruction: Value) -> Value {
+    Value(llvm!(LLVMGetBasicBlockParent(instruction.block().0)))
+}
+
+/// Where a marker in front of an instruction stands among the calls that might not come back; `None` if paths do not tell whether it was passed.
+fn place(before: Value, abandonment: &Abandonment) -> Option<MarkerPlace> {
+    let block = before.block();
+    let calls = calls_that_might_not_return(block, abandonment);
+    let passed: HashSet<Value> = block.instructions().take_while(|i| *i != before).collect();
+    let earlier = calls.iter().filter(|c| passed.contains(c)).count();
+    // Calls that take the function's place, or end it, are behind the path's count: paths do not tell whether they came back.
+    let ended = ending_call(block).is_some_and(|e| passed.contains(&e) && calls.contains(&e));
+    match (earlier, calls.len() - earlier) {
+        (0, _) => Some(MarkerPlace::Entered),
+        (_, 0) if !ended => Some(MarkerPlace::Left),
+        _ => None,
+    }
+}
+
+/// All updates that an array of counters is reached by, through whatever the optimiser has made of its address.
+fn updates_of(counters: Value) -> Result<HashSet<Value>, MarkerError> {
+    let (mut updates, mut seen, mut stack) = (HashSet::new(), HashSet::from([counters]), vec![counters]);
+    while let Some(value) = stack.pop() {
+        for user in value.users() {
+            match is_update(user, value) {
+                true => _ = updates.insert(user),
+                false if passes_address_on(user) => stack.extend(seen.insert(user).then_some(user)),
+                false => return Err(unknown_use(user)),
+            }
+        }
+    }
+    Ok(updates)
+}
+
+/// Whether an instruction is a counter's update and nothing else depends on it.
+fn is_update(user: Value, address: Value) -> bool {
+    if llvm!(LLVMIsAAtomicRMWInst(user.0)).is_null() || operand(user, 0) != address || user.users().next().is_some() {
+        return false;
+    }
+    match llvm!(LLVMGetAtomicRMWBinOp(user.0)) {
+        LLVMAtomicRMWBinOpAdd => true,
+        // The optimiser's form of adding nothing.
+        LLVMAtomicRMWBinOpOr => operand(user, 1).as_integer() == Some(0),
+        _ => false,
+    }
+}
+
+/// Whether a user makes another address of an address, or keeps it in a table of constants or takes it from there.
+fn passes_address_on(user: Value) -> bool {
+    if llvm!(LLVMIsAInstruction(user.0)).is_null() {
+        return true;
+    }
+    let makes_pointer = llvm!(LLVMGetTypeKind(user.kind())) == llvm_sys::LLVMTypeKind::LLVMPointerTypeKind;
+    match user.opcode() {
+        LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMSelect | LLVMOpcode::LLVMGetElementPtr | LLVMOpcode::LLVMFreeze => true,
+        LLVMOpcode::LLVMLoad => makes_pointer,
+        LLVMOpcode::LLVMCall => makes_pointer && user.callee().name().starts_with("llvm.load.relative"),
+        _ => false,
+    }
+}
+
+fn unknown_use(user: Value) -> MarkerError {
+    let function = function_of(user).name();
+    let text = llvm!(LLVMPrintValueToString(user.0));
+    // SAFETY: LLVM returned a string that ends with a zero byte, and it is copied before it is disposed of.
+    let instruction = unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().trim().to_owned();
+    llvm!(LLVMDisposeMessage(text));
+    MarkerError::Use { function, instruction }
+}
+
+fn operand(value: Value, at: u32) -> Value {
+    Value(llvm!(LLVMGetOperand(value.0, at)))
+}

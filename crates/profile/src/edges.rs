@@ -1,0 +1,181 @@
+//! LLVM's edge profile of a program, as it follows from its paths.
+//!
+//! The program was built with markers ([`trodden_unit::edge_profile`]): places in blocks where LLVM's counters would have been incremented. A counter's
+//! value is the sum over its markers of the block's executions times the amount, and of what the unit's own counters counted for it. Executions
+//! include those of paths that did not come back from a call, up to there. Units that hold the same function (inlined, or a copy of a template)
+//! add up, as LLVM's own counters would: by name and hash of the function's graph.
+
+use crate::model::{ImageProfile, Profile, UnitProfile};
+use crate::paths::FunctionPaths;
+use crate::values::{NotedValue, Targets, Values as PlaceValues, add_values, sorted};
+use md5::{Digest, Md5};
+use std::collections::{BTreeMap, HashMap};
+use trodden_unit::{EdgeCounter, EdgeProfile, MapError, Marker, MarkerPlace};
+
+/// LLVM's counters of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdgeCounts {
+    /// LLVM's word of version and flags.
+    pub version: u64,
+    /// Functions by name, then by hash.
+    pub functions: Vec<FunctionEdges>,
+    /// Sources of units that were built without markers: their functions are missing.
+    pub without_markers: Vec<String>,
+}
+
+/// LLVM's counters of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionEdges {
+    /// Name as profiles have it (`main`, `file.c;local`).
+    pub name: String,
+    /// Hash of its graph.
+    pub hash: u64,
+    /// Values.
+    pub counts: Vec<u64>,
+    /// Noted values, for each kind, for each place.
+    pub values: [Vec<SiteValues>; 3],
+}
+
+/// The values at one place, most frequent first.
+pub type SiteValues = Vec<(NotedValue, u64)>;
+
+/// Why there is no edge profile.
+#[derive(Debug, thiserror::Error)]
+pub enum EdgeError {
+    /// Nothing was built for it.
+    #[error(
+        "the program of this profile was built without markers for an edge profile: build it with `trodden build --pgo -- ...` (or `cargo trodden build --pgo`), and record again"
+    )]
+    NoMarkers,
+    /// Units of different compilers.
+    #[error(
+        "units of the program were built for different kinds of edge profiles ({one:#x} and {other:#x}): build all of them with one compiler"
+    )]
+    Versions {
+        /// One unit's word of version and flags.
+        one: u64,
+        /// Another's.
+        other: u64,
+    },
+    /// The map is damaged.
+    #[error("unit {unit}: its markers are damaged ({what}): build the program anew, and record again")]
+    Damaged {
+        /// The unit's source.
+        unit: String,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The map is damaged.
+    #[error(transparent)]
+    Map(#[from] MapError),
+}
+
+/// What is known of a function.
+#[derive(Default)]
+pub(crate) struct Known {
+    counters: Vec<i128>,
+    /// For each kind, for each place.
+    pub(crate) values: [Vec<PlaceValues>; 3],
+}
+
+/// Functions by hash of the name and hash of the graph.
+pub(crate) type Functions = BTreeMap<(u64, u64), Known>;
+
+impl EdgeCounts {
+    /// The values of all counters. `targets` gives for each image what indirect calls may have called there; nothing if that is not known any more.
+    ///
+    /// # Errors
+    /// The program was built without markers, or a map is damaged.
+    pub fn of(profile: &Profile, targets: &dyn Fn(&ImageProfile) -> Targets) -> Result<EdgeCounts, EdgeError> {
+        let (mut values, mut names) = (Functions::new(), HashMap::new());
+        let (mut version, mut without_markers) = (None, Vec::new());
+        for unit in profile.images.iter().flat_map(|image| &image.units) {
+            let Some(edges) = &unit.map.edge_profile else {
+                without_markers.push(unit.map.source.clone());
+                continue;
+            };
+            // A unit in which LLVM counts nothing says nothing of versions.
+            if !edges.functions.is_empty() {
+                let one = *version.get_or_insert(edges.version);
+                if one != edges.version {
+                    return Err(EdgeError::Versions { one, other: edges.version });
+                }
+            }
+            names.extend(edges.names.iter().map(|n| (key(n), n.clone())));
+            add_unit(&mut values, unit, edges)?;
+        }
+        for image in &profile.images {
+            add_values(&mut values, image, targets(image))?;
+        }
+        let version = version.ok_or(EdgeError::NoMarkers)?;
+        without_markers.sort();
+        without_markers.dedup();
+        Ok(EdgeCounts { version, functions: functions(values, &names)?, without_markers })
+    }
+}
+
+fn functions(all: Functions, names: &HashMap<u64, String>) -> Result<Vec<FunctionEdges>, EdgeError> {
+    let mut functions = Vec::with_capacity(all.len());
+    for ((name, hash), known) in all {
+        let name = names.get(&name).ok_or(EdgeError::Damaged { unit: format!("{name:#x}"), what: "a function without a name" })?.clone();
+        let counts = known.counters.into_iter().map(|v| v.clamp(0, i128::from(u64::MAX)) as u64).collect();
+        functions.push(FunctionEdges { name, hash, counts, values: known.values.map(sorted) });
+    }
+    functions.sort_by(|a, b| (&a.name, a.hash).cmp(&(&b.name, b.hash)));
+    Ok(functions)
+}
+
+/// LLVM's key for a name.
+fn key(name: &str) -> u64 {
+    let digest = Md5::digest(name.as_bytes());
+    u64::from_le_bytes(digest[..8].try_into().expect("eight bytes"))
+}
+
+fn add_unit(all: &mut Functions, unit: &UnitProfile, edges: &EdgeProfile) -> Result<(), EdgeError> {
+    let damaged = |what| EdgeError::Damaged { unit: unit.map.source.clone(), what };
+    for function in &edges.functions {
+        let known = all.entry((function.name, function.hash)).or_default();
+        known.counters.resize(known.counters.len().max(function.counters as usize), 0);
+        for (places, count) in known.values.iter_mut().zip(function.value_sites) {
+            places.resize_with(places.len().max(usize::from(count)), PlaceValues::new);
+        }
+    }
+    let mut add = |counter: EdgeCounter, amount: i128| -> Result<(), EdgeError> {
+        let function = edges.functions.get(counter.function as usize).ok_or(damaged("a function that there is not"))?;
+        let known = all.get_mut(&(function.name, function.hash)).expect("entered above");
+        *known.counters.get_mut(counter.index as usize).ok_or(damaged("a counter that there is not"))? += amount;
+        Ok(())
+    };
+    let mut by_function: BTreeMap<u32, Vec<&Marker>> = BTreeMap::new();
+    edges.markers.iter().for_each(|m| by_function.entry(m.function).or_default().push(m));
+    for (number, markers) in by_function {
+        let function = unit.map.functions.get(number as usize).ok_or(damaged("a function that there is not"))?;
+        let mut counts = unit.counts_of(function).peekable();
+        if counts.peek().is_none() {
+            continue;
+        }
+        let paths = FunctionPaths::decode(function, counts)?;
+        for marker in markers {
+            let executions = executions(&paths, marker).ok_or(damaged("a block that there is not"))?;
+            add(marker.counter, executions * i128::from(marker.amount))?;
+        }
+    }
+    for own in &edges.own {
+        let from = unit.counts.partition_point(|c| c.0 < own.first);
+        for &(at, count) in unit.counts[from..].iter().take_while(|c| c.0 - own.first < u64::from(own.count)) {
+            let index = own.counter.index + (at - own.first) as u32;
+            add(EdgeCounter { index, ..own.counter }, i128::from(count))?;
+        }
+    }
+    Ok(())
+}
+
+/// How often a marker was passed.
+fn executions(paths: &FunctionPaths, marker: &Marker) -> Option<i128> {
+    let entered = i128::from(*paths.blocks.get(marker.block.index())?);
+    let stayed = paths.unfinished.iter().filter(|u| u.blocks.last() == Some(&marker.block)).map(|u| i128::from(u.count));
+    Some(match marker.place {
+        MarkerPlace::Entered => entered,
+        MarkerPlace::Left => entered - stayed.sum::<i128>(),
+    })
+}

@@ -1,0 +1,164 @@
+//! Values that were counted (targets of indirect calls, sizes of memory operations), read from the unit's counters.
+//!
+//! What the counters mean is said with [`ValueKind`]. Sizes are exact. A pair of counters for targets gives their functions exactly if one or two
+//! functions were called through it; which two, follows from sum and number of calls, and is given up where several answers fit. Calls that cannot be
+//! told apart count as calls of functions elsewhere, as calls of other images do: the number of calls is right in any case.
+
+use crate::edges::{EdgeError, Functions};
+use crate::model::{ImageProfile, UnitProfile};
+use std::collections::{BTreeMap, HashSet};
+use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, size_of_class, target_bucket};
+use trodden_unit::{ValueCounters, ValueKind};
+
+/// A value, as LLVM's profiles have it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NotedValue {
+    /// A size, or the least of its class.
+    Number(u64),
+    /// A function, by its name in profiles.
+    Function(String),
+    /// A function without a profile.
+    Elsewhere,
+}
+
+/// Counts of values at one place.
+pub type Values = BTreeMap<NotedValue, u64>;
+
+/// A function that may have been called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its linkage name.
+    pub symbol: String,
+    /// Its name in profiles.
+    pub name: String,
+}
+
+/// Functions of an image by their distance from its beginning.
+pub type Targets = BTreeMap<u64, Target>;
+
+/// Values by place, most frequent first; the order of equals is that of the values.
+pub(crate) fn sorted(places: Vec<Values>) -> Vec<Vec<(NotedValue, u64)>> {
+    let sort = |values: Values| {
+        let mut list: Vec<_> = values.into_iter().collect();
+        list.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        list
+    };
+    places.into_iter().map(sort).collect()
+}
+
+/// Adds what the units of an image counted.
+pub(crate) fn add_values(all: &mut Functions, image: &ImageProfile, targets: Targets) -> Result<(), EdgeError> {
+    let executed: HashSet<&str> = image
+        .units
+        .iter()
+        .flat_map(|u| u.map.functions.iter().filter(|f| u.counts_of(f).next().is_some()).map(|f| f.name.as_str()))
+        .collect();
+    let candidates: Vec<u64> = targets.iter().filter(|(_, t)| executed.contains(t.symbol.as_str())).map(|(at, _)| *at).collect();
+    for unit in &image.units {
+        let Some(edges) = &unit.map.edge_profile else { continue };
+        for place in &edges.values {
+            let damaged = || EdgeError::Damaged { unit: unit.map.source.clone(), what: "a place for values that there is not" };
+            let function = edges.functions.get(place.function as usize).ok_or_else(damaged)?;
+            let known = all.get_mut(&(function.name, function.hash)).ok_or_else(damaged)?;
+            let kind = if place.kind == ValueKind::Target { 0 } else { 1 };
+            let values = known.values[kind].get_mut(usize::from(place.site)).ok_or_else(damaged)?;
+            let counts = counts_of(unit, place);
+            match place.kind {
+                ValueKind::Size => add_sizes(values, &counts),
+                ValueKind::Target => add_targets(values, &counts, &targets, &candidates),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The counters of a place.
+fn counts_of(unit: &UnitProfile, place: &ValueCounters) -> Vec<u64> {
+    let size = u64::from(place.kind.counters());
+    let mut counts = vec![0; size as usize];
+    let from = unit.counts.partition_point(|c| c.0 < place.first);
+    for &(at, count) in unit.counts[from..].iter().take_while(|c| c.0 - place.first < size) {
+        counts[(at - place.first) as usize] = count;
+    }
+    counts
+}
+
+fn add(values: &mut Values, value: NotedValue, count: u64) {
+    if count > 0 {
+        let sum = values.entry(value).or_default();
+        *sum = sum.saturating_add(count);
+    }
+}
+
+fn add_sizes(values: &mut Values, counts: &[u64]) {
+    for class in 0..SIZE_CLASSES {
+        add(values, NotedValue::Number(size_of_class(class)), counts[class as usize]);
+    }
+}
+
+fn add_targets(values: &mut Values, counts: &[u64], targets: &Targets, candidates: &[u64]) {
+    for bucket in (0..TARGET_BUCKETS).filter(|b| counts[2 * *b as usize] > 0) {
+        let (calls, sum) = (counts[2 * bucket as usize], counts[2 * bucket as usize + 1]);
+        let of_bucket: Vec<u64> = candidates.iter().copied().filter(|c| target_bucket(*c) == bucket).collect();
+        for (distance, count) in callees(calls, sum, bucket, targets, &of_bucket) {
+            let name = targets.get(&distance).map_or(NotedValue::Elsewhere, |t| NotedValue::Function(t.name.clone()));
+            add(values, name, count);
+        }
+    }
+}
+
+/// Distance 0 stands for functions elsewhere.
+const ELSEWHERE: u64 = 0;
+
+/// Who was called how often, given the number of calls and the sum of distances.
+fn callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u64]) -> Vec<(u64, u64)> {
+    let one = sum / calls;
+    if sum.is_multiple_of(calls) && target_bucket(one) == bucket && (one == ELSEWHERE || targets.contains_key(&one)) {
+        return vec![(one, calls)];
+    }
+    let elsewhere = (target_bucket(ELSEWHERE) == bucket).then_some(ELSEWHERE);
+    let all: Vec<u64> = candidates.iter().copied().chain(elsewhere).collect();
+    let pairs = all.iter().enumerate().flat_map(|(i, a)| all[i + 1..].iter().map(move |b| (*a.min(b), *a.max(b))));
+    let answers: Vec<_> = pairs.filter_map(|(low, high)| Some(((low, high), split(calls, sum, low, high)?))).take(2).collect();
+    match answers[..] {
+        [((low, high), of_high)] => vec![(low, calls - of_high), (high, of_high)],
+        _ => vec![(ELSEWHERE, calls)],
+    }
+}
+
+/// How many of the calls went to the further of two functions, if the sum is one of theirs.
+fn split(calls: u64, sum: u64, low: u64, high: u64) -> Option<u64> {
+    let above = u128::from(sum).checked_sub(u128::from(calls) * u128::from(low))?;
+    let between = u128::from(high - low);
+    let of_high = above / between;
+    (above % between == 0 && of_high > 0 && of_high < u128::from(calls)).then_some(of_high as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn targets(distances: &[u64]) -> Targets {
+        distances.iter().map(|d| (*d, Target { symbol: format!("f{d}"), name: format!("f{d}") })).collect()
+    }
+
+    #[test]
+    fn one_and_two_functions_are_told_by_calls_and_sum() {
+        let bucket = target_bucket(0x1230);
+        let other = (0x1240..).step_by(16).find(|d| target_bucket(*d) == bucket).unwrap();
+        let third = (other + 16..).step_by(16).find(|d| target_bucket(*d) == bucket).unwrap();
+        let (all, known) = ([0x1230, other, third], targets(&[0x1230, other, third]));
+        assert_eq!(callees(7, 7 * 0x1230, bucket, &known, &all), [(0x1230, 7)]);
+        let sum = 1_000_003 * 0x1230 + 77 * third;
+        assert_eq!(callees(1_000_080, sum, bucket, &known, &all), [(0x1230, 1_000_003), (third, 77)]);
+        // A sum of nobody's: three functions.
+        let sum = 5 * 0x1230 + 3 * other + 1_000 * third + 1;
+        assert_eq!(callees(1_008, sum, bucket, &known, &all), [(ELSEWHERE, 1_008)]);
+    }
+
+    #[test]
+    fn sizes_are_those_of_llvm() {
+        let all: Vec<u64> = (0..SIZE_CLASSES).map(size_of_class).collect();
+        assert_eq!(all, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256, 257, 512, 513]);
+    }
+}

@@ -1,0 +1,60 @@
+//! LLVM's edge profile as text, as `llvm-profdata merge` reads it (`InstrProfReader.cpp`, `TextInstrProfReader`).
+
+use std::fmt::Write;
+use trodden_profile::edges::SiteValues;
+use trodden_profile::{EdgeCounts, NotedValue};
+
+/// Flags in LLVM's word of version and flags, with their names in the text.
+const FLAGS: &[(u32, &str)] = &[(56, ":ir"), (57, ":csir"), (58, ":entry_first"), (61, ":single_byte_coverage")];
+
+/// LLVM's name for functions without a profile.
+const ELSEWHERE: &str = "** External Symbol **";
+/// LLVM's names for kinds of values.
+const VALUE_KINDS: [&str; 3] = ["IPVK_IndirectCallTarget", "IPVK_MemOPSize", "IPVK_VTableTarget"];
+
+/// Writes a profile.
+pub fn proftext(edges: &EdgeCounts) -> String {
+    let mut out = String::new();
+    write_all(&mut out, edges).expect("strings take whatever is written");
+    out
+}
+
+fn write_all(out: &mut String, edges: &EdgeCounts) -> std::fmt::Result {
+    for (_, flag) in FLAGS.iter().filter(|(bit, _)| edges.version >> bit & 1 == 1) {
+        writeln!(out, "{flag}")?;
+    }
+    for function in &edges.functions {
+        writeln!(out, "{}\n# Func Hash:\n{}", function.name, function.hash)?;
+        writeln!(out, "# Num Counters:\n{}\n# Counter Values:", function.counts.len())?;
+        for count in &function.counts {
+            writeln!(out, "{count}")?;
+        }
+        values(out, &function.values)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Places with the values that were noted there.
+fn values(out: &mut String, kinds: &[Vec<SiteValues>; 3]) -> std::fmt::Result {
+    let used: Vec<usize> = (0..kinds.len()).filter(|kind| !kinds[*kind].is_empty()).collect();
+    if used.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "# Num Value Kinds:\n{}", used.len())?;
+    for kind in used {
+        let places = &kinds[kind];
+        writeln!(out, "# ValueKind = {}:\n{kind}\n# NumValueSites:\n{}", VALUE_KINDS[kind], places.len())?;
+        for place in places {
+            writeln!(out, "{}", place.len())?;
+            for (value, count) in place {
+                match value {
+                    NotedValue::Number(number) => writeln!(out, "{number}:{count}")?,
+                    NotedValue::Function(name) => writeln!(out, "{name}:{count}")?,
+                    NotedValue::Elsewhere => writeln!(out, "{ELSEWHERE}:{count}")?,
+                }
+            }
+        }
+    }
+    Ok(())
+}

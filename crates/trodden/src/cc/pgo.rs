@@ -1,0 +1,113 @@
+//! Collecting builds for profile-guided optimisation: LLVM inserts its edge counters early, and the plugin makes markers of them late.
+//!
+//! A profile for `-fprofile-use` must hold the values of LLVM's own counters. So clang is asked for its instrumentation (by options of its front end,
+//! for those of the driver would link LLVM's runtime, too), with atomic updates, which the optimiser leaves whole; what the plugin makes of them is
+//! described in [`trodden_unit::edge_profile`].
+
+use super::arguments::CommandLine;
+use super::{LTO_OPTION, Language, PARAMETERS_VARIABLE};
+use crate::assets;
+use crate::cli::parameters_over;
+use anyhow::{Context, Result, bail};
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+/// Option that asks for markers in one command.
+const OPTION: &str = "--trodden-pgo";
+/// The plugin's parameter for them.
+pub const MARKERS: &str = "markers=llvm";
+/// Options of LLVM: names are read by the plugin, which has no decompressor.
+pub const LLVM_OPTIONS: [&str; 1] = ["-enable-name-compression=false"];
+/// The user's own use of profiles cannot be in the same build.
+const FOREIGN: &[&str] =
+    &["-fprofile-generate", "-fprofile-use", "-fprofile-instr-", "-fcs-profile-generate", "-fcoverage-mapping", "-fprofile-sample-"];
+
+/// Takes the option out of a command line; says whether it was there.
+pub fn take_option(arguments: &mut Vec<OsString>) -> bool {
+    let before = arguments.len();
+    arguments.retain(|a| a != OPTION);
+    arguments.len() < before
+}
+
+/// Runs the driver again with the option where all of its parts find it: in the environment.
+///
+/// # Errors
+/// The command cannot be run.
+pub fn drive_again(language: Language, arguments: &[OsString], lto: bool) -> Result<ExitCode> {
+    let trodden = assets::own_folder()?.join("trodden");
+    let mut command = Command::new(&trodden);
+    command.arg(if language == Language::C { "cc" } else { "c++" }).args(arguments).args(lto.then_some(LTO_OPTION));
+    command.env(PARAMETERS_VARIABLE, parameters_over(&env::var(PARAMETERS_VARIABLE).unwrap_or_default(), MARKERS));
+    Err(command.exec()).with_context(|| format!("cannot run {}", trodden.display()))
+}
+
+/// Whether the environment asks for markers.
+pub fn wanted() -> bool {
+    env::var(PARAMETERS_VARIABLE).is_ok_and(|p| asked_for(&p))
+}
+
+/// Whether the plugin's parameters ask for markers.
+pub fn asked_for(parameters: &str) -> bool {
+    parameters.split_whitespace().any(|word| word == MARKERS)
+}
+
+/// What is added to rustc. It has no option for atomic updates, LLVM has.
+pub fn rustc_options() -> Vec<String> {
+    let arguments = LLVM_OPTIONS.into_iter().chain(["-instrprof-atomic-counter-update-all"]);
+    std::iter::once("-Cprofile-generate".to_owned()).chain(arguments.map(|a| format!("-Cllvm-args={a}"))).collect()
+}
+
+/// Takes LLVM's runtime for profiles, which nothing in the program needs any more, out of a link that rustc asks for.
+pub fn without_runtime(words: &mut Vec<OsString>) {
+    const ROOT: &str = "__llvm_profile_runtime";
+    let mut kept: Vec<OsString> = Vec::with_capacity(words.len());
+    for word in words.drain(..) {
+        let text = word.to_string_lossy();
+        if text == ROOT || text == format!("-Wl,{ROOT}") {
+            kept.pop();
+        } else {
+            let is_runtime = text.contains("libprofiler_builtins-") || (text.contains("-u") && text.ends_with(ROOT));
+            kept.extend((!is_runtime).then_some(word));
+        }
+    }
+    *words = kept;
+}
+
+/// What is added to compile.
+///
+/// # Errors
+/// The user's own options have to do with profiles.
+pub fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
+    if !wanted() || !line.kind.compiles() {
+        return Ok(Vec::new());
+    }
+    let is_foreign = |word: &str| FOREIGN.iter().any(|f| word.starts_with(f));
+    if let Some(word) = line.words.iter().map(|w| w.to_string_lossy()).find(|w| is_foreign(w)) {
+        bail!("{word} cannot be used together with `--pgo`: leave it out of the build that collects");
+    }
+    let front_end = ["-fprofile-instrument=llvm", "-fprofile-update=atomic"].into_iter();
+    let words = front_end.chain(LLVM_OPTIONS.into_iter().flat_map(|o| ["-mllvm", o]));
+    Ok(words.flat_map(|w| ["-Xclang", w]).map(OsString::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runtime_is_taken_out_of_links_in_all_spellings() {
+        for spelling in [
+            "-u __llvm_profile_runtime",
+            "-Wl,-u,__llvm_profile_runtime",
+            "-Wl,-u -Wl,__llvm_profile_runtime",
+            "-Wl,-u__llvm_profile_runtime",
+        ] {
+            let line = format!("a.o /x/libprofiler_builtins-12.rlib {spelling} -u main -o prog");
+            let mut words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            without_runtime(&mut words);
+            assert_eq!(words, ["a.o", "-u", "main", "-o", "prog"].map(OsString::from), "{spelling}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Edge profiles made of path profiles: equal to LLVM's own, counter by counter, and accepted by the compilers that use them.
+
+mod place;
+
+use place::{Place, cargo_trodden, must, trodden};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use trodden_oracle::random::{self, Language};
+
+/// Functions by name and hash: counters, and lines about values, those of one place in alphabetical order.
+type Profile = BTreeMap<(String, u64), (Vec<u64>, Vec<String>)>;
+
+/// Warnings that a profile which does not fit brings.
+const STRICT: [&str; 5] =
+    ["-Wprofile-instr-out-of-date", "-Wprofile-instr-unprofiled", "-Werror", "-Wno-error=unused-command-line-argument", "-c"];
+
+/// Reads a profile in LLVM's form.
+fn read(place: &Place, file: &str) -> Profile {
+    let text = place.tool("llvm-profdata-22", &format!("merge --text {file} -o -")).stdout;
+    let text = String::from_utf8(text).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let mut profile = Profile::new();
+    for at in (1..lines.len()).filter(|at| lines[*at] == "# Func Hash:") {
+        let count: usize = lines[at + 3].parse().unwrap();
+        let counts = lines[at + 5..at + 5 + count].iter().map(|l| l.parse().unwrap()).collect();
+        let mut values: Vec<String> = lines[at + 5 + count..].iter().take_while(|l| !l.is_empty()).map(|l| (*l).to_owned()).collect();
+        // The order of values that are equally frequent means nothing.
+        values.chunk_by_mut(|a, b| a.contains(':') && b.contains(':') && !a.starts_with('#')).for_each(<[String]>::sort);
+        profile.insert((lines[at - 1].to_owned(), lines[at + 1].parse().unwrap()), (counts, values));
+    }
+    profile
+}
+
+/// Asserts that the profiles hold the same functions with the same counters and values.
+fn assert_equal(llvm: &Profile, ours: &Profile, what: &str) {
+    let names = |p: &Profile| p.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(llvm), names(ours), "{what}: functions");
+    for (function, known) in llvm {
+        assert_eq!(known, &ours[function], "{what}: {function:?}");
+    }
+    assert!(llvm.values().flat_map(|known| &known.0).any(|c| *c > 0), "{what}: nothing was executed");
+}
+
+#[test]
+fn counters_of_random_programs_are_those_of_llvm() {
+    let mut judged = 0;
+    for seed in 0..8 {
+        let program = random::program(seed);
+        let (name, language, clang) = match program.language {
+            Language::C => ("prog.c", "cc", "clang-22"),
+            Language::Cxx => ("prog.cc", "c++", "clang++-22"),
+        };
+        let place = Place::with(&[(name, &program.text)]);
+        let level = ["-O2", "-O3", "-O1", "-Os"][seed as usize % 4];
+        let what = format!("seed {seed} {level}");
+        must(place.command(clang).args([level, "-w", "-pthread", "-fprofile-generate", "-fprofile-update=atomic", name, "-o", "prog"]));
+        let status = place.command(place.path("prog")).env("LLVM_PROFILE_FILE", "llvm.profraw").output().unwrap().status;
+        if status.code().is_none() {
+            // Ended by a signal: LLVM writes nothing.
+            continue;
+        }
+        must(place.command(trodden()).args([language, "--trodden-pgo", level, "-w", "-pthread", name, "-o", "prog"]));
+        let recorded = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]).output().unwrap();
+        assert_eq!(recorded.status.code(), status.code(), "{what}");
+        place.trodden("export profdata run.trodden -o own.profdata");
+        assert_equal(&read(&place, "llvm.profraw"), &read(&place, "own.profdata"), &what);
+        let mut using = place.command(clang);
+        must(using.args([level, "-w", "-fprofile-use=own.profdata", name, "-o", "prog.o"]).args(STRICT));
+        judged += 1;
+    }
+    assert!(judged >= 5);
+}
+
+/// One function in two units, inlined there; a local function; exit within a call; what no path tells: computed amounts, a counter between two calls;
+/// calls through a table, also of a function that is not profiled; copying of various sizes.
+const FIRST: &str = "\
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include \"shared.h\"
+long second(long n);
+static long half(long n) { return n / 2; }
+static long (*const table[])(long) = {half, second, labs};
+static char text[4000], copy[4000];
+static void stop(long n) { if (n > 40) exit(0); }
+static long least(long a, long b) { return a < b ? a : b; }
+int main(void) {
+    long s = 0;
+    for (long n = 0; n < 1000; n++) { s += least(weigh(n), second(n)); printf(\"%ld\\n\", s); if (n & 1) s++; s += table[n % 3](n);\
+        memcpy(copy, text, n * n); stop(n); s += weigh(n + 1); }
+    return 0;
+}
+";
+const SHARED: &str = "static inline long weigh(long n) { if (n % 3 == 0) return n * 2; return n % 5 ? n : -n; }\n";
+const SECOND: &str = "#include \"shared.h\"\nlong second(long n) { long s = 0; while (n-- > 0) s += weigh(n); return s; }\n";
+
+#[test]
+fn several_units_runs_and_merging() {
+    let place = Place::with(&[("first.c", FIRST), ("second.c", SECOND), ("shared.h", SHARED)]);
+    place.tool("clang-22", "-O2 -fprofile-generate first.c second.c -o prog");
+    for run in ["one", "two"] {
+        must(place.command(place.path("prog")).env("LLVM_PROFILE_FILE", format!("{run}.profraw")));
+    }
+    place.tool("llvm-profdata-22", "merge one.profraw two.profraw -o llvm.profdata");
+    place.trodden("build --pgo -- clang -O2 first.c second.c -o prog");
+    for run in ["one", "two"] {
+        place.trodden(&format!("record --no-store -o {run}.trodden -- ./prog"));
+    }
+    place.trodden("merge -o both.trodden one.trodden two.trodden");
+    place.trodden("export profdata both.trodden -o own.profdata");
+    assert_equal(&read(&place, "llvm.profdata"), &read(&place, "own.profdata"), "two units");
+    // What `trodden instrument` makes of the kept bitcode: with markers, and without.
+    place.trodden("instrument prog -o again --pgo");
+    place.trodden("record --no-store -o again.trodden -- ./again");
+    place.trodden("export profdata again.trodden -o again.profdata");
+    assert_equal(&read(&place, "one.profraw"), &read(&place, "again.profdata"), "a variant");
+    place.trodden("instrument prog -o plain");
+    place.trodden("record --no-store -o plain.trodden -- ./plain");
+    let refused = place.command(trodden()).args(["export", "profdata", "plain.trodden"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("trodden build --pgo"));
+    for file in ["first.c", "second.c"] {
+        let mut using = place.command("clang-22");
+        must(using.args(["-O2", "-fprofile-use=own.profdata", file, "-o", "used.o"]).args(STRICT));
+    }
+}
+
+#[test]
+fn foreign_profile_options_are_refused() {
+    let place = Place::with(&[("a.c", "int main(void) { return 0; }\n")]);
+    let output = place.command(trodden()).args(["cc", "--trodden-pgo", "-fprofile-generate", "a.c"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("-fprofile-generate cannot be used together"));
+}
+
+const RUST: &str = "\
+use std::collections::BTreeMap;
+fn grade(n: u64) -> &'static str { match n % 7 { 0 => \"zero\", 1 | 2 => \"low\", 3 if n > 1000 => \"high\", _ => \"rest\" } }
+fn main() {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for n in 0..50_000u64 { *counts.entry(grade(n)).or_default() += 1; }
+    let apply: [&dyn Fn(u64) -> u64; 2] = [&|n| n + 1, &|n| n * 3];
+    let sum: u64 = (0..3000).map(|n| apply[n as usize % 2](n)).sum();
+    println!(\"{counts:?} {sum}\");
+    if counts.len() > 2 { std::process::exit(0) }
+}
+";
+
+fn cargo(place: &Place, program: impl AsRef<Path>, words: &str, flags: &str) -> String {
+    let mut command: Command = place.command(program.as_ref());
+    for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
+        command.env_remove(name);
+    }
+    let output = must(command.args(words.split_whitespace()).env("RUSTFLAGS", flags).env_remove("RUSTC_WRAPPER").env_remove("OUT_DIR"));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn rust_programs() {
+    let manifest = "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+    let place = Place::with(&[("Cargo.toml", manifest), ("src/main.rs", RUST)]);
+    let target = "x86_64-unknown-linux-gnu";
+    cargo(&place, cargo_trodden(), "build --release --pgo", "");
+    must(
+        place
+            .command(trodden())
+            .args(["record", "--no-store", "-o", "run.trodden", "--"])
+            .arg(place.path(&format!("target/trodden/{target}/release/subject"))),
+    );
+    place.trodden("export profdata run.trodden -o own.profdata");
+    let raw = place.path("raw");
+    cargo(&place, "cargo", &format!("build --release --target {target}"), &format!("-Cprofile-generate={}", raw.display()));
+    must(&mut place.command(place.path(&format!("target/{target}/release/subject"))));
+    let raw = std::fs::read_dir(raw).unwrap().next().unwrap().unwrap().file_name();
+    let llvm = read(&place, &format!("raw/{}", raw.to_string_lossy()));
+    assert_equal(&llvm, &read(&place, "own.profdata"), "rust");
+    let flags = format!("-Cprofile-use={} -Cllvm-args=-pgo-warn-missing-function", place.path("own.profdata").display());
+    let said = cargo(&place, "cargo", &format!("build --release --target {target} --target-dir used"), &flags);
+    assert!(!said.contains("warning"), "{said}");
+}
