@@ -15,7 +15,11 @@ use trodden_flow::frequency::Hint;
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_unit::{Block as BlockMap, BlockKind, EdgeKind, FlowEdge};
 
+/// From how many computed jumps on they meet in a hub, whose edges are cut: among several to one target, none can carry code of its own.
+pub const SEVERAL_JUMPS: usize = 2;
+
 /// A function as a graph, with what is needed to put code on its edges.
+#[derive(Clone)]
 pub struct Draft {
     /// The blocks of the nodes; `None` for a hub.
     pub nodes: Vec<Option<Block>>,
@@ -50,8 +54,14 @@ pub fn is_must_tail(call: Value) -> bool {
 }
 
 impl Draft {
-    /// Describes a function whose blocks were prepared.
-    pub fn of(function: Value, prepared: &[(Block, BlockKind)], abandonment: &Abandonment, positions: &mut Positions) -> Draft {
+    /// Describes a function whose blocks were prepared. From `hub_from` computed jumps on they meet in a hub.
+    pub fn of(
+        function: Value,
+        prepared: &[(Block, BlockKind)],
+        abandonment: &Abandonment,
+        positions: &mut Positions,
+        hub_from: usize,
+    ) -> Draft {
         let number: HashMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();
         let jumps = function.blocks().filter(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr)).count();
         let mut draft = Draft {
@@ -62,7 +72,7 @@ impl Draft {
             hints: Vec::new(),
             forced: Vec::new(),
         };
-        let hub = (jumps > 1).then(|| draft.add_hub());
+        let hub = (jumps >= hub_from).then(|| draft.add_hub());
         let exit = Node(draft.nodes.len() as u32);
         for (i, &(block, _)) in prepared.iter().enumerate() {
             let next_continues = prepared.get(i + 1).is_some_and(|(_, kind)| *kind == BlockKind::Continuation);

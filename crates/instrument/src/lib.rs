@@ -17,6 +17,7 @@ mod options;
 mod phis;
 mod places;
 mod probes;
+mod sample;
 mod shape;
 mod unit;
 

@@ -1,7 +1,7 @@
 //! How units are to be instrumented: the words of the environment variable `TRODDEN_INSTRUMENT`, which the compiler driver sets.
 //!
 //! The plugin has no command line of its own; clang hands it none. Words are `key=value`, separated by blanks:
-//! `scheme=ball-larus`, `max-paths=N`, `chords=on|off`, `reach=doubtful|all`, `keep=bitcode|map`.
+//! `scheme=ball-larus`, `max-paths=N`, `chords=on|off`, `reach=doubtful|all`, `keep=bitcode|map`, `tier=full|sample`.
 
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
@@ -22,12 +22,14 @@ pub struct Options {
     pub reach_all: bool,
     /// Keep the unit's bitcode, so that other variants can be made of it.
     pub keep_bitcode: bool,
+    /// Count only while the image's switch is on; see [`crate::sample`].
+    pub sample: bool,
 }
 
 /// A word that means nothing.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "TRODDEN_INSTRUMENT holds `{0}`; known are scheme=ball-larus, max-paths=NUMBER (1 to 16777216), chords=on|off, reach=doubtful|all, keep=bitcode|map"
+    "TRODDEN_INSTRUMENT holds `{0}`; known are scheme=ball-larus, max-paths=NUMBER (1 to 16777216), chords=on|off, reach=doubtful|all, keep=bitcode|map, tier=full|sample"
 )]
 pub struct BadOption(String);
 
@@ -35,7 +37,7 @@ impl Options {
     /// Reads the words.
     pub fn parse(words: &str) -> Result<Options, BadOption> {
         let plan = PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true };
-        let mut options = Options { plan, reach_all: false, keep_bitcode: true };
+        let mut options = Options { plan, reach_all: false, keep_bitcode: true, sample: false };
         for word in words.split_whitespace() {
             options.apply(word).ok_or_else(|| BadOption(word.into()))?;
         }
@@ -52,6 +54,8 @@ impl Options {
             ("reach", "all") => self.reach_all = true,
             ("keep", "bitcode") => self.keep_bitcode = true,
             ("keep", "map") => self.keep_bitcode = false,
+            ("tier", "full") => self.sample = false,
+            ("tier", "sample") => self.sample = true,
             _ => return None,
         }
         Some(())
@@ -61,6 +65,7 @@ impl Options {
     pub fn scheme(&self) -> String {
         let chords = if self.plan.chords { "on" } else { "off" };
         let reach = if self.reach_all { "all" } else { "doubtful" };
-        format!("ball-larus max-paths={} chords={chords} reach={reach}", self.plan.max_paths)
+        let tier = if self.sample { " tier=sample" } else { "" };
+        format!("ball-larus max-paths={} chords={chords} reach={reach}{tier}", self.plan.max_paths)
     }
 }

@@ -50,6 +50,8 @@ pub struct Places {
     returns: HashMap<Edge, i64>,
     /// The returns that are counted there.
     moved: HashSet<Edge>,
+    /// Values that are no more, with what took their places, in the order of the replacements.
+    replaced: Vec<(Value, Value)>,
 }
 
 impl Places {
@@ -61,6 +63,7 @@ impl Places {
             shared_pads: HashMap::new(),
             returns: HashMap::new(),
             moved: HashSet::new(),
+            replaced: Vec::new(),
         };
         let tail_calls = places.find_returns(draft, graph, actions);
         for edge in graph.edges() {
@@ -85,7 +88,7 @@ impl Places {
         }
         // Once for each block, however many edges into it were split: a switch may have thousands.
         for (to, renamed) in renames {
-            phis::rename_all(module, to, &renamed);
+            places.replaced.extend(phis::rename_all(module, to, &renamed));
         }
         for pad in pads {
             places.split_landing_pad(module, draft, graph, actions, pad, location);
@@ -113,6 +116,11 @@ impl Places {
         self.returns.get(&edge).copied()
     }
 
+    /// Values that are no more, with what took their places, in the order of the replacements.
+    pub fn into_replaced(self) -> Vec<(Value, Value)> {
+        self.replaced
+    }
+
     /// Whether the edge, a return, is counted on the edges before it.
     pub fn is_moved(&self, edge: Edge) -> bool {
         self.moved.contains(&edge)
@@ -130,7 +138,12 @@ impl Places {
     fn note_arrival(&mut self, draft: &Draft, edge: Edge) {
         let flow = &draft.edges[edge.index()];
         let block = |n: Node| draft.nodes.get(n.index()).copied().flatten();
-        if let (Some(from), Some(to)) = (block(flow.from), block(flow.to)) {
+        // An edge that goes through a block of its own arrives from there.
+        let own = match &draft.sites[edge.index()] {
+            Site::Before(instruction) => Some(instruction.block()),
+            _ => None,
+        };
+        if let (Some(from), Some(to)) = (own.or(block(flow.from)), block(flow.to)) {
             self.arrivals.insert((from, to), edge);
         }
     }
@@ -196,11 +209,13 @@ impl Places {
             }
             values.push((copy, new));
         }
-        self.redirect_phis(module, draft, graph, old, &groups, &values);
+        let replaced = self.redirect_phis(module, draft, graph, old, &groups, &values);
+        self.replaced.extend(replaced);
         let merged = Builder::phi_before(module, instruction, instruction.kind(), instruction.location());
         merged.add_incoming(&values);
         instruction.replace_uses(merged);
         instruction.erase();
+        self.replaced.push((instruction, merged));
     }
 
     fn share(&mut self, draft: &Draft, graph: &Graph, pad: Block, edges: &[Edge]) {
@@ -212,7 +227,15 @@ impl Places {
     }
 
     /// Phi nodes of a split landing pad: what came from a call comes from its new pad; in the shared pad it is merged first.
-    fn redirect_phis(&self, module: Module, draft: &Draft, graph: &Graph, old: Block, groups: &[Vec<Edge>], pads: &[(Value, Block)]) {
+    fn redirect_phis(
+        &self,
+        module: Module,
+        draft: &Draft,
+        graph: &Graph,
+        old: Block,
+        groups: &[Vec<Edge>],
+        pads: &[(Value, Block)],
+    ) -> Vec<(Value, Value)> {
         let sources =
             |edges: &[Edge]| -> Vec<Block> { edges.iter().map(|e| draft.nodes[graph.from(*e).index()].expect("a block")).collect() };
         phis::rebuild(module, old, |entries| {
@@ -231,7 +254,7 @@ impl Places {
                 new.push((value, pad));
             }
             new
-        });
+        })
     }
 
     /// Finds the blocks that only return and follow a tail call. Returns the tail calls in front of which the edges to them are counted.

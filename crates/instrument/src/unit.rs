@@ -2,11 +2,12 @@
 
 use crate::abandon::{Abandonment, is_definition};
 use crate::debug::Positions;
-use crate::describe::Draft;
+use crate::describe::{Draft, SEVERAL_JUMPS};
 use crate::emit;
 use crate::llvm::{Module, Value, llvm};
 use crate::options::{BadOption, Options};
 use crate::probes::{self, Surroundings};
+use crate::sample::{self, Planned, Tier};
 use crate::shape::prepare;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::core::*;
@@ -47,6 +48,14 @@ pub enum Error {
         /// What is wrong.
         source: GraphError,
     },
+    /// Probes that the sample tier cannot work with.
+    #[error("function `{function}`: {what}; please report it with the source file")]
+    Probes {
+        /// The function.
+        function: String,
+        /// What is wrong.
+        what: String,
+    },
     /// LLVM's verifier refuses what was made.
     #[error("function `{0}` is not valid any more after instrumentation; please report it with the source file that is being compiled")]
     Invalid(String),
@@ -63,8 +72,12 @@ pub fn instrument(module: Module) -> Result<(), Error> {
     let mut work = Unit::begin(module, options);
     let (chosen, skipped) = work.choose();
     work.map.skipped = skipped;
-    for &function in &chosen {
-        work.instrument(function)?;
+    if work.options.sample {
+        work.sample(&chosen)?;
+    } else {
+        for &function in &chosen {
+            work.instrument(function)?;
+        }
     }
     let counters = work.map.counters;
     let map = work.finish();
@@ -134,8 +147,10 @@ impl Unit {
     fn choose(&mut self) -> (Vec<Value>, Vec<Skipped>) {
         let early = run_before_relocation(self.module);
         let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
+        let doubles = self.options.sample;
         for function in self.module.functions().filter(|f| is_emitted(*f)) {
-            match reason_to_skip(function, &early) {
+            let reason = reason_to_skip(function, &early);
+            match reason.or_else(|| doubles.then(|| sample::reason_not_to_double(function)).flatten()) {
                 None => chosen.push(function),
                 Some(reason) => skipped.push(Skipped { name: function.name(), reason: reason.into() }),
             }
@@ -145,29 +160,68 @@ impl Unit {
     }
 
     fn instrument(&mut self, function: Value) -> Result<(), Error> {
-        let name = function.name();
+        let planned = self.plan(function)?;
+        let location = crate::debug::no_line(self.module, function);
+        let base = probes::counters_of_thread(self.around, function, location, planned.open);
+        probes::insert(self.around, function, &planned.draft, &planned.graph, &planned.plan, self.map.counters, base);
+        self.check(function, &[function])?;
+        self.enter(planned);
+        Ok(())
+    }
+
+    /// The sample tier: what becomes of a function depends on the others, so all are planned first.
+    fn sample(&mut self, functions: &[Value]) -> Result<(), Error> {
+        let planned = functions.iter().map(|f| self.plan(*f)).collect::<Result<Vec<_>, _>>()?;
+        let tier = Tier::of(self.around, &planned);
+        for planned in planned {
+            let function = planned.function;
+            tier.insert(&planned, self.map.counters).map_err(|what| Error::Probes { function: function.name(), what })?;
+            self.check(function, &tier.parts(function))?;
+            self.enter(planned);
+        }
+        emit::switch(self.module);
+        Ok(())
+    }
+
+    /// Describes a function and plans its probes.
+    fn plan(&mut self, function: Value) -> Result<Planned, Error> {
         if self.map.producer.is_empty() {
             self.map.producer = self.positions.producer(function).unwrap_or_default();
         }
         let position = self.positions.of_function(function);
         // Before the function's blocks change: whether its callers have all claimed regions.
-        let may_be_first = self.may_be_first(function);
+        let open = self.may_be_first(function);
         let prepared = prepare(self.module, function);
-        let draft = Draft::of(function, &prepared, &self.abandonment, &mut self.positions);
+        // Where versions may change behind a computed jump, a path begins.
+        let hub_from = if self.options.sample { 1 } else { SEVERAL_JUMPS };
+        let draft = Draft::of(function, &prepared, &self.abandonment, &mut self.positions, hub_from);
         let edges = draft.edges.iter().map(|e| (e.from, e.to)).collect();
         let nodes = draft.nodes.len() as u32;
-        let graph = Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: name.clone(), source })?;
+        let graph =
+            Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })?;
         let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &draft.hints));
         let plan = Plan::ball_larus(&graph, &draft.forced, &frequencies, &self.options.plan);
-        probes::insert(self.around, function, &draft, &graph, &plan, self.map.counters, may_be_first);
-        // It writes memory now.
-        function.remove_attribute("memory");
-        if llvm!(LLVMVerifyFunction(function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) != 0 {
-            return Err(Error::Invalid(name));
+        Ok(Planned { function, position, draft, graph, plan, frequencies, open })
+    }
+
+    /// Checks what was made of a function.
+    fn check(&self, function: Value, parts: &[Value]) -> Result<(), Error> {
+        for &part in parts {
+            // It writes memory now.
+            part.remove_attribute("memory");
+            if llvm!(LLVMVerifyFunction(part.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) != 0 {
+                return Err(Error::Invalid(function.name()));
+            }
         }
+        Ok(())
+    }
+
+    /// Enters a function into the map.
+    fn enter(&mut self, planned: Planned) {
+        let Planned { function, position, draft, plan, .. } = planned;
         let counters = plan.numbering.paths();
         self.map.functions.push(FunctionMap {
-            name,
+            name: function.name(),
             local: is_local(function),
             position,
             shape: shape(&draft.blocks, &draft.edges),
@@ -180,7 +234,6 @@ impl Unit {
             cuts: plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
         });
         self.map.counters += counters;
-        Ok(())
     }
 
     /// Whether a thread may come to this function without having counted anywhere before. A local function that only instrumented functions call,

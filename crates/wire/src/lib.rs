@@ -35,6 +35,10 @@ pub const BIAS_SYMBOL: &str = "__trodden_bias";
 /// `r11` and the flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller nothing.
 pub const ENTER_SYMBOL: &str = "__trodden_enter";
 
+/// The switch of the sample tier: a byte at the beginning of a page, hidden in each image that has units of that tier. While it is not 0, they count. The
+/// runtime maps the raw file's page [`RawHeader::switch_offset`] there, so that others can flip it.
+pub const SWITCH_SYMBOL: &str = "__trodden_switch";
+
 /// Environment variable with the pattern of raw files; unset: nothing is written. `%p` process id, `%h` host name, `%m` image
 /// identity (32 hexadecimal digits), `%%` a percent sign. Without `%p`, all processes share (and so merge into) one file per image.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_OUTPUT";
