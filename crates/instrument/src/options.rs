@@ -1,7 +1,8 @@
 //! How units are to be instrumented: the words of the environment variable `TRODDEN_INSTRUMENT`, which the compiler driver sets.
 //!
 //! The plugin has no command line of its own; clang hands it none. Words are `key=value`, separated by blanks:
-//! `scheme=ball-larus`, `max-paths=N`, `chords=on|off`, `reach=doubtful|all`, `keep=bitcode|map`, `tier=full|sample`.
+//! `scheme=ball-larus`, `max-paths=N`, `chords=on|off`, `reach=doubtful|all`, `keep=bitcode|map`, `tier=full|sample`,
+//! `jumps=through|cut`.
 
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
@@ -24,12 +25,14 @@ pub struct Options {
     pub keep_bitcode: bool,
     /// Count only while the image's switch is on; see [`crate::sample`].
     pub sample: bool,
+    /// Paths end at a function's only computed jump, as they do where there are several. Always so in the sample tier, where versions change there.
+    pub cut_jumps: bool,
 }
 
 /// A word that means nothing.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "TRODDEN_INSTRUMENT holds `{0}`; known are scheme=ball-larus, max-paths=NUMBER (1 to 16777216), chords=on|off, reach=doubtful|all, keep=bitcode|map, tier=full|sample"
+    "TRODDEN_INSTRUMENT holds `{0}`; known are scheme=ball-larus, max-paths=NUMBER (1 to 16777216), chords=on|off, reach=doubtful|all, keep=bitcode|map, tier=full|sample, jumps=through|cut"
 )]
 pub struct BadOption(String);
 
@@ -37,7 +40,7 @@ impl Options {
     /// Reads the words.
     pub fn parse(words: &str) -> Result<Options, BadOption> {
         let plan = PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true };
-        let mut options = Options { plan, reach_all: false, keep_bitcode: true, sample: false };
+        let mut options = Options { plan, reach_all: false, keep_bitcode: true, sample: false, cut_jumps: false };
         for word in words.split_whitespace() {
             options.apply(word).ok_or_else(|| BadOption(word.into()))?;
         }
@@ -56,6 +59,8 @@ impl Options {
             ("keep", "map") => self.keep_bitcode = false,
             ("tier", "full") => self.sample = false,
             ("tier", "sample") => self.sample = true,
+            ("jumps", "through") => self.cut_jumps = false,
+            ("jumps", "cut") => self.cut_jumps = true,
             _ => return None,
         }
         Some(())
@@ -66,6 +71,7 @@ impl Options {
         let chords = if self.plan.chords { "on" } else { "off" };
         let reach = if self.reach_all { "all" } else { "doubtful" };
         let tier = if self.sample { " tier=sample" } else { "" };
-        format!("ball-larus max-paths={} chords={chords} reach={reach}{tier}", self.plan.max_paths)
+        let jumps = if self.cut_jumps { " jumps=cut" } else { "" };
+        format!("ball-larus max-paths={} chords={chords} reach={reach}{tier}{jumps}", self.plan.max_paths)
     }
 }

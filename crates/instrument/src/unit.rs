@@ -193,7 +193,7 @@ impl Unit {
         let open = self.may_be_first(function);
         let prepared = prepare(self.module, function);
         // Where versions may change behind a computed jump, a path begins.
-        let hub_from = if self.options.sample { 1 } else { SEVERAL_JUMPS };
+        let hub_from = if self.options.sample || self.options.cut_jumps { 1 } else { SEVERAL_JUMPS };
         let draft = Draft::of(function, &prepared, &self.abandonment, &mut self.positions, hub_from);
         let edges = draft.edges.iter().map(|e| (e.from, e.to)).collect();
         let nodes = draft.nodes.len() as u32;

@@ -10,6 +10,7 @@
 use crate::container::Maps;
 use crate::error::ProfileError;
 use crate::model::Run;
+use crate::sampling::Sampling;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -39,11 +40,13 @@ pub enum Kind {
     Counts = 4,
     /// The number of blocks before it, `u64`.
     End = 5,
+    /// [`Sampling`]; only in sampled profiles, so that others are as they were before there was such a thing.
+    Sampling = 6,
 }
 
 impl Kind {
     fn of(number: u32) -> Option<Kind> {
-        [Kind::Run, Kind::Map, Kind::Image, Kind::Counts, Kind::End].into_iter().find(|k| *k as u32 == number)
+        [Kind::Run, Kind::Map, Kind::Image, Kind::Counts, Kind::End, Kind::Sampling].into_iter().find(|k| *k as u32 == number)
     }
 
     /// Version of what a block of this kind holds.
@@ -58,6 +61,7 @@ impl Kind {
             Kind::Image => "image",
             Kind::Counts => "the counts of unit",
             Kind::End => "the end",
+            Kind::Sampling => "how it was sampled",
         }
     }
 }
@@ -184,6 +188,8 @@ pub enum Content {
     Image(ImageBlock),
     /// Counts.
     Counts(CountsBlock),
+    /// How it was sampled.
+    Sampling(Sampling),
     /// The end, and the number of blocks before it.
     End(u64),
 }
@@ -354,6 +360,7 @@ impl Head {
             Kind::Image => Content::Image(parse(&bytes)?),
             Kind::Counts => Content::Counts(parse(&bytes)?),
             Kind::End => Content::End(parse(&bytes)?),
+            Kind::Sampling => Content::Sampling(parse(&bytes)?),
         })
     }
 }

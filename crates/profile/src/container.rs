@@ -7,6 +7,7 @@
 use crate::blocks::{BlockReader, BlockWriter, Content, CountsBlock, Head, ImageBlock, Item, Kind, UnitEntry};
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
+use crate::sampling::Sampling;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -95,6 +96,9 @@ impl Profile {
     pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let mut blocks = BlockWriter::new(out)?;
         blocks.put(Kind::Run, Identity([0; 16]), &self.run)?;
+        if let Some(sampling) = &self.sampling {
+            blocks.put(Kind::Sampling, Identity([0; 16]), sampling)?;
+        }
         let mut written = HashSet::new();
         for (number, image) in self.images.iter().enumerate() {
             for unit in &image.units {
@@ -136,6 +140,7 @@ fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, Pro
 struct Parts<'a> {
     maps: &'a mut Maps,
     run: Option<Run>,
+    sampling: Option<Sampling>,
     images: Vec<Pending>,
     blocks: u64,
     complete: bool,
@@ -152,7 +157,7 @@ struct Pending {
 
 impl<'a> Parts<'a> {
     fn new(maps: &'a mut Maps) -> Parts<'a> {
-        Parts { maps, run: None, images: Vec::new(), blocks: 0, complete: false, lost: Vec::new() }
+        Parts { maps, run: None, sampling: None, images: Vec::new(), blocks: 0, complete: false, lost: Vec::new() }
     }
 
     fn take(&mut self, item: Item) {
@@ -172,6 +177,7 @@ impl<'a> Parts<'a> {
                 return;
             }
             Content::Run(run) => self.run = Some(run),
+            Content::Sampling(sampling) => self.sampling = Some(sampling),
             Content::Map(map) => match check_map(&map) {
                 Ok(()) => drop(self.maps.insert(head.subject, Arc::new(map))),
                 Err(what) => self.lose(offset, format!("the map of unit {}: {what}", head.subject)),
@@ -205,7 +211,8 @@ impl<'a> Parts<'a> {
             self.lose(0, "the description of the run is missing".into());
         }
         let images = std::mem::take(&mut self.images).into_iter().map(|pending| self.finish_image(pending)).collect();
-        Recovered { profile: Profile { run: self.run.unwrap_or_default(), images }, lost: self.lost }
+        let profile = Profile { run: self.run.unwrap_or_default(), images, sampling: self.sampling };
+        Recovered { profile, lost: self.lost }
     }
 
     fn finish_image(&mut self, mut pending: Pending) -> ImageProfile {

@@ -6,7 +6,8 @@
 //! 2. [`collect`]: raw files and the maps of the units make a [`Profile`] ([`model`]);
 //! 3. [`container`]: profiles as files, [`store`]: the runs that a project keeps;
 //! 4. [`paths`]: one function's counts as paths, block counts, edge counts, unfinished paths;
-//! 5. [`merge`] and [`diff`]: profiles added up and compared.
+//! 5. [`sampling`]: what a part of a run says of the whole;
+//! 6. [`merge`] and [`diff`]: profiles added up and compared.
 #![forbid(unsafe_code)]
 
 mod blocks;
@@ -18,15 +19,17 @@ pub mod merge;
 pub mod model;
 pub mod paths;
 pub mod raw;
+pub mod sampling;
 pub mod store;
 mod sum;
 
 pub use collect::{CollectProblem, Collected, collect, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
-pub use diff::{Change, Diff, DiffOptions, FunctionDiff, PathDiff, diff};
+pub use diff::{Change, Diff, DiffOptions, FunctionDiff, Overlap, PathDiff, diff};
 pub use error::ProfileError;
 pub use merge::{Builds, Merged, Merger, merge_files};
 pub use model::{Ending, ImageProfile, Profile, Run, UnitProfile};
 pub use paths::{Beginning, FunctionPaths, Lost, PathCount, PathEnd, Unfinished};
 pub use raw::{RawProblem, RawProfile, RawUnitCounts};
+pub use sampling::{Estimate, Sampling, Slices, Switch, UnitErrors};
 pub use store::{RunEntry, RunStore};

@@ -9,6 +9,7 @@
 use crate::container::Maps;
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
+use crate::sampling::Sampling;
 use crate::sum;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,11 +25,15 @@ pub enum Builds {
     Separate,
 }
 
+/// By how much the shares of run time that were counted may differ in profiles that are added up.
+const SAME_SHARE: f64 = 0.25;
+
 /// The sum of the profiles seen so far.
 #[derive(Debug, Default)]
 pub struct Merger {
     builds: Builds,
     run: Option<Run>,
+    sampling: Option<Sampling>,
     images: Vec<Image>,
     by_identity: HashMap<Identity, usize>,
     by_path: HashMap<String, usize>,
@@ -83,6 +88,11 @@ impl Merger {
     /// It has another build of an image; then nothing of it was added.
     pub fn add(&mut self, name: &str, profile: Profile) -> Result<(), ProfileError> {
         self.check(name, &profile)?;
+        self.check_sampling(name, &profile)?;
+        match (&mut self.sampling, profile.sampling) {
+            (Some(known), Some(more)) => known.add(more),
+            (known, more) => *known = more,
+        }
         for image in profile.images {
             match self.by_identity.get(&image.identity) {
                 Some(&at) => self.images[at].add(image),
@@ -99,7 +109,27 @@ impl Merger {
     /// The sum; `None` if nothing was added.
     pub fn finish(self) -> Option<Profile> {
         let images = self.images.into_iter().map(|i| i.profile).collect();
-        self.run.map(|run| Profile { run, images })
+        let sampling = self.sampling;
+        self.run.map(|run| Profile { run, images, sampling })
+    }
+
+    /// What was seen of a part of a run is no part of a sum of whole runs; nor of one in which it would weigh more or less than the rest.
+    fn check_sampling(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {
+        if self.run.is_none() {
+            return Ok(());
+        }
+        match (&self.sampling, &profile.sampling) {
+            (None, None) => Ok(()),
+            (Some(known), Some(new)) if (known.scale() / new.scale() - 1.0).abs() <= SAME_SHARE => Ok(()),
+            (Some(known), Some(new)) => {
+                let per_cent = |s: &Sampling| 100.0 / s.scale();
+                Err(ProfileError::OtherShare { name: name.to_owned(), share: per_cent(new), others: per_cent(known) })
+            }
+            (known, _) => {
+                let (sampled, others) = if known.is_some() { ("counted in full", "are sampled") } else { ("sampled", "were counted in full") };
+                Err(ProfileError::SampledAndFull { name: name.to_owned(), what: sampled, others })
+            }
+        }
     }
 
     fn check(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {

@@ -3,6 +3,7 @@
 //! Counts are kept by counter, sparsely; which function and path a counter stands for is in the unit's map. Units are told apart by
 //! identity: the same unit in two images (a static library linked twice) stands in both.
 
+use crate::sampling::Sampling;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trodden_unit::{FunctionMap, Identity, UnitMap};
@@ -14,6 +15,8 @@ pub struct Profile {
     pub run: Run,
     /// Executables and shared libraries, in the order in which they were found.
     pub images: Vec<ImageProfile>,
+    /// How it was sampled, if it was: then counts of units of the sample tier are those that were seen, a part of all.
+    pub sampling: Option<Sampling>,
 }
 
 /// Circumstances of a run.

@@ -60,7 +60,7 @@ pub fn profile(build: u8, seed: u64) -> Profile {
         units,
     };
     let images = vec![image(program, "/opt/prog", Some("abcdef")), image(library, "/opt/libfoo.so.1", None)];
-    Profile { run: run("./prog --fast"), images }
+    Profile { run: run("./prog --fast"), images, sampling: None }
 }
 
 /// A raw file in the making.
@@ -115,6 +115,7 @@ impl RawFile {
             stride,
             4711,
             1_700_000_000_000_000_000,
+            0,
         ];
         rest.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
         bytes.resize(128, 0);

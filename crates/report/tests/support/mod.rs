@@ -174,6 +174,7 @@ pub fn profile(images: Vec<(&str, Vec<UnitProfile>)>) -> Profile {
             recorder: "trodden 0.1.0".into(),
         },
         images: images.into_iter().map(image).collect(),
+        sampling: None,
     }
 }
 
