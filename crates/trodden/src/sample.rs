@@ -182,7 +182,8 @@ impl Bursting {
 
     /// Turns all switches off; `None` if there was none.
     pub fn stop(self) -> Option<Sampling> {
-        let _ = self.stop.send(());
+        // From now on, nobody waits for anything.
+        drop(self.stop);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }

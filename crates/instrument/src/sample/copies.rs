@@ -88,6 +88,8 @@ impl Copies {
                 builder.insert(copy);
                 copy
             };
+            // By it, records of variables' values in the originals would refer to copies.
+            remove_metadata(module, copy, "DIAssignID");
             copy.set_location(if lines == Lines::Keep { instruction.location() } else { None });
             self.values.insert(instruction, copy);
             self.originals.insert(copy, instruction);
@@ -119,4 +121,9 @@ impl Copies {
             }
         }
     }
+}
+
+fn remove_metadata(module: Module, instruction: Value, kind: &str) {
+    let kind = llvm!(LLVMGetMDKindIDInContext(module.context(), kind.as_ptr().cast(), kind.len() as u32));
+    llvm!(LLVMSetMetadata(instruction.0, kind, std::ptr::null_mut()));
 }

@@ -206,6 +206,8 @@ impl Double<'_> {
         let counted = moved(&draft, &copies);
         let replaced = probes::insert(tier.around, function, &counted, &planned.graph, &planned.plan, first_counter, work.bases[0]);
         copies.replace(&replaced);
+        // Before anything is erased: what is made later may come to lie where that was.
+        let pairs: Vec<(Value, Value)> = copies.pairs(&fast).into_iter().filter(|(v, _)| !v.is_void()).collect();
         for (landing, body) in landings {
             let (claim, _) = work.claim(copies.block(body));
             tier.look(landing, claim, body, location);
@@ -214,7 +216,7 @@ impl Double<'_> {
         for (check, head) in crossings {
             work.cross(check, head, &copies)?;
         }
-        work.repair(&copies.pairs(&fast));
+        work.repair(&pairs);
         Ok(())
     }
 
@@ -313,7 +315,7 @@ impl Double<'_> {
     fn repair(&self, pairs: &[(Value, Value)]) {
         let mut flow = ssa::Flow::of(self.module, self.function, &self.meeting);
         flow.variable(&self.bases, Definitions::Several);
-        for (fast, counted) in pairs.iter().filter(|(v, _)| !v.is_void()) {
+        for (fast, counted) in pairs {
             flow.variable(&[*fast, *counted], Definitions::OnePerVersion);
         }
     }
