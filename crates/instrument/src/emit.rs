@@ -11,7 +11,9 @@ use llvm_sys::{LLVMThreadLocalMode, LLVMVisibility};
 use std::mem::offset_of;
 use std::path::Path;
 use trodden_unit::Identity;
-use trodden_wire::{BIAS_SYMBOL, COUNTERS_SECTION, ENTER_SYMBOL, FRAMES_SECTION, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord};
+use trodden_wire::{
+    BIAS_SYMBOL, COUNTERS_SECTION, ENTER_SYMBOL, FRAMES_SECTION, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord,
+};
 
 /// Name of the unit's counters; local to the object file.
 const COUNTERS_SYMBOL: &str = "__trodden_counters";

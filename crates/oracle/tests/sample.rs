@@ -132,7 +132,11 @@ fn bursts_count_a_part_and_change_nothing() {
             let (outcome, part) = counts(&sample, Some(flip));
             assert_eq!(outcome, expected, "seed {seed}");
             for (path, count) in &part {
-                assert!(*count <= all.get(path).copied().unwrap_or(0), "seed {seed}: {path:?} was counted {count} times: {:?}", all.get(path));
+                assert!(
+                    *count <= all.get(path).copied().unwrap_or(0),
+                    "seed {seed}: {path:?} was counted {count} times: {:?}",
+                    all.get(path)
+                );
             }
             let (seen, executed) = (part.values().sum::<u64>(), all.values().sum::<u64>());
             partly += usize::from(seen > 0 && seen < executed);

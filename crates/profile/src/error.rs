@@ -91,7 +91,9 @@ pub enum ProfileError {
         remedy: &'static str,
     },
     /// A sampled profile and one that was counted in full.
-    #[error("{name} was {what}, the profiles before it {others}: merge them apart, and compare their shares with `trodden diff --across-builds`")]
+    #[error(
+        "{name} was {what}, the profiles before it {others}: merge them apart, and compare their shares with `trodden diff --across-builds`"
+    )]
     SampledAndFull {
         /// The profile.
         name: String,

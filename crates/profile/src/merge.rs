@@ -126,7 +126,8 @@ impl Merger {
                 Err(ProfileError::OtherShare { name: name.to_owned(), share: per_cent(new), others: per_cent(known) })
             }
             (known, _) => {
-                let (sampled, others) = if known.is_some() { ("counted in full", "are sampled") } else { ("sampled", "were counted in full") };
+                let (sampled, others) =
+                    if known.is_some() { ("counted in full", "are sampled") } else { ("sampled", "were counted in full") };
                 Err(ProfileError::SampledAndFull { name: name.to_owned(), what: sampled, others })
             }
         }

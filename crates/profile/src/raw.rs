@@ -265,13 +265,13 @@ impl Raw<'_> {
     }
 }
 
-/// Where the switch of the image is in its raw file; 0 if it has none.
-pub(crate) fn switch_offset(path: &Path, file: &File) -> Result<u64, ProfileError> {
+/// Where the switch of the image is in its raw file (0 if it has none), and the process that made the file.
+pub(crate) fn switch_and_process(path: &Path, file: &File) -> Result<(u64, u64), ProfileError> {
     let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
     let raw = Raw { path, file: file.try_clone().map_err(ProfileError::io(path, "read"))?, length };
     let header = raw.header()?;
     match header.switch_offset < header.regions_offset.min(length) {
-        true => Ok(header.switch_offset),
+        true => Ok((header.switch_offset, header.pid)),
         false => Err(raw.damaged(104, "its switch lies outside its head".into())),
     }
 }

@@ -35,9 +35,9 @@ const NINETY_FIVE: f64 = 1.96;
 /// How a profile was sampled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
-    /// Nanoseconds with the switch on.
+    /// Nanoseconds with the switch on: of the programs' processor time where that is known, else of wall time.
     pub on_ns: u64,
-    /// Nanoseconds in all.
+    /// Nanoseconds in all, of the same kind.
     pub total_ns: u64,
     /// Times the switch was flipped on.
     pub bursts: u64,
@@ -119,6 +119,7 @@ impl Profile {
 pub struct Switch {
     file: File,
     offset: u64,
+    process: u64,
 }
 
 impl Switch {
@@ -128,10 +129,15 @@ impl Switch {
     /// It cannot be read or written, is no raw file, or is not complete yet ([`ProfileError::NotReady`]).
     pub fn open(path: &Path) -> Result<Option<Switch>, ProfileError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ProfileError::io(path, "open"))?;
-        let offset = crate::raw::switch_offset(path, &file)?;
+        let (offset, process) = crate::raw::switch_and_process(path, &file)?;
         // Two recorders would each spoil what the other notes.
         file.try_lock().map_err(|e| ProfileError::io(path, "lock (another recorder has it)")(e.into()))?;
-        Ok((offset != 0).then_some(Switch { file, offset }))
+        Ok((offset != 0).then_some(Switch { file, offset, process }))
+    }
+
+    /// The process that made the file.
+    pub fn process(&self) -> u64 {
+        self.process
     }
 
     /// Flips it, for all processes that count in this file.

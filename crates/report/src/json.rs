@@ -6,6 +6,7 @@ use crate::annotate::Request;
 use crate::error::ReportError;
 use crate::extent::Extent;
 use crate::lines::LineCounts;
+use crate::sampled;
 use crate::select::{self, Measure, Ranked, Selection};
 use crate::source::SourceCache;
 use crate::story::{Begins, Ends, Step, Story};
@@ -39,6 +40,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
     let place: HashMap<*const Function, usize> = ranking.functions.iter().enumerate().map(|(i, f)| (std::ptr::from_ref(*f), i)).collect();
     let paths = ranking.paths.iter().enumerate().map(|(at, ranked)| {
         let mut path = path(ranked, sources);
+        sampled::add_estimate(&mut path, sampled::estimate(view, ranked));
         path.insert("rank".into(), json!(at + 1));
         path.insert("function".into(), json!(place[&std::ptr::from_ref(ranked.function)]));
         Value::Object(path)
@@ -47,6 +49,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
         "schema_version": SCHEMA_VERSION,
         "kind": "report",
         "run": run(&view.profile.run),
+        "sampling": sampled::sampling_json(view.profile.sampling.as_ref()),
         "measure": selection.measure.name(),
         "totals": totals(view),
         "paths": paths.collect::<Vec<_>>(),

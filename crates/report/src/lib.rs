@@ -22,6 +22,7 @@ pub mod lines;
 pub mod names;
 pub mod paint;
 pub mod pprof;
+mod sampled;
 pub mod select;
 pub mod source;
 pub mod story;

@@ -4,6 +4,9 @@
 //! of random length, lest they keep step with what the program does. Between bursts, now and then, the counts are read: how they vary from slice to slice of
 //! the run says how far estimates can be trusted.
 //!
+//! The part of a program's time that was counted is measured in its processor time, where that tells most of its wall time: on a busy machine a burst may find the program
+//! waiting for a processor. It is the time of the processes that made the raw files; a program of many processes is measured in wall time.
+//!
 //! A recorder that is killed in the middle of a burst leaves the switch on; the next one turns it off.
 
 use crate::assets;
@@ -12,7 +15,7 @@ use crate::notes::note;
 use crate::record;
 use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -172,9 +175,10 @@ impl Bursting {
             stopped,
             switches: BTreeMap::new(),
             slices: Slices::default(),
+            processor: BTreeMap::new(),
             random: Random::new(),
-            on: Duration::ZERO,
-            since: Duration::ZERO,
+            on: Time::default(),
+            since: Time::default(),
             number: 0,
         };
         Ok(Bursting { stop, thread: std::thread::spawn(move || flipper.run()) })
@@ -195,11 +199,27 @@ struct Flipper {
     /// By file; `None` for images without one.
     switches: BTreeMap<PathBuf, Option<Switch>>,
     slices: Slices,
+    /// By process: its processor time when first and last looked at.
+    processor: BTreeMap<u64, (Duration, Duration)>,
     random: Random,
-    on: Duration,
+    on: Time,
     /// Switched-on time since the counts were read.
-    since: Duration,
+    since: Time,
     number: u64,
+}
+
+/// Time that has passed, by two clocks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Time {
+    wall: Duration,
+    processor: Duration,
+}
+
+impl Time {
+    fn add(&mut self, other: Time) {
+        self.wall += other.wall;
+        self.processor += other.processor;
+    }
 }
 
 impl Flipper {
@@ -210,6 +230,7 @@ impl Flipper {
                 break;
             }
         }
+        self.look_at_clocks();
         let began = Instant::now();
         let mut last_look = began;
         // Anywhere within the first period, so that no part of it is seen less.
@@ -228,11 +249,26 @@ impl Flipper {
             pause = (self.bursts.every - self.bursts.burst).mul_f64(0.5 + self.random.next());
         }
         self.flip(false);
-        let total = began.elapsed();
+        self.look_at_clocks();
+        let processor: Duration = self.processor.values().map(|(first, last)| last.saturating_sub(*first)).sum();
+        let total = Time { wall: began.elapsed(), processor };
         self.read();
-        let nanoseconds = |d: Duration| d.as_nanos() as u64;
+        let by_processor = total.processor * 2 >= total.wall;
+        let pick = |t: Time| (if by_processor { t.processor } else { t.wall }).as_nanos() as u64;
         let any = self.switches.values().any(Option::is_some);
-        any.then(|| self.slices.finish(nanoseconds(self.on), nanoseconds(total.max(self.on)), self.number))
+        any.then(|| self.slices.finish(pick(self.on), pick(total).max(pick(self.on)), self.number))
+    }
+
+    /// Processor time of the programs since the last look.
+    fn look_at_clocks(&mut self) -> Duration {
+        let mut passed = Duration::ZERO;
+        for process in self.switches.values().flatten().map(Switch::process).collect::<BTreeSet<_>>() {
+            let Some(now) = processor_time(process) else { continue };
+            let (_, last) = self.processor.entry(process).or_insert((now, now));
+            passed += now.saturating_sub(*last);
+            *last = now;
+        }
+        passed
     }
 
     /// Looks for images that have appeared; whether there is any with a switch. Whatever cannot be opened is reported when the profile is made.
@@ -249,6 +285,7 @@ impl Flipper {
 
     /// One burst; whether it was the last.
     fn burst(&mut self) -> bool {
+        self.look_at_clocks();
         let began = Instant::now();
         self.flip(true);
         let last = self.wait(self.bursts.burst);
@@ -256,9 +293,9 @@ impl Flipper {
         if self.bursts.burst < self.bursts.every || last {
             self.flip(false);
         }
-        let took = began.elapsed();
-        self.on += took;
-        self.since += took;
+        let took = Time { wall: began.elapsed(), processor: self.look_at_clocks() };
+        self.on.add(took);
+        self.since.add(took);
         self.number += 1;
         last
     }
@@ -274,7 +311,10 @@ impl Flipper {
         let with_switch: Vec<PathBuf> = self.switches.iter().filter(|(_, s)| s.is_some()).map(|(f, _)| f.clone()).collect();
         // What cannot be read now is reported when the profile is made.
         if let Ok(raws) = read(&with_switch) {
-            self.slices.read(&raws, std::mem::take(&mut self.since).as_nanos() as u64);
+            // Of slices only the relation of their times matters.
+            let since = std::mem::take(&mut self.since);
+            let on = if self.on.processor * 2 >= self.on.wall { since.processor } else { since.wall };
+            self.slices.read(&raws, on.as_nanos() as u64);
         }
     }
 
@@ -282,6 +322,12 @@ impl Flipper {
     fn wait(&self, time: Duration) -> bool {
         !matches!(self.stopped.recv_timeout(time), Err(RecvTimeoutError::Timeout))
     }
+}
+
+/// Processor time of a process; none of one that has ended.
+fn processor_time(process: u64) -> Option<Duration> {
+    let clock = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(i32::try_from(process).ok()?)).ok()?;
+    nix::time::clock_gettime(clock).ok().map(Duration::from)
 }
 
 /// Tells how a run was sampled.

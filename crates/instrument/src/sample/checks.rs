@@ -3,7 +3,8 @@
 //! What makes estimates unbiased is not how often the switch is looked at: a path is counted exactly if the switch was on when it was looked at last, and the
 //! switch knows nothing of the program. So places are chosen for cost, as long as a program cannot run for long without passing one:
 //!
-//! - small innermost loops that call nothing have none: one run of such a loop stays in one version;
+//! - innermost loops that call nothing have none (but in `main`): one run of such a loop stays in one version;
+//! - other loops have one if a round is long enough for it not to matter, or if nothing around them has and they call something;
 //! - a loop around one that looks at the switch about as often as itself needs none of its own; so mostly one loop of a nest has;
 //! - a function that other code cannot call, and no chain of such functions calls itself through, has none at its entry: its callers enter the
 //!   version they are in. It becomes two functions then.
@@ -18,8 +19,12 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::{CutReason, Edge, Graph, Node, Plan};
 use trodden_unit::EdgeKind;
 
-/// A round of a loop below so many instructions is too short for a look at the switch.
-const SMALL: f64 = 64.0;
+/// A round of an inner loop below so many instructions is too short for a look at the switch.
+const SHORT: f64 = 256.0;
+/// The same of an outermost loop, where nothing else may come to look at it.
+const SHORT_OUTERMOST: f64 = 64.0;
+/// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost are those that come round less.
+const ROUNDS: f64 = 3.0;
 /// What a call counts for.
 const CALL: f64 = 24.0;
 /// How often an inner loop's look at the switch must come for each round of a loop to make its own needless.
@@ -37,22 +42,31 @@ struct Loop {
 pub fn back_edges(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequencies, is_main: bool) -> Vec<Edge> {
     let mut loops = loops(draft, graph, plan);
     loops.sort_by_key(|l| (l.body.len(), l.head));
-    let bodies: Vec<(Node, HashSet<Node>)> = loops.iter().map(|l| (l.head, l.body.clone())).collect();
     let mut chosen: Vec<Edge> = Vec::new();
-    for this in &loops {
+    for (at, this) in loops.iter().enumerate() {
         let rounds = frequencies.node(this.head).max(f64::MIN_POSITIVE);
-        let inner = chosen.iter().filter(|e| this.body.contains(&graph.from(**e)));
-        if inner.map(|e| frequencies.edge(*e)).sum::<f64>() >= OFTEN * rounds {
+        let looks = chosen.iter().filter(|e| this.body.contains(&graph.from(**e)));
+        if looks.map(|e| frequencies.edge(*e)).sum::<f64>() >= OFTEN * rounds {
             continue;
         }
-        let work: f64 = this.body.iter().map(|n| frequencies.node(*n) / rounds * work(draft, *n)).sum();
-        let outermost = !bodies.iter().any(|(head, body)| *head != this.head && body.contains(&this.head));
-        if work >= SMALL || (outermost && (this.calls || is_main)) {
+        let innermost = !loops[..at].iter().any(|l| this.body.contains(&l.head) && l.head != this.head);
+        let outermost = !loops[at + 1..].iter().any(|l| l.body.contains(&this.head));
+        let round = this.round(draft, frequencies);
+        let long = round >= if outermost { SHORT_OUTERMOST } else { SHORT };
+        if if innermost && !this.calls { is_main } else { long || (outermost && (this.calls || is_main)) } {
             chosen.extend(this.back.iter().filter(|e| can_carry(draft, **e)));
         }
     }
     chosen.sort();
     chosen
+}
+
+impl Loop {
+    /// Instructions of a round, by cautious estimate.
+    fn round(&self, draft: &Draft, frequencies: &Frequencies) -> f64 {
+        let rounds = frequencies.node(self.head).max(f64::MIN_POSITIVE);
+        self.body.iter().map(|n| (frequencies.node(*n) / rounds).min(ROUNDS) * work(draft, *n)).sum()
+    }
 }
 
 /// Whether code can go on the edge itself. Exceptions arrive in landing pads only.
@@ -141,8 +155,12 @@ pub fn reason_not_to_double(function: Value) -> Option<&'static str> {
     let mut instructions = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>());
     instructions.find_map(|i| match i.opcode() {
         LLVMOpcode::LLVMCallBr => Some("it is not sampled: it has assembly that jumps"),
-        _ if i.is_call() && i.call_has_attribute("returns_twice") => Some("it is not sampled: it calls a function that returns twice (setjmp)"),
-        _ if i.is_call() && i.call_has_attribute("noduplicate") => Some("it is not sampled: it makes a call of which there must be one only"),
+        _ if i.is_call() && i.call_has_attribute("returns_twice") => {
+            Some("it is not sampled: it calls a function that returns twice (setjmp)")
+        }
+        _ if i.is_call() && i.call_has_attribute("noduplicate") => {
+            Some("it is not sampled: it makes a call of which there must be one only")
+        }
         _ if i.is_token() => Some("it is not sampled: it holds values that cannot be chosen between (tokens)"),
         _ => None,
     })

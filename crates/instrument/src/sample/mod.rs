@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Values that live where versions meet are merged there ([`ssa`]). Computed jumps have addresses of blocks in data, so both versions jump to the same block, which looks at
-//! the switch and goes on in one of them. A function that leaves the decision to its callers becomes two: itself, untouched, and `NAME.counted`, which
-//! counted code calls.
+//! the switch and goes on in one of them. A function in which versions change nowhere but at its entry becomes two: itself and `NAME.counted`, to which it jumps if the switch is on; so
+//! the fast version's frame does not grow. If it leaves the decision to its callers, it stays untouched, and counted code calls the other.
 
 mod checks;
 mod copies;
@@ -26,11 +26,11 @@ use crate::phis;
 use crate::probes::{self, Surroundings};
 use crate::shape::{move_to_new_block, new_block_behind};
 use copies::{Copies, Lines};
-use ssa::Definitions;
 use llvm_sys::comdat::{LLVMGetComdat, LLVMSetComdat};
 use llvm_sys::core::*;
 use llvm_sys::prelude::{LLVMAttributeRef, LLVMMetadataRef};
-use llvm_sys::{LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMLinkage, LLVMOpcode};
+use llvm_sys::{LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTailCallKind};
+use ssa::Definitions;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::{Edge, Graph, Plan};
@@ -62,22 +62,26 @@ pub struct Tier {
     switch: Value,
     /// Functions that are two, with their counted versions.
     counted: HashMap<Value, Value>,
+    /// Those of them that leave the decision to their callers: counted code calls the counted version.
+    left_to_callers: HashMap<Value, Value>,
 }
 
 impl Tier {
     /// Decides which functions become two; makes the second ones, still empty.
     pub fn of(around: Surroundings, functions: &[Planned]) -> Tier {
         let switch = crate::emit::declare_switch(around.module);
-        let candidates: Vec<Value> = functions.iter().filter(|f| !f.open && !f.crosses_inside()).map(|f| f.function).collect();
+        let two: Vec<&Planned> = functions.iter().filter(|f| !f.crosses_inside()).collect();
+        let candidates: Vec<Value> = two.iter().filter(|f| !f.open).map(|f| f.function).collect();
         let is_candidate: HashSet<Value> = candidates.iter().copied().collect();
         let callees = |f: &Value| -> Vec<Value> {
             let calls = f.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).filter(|i| i.is_call());
             calls.map(Value::callee).filter(|c| is_candidate.contains(c)).collect()
         };
         let calls = candidates.iter().map(|f| (*f, callees(f))).collect();
-        let two = checks::without_entry(&candidates, &calls);
-        let counted = candidates.iter().filter(|f| two.contains(f)).map(|&f| (f, declare_counted(around.module, f))).collect();
-        Tier { around, switch, counted }
+        let without_entry = checks::without_entry(&candidates, &calls);
+        let counted: HashMap<Value, Value> = two.iter().map(|f| (f.function, declare_counted(around.module, f.function))).collect();
+        let left_to_callers = counted.iter().map(|(f, c)| (*f, *c)).filter(|(f, _)| without_entry.contains(f)).collect();
+        Tier { around, switch, counted, left_to_callers }
     }
 
     /// Makes a function's counted version, with its probes.
@@ -99,16 +103,40 @@ impl Tier {
 
     /// Makes the counted version of a function that becomes two.
     fn fill(&self, planned: &Planned, counted: Value, first_counter: u64) {
-        let mut known = self.counted.clone();
-        let parameters = llvm!(LLVMCountParams(counted.0));
-        let parameter = |f: Value, i: u32| Value(llvm!(LLVMGetParam(f.0, i)));
-        known.extend((0..parameters).map(|i| (parameter(planned.function, i), parameter(counted, i))));
+        let mut known = self.left_to_callers.clone();
+        known.extend(parameters(planned.function).into_iter().zip(parameters(counted)));
         let blocks: Vec<Block> = planned.function.blocks().collect();
         let copies = Copies::make(self.around.module, &blocks, counted, &known, Lines::Drop);
         let draft = moved(&planned.draft, &copies);
-        // Its callers count, so the thread has a region.
-        let base = probes::counters_of_thread(self.around, counted, None, false);
+        // Where callers that count call it, the thread has a region.
+        let is_left = self.left_to_callers.contains_key(&planned.function);
+        let base = probes::counters_of_thread(self.around, counted, None, !is_left);
         probes::insert(self.around, counted, &draft, &planned.graph, &planned.plan, first_counter, base);
+        if !is_left {
+            self.look_at_entry(planned.function, counted);
+        }
+    }
+
+    /// Lets a function begin with a look at the switch, and its counted version take its place if that is on: by a jump, so that the fast version's frame is its own.
+    fn look_at_entry(&self, function: Value, counted: Value) {
+        let (module, location) = (self.around.module, crate::debug::no_line(self.around.module, function));
+        let (entry, old) = part_entry(module, function);
+        let instead = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function.0, c"".as_ptr())));
+        let builder = Builder::at_end(module, instead, location);
+        let kind = llvm!(LLVMGlobalGetValueType(function.0));
+        let mut arguments: Vec<_> = parameters(function).into_iter().map(|p| p.0).collect();
+        let count = arguments.len() as u32;
+        let call = Value(llvm!(LLVMBuildCall2(builder.raw(), kind, counted.0, arguments.as_mut_ptr(), count, c"".as_ptr())));
+        llvm!(LLVMSetInstructionCallConv(call.0, llvm!(LLVMGetFunctionCallConv(function.0))));
+        for index in 0..=count {
+            attributes(function, index).into_iter().for_each(|a| llvm!(LLVMAddCallSiteAttribute(call.0, index, a)));
+        }
+        llvm!(LLVMSetTailCallKind(call.0, LLVMTailCallKind::LLVMTailCallKindMustTail));
+        match call.is_void() {
+            true => llvm!(LLVMBuildRetVoid(builder.raw())),
+            false => llvm!(LLVMBuildRet(builder.raw(), call.0)),
+        };
+        self.look(entry, instead, old, location);
     }
 
     /// Ends a block: goes to `on` if the switch is on, else to `off`.
@@ -144,10 +172,7 @@ fn declare_counted(module: Module, function: Value) -> Value {
     llvm!(LLVMSetLinkage(counted, LLVMLinkage::LLVMInternalLinkage));
     llvm!(LLVMSetFunctionCallConv(counted, llvm!(LLVMGetFunctionCallConv(function.0))));
     for index in (0..=llvm!(LLVMCountParams(function.0))).chain([LLVMAttributeFunctionIndex]) {
-        let count = llvm!(LLVMGetAttributeCountAtIndex(function.0, index)) as usize;
-        let mut attributes: Vec<LLVMAttributeRef> = vec![std::ptr::null_mut(); count];
-        llvm!(LLVMGetAttributesAtIndex(function.0, index, attributes.as_mut_ptr()));
-        attributes.into_iter().for_each(|a| llvm!(LLVMAddAttributeAtIndex(counted, index, a)));
+        attributes(function, index).into_iter().for_each(|a| llvm!(LLVMAddAttributeAtIndex(counted, index, a)));
     }
     crate::emit::add_attribute(module, counted, "cold");
     if llvm!(LLVMHasPersonalityFn(function.0)) != 0 {
@@ -159,6 +184,26 @@ fn declare_counted(module: Module, function: Value) -> Value {
         llvm!(LLVMSetComdat(counted, comdat));
     }
     Value(counted)
+}
+
+/// Attributes of a function (its result: 0, its parameters: from 1 on).
+fn attributes(function: Value, index: u32) -> Vec<LLVMAttributeRef> {
+    let count = llvm!(LLVMGetAttributeCountAtIndex(function.0, index)) as usize;
+    let mut attributes: Vec<LLVMAttributeRef> = vec![std::ptr::null_mut(); count];
+    llvm!(LLVMGetAttributesAtIndex(function.0, index, attributes.as_mut_ptr()));
+    attributes
+}
+
+fn parameters(function: Value) -> Vec<Value> {
+    (0..llvm!(LLVMCountParams(function.0))).map(|i| Value(llvm!(LLVMGetParam(function.0, i)))).collect()
+}
+
+/// A new entry block with the stack's fixed variables; not ended yet. Gives it and the old one.
+fn part_entry(module: Module, function: Value) -> (Block, Block) {
+    let old = function.blocks().next().expect("a definition has an entry");
+    let new = Block(llvm!(LLVMInsertBasicBlockInContext(module.context(), old.0, c"".as_ptr())));
+    probes::move_static_allocas(module, old, new);
+    (new, old)
 }
 
 /// The description, of the copies.
@@ -196,10 +241,10 @@ impl Double<'_> {
         let back_edges = planned.back_edges();
         let landings = work.part_landings(&mut draft);
         let crossings = work.split_back_edges(&mut draft, &planned.graph, &back_edges);
-        let entry = work.part_entry();
+        let entry = part_entry(module, function);
         let shared: HashSet<Block> = landings.iter().map(|(landing, _)| *landing).chain([entry.0]).collect();
         let fast: Vec<Block> = function.blocks().filter(|b| !shared.contains(b)).collect();
-        let mut copies = Copies::make(module, &fast, function, &tier.counted, Lines::Keep);
+        let mut copies = Copies::make(module, &fast, function, &tier.left_to_callers, Lines::Keep);
         work.join_landings(&landings, &copies);
         let (claim, _) = work.claim(copies.block(entry.1));
         tier.look(entry.0, claim, entry.1, location);
@@ -259,14 +304,6 @@ impl Double<'_> {
             phis::rename_all(self.module, to, &renamed);
         }
         crossings
-    }
-
-    /// A new entry block with the stack's fixed variables, which both versions use; not ended yet. Gives it and the old one.
-    fn part_entry(&self) -> (Block, Block) {
-        let old = self.function.blocks().next().expect("a definition has an entry");
-        let new = Block(llvm!(LLVMInsertBasicBlockInContext(self.module.context(), old.0, c"".as_ptr())));
-        probes::move_static_allocas(self.module, old, new);
-        (new, old)
     }
 
     /// What both versions' computed jumps bring to their landings.
