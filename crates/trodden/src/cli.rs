@@ -270,7 +270,7 @@ Examples:
   trodden record -- ./prog args
   trodden record --suite nightly -- make check
   trodden record -o one.trodden --no-store -- ./prog
-  trodden record --burst 2ms --every 40ms -- ./sampled-prog
+  trodden record --burst 1ms --every 100ms -- ./sampled-prog
 
 Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.")]
 pub struct Record {
@@ -291,11 +291,11 @@ pub struct Record {
 /// When a sampled program counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct Bursts {
-    /// How long a burst is: 1ms, 500us, 2s.
-    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse_duration)]
+    /// How long a burst is: 100us, 1ms, 2s.
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_duration)]
     pub burst: Duration,
     /// From one burst to the next, on average.
-    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration)]
     pub every: Duration,
 }
 
@@ -319,7 +319,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 Examples:
   TRODDEN_OUTPUT=/var/tmp/counts/%m.raw ./server &     a program built with --sample: costs next to nothing
   trodden sample /var/tmp/counts --for 30s             half a minute of it, as a profile
-  trodden sample 4711 --burst 500us --every 100ms      the process of that number, until Ctrl-C
+  trodden sample 4711 --burst 1ms --every 100ms        the process of that number, until Ctrl-C
 
 Switches the counting of programs on and off that run already; they are neither stopped nor changed. The profile has what was counted while this
 command ran. Such programs must have been started with TRODDEN_OUTPUT.")]

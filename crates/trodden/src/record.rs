@@ -52,7 +52,7 @@ pub fn run(record: &Record) -> Result<ExitCode> {
 /// # Errors
 /// It cannot be run or fails, or nothing was counted.
 pub fn trial(program: &Path, folder: &Path) -> Result<Profile> {
-    let bursts = Bursts { burst: Duration::from_millis(1), every: Duration::from_millis(50) };
+    let bursts = Bursts { burst: Duration::from_millis(1), every: Duration::from_millis(10) };
     let counted = count(&[program.into()], folder, bursts)?;
     anyhow::ensure!(matches!(counted.status, Ending::Exit(0)), "it ends with {:?}", counted.status);
     let collected = counted.collect(folder)?;

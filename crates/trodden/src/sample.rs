@@ -30,8 +30,11 @@ use trodden_profile::{ProfileError, RawProfile, Run, Sampling, Slices, Switch, c
 
 /// While no image with a switch is there, how often to look for one.
 const LOOK: Duration = Duration::from_millis(2);
-/// Bursts in the first slices.
-const BURSTS_A_SLICE: u64 = 2;
+/// Once there is one, how often to look for more.
+const LOOK_FOR_MORE: Duration = Duration::from_millis(50);
+/// The first slices, which are joined later, are at least that long, and have some bursts each.
+const SLICE: Duration = Duration::from_millis(50);
+const BURSTS_A_SLICE: u32 = 2;
 
 /// `trodden sample`: counts programs that run already.
 ///
@@ -232,19 +235,20 @@ impl Flipper {
         }
         self.look_at_clocks();
         let began = Instant::now();
-        let mut last_look = began;
+        let (mut last_look, mut last_reading) = (began, began);
         // Anywhere within the first period, so that no part of it is seen less.
         let mut pause = self.bursts.every.mul_f64(self.random.next());
         while !self.wait(pause) {
-            if last_look.elapsed() >= self.bursts.every.max(LOOK) {
+            if last_look.elapsed() >= LOOK_FOR_MORE {
                 self.find();
                 last_look = Instant::now();
             }
             if self.burst() {
                 break;
             }
-            if self.number.is_multiple_of(BURSTS_A_SLICE * u64::from(self.slices.stride())) {
+            if last_reading.elapsed() >= self.bursts.every.mul_f64(f64::from(BURSTS_A_SLICE)).max(SLICE) * self.slices.stride() {
                 self.read();
+                last_reading = Instant::now();
             }
             pause = (self.bursts.every - self.bursts.burst).mul_f64(0.5 + self.random.next());
         }

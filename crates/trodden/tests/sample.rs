@@ -57,7 +57,8 @@ fn a_run_is_sampled_and_told_so() {
 #[test]
 fn without_a_recorder_nothing_is_counted() {
     let place = place();
-    let status = place.command(place.path("prog").to_str().unwrap()).arg("20").env("TRODDEN_OUTPUT", place.path("raw/%m.raw")).status().unwrap();
+    let status =
+        place.command(place.path("prog").to_str().unwrap()).arg("20").env("TRODDEN_OUTPUT", place.path("raw/%m.raw")).status().unwrap();
     assert_eq!(status.code(), Some(3));
     let output = place.command(trodden()).args(["collect", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -100,7 +101,8 @@ fn what_cannot_be_sampled_is_refused() {
     std::fs::rename(place.path("run.trodden"), place.path("full.trodden")).unwrap();
     place.cc("--sample -O2 prog.c -o prog");
     assert_eq!(record(&place, &[]).output().unwrap().status.code(), Some(3));
-    let merge = place.command(trodden()).args(["merge", "-o", "m.trodden", "--separate-builds", "full.trodden", "run.trodden"]).output().unwrap();
+    let merge =
+        place.command(trodden()).args(["merge", "-o", "m.trodden", "--separate-builds", "full.trodden", "run.trodden"]).output().unwrap();
     assert!(String::from_utf8_lossy(&merge.stderr).contains("was sampled"), "{merge:?}");
     let diff = place.command(trodden()).args(["diff", "--across-builds", "--json", "full.trodden", "run.trodden"]).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
