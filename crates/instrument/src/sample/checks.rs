@@ -5,7 +5,7 @@
 //!
 //! - innermost loops that call nothing have none (but in `main`): one run of such a loop stays in one version;
 //! - other loops have one if a round is long enough for it not to matter, or if nothing around them has and they call something;
-//! - a loop around one that looks at the switch about as often as itself needs none of its own; so mostly one loop of a nest has;
+//! - a loop in nearly every round of which an inner one is entered that looks at the switch needs none of its own; so mostly one loop of a nest has;
 //! - a function that other code cannot call, and no chain of such functions calls itself through, has none at its entry: its callers enter the
 //!   version they are in. It becomes two functions then.
 //!
@@ -27,8 +27,8 @@ const SHORT_OUTERMOST: f64 = 64.0;
 const ROUNDS: f64 = 3.0;
 /// What a call counts for.
 const CALL: f64 = 24.0;
-/// How often an inner loop's look at the switch must come for each round of a loop to make its own needless.
-const OFTEN: f64 = 0.5;
+/// Of how many rounds of a loop must an inner one that looks at the switch be part, to make the outer one's own look needless.
+const NEARLY_ALWAYS: f64 = 0.9;
 
 /// A loop: the edges that close it, and what one round does.
 struct Loop {
@@ -43,10 +43,11 @@ pub fn back_edges(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequ
     let mut loops = loops(draft, graph, plan);
     loops.sort_by_key(|l| (l.body.len(), l.head));
     let mut chosen: Vec<Edge> = Vec::new();
+    let mut looking: Vec<&Loop> = Vec::new();
     for (at, this) in loops.iter().enumerate() {
         let rounds = frequencies.node(this.head).max(f64::MIN_POSITIVE);
-        let looks = chosen.iter().filter(|e| this.body.contains(&graph.from(**e)));
-        if looks.map(|e| frequencies.edge(*e)).sum::<f64>() >= OFTEN * rounds {
+        // How often an inner loop comes round says nothing here: the one case of a hundred that has a loop may never be taken.
+        if looking.iter().any(|l| this.body.contains(&l.head) && l.entered(graph, frequencies) >= NEARLY_ALWAYS * rounds) {
             continue;
         }
         let innermost = !loops[..at].iter().any(|l| this.body.contains(&l.head) && l.head != this.head);
@@ -55,6 +56,7 @@ pub fn back_edges(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequ
         let long = round >= if outermost { SHORT_OUTERMOST } else { SHORT };
         if if innermost && !this.calls { is_main } else { long || (outermost && (this.calls || is_main)) } {
             chosen.extend(this.back.iter().filter(|e| can_carry(draft, **e)));
+            looking.push(this);
         }
     }
     chosen.sort();
@@ -62,6 +64,12 @@ pub fn back_edges(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequ
 }
 
 impl Loop {
+    /// How often control comes to it from outside.
+    fn entered(&self, graph: &Graph, frequencies: &Frequencies) -> f64 {
+        let from_outside = graph.incoming(self.head).iter().filter(|e| !self.body.contains(&graph.from(**e)));
+        from_outside.map(|e| frequencies.edge(*e)).sum()
+    }
+
     /// Instructions of a round, by cautious estimate.
     fn round(&self, draft: &Draft, frequencies: &Frequencies) -> f64 {
         let rounds = frequencies.node(self.head).max(f64::MIN_POSITIVE);
