@@ -16,11 +16,12 @@ use std::process::Command;
 const ENTRY_SYMBOLS: [&str; 2] = ["__trodden_enter", "__trodden_bias"];
 
 /// What the object may refer to: bounds that linkers define, and what libc offers if there is one.
-pub const MAY_BE_UNDEFINED: [&str; 7] = [
+pub const MAY_BE_UNDEFINED: [&str; 8] = [
     "__start_trodden_units",
     "__stop_trodden_units",
     "__start_trodden_counters",
     "__stop_trodden_counters",
+    "__trodden_switch",
     "__register_atfork",
     "pthread_atfork",
     "__cxa_finalize",

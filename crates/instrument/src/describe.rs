@@ -1,6 +1,6 @@
 //! From an LLVM function to a graph whose edges say when they are taken.
 //!
-//! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a hub if the function has several computed jumps (or one in a loop), then the exit. All
+//! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a hub if the function has computed jumps, then the exit. All
 //! ways from one block to another are one edge: a path is a sequence of blocks. Every block that ends the function has an edge to the exit, and so has
 //! every block with a call that might not come back ([`EdgeKind::Reach`]).
 
@@ -10,12 +10,13 @@ use crate::llvm::{Block, Value, llvm};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMTailCallKind;
 use llvm_sys::core::*;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use trodden_flow::frequency::Hint;
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_unit::{Block as BlockMap, BlockKind, EdgeKind, FlowEdge};
 
 /// A function as a graph, with what is needed to put code on its edges.
+#[derive(Clone)]
 pub struct Draft {
     /// The blocks of the nodes; `None` for a hub.
     pub nodes: Vec<Option<Block>>,
@@ -53,7 +54,7 @@ impl Draft {
     /// Describes a function whose blocks were prepared.
     pub fn of(function: Value, prepared: &[(Block, BlockKind)], abandonment: &Abandonment, positions: &mut Positions) -> Draft {
         let number: HashMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();
-        let jumps: Vec<Block> = function.blocks().filter(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr)).collect();
+        let jumps = function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
         let mut draft = Draft {
             nodes: prepared.iter().map(|(b, _)| Some(*b)).collect(),
             blocks: prepared.iter().map(|&(b, kind)| describe_block(b, kind, positions)).collect(),
@@ -62,7 +63,7 @@ impl Draft {
             hints: Vec::new(),
             forced: Vec::new(),
         };
-        let hub = (jumps.len() > 1 || jumps.first().is_some_and(|b| comes_round(*b))).then(|| draft.add_hub());
+        let hub = jumps.then(|| draft.add_hub());
         let exit = Node(draft.nodes.len() as u32);
         for (i, &(block, _)) in prepared.iter().enumerate() {
             let next_continues = prepared.get(i + 1).is_some_and(|(_, kind)| *kind == BlockKind::Continuation);
@@ -174,23 +175,6 @@ impl Draft {
             }
         }
     }
-}
-
-/// Whether control can come to a block again. A computed jump in a loop is an interpreter's: each of its targets would be the head of a loop, and the
-/// paths all pairs of targets, if the jump did not end them.
-fn comes_round(block: Block) -> bool {
-    let (mut seen, mut stack) = (HashSet::new(), vec![block]);
-    while let Some(next) = stack.pop() {
-        for to in next.terminator().successors() {
-            if to == block {
-                return true;
-            }
-            if seen.insert(to) {
-                stack.push(to);
-            }
-        }
-    }
-    false
 }
 
 /// How a block ends the function, if it does, and in front of which instruction the path is over.

@@ -6,11 +6,14 @@
 
 use crate::llvm::{Module, Value, c_string, llvm};
 use llvm_sys::core::*;
+use llvm_sys::prelude::LLVMValueRef;
 use llvm_sys::{LLVMThreadLocalMode, LLVMVisibility};
 use std::mem::offset_of;
 use std::path::Path;
 use trodden_unit::Identity;
-use trodden_wire::{BIAS_SYMBOL, COUNTERS_SECTION, ENTER_SYMBOL, FRAMES_SECTION, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord};
+use trodden_wire::{
+    BIAS_SYMBOL, COUNTERS_SECTION, ENTER_SYMBOL, FRAMES_SECTION, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord,
+};
 
 /// Name of the unit's counters; local to the object file.
 const COUNTERS_SYMBOL: &str = "__trodden_counters";
@@ -40,11 +43,31 @@ pub fn declare_enter(module: Module) -> Value {
     llvm!(LLVMSetVisibility(enter, LLVMVisibility::LLVMHiddenVisibility));
     llvm!(LLVMSetFunctionCallConv(enter, PRESERVE_ALL));
     for name in ["nounwind", "cold"] {
-        let id = llvm!(LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()));
-        let attribute = llvm!(LLVMCreateEnumAttribute(module.context(), id, 0));
-        llvm!(LLVMAddAttributeAtIndex(enter, llvm_sys::LLVMAttributeFunctionIndex, attribute));
+        add_attribute(module, enter, name);
     }
     Value(enter)
+}
+
+/// Gives a function an attribute.
+pub fn add_attribute(module: Module, function: LLVMValueRef, name: &str) {
+    let id = llvm!(LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()));
+    let attribute = llvm!(LLVMCreateEnumAttribute(module.context(), id, 0));
+    llvm!(LLVMAddAttributeAtIndex(function, llvm_sys::LLVMAttributeFunctionIndex, attribute));
+}
+
+/// Declares the switch of the sample tier, which [`switch`] defines.
+pub fn declare_switch(module: Module) -> Value {
+    let switch = llvm!(LLVMAddGlobal(module.raw, module.i8(), c_string(SWITCH_SYMBOL).as_ptr()));
+    llvm!(LLVMSetVisibility(switch, LLVMVisibility::LLVMHiddenVisibility));
+    Value(switch)
+}
+
+/// Defines the image's switch: a page of its own, which the runtime maps anew. All units have it; linkers keep one.
+pub fn switch(module: Module) {
+    module.append_assembly(&format!(
+        ".pushsection .bss.{SWITCH_SYMBOL},\"awG\",@nobits,{SWITCH_SYMBOL},comdat\n.p2align 12\n.globl {SWITCH_SYMBOL}\n.hidden {SWITCH_SYMBOL}\n\
+         .type {SWITCH_SYMBOL},@object\n.size {SWITCH_SYMBOL},4096\n{SWITCH_SYMBOL}:\n.zero 4096\n.popsection\n"
+    ));
 }
 
 /// Emits the unit's counters, its record, and its frame from the file where that is stored.

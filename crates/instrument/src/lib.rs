@@ -21,6 +21,7 @@ mod options;
 mod phis;
 mod places;
 mod probes;
+mod sample;
 mod shape;
 mod unit;
 mod values;

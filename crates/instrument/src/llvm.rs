@@ -4,6 +4,7 @@
 //! beyond it. What is deleted (instructions, blocks) is deleted by code that holds no other handle to it.
 
 use llvm_sys::LLVMOpcode;
+use llvm_sys::LLVMTypeKind;
 use llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::*;
@@ -203,6 +204,16 @@ impl Value {
     /// The type of the value.
     pub fn kind(self) -> LLVMTypeRef {
         llvm!(LLVMTypeOf(self.0))
+    }
+
+    /// Whether the instruction gives no value.
+    pub fn is_void(self) -> bool {
+        llvm!(LLVMGetTypeKind(self.kind())) == LLVMTypeKind::LLVMVoidTypeKind
+    }
+
+    /// Whether the value is a token: one that no phi node can merge.
+    pub fn is_token(self) -> bool {
+        llvm!(LLVMGetTypeKind(self.kind())) == LLVMTypeKind::LLVMTokenTypeKind
     }
 
     /// The blocks a terminator may go to, in order, repeated as they are.

@@ -25,7 +25,7 @@ const KNOWN: [&str; 12] = [
     "early=on|off",
     "reach=doubtful|all",
     "keep=bitcode|map",
-    "tier=counts|addresses",
+    "tier=full|sample|addresses",
     "tails=merged|apart",
     "markers=none|llvm",
     "weights=FILE",
@@ -60,7 +60,9 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
     /// Probes that count every path.
-    Counts,
+    Full,
+    /// Probes that count while the image's switch is on; see [`crate::sample`].
+    Sample,
     /// Nothing: blocks are marked, so that their addresses are known; see [`crate::addresses`].
     Addresses,
 }
@@ -71,6 +73,9 @@ pub enum BadOption {
     /// It means nothing.
     #[error("TRODDEN_INSTRUMENT holds `{0}`; known are {known}", known = KNOWN.join(", "))]
     Unknown(String),
+    /// Markers are noted where everything is counted.
+    #[error("TRODDEN_INSTRUMENT holds markers=llvm and another tier than full: build for an edge profile (--pgo) without --sample or --addresses")]
+    MarkersWithoutCounts,
     /// The file of weights cannot be read.
     #[error("the file of weights {file} cannot be read ({source}): give --weights a file that can")]
     Unreadable {
@@ -99,7 +104,7 @@ impl Options {
             keep_bitcode: true,
             weights: None,
             facts: None,
-            tier: Tier::Counts,
+            tier: Tier::Full,
             tails_apart: false,
             markers: false,
         };
@@ -108,6 +113,9 @@ impl Options {
                 Some(("weights", file)) => options.weights = Some(read_weights(Path::new(file))?),
                 _ => options.apply(word).ok_or_else(|| BadOption::Unknown(word.into()))?,
             }
+        }
+        if options.markers && options.tier != Tier::Full {
+            return Err(BadOption::MarkersWithoutCounts);
         }
         Ok(options)
     }
@@ -121,7 +129,8 @@ impl Options {
             ("early", value) => self.choices.early = switch(value)?,
             ("reach", value) => self.reach_all = either(value, "doubtful", "all")?,
             ("keep", value) => self.keep_bitcode = either(value, "map", "bitcode")?,
-            ("tier", "counts") => self.tier = Tier::Counts,
+            ("tier", "full") => self.tier = Tier::Full,
+            ("tier", "sample") => self.tier = Tier::Sample,
             ("tier", "addresses") => self.tier = Tier::Addresses,
             ("tails", value) => self.tails_apart = either(value, "merged", "apart")?,
             ("markers", value) => self.markers = either(value, "none", "llvm")?,
@@ -137,7 +146,8 @@ impl Options {
         let (chords, rounds, early) = (on(self.plan.chords), on(self.choices.rounds), on(self.choices.early));
         let reach = if self.reach_all { "all" } else { "doubtful" };
         let tier = match self.tier {
-            Tier::Counts => String::new(),
+            Tier::Full => String::new(),
+            Tier::Sample => " tier=sample".into(),
             Tier::Addresses if self.tails_apart => format!(" {ADDRESSES_WORD} tails=apart"),
             Tier::Addresses => format!(" {ADDRESSES_WORD}"),
         };

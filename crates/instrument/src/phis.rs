@@ -6,16 +6,19 @@ use crate::llvm::{Block, Builder, Module, Value};
 use std::collections::{HashMap, HashSet};
 
 /// Rebuilds every phi node of a block with other incoming entries. `entries` gets the old ones and returns the new ones; a phi node that is left
-/// with none was in a block nobody enters and keeps its old entries.
-pub fn rebuild(module: Module, block: Block, mut entries: impl FnMut(Vec<(Value, Block)>) -> Vec<(Value, Block)>) {
+/// with none was in a block nobody enters and keeps its old entries. Gives the old nodes (which are no more) with the new ones.
+pub fn rebuild(module: Module, block: Block, mut entries: impl FnMut(Vec<(Value, Block)>) -> Vec<(Value, Block)>) -> Vec<(Value, Value)> {
     let old: Vec<Value> = block.phis().collect();
+    let mut replaced = Vec::new();
     for phi in old {
         let new = Builder::phi_before(module, phi, phi.kind(), phi.location());
         crate::probes::copy_fast_math(phi, new);
         new.add_incoming(&entries(phi.incoming()));
         phi.replace_uses(new);
         phi.erase();
+        replaced.push((phi, new));
     }
+    replaced
 }
 
 /// In the phi nodes of `block`, what came from one block now comes from another.
@@ -24,8 +27,8 @@ pub fn rename(module: Module, block: Block, from: Block, to: Block) {
 }
 
 /// In the phi nodes of `block`, what came from some blocks now comes from others. Where several entries came from one (a switch with several cases), they
-/// become one, as the edges did.
-pub fn rename_all(module: Module, block: Block, renamed: &HashMap<Block, Block>) {
+/// become one, as the edges did. Gives the old nodes with the new ones.
+pub fn rename_all(module: Module, block: Block, renamed: &HashMap<Block, Block>) -> Vec<(Value, Value)> {
     rebuild(module, block, |old| {
         let mut seen = HashSet::new();
         let new = old.into_iter().filter_map(|(value, from)| match renamed.get(&from) {
@@ -33,5 +36,5 @@ pub fn rename_all(module: Module, block: Block, renamed: &HashMap<Block, Block>)
             None => Some((value, from)),
         });
         new.collect()
-    });
+    })
 }

@@ -48,6 +48,8 @@ pub struct Places {
     arrivals: HashMap<(Block, Block), Edge>,
     /// Landing pads shared by edges without code.
     shared_pads: HashMap<Block, Vec<Edge>>,
+    /// Values that are no more, with what took their places, in the order of the replacements.
+    replaced: Vec<(Value, Value)>,
 }
 
 /// What the schedule has to know of the blocks.
@@ -91,7 +93,8 @@ fn tail_call(draft: &Draft, graph: &Graph, edge: Edge) -> Option<Value> {
 impl Places {
     /// Finds a place for every edge whose action needs one, splitting edges as needed.
     pub fn make(module: Module, draft: &Draft, graph: &Graph, schedule: &Schedule, location: Option<LLVMMetadataRef>) -> Places {
-        let mut places = Places { code: vec![None; graph.edge_count()], arrivals: HashMap::new(), shared_pads: HashMap::new() };
+        let code = vec![None; graph.edge_count()];
+        let mut places = Places { code, arrivals: HashMap::new(), shared_pads: HashMap::new(), replaced: Vec::new() };
         for edge in graph.edges() {
             places.note_arrival(draft, edge);
         }
@@ -116,7 +119,7 @@ impl Places {
         }
         // Once for each block, however many edges into it were split: a switch may have thousands.
         for (to, renamed) in renames {
-            phis::rename_all(module, to, &renamed);
+            places.replaced.extend(phis::rename_all(module, to, &renamed));
         }
         for pad in pads {
             places.split_landing_pad(module, draft, graph, schedule, pad, location);
@@ -139,10 +142,20 @@ impl Places {
         self.shared_pads.get(&block).map(Vec::as_slice)
     }
 
+    /// Values that are no more, with what took their places, in the order of the replacements.
+    pub fn into_replaced(self) -> Vec<(Value, Value)> {
+        self.replaced
+    }
+
     fn note_arrival(&mut self, draft: &Draft, edge: Edge) {
         let flow = &draft.edges[edge.index()];
         let block = |n: Node| draft.nodes.get(n.index()).copied().flatten();
-        if let (Some(from), Some(to)) = (block(flow.from), block(flow.to)) {
+        // An edge that goes through a block of its own arrives from there.
+        let own = match &draft.sites[edge.index()] {
+            Site::Before(instruction) => Some(instruction.block()),
+            _ => None,
+        };
+        if let (Some(from), Some(to)) = (own.or(block(flow.from)), block(flow.to)) {
             self.arrivals.insert((from, to), edge);
         }
     }
@@ -208,11 +221,13 @@ impl Places {
             }
             values.push((copy, new));
         }
-        self.redirect_phis(module, draft, graph, old, &groups, &values);
+        let replaced = self.redirect_phis(module, draft, graph, old, &groups, &values);
+        self.replaced.extend(replaced);
         let merged = Builder::phi_before(module, instruction, instruction.kind(), instruction.location());
         merged.add_incoming(&values);
         instruction.replace_uses(merged);
         instruction.erase();
+        self.replaced.push((instruction, merged));
     }
 
     fn share(&mut self, draft: &Draft, graph: &Graph, pad: Block, edges: &[Edge]) {
@@ -224,7 +239,15 @@ impl Places {
     }
 
     /// Phi nodes of a split landing pad: what came from a call comes from its new pad; in the shared pad it is merged first.
-    fn redirect_phis(&self, module: Module, draft: &Draft, graph: &Graph, old: Block, groups: &[Vec<Edge>], pads: &[(Value, Block)]) {
+    fn redirect_phis(
+        &self,
+        module: Module,
+        draft: &Draft,
+        graph: &Graph,
+        old: Block,
+        groups: &[Vec<Edge>],
+        pads: &[(Value, Block)],
+    ) -> Vec<(Value, Value)> {
         let sources =
             |edges: &[Edge]| -> Vec<Block> { edges.iter().map(|e| draft.nodes[graph.from(*e).index()].expect("a block")).collect() };
         phis::rebuild(module, old, |entries| {
@@ -243,7 +266,7 @@ impl Places {
                 new.push((value, pad));
             }
             new
-        });
+        })
     }
 }
 

@@ -10,7 +10,7 @@
 use crate::describe::Draft;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::places::{Place, Places};
-use crate::shape::predecessors;
+use crate::shape::{new_block_behind, predecessors};
 use llvm_sys::LLVMIntPredicate;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
@@ -39,7 +39,16 @@ enum Register {
     Computed(Value),
 }
 
-/// Inserts a function's probes; gives the address of the thread's copy of the unit's counters. `may_be_first`: some thread may count here for the first time, so it is checked whether it has a region.
+/// A function's counters.
+#[derive(Clone, Copy)]
+pub struct Counters {
+    /// Address of the thread's copy of the unit's counters, as [`counters_of_thread`] gives it.
+    pub base: Value,
+    /// The function's first one.
+    pub first: u64,
+}
+
+/// Inserts a function's probes. Gives the values that had to be replaced (and are no more) with what took their places.
 pub fn insert(
     around: Surroundings,
     function: Value,
@@ -47,11 +56,9 @@ pub fn insert(
     graph: &Graph,
     plan: &Plan,
     schedule: &Schedule,
-    first_counter: u64,
-    may_be_first: bool,
-) -> Value {
+    counters: Counters,
+) -> Vec<(Value, Value)> {
     let location = crate::debug::no_line(around.module, function);
-    let base = counters_of_thread(around, function, location, may_be_first);
     let places = Places::make(around.module, draft, graph, schedule, location);
     let mut work = Work {
         around,
@@ -59,8 +66,8 @@ pub fn insert(
         graph,
         schedule,
         places: &places,
-        base,
-        first_counter: first_counter as i64,
+        base: counters.base,
+        first_counter: counters.first as i64,
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
         rounds: HashMap::new(),
@@ -74,7 +81,7 @@ pub fn insert(
         let arriving = work.arriving(node);
         graph.out(node).iter().for_each(|e| work.take(*e, arriving));
     }
-    base
+    places.into_replaced()
 }
 
 /// Copies the flags of a floating-point operation.
@@ -84,8 +91,9 @@ pub fn copy_fast_math(from: Value, to: Value) {
     }
 }
 
-/// Address of the calling thread's copy of the unit's counters, computed at the function's entry.
-fn counters_of_thread(around: Surroundings, function: Value, location: Option<LLVMMetadataRef>, may_be_first: bool) -> Value {
+/// Address of the calling thread's copy of the unit's counters, computed at the function's entry. `may_be_first`: some thread may count here for the first
+/// time, so it is checked whether it has a region.
+pub fn counters_of_thread(around: Surroundings, function: Value, location: Option<LLVMMetadataRef>, may_be_first: bool) -> Value {
     let module = around.module;
     let entry = function.blocks().next().expect("a definition has an entry");
     let is_alloca = |i: &Value| !llvm!(LLVMIsAAllocaInst(i.0)).is_null();
@@ -95,25 +103,40 @@ fn counters_of_thread(around: Surroundings, function: Value, location: Option<LL
         let bias = builder.load(module.i64(), around.bias);
         return builder.offset(module.i8(), around.counters, bias);
     }
-    let (check, claim) = (new_block_before(module, entry), new_block_before(module, entry));
+    let check = new_block_before(module, entry);
+    move_static_allocas(module, entry, check);
+    let (base, end) = counters_at(around, check, location);
+    Builder::at_end(module, end, location).jump(entry);
+    base
+}
+
+/// The same address, computed at the end of a block that is not ended yet, with the check whether the thread has a region. Gives it and the block that is to be ended now.
+pub fn counters_at(around: Surroundings, check: Block, location: Option<LLVMMetadataRef>) -> (Value, Block) {
+    let module = around.module;
+    let (end, claim) = (new_block_behind(module, check), new_block_behind(module, check));
     let builder = Builder::at_end(module, check, location);
-    for alloca in entry.instructions().filter(is_static_alloca).collect::<Vec<_>>() {
+    let bias = builder.load(module.i64(), around.bias);
+    let none = llvm!(LLVMBuildICmp(builder.raw(), LLVMIntPredicate::LLVMIntEQ, bias.0, module.constant(0).0, c"".as_ptr()));
+    let branch = llvm!(LLVMBuildCondBr(builder.raw(), none, claim.0, end.0));
+    mark_unlikely(module, Value(branch));
+    let builder = Builder::at_end(module, claim, location);
+    let claimed = call_enter(around, &builder);
+    builder.jump(end);
+    let builder = Builder::at_end(module, end, location);
+    let known = Value(llvm!(LLVMBuildPhi(builder.raw(), module.i64(), c"".as_ptr())));
+    known.add_incoming(&[(bias, check), (claimed, claim)]);
+    (builder.offset(module.i8(), around.counters, known), end)
+}
+
+/// Moves the variables that the stack frame holds for the whole call to the end of another block.
+pub fn move_static_allocas(module: Module, from: Block, to: Block) {
+    let builder = Builder::at_end(module, to, None);
+    for alloca in from.instructions().filter(is_static_alloca).collect::<Vec<_>>() {
         let location = alloca.location();
         llvm!(LLVMInstructionRemoveFromParent(alloca.0));
         builder.insert(alloca);
         alloca.set_location(location);
     }
-    let bias = builder.load(module.i64(), around.bias);
-    let none = llvm!(LLVMBuildICmp(builder.raw(), LLVMIntPredicate::LLVMIntEQ, bias.0, module.constant(0).0, c"".as_ptr()));
-    let branch = llvm!(LLVMBuildCondBr(builder.raw(), none, claim.0, entry.0));
-    mark_unlikely(module, Value(branch));
-    let builder = Builder::at_end(module, claim, location);
-    let claimed = call_enter(around, &builder);
-    builder.jump(entry);
-    let first = entry.instructions().next().expect("a block has a terminator");
-    let known = Builder::phi_before(module, first, module.i64(), location);
-    known.add_incoming(&[(bias, check), (claimed, claim)]);
-    Builder::before(module, first, location).offset(module.i8(), around.counters, known)
 }
 
 fn is_static_alloca(instruction: &Value) -> bool {
@@ -135,7 +158,8 @@ fn call_enter(around: Surroundings, builder: &Builder) -> Value {
     Value(call)
 }
 
-fn mark_unlikely(module: Module, branch: Value) {
+/// Tells code generation that a branch's first way is hardly ever taken.
+pub fn mark_unlikely(module: Module, branch: Value) {
     let context = module.context();
     let i32 = llvm!(LLVMInt32TypeInContext(context));
     let name = "branch_weights";

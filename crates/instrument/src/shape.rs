@@ -50,6 +50,14 @@ fn split_behind(module: Module, instruction: Value) -> Block {
     rest
 }
 
+/// Moves everything behind a block's phi nodes to a new block, which is returned; the block is left without an end.
+pub fn move_to_new_block(module: Module, block: Block) -> Block {
+    let rest = new_block_behind(module, block);
+    move_behind(module, Some(block.first_insertion_point()), rest);
+    successors_see(module, rest, block);
+    rest
+}
+
 /// Moves an instruction and all behind it to the end of a block.
 fn move_behind(module: Module, mut instruction: Option<Value>, to: Block) {
     let builder = Builder::at_end(module, to, None);
@@ -70,7 +78,8 @@ fn successors_see(module: Module, block: Block, before: Block) {
     }
 }
 
-fn new_block_behind(module: Module, block: Block) -> Block {
+/// An empty block behind another.
+pub fn new_block_behind(module: Module, block: Block) -> Block {
     let function = llvm!(LLVMGetBasicBlockParent(block.0));
     let new = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function, c"".as_ptr())));
     llvm!(LLVMMoveBasicBlockAfter(new.0, block.0));

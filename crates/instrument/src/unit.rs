@@ -10,7 +10,8 @@ use crate::llvm::{Module, Value, llvm};
 use crate::markers::{self, MarkerError, Markers};
 use crate::options::{BadOption, Options, Tier};
 use crate::places;
-use crate::probes::{self, Surroundings};
+use crate::probes::{self, Counters, Surroundings};
+use crate::sample::{self, Planned};
 use crate::shape::prepare;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::core::*;
@@ -66,6 +67,14 @@ pub enum Error {
     /// The unit is assembled by an assembler that knows no pseudo probes.
     #[error("tier=addresses needs clang's own assembler: compile without -fno-integrated-as")]
     ForeignAssembler,
+    /// Probes that the sample tier cannot work with.
+    #[error("function `{function}`: {what}; please report it with the source file")]
+    Probes {
+        /// The function.
+        function: String,
+        /// What is wrong.
+        what: String,
+    },
     /// LLVM's verifier refuses what was made.
     #[error("function `{0}` is not valid any more after instrumentation; please report it with the source file that is being compiled")]
     Invalid(String),
@@ -102,8 +111,12 @@ pub fn instrument(module: Module) -> Result<Outcome, Error> {
         return Ok(Outcome::NoCode);
     }
     work.map.skipped = skipped;
-    for &function in &chosen {
-        work.instrument(function)?;
+    if work.options.tier == Tier::Sample {
+        work.sample(&chosen)?;
+    } else {
+        for &function in &chosen {
+            work.instrument(function)?;
+        }
     }
     let counters = work.map.counters;
     let map = work.finish();
@@ -207,8 +220,10 @@ impl Unit {
     fn choose(&mut self) -> (Vec<Value>, Vec<Skipped>) {
         let early = run_before_relocation(self.module);
         let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
+        let doubles = self.options.tier == Tier::Sample;
         for function in self.module.functions().filter(|f| is_emitted(*f)) {
-            match reason_to_skip(function, &early) {
+            let reason = reason_to_skip(function, &early);
+            match reason.or_else(|| doubles.then(|| sample::reason_not_to_double(function)).flatten()) {
                 None => chosen.push(function),
                 Some(reason) => skipped.push(Skipped { name: function.name(), reason: reason.into() }),
             }
@@ -218,14 +233,49 @@ impl Unit {
     }
 
     fn instrument(&mut self, function: Value) -> Result<(), Error> {
-        let name = function.name();
+        let standing = (self.options.tier == Tier::Addresses).then(|| Standing::of(function));
+        let planned = self.plan(function)?;
+        let Planned { draft, graph, plan, frequencies, .. } = &planned;
+        match standing {
+            Some(standing) => self.marks.push(standing.marks(function, draft)),
+            None => {
+                let choices = self.choices(planned.measured);
+                let schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
+                let location = crate::debug::no_line(self.module, function);
+                let base = probes::counters_of_thread(self.around, function, location, planned.open);
+                probes::insert(self.around, function, draft, graph, plan, &schedule, Counters { base, first: self.map.counters });
+                if let Some(markers) = &mut self.markers {
+                    markers.settle(base);
+                }
+            }
+        }
+        self.check(function, &[function])?;
+        self.enter(planned);
+        Ok(())
+    }
+
+    /// The sample tier: what becomes of a function depends on the others, so all are planned first.
+    fn sample(&mut self, functions: &[Value]) -> Result<(), Error> {
+        let planned = functions.iter().map(|f| self.plan(*f)).collect::<Result<Vec<_>, _>>()?;
+        let tier = sample::Tier::of(self.around, &planned);
+        for planned in planned {
+            let function = planned.function;
+            tier.insert(&planned, self.map.counters).map_err(|what| Error::Probes { function: function.name(), what })?;
+            self.check(function, &tier.parts(function))?;
+            self.enter(planned);
+        }
+        emit::switch(self.module);
+        Ok(())
+    }
+
+    /// Describes a function and plans its probes.
+    fn plan(&mut self, function: Value) -> Result<Planned, Error> {
         if self.map.producer.is_empty() {
             self.map.producer = self.positions.producer(function).unwrap_or_default();
         }
         let position = self.positions.of_function(function);
         // Before the function's blocks change: whether its callers have all claimed regions.
-        let may_be_first = self.may_be_first(function);
-        let standing = (self.options.tier == Tier::Addresses).then(|| Standing::of(function));
+        let open = self.may_be_first(function);
         if let Some(markers) = &mut self.markers {
             markers.count_computed(function, self.around.counters);
         }
@@ -236,27 +286,31 @@ impl Unit {
         }
         let edges = draft.edges.iter().map(|e| (e.from, e.to)).collect();
         let nodes = draft.nodes.len() as u32;
-        let graph = Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: name.clone(), source })?;
-        let (frequencies, measured) = self.frequencies(&name, &draft, &graph);
+        let graph =
+            Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })?;
+        let (frequencies, measured) = self.frequencies(&function.name(), &draft, &graph);
         let plan = Plan::ball_larus(&graph, &draft.forced, &frequencies, &self.options.plan);
-        let schedule = Schedule::of(&graph, &plan, &frequencies, &places::facts(&draft, &graph), self.choices(measured));
-        match standing {
-            Some(standing) => self.marks.push(standing.marks(function, &draft)),
-            None => {
-                let base = probes::insert(self.around, function, &draft, &graph, &plan, &schedule, self.map.counters, may_be_first);
-                if let Some(markers) = &mut self.markers {
-                    markers.settle(base);
-                }
+        Ok(Planned { function, position, draft, graph, plan, frequencies, measured, open })
+    }
+
+    /// Checks what was made of a function.
+    fn check(&self, function: Value, parts: &[Value]) -> Result<(), Error> {
+        for &part in parts {
+            // It writes memory now.
+            part.remove_attribute("memory");
+            if llvm!(LLVMVerifyFunction(part.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) != 0 {
+                return Err(Error::Invalid(function.name()));
             }
         }
-        // It writes memory now.
-        function.remove_attribute("memory");
-        if llvm!(LLVMVerifyFunction(function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) != 0 {
-            return Err(Error::Invalid(name));
-        }
+        Ok(())
+    }
+
+    /// Enters a function into the map.
+    fn enter(&mut self, planned: Planned) {
+        let Planned { function, position, draft, plan, .. } = planned;
         let counters = plan.numbering.paths();
         self.map.functions.push(FunctionMap {
-            name,
+            name: function.name(),
             local: is_local(function),
             position,
             shape: shape(&draft.blocks, &draft.edges),
@@ -269,7 +323,6 @@ impl Unit {
             cuts: plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
         });
         self.map.counters += counters;
-        Ok(())
     }
 
     /// How often each edge is executed, and whether that was measured. Where it was, what was never executed is still told apart by what is likely.

@@ -89,7 +89,7 @@ pub fn check(
 
 /// Compares counts with those of a trace. Units stand in the same order in both programs.
 pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) -> BranchFindings {
-    let losses = traced.profile.sampling.as_ref().map_or_else(Default::default, |s| s.losses);
+    let losses = traced.profile.sampling.as_ref().and_then(|s| s.branches()).map_or_else(Default::default, |s| s.losses);
     let (doubtful, without) = (traced.doubtful.clone(), traced.without.clone());
     let mut findings = BranchFindings { doubtful, without, broken: losses.broken, ..BranchFindings::default() };
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&traced.profile.images[0].units) {

@@ -17,6 +17,8 @@ pub struct Variant {
     pub options: Vec<String>,
     /// Words for the plugin.
     pub parameters: String,
+    /// Source in C of what is linked in besides, not instrumented.
+    pub helper: Option<&'static str>,
 }
 
 /// What was found, in numbers, and everything that differs.
@@ -121,13 +123,27 @@ impl Build<'_> {
         if instrumented {
             link.arg(&self.tools.runtime);
         }
+        if let Some(helper) = self.helper()?.filter(|_| instrumented) {
+            link.arg(helper);
+        }
         run(&mut link).map(drop)
     }
 
+    /// The object of what is linked in besides.
+    fn helper(&self) -> Result<Option<PathBuf>, Error> {
+        let Some(text) = self.variant.helper else { return Ok(None) };
+        let (source, object) = (self.folder.join("helper.c"), self.folder.join("helper.o"));
+        fs::write(&source, text).map_err(Error::file(&source))?;
+        run(self.tools.command("clang").args(["-O2", "-fPIC", "-c"]).arg(&source).arg("-o").arg(&object))?;
+        Ok(Some(object))
+    }
+
+    /// The link of the same program from its units.
     pub fn link_of_units(&self, program: &Path) -> Result<Link, Error> {
         let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
         let mut words: Vec<LinkWord> = image.units.iter().map(|u| LinkWord::Unit(u.unit)).collect();
         words.push(LinkWord::Plain("-pthread".into()));
+        words.extend(self.helper()?.map(|helper| LinkWord::Plain(helper.into())));
         Ok(Link { driver: self.driver(), directory: self.folder.to_owned(), words })
     }
 }
@@ -150,6 +166,7 @@ impl Variant {
         let variant = |(i, level): (usize, &&str)| Variant {
             options: vec![(*level).into()],
             parameters: PARAMETERS[(seed as usize + i) % PARAMETERS.len()].into(),
+            helper: None,
         };
         LEVELS.iter().enumerate().map(variant).collect()
     }

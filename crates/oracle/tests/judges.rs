@@ -45,7 +45,7 @@ impl Bench {
                 fs::create_dir(&folder).unwrap();
                 let mut options = vec![level.to_owned()];
                 options.extend((language == Language::Cxx).then(|| "-std=c++20".to_owned()));
-                let variant = Variant { options, parameters: parameters.into() };
+                let variant = Variant { options, parameters: parameters.into(), helper: None };
                 let findings = check_sources(sources, language, &variant, self.tools, &folder).unwrap();
                 assert!(findings.differences.is_empty(), "{level} {parameters}: {:#?}", findings.differences);
                 unfinished.push(findings.unfinished);

@@ -359,8 +359,8 @@ impl Head {
             Kind::Map => Content::Map(parse(&bytes)?),
             Kind::Image => Content::Image(parse(&bytes)?),
             Kind::Counts => Content::Counts(parse(&bytes)?),
-            Kind::Sampling => Content::Sampling(parse(&bytes)?),
             Kind::End => Content::End(parse(&bytes)?),
+            Kind::Sampling => Content::Sampling(parse(&bytes)?),
         })
     }
 }

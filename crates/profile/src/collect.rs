@@ -125,18 +125,27 @@ pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
 
 /// Makes a profile of the raw files of a run. Files of one image are added up.
 pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, run: Run, store: Option<&UnitStore>) -> Collected {
-    let mut collector = Collector { store, maps: HashMap::new(), problems: Vec::new() };
-    let mut raws: Vec<RawProfile> = Vec::new();
+    let (mut raws, mut unreadable) = (Vec::new(), Vec::new());
     for file in files {
         match RawProfile::read(file.as_ref()) {
-            Ok(raw) => {
-                collector.note_problems(&raw);
-                match raws.iter_mut().find(|r| r.image == raw.image) {
-                    Some(known) => add(known, raw),
-                    None => raws.push(raw),
-                }
-            }
-            Err(error) => collector.problems.push(CollectProblem::Unreadable(error)),
+            Ok(raw) => raws.push(raw),
+            Err(error) => unreadable.push(CollectProblem::Unreadable(error)),
+        }
+    }
+    let mut collected = join(raws, run, store);
+    collected.problems.splice(0..0, unreadable);
+    collected
+}
+
+/// Makes a profile of raw files that were read already. Files of one image are added up.
+pub fn join(files: Vec<RawProfile>, run: Run, store: Option<&UnitStore>) -> Collected {
+    let mut collector = Collector { store, maps: HashMap::new(), problems: Vec::new() };
+    let mut raws: Vec<RawProfile> = Vec::new();
+    for raw in files {
+        collector.note_problems(&raw);
+        match raws.iter_mut().find(|r| r.image == raw.image) {
+            Some(known) => add(known, raw),
+            None => raws.push(raw),
         }
     }
     let images = raws.into_iter().filter_map(|raw| collector.image(raw)).collect();

@@ -211,7 +211,8 @@ impl<'a> Parts<'a> {
             self.lose(0, "the description of the run is missing".into());
         }
         let images = std::mem::take(&mut self.images).into_iter().map(|pending| self.finish_image(pending)).collect();
-        Recovered { profile: Profile { run: self.run.unwrap_or_default(), images, sampling: self.sampling }, lost: self.lost }
+        let profile = Profile { run: self.run.unwrap_or_default(), images, sampling: self.sampling };
+        Recovered { profile, lost: self.lost }
     }
 
     fn finish_image(&mut self, mut pending: Pending) -> ImageProfile {

@@ -47,6 +47,18 @@ pub struct Diff {
     pub only_before: Vec<String>,
     /// Functions executed in the second profile that have no counterpart in the first, by name.
     pub only_after: Vec<String>,
+    /// How alike they are.
+    pub overlap: Overlap,
+}
+
+/// Sum over all paths of the smaller of their two shares of the program, from 0 to 1: 1 if all shares are equal. Functions that could not be
+/// compared share nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Overlap {
+    /// Of shares of executions of complete paths.
+    pub executions: f64,
+    /// Of shares of executed instructions.
+    pub instructions: f64,
 }
 
 /// Differences in one function.
@@ -131,11 +143,13 @@ pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOpt
     let mut keys: Vec<&Key> = old.functions.keys().chain(new.functions.keys()).collect();
     keys.sort();
     keys.dedup();
-    let mut diff = Diff { functions: Vec::new(), compared: 0, only_before: Vec::new(), only_after: Vec::new() };
+    let mut diff =
+        Diff { functions: Vec::new(), compared: 0, only_before: Vec::new(), only_after: Vec::new(), overlap: Overlap::default() };
     for key in keys {
         match (old.functions.get(key), new.functions.get(key)) {
             (Some(a), Some(b)) if alike(a.map(), b.map()) => {
                 diff.compared += 1;
+                diff.overlap.add(a, b, &old, &new);
                 diff.functions.extend(compare(a, b, (old.instructions, new.instructions), options));
             }
             (a, b) => {
@@ -189,6 +203,8 @@ struct Side<'a> {
     functions: BTreeMap<Key, Entry<'a>>,
     /// Executed instructions of all complete paths.
     instructions: u128,
+    /// Executions of all complete paths.
+    executions: u128,
 }
 
 struct Entry<'a> {
@@ -200,7 +216,7 @@ struct Entry<'a> {
 
 impl<'a> Side<'a> {
     fn of((name, profile): (&str, &'a Profile), options: &DiffOptions) -> Result<Side<'a>, ProfileError> {
-        let mut side = Side { functions: BTreeMap::new(), instructions: 0 };
+        let mut side = Side { functions: BTreeMap::new(), instructions: 0, executions: 0 };
         let mut seen = HashMap::<(String, String, String), usize>::new();
         for image in &profile.images {
             for unit in &image.units {
@@ -213,6 +229,7 @@ impl<'a> Side<'a> {
                     let occurrence = seen.entry(key.clone()).or_default();
                     let paths = FunctionPaths::decode(map, unit.counts_of(map))
                         .map_err(|source| ProfileError::Map { name: name.to_owned(), source })?;
+                    side.executions += u128::from(paths.total());
                     side.instructions += paths.complete.iter().map(|p| weight(map, p)).sum::<u128>();
                     side.functions.insert((key.0, key.1, key.2, *occurrence), Entry { image, unit, function, paths });
                     *occurrence += 1;
@@ -220,6 +237,20 @@ impl<'a> Side<'a> {
             }
         }
         Ok(side)
+    }
+}
+
+impl Overlap {
+    fn add(&mut self, old: &Entry, new: &Entry, before: &Side, after: &Side) {
+        let counts: HashMap<u64, u64> = old.paths.complete.iter().map(|p| (p.id, p.count)).collect();
+        let share = |part: u128, whole: u128| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        for path in &new.paths.complete {
+            let was = counts.get(&path.id).copied().unwrap_or(0);
+            let size = u128::from(instructions(new.map(), path));
+            let (one, other) = (u128::from(was), u128::from(path.count));
+            self.executions += share(one, before.executions).min(share(other, after.executions));
+            self.instructions += share(one * size, before.instructions).min(share(other * size, after.instructions));
+        }
     }
 }
 

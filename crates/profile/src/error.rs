@@ -90,6 +90,30 @@ pub enum ProfileError {
         /// What else can be done, as the end of a sentence.
         remedy: &'static str,
     },
+    /// A sampled profile and one that was counted in full.
+    #[error(
+        "{name} was {what}, the profiles before it were {others}: merge them apart, and compare their shares with `trodden diff --across-builds`"
+    )]
+    SampledAndFull {
+        /// The profile.
+        name: String,
+        /// What it is.
+        what: &'static str,
+        /// What the others are.
+        others: &'static str,
+    },
+    /// Sampled profiles of which different parts were counted.
+    #[error(
+        "{name} was counted for {share:.2} % of its time, the profiles before it for {others:.2} %: added up, runs would not weigh alike; sample with the same --burst and --every"
+    )]
+    OtherShare {
+        /// The profile.
+        name: String,
+        /// Its share in per cent.
+        share: f64,
+        /// That of the others.
+        others: f64,
+    },
     /// Two profiles have no image in common.
     #[error("{one_name} and {other_name} have no program or library in common ({one} and {other}): compare runs of one program")]
     NothingInCommon {

@@ -10,7 +10,8 @@
 //! 6. [`Profile::weights`]: what a later build can make of them;
 //! 7. [`advise`]: what paths tell that edges cannot;
 //! 8. [`edges`]: LLVM's edge profile, as it follows from paths;
-//! 9. [`branches`]: profiles of branches that hardware recorded; [`sampling`]: what such a profile says of itself.
+//! 9. [`branches`]: profiles of branches that hardware recorded;
+//! 10. [`sampling`]: what a profile that was not counted in full says of itself.
 #![forbid(unsafe_code)]
 
 pub mod advise;
@@ -34,13 +35,13 @@ mod weights;
 pub use branches::{BranchImport, import};
 pub use collect::{CollectProblem, Collected, collect, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
-pub use diff::{Change, Diff, DiffOptions, FunctionDiff, PathDiff, diff};
+pub use diff::{Change, Diff, DiffOptions, FunctionDiff, Overlap, PathDiff, diff};
 pub use edges::{EdgeCounts, EdgeError, FunctionEdges};
 pub use error::ProfileError;
 pub use merge::{Builds, Merged, Merger, merge_files};
 pub use model::{Ending, ImageProfile, Profile, Run, UnitProfile};
 pub use paths::{Beginning, FunctionPaths, Lost, PathCount, PathEnd, Unfinished};
 pub use raw::{RawProblem, RawProfile, RawUnitCounts};
-pub use sampling::{Losses, Observed, Sampling, SamplingSource};
+pub use sampling::{BranchSampling, BranchSource, BurstSampling, Estimate, Losses, Observed, Sampling, Slices, Switch, UnitErrors};
 pub use store::{RunEntry, RunStore};
 pub use values::{NotedValue, Target, Targets};

@@ -9,7 +9,7 @@
 use crate::container::Maps;
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
-use crate::sampling::Sampling;
+use crate::sampling::{BurstSampling, Sampling};
 use crate::sum;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,9 @@ pub enum Builds {
     /// Keep the builds as images of their own.
     Separate,
 }
+
+/// By how much the shares of run time that were counted may differ in profiles that are added up.
+const SAME_SHARE: f64 = 0.25;
 
 /// The sum of the profiles seen so far.
 #[derive(Debug, Default)]
@@ -85,13 +88,18 @@ impl Merger {
     /// It has another build of an image; then nothing of it was added.
     pub fn add(&mut self, name: &str, profile: Profile) -> Result<(), ProfileError> {
         self.check(name, &profile)?;
+        self.check_sampling(name, &profile)?;
+        match (&mut self.sampling, profile.sampling) {
+            (Some(Sampling::Bursts(known)), Some(Sampling::Bursts(more))) => known.add(more),
+            (Some(Sampling::Branches(known)), Some(Sampling::Branches(more))) => known.add(more),
+            (known, more) => *known = more,
+        }
         for image in profile.images {
             match self.by_identity.get(&image.identity) {
                 Some(&at) => self.images[at].add(image),
                 None => self.insert(name, image),
             }
         }
-        self.sampling = Sampling::added(self.sampling.take(), profile.sampling);
         self.run = Some(match self.run.take() {
             None => profile.run,
             Some(run) => in_common(run, profile.run),
@@ -104,6 +112,27 @@ impl Merger {
         let images = self.images.into_iter().map(|i| i.profile).collect();
         let sampling = self.sampling;
         self.run.map(|run| Profile { run, images, sampling })
+    }
+
+    /// What was seen of a part of a run is no part of a sum of whole runs; nor of one in which it would weigh more or less than the rest.
+    fn check_sampling(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {
+        if self.run.is_none() {
+            return Ok(());
+        }
+        let what = |sampling: &Option<Sampling>| match sampling {
+            None => "counted in full",
+            Some(Sampling::Bursts(_)) => "counted in bursts",
+            Some(Sampling::Branches(_)) => "made of branch records",
+        };
+        match (&self.sampling, &profile.sampling) {
+            (None, None) | (Some(Sampling::Branches(_)), Some(Sampling::Branches(_))) => Ok(()),
+            (Some(Sampling::Bursts(known)), Some(Sampling::Bursts(new))) if (known.scale() / new.scale() - 1.0).abs() <= SAME_SHARE => Ok(()),
+            (Some(Sampling::Bursts(known)), Some(Sampling::Bursts(new))) => {
+                let per_cent = |s: &BurstSampling| 100.0 / s.scale();
+                Err(ProfileError::OtherShare { name: name.to_owned(), share: per_cent(new), others: per_cent(known) })
+            }
+            (known, new) => Err(ProfileError::SampledAndFull { name: name.to_owned(), what: what(new), others: what(known) }),
+        }
     }
 
     fn check(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {

@@ -15,7 +15,7 @@ pub struct Profile {
     pub run: Run,
     /// Executables and shared libraries, in the order in which they were found.
     pub images: Vec<ImageProfile>,
-    /// How it was sampled; `None` if everything was counted.
+    /// How it was sampled, if it was: then counts of units of the sample tier are those that were seen, a part of all.
     pub sampling: Option<Sampling>,
 }
 

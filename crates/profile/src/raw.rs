@@ -23,6 +23,8 @@ use trodden_wire::{RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, image_
 const MOST_UNITS: u64 = 1 << 22;
 /// Longer than any path.
 const LONGEST_PATH: u64 = 1 << 16;
+/// Size of the head in version 1.
+const SIZE_OF_VERSION_1: usize = 104;
 /// Bytes read at a time; a multiple of 8.
 const CHUNK: usize = 1 << 17;
 
@@ -133,11 +135,12 @@ impl Raw<'_> {
             let what = "it does not begin with TRODRAW".to_string();
             return Err(ProfileError::Foreign { path: self.path.to_owned(), expected: "raw file of counts", what });
         }
-        if have < SIZE {
+        // Version 1 had one field less.
+        if have < SIZE_OF_VERSION_1 || (have < SIZE && bytes[8] != 1) {
             return Err(self.damaged(self.length, format!("the file ends within its head of {SIZE} bytes")));
         }
         let header = parse_header(&bytes);
-        if header.version != RAW_VERSION {
+        if header.version != RAW_VERSION && header.version != 1 {
             let (found, known) = (u64::from(header.version), u64::from(RAW_VERSION));
             return Err(ProfileError::Version { path: self.path.to_owned(), kind: "raw file", found, known });
         }
@@ -262,6 +265,17 @@ impl Raw<'_> {
     }
 }
 
+/// Where the switch of the image is in its raw file (0 if it has none), and the process that made the file.
+pub(crate) fn switch_and_process(path: &Path, file: &File) -> Result<(u64, u64), ProfileError> {
+    let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
+    let raw = Raw { path, file: file.try_clone().map_err(ProfileError::io(path, "read"))?, length };
+    let header = raw.header()?;
+    match header.switch_offset < header.regions_offset.min(length) {
+        true => Ok((header.switch_offset, header.pid)),
+        false => Err(raw.damaged(104, "its switch lies outside its head".into())),
+    }
+}
+
 fn parse_header(bytes: &[u8]) -> RawHeader {
     let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
@@ -279,6 +293,7 @@ fn parse_header(bytes: &[u8]) -> RawHeader {
         region_stride: word(80),
         pid: word(88),
         created_ns: word(96),
+        switch_offset: if half(8) == 1 { 0 } else { word(104) },
     }
 }
 

@@ -4,7 +4,8 @@ mod common;
 
 use common::{identity, profile};
 use std::path::Path;
-use trodden_profile::{Losses, Maps, Observed, Profile, ProfileError, Sampling, SamplingSource};
+use trodden_profile::{Losses, Maps, Observed, Profile, ProfileError, Sampling};
+use trodden_profile::{BranchSampling, BranchSource, Builds, Merger};
 
 fn bytes_of(profile: &Profile) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -24,15 +25,21 @@ fn how_a_profile_was_sampled_comes_back() {
     let mut profile = profile(0, 3);
     let observed = vec![Observed { image: 0, unit: 1, counts: vec![(3, 9), (70, 1)] }];
     let losses = Losses { blocks: 100, blocks_counted: 75, cut_off: 4, ..Losses::default() };
-    let (source, samples, windows) = (SamplingSource::BranchRecords, 12, 11);
-    profile.sampling = Some(Sampling { source, samples, windows, records: 352, whole_paths: 31, losses, observed });
+    let (source, samples, windows) = (BranchSource::BranchRecords, 12, 11);
+    profile.sampling = Some(Sampling::Branches(BranchSampling { source, samples, windows, records: 352, whole_paths: 31, losses, observed }));
     let again = with_file(&bytes_of(&profile), |file| Profile::read(file).unwrap());
     assert_eq!(again, profile);
     let said = "sampled from branch records: 12 samples, 11 windows, 31 whole paths, 75.0 % of the blocks seen are on them";
-    assert_eq!(again.sampling.clone().unwrap().summary(), said);
-    // A sum of which a part was sampled is sampled.
-    let sum = Sampling::added(again.sampling.clone(), None).and_then(|s| Sampling::added(Some(s), again.sampling)).unwrap();
-    assert_eq!((sum.samples, sum.losses.cut_off, sum.observed), (24, 8, vec![]));
+    assert_eq!(again.sampling.as_ref().unwrap().branches().unwrap().summary(), said);
+    // Two of them add up, but not with one that was counted.
+    let mut merger = Merger::new(Builds::Separate);
+    merger.add("one", again.clone()).unwrap();
+    merger.add("two", again.clone()).unwrap();
+    let counted = merger.add("three", Profile { sampling: None, ..again }).unwrap_err().to_string();
+    assert!(counted.starts_with("three was counted in full, the profiles before it were made of branch records"), "{counted}");
+    let sum = merger.finish().unwrap().sampling.unwrap();
+    let sum = sum.branches().unwrap();
+    assert_eq!((sum.samples, sum.losses.cut_off, sum.observed.len()), (24, 8, 0));
 }
 
 #[test]

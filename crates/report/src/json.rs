@@ -6,6 +6,7 @@ use crate::annotate::Request;
 use crate::error::ReportError;
 use crate::extent::Extent;
 use crate::lines::LineCounts;
+use crate::sampled;
 use crate::select::{self, Measure, Ranked, Selection};
 use crate::source::SourceCache;
 use crate::story::{Begins, Ends, Step, Story};
@@ -14,7 +15,7 @@ use crate::view::{Function, View, file_of};
 use crate::words;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use trodden_profile::{Ending, PathCount, Run, Sampling, SamplingSource, Unfinished};
+use trodden_profile::{Ending, PathCount, Run, Unfinished};
 
 /// Version of the schema of everything that is written as JSON.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -39,25 +40,23 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
     let place: HashMap<*const Function, usize> = ranking.functions.iter().enumerate().map(|(i, f)| (std::ptr::from_ref(*f), i)).collect();
     let paths = ranking.paths.iter().enumerate().map(|(at, ranked)| {
         let mut path = path(ranked, sources);
+        sampled::add_estimate(&mut path, sampled::estimate(view, ranked));
         path.insert("rank".into(), json!(at + 1));
         path.insert("function".into(), json!(place[&std::ptr::from_ref(ranked.function)]));
         Value::Object(path)
     });
-    let mut report = json!({
+    Ok(json!({
         "schema_version": SCHEMA_VERSION,
         "kind": "report",
         "run": run(&view.profile.run),
+        "sampling": sampled::sampling_json(view.profile.sampling.as_ref()),
         "measure": selection.measure.name(),
         "totals": totals(view),
         "paths": paths.collect::<Vec<_>>(),
         "functions": ranking.functions.iter().map(|f| function(view, f, selection.measure)).collect::<Vec<_>>(),
         "images": view.profile.images.iter().map(image).collect::<Vec<_>>(),
         "damaged": view.damaged,
-    });
-    if let Some(how) = &view.profile.sampling {
-        report["sampling"] = sampling(how);
-    }
-    Ok(report)
+    }))
 }
 
 /// The report of `trodden annotate --json`: the function's source with counts, and one path.
@@ -110,32 +109,6 @@ pub(crate) fn run(run: &Run) -> Value {
         "ending": ending,
         "runs": number(run.runs),
         "recorder": run.recorder,
-    })
-}
-
-/// What a profile that was not counted says of itself.
-fn sampling(sampling: &Sampling) -> Value {
-    let source = match sampling.source {
-        SamplingSource::BranchRecords => "branch records",
-        SamplingSource::BranchTrace => "branch trace",
-        SamplingSource::Bursts => "bursts",
-    };
-    let losses = &sampling.losses;
-    json!({
-        "summary": sampling.summary(),
-        "source": source,
-        "samples": number(sampling.samples),
-        "windows": number(sampling.windows),
-        "records": number(sampling.records),
-        "whole_paths": number(sampling.whole_paths),
-        "blocks": number(losses.blocks),
-        "blocks_counted": number(losses.blocks_counted),
-        "cut_off": number(losses.cut_off),
-        "inconsistent": number(losses.inconsistent),
-        "ambiguous": number(losses.ambiguous),
-        "inferred": number(losses.inferred),
-        "broken": number(losses.broken),
-        "gaps": number(losses.gaps),
     })
 }
 

@@ -25,6 +25,7 @@ pub mod names;
 pub mod paint;
 pub mod pprof;
 pub mod proftext;
+mod sampled;
 pub mod select;
 pub mod source;
 pub mod story;

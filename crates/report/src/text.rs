@@ -2,6 +2,7 @@
 
 use crate::error::ReportError;
 use crate::paint::{self, Painter, fit, left, right};
+use crate::sampled;
 use crate::select::{Measure, Ranked, Ranking, Selection};
 use crate::source::SourceCache;
 use crate::story::{Step, Story, Turn};
@@ -46,6 +47,9 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options
     }
     for (rank, path) in ranking.paths.iter().enumerate() {
         out.push_str(&columns.row(rank + 1, path, page));
+        if let Some(estimate) = sampled::estimate(view, path) {
+            out.push_str(&format!("      {}\n", sampled::tell(&estimate)));
+        }
         let story = Story::of(path.function, path.path);
         out.push_str(&tell(path.function, &story, sources, page));
         out.push('\n');
@@ -86,7 +90,7 @@ fn header(view: &View, page: &Page) -> String {
     }
     fact("run", run_facts(view));
     if let Some(sampling) = &view.profile.sampling {
-        fact("sampled", sampling.summary());
+        fact("sampled", sampled::fact(sampling));
     }
     fact("paths", format!("{} of {}", executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
     fact(

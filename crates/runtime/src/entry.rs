@@ -75,6 +75,7 @@ global_asm!(
     ".hidden __stop_trodden_units",
     ".hidden __start_trodden_counters",
     ".hidden __stop_trodden_counters",
+    ".hidden __trodden_switch",
     enter = sym enter,
     construct = sym construct,
     destruct = sym destruct,

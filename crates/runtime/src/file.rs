@@ -20,6 +20,8 @@ pub struct RawFile {
     pub descriptor: Descriptor,
     pub regions_offset: u64,
     pub region_stride: u64,
+    /// Where the page of the image's switch is; 0 if it has none.
+    pub switch_offset: u64,
 }
 
 /// What [`open`] does about a file that does not exist.
@@ -50,7 +52,8 @@ pub fn open(image: &Image, pattern: &Text, missing: Missing, path: &mut Text, sc
     }
     check_header(&header, image, &identity)?;
     let descriptor = system::move_up(descriptor, OUT_OF_THE_WAY);
-    Ok(RawFile { descriptor, regions_offset: header.regions_offset, region_stride: header.region_stride })
+    let RawHeader { regions_offset, region_stride, switch_offset, .. } = header;
+    Ok(RawFile { descriptor, regions_offset, region_stride, switch_offset })
 }
 
 /// Walks down an absolute path, making folders that are missing (if so asked). Symbolic links are followed in folders that the user wrote out, and
@@ -149,6 +152,7 @@ const EMPTY_HEADER: RawHeader = RawHeader {
     region_stride: 0,
     pid: 0,
     created_ns: 0,
+    switch_offset: 0,
 };
 
 /// Reads what there is of the header; zeros for the rest.
@@ -171,7 +175,12 @@ fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Resul
     if header.image != *identity || header.counters != image.counters || header.units != image.len() {
         return Err(Failure::new(b"it holds counts of another image", b"put %m into the name in TRODDEN_OUTPUT, or remove the file"));
     }
-    let sound = header.regions_offset.is_multiple_of(PAGE) && header.regions_offset != 0 && header.regions_offset < 1 << 40;
+    let switch_is_sound = header.switch_offset.is_multiple_of(PAGE) && header.switch_offset < header.regions_offset;
+    let sound = header.regions_offset.is_multiple_of(PAGE)
+        && header.regions_offset != 0
+        && header.regions_offset < 1 << 40
+        && switch_is_sound
+        && (header.switch_offset != 0) == (image.switch != 0);
     if !sound || header.region_stride != region_stride(image.counters) {
         return Err(Failure::new(b"its header is damaged", CHOOSE));
     }
@@ -184,6 +193,8 @@ fn write_header(file: &Descriptor, image: &Image, identity: Identity, scratch: &
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
     let path_len = scratch.bytes().len() as u64;
+    let end = (path_offset + path_len).next_multiple_of(PAGE);
+    let has_switch = image.switch != 0;
     let mut header = RawHeader {
         magic: RAW_MAGIC,
         version: RAW_VERSION,
@@ -194,10 +205,11 @@ fn write_header(file: &Descriptor, image: &Image, identity: Identity, scratch: &
         units_offset,
         path_offset,
         path_len,
-        regions_offset: (path_offset + path_len).next_multiple_of(PAGE),
+        regions_offset: if has_switch { end + PAGE } else { end },
         region_stride: region_stride(image.counters),
         pid: u64::from(system::process_id()),
         created_ns: system::now_ns(),
+        switch_offset: if has_switch { end } else { 0 },
     };
     check_room(file, header.regions_offset, header.regions_offset)?;
     let write = |bytes: &[u8], offset| system::write_at(file, bytes, offset).map_err(cannot_write);

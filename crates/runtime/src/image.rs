@@ -13,6 +13,8 @@ pub struct Image {
     pub template: usize,
     /// Number of counters.
     pub counters: u64,
+    /// Address of the page with the switch of the sample tier; 0 if no unit is of that tier.
+    pub switch: usize,
     records: &'static [UnitRecord],
 }
 
@@ -46,7 +48,8 @@ impl Image {
             // SAFETY: the section holds UnitRecords without gaps, is never written, and lives as long as this code.
             _ => unsafe { core::slice::from_raw_parts(first as *const UnitRecord, count) },
         };
-        Image { template, counters: (stop.wrapping_sub(template) / size_of::<u64>()) as u64, records }
+        let switch = address_of!("__trodden_switch");
+        Image { template, switch, counters: (stop.wrapping_sub(template) / size_of::<u64>()) as u64, records }
     }
 
     /// Address of the records: an address within this image.

@@ -101,6 +101,7 @@ pub fn start() -> bool {
     if state.source == Source::File && bias() == 0 {
         state.enter();
     }
+    state.map_switch();
     state.source == Source::File
 }
 
@@ -268,6 +269,19 @@ impl State {
             && let Some(region) = self.new_region(Some(current))
         {
             self.table.add(region, system::thread_id());
+        }
+        self.map_switch();
+    }
+
+    /// Lets the raw file's switch be that of this image. Where that cannot be done, it stays as it is: off, in a process that has just started.
+    fn map_switch(&mut self) {
+        let image = Image::of_linker();
+        if image.switch == 0 || self.source != Source::File {
+            return;
+        }
+        let Some(kept) = kept::check(&mut self.kept) else { return };
+        if system::map_page_to_read(&kept.raw.descriptor, kept.raw.switch_offset, image.switch).is_err() {
+            text::say_line(b"trodden: the switch of the sample tier cannot be mapped: nothing is sampled in this process\n");
         }
     }
 

@@ -299,6 +299,12 @@ pub fn map_file(file: &Descriptor, offset: u64, length: usize, over: Option<usiz
     system!(9, over.unwrap_or(0), length, PROT_READ_WRITE, MAP_SHARED | fixed, file.number, offset)
 }
 
+/// Maps a page of the file, to be read only, over a page of ours.
+pub fn map_page_to_read(file: &Descriptor, offset: u64, over: usize) -> Result<(), Errno> {
+    const PROT_READ: i32 = 1;
+    system!(9, over, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, file.number, offset).map(drop)
+}
+
 /// Maps `length` bytes of zeros; `over` as in [`map_file`].
 pub fn map_zeros(length: usize, over: Option<usize>) -> Result<usize, Errno> {
     let fixed = if over.is_some() { MAP_FIXED } else { 0 };

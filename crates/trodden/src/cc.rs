@@ -60,12 +60,19 @@ pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
 pub const LTO_OPTION: &str = "--trodden-lto";
 /// Option that asks one command for addresses of blocks instead of counters.
 pub const ADDRESSES_OPTION: &str = "--trodden-addresses";
+/// Option that asks for the sample tier.
+pub const SAMPLE_OPTION: &str = "--trodden-sample";
+/// The same for those who type it.
+const SHORT_SAMPLE_OPTION: &str = "--sample";
 
 /// Runs clang on `arguments`; returns only when it linked, or could not be run.
 ///
 /// # Errors
 /// Clang or a part of trodden is missing.
 pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCode> {
+    if take_sample_option(&mut arguments) {
+        return again_with_sampling(language, &arguments);
+    }
     let clang = language.tool().find()?;
     let lto = take_lto_option(&mut arguments);
     if pgo::take_option(&mut arguments) {
@@ -141,6 +148,24 @@ fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], enviro
     let words = with_added(arguments, added);
     let error = Command::new(clang).args(words).envs(environment.iter().map(|(k, v)| (k, v))).exec();
     Err(error).with_context(|| format!("cannot run {}", clang.display()))
+}
+
+fn take_sample_option(arguments: &mut Vec<OsString>) -> bool {
+    let before = arguments.len();
+    arguments.retain(|a| a != SAMPLE_OPTION && a != SHORT_SAMPLE_OPTION);
+    arguments.len() < before
+}
+
+/// Becomes this driver once more, with the sample tier among the parameters.
+fn again_with_sampling(language: Language, arguments: &[OsString]) -> Result<ExitCode> {
+    let own = env::current_exe().context("cannot find trodden itself")?;
+    let name = match language {
+        Language::C => "trodden-cc",
+        Language::Cxx => "trodden-c++",
+    };
+    let parameters = crate::cli::parameters_over(&env::var(PARAMETERS_VARIABLE).unwrap_or_default(), "tier=sample");
+    let error = Command::new(&own).arg0(name).args(arguments).env(PARAMETERS_VARIABLE, parameters).exec();
+    Err(error).with_context(|| format!("cannot run {}", own.display()))
 }
 
 fn take_lto_option(arguments: &mut Vec<OsString>) -> bool {

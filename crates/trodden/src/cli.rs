@@ -5,6 +5,7 @@ use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 use trodden_report::Measure;
 use trodden_unit::marks::ADDRESSES_WORD;
 
@@ -35,7 +36,7 @@ check failed, 2 if trodden itself failed.";
 const DRIVER_HELP: &str = "\
 Environment:
   TRODDEN_STORE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
-  TRODDEN_INSTRUMENT  how to count: words such as max-paths=1000, chords=off, keep=map
+  TRODDEN_INSTRUMENT  how to count: words such as max-paths=1000, chords=off, keep=map, tier=sample
   TRODDEN_LTO=1       optimise programs as a whole (as --trodden-lto)
   TRODDEN_QUIET=1     no notes on standard error
   TRODDEN_PLUGIN      the plugin's file, if it is neither beside trodden nor in ../lib/trodden
@@ -61,14 +62,16 @@ pub enum Command {
     /// Compile or link C: clang, with paths counted. All arguments are clang's.
     #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
     Cc {
-        /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-addresses` for addresses of blocks instead of counters.
+        /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in bursts, `--trodden-addresses` for addresses of blocks
+        /// instead of counters, `--trodden-pgo` for an edge profile as well.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Compile or link C++: clang++, with paths counted. All arguments are clang++'s.
     #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
     Cxx {
-        /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-addresses` for addresses of blocks instead of counters.
+        /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in bursts, `--trodden-addresses` for addresses of blocks
+        /// instead of counters, `--trodden-pgo` for an edge profile as well.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -76,6 +79,8 @@ pub enum Command {
     Build(Build),
     /// Run an instrumented program and store the profile.
     Record(Record),
+    /// Count programs of the sample tier that run already, in bursts.
+    Sample(Sample),
     /// Make a profile of raw files that a program wrote by TRODDEN_OUTPUT, without `trodden record`.
     Collect(Collect),
     /// Make a profile of branches that hardware recorded of a program without counters.
@@ -158,6 +163,9 @@ pub struct Parameters {
     /// Note where LLVM's edge counters would be, so that profiles can be exported for `-fprofile-use`.
     #[arg(long)]
     pub pgo: bool,
+    /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
+    #[arg(long)]
+    pub sample: bool,
 }
 
 /// The path as a word for the plugin, which may work in another folder.
@@ -229,6 +237,7 @@ impl Parameters {
             self.addresses.then(|| ADDRESSES_WORD.to_owned()),
             word("tails", self.tails),
             self.pgo.then(|| MARKERS.to_owned()),
+            self.sample.then(|| "tier=sample".to_owned()),
         ];
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
@@ -293,15 +302,72 @@ Examples:
   trodden record -- ./prog args
   trodden record --suite nightly -- make check
   trodden record -o one.trodden --no-store -- ./prog
+  trodden record --burst 1ms --every 100ms -- ./sampled-prog
 
-All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.")]
+Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.")]
 pub struct Record {
     /// Where its profile goes.
     #[command(flatten)]
     pub destination: Destination,
+    /// Only in bursts: fail if nothing that runs was built with --sample.
+    #[arg(long)]
+    pub sample: bool,
+    /// When to count programs of the sample tier.
+    #[command(flatten)]
+    pub bursts: Bursts,
     /// The command to run.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// When a sampled program counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
+pub struct Bursts {
+    /// How long a burst is: 100us, 1ms, 2s.
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_duration)]
+    pub burst: Duration,
+    /// From one burst to the next, on average.
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration)]
+    pub every: Duration,
+}
+
+/// A time as people write it: a number and `us`, `ms` or `s`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let micros = match unit {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        _ => return Err("a number with a unit is needed: us, ms, or s (500us, 1ms, 2s)".into()),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("`{number}` is no whole number"))?;
+    let micros = number.checked_mul(micros).filter(|m| (1..=86_400_000_000).contains(m));
+    micros.map(Duration::from_micros).ok_or_else(|| "it must be between 1us and a day".into())
+}
+
+/// `trodden sample`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  TRODDEN_OUTPUT=/var/tmp/counts/%m.raw ./server &     a program built with --sample: costs next to nothing
+  trodden sample /var/tmp/counts --for 30s             half a minute of it, as a profile
+  trodden sample 4711 --burst 1ms --every 100ms        the process of that number, until Ctrl-C
+
+Switches the counting of programs on and off that run already; they are neither stopped nor changed. The profile has what was counted while this
+command ran. Such programs must have been started with TRODDEN_OUTPUT.")]
+pub struct Sample {
+    /// Raw files, folders of them, or numbers of processes.
+    #[arg(required = true, value_name = "RAW|FOLDER|PID")]
+    pub subjects: Vec<PathBuf>,
+    /// How long; by default until Ctrl-C, or until all processes given by number have ended.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    pub time: Option<Duration>,
+    /// When to count.
+    #[command(flatten)]
+    pub bursts: Bursts,
+    /// Where the profile goes.
+    #[command(flatten)]
+    pub destination: Destination,
 }
 
 /// What share paths have of what.
@@ -662,6 +728,15 @@ pub struct Info {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(parse_duration("500us"), Ok(Duration::from_micros(500)));
+        assert_eq!(parse_duration("2s"), Ok(Duration::from_secs(2)));
+        for wrong in ["", "5", "ms", "1.5ms", "0ms", "99999999s", "1h"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_definition_is_sound() {

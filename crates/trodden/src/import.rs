@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_profile::{BranchImport, Collected, Run, Sampling, SamplingSource, import};
+use trodden_profile::{BranchImport, BranchSampling, BranchSource, Collected, Run, import};
 
 /// Reads the text and stores the profile.
 ///
@@ -25,7 +25,7 @@ pub fn run(job: &Import) -> Result<ExitCode> {
     };
     let run = Run { suite: job.destination.suite.clone(), runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
     let imported = import(text, name, &job.program, assets::store().ok().as_ref(), run)?;
-    let sampling = imported.profile.sampling.clone().context("an imported profile says how it was sampled")?;
+    let sampling = imported.profile.sampling.as_ref().and_then(|s| s.branches()).cloned().context("an imported profile says how it was sampled")?;
     anyhow::ensure!(sampling.records > 0, "{} holds no branches: {}", name.display(), remedy(sampling.samples));
     tell(&imported, &sampling);
     anyhow::ensure!(sampling.whole_paths > 0, "no path was seen from its beginning to its end");
@@ -41,7 +41,7 @@ fn remedy(samples: u64) -> &'static str {
 }
 
 /// What was seen, and what was lost.
-fn tell(imported: &BranchImport, sampling: &Sampling) {
+fn tell(imported: &BranchImport, sampling: &BranchSampling) {
     note(sampling.summary());
     let losses = &sampling.losses;
     let mut parts = Vec::new();
@@ -66,7 +66,7 @@ fn tell(imported: &BranchImport, sampling: &Sampling) {
             losses.broken, losses.gaps
         ));
     }
-    if sampling.source == SamplingSource::BranchRecords {
+    if sampling.source == BranchSource::BranchRecords {
         note("its counts are estimates: shares of paths, not numbers of executions; paths longer than a window are missing");
     }
     imported.without.iter().for_each(|what| warn(format_args!("no addresses: {what}")));

@@ -11,6 +11,7 @@
 //! | `build.rs`, `events.rs` | running a build; what its drivers did |
 //! | `cargo.rs`, `rust.rs` | `cargo trodden`; standing in for rustc's linker |
 //! | `record.rs` | running a program and storing its profile |
+//! | `sample.rs` | bursts: switching the counting of sampled programs on and off |
 //! | `profiles.rs`, `reports.rs`, `runs.rs` | stored profiles: naming, showing, listing, merging, comparing them |
 //! | `advise.rs`, `facts.rs` | advice from a profile; what units compute, from their bitcode |
 //! | `import.rs` | profiles of branches that hardware recorded |
@@ -50,6 +51,7 @@ mod record;
 mod reports;
 mod runs;
 mod rust;
+mod sample;
 mod store;
 mod toolchain;
 
@@ -110,6 +112,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Cxx { arguments } => cc::drive(cc::Language::Cxx, arguments),
         Command::Build(build) => build::run(&build),
         Command::Record(record) => record::run(&record),
+        Command::Sample(job) => sample::attach(&job),
         Command::Collect(job) => record::collect_files(&job),
         Command::Import(job) => import::run(&job),
         Command::Report(job) => reports::report(&job, cli.color),

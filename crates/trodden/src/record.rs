@@ -6,9 +6,10 @@
 
 use crate::assets;
 use crate::cc::CARGO_FOLDER_VARIABLE;
-use crate::cli::{Collect, Destination, Record};
+use crate::cli::{Bursts, Collect, Destination, Record};
 use crate::notes::{note, warn};
 use crate::rust::ROLE_VARIABLE;
+use crate::sample::{self, Bursting, Files};
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -22,9 +23,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
-use trodden_profile::{Collected, Ending, Profile, Run, RunStore, collect, raw_files};
+use trodden_profile::{BurstSampling, Collected, Ending, Profile, Run, RunStore, Sampling, collect, raw_files};
 use trodden_wire::OUTPUT_VARIABLE;
 
 /// Records a run; gives the command's exit status.
@@ -33,7 +34,7 @@ use trodden_wire::OUTPUT_VARIABLE;
 /// The command cannot be started, or there is no place for its counts.
 pub fn run(record: &Record) -> Result<ExitCode> {
     let folder = run_folder(record)?;
-    let mut counted = count(&record.command, folder.path())?;
+    let mut counted = count(&record.command, folder.path(), record.bursts)?;
     counted.run.suite = record.destination.suite.clone();
     let code = match counted.status {
         Ending::Exit(code) => code,
@@ -51,7 +52,8 @@ pub fn run(record: &Record) -> Result<ExitCode> {
 /// # Errors
 /// It cannot be run or fails, or nothing was counted.
 pub fn trial(program: &Path, folder: &Path) -> Result<Profile> {
-    let counted = count(&[program.into()], folder)?;
+    let bursts = Bursts { burst: Duration::from_millis(1), every: Duration::from_millis(10) };
+    let counted = count(&[program.into()], folder, bursts)?;
     anyhow::ensure!(matches!(counted.status, Ending::Exit(0)), "it ends with {:?}", counted.status);
     let collected = counted.collect(folder)?;
     match collected.problems.first() {
@@ -64,13 +66,17 @@ pub fn trial(program: &Path, folder: &Path) -> Result<Profile> {
 struct Counted {
     run: Run,
     status: Ending,
+    /// If programs of the sample tier ran.
+    sampling: Option<BurstSampling>,
 }
 
 impl Counted {
     /// Makes a profile of the raw files.
     fn collect(self, folder: &Path) -> Result<Collected> {
         let files = raw_files(folder)?;
-        Ok(collect(files, self.run, assets::store().ok().as_ref()))
+        let mut collected = collect(files, self.run, assets::store().ok().as_ref());
+        collected.profile.sampling = self.sampling.map(Sampling::Bursts);
+        Ok(collected)
     }
 }
 
@@ -90,7 +96,7 @@ fn run_folder(record: &Record) -> Result<TempDir> {
 }
 
 /// Runs a command whose counts go to a folder.
-fn count(words: &[OsString], folder: &Path) -> Result<Counted> {
+fn count(words: &[OsString], folder: &Path, bursts: Bursts) -> Result<Counted> {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).env(OUTPUT_VARIABLE, pattern(folder));
     if std::env::var_os(ROLE_VARIABLE).is_some() {
@@ -99,7 +105,10 @@ fn count(words: &[OsString], folder: &Path) -> Result<Counted> {
     }
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
-    let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", words[0].display()))?;
+    let bursting = Bursting::start(Files::of_folder(folder), bursts)?;
+    let status = wait_forwarding(&mut command);
+    let sampling = bursting.stop();
+    let status = status.with_context(|| format!("cannot run {}", words[0].display()))?;
     let ending = match (status.code(), status.signal()) {
         (Some(code), _) => Ending::Exit(code),
         (None, signal) => Ending::Signal(signal.unwrap_or(0)),
@@ -115,7 +124,7 @@ fn count(words: &[OsString], folder: &Path) -> Result<Counted> {
         runs: 1,
         recorder: env!("CARGO_PKG_VERSION").into(),
     };
-    Ok(Counted { run, status: ending })
+    Ok(Counted { run, status: ending, sampling })
 }
 
 /// The pattern of raw files: no process number, so all processes of one image share a file.
@@ -167,6 +176,11 @@ fn ignored_signals() -> Vec<i32> {
 fn keep(record: &Record, counted: Counted, folder: &Path) -> Result<()> {
     if raw_files(folder)?.is_empty() {
         return nothing_counted(&record.command[0]);
+    }
+    match (&counted.sampling, record.sample) {
+        (Some(sampling), _) => sample::tell(sampling),
+        (None, true) => warn("nothing was sampled: no program that ran was built with --sample, so all was counted in full"),
+        (None, false) => {}
     }
     deliver(&counted.collect(folder)?, &record.destination)
 }

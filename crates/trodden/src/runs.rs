@@ -147,6 +147,7 @@ fn diff_json(found: &trodden_profile::Diff) -> Value {
     json!({
         "schema_version": SCHEMA_VERSION, "compared": found.compared, "functions": found.functions.iter().map(function).collect::<Vec<_>>(),
         "only_before": found.only_before, "only_after": found.only_after,
+        "overlap": { "executions": found.overlap.executions, "instructions": found.overlap.instructions },
     })
 }
 
@@ -154,6 +155,8 @@ fn diff_text(found: &trodden_profile::Diff, top: usize) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("writing to a string");
     line(format!("{} functions compared, {} differ", found.compared, found.functions.len()));
+    let overlap = [found.overlap.executions, found.overlap.instructions].map(|o| 100.0 * o);
+    line(format!("overlap of the paths' shares: {:.2} % of executions, {:.2} % of instructions", overlap[0], overlap[1]));
     for function in &found.functions {
         let name = Name::of(function.map().plain_name()).full;
         line(format!("\n{name}  ({}; entered {} -> {})", function.unit.source, function.entries.0, function.entries.1));

@@ -9,8 +9,8 @@
 //! 3. The raw file ([`RawHeader`]): all regions of one image, of one process or of many, memory-mapped while they count.
 //!
 //! ```text
-//! raw file   0              units_offset     path_offset   regions_offset (page aligned)
-//!            | RawHeader    | RawUnit x n    | path bytes  | region 0 | region 1 | ...   each region_stride bytes
+//! raw file   0              units_offset     path_offset   (switch_offset)   regions_offset (page aligned)
+//!            | RawHeader    | RawUnit x n    | path bytes  | (switch page)   | region 0 | region 1 | ...   each region_stride bytes
 //! ```
 //!
 //! The profile of the file is the sum of its regions, counter by counter. A region belongs to whoever holds the
@@ -35,14 +35,18 @@ pub const BIAS_SYMBOL: &str = "__trodden_bias";
 /// `r11` and the flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller nothing.
 pub const ENTER_SYMBOL: &str = "__trodden_enter";
 
+/// The switch of the sample tier: a byte at the beginning of a page, hidden in each image that has units of that tier. While it is not 0, they count. The
+/// runtime maps the raw file's page [`RawHeader::switch_offset`] there, so that others can flip it.
+pub const SWITCH_SYMBOL: &str = "__trodden_switch";
+
 /// Environment variable with the pattern of raw files; unset: nothing is written. `%p` process id, `%h` host name, `%m` image
 /// identity (32 hexadecimal digits), `%%` a percent sign. Without `%p`, all processes share (and so merge into) one file per image.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_OUTPUT";
 
 /// First bytes of a raw file.
 pub const RAW_MAGIC: [u8; 8] = *b"TRODRAW\0";
-/// Version of the raw file's layout.
-pub const RAW_VERSION: u32 = 1;
+/// Version of the raw file's layout. Version 1 lacked the header's last field.
+pub const RAW_VERSION: u32 = 2;
 /// First field of every [`UnitRecord`].
 pub const UNIT_MAGIC: u32 = 0x5452_4455;
 /// Version of the [`UnitRecord`] layout.
@@ -99,6 +103,8 @@ pub struct RawHeader {
     pub pid: u64,
     /// When it made it: nanoseconds since 1970 (CLOCK_REALTIME).
     pub created_ns: u64,
+    /// Byte offset of the page whose first byte is the image's switch ([`SWITCH_SYMBOL`]); 0 if the image has none. Not in version 1.
+    pub switch_offset: u64,
 }
 
 /// One unit of the image in a raw file.
@@ -173,7 +179,7 @@ mod tests {
     #[test]
     fn layouts_have_no_hidden_padding() {
         assert_eq!(size_of::<UnitRecord>(), 40);
-        assert_eq!(size_of::<RawHeader>(), 8 + 4 + 4 + 16 + 9 * 8);
+        assert_eq!(size_of::<RawHeader>(), 8 + 4 + 4 + 16 + 10 * 8);
         assert_eq!(size_of::<RawUnit>(), 32);
     }
 

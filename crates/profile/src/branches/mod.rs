@@ -16,7 +16,7 @@ pub mod walk;
 
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
-use crate::sampling::{Observed, Sampling, SamplingSource};
+use crate::sampling::{BranchSampling, BranchSource, Observed, Sampling};
 use image::AddressImage;
 use space::Space;
 use std::collections::{BTreeMap, HashMap};
@@ -60,7 +60,7 @@ pub fn import(
         reader.take(line)?.map_err(failed(number as u64 + 1))?;
     }
     let Reader { world, counts, source, .. } = reader.finish();
-    let (tally, source) = (world.tally, source.unwrap_or(SamplingSource::BranchRecords));
+    let (tally, source) = (world.tally, source.unwrap_or(BranchSource::BranchRecords));
     if counts.records > 0 && counts.in_programs == 0 {
         let what = format!(
             "none of the {} branches lies in it: what is loaded anywhere (PIE, shared library) needs `perf script --show-mmap-events`, and the file must bear the name under which it ran",
@@ -86,7 +86,7 @@ struct Reader<'a> {
     world: World<'a>,
     space: Space<'a>,
     walks: HashMap<Thread, Walk>,
-    source: Option<SamplingSource>,
+    source: Option<BranchSource>,
     counts: Counts,
 }
 
@@ -110,13 +110,13 @@ impl Reader<'_> {
                 }
             }
             Line::Window(thread, records) => {
-                if *self.source.get_or_insert(SamplingSource::BranchRecords) != SamplingSource::BranchRecords {
+                if *self.source.get_or_insert(BranchSource::BranchRecords) != BranchSource::BranchRecords {
                     return Ok(Err("a branch stack after branches of a trace: print them into files of their own".into()));
                 }
                 self.window(thread, &records)?;
             }
             Line::Branch(thread, record) => {
-                if *self.source.get_or_insert(SamplingSource::BranchTrace) != SamplingSource::BranchTrace {
+                if *self.source.get_or_insert(BranchSource::BranchTrace) != BranchSource::BranchTrace {
                     return Ok(Err("a branch of a trace after branch stacks: print them into files of their own".into()));
                 }
                 let (from, to) = self.places(thread, record);
@@ -158,7 +158,7 @@ impl Reader<'_> {
 }
 
 /// Puts what was seen into the model.
-fn profile(images: Vec<AddressImage>, tally: Tally, counts: Counts, source: SamplingSource, run: Run) -> Profile {
+fn profile(images: Vec<AddressImage>, tally: Tally, counts: Counts, source: BranchSource, run: Run) -> Profile {
     let mut by_unit: BTreeMap<(usize, usize), BTreeMap<u64, Seen>> = BTreeMap::new();
     for ((image, function, id), seen) in tally.paths {
         let (unit, _) = images[image].functions[function.0 as usize];
@@ -169,11 +169,11 @@ fn profile(images: Vec<AddressImage>, tally: Tally, counts: Counts, source: Samp
         }
     }
     let estimate = |seen: &Seen| match source {
-        SamplingSource::BranchTrace => seen.times,
+        BranchSource::BranchTrace => seen.times,
         _ => (seen.weight.round() as u64).max(1),
     };
     let observed = match source {
-        SamplingSource::BranchTrace => Vec::new(),
+        BranchSource::BranchTrace => Vec::new(),
         _ => by_unit
             .iter()
             .map(|(&(image, unit), paths)| Observed {
@@ -183,7 +183,7 @@ fn profile(images: Vec<AddressImage>, tally: Tally, counts: Counts, source: Samp
             })
             .collect(),
     };
-    let sampling = Sampling {
+    let sampling = BranchSampling {
         source,
         samples: counts.samples,
         windows: counts.windows,
@@ -204,5 +204,5 @@ fn profile(images: Vec<AddressImage>, tally: Tally, counts: Counts, source: Samp
             units: units.collect(),
         }
     });
-    Profile { run, images: images.collect(), sampling: Some(sampling) }
+    Profile { run, images: images.collect(), sampling: Some(Sampling::Branches(sampling)) }
 }

@@ -115,6 +115,7 @@ impl RawFile {
             stride,
             4711,
             1_700_000_000_000_000_000,
+            0,
         ];
         rest.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
         bytes.resize(128, 0);

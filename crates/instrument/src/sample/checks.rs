@@ -1,0 +1,175 @@
+//! Where control may change versions: which loops look at the switch as they come round, and which functions leave the decision to their callers.
+//!
+//! What makes estimates unbiased is not how often the switch is looked at: a path is counted exactly if the switch was on when it was looked at last, and the
+//! switch knows nothing of the program. So places are chosen for cost, as long as a program cannot run for long without passing one:
+//!
+//! - innermost loops that call nothing have none (but in `main`): one run of such a loop stays in one version;
+//! - other loops have one if a round is long enough for it not to matter, or if nothing around them has and they call something;
+//! - a loop in nearly every round of which an inner one is entered that looks at the switch needs none of its own; so mostly one loop of a nest has;
+//! - a function that other code cannot call, and no chain of such functions calls itself through, has none at its entry: its callers enter the
+//!   version they are in. It becomes two functions then.
+//!
+//! Loops are those that retreating edges close; in irreducible code that is an approximation that costs precision of the estimate of cost, nothing else.
+
+use crate::describe::Draft;
+use crate::llvm::Value;
+use llvm_sys::LLVMOpcode;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::{CutReason, Edge, Graph, Node, Plan};
+use trodden_unit::EdgeKind;
+
+/// A round of an inner loop below so many instructions is too short for a look at the switch.
+const SHORT: f64 = 256.0;
+/// The same of an outermost loop, where nothing else may come to look at it.
+const SHORT_OUTERMOST: f64 = 64.0;
+/// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost are those that come round less.
+const ROUNDS: f64 = 3.0;
+/// What a call counts for.
+const CALL: f64 = 24.0;
+/// Of how many rounds of a loop must an inner one that looks at the switch be part, to make the outer one's own look needless.
+const NEARLY_ALWAYS: f64 = 0.9;
+
+/// A loop: the edges that close it, and what one round does.
+struct Loop {
+    head: Node,
+    back: Vec<Edge>,
+    body: HashSet<Node>,
+    calls: bool,
+}
+
+/// The back edges of a function on which the switch is looked at.
+pub fn back_edges(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequencies, is_main: bool) -> Vec<Edge> {
+    let mut loops = loops(draft, graph, plan);
+    loops.sort_by_key(|l| (l.body.len(), l.head));
+    let mut chosen: Vec<Edge> = Vec::new();
+    let mut looking: Vec<&Loop> = Vec::new();
+    for (at, this) in loops.iter().enumerate() {
+        let rounds = frequencies.node(this.head).max(f64::MIN_POSITIVE);
+        // How often an inner loop comes round says nothing here: the one case of a hundred that has a loop may never be taken.
+        if looking.iter().any(|l| this.body.contains(&l.head) && l.entered(graph, frequencies) >= NEARLY_ALWAYS * rounds) {
+            continue;
+        }
+        let innermost = !loops[..at].iter().any(|l| this.body.contains(&l.head) && l.head != this.head);
+        let outermost = !loops[at + 1..].iter().any(|l| l.body.contains(&this.head));
+        let round = this.round(draft, frequencies);
+        let long = round >= if outermost { SHORT_OUTERMOST } else { SHORT };
+        if if innermost && !this.calls { is_main } else { long || (outermost && (this.calls || is_main)) } {
+            chosen.extend(this.back.iter().filter(|e| can_carry(draft, **e)));
+            looking.push(this);
+        }
+    }
+    chosen.sort();
+    chosen
+}
+
+impl Loop {
+    /// How often control comes to it from outside.
+    fn entered(&self, graph: &Graph, frequencies: &Frequencies) -> f64 {
+        let from_outside = graph.incoming(self.head).iter().filter(|e| !self.body.contains(&graph.from(**e)));
+        from_outside.map(|e| frequencies.edge(*e)).sum()
+    }
+
+    /// Instructions of a round, by cautious estimate.
+    fn round(&self, draft: &Draft, frequencies: &Frequencies) -> f64 {
+        let rounds = frequencies.node(self.head).max(f64::MIN_POSITIVE);
+        self.body.iter().map(|n| (frequencies.node(*n) / rounds).min(ROUNDS) * work(draft, *n)).sum()
+    }
+}
+
+/// Whether code can go on the edge itself. Exceptions arrive in landing pads only.
+fn can_carry(draft: &Draft, edge: Edge) -> bool {
+    let kind = draft.edges[edge.index()].kind;
+    matches!(kind, EdgeKind::Always | EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Normal)
+}
+
+fn loops(draft: &Draft, graph: &Graph, plan: &Plan) -> Vec<Loop> {
+    let mut by_head = BTreeMap::<Node, Vec<Edge>>::new();
+    for cut in plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
+        by_head.entry(graph.to(cut.edge)).or_default().push(cut.edge);
+    }
+    let mut loops = Vec::new();
+    for (head, back) in by_head {
+        let mut body = HashSet::from([head]);
+        let mut stack: Vec<Node> = back.iter().map(|e| graph.from(*e)).collect();
+        while let Some(node) = stack.pop() {
+            if body.insert(node) {
+                stack.extend(graph.incoming(node).iter().map(|e| graph.from(*e)));
+            }
+        }
+        let calls = body.iter().any(|n| draft.nodes[n.index()].is_some_and(|b| b.instructions().any(is_call)));
+        loops.push(Loop { head, back, body, calls });
+    }
+    loops
+}
+
+fn work(draft: &Draft, node: Node) -> f64 {
+    let Some(block) = draft.nodes.get(node.index()).copied().flatten() else { return 0.0 };
+    let calls = block.instructions().filter(|i| is_call(*i)).count();
+    f64::from(draft.blocks[node.index()].instructions) + CALL * calls as f64
+}
+
+/// Whether an instruction calls a function that is not part of the language.
+fn is_call(instruction: Value) -> bool {
+    instruction.is_call() && instruction.callee().intrinsic_or_none() == 0
+}
+
+/// Of functions that could leave the decision to their callers, those that do: no chain of direct calls leads from one of them back to itself without
+/// coming through another function. `calls` has the direct calls among them.
+pub fn without_entry(candidates: &[Value], calls: &HashMap<Value, Vec<Value>>) -> HashSet<Value> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum State {
+        Open,
+        Done,
+    }
+    let mut left: HashSet<Value> = candidates.iter().copied().collect();
+    let mut state = HashMap::<Value, State>::new();
+    for &root in candidates {
+        if state.contains_key(&root) {
+            continue;
+        }
+        state.insert(root, State::Open);
+        let mut stack = vec![(root, 0)];
+        while let Some((function, next)) = stack.last_mut() {
+            let Some(&callee) = calls.get(function).and_then(|c| c.get(*next)) else {
+                state.insert(*function, State::Done);
+                stack.pop();
+                continue;
+            };
+            *next += 1;
+            match state.get(&callee) {
+                // The chain comes back to it: it looks at the switch.
+                Some(State::Open) => _ = left.remove(&callee),
+                Some(State::Done) => {}
+                None => {
+                    state.insert(callee, State::Open);
+                    stack.push((callee, 0));
+                }
+            }
+        }
+    }
+    left
+}
+
+impl Value {
+    /// Number of the intrinsic function that this is; 0 for anything else.
+    fn intrinsic_or_none(self) -> u32 {
+        if self.is_function() { self.intrinsic() } else { 0 }
+    }
+}
+
+/// Whether the function holds something of which there cannot be two; the reason, for people.
+pub fn reason_not_to_double(function: Value) -> Option<&'static str> {
+    let mut instructions = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>());
+    instructions.find_map(|i| match i.opcode() {
+        LLVMOpcode::LLVMCallBr => Some("it is not sampled: it has assembly that jumps"),
+        _ if i.is_call() && i.call_has_attribute("returns_twice") => {
+            Some("it is not sampled: it calls a function that returns twice (setjmp)")
+        }
+        _ if i.is_call() && i.call_has_attribute("noduplicate") => {
+            Some("it is not sampled: it makes a call of which there must be one only")
+        }
+        _ if i.is_token() => Some("it is not sampled: it holds values that cannot be chosen between (tokens)"),
+        _ => None,
+    })
+}

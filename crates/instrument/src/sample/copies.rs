@@ -1,0 +1,129 @@
+//! Copies of blocks: the second version of a function's code.
+//!
+//! LLVM-C clones single instructions; what they refer to among themselves is set here, and phi nodes are built anew because their incoming blocks cannot be
+//! changed. Metadata stays with the copies. What only debug information knows of variables stays with the originals, which run nearly all the time.
+//!
+//! Invariant: a copy refers to copies of what was copied, and to the same as its original otherwise (arguments, constants, blocks of computed jumps).
+
+use crate::llvm::{Block, Builder, Module, Value, llvm};
+use llvm_sys::LLVMOpcode;
+use llvm_sys::core::*;
+use std::collections::HashMap;
+
+/// What became of blocks and values.
+#[derive(Default)]
+pub struct Copies {
+    blocks: HashMap<Block, Block>,
+    values: HashMap<Value, Value>,
+    originals: HashMap<Value, Value>,
+}
+
+/// Whether copies keep the lines of their originals; they cannot in another function, whose lines are none of this one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Lines {
+    /// They keep them.
+    Keep,
+    /// They have none.
+    Drop,
+}
+
+impl Copies {
+    /// Copies blocks to the end of a function. `known` says what else copies refer to instead of what originals do: arguments, called functions.
+    pub fn make(module: Module, blocks: &[Block], function: Value, known: &HashMap<Value, Value>, lines: Lines) -> Copies {
+        let mut copies = Copies { values: known.clone(), ..Copies::default() };
+        for &block in blocks {
+            let copy = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function.0, c"".as_ptr())));
+            copies.blocks.insert(block, copy);
+        }
+        for &block in blocks {
+            copies.copy_instructions(module, block, lines);
+        }
+        for &block in blocks {
+            for instruction in block.instructions() {
+                copies.redirect(instruction);
+            }
+        }
+        copies
+    }
+
+    /// The copy of a block, or the block itself if it was not copied.
+    pub fn block(&self, block: Block) -> Block {
+        self.blocks.get(&block).copied().unwrap_or(block)
+    }
+
+    /// The copy of a value, or the value itself if it was not copied.
+    pub fn value(&self, value: Value) -> Value {
+        self.values.get(&value).copied().unwrap_or(value)
+    }
+
+    /// What a value is the copy of, or the value itself.
+    pub fn original(&self, value: Value) -> Value {
+        self.originals.get(&value).copied().unwrap_or(value)
+    }
+
+    /// Copied instructions with their copies, in the order of the given blocks.
+    pub fn pairs(&self, blocks: &[Block]) -> Vec<(Value, Value)> {
+        blocks.iter().flat_map(|b| b.instructions()).filter_map(|i| self.values.get(&i).map(|copy| (i, *copy))).collect()
+    }
+
+    /// Copies that were replaced are no more.
+    pub fn replace(&mut self, replaced: &[(Value, Value)]) {
+        for (old, new) in replaced {
+            if let Some(original) = self.originals.remove(old) {
+                self.originals.insert(*new, original);
+                self.values.insert(original, *new);
+            }
+        }
+    }
+
+    fn copy_instructions(&mut self, module: Module, block: Block, lines: Lines) {
+        let builder = Builder::at_end(module, self.blocks[&block], None);
+        for instruction in block.instructions() {
+            let copy = if instruction.is(LLVMOpcode::LLVMPHI) {
+                let phi = Value(llvm!(LLVMBuildPhi(builder.raw(), instruction.kind(), c"".as_ptr())));
+                crate::probes::copy_fast_math(instruction, phi);
+                phi
+            } else {
+                let copy = Value(llvm!(LLVMInstructionClone(instruction.0)));
+                builder.insert(copy);
+                copy
+            };
+            // By it, records of variables' values in the originals would refer to copies.
+            remove_metadata(module, copy, "DIAssignID");
+            copy.set_location(if lines == Lines::Keep { instruction.location() } else { None });
+            self.values.insert(instruction, copy);
+            self.originals.insert(copy, instruction);
+        }
+    }
+
+    /// Lets the copy of an instruction refer to copies.
+    fn redirect(&self, instruction: Value) {
+        let copy = self.values[&instruction];
+        if instruction.is(LLVMOpcode::LLVMPHI) {
+            let incoming: Vec<_> = instruction.incoming().into_iter().map(|(v, b)| (self.value(v), self.block(b))).collect();
+            copy.add_incoming(&incoming);
+            return;
+        }
+        for index in 0..llvm!(LLVMGetNumOperands(copy.0)) as u32 {
+            let Some(operand) = Value::some(llvm!(LLVMGetOperand(copy.0, index))) else { continue };
+            if llvm!(LLVMValueIsBasicBlock(operand.0)) == 0
+                && let Some(new) = self.values.get(&operand)
+            {
+                llvm!(LLVMSetOperand(copy.0, index, new.0));
+            }
+        }
+        if llvm!(LLVMIsATerminatorInst(copy.0)).is_null() {
+            return;
+        }
+        for (index, to) in copy.successors().into_iter().enumerate() {
+            if let Some(new) = self.blocks.get(&to) {
+                copy.set_successor(index, *new);
+            }
+        }
+    }
+}
+
+fn remove_metadata(module: Module, instruction: Value, kind: &str) {
+    let kind = llvm!(LLVMGetMDKindIDInContext(module.context(), kind.as_ptr().cast(), kind.len() as u32));
+    llvm!(LLVMSetMetadata(instruction.0, kind, std::ptr::null_mut()));
+}

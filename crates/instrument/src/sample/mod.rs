@@ -1,0 +1,374 @@
+//! The sample tier: two versions of each function's blocks, of which the counted one runs only while a switch is on.
+//!
+//! The published way (Arnold and Ryder, "A framework for reducing the cost of instrumented code", PLDI 2001; bursts: Hirzel and Chilimbi, "Bursty tracing", 2001),
+//! with another trigger: nobody counts down in the program; a byte in a page of its own says which version is to run, and whoever records
+//! flips it from outside. Control changes versions only where a path begins: at the function's entry and on back edges ([`checks`] chooses which), and where computed
+//! jumps arrive. So every path that is counted was executed wholly in the counted version.
+//!
+//! The original blocks stay the fast version; copies ([`copies`]) get the probes. In both, a chosen back edge goes through a block that looks at the switch:
+//!
+//! ```text
+//!   fast:     tail --> check --off--> head           counted:  tail' --> count, check --on--> head'
+//!                        `--on--> claim region --> head'                      `--off--> head
+//! ```
+//!
+//! Values that live where versions meet are merged there ([`ssa`]). Computed jumps have addresses of blocks in data, so both versions jump to the same block, which looks at
+//! the switch and goes on in one of them. A function in which versions change nowhere but at its entry becomes two: itself and `NAME.counted`, to which it jumps if the switch is on; so
+//! the fast version's frame does not grow. If it leaves the decision to its callers, it stays untouched, and counted code calls the other.
+
+mod checks;
+mod copies;
+mod ssa;
+
+use crate::describe::{Draft, Site};
+use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
+use crate::phis;
+use crate::probes::{self, Counters, Surroundings};
+use crate::shape::{move_to_new_block, new_block_behind};
+use copies::{Copies, Lines};
+use llvm_sys::comdat::{LLVMGetComdat, LLVMSetComdat};
+use llvm_sys::core::*;
+use llvm_sys::prelude::{LLVMAttributeRef, LLVMMetadataRef};
+use llvm_sys::{LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTailCallKind};
+use ssa::Definitions;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::schedule::Choices;
+use trodden_flow::{Edge, Graph, Plan, Schedule};
+use trodden_unit::Position;
+
+pub use checks::reason_not_to_double;
+
+/// A function with its plan, before anything is inserted.
+pub struct Planned {
+    /// The function.
+    pub function: Value,
+    /// Where it is declared.
+    pub position: Option<Position>,
+    /// Its description; sites and nodes are those of its blocks as they are.
+    pub draft: Draft,
+    /// Its graph.
+    pub graph: Graph,
+    /// What is to be inserted.
+    pub plan: Plan,
+    /// How often its edges are executed, by estimate.
+    pub frequencies: Frequencies,
+    /// Whether that was measured.
+    pub measured: bool,
+    /// Whether other code than sampled functions of this unit may call it.
+    pub open: bool,
+}
+
+/// The tier's decisions for a unit.
+pub struct Tier {
+    around: Surroundings,
+    switch: Value,
+    /// Functions that are two, with their counted versions.
+    counted: HashMap<Value, Value>,
+    /// Those of them that leave the decision to their callers: counted code calls the counted version.
+    left_to_callers: HashMap<Value, Value>,
+}
+
+impl Tier {
+    /// Decides which functions become two; makes the second ones, still empty.
+    pub fn of(around: Surroundings, functions: &[Planned]) -> Tier {
+        let switch = crate::emit::declare_switch(around.module);
+        let two: Vec<&Planned> = functions.iter().filter(|f| !f.crosses_inside()).collect();
+        let candidates: Vec<Value> = two.iter().filter(|f| !f.open).map(|f| f.function).collect();
+        let is_candidate: HashSet<Value> = candidates.iter().copied().collect();
+        let callees = |f: &Value| -> Vec<Value> {
+            let calls = f.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).filter(|i| i.is_call());
+            calls.map(Value::callee).filter(|c| is_candidate.contains(c)).collect()
+        };
+        let calls = candidates.iter().map(|f| (*f, callees(f))).collect();
+        let without_entry = checks::without_entry(&candidates, &calls);
+        let counted: HashMap<Value, Value> = two.iter().map(|f| (f.function, declare_counted(around.module, f.function))).collect();
+        let left_to_callers = counted.iter().map(|(f, c)| (*f, *c)).filter(|(f, _)| without_entry.contains(f)).collect();
+        Tier { around, switch, counted, left_to_callers }
+    }
+
+    /// Makes a function's counted version, with its probes.
+    ///
+    /// # Errors
+    /// Names the function if its probes are such that control cannot change versions.
+    pub fn insert(&self, planned: &Planned, first_counter: u64) -> Result<(), String> {
+        match self.counted.get(&planned.function) {
+            Some(&counted) => self.fill(planned, counted, first_counter),
+            None => Double::insert(self, planned, first_counter)?,
+        }
+        Ok(())
+    }
+
+    /// The functions that hold the code of a function now.
+    pub fn parts(&self, function: Value) -> Vec<Value> {
+        [Some(function), self.counted.get(&function).copied()].into_iter().flatten().collect()
+    }
+
+    /// Makes the counted version of a function that becomes two.
+    fn fill(&self, planned: &Planned, counted: Value, first_counter: u64) {
+        let mut known = self.left_to_callers.clone();
+        known.extend(parameters(planned.function).into_iter().zip(parameters(counted)));
+        let blocks: Vec<Block> = planned.function.blocks().collect();
+        let copies = Copies::make(self.around.module, &blocks, counted, &known, Lines::Drop);
+        let draft = moved(&planned.draft, &copies);
+        // Where callers that count call it, the thread has a region.
+        let is_left = self.left_to_callers.contains_key(&planned.function);
+        let base = probes::counters_of_thread(self.around, counted, None, !is_left);
+        planned.insert(self.around, counted, &draft, Counters { base, first: first_counter });
+        if !is_left {
+            self.look_at_entry(planned.function, counted);
+        }
+    }
+
+    /// Lets a function begin with a look at the switch, and its counted version take its place if that is on: by a jump, so that the fast version's frame is its own.
+    fn look_at_entry(&self, function: Value, counted: Value) {
+        let (module, location) = (self.around.module, crate::debug::no_line(self.around.module, function));
+        let (entry, old) = part_entry(module, function);
+        let instead = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function.0, c"".as_ptr())));
+        let builder = Builder::at_end(module, instead, location);
+        let kind = llvm!(LLVMGlobalGetValueType(function.0));
+        let mut arguments: Vec<_> = parameters(function).into_iter().map(|p| p.0).collect();
+        let count = arguments.len() as u32;
+        let call = Value(llvm!(LLVMBuildCall2(builder.raw(), kind, counted.0, arguments.as_mut_ptr(), count, c"".as_ptr())));
+        llvm!(LLVMSetInstructionCallConv(call.0, llvm!(LLVMGetFunctionCallConv(function.0))));
+        for index in 0..=count {
+            attributes(function, index).into_iter().for_each(|a| llvm!(LLVMAddCallSiteAttribute(call.0, index, a)));
+        }
+        llvm!(LLVMSetTailCallKind(call.0, LLVMTailCallKind::LLVMTailCallKindMustTail));
+        match call.is_void() {
+            true => llvm!(LLVMBuildRetVoid(builder.raw())),
+            false => llvm!(LLVMBuildRet(builder.raw(), call.0)),
+        };
+        self.look(entry, instead, old, location);
+    }
+
+    /// Ends a block: goes to `on` if the switch is on, else to `off`.
+    fn look(&self, block: Block, on: Block, off: Block, location: Option<LLVMMetadataRef>) {
+        let module = self.around.module;
+        let builder = Builder::at_end(module, block, location);
+        let value = builder.load(module.i8(), self.switch);
+        // It changes behind the compiler's back.
+        llvm!(LLVMSetVolatile(value.0, 1));
+        let zero = llvm!(LLVMConstInt(module.i8(), 0, 0));
+        let is_on = llvm!(LLVMBuildICmp(builder.raw(), LLVMIntPredicate::LLVMIntNE, value.0, zero, c"".as_ptr()));
+        let branch = llvm!(LLVMBuildCondBr(builder.raw(), is_on, on.0, off.0));
+        probes::mark_unlikely(module, Value(branch));
+    }
+}
+
+impl Planned {
+    /// Inserts the probes into the counted version. Counts stay at the ends of their paths: an early one could be made before versions change, for a path that is then
+    /// executed in the other.
+    fn insert(&self, around: Surroundings, function: Value, draft: &Draft, counters: Counters) -> Vec<(Value, Value)> {
+        let facts = crate::places::facts(draft, &self.graph);
+        let schedule = Schedule::of(&self.graph, &self.plan, &self.frequencies, &facts, Choices { rounds: false, early: false });
+        probes::insert(around, function, draft, &self.graph, &self.plan, &schedule, counters)
+    }
+
+    /// The back edges on which it looks at the switch.
+    fn back_edges(&self) -> Vec<Edge> {
+        checks::back_edges(&self.draft, &self.graph, &self.plan, &self.frequencies, self.function.name() == "main")
+    }
+
+    /// Whether control changes versions elsewhere than at the entry.
+    fn crosses_inside(&self) -> bool {
+        self.function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr)) || !self.back_edges().is_empty()
+    }
+}
+
+/// A function of the same kind for the counted version.
+fn declare_counted(module: Module, function: Value) -> Value {
+    let kind = llvm!(LLVMGlobalGetValueType(function.0));
+    let counted = llvm!(LLVMAddFunction(module.raw, c_string(&format!("{}.counted", function.name())).as_ptr(), kind));
+    llvm!(LLVMSetLinkage(counted, LLVMLinkage::LLVMInternalLinkage));
+    llvm!(LLVMSetFunctionCallConv(counted, llvm!(LLVMGetFunctionCallConv(function.0))));
+    for index in (0..=llvm!(LLVMCountParams(function.0))).chain([LLVMAttributeFunctionIndex]) {
+        attributes(function, index).into_iter().for_each(|a| llvm!(LLVMAddAttributeAtIndex(counted, index, a)));
+    }
+    crate::emit::add_attribute(module, counted, "cold");
+    if llvm!(LLVMHasPersonalityFn(function.0)) != 0 {
+        llvm!(LLVMSetPersonalityFn(counted, llvm!(LLVMGetPersonalityFn(function.0))));
+    }
+    llvm!(LLVMSetGC(counted, llvm!(LLVMGetGC(function.0))));
+    let comdat = llvm!(LLVMGetComdat(function.0));
+    if !comdat.is_null() {
+        llvm!(LLVMSetComdat(counted, comdat));
+    }
+    Value(counted)
+}
+
+/// Attributes of a function (its result: 0, its parameters: from 1 on).
+fn attributes(function: Value, index: u32) -> Vec<LLVMAttributeRef> {
+    let count = llvm!(LLVMGetAttributeCountAtIndex(function.0, index)) as usize;
+    let mut attributes: Vec<LLVMAttributeRef> = vec![std::ptr::null_mut(); count];
+    llvm!(LLVMGetAttributesAtIndex(function.0, index, attributes.as_mut_ptr()));
+    attributes
+}
+
+fn parameters(function: Value) -> Vec<Value> {
+    (0..llvm!(LLVMCountParams(function.0))).map(|i| Value(llvm!(LLVMGetParam(function.0, i)))).collect()
+}
+
+/// A new entry block with the stack's fixed variables; not ended yet. Gives it and the old one.
+fn part_entry(module: Module, function: Value) -> (Block, Block) {
+    let old = function.blocks().next().expect("a definition has an entry");
+    let new = Block(llvm!(LLVMInsertBasicBlockInContext(module.context(), old.0, c"".as_ptr())));
+    probes::move_static_allocas(module, old, new);
+    (new, old)
+}
+
+/// The description, of the copies.
+fn moved(draft: &Draft, copies: &Copies) -> Draft {
+    let site = |site: &Site| match site {
+        Site::Before(i) => Site::Before(copies.value(*i)),
+        Site::BeforeThenHead(i) => Site::BeforeThenHead(copies.value(*i)),
+        other => other.clone(),
+    };
+    Draft {
+        nodes: draft.nodes.iter().map(|n| n.map(|b| copies.block(b))).collect(),
+        sites: draft.sites.iter().map(site).collect(),
+        ..draft.clone()
+    }
+}
+
+/// A function while it gets its second version.
+struct Double<'a> {
+    tier: &'a Tier,
+    module: Module,
+    function: Value,
+    location: Option<LLVMMetadataRef>,
+    /// Addresses of the counters, computed where control enters the counted version.
+    bases: Vec<Value>,
+    /// Where versions meet.
+    meeting: HashSet<Block>,
+}
+
+impl Double<'_> {
+    fn insert(tier: &Tier, planned: &Planned, first_counter: u64) -> Result<(), String> {
+        let (module, function) = (tier.around.module, planned.function);
+        let location = crate::debug::no_line(module, function);
+        let mut work = Double { tier, module, function, location, bases: Vec::new(), meeting: HashSet::new() };
+        let mut draft = planned.draft.clone();
+        let back_edges = planned.back_edges();
+        let landings = work.part_landings(&mut draft);
+        let crossings = work.split_back_edges(&mut draft, &planned.graph, &back_edges);
+        let entry = part_entry(module, function);
+        let shared: HashSet<Block> = landings.iter().map(|(landing, _)| *landing).chain([entry.0]).collect();
+        let fast: Vec<Block> = function.blocks().filter(|b| !shared.contains(b)).collect();
+        let mut copies = Copies::make(module, &fast, function, &tier.left_to_callers, Lines::Keep);
+        work.join_landings(&landings, &copies);
+        let (claim, _) = work.claim(copies.block(entry.1));
+        tier.look(entry.0, claim, entry.1, location);
+        let counted = moved(&draft, &copies);
+        let replaced = planned.insert(tier.around, function, &counted, Counters { base: work.bases[0], first: first_counter });
+        copies.replace(&replaced);
+        // Before anything is erased: what is made later may come to lie where that was.
+        let pairs: Vec<(Value, Value)> = copies.pairs(&fast).into_iter().filter(|(v, _)| !v.is_void()).collect();
+        for (landing, body) in landings {
+            let (claim, _) = work.claim(copies.block(body));
+            tier.look(landing, claim, body, location);
+            work.meeting.insert(landing);
+        }
+        for (check, head) in crossings {
+            work.cross(check, head, &copies)?;
+        }
+        work.repair(&pairs);
+        Ok(())
+    }
+
+    /// Lets each block where computed jumps arrive keep its phi nodes only; gives it with the block that has the rest.
+    fn part_landings(&self, draft: &mut Draft) -> Vec<(Block, Block)> {
+        let jumps = self.function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr));
+        let targets: BTreeSet<Block> = jumps.flat_map(Value::successors).collect();
+        // In the order of the function's blocks: addresses are none.
+        let targets: Vec<Block> = self.function.blocks().filter(|b| targets.contains(b)).collect();
+        let mut parts = Vec::new();
+        for landing in targets {
+            let body = move_to_new_block(self.module, landing);
+            draft.nodes.iter_mut().filter(|n| **n == Some(landing)).for_each(|n| *n = Some(body));
+            parts.push((landing, body));
+        }
+        parts
+    }
+
+    /// Puts a block on each of these edges that has none of its own; gives these blocks with the edges' heads.
+    fn split_back_edges(&self, draft: &mut Draft, graph: &Graph, edges: &[Edge]) -> Vec<(Block, Block)> {
+        let mut renames = HashMap::<Block, HashMap<Block, Block>>::new();
+        let mut crossings = Vec::new();
+        for &edge in edges {
+            let block = |node: trodden_flow::Node| draft.nodes[node.index()].expect("a block");
+            let (from, to) = (block(graph.from(edge)), block(graph.to(edge)));
+            let check = match &draft.sites[edge.index()] {
+                Site::OnEdge(successors) => {
+                    let between = new_block_behind(self.module, from);
+                    Builder::at_end(self.module, between, self.location).jump(to);
+                    successors.iter().for_each(|i| from.terminator().set_successor(*i, between));
+                    renames.entry(to).or_default().insert(from, between);
+                    between
+                }
+                _ => from,
+            };
+            draft.sites[edge.index()] = Site::Before(check.terminator());
+            crossings.push((check, to));
+        }
+        for (to, renamed) in renames {
+            phis::rename_all(self.module, to, &renamed);
+        }
+        crossings
+    }
+
+    /// What both versions' computed jumps bring to their landings.
+    fn join_landings(&self, landings: &[(Block, Block)], copies: &Copies) {
+        for phi in landings.iter().flat_map(|(landing, _)| landing.phis().collect::<Vec<_>>()) {
+            let more: Vec<_> = phi.incoming().into_iter().map(|(v, b)| (copies.value(v), copies.block(b))).collect();
+            phi.add_incoming(&more);
+        }
+    }
+
+    /// A block that sees to it that the thread has a region, and goes on in the counted version.
+    /// Gives its first and its last block.
+    fn claim(&mut self, to: Block) -> (Block, Block) {
+        let block = Block(llvm!(LLVMAppendBasicBlockInContext(self.module.context(), self.function.0, c"".as_ptr())));
+        let (base, end) = probes::counters_at(self.tier.around, block, self.location);
+        Builder::at_end(self.module, end, self.location).jump(to);
+        self.bases.push(base);
+        (block, end)
+    }
+
+    /// Lets control change versions on the edge that goes through `check`.
+    fn cross(&mut self, check: Block, head: Block, copies: &Copies) -> Result<(), String> {
+        let (counted_check, counted_head) = (copies.block(check), copies.block(head));
+        let (claim, claimed) = self.claim(counted_head);
+        for (block, on, off) in [(check, claim, head), (counted_check, counted_head, head)] {
+            block.terminator().erase();
+            self.tier.look(block, on, off, self.location);
+        }
+        for phi in counted_head.phis() {
+            let value = incoming_from(phi, counted_check).ok_or("a path's register does not begin anew on a back edge")?;
+            let original = copies.original(value);
+            if original == value && !llvm!(LLVMIsAInstruction(value.0)).is_null() && !self.meeting.contains(&value.block()) {
+                return Err("a path's register is not constant on a back edge".into());
+            }
+            phi.add_incoming(&[(original, claimed)]);
+        }
+        for phi in head.phis() {
+            let value = incoming_from(phi, check).expect("the edge was there");
+            phi.add_incoming(&[(copies.value(value), counted_check)]);
+        }
+        self.meeting.extend([head, counted_head]);
+        Ok(())
+    }
+
+    /// Merges what is two values now.
+    fn repair(&self, pairs: &[(Value, Value)]) {
+        let mut flow = ssa::Flow::of(self.module, self.function, &self.meeting);
+        flow.variable(&self.bases, Definitions::Several);
+        for (fast, counted) in pairs {
+            flow.variable(&[*fast, *counted], Definitions::OnePerVersion);
+        }
+    }
+}
+
+fn incoming_from(phi: Value, block: Block) -> Option<Value> {
+    phi.incoming().into_iter().find(|(_, b)| *b == block).map(|(v, _)| v)
+}

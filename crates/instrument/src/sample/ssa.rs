@@ -1,0 +1,226 @@
+//! Values that are defined in several places: which of them arrives where, and phi nodes where they meet.
+//!
+//! When control can change from one version of the code to the other, what was one value is two, and both arrive where the versions meet. The blocks where
+//! the value is live are found from its uses; there, which definition arrives is computed to a fixed point, in reverse postorder: one, if all ways bring the
+//! same one, else a phi node. So phi nodes are made only where the value is live and definitions meet. The idea, phi nodes made on demand from the uses, is that of Braun et al.,
+//! "Simple and efficient construction of static single assignment form" (CC 2013), section 2; done by worklist here, since functions may be deep.
+//!
+//! Invariant: blocks and edges do not change between [`Flow::of`] and the last [`Flow::variable`].
+
+use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::shape::predecessors;
+use llvm_sys::LLVMOpcode;
+use llvm_sys::core::*;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+
+/// What arrives at the beginning of a block.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Arrival {
+    /// Nothing is known yet.
+    Unknown,
+    /// This definition.
+    Definition(usize),
+    /// The phi node of this block.
+    Phi(usize),
+}
+
+/// What definitions there are of a variable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Definitions {
+    /// One in each version, of which each version uses its own.
+    OnePerVersion,
+    /// Any, and the uses name one of them at random.
+    Several,
+}
+
+/// A use of a definition: an operand of an instruction.
+struct Use {
+    user: Value,
+    operand: u32,
+    /// Where the value must have arrived: at the block's end for phi nodes, else at its beginning.
+    block: usize,
+    at_end: bool,
+}
+
+/// The way control takes between a function's blocks.
+pub struct Flow {
+    module: Module,
+    blocks: Vec<Block>,
+    number: HashMap<Block, usize>,
+    /// As often as a block leads to another.
+    before: Vec<Vec<usize>>,
+    behind: Vec<Vec<usize>>,
+    /// Place of each block in reverse postorder, and the other way round.
+    position: Vec<usize>,
+    order: Vec<usize>,
+    meeting: Vec<bool>,
+    /// Per block: what arrives, valid for the variable of that number.
+    arrivals: Vec<(u32, Arrival)>,
+    variable: u32,
+}
+
+impl Flow {
+    /// Reads a function; versions meet in the given blocks.
+    pub fn of(module: Module, function: Value, meeting: &HashSet<Block>) -> Flow {
+        let blocks: Vec<Block> = function.blocks().collect();
+        let number: HashMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
+        let before: Vec<Vec<usize>> = blocks.iter().map(|b| predecessors(*b).iter().map(|p| number[p]).collect()).collect();
+        let mut behind = vec![Vec::new(); blocks.len()];
+        for (to, sources) in before.iter().enumerate() {
+            sources.iter().for_each(|&from: &usize| behind[from].push(to));
+        }
+        let order = reverse_postorder(&behind);
+        let mut position = vec![0; blocks.len()];
+        order.iter().enumerate().for_each(|(at, block)| position[*block] = at);
+        let meeting = blocks.iter().map(|b| meeting.contains(b)).collect();
+        let arrivals = vec![(0, Arrival::Unknown); blocks.len()];
+        Flow { module, blocks, number, before, behind, position, order, meeting, arrivals, variable: 0 }
+    }
+
+    /// Makes every use of one of the definitions a use of the one that arrives there.
+    pub fn variable(&mut self, definitions: &[Value], of_kind: Definitions) {
+        let defined: HashMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
+        let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
+        if uses.is_empty() {
+            return;
+        }
+        let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Several) else { return };
+        let phis = self.solve(&live, &defined);
+        let kind = definitions[0].kind();
+        let mut made = HashMap::new();
+        for &block in &phis {
+            let first = self.blocks[block].instructions().next().expect("a block has a terminator");
+            made.insert(block, Builder::phi_before(self.module, first, kind, None));
+        }
+        let poison = Value(llvm!(LLVMGetPoison(kind)));
+        let value = |flow: &Flow, block: usize, at_end: bool| {
+            let arrival = match defined.get(&block) {
+                Some(definition) if at_end => Arrival::Definition(*definition),
+                _ => flow.arrival(block),
+            };
+            match arrival {
+                Arrival::Definition(definition) => definitions[definition],
+                Arrival::Phi(block) => made[&block],
+                // Nothing leads there.
+                Arrival::Unknown => poison,
+            }
+        };
+        for &block in &phis {
+            let incoming: Vec<_> = self.before[block].iter().map(|&from| (value(self, from, true), self.blocks[from])).collect();
+            made[&block].add_incoming(&incoming);
+        }
+        for Use { user, operand, block, at_end } in uses {
+            llvm!(LLVMSetOperand(user.0, operand, value(self, block, at_end).0));
+        }
+    }
+
+    /// The uses that a definition reaches by way of edges.
+    fn uses(&self, definition: Value, defined: &HashMap<usize, usize>) -> Vec<Use> {
+        let home = definition.block();
+        let users: HashSet<Value> = definition.users().filter(|u| !llvm!(LLVMIsAInstruction(u.0)).is_null()).collect();
+        let mut users: Vec<Value> = users.into_iter().filter(|u| u.is(LLVMOpcode::LLVMPHI) || u.block() != home).collect();
+        // Addresses are no order to rely on, but the order of uses changes nothing that is made; phi nodes follow the blocks.
+        users.sort();
+        let mut uses = Vec::new();
+        for user in users {
+            let at_end = user.is(LLVMOpcode::LLVMPHI);
+            for operand in 0..llvm!(LLVMGetNumOperands(user.0)) as u32 {
+                if llvm!(LLVMGetOperand(user.0, operand)) != definition.0 {
+                    continue;
+                }
+                let block = if at_end { Block(llvm!(LLVMGetIncomingBlock(user.0, operand))) } else { user.block() };
+                let block = self.number[&block];
+                if !(at_end && defined.contains_key(&block)) {
+                    uses.push(Use { user, operand, block, at_end });
+                }
+            }
+        }
+        uses
+    }
+
+    /// The blocks at whose beginning the variable is live; `None` if versions meet in none of them, unless they are asked for `always`.
+    fn live(&mut self, uses: &[Use], defined: &HashMap<usize, usize>, always: bool) -> Option<Vec<usize>> {
+        self.variable += 1;
+        let mut live = Vec::new();
+        let mut stack: Vec<usize> = uses.iter().map(|u| u.block).collect();
+        while let Some(block) = stack.pop() {
+            if self.arrivals[block].0 == self.variable {
+                continue;
+            }
+            self.arrivals[block] = (self.variable, Arrival::Unknown);
+            live.push(block);
+            stack.extend(self.before[block].iter().filter(|b| !defined.contains_key(b)));
+        }
+        // Of two versions of a value, each arrives at its own uses, unless they meet.
+        (always || live.iter().any(|b| self.meeting[*b])).then_some(live)
+    }
+
+    /// Computes what arrives in the live blocks; gives those that need a phi node, in order.
+    fn solve(&mut self, live: &[usize], defined: &HashMap<usize, usize>) -> Vec<usize> {
+        // Both versions' definitions come to where versions meet: to know that at once saves phi nodes behind.
+        for &block in live.iter().filter(|b| self.meeting[**b]) {
+            self.arrivals[block].1 = Arrival::Phi(block);
+        }
+        let mut work: BinaryHeap<Reverse<usize>> = live.iter().map(|b| Reverse(self.position[*b])).collect();
+        while let Some(Reverse(at)) = work.pop() {
+            let block = self.order[at];
+            let old = self.arrivals[block].1;
+            if old == Arrival::Phi(block) {
+                continue;
+            }
+            let mut new = Arrival::Unknown;
+            for &from in &self.before[block] {
+                let brings = defined.get(&from).map_or_else(|| self.arrival(from), |d| Arrival::Definition(*d));
+                new = match (new, brings) {
+                    (one, Arrival::Unknown) => one,
+                    (Arrival::Unknown, one) => one,
+                    (one, other) if one == other => one,
+                    _ => Arrival::Phi(block),
+                };
+            }
+            if new != old {
+                self.arrivals[block].1 = new;
+                let next = self.behind[block].iter().filter(|b| self.arrivals[**b].0 == self.variable);
+                work.extend(next.map(|b| Reverse(self.position[*b])));
+            }
+        }
+        let mut phis: Vec<usize> = live.iter().copied().filter(|b| self.arrivals[*b].1 == Arrival::Phi(*b)).collect();
+        phis.sort();
+        phis
+    }
+
+    fn arrival(&self, block: usize) -> Arrival {
+        let (variable, arrival) = self.arrivals[block];
+        if variable == self.variable { arrival } else { Arrival::Unknown }
+    }
+}
+
+/// All blocks, those first that are reached from the first block; iteratively, for functions may be deep.
+fn reverse_postorder(behind: &[Vec<usize>]) -> Vec<usize> {
+    let mut seen = vec![false; behind.len()];
+    let mut order = Vec::with_capacity(behind.len());
+    for root in 0..behind.len() {
+        if std::mem::replace(&mut seen[root], true) {
+            continue;
+        }
+        let mut finished = Vec::new();
+        let mut stack = vec![(root, 0)];
+        while let Some((block, next)) = stack.last_mut() {
+            match behind[*block].get(*next) {
+                Some(&to) => {
+                    *next += 1;
+                    if !std::mem::replace(&mut seen[to], true) {
+                        stack.push((to, 0));
+                    }
+                }
+                None => {
+                    finished.push(*block);
+                    stack.pop();
+                }
+            }
+        }
+        order.extend(finished.into_iter().rev());
+    }
+    order
+}

@@ -1,0 +1,146 @@
+//! The sample tier: with its switch always on, counts are exact before all judges; with a switch that is flipped at random, no path is counted more often than
+//! it was executed, and programs do what they do without it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trodden_oracle::check::{Variant, check};
+use trodden_oracle::random::{Language, Program};
+use trodden_oracle::{Toolkit, random};
+use trodden_profile::{Ending, Profile, Run, collect, raw_files};
+
+/// Turns the switch on, or flips it at random, from the first constructor on. The page that the runtime mapped gives way to one that can be written. Judges' own
+/// programs have no switch.
+const HELPER: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+extern volatile char __trodden_switch[4096] __attribute__((visibility("hidden"), weak));
+static void *flip(void *seed) {
+    unsigned random = (unsigned)(size_t)seed;
+    for (;;) {
+        random = random * 1664525u + 1013904223u;
+        struct timespec pause = {0, (random >> 16) % 3000};
+        nanosleep(&pause, 0);
+        __trodden_switch[0] = random >> 30 & 1;
+    }
+    return 0;
+}
+__attribute__((constructor(101))) static void take_switch(void) {
+    if (!&__trodden_switch) return;
+    mmap((void *)__trodden_switch, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    const char *seed = getenv("FLIP");
+    __trodden_switch[0] = 1;
+    if (seed) {
+        pthread_t thread;
+        pthread_create(&thread, 0, flip, (void *)(size_t)atoi(seed));
+    }
+}
+"#;
+
+/// Programs in C and in C++, with exceptions, switches, computed jumps, threads; `TRODDEN_ORACLE_SEEDS` as for the other tests.
+const SEEDS: std::ops::RangeInclusive<u64> = 0..=5;
+
+fn seeds() -> Vec<u64> {
+    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return SEEDS.collect() };
+    let (first, last) = text.split_once('-').expect("TRODDEN_ORACLE_SEEDS is FIRST-LAST");
+    (first.parse().unwrap()..=last.parse().unwrap()).collect()
+}
+
+fn variant(level: &str, parameters: &str) -> Variant {
+    Variant { options: vec![level.into()], parameters: format!("tier=sample {parameters}"), helper: Some(HELPER) }
+}
+
+#[test]
+fn with_the_switch_on_counts_are_exact() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let (mut functions, mut differences) = (0, Vec::new());
+    for seed in seeds() {
+        let levels = [("-O2", ""), ("-O1", "max-paths=16"), ("-O3", "reach=all")];
+        let (level, parameters) = levels[seed as usize % levels.len()];
+        let place = folder.path().join(seed.to_string());
+        std::fs::create_dir(&place).unwrap();
+        let found = check(&random::program(seed), &variant(level, parameters), &tools, &place).unwrap();
+        functions += found.functions;
+        differences.extend(found.differences.into_iter().map(|d| format!("seed {seed} {level} {parameters}: {d}")));
+    }
+    assert!(differences.is_empty(), "{differences:#?}");
+    assert!(functions > 5 * seeds().len());
+}
+
+/// A program built by the plugin with these words, linked with the helper.
+fn build(program: &Program, words: &str, tools: &Toolkit, folder: &Path) -> PathBuf {
+    let (driver, name) = if program.language == Language::C { ("clang", "subject.c") } else { ("clang++", "subject.cpp") };
+    std::fs::create_dir_all(folder).unwrap();
+    let (source, helper, path) = (folder.join(name), folder.join("helper.c"), folder.join("program"));
+    std::fs::write(&source, &program.text).unwrap();
+    std::fs::write(&helper, HELPER).unwrap();
+    let run = |command: &mut Command| assert!(command.status().unwrap().success(), "{command:?}");
+    run(tools.command("clang").args(["-O2", "-c"]).arg(&helper).arg("-o").arg(folder.join("helper.o")));
+    let plugin = format!("-fpass-plugin={}", tools.plugin.display());
+    let mut compile = tools.command(driver);
+    compile.args(["-O2", "-w", "-gline-tables-only", "-c"]).arg(plugin).arg(&source).arg("-o").arg(folder.join("subject.o"));
+    run(compile.env("TRODDEN_STORE", folder.join("store")).env("TRODDEN_INSTRUMENT", words));
+    let mut link = tools.command(driver);
+    link.arg(folder.join("subject.o")).arg(&tools.runtime).args(["-pthread", "-o"]).arg(&path);
+    if words.contains("sample") {
+        link.arg(folder.join("helper.o"));
+    }
+    run(&mut link);
+    path
+}
+
+/// Runs a program; gives what it printed and how it ended, and the counts by function and path.
+fn counts(program: &Path, flip: Option<u64>) -> ((Vec<u8>, Option<i32>), HashMap<(String, u64), u64>) {
+    let raw = program.with_extension("raw");
+    let _ = std::fs::remove_dir_all(&raw);
+    std::fs::create_dir(&raw).unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "60"]).arg(program).env("TRODDEN_OUTPUT", raw.join("%m.raw"));
+    if let Some(seed) = flip {
+        command.env("FLIP", seed.to_string());
+    }
+    let output = command.output().unwrap();
+    let run = Run { ending: Some(Ending::Exit(0)), ..Run::default() };
+    let collected = collect(raw_files(&raw).unwrap(), run, None);
+    assert!(collected.problems.is_empty(), "{:?}", collected.problems);
+    ((output.stdout, output.status.code()), by_function(&collected.profile))
+}
+
+fn by_function(profile: &Profile) -> HashMap<(String, u64), u64> {
+    let mut all = HashMap::new();
+    for (_, unit, function) in profile.functions() {
+        all.extend(unit.counts_of(function).map(|(path, count)| ((function.name.clone(), path), count)));
+    }
+    all
+}
+
+#[test]
+fn bursts_count_a_part_and_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let mut partly = 0;
+    for seed in seeds() {
+        let program = random::program(seed);
+        let full = build(&program, "", &tools, &folder.path().join(format!("{seed}/full")));
+        let sample = build(&program, "tier=sample", &tools, &folder.path().join(format!("{seed}/sample")));
+        let (expected, all) = counts(&full, None);
+        for flip in 1..=3 {
+            let (outcome, part) = counts(&sample, Some(flip));
+            assert_eq!(outcome, expected, "seed {seed}");
+            for (path, count) in &part {
+                assert!(
+                    *count <= all.get(path).copied().unwrap_or(0),
+                    "seed {seed}: {path:?} was counted {count} times: {:?}",
+                    all.get(path)
+                );
+            }
+            let (seen, executed) = (part.values().sum::<u64>(), all.values().sum::<u64>());
+            partly += usize::from(seen > 0 && seen < executed);
+        }
+    }
+    assert!(partly > seeds().len(), "the switch did too little: {partly}");
+}

@@ -1,0 +1,84 @@
+//! What reports say of sampled profiles: how they were sampled, and what a path's seen count stands for.
+//!
+//! Counts stay those that were seen, in every report; estimates stand beside them with their confidence.
+
+use crate::select::Ranked;
+use crate::view::View;
+use crate::words;
+use serde_json::{Map, Value, json};
+use trodden_profile::sampling::is_sampled;
+use trodden_profile::{BranchSampling, BranchSource, Estimate, Sampling};
+
+/// The estimate for a path, if its unit was sampled.
+pub fn estimate(view: &View, ranked: &Ranked) -> Option<Estimate> {
+    let (sampling, function) = (view.profile.sampling.as_ref()?.bursts()?, ranked.function);
+    is_sampled(&function.unit.map).then(|| {
+        let index = function.map.first_counter + ranked.path.id;
+        sampling.estimate(function.image.identity, function.unit.unit, index, ranked.path.count)
+    })
+}
+
+/// The header's line about sampling.
+pub fn fact(sampling: &Sampling) -> String {
+    let sampling = match sampling {
+        Sampling::Branches(branches) => return branches.summary(),
+        Sampling::Bursts(bursts) => bursts,
+    };
+    let bursts = words::plural(sampling.bursts.into(), "burst", "bursts");
+    format!(
+        "counted for {:.2}% of the time, in {bursts}: counts are those seen, one stands for about {:.1}",
+        100.0 / sampling.scale(),
+        sampling.scale()
+    )
+}
+
+/// What is said of a path's estimate.
+pub fn tell(estimate: &Estimate) -> String {
+    let whole = |number: f64| words::count(number.round() as u128);
+    let margin = match estimate.margin {
+        Some(margin) => format!(" ± {} (95%)", whole(margin)),
+        None => " (too short a run to say how surely)".into(),
+    };
+    format!("estimated {}{margin}", whole(estimate.executions))
+}
+
+/// The same as JSON.
+pub fn sampling_json(sampling: Option<&Sampling>) -> Value {
+    let s = match sampling {
+        None => return Value::Null,
+        Some(Sampling::Branches(branches)) => return branches_json(branches),
+        Some(Sampling::Bursts(bursts)) => bursts,
+    };
+    json!({ "source": "bursts", "on_ns": s.on_ns, "total_ns": s.total_ns, "bursts": s.bursts, "slices": s.slices, "scale": s.scale() })
+}
+
+fn branches_json(sampling: &BranchSampling) -> Value {
+    let source = match sampling.source {
+        BranchSource::BranchRecords => "branch records",
+        BranchSource::BranchTrace => "branch trace",
+    };
+    let losses = &sampling.losses;
+    json!({
+        "summary": sampling.summary(),
+        "source": source,
+        "samples": json!(sampling.samples),
+        "windows": json!(sampling.windows),
+        "records": json!(sampling.records),
+        "whole_paths": json!(sampling.whole_paths),
+        "blocks": json!(losses.blocks),
+        "blocks_counted": json!(losses.blocks_counted),
+        "cut_off": json!(losses.cut_off),
+        "inconsistent": json!(losses.inconsistent),
+        "ambiguous": json!(losses.ambiguous),
+        "inferred": json!(losses.inferred),
+        "broken": json!(losses.broken),
+        "gaps": json!(losses.gaps),
+    })
+}
+
+/// Adds the estimate to a path's JSON.
+pub fn add_estimate(path: &mut Map<String, Value>, estimate: Option<Estimate>) {
+    if let Some(Estimate { executions, margin }) = estimate {
+        path.insert("estimate".into(), json!({ "executions": executions, "margin_95": margin }));
+    }
+}

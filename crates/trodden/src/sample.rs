@@ -1,0 +1,359 @@
+//! Bursts: switching the counting of programs of the sample tier on and off from outside, and noting for how long it was on.
+//!
+//! The switch is a byte in a program's raw file, which the program has mapped ([`Switch`]); so nothing is put into the program, and it is not stopped. Pauses between bursts are
+//! of random length, lest they keep step with what the program does. Between bursts, now and then, the counts are read: how they vary from slice to slice of
+//! the run says how far estimates can be trusted.
+//!
+//! The part of a program's time that was counted is measured in its processor time, where that tells most of its wall time: on a busy machine a burst may find the program
+//! waiting for a processor. It is the time of the processes that made the raw files; a program of many processes is measured in wall time.
+//!
+//! A recorder that is killed in the middle of a burst leaves the switch on; the next one turns it off.
+
+use crate::assets;
+use crate::cli::{Bursts, Sample};
+use crate::notes::note;
+use crate::record;
+use anyhow::{Context, Result, bail, ensure};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trodden_profile::sampling::subtract;
+use trodden_profile::{BurstSampling, ProfileError, RawProfile, Run, Sampling, Slices, Switch, collect, raw_files};
+
+/// While no image with a switch is there, how often to look for one.
+const LOOK: Duration = Duration::from_millis(2);
+/// Once there is one, how often to look for more.
+const LOOK_FOR_MORE: Duration = Duration::from_millis(50);
+/// The first slices, which are joined later, are at least that long, and have some bursts each.
+const SLICE: Duration = Duration::from_millis(50);
+const BURSTS_A_SLICE: u32 = 2;
+
+/// `trodden sample`: counts programs that run already.
+///
+/// # Errors
+/// There is no such program or file, it is not of the sample tier, or its counts cannot be read.
+pub fn attach(job: &Sample) -> Result<ExitCode> {
+    let (files, processes) = subjects(&job.subjects)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    let before = read(&files.list()?)?;
+    ensure!(
+        files.list()?.iter().any(|f| matches!(Switch::open(f), Ok(Some(_)))),
+        "none of {} can be sampled: build it with --sample, and start it with TRODDEN_OUTPUT (or is another recorder at work?)",
+        job.subjects.iter().map(|s| s.display().to_string()).collect::<Vec<_>>().join(", ")
+    );
+    let (started, clock) = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
+    let bursting = Bursting::start(files.clone(), job.bursts)?;
+    let alive = |p: &u32| Path::new(&format!("/proc/{p}")).exists();
+    while !stop.load(Ordering::Relaxed)
+        && job.time.is_none_or(|t| clock.elapsed() < t)
+        && (processes.is_empty() || processes.iter().any(alive))
+    {
+        let left = job.time.map_or(Duration::from_millis(50), |t| t.saturating_sub(clock.elapsed()));
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    let sampling = bursting.stop();
+    let run = Run {
+        command: processes.first().map(|p| command_of(*p)).unwrap_or_default(),
+        host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned(),
+        suite: job.destination.suite.clone(),
+        started_ns: started.as_nanos() as u64,
+        duration_ns: clock.elapsed().as_nanos() as u64,
+        runs: 1,
+        recorder: env!("CARGO_PKG_VERSION").into(),
+        ..Run::default()
+    };
+    let mut now = read(&files.list()?)?;
+    subtract(&mut now, &before);
+    let mut collected = collect::join(now, run, assets::store().ok().as_ref());
+    collected.profile.sampling = sampling.map(Sampling::Bursts);
+    record::deliver(&collected, &job.destination)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Raw files, and the processes by which some of them were named.
+fn subjects(names: &[PathBuf]) -> Result<(Files, Vec<u32>)> {
+    let (mut files, mut processes) = (Files::default(), Vec::new());
+    for name in names {
+        let number = name.to_str().and_then(|n| n.parse::<u32>().ok()).filter(|_| !name.exists());
+        match number {
+            Some(process) => {
+                let found = raw_files_of(process)?;
+                ensure!(
+                    !found.is_empty(),
+                    "process {process} counts in no raw file: start it with TRODDEN_OUTPUT=FOLDER/%m.raw, and build it with --sample"
+                );
+                files.single.extend(found);
+                processes.push(process);
+            }
+            None if name.is_dir() => files.folders.push(name.clone()),
+            None if name.exists() => files.single.push(name.clone()),
+            None => bail!("{}: no such file, folder or process", name.display()),
+        }
+    }
+    Ok((files, processes))
+}
+
+/// The raw files that a process has mapped.
+fn raw_files_of(process: u32) -> Result<Vec<PathBuf>> {
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).with_context(|| format!("process {process} cannot be examined"))?;
+    let mut paths: Vec<PathBuf> = maps.lines().filter_map(|l| l.find('/').map(|at| PathBuf::from(&l[at..]))).collect();
+    paths.sort();
+    paths.dedup();
+    let is_raw = |path: &PathBuf| {
+        let mut magic = [0; 8];
+        path.is_file() && fs::File::open(path).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == trodden_wire::RAW_MAGIC
+    };
+    Ok(paths.into_iter().filter(is_raw).collect())
+}
+
+fn command_of(process: u32) -> Vec<String> {
+    let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    words.split(|b| *b == 0).filter(|w| !w.is_empty()).map(|w| String::from_utf8_lossy(w).into_owned()).collect()
+}
+
+/// Reads raw files; those that are not set up yet have no counts.
+fn read(files: &[PathBuf]) -> Result<Vec<RawProfile>> {
+    let mut raws = Vec::new();
+    for file in files {
+        match RawProfile::read(file) {
+            Ok(raw) => raws.push(raw),
+            Err(ProfileError::NotReady(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(raws)
+}
+
+/// Where raw files are; in folders, more may come.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    single: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
+}
+
+impl Files {
+    /// The files of a folder.
+    pub fn of_folder(folder: &Path) -> Files {
+        Files { single: Vec::new(), folders: vec![folder.to_owned()] }
+    }
+
+    fn list(&self) -> Result<Vec<PathBuf>> {
+        let mut all = self.single.clone();
+        for folder in &self.folders {
+            all.extend(raw_files(folder)?);
+        }
+        Ok(all)
+    }
+}
+
+/// Bursts under way, in a thread of their own.
+#[derive(Debug)]
+pub struct Bursting {
+    stop: Sender<()>,
+    thread: JoinHandle<Option<BurstSampling>>,
+}
+
+impl Bursting {
+    /// Begins as soon as there is an image with a switch.
+    ///
+    /// # Errors
+    /// The times contradict each other.
+    pub fn start(files: Files, bursts: Bursts) -> Result<Bursting> {
+        ensure!(bursts.burst <= bursts.every, "a burst is longer than the time from one to the next: give --every at least --burst");
+        let (stop, stopped) = channel();
+        let flipper = Flipper {
+            files,
+            bursts,
+            stopped,
+            switches: BTreeMap::new(),
+            slices: Slices::default(),
+            processor: BTreeMap::new(),
+            random: Random::new(),
+            on: Time::default(),
+            since: Time::default(),
+            number: 0,
+        };
+        Ok(Bursting { stop, thread: std::thread::spawn(move || flipper.run()) })
+    }
+
+    /// Turns all switches off; `None` if there was none.
+    pub fn stop(self) -> Option<BurstSampling> {
+        // From now on, nobody waits for anything.
+        drop(self.stop);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+struct Flipper {
+    files: Files,
+    bursts: Bursts,
+    stopped: Receiver<()>,
+    /// By file; `None` for images without one.
+    switches: BTreeMap<PathBuf, Option<Switch>>,
+    slices: Slices,
+    /// By process: its processor time when first and last looked at.
+    processor: BTreeMap<u64, (Duration, Duration)>,
+    random: Random,
+    on: Time,
+    /// Switched-on time since the counts were read.
+    since: Time,
+    number: u64,
+}
+
+/// Time that has passed, by two clocks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Time {
+    wall: Duration,
+    processor: Duration,
+}
+
+impl Time {
+    fn add(&mut self, other: Time) {
+        self.wall += other.wall;
+        self.processor += other.processor;
+    }
+}
+
+impl Flipper {
+    fn run(mut self) -> Option<BurstSampling> {
+        while !self.find() {
+            if self.wait(LOOK) {
+                self.find();
+                break;
+            }
+        }
+        self.look_at_clocks();
+        let began = Instant::now();
+        let (mut last_look, mut last_reading) = (began, began);
+        // Anywhere within the first period, so that no part of it is seen less.
+        let mut pause = self.bursts.every.mul_f64(self.random.next());
+        while !self.wait(pause) {
+            if last_look.elapsed() >= LOOK_FOR_MORE {
+                self.find();
+                last_look = Instant::now();
+            }
+            if self.burst() {
+                break;
+            }
+            if last_reading.elapsed() >= self.bursts.every.mul_f64(f64::from(BURSTS_A_SLICE)).max(SLICE) * self.slices.stride() {
+                self.read();
+                last_reading = Instant::now();
+            }
+            pause = (self.bursts.every - self.bursts.burst).mul_f64(0.5 + self.random.next());
+        }
+        self.flip(false);
+        self.look_at_clocks();
+        let processor: Duration = self.processor.values().map(|(first, last)| last.saturating_sub(*first)).sum();
+        let total = Time { wall: began.elapsed(), processor };
+        self.read();
+        let by_processor = total.processor * 2 >= total.wall;
+        let pick = |t: Time| (if by_processor { t.processor } else { t.wall }).as_nanos() as u64;
+        let any = self.switches.values().any(Option::is_some);
+        any.then(|| self.slices.finish(pick(self.on), pick(total).max(pick(self.on)), self.number))
+    }
+
+    /// Processor time of the programs since the last look.
+    fn look_at_clocks(&mut self) -> Duration {
+        let mut passed = Duration::ZERO;
+        for process in self.switches.values().flatten().map(Switch::process).collect::<BTreeSet<_>>() {
+            let Some(now) = processor_time(process) else { continue };
+            let (_, last) = self.processor.entry(process).or_insert((now, now));
+            passed += now.saturating_sub(*last);
+            *last = now;
+        }
+        passed
+    }
+
+    /// Looks for images that have appeared; whether there is any with a switch. Whatever cannot be opened is reported when the profile is made.
+    fn find(&mut self) -> bool {
+        for file in self.files.list().unwrap_or_default() {
+            if !self.switches.contains_key(&file)
+                && let Ok(switch) = Switch::open(&file)
+            {
+                self.switches.insert(file, switch);
+            }
+        }
+        self.switches.values().any(Option::is_some)
+    }
+
+    /// One burst; whether it was the last.
+    fn burst(&mut self) -> bool {
+        self.look_at_clocks();
+        let began = Instant::now();
+        self.flip(true);
+        let last = self.wait(self.bursts.burst);
+        // Without pauses it stays on.
+        if self.bursts.burst < self.bursts.every || last {
+            self.flip(false);
+        }
+        let took = Time { wall: began.elapsed(), processor: self.look_at_clocks() };
+        self.on.add(took);
+        self.since.add(took);
+        self.number += 1;
+        last
+    }
+
+    fn flip(&self, on: bool) {
+        for switch in self.switches.values().flatten() {
+            // A disk that is full does not matter: the page is there.
+            let _ = switch.set(on);
+        }
+    }
+
+    fn read(&mut self) {
+        let with_switch: Vec<PathBuf> = self.switches.iter().filter(|(_, s)| s.is_some()).map(|(f, _)| f.clone()).collect();
+        // What cannot be read now is reported when the profile is made.
+        if let Ok(raws) = read(&with_switch) {
+            // Of slices only the relation of their times matters.
+            let since = std::mem::take(&mut self.since);
+            let on = if self.on.processor * 2 >= self.on.wall { since.processor } else { since.wall };
+            self.slices.read(&raws, on.as_nanos() as u64);
+        }
+    }
+
+    /// Whether to stop, after that time or at once.
+    fn wait(&self, time: Duration) -> bool {
+        !matches!(self.stopped.recv_timeout(time), Err(RecvTimeoutError::Timeout))
+    }
+}
+
+/// Processor time of a process; none of one that has ended.
+fn processor_time(process: u64) -> Option<Duration> {
+    let clock = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(i32::try_from(process).ok()?)).ok()?;
+    nix::time::clock_gettime(clock).ok().map(Duration::from)
+}
+
+/// Tells how a run was sampled.
+pub fn tell(sampling: &BurstSampling) {
+    let per_cent = if sampling.total_ns == 0 { 0.0 } else { sampling.on_ns as f64 / sampling.total_ns as f64 * 100.0 };
+    note(format_args!("sampled: counted for {per_cent:.2} % of the time, in {} bursts", sampling.bursts));
+}
+
+/// Pseudo-random numbers, for pauses that keep no step with anything (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn new() -> Random {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        Random((now ^ u64::from(std::process::id()) << 32) | 1)
+    }
+
+    /// From 0 to 1.
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}

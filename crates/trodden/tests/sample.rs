@@ -1,0 +1,116 @@
+//! The sample tier from outside: programs that never count by themselves, `record` with bursts, `sample` on a program that runs already, and what is
+//! refused. What bursts count is tested against full counts in the crate `trodden-oracle`.
+
+mod place;
+
+use place::{Place, trodden};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use trodden_profile::{FunctionPaths, Profile};
+
+/// Runs for as many milliseconds as it is told; three of four calls take the same way.
+const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <time.h>\n\
+    __attribute__((noinline)) long step(long n) { if (n & 3) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n\
+    static long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000 + t.tv_nsec / 1000000; }\n\
+    int main(int argc, char **argv) { long end = now() + atol(argv[1]), s = 0, i = 0;\n\
+    while (now() < end) for (int k = 0; k < 1000; k++) s += step(i++); printf(\"%s\\n\", s ? \"done\" : \"\"); return 3; }\n";
+
+fn place() -> Place {
+    let place = Place::with(&[("prog.c", PROGRAM)]);
+    place.cc("--sample -O2 prog.c -o prog");
+    place
+}
+
+fn record(place: &Place, more: &[&str]) -> Command {
+    let mut command = place.command(trodden());
+    command.args(["record", "--no-store", "-o", "run.trodden"]).args(more).args(["--", "./prog", "1500"]);
+    command
+}
+
+/// Executions seen of `step`, and the share of its more frequent path.
+fn step(profile: &Profile) -> (u64, f64) {
+    let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "step").unwrap();
+    let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
+    (paths.total(), paths.complete.first().map_or(0.0, |p| p.count as f64 / paths.total() as f64))
+}
+
+#[test]
+fn a_run_is_sampled_and_told_so() {
+    let place = place();
+    let output = record(&place, &["--burst", "1ms", "--every", "10ms"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("sampled: counted for"), "{output:?}");
+    let profile = Profile::read(&place.path("run.trodden")).unwrap();
+    let sampling = profile.sampling.as_ref().and_then(|s| s.bursts()).unwrap();
+    assert!(sampling.bursts > 3 && sampling.on_ns > 0 && sampling.scale() > 1.5, "{sampling:?}");
+    let (seen, share) = step(&profile);
+    assert!(seen > 1000 && (share - 0.75).abs() < 0.01, "{seen} {share}");
+    let report = place.command(trodden()).args(["report", "run.trodden"]).output().unwrap();
+    let text = String::from_utf8_lossy(&report.stdout).into_owned();
+    assert!(text.contains("estimated ") && text.contains("sampled"), "{text}");
+    let json = place.command(trodden()).args(["report", "--json", "run.trodden"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(json["sampling"]["scale"].as_f64().unwrap() > 1.5);
+    assert!(json["paths"][0]["estimate"]["executions"].as_f64().unwrap() > json["paths"][0]["count"].as_f64().unwrap());
+}
+
+#[test]
+fn without_a_recorder_nothing_is_counted() {
+    let place = place();
+    let status =
+        place.command(place.path("prog").to_str().unwrap()).arg("20").env("TRODDEN_OUTPUT", place.path("raw/%m.raw")).status().unwrap();
+    assert_eq!(status.code(), Some(3));
+    let output = place.command(trodden()).args(["collect", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(step(&Profile::read(&place.path("c.trodden")).unwrap()).0, 0);
+}
+
+#[test]
+fn a_program_that_runs_is_sampled_by_its_number() {
+    let place = place();
+    let mut program = place.command(place.path("prog").to_str().unwrap());
+    let mut child = program.arg("8000").env("TRODDEN_OUTPUT", place.path("raw/%m.raw")).stdout(Stdio::null()).spawn().unwrap();
+    let waited = Instant::now();
+    while !place.path("raw").exists() && waited.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let mut seen = Vec::new();
+    for name in ["one.trodden", "two.trodden"] {
+        let mut sample = place.command(trodden());
+        sample.arg("sample").arg(child.id().to_string()).args(["--for", "800ms", "--every", "20ms", "--no-store", "-o", name]);
+        let output = sample.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        seen.push(step(&Profile::read(&place.path(name)).unwrap()));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for (count, share) in seen {
+        assert!(count > 100 && (share - 0.75).abs() < 0.02, "{count} {share}");
+    }
+    let merged = place.command(trodden()).args(["merge", "-o", "both.trodden", "one.trodden", "one.trodden"]).status().unwrap();
+    assert!(merged.success());
+}
+
+#[test]
+fn what_cannot_be_sampled_is_refused() {
+    let place = Place::with(&[("prog.c", PROGRAM)]);
+    place.cc("-O2 prog.c -o prog");
+    let output = record(&place, &["--sample"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nothing was sampled"), "{output:?}");
+    std::fs::rename(place.path("run.trodden"), place.path("full.trodden")).unwrap();
+    place.cc("--sample -O2 prog.c -o prog");
+    assert_eq!(record(&place, &[]).output().unwrap().status.code(), Some(3));
+    let merge =
+        place.command(trodden()).args(["merge", "-o", "m.trodden", "--separate-builds", "full.trodden", "run.trodden"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&merge.stderr).contains("was sampled"), "{merge:?}");
+    let diff = place.command(trodden()).args(["diff", "--across-builds", "--json", "full.trodden", "run.trodden"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
+    assert!(json["overlap"]["executions"].as_f64().unwrap() > 0.95, "{}", json["overlap"]);
+    for (words, message) in [(["sample", "/nonexistent"], "no such file"), (["sample", "full.trodden"], "can be sampled")] {
+        let output = place.command(trodden()).args(words).args(["--no-store", "-o", "x.trodden"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(text.contains(message) || text.contains("raw"), "{text}");
+    }
+}
