@@ -74,7 +74,9 @@ pub enum BadOption {
     #[error("TRODDEN_INSTRUMENT holds `{0}`; known are {known}", known = KNOWN.join(", "))]
     Unknown(String),
     /// Markers are noted where everything is counted.
-    #[error("TRODDEN_INSTRUMENT holds markers=llvm and another tier than full: build for an edge profile (--pgo) without --sample or --addresses")]
+    #[error(
+        "TRODDEN_INSTRUMENT holds markers=llvm and another tier than full: build for an edge profile (--pgo) without --sample or --addresses"
+    )]
     MarkersWithoutCounts,
     /// The file of weights cannot be read.
     #[error("the file of weights {file} cannot be read ({source}): give --weights a file that can")]
@@ -153,7 +155,10 @@ impl Options {
         };
         let markers = if self.markers { " markers=llvm" } else { "" };
         let weights = self.weights.as_ref().map_or_else(String::new, |(_, file)| format!(" weights={file}"));
-        format!("ball-larus max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{tier}{markers}{weights}", self.plan.max_paths)
+        format!(
+            "ball-larus max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{tier}{markers}{weights}",
+            self.plan.max_paths
+        )
     }
 }
 

@@ -94,7 +94,10 @@ fn build(program: &Program, words: &str, tools: &Toolkit, folder: &Path) -> Path
 }
 
 /// Runs a program; gives what it printed and how it ended, and the counts by function and path.
-fn counts(program: &Path, flip: Option<u64>) -> ((Vec<u8>, Option<i32>), HashMap<(String, u64), u64>) {
+/// What a program printed and how it ended; counts by function and path.
+type Counted = ((Vec<u8>, Option<i32>), HashMap<(String, u64), u64>);
+
+fn counts(program: &Path, flip: Option<u64>) -> Counted {
     let raw = program.with_extension("raw");
     let _ = std::fs::remove_dir_all(&raw);
     std::fs::create_dir(&raw).unwrap();

@@ -126,7 +126,9 @@ impl Merger {
         };
         match (&self.sampling, &profile.sampling) {
             (None, None) | (Some(Sampling::Branches(_)), Some(Sampling::Branches(_))) => Ok(()),
-            (Some(Sampling::Bursts(known)), Some(Sampling::Bursts(new))) if (known.scale() / new.scale() - 1.0).abs() <= SAME_SHARE => Ok(()),
+            (Some(Sampling::Bursts(known)), Some(Sampling::Bursts(new))) if (known.scale() / new.scale() - 1.0).abs() <= SAME_SHARE => {
+                Ok(())
+            }
             (Some(Sampling::Bursts(known)), Some(Sampling::Bursts(new))) => {
                 let per_cent = |s: &BurstSampling| 100.0 / s.scale();
                 Err(ProfileError::OtherShare { name: name.to_owned(), share: per_cent(new), others: per_cent(known) })

@@ -4,8 +4,8 @@ mod common;
 
 use common::{identity, profile};
 use std::path::Path;
-use trodden_profile::{Losses, Maps, Observed, Profile, ProfileError, Sampling};
 use trodden_profile::{BranchSampling, BranchSource, Builds, Merger};
+use trodden_profile::{Losses, Maps, Observed, Profile, ProfileError, Sampling};
 
 fn bytes_of(profile: &Profile) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -26,7 +26,8 @@ fn how_a_profile_was_sampled_comes_back() {
     let observed = vec![Observed { image: 0, unit: 1, counts: vec![(3, 9), (70, 1)] }];
     let losses = Losses { blocks: 100, blocks_counted: 75, cut_off: 4, ..Losses::default() };
     let (source, samples, windows) = (BranchSource::BranchRecords, 12, 11);
-    profile.sampling = Some(Sampling::Branches(BranchSampling { source, samples, windows, records: 352, whole_paths: 31, losses, observed }));
+    profile.sampling =
+        Some(Sampling::Branches(BranchSampling { source, samples, windows, records: 352, whole_paths: 31, losses, observed }));
     let again = with_file(&bytes_of(&profile), |file| Profile::read(file).unwrap());
     assert_eq!(again, profile);
     let said = "sampled from branch records: 12 samples, 11 windows, 31 whole paths, 75.0 % of the blocks seen are on them";

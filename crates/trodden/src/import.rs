@@ -25,7 +25,8 @@ pub fn run(job: &Import) -> Result<ExitCode> {
     };
     let run = Run { suite: job.destination.suite.clone(), runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
     let imported = import(text, name, &job.program, assets::store().ok().as_ref(), run)?;
-    let sampling = imported.profile.sampling.as_ref().and_then(|s| s.branches()).cloned().context("an imported profile says how it was sampled")?;
+    let sampling =
+        imported.profile.sampling.as_ref().and_then(|s| s.branches()).cloned().context("an imported profile says how it was sampled")?;
     anyhow::ensure!(sampling.records > 0, "{} holds no branches: {}", name.display(), remedy(sampling.samples));
     tell(&imported, &sampling);
     anyhow::ensure!(sampling.whole_paths > 0, "no path was seen from its beginning to its end");

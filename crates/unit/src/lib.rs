@@ -6,8 +6,8 @@
 //! units that a program consists of; a copy lies in a [`store`] by identity.
 #![forbid(unsafe_code)]
 
-pub mod facts;
 pub mod edge_profile;
+pub mod facts;
 pub mod frame;
 pub mod image;
 pub mod map;
@@ -15,8 +15,8 @@ pub mod marks;
 pub mod store;
 pub mod weights;
 
-pub use facts::UnitFacts;
 pub use edge_profile::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ProfiledFunction, ValueCounters, ValueKind};
+pub use facts::UnitFacts;
 pub use frame::{Frame, FrameError};
 pub use image::{Image, ImageError};
 pub use map::*;

@@ -47,9 +47,10 @@ pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
     Ok(Assembly { labels: labels(&text), plain: machine::read(&plain), counted: machine::read(&counted) })
 }
 
-/// A stored scheme in the plugin's words.
+/// A stored scheme in the plugin's words. Weights are not kept, only their identity: they have to be given again (`--weights`).
 fn scheme_words(scheme: &str) -> String {
-    let words: Vec<String> = scheme.split(' ').map(|w| if w.contains('=') { w.to_owned() } else { format!("scheme={w}") }).collect();
+    let kept = scheme.split(' ').filter(|w| !w.starts_with("weights="));
+    let words: Vec<String> = kept.map(|w| if w.contains('=') { w.to_owned() } else { format!("scheme={w}") }).collect();
     words.join(" ")
 }
 
@@ -138,6 +139,6 @@ mod tests {
 
     #[test]
     fn a_stored_scheme_is_what_the_plugin_reads() {
-        assert_eq!(scheme_words("ball-larus max-paths=64 chords=on"), "scheme=ball-larus max-paths=64 chords=on");
+        assert_eq!(scheme_words("ball-larus max-paths=64 chords=on weights=00ff"), "scheme=ball-larus max-paths=64 chords=on");
     }
 }
