@@ -93,10 +93,10 @@ fn build(program: &Program, words: &str, tools: &Toolkit, folder: &Path) -> Path
     path
 }
 
-/// Runs a program; gives what it printed and how it ended, and the counts by function and path.
 /// What a program printed and how it ended; counts by function and path.
 type Counted = ((Vec<u8>, Option<i32>), HashMap<(String, u64), u64>);
 
+/// Runs a program; gives what it printed and how it ended, and the counts by function and path.
 fn counts(program: &Path, flip: Option<u64>) -> Counted {
     let raw = program.with_extension("raw");
     let _ = std::fs::remove_dir_all(&raw);

@@ -1,0 +1,140 @@
+//! Parameters of counting, which several commands take, and their words for the plugin.
+
+use crate::cc::pgo::MARKERS;
+use clap::{Args, ValueEnum};
+use trodden_unit::marks::ADDRESSES_WORD;
+
+/// How paths are counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct Parameters {
+    /// Numbering of paths.
+    #[arg(long, value_enum)]
+    pub scheme: Option<Scheme>,
+    /// Cut the paths of functions that have more than this many.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    pub max_paths: Option<u64>,
+    /// Count on the chords of a spanning tree rather than on every edge with a value.
+    #[arg(long, value_enum)]
+    pub chords: Option<Switch>,
+    /// At which calls to count that they were reached, and so to know the paths that did not come back.
+    #[arg(long, value_enum)]
+    pub reach: Option<Reach>,
+    /// What to keep of each unit; other variants of a program need the bitcode.
+    #[arg(long, value_enum)]
+    pub keep: Option<Keep>,
+    /// Measured frequencies (`trodden export weights`): probes go where the program hardly ever comes.
+    #[arg(long, value_name = "FILE", value_parser = weights_file)]
+    pub weights: Option<String>,
+    /// Count nothing and change no code: only note where each block lies, for `trodden import` of branches that hardware recorded.
+    #[arg(long)]
+    pub addresses: bool,
+    /// With `--addresses`: whether code generation may merge equal ends of blocks, which then lose their addresses.
+    #[arg(long, value_enum, requires = "addresses")]
+    pub tails: Option<Tails>,
+    /// Note where LLVM's edge counters would be, so that profiles can be exported for `-fprofile-use`.
+    #[arg(long)]
+    pub pgo: bool,
+    /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
+    #[arg(long)]
+    pub sample: bool,
+}
+
+/// The path as a word for the plugin, which may work in another folder.
+fn weights_file(path: &str) -> Result<String, String> {
+    let absolute = std::path::absolute(path).map_err(|e| e.to_string())?;
+    let words = absolute.to_str().filter(|p| !p.contains(char::is_whitespace));
+    let word = words.ok_or_else(|| format!("{} has blanks in its name: copy it to a place without", absolute.display()))?;
+    let bytes = std::fs::read(word).map_err(|e| format!("cannot read it: {e}"))?;
+    trodden_unit::Weights::from_bytes(&bytes).map(|_| word.to_owned()).map_err(|e| e.to_string())
+}
+
+/// What becomes of equal ends of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Tails {
+    /// As without trodden: some are merged.
+    Merged,
+    /// They stay apart: code is some per cent longer, and all paths can be told.
+    Apart,
+}
+
+/// A numbering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scheme {
+    /// Every acyclic path has a number (Ball and Larus).
+    BallLarus,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// Calls at which it is counted that they were reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Reach {
+    /// Those that might exit, throw or jump away: what the compiler cannot exclude.
+    Doubtful,
+    /// All, so that callers' paths are known too when a signal ends the program.
+    All,
+}
+
+/// What is kept of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Keep {
+    /// Map and bitcode.
+    Bitcode,
+    /// The map alone.
+    Map,
+}
+
+impl Parameters {
+    /// The parameters as the plugin reads them: `key=value` words, for those that are given.
+    pub fn words(&self) -> String {
+        fn word<T: ValueEnum>(key: &str, value: Option<T>) -> Option<String> {
+            let value = value?.to_possible_value()?;
+            Some(format!("{key}={}", value.get_name()))
+        }
+        let words = [
+            word("scheme", self.scheme),
+            self.max_paths.map(|n| format!("max-paths={n}")),
+            word("chords", self.chords),
+            word("reach", self.reach),
+            word("keep", self.keep),
+            self.weights.as_ref().map(|file| format!("weights={file}")),
+            self.addresses.then(|| ADDRESSES_WORD.to_owned()),
+            word("tails", self.tails),
+            self.pgo.then(|| MARKERS.to_owned()),
+            self.sample.then(|| "tier=sample".to_owned()),
+        ];
+        words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    /// The parameters over those that the environment has: the command line wins.
+    pub fn words_over(&self, environment: &str) -> String {
+        parameters_over(environment, &self.words())
+    }
+}
+
+/// `key=value` words over others: those win whose key they have.
+pub fn parameters_over(others: &str, own: &str) -> String {
+    let key = |word: &str| word.split_once('=').map_or(word.to_owned(), |(k, _)| k.to_owned());
+    let given: Vec<String> = own.split_whitespace().map(key).collect();
+    let others = others.split_whitespace().filter(|w| !given.contains(&key(w)));
+    others.chain(own.split_whitespace()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_parameters_win_over_the_environment() {
+        let given = Parameters { scheme: Some(Scheme::BallLarus), max_paths: Some(9), ..Parameters::default() };
+        assert_eq!(given.words_over("max-paths=100 keep=map"), "keep=map scheme=ball-larus max-paths=9");
+        assert_eq!(Parameters::default().words_over("chords=off"), "chords=off");
+    }
+}
