@@ -47,7 +47,7 @@ pub fn back_edges(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequ
     for (at, this) in loops.iter().enumerate() {
         let rounds = frequencies.node(this.head).max(f64::MIN_POSITIVE);
         // How often an inner loop comes round says nothing here: the one case of a hundred that has a loop may never be taken.
-        if looking.iter().any(|l| this.body.contains(&l.head) && l.entered(graph, frequencies) >= NEARLY_ALWAYS * rounds) {
+        if looking.iter().any(|l| this.body.contains(&l.head) && l.in_rounds(graph, frequencies) >= NEARLY_ALWAYS * rounds) {
             continue;
         }
         let innermost = !loops[..at].iter().any(|l| this.body.contains(&l.head) && l.head != this.head);
@@ -64,10 +64,11 @@ pub fn back_edges(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequ
 }
 
 impl Loop {
-    /// How often control comes to it from outside.
-    fn entered(&self, graph: &Graph, frequencies: &Frequencies) -> f64 {
+    /// In how many rounds of the loop around it it looks at the switch: no more than it is entered, and no more than it comes round.
+    fn in_rounds(&self, graph: &Graph, frequencies: &Frequencies) -> f64 {
         let from_outside = graph.incoming(self.head).iter().filter(|e| !self.body.contains(&graph.from(**e)));
-        from_outside.map(|e| frequencies.edge(*e)).sum()
+        let entered: f64 = from_outside.map(|e| frequencies.edge(*e)).sum();
+        entered.min(self.back.iter().map(|e| frequencies.edge(*e)).sum())
     }
 
     /// Instructions of a round, by cautious estimate.
