@@ -23,6 +23,8 @@ use trodden_unit::EdgeKind;
 const SHORT: f64 = 256.0;
 /// The same of an outermost loop, where nothing else may come to look at it.
 const SHORT_OUTERMOST: f64 = 64.0;
+/// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and nobody knows when it ends.
+const MANY_BLOCKS: usize = 64;
 /// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost are those that come round less.
 const ROUNDS: f64 = 3.0;
 /// What a call counts for.
@@ -54,7 +56,8 @@ pub fn back_edges(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequ
         let outermost = !loops[at + 1..].iter().any(|l| l.body.contains(&this.head));
         let round = this.round(draft, frequencies);
         let long = round >= if outermost { SHORT_OUTERMOST } else { SHORT };
-        if if innermost && !this.calls { is_main } else { long || (outermost && (this.calls || is_main)) } {
+        if if innermost && !this.calls { is_main } else { long || (outermost && (this.calls || is_main)) || this.body.len() >= MANY_BLOCKS }
+        {
             chosen.extend(this.back.iter().filter(|e| can_carry(draft, **e)));
             looking.push(this);
         }
