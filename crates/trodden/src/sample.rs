@@ -35,6 +35,8 @@ const LOOK_FOR_MORE: Duration = Duration::from_millis(50);
 /// The first slices, which are joined later, are at least that long, and have some bursts each.
 const SLICE: Duration = Duration::from_millis(50);
 const BURSTS_A_SLICE: u32 = 2;
+/// Processor time of others is known to the clock tick: less than this of it tells less than wall time does.
+const ENOUGH: Duration = Duration::from_millis(50);
 
 /// `trodden sample`: counts programs that run already.
 ///
@@ -257,7 +259,7 @@ impl Flipper {
         let processor: Duration = self.processor.values().map(|(first, last)| last.saturating_sub(*first)).sum();
         let total = Time { wall: began.elapsed(), processor };
         self.read();
-        let by_processor = total.processor * 2 >= total.wall;
+        let by_processor = total.processor * 2 >= total.wall && self.on.processor >= ENOUGH;
         let pick = |t: Time| (if by_processor { t.processor } else { t.wall }).as_nanos() as u64;
         let any = self.switches.values().any(Option::is_some);
         any.then(|| self.slices.finish(pick(self.on), pick(total).max(pick(self.on)), self.number))

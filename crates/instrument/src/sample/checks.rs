@@ -23,6 +23,8 @@ use trodden_unit::EdgeKind;
 const SHORT: f64 = 256.0;
 /// The same of an outermost loop, where nothing else may come to look at it.
 const SHORT_OUTERMOST: f64 = 64.0;
+/// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and nobody knows when it ends.
+const MANY_BLOCKS: usize = 64;
 /// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost are those that come round less.
 const ROUNDS: f64 = 3.0;
 /// What a call counts for.
@@ -47,14 +49,15 @@ pub fn back_edges(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequ
     for (at, this) in loops.iter().enumerate() {
         let rounds = frequencies.node(this.head).max(f64::MIN_POSITIVE);
         // How often an inner loop comes round says nothing here: the one case of a hundred that has a loop may never be taken.
-        if looking.iter().any(|l| this.body.contains(&l.head) && l.entered(graph, frequencies) >= NEARLY_ALWAYS * rounds) {
+        if looking.iter().any(|l| this.body.contains(&l.head) && l.in_rounds(graph, frequencies) >= NEARLY_ALWAYS * rounds) {
             continue;
         }
         let innermost = !loops[..at].iter().any(|l| this.body.contains(&l.head) && l.head != this.head);
         let outermost = !loops[at + 1..].iter().any(|l| l.body.contains(&this.head));
         let round = this.round(draft, frequencies);
         let long = round >= if outermost { SHORT_OUTERMOST } else { SHORT };
-        if if innermost && !this.calls { is_main } else { long || (outermost && (this.calls || is_main)) } {
+        if if innermost && !this.calls { is_main } else { long || (outermost && (this.calls || is_main)) || this.body.len() >= MANY_BLOCKS }
+        {
             chosen.extend(this.back.iter().filter(|e| can_carry(draft, **e)));
             looking.push(this);
         }
@@ -64,10 +67,11 @@ pub fn back_edges(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequ
 }
 
 impl Loop {
-    /// How often control comes to it from outside.
-    fn entered(&self, graph: &Graph, frequencies: &Frequencies) -> f64 {
+    /// In how many rounds of the loop around it it looks at the switch: no more than it is entered, and no more than it comes round.
+    fn in_rounds(&self, graph: &Graph, frequencies: &Frequencies) -> f64 {
         let from_outside = graph.incoming(self.head).iter().filter(|e| !self.body.contains(&graph.from(**e)));
-        from_outside.map(|e| frequencies.edge(*e)).sum()
+        let entered: f64 = from_outside.map(|e| frequencies.edge(*e)).sum();
+        entered.min(self.back.iter().map(|e| frequencies.edge(*e)).sum())
     }
 
     /// Instructions of a round, by cautious estimate.
