@@ -71,11 +71,11 @@ global_asm!(
     ".balign 8",
     ".quad {destruct}",
     ".popsection",
+    // `__trodden_switch` is not among them: where there is none, gold would give its own address to a hidden one. Where there is one, it is hidden.
     ".hidden __start_trodden_units",
     ".hidden __stop_trodden_units",
     ".hidden __start_trodden_counters",
     ".hidden __stop_trodden_counters",
-    ".hidden __trodden_switch",
     enter = sym enter,
     construct = sym construct,
     destruct = sym destruct,

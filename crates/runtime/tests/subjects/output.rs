@@ -118,8 +118,8 @@ fn foreign_files_stay_as_they_are() {
     let set_up = |name: &str| match name {
         "text" => fs::write(lab.path(name), "some text\n").unwrap(),
         "zeros" => fs::write(lab.path(name), [0; 8192]).unwrap(),
-        "magic" => fs::write(lab.path(name), [&b"TRODRAW\0\x02\0\0\0YDER"[..], &[0; 8192]].concat()).unwrap(),
-        "short" => fs::write(lab.path(name), &b"TRODRAW\0\x01\0\0\0YDER"[..]).unwrap(),
+        "magic" => fs::write(lab.path(name), [&b"TRODRAW\0\x03\0\0\0YDER"[..], &[0; 8192]].concat()).unwrap(),
+        "short" => fs::write(lab.path(name), &b"TRODRAW\0\x02\0\0\0YDER"[..]).unwrap(),
         "link" => symlink(&keep, lab.path(name)).unwrap(),
         "dangling" => symlink(lab.path("made"), lab.path(name)).unwrap(),
         "folder" => fs::create_dir(lab.path(name)).unwrap(),
