@@ -66,7 +66,9 @@ pub fn sources() -> Vec<PathBuf> {
 }
 
 fn crates_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    // As it is now, not where this was compiled: folders of builds are moved about.
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    PathBuf::from(own).join("..")
 }
 
 fn rustc(source: &Path, name: &str, kind: &str, out: &Path, more: &[String]) -> Result<(), String> {
