@@ -126,7 +126,10 @@ impl ImageSummary {
                 Some(frame) => out.unit(&frame.unit.to_string(), &frame.map()?, frame.has_bitcode(), &mut known),
             }
         }
-        out.uninstrumented = image.functions.iter().filter(|f| !known.contains(*f) && !f.starts_with("__trodden")).cloned().collect();
+        // The sample tier's second version of a function.
+        let is_version = |f: &str| f.strip_suffix(".counted").is_some_and(|f| known.contains(f));
+        let is_ours = |f: &str| known.contains(f) || is_version(f) || f.starts_with("__trodden");
+        out.uninstrumented = image.functions.iter().filter(|f| !is_ours(f)).cloned().collect();
         match libraries::needed(path, bytes) {
             Ok(found) => out.libraries = found,
             Err(reason) => out.libraries_unknown = Some(reason),

@@ -37,6 +37,9 @@ fn step(profile: &Profile) -> (u64, f64) {
 #[test]
 fn a_run_is_sampled_and_told_so() {
     let place = place();
+    let info = place.command(trodden()).args(["info", "--all", "prog"]).output().unwrap();
+    let text = String::from_utf8_lossy(&info.stdout).into_owned();
+    assert!(text.contains("tier=sample") && !text.contains(".counted"), "{text}");
     let output = record(&place, &["--burst", "1ms", "--every", "10ms"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stderr).contains("sampled: counted for"), "{output:?}");
