@@ -4,7 +4,7 @@ pub mod branches;
 pub mod bursts;
 
 pub use branches::{BranchSampling, BranchSource, Losses, Observed};
-pub use bursts::{BurstSampling, Estimate, Slices, Switch, UnitErrors, is_sampled, subtract};
+pub use bursts::{BurstSampling, Estimate, SAMPLE_TIER, Slices, Switch, UnitErrors, is_sampled, subtract};
 
 use serde::{Deserialize, Serialize};
 

@@ -10,6 +10,7 @@
 use crate::assets;
 use crate::cc::{CARGO_FOLDER_VARIABLE, PARAMETERS_VARIABLE, pgo};
 use crate::cli::parameters_over;
+use crate::cli::weights_file;
 use crate::link::exit_code;
 use crate::notes::note;
 use crate::rust;
@@ -19,16 +20,22 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use trodden_profile::sampling::SAMPLE_TIER as SAMPLE_WORD;
 use trodden_unit::marks::ADDRESSES_WORD;
 use trodden_unit::store::STORE_VARIABLE;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Parameters of the plugin with a value, as `trodden build` has them.
+const PARAMETERS: [&str; 7] = ["--scheme", "--max-paths", "--chords", "--reach", "--keep", "--weights", "--tails"];
+/// Those without.
+const FLAGS: [(&str, &str); 3] = [("--sample", SAMPLE_WORD), ("--addresses", ADDRESSES_WORD), ("--pgo", pgo::MARKERS)];
 const HELP: &str = "\
 Builds, runs, tests or benches a Rust package with its paths counted.
 
-Usage: cargo trodden <build|run|test|bench> [--scheme S] [--max-paths N] [--chords on|off] [--pgo] [cargo's options] [-- arguments]
+Usage: cargo trodden <build|run|test|bench> [OPTIONS] [cargo's options] [-- arguments]
 
-Everything but the options above goes to cargo. Programs are in target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record
+Options, as of `trodden build`: --scheme S, --max-paths N, --chords on|off, --reach doubtful|all, --keep bitcode|map, --weights FILE, --sample,
+--addresses, --tails merged|apart, --pgo. Everything else goes to cargo. Programs are in target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record
 what they run; `trodden report` shows it. With --pgo, `trodden export profdata` makes a profile for -Cprofile-use of it.
 
 Examples:
@@ -96,15 +103,11 @@ impl Invocation {
                 Some((option, value)) => (option.to_owned(), Some(value.to_owned())),
                 None => (text.clone(), None),
             };
-            if text == "--addresses" {
-                out.parameters.push(ADDRESSES_WORD.into());
+            if let Some((_, word)) = FLAGS.iter().find(|(flag, _)| text == *flag) {
+                out.parameters.push((*word).into());
                 continue;
             }
-            if text == "--pgo" {
-                out.parameters.push(pgo::MARKERS.into());
-                continue;
-            }
-            if !["--scheme", "--max-paths", "--chords", "--keep", "--target", "--profile", "--target-dir"].contains(&option.as_str()) {
+            if !PARAMETERS.contains(&option.as_str()) && !["--target", "--profile", "--target-dir"].contains(&option.as_str()) {
                 if text == "--release" || text == "-r" {
                     out.profile = Some("release".into());
                 }
@@ -119,6 +122,10 @@ impl Invocation {
                 "--profile" => {
                     out.words.push(format!("--profile={value}").into());
                     out.profile = Some(value);
+                }
+                "--weights" => {
+                    let file = weights_file(&value).map_err(|what| anyhow::anyhow!("--weights {value}: {what}"))?;
+                    out.parameters.push(format!("weights={file}"));
                 }
                 parameter => out.parameters.push(format!("{}={value}", &parameter[2..])),
             }
@@ -228,10 +235,10 @@ mod tests {
 
     #[test]
     fn own_options_are_taken_out_and_cargos_stay() {
-        let found = read("run --release --pgo --max-paths 9 --bin x --scheme=ball-larus -- --release --target y");
+        let found = read("run --release --pgo --max-paths 9 --bin x --scheme=ball-larus --reach all --sample -- --release --target y");
         assert_eq!(found.words, ["run", "--release", "--bin", "x", "--", "--release", "--target", "y"].map(OsString::from));
         assert_eq!(found.own, 4);
-        assert_eq!(found.parameters, ["markers=llvm", "max-paths=9", "scheme=ball-larus"]);
+        assert_eq!(found.parameters, ["markers=llvm", "max-paths=9", "scheme=ball-larus", "reach=all", "tier=sample"]);
         assert_eq!(found.profile("run"), "release");
         assert_eq!(found.target, None);
     }

@@ -27,6 +27,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use trodden_profile::sampling::SAMPLE_TIER as SAMPLE_WORD;
 use trodden_unit::marks::ADDRESSES_WORD;
 
 /// The language whose driver clang is to be.
@@ -58,27 +59,26 @@ pub const CODEGEN_SEPARATOR: &str = "\u{1f}";
 pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
 /// Option that does the same for one command.
 pub const LTO_OPTION: &str = "--trodden-lto";
-/// Option that asks one command for addresses of blocks instead of counters.
-pub const ADDRESSES_OPTION: &str = "--trodden-addresses";
-/// Option that asks for the sample tier.
-pub const SAMPLE_OPTION: &str = "--trodden-sample";
-/// The same for those who type it.
-const SHORT_SAMPLE_OPTION: &str = "--sample";
+/// Options of one command that stand for parameters of the plugin.
+const PARAMETER_OPTIONS: [(&str, &str); 4] = [
+    ("--trodden-sample", SAMPLE_WORD),
+    ("--sample", SAMPLE_WORD),
+    ("--trodden-addresses", ADDRESSES_WORD),
+    ("--trodden-pgo", pgo::MARKERS),
+];
 
 /// Runs clang on `arguments`; returns only when it linked, or could not be run.
 ///
 /// # Errors
 /// Clang or a part of trodden is missing.
 pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCode> {
-    if take_sample_option(&mut arguments) {
-        return again_with_sampling(language, &arguments);
+    let asked = PARAMETER_OPTIONS.iter().filter(|(option, _)| take_option(&mut arguments, option));
+    let words: Vec<&str> = asked.map(|(_, word)| *word).collect();
+    if !words.is_empty() {
+        return drive_again(language, &arguments, &words.join(" "));
     }
     let clang = language.tool().find()?;
     let lto = take_lto_option(&mut arguments);
-    if pgo::take_option(&mut arguments) {
-        return pgo::drive_again(language, &arguments, lto);
-    }
-    let addresses = take_option(&mut arguments, ADDRESSES_OPTION);
     let line = read(&arguments);
     if is_host_code_of_cargo() || (!line.kind.compiles() && !line.kind.links()) {
         return become_clang(&clang, &arguments, &[], &[]);
@@ -93,11 +93,9 @@ pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCod
         return crate::lto::drive(&clang, &arguments, &line);
     }
     let added = compile_options(&line)?;
-    let mut environment = compile_environment(&line)?;
-    let parameters: Vec<(OsString, OsString)> = addresses.then(with_addresses).into_iter().collect();
-    environment.extend(parameters.clone());
+    let environment = compile_environment(&line)?;
     if line.kind.links() {
-        let environment = if line.kind.compiles() { environment } else { parameters };
+        let environment = if line.kind.compiles() { environment } else { Vec::new() };
         return link::drive(&link::Job { clang: &clang, arguments: &arguments, line: &line, added, environment });
     }
     events::log(&Event::compiled(&line));
@@ -150,22 +148,13 @@ fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], enviro
     Err(error).with_context(|| format!("cannot run {}", clang.display()))
 }
 
-fn take_sample_option(arguments: &mut Vec<OsString>) -> bool {
-    let before = arguments.len();
-    arguments.retain(|a| a != SAMPLE_OPTION && a != SHORT_SAMPLE_OPTION);
-    arguments.len() < before
-}
-
-/// Becomes this driver once more, with the sample tier among the parameters.
-fn again_with_sampling(language: Language, arguments: &[OsString]) -> Result<ExitCode> {
-    let own = env::current_exe().context("cannot find trodden itself")?;
-    let name = match language {
-        Language::C => "trodden-cc",
-        Language::Cxx => "trodden-c++",
-    };
-    let parameters = crate::cli::parameters_over(&env::var(PARAMETERS_VARIABLE).unwrap_or_default(), "tier=sample");
-    let error = Command::new(&own).arg0(name).args(arguments).env(PARAMETERS_VARIABLE, parameters).exec();
-    Err(error).with_context(|| format!("cannot run {}", own.display()))
+/// Runs the driver again with parameters where all of its parts find them: in the environment.
+fn drive_again(language: Language, arguments: &[OsString], words: &str) -> Result<ExitCode> {
+    let trodden = assets::own_folder()?.join("trodden");
+    let mut command = Command::new(&trodden);
+    command.arg(if language == Language::C { "cc" } else { "c++" }).args(arguments);
+    command.env(PARAMETERS_VARIABLE, parameters_over(&env::var(PARAMETERS_VARIABLE).unwrap_or_default(), words));
+    Err(command.exec()).with_context(|| format!("cannot run {}", trodden.display()))
 }
 
 fn take_lto_option(arguments: &mut Vec<OsString>) -> bool {
@@ -176,12 +165,6 @@ fn take_option(arguments: &mut Vec<OsString>, option: &str) -> bool {
     let before = arguments.len();
     arguments.retain(|a| a != option);
     arguments.len() < before
-}
-
-/// The plugin's parameters with the tier `addresses` among them.
-fn with_addresses() -> (OsString, OsString) {
-    let words = parameters_over(&env::var(PARAMETERS_VARIABLE).unwrap_or_default(), ADDRESSES_WORD);
-    (PARAMETERS_VARIABLE.into(), words.into())
 }
 
 /// `cargo trodden` names here the folder of what is built for the target. Code that build scripts compile for themselves goes elsewhere, is linked

@@ -2,7 +2,7 @@
 
 mod parameters;
 
-pub use parameters::{Parameters, Scheme, parameters_over};
+pub use parameters::{Parameters, Scheme, parameters_over, weights_file};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -4,44 +4,19 @@
 //! for those of the driver would link LLVM's runtime, too), with atomic updates, which the optimiser leaves whole; what the plugin makes of them is
 //! described in [`trodden_unit::edge_profile`].
 
+use super::PARAMETERS_VARIABLE;
 use super::arguments::CommandLine;
-use super::{LTO_OPTION, Language, PARAMETERS_VARIABLE};
-use crate::assets;
-use crate::cli::parameters_over;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::env;
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
 
-/// Option that asks for markers in one command.
-const OPTION: &str = "--trodden-pgo";
-/// The plugin's parameter for them.
+/// The plugin's parameter that asks for markers.
 pub const MARKERS: &str = "markers=llvm";
 /// Options of LLVM: names are read by the plugin, which has no decompressor.
 pub const LLVM_OPTIONS: [&str; 1] = ["-enable-name-compression=false"];
 /// The user's own use of profiles cannot be in the same build.
 const FOREIGN: &[&str] =
     &["-fprofile-generate", "-fprofile-use", "-fprofile-instr-", "-fcs-profile-generate", "-fcoverage-mapping", "-fprofile-sample-"];
-
-/// Takes the option out of a command line; says whether it was there.
-pub fn take_option(arguments: &mut Vec<OsString>) -> bool {
-    let before = arguments.len();
-    arguments.retain(|a| a != OPTION);
-    arguments.len() < before
-}
-
-/// Runs the driver again with the option where all of its parts find it: in the environment.
-///
-/// # Errors
-/// The command cannot be run.
-pub fn drive_again(language: Language, arguments: &[OsString], lto: bool) -> Result<ExitCode> {
-    let trodden = assets::own_folder()?.join("trodden");
-    let mut command = Command::new(&trodden);
-    command.arg(if language == Language::C { "cc" } else { "c++" }).args(arguments).args(lto.then_some(LTO_OPTION));
-    command.env(PARAMETERS_VARIABLE, parameters_over(&env::var(PARAMETERS_VARIABLE).unwrap_or_default(), MARKERS));
-    Err(command.exec()).with_context(|| format!("cannot run {}", trodden.display()))
-}
 
 /// Whether the environment asks for markers.
 pub fn wanted() -> bool {

@@ -2,6 +2,7 @@
 
 use crate::cc::pgo::MARKERS;
 use clap::{Args, ValueEnum};
+use trodden_profile::sampling::SAMPLE_TIER as SAMPLE_WORD;
 use trodden_unit::marks::ADDRESSES_WORD;
 
 /// How paths are counted.
@@ -40,7 +41,7 @@ pub struct Parameters {
 }
 
 /// The path as a word for the plugin, which may work in another folder.
-fn weights_file(path: &str) -> Result<String, String> {
+pub fn weights_file(path: &str) -> Result<String, String> {
     let absolute = std::path::absolute(path).map_err(|e| e.to_string())?;
     let words = absolute.to_str().filter(|p| !p.contains(char::is_whitespace));
     let word = words.ok_or_else(|| format!("{} has blanks in its name: copy it to a place without", absolute.display()))?;
@@ -108,7 +109,7 @@ impl Parameters {
             self.addresses.then(|| ADDRESSES_WORD.to_owned()),
             word("tails", self.tails),
             self.pgo.then(|| MARKERS.to_owned()),
-            self.sample.then(|| "tier=sample".to_owned()),
+            self.sample.then(|| SAMPLE_WORD.to_owned()),
         ];
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
