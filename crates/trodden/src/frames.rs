@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use trodden_unit::Frame;
 use trodden_wire::FRAMES_SECTION;
+use trodden_wire::SWITCH_SYMBOL;
 
 const ARCHIVE: &[u8] = b"!<arch>\n";
 const THIN_ARCHIVE: &[u8] = b"!<thin>\n";
@@ -56,14 +57,15 @@ pub fn members(bytes: &[u8]) -> Result<Vec<Member>> {
     Ok(out)
 }
 
-/// The names that an object defines for others.
+/// The names that an object defines for others, without the switch that every unit of the sample tier brings along.
 ///
 /// # Errors
 /// It is no object.
 pub fn defined(bytes: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
     let file = object::File::parse(bytes)?;
     let global = file.symbols().filter(|s| s.is_definition() && s.is_global());
-    Ok(global.filter_map(|s| s.name_bytes().ok().map(<[u8]>::to_vec)).collect())
+    let names = global.filter_map(|s| s.name_bytes().ok()).filter(|n| *n != SWITCH_SYMBOL.as_bytes());
+    Ok(names.map(<[u8]>::to_vec).collect())
 }
 
 /// A thin archive only names its members; this makes a whole one of it. Other files stay as they are.

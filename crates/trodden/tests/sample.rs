@@ -117,3 +117,19 @@ fn what_cannot_be_sampled_is_refused() {
         assert!(text.contains(message) || text.contains("raw"), "{text}");
     }
 }
+
+#[test]
+fn programs_change_between_the_tiers_without_their_sources() {
+    let place = place();
+    place.remove("prog.c");
+    for (from, to, parameters, sampled) in [("prog", "full", "", false), ("full", "again", "--sample", true)] {
+        let output = place.trodden(&format!("instrument {from} -o {to} {parameters}"));
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("stays as it is"), "{output:?}");
+        let schemes: Vec<String> = place.image(to).frames.iter().map(|f| f.map().unwrap().scheme).collect();
+        assert_eq!((schemes.len(), schemes[0].contains("tier=sample")), (1, sampled), "{schemes:?}");
+    }
+    let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./full", "50"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let profile = Profile::read(&place.path("run.trodden")).unwrap();
+    assert!(profile.sampling.is_none() && step(&profile).0 >= 1000);
+}
