@@ -9,6 +9,7 @@
 //! | `variant.rs` | ways to build, a table |
 //! | `measure.rs`, `usage.rs`, `instructions.rs` | one program's figures |
 //! | `exact.rs` | counts before independent judges |
+//! | `known.rs` | figures that need not be found out twice |
 //! | `result.rs` | what is stored |
 //! | `table.rs`, `plot.rs` | what people see of it |
 //! | `compare.rs`, `statistics.rs` | two results beside each other |
@@ -16,6 +17,7 @@
 mod compare;
 mod exact;
 pub mod instructions;
+mod known;
 mod measure;
 mod plot;
 mod result;
@@ -32,6 +34,7 @@ use crate::steps;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use instructions::Counter;
+use known::Known;
 use measure::{Bench, Ready};
 use result::{About, Machine, Outcome, SCHEMA_VERSION, Suite};
 use std::path::{Path, PathBuf};
@@ -50,6 +53,7 @@ Examples:
   cargo xtask bench                                            four programs, trodden and clang's edge profile
   cargo xtask bench --programs lua --short                     a first impression
   cargo xtask bench --programs all --variants all --rebuild    everything, on a quiet machine: tables, plot, JSON
+  cargo xtask bench --programs all --variants all --prepare    builds, instructions, judges: now, so that the former takes less time later
   cargo xtask bench --variants trodden,trodden:max-paths=64    what do other parameters cost?
   cargo xtask bench --programs lua --compare docs/benchmarks/2026-01-31.json
   cargo xtask bench --compare old.json --with new.json         two results, nothing measured
@@ -79,6 +83,9 @@ pub struct Options {
     /// Build everything anew, so that build times are of this machine's present mood.
     #[arg(long)]
     rebuild: bool,
+    /// Build, count instructions and judge counts, but time nothing: what a busy machine does not change is found out in advance, and kept.
+    #[arg(long, conflicts_with_all = ["resume", "compare"])]
+    prepare: bool,
     /// Where DATE.json, DATE.md and DATE.svg go; results of the same day are replaced. By default where a resumed result is, else `target/bench`.
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
@@ -102,7 +109,10 @@ pub fn run(options: &Options) -> Result<()> {
     let old = options.compare.as_deref().map(Suite::read).transpose()?;
     let suite = match &options.with {
         Some(file) => Suite::read(file)?,
-        None => measured(options)?,
+        None => match measured(options)? {
+            Some(suite) => suite,
+            None => return Ok(()),
+        },
     };
     if let Some(old) = old {
         let comparison = compare::compare(&old, &suite)?;
@@ -115,13 +125,18 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn measured(options: &Options) -> Result<Suite> {
+/// Measures; nothing comes of preparing.
+fn measured(options: &Options) -> Result<Option<Suite>> {
     packages::ensure(Purpose::Bench)?;
     let corpus = Corpus::own();
     let programs = corpus.programs(&options.programs)?;
     corpus.ensure_packages(&programs)?;
     let variants = variants(&options.variants)?;
     let (bench, mut suite) = begin(options, &corpus, &variants)?;
+    if options.prepare {
+        programs.iter().try_for_each(|program| bench.prepare(program))?;
+        return Ok(None);
+    }
     let files = Files::new(options, &suite)?;
     for program in &programs {
         if suite.rows.iter().any(|row| row.program == *program) {
@@ -135,7 +150,7 @@ fn measured(options: &Options) -> Result<Suite> {
     files.write(&suite)?;
     eprintln!("written: {}.json, .md, .svg", files.stem.display());
     check(&suite)?;
-    Ok(suite)
+    Ok(Some(suite))
 }
 
 /// What is found out once: tools, judges, who counts; and the result so far.
@@ -152,7 +167,8 @@ fn begin<'a>(options: &Options, corpus: &'a Corpus, variants: &[Variant]) -> Res
     let judge = if with_trodden && options.exact.unwrap_or(!options.short) { Some(oracle::build_judge()?) } else { None };
     let counter = if options.no_instructions { None } else { Counter::available() };
     let ready = variants.iter().map(Ready::of).collect();
-    let bench = Bench { corpus, variants: ready, input, rounds, counter, judge, rebuild: options.rebuild };
+    let known = Known::at(&corpus.folder().join("known.json"));
+    let bench = Bench { corpus, variants: ready, input, rounds, counter, judge, rebuild: options.rebuild, known };
     let fresh = Suite {
         schema_version: SCHEMA_VERSION,
         date: steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),

@@ -2,7 +2,8 @@
 
 use super::exact;
 use super::instructions::Counter;
-use super::result::{Figures, Outcome, Row};
+use super::known::Known;
+use super::result::{Exact, Figures, Outcome, Row};
 use super::statistics::Spread;
 use super::usage::{self, Usage};
 use super::variant::Variant;
@@ -28,6 +29,8 @@ pub struct Bench<'a> {
     pub judge: Option<PathBuf>,
     /// Build what is built already.
     pub rebuild: bool,
+    /// Figures that do not change from run to run.
+    pub known: Known,
 }
 
 /// A variant, and why it cannot be had on this machine.
@@ -89,6 +92,31 @@ impl Bench<'_> {
         Ok(rows)
     }
 
+    /// Builds a program, and finds out what does not depend on the machine's mood; nothing is timed.
+    ///
+    /// # Errors
+    /// Its sources or inputs cannot be had. What goes wrong with one variant is said, and comes again when it is measured.
+    pub fn prepare(&self, program: &str) -> Result<()> {
+        self.corpus.fetch(program)?;
+        self.corpus.inputs(program)?;
+        let is_rust = self.corpus.is_rust(program)?;
+        for ready in &self.variants {
+            let runs = self.built(program, ready, is_rust);
+            if runs.ended.is_some() {
+                continue;
+            }
+            let found = match runs.variant.under() {
+                Some(_) => self.once_under(program, runs.variant).map(|_| ()),
+                None => self.instructions(program, runs.variant).and_then(|_| self.exact(program, runs.variant)).map(|_| ()),
+            };
+            if let Err(error) = found {
+                eprintln!("{program}, {}: {error:#}", runs.variant.name());
+            }
+        }
+        steps::progress("");
+        Ok(())
+    }
+
     fn built<'a>(&self, program: &str, ready: &'a Ready, is_rust: bool) -> Runs<'a> {
         let variant = &ready.variant;
         let mut runs = Runs { variant, usage: Vec::new(), sums: Vec::new(), ended: None };
@@ -145,27 +173,48 @@ impl Bench<'_> {
         figures.same_output = runs.sums.iter().all(|sum| Some(sum) == base_sum);
         figures.code_bytes = Some(code_bytes(&self.corpus.program(program, variant))?);
         figures.build_s = self.corpus.build_seconds(program, variant);
-        if let Some(counter) = self.counter {
-            steps::progress(&format!("{program}, instructions, by {}: {}", counter.name(), variant.name()));
-            figures.instructions = Some(counter.of_run(self.corpus, program, variant)?);
-        }
-        if let Some(judge) = self.judge.as_deref().filter(|_| variant.is_trodden()) {
-            steps::progress(&format!("{program}, counts before judges: {}", variant.name()));
-            figures.exact = Some(exact::judge(self.corpus, program, variant, judge));
-        }
+        figures.instructions = self.instructions(program, variant)?;
+        figures.exact = self.exact(program, variant)?;
         Ok(figures)
     }
 
-    /// One short run under a tool, beside one of the base.
+    /// Instructions of the short run, if anybody counts them.
+    fn instructions(&self, program: &str, variant: &Variant) -> Result<Option<u64>> {
+        let Some(counter) = self.counter else { return Ok(None) };
+        let what = format!("{program}: instructions, by {}", counter.name());
+        let find = || {
+            steps::progress(&format!("{what}: {}", variant.name()));
+            counter.of_run(self.corpus, program, variant)
+        };
+        self.known.once(&what, &[&self.corpus.program(program, variant)], |_| true, find).map(Some)
+    }
+
+    /// What judges say of trodden's counts, if they are asked.
+    fn exact(&self, program: &str, variant: &Variant) -> Result<Option<Exact>> {
+        let Some(judge) = self.judge.as_deref().filter(|_| variant.is_trodden()) else { return Ok(None) };
+        let find = || {
+            steps::progress(&format!("{program}, counts before judges: {}", variant.name()));
+            Ok(exact::judge(self.corpus, program, variant, judge))
+        };
+        let files = [self.corpus.program(program, variant), judge.to_owned()];
+        let came_to_a_verdict = |exact: &Exact| matches!(exact, Exact::Judged(_));
+        self.known.once(&format!("{program}: exactness"), &files.each_ref().map(PathBuf::as_path), came_to_a_verdict, find).map(Some)
+    }
+
+    /// One short run under a tool, beside one of the base. It is there for scale, so one that was made once will do.
     fn once_under(&self, program: &str, variant: &Variant) -> Result<Figures> {
-        steps::progress(&format!("{program}, once: {}", variant.name()));
         let base = variant.base().context("it has no base")?;
-        let (alone, plain_sum) = usage::of_run(self.corpus, program, &base, Input::Train)?;
-        let (usage, sum) = usage::of_run(self.corpus, program, variant, Input::Train)?;
-        let mut figures = of_usage(&[usage]);
-        figures.same_output = sum == plain_sum;
-        figures.base_user_s = Some(alone.user_s);
-        Ok(figures)
+        let find = || {
+            steps::progress(&format!("{program}, once: {}", variant.name()));
+            let (alone, plain_sum) = usage::of_run(self.corpus, program, &base, Input::Train)?;
+            let (usage, sum) = usage::of_run(self.corpus, program, variant, Input::Train)?;
+            let mut figures = of_usage(&[usage]);
+            figures.same_output = sum == plain_sum;
+            figures.base_user_s = Some(alone.user_s);
+            Ok(figures)
+        };
+        let file = self.corpus.program(program, variant);
+        self.known.once(&format!("{program}: {}", variant.name()), &[&file], |figures| figures.same_output, find)
     }
 }
 
