@@ -21,6 +21,7 @@ pub mod limit;
 pub mod numbering;
 pub mod placement;
 pub mod plan;
+pub mod residual;
 pub mod schedule;
 
 pub use dag::{Cut, CutReason, Dag, DagEdge, DagEdgeId, Origin};
@@ -28,4 +29,5 @@ pub use graph::{Edge, Graph, GraphError, Node};
 pub use numbering::{Numbering, TooManyPaths};
 pub use placement::Probes;
 pub use plan::{Plan, PlanOptions};
+pub use residual::{Doubled, Residual};
 pub use schedule::Schedule;

@@ -7,7 +7,7 @@ use crate::dag::{CutReason, Dag, DagEdgeId, Entries, Origin};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph};
 use crate::limit::cut_to_limit;
-use crate::numbering::Numbering;
+use crate::numbering::{Numbering, TooManyPaths};
 use crate::placement::Probes;
 
 /// How a function's paths are to be numbered and counted.
@@ -66,6 +66,16 @@ impl Plan {
             false => Probes::direct(numbering.values()),
         };
         Plan { dag, numbering, probes }
+    }
+
+    /// The numbering of paths that are cut at exactly these edges, as an earlier plan cut them.
+    ///
+    /// # Errors
+    /// They are more than can be numbered.
+    pub fn cut_at(graph: &Graph, cuts: &[(Edge, CutReason)], entries: Entries) -> Result<(Dag, Numbering), TooManyPaths> {
+        let dag = Dag::new(graph, cuts, entries);
+        let numbering = Numbering::ball_larus(&dag)?;
+        Ok((dag, numbering))
     }
 
     /// What happens when control takes an edge of the graph the plan was made for.

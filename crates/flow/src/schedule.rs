@@ -54,8 +54,15 @@ pub enum Step {
         /// The register's value for the next path.
         start: i64,
     },
-    /// A path ends that was counted before, and no other begins.
+    /// A path ends that was counted before, or is not to be counted, and no other begins.
     Counted,
+    /// A path ends that may or may not be known: `if !known[r + increment] { count[r + increment] += 1 }`.
+    Check {
+        /// What to add to `r` for the index.
+        increment: i64,
+        /// The register's value for the next path, if one begins.
+        start: Option<i64>,
+    },
     /// Another round of the loop with this number.
     Round(usize),
     /// Within a loop that is counted by rounds: nothing; [`Flush`] makes up for it.
@@ -117,6 +124,11 @@ impl Schedule {
         }
         schedule.count_early(graph, plan, frequencies, facts, choices.early);
         schedule
+    }
+
+    /// A schedule of just these tasks, by edge.
+    pub fn from_tasks(tasks: Vec<Task>) -> Schedule {
+        Schedule { tasks, loops: Vec::new() }
     }
 
     /// What has to be done on an edge.

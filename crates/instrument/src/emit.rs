@@ -6,13 +6,14 @@
 
 use crate::llvm::{Module, Value, c_string, llvm};
 use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMValueRef;
+use llvm_sys::prelude::{LLVMTypeRef, LLVMValueRef};
 use llvm_sys::{LLVMThreadLocalMode, LLVMVisibility};
 use std::mem::offset_of;
 use std::path::Path;
 use trodden_unit::Identity;
 use trodden_wire::{
-    BIAS_SYMBOL, COUNTERS_SECTION, ENTER_SYMBOL, FRAMES_SECTION, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord,
+    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, ENTER_SYMBOL, FRAMES_SECTION, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION,
+    UnitRecord,
 };
 
 /// Name of the unit's counters; local to the object file.
@@ -38,14 +39,34 @@ pub fn declare_bias(module: Module) -> Value {
 
 /// Declares the runtime's function that claims a region.
 pub fn declare_enter(module: Module) -> Value {
-    let kind = llvm!(LLVMFunctionType(module.i64(), std::ptr::null_mut(), 0, 0));
-    let enter = llvm!(LLVMAddFunction(module.raw, c_string(ENTER_SYMBOL).as_ptr(), kind));
-    llvm!(LLVMSetVisibility(enter, LLVMVisibility::LLVMHiddenVisibility));
-    llvm!(LLVMSetFunctionCallConv(enter, PRESERVE_ALL));
+    declare_of_runtime(module, ENTER_SYMBOL, llvm!(LLVMFunctionType(module.i64(), std::ptr::null_mut(), 0, 0)))
+}
+
+/// Declares the runtime's function that counts.
+pub fn declare_count(module: Module) -> Value {
+    let mut pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
+    let nothing = llvm!(LLVMVoidTypeInContext(module.context()));
+    declare_of_runtime(module, COUNT_SYMBOL, llvm!(LLVMFunctionType(nothing, &raw mut pointer, 1, 0)))
+}
+
+fn declare_of_runtime(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
+    let function = llvm!(LLVMAddFunction(module.raw, c_string(name).as_ptr(), kind));
+    llvm!(LLVMSetVisibility(function, LLVMVisibility::LLVMHiddenVisibility));
+    llvm!(LLVMSetFunctionCallConv(function, PRESERVE_ALL));
     for name in ["nounwind", "cold"] {
-        add_attribute(module, enter, name);
+        add_attribute(module, function, name);
     }
-    Value(enter)
+    Value(function)
+}
+
+/// Takes back what was declared and is not used: an undefined symbol without a use has no type, which linkers refuse where the definition has one.
+pub fn take_back_unused(declared: &[Value]) {
+    for value in declared.iter().filter(|v| v.users().next().is_none()) {
+        match value.is_function() {
+            true => llvm!(LLVMDeleteFunction(value.0)),
+            false => llvm!(LLVMDeleteGlobal(value.0)),
+        }
+    }
 }
 
 /// Gives a function an attribute.

@@ -21,6 +21,7 @@ mod options;
 mod phis;
 mod places;
 mod probes;
+mod residual;
 mod sample;
 mod shape;
 mod unit;

@@ -8,7 +8,7 @@ use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
 use trodden_flow::schedule::Choices;
 use trodden_unit::marks::ADDRESSES_WORD;
-use trodden_unit::{Identity, NoWeights, Weights};
+use trodden_unit::{Identity, KnownPaths, NoKnownPaths, NoWeights, RESIDUAL_WORD, Weights};
 
 /// Functions with more paths than this are cut. 4096 counters are a page of 32 KB per function at most, and few functions reach it.
 const MAX_PATHS: u64 = 4096;
@@ -17,7 +17,7 @@ const MAX_PATHS: u64 = 4096;
 const MOST_MAX_PATHS: u64 = 1 << 24;
 
 /// All words.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 13] = [
     "scheme=ball-larus",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
@@ -25,11 +25,12 @@ const KNOWN: [&str; 12] = [
     "early=on|off",
     "reach=doubtful|all",
     "keep=bitcode|map",
-    "tier=full|sample|addresses",
+    "tier=full|sample|residual|addresses",
     "tails=merged|apart",
     "markers=none|llvm",
     "weights=FILE",
     "facts=FILE",
+    "known=FILE",
 ];
 
 /// How units are instrumented.
@@ -46,6 +47,8 @@ pub struct Options {
     pub keep_bitcode: bool,
     /// Measured frequencies of edges, and the identity of their file.
     pub weights: Option<(Rc<Weights>, Identity)>,
+    /// Known paths, which the tier `residual` does not count, and the identity of their file.
+    pub known: Option<(Rc<KnownPaths>, Identity)>,
     /// Write what the unit's blocks compute to this file, and make no code.
     pub facts: Option<PathBuf>,
     /// What is put into the code.
@@ -63,6 +66,8 @@ pub enum Tier {
     Full,
     /// Probes that count while the image's switch is on; see [`crate::sample`].
     Sample,
+    /// Probes that count every path but the known ones; see [`crate::residual`].
+    Residual,
     /// Nothing: blocks are marked, so that their addresses are known; see [`crate::addresses`].
     Addresses,
 }
@@ -78,8 +83,19 @@ pub enum BadOption {
         "TRODDEN_INSTRUMENT holds markers=llvm and another tier than full: build for an edge profile (--pgo) without --sample or --addresses"
     )]
     MarkersWithoutCounts,
-    /// The file of weights cannot be read.
-    #[error("the file of weights {file} cannot be read ({source}): give --weights a file that can")]
+    /// The tier `residual` is that of known paths, and they are of no use to another.
+    #[error("TRODDEN_INSTRUMENT holds one of tier=residual and known=FILE without the other: give both")]
+    ResidualWithoutKnown,
+    /// The file of known paths is none.
+    #[error("{file}: {source}")]
+    KnownPaths {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        source: NoKnownPaths,
+    },
+    /// A file of an earlier profile cannot be read.
+    #[error("the file {file} of an earlier profile cannot be read ({source}): give one that can")]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -105,6 +121,7 @@ impl Options {
             reach_all: false,
             keep_bitcode: true,
             weights: None,
+            known: None,
             facts: None,
             tier: Tier::Full,
             tails_apart: false,
@@ -113,11 +130,15 @@ impl Options {
         for word in words.split_whitespace() {
             match word.split_once('=') {
                 Some(("weights", file)) => options.weights = Some(read_weights(Path::new(file))?),
+                Some(("known", file)) => options.known = Some(read_known(Path::new(file))?),
                 _ => options.apply(word).ok_or_else(|| BadOption::Unknown(word.into()))?,
             }
         }
         if options.markers && options.tier != Tier::Full {
             return Err(BadOption::MarkersWithoutCounts);
+        }
+        if (options.tier == Tier::Residual) != options.known.is_some() {
+            return Err(BadOption::ResidualWithoutKnown);
         }
         Ok(options)
     }
@@ -133,6 +154,7 @@ impl Options {
             ("keep", value) => self.keep_bitcode = either(value, "map", "bitcode")?,
             ("tier", "full") => self.tier = Tier::Full,
             ("tier", "sample") => self.tier = Tier::Sample,
+            ("tier", "residual") => self.tier = Tier::Residual,
             ("tier", "addresses") => self.tier = Tier::Addresses,
             ("tails", value) => self.tails_apart = either(value, "merged", "apart")?,
             ("markers", value) => self.markers = either(value, "none", "llvm")?,
@@ -150,6 +172,10 @@ impl Options {
         let tier = match self.tier {
             Tier::Full => String::new(),
             Tier::Sample => " tier=sample".into(),
+            Tier::Residual => {
+                let file = self.known.as_ref().map_or_else(String::new, |(_, file)| format!(" known={file}"));
+                format!(" {RESIDUAL_WORD}{file}")
+            }
             Tier::Addresses if self.tails_apart => format!(" {ADDRESSES_WORD} tails=apart"),
             Tier::Addresses => format!(" {ADDRESSES_WORD}"),
         };
@@ -176,4 +202,10 @@ fn read_weights(file: &Path) -> Result<(Rc<Weights>, Identity), BadOption> {
     let bytes = std::fs::read(file).map_err(|source| BadOption::Unreadable { file: file.to_owned(), source })?;
     let weights = Weights::from_bytes(&bytes).map_err(|source| BadOption::Weights { file: file.to_owned(), source })?;
     Ok((Rc::new(weights), Identity::of(&bytes)))
+}
+
+fn read_known(file: &Path) -> Result<(Rc<KnownPaths>, Identity), BadOption> {
+    let bytes = std::fs::read(file).map_err(|source| BadOption::Unreadable { file: file.to_owned(), source })?;
+    let known = KnownPaths::from_bytes(&bytes).map_err(|source| BadOption::KnownPaths { file: file.to_owned(), source })?;
+    Ok((Rc::new(known), Identity::of(&bytes)))
 }

@@ -10,11 +10,11 @@
 use crate::describe::Draft;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::places::{Place, Places};
-use crate::shape::{new_block_behind, predecessors};
-use llvm_sys::LLVMIntPredicate;
+use crate::shape::{move_from, new_block_behind, predecessors};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use std::collections::HashMap;
+use llvm_sys::{LLVMIntPredicate, LLVMOpcode};
+use std::collections::{BTreeSet, HashMap};
 use trodden_flow::plan::Action;
 use trodden_flow::schedule::{Flush, Step};
 use trodden_flow::{Edge, Graph, Node, Plan, Schedule};
@@ -48,6 +48,26 @@ pub struct Counters {
     pub first: u64,
 }
 
+/// What counts unknown paths only.
+#[derive(Clone, Copy)]
+pub struct Unknown {
+    /// The runtime's function that counts.
+    pub count: Value,
+    /// A byte for each of the function's paths: 1 for those that are known.
+    pub known: Value,
+}
+
+/// What a function's probes refer to: its graph (of one version or of two), its nodes in the order of paths, and what happens on its edges.
+#[derive(Clone, Copy)]
+pub struct Course<'a> {
+    /// The graph.
+    pub graph: &'a Graph,
+    /// Its nodes but the exit, those of a path in its order.
+    pub order: &'a [Node],
+    /// What happens on its edges.
+    pub schedule: &'a Schedule,
+}
+
 /// Inserts a function's probes. Gives the values that had to be replaced (and are no more) with what took their places.
 pub fn insert(
     around: Surroundings,
@@ -58,6 +78,24 @@ pub fn insert(
     schedule: &Schedule,
     counters: Counters,
 ) -> Vec<(Value, Value)> {
+    let order: Vec<Node> = plan.dag.order().iter().copied().filter(|n| *n != graph.exit()).collect();
+    insert_along(around, function, draft, Course { graph, order: &order, schedule }, counters, None)
+}
+
+/// Inserts probes that count unknown paths only, by calls of the runtime.
+pub fn insert_unknown(around: Surroundings, function: Value, draft: &Draft, course: Course, first_counter: u64, unknown: Unknown) {
+    insert_along(around, function, draft, course, Counters { base: around.counters, first: first_counter }, Some(unknown));
+}
+
+fn insert_along(
+    around: Surroundings,
+    function: Value,
+    draft: &Draft,
+    course: Course,
+    counters: Counters,
+    unknown: Option<Unknown>,
+) -> Vec<(Value, Value)> {
+    let Course { graph, order, schedule } = course;
     let location = crate::debug::no_line(around.module, function);
     let places = Places::make(around.module, draft, graph, schedule, location);
     let mut work = Work {
@@ -68,18 +106,25 @@ pub fn insert(
         places: &places,
         base: counters.base,
         first_counter: counters.first as i64,
+        unknown,
+        checks: Vec::new(),
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
         rounds: HashMap::new(),
     };
     for edge in graph.edges() {
-        if let Step::Plain(Action::CountAndRestart { start, .. }) | Step::Restart { start } = schedule.task(edge).step {
+        let step = schedule.task(edge).step;
+        if let Step::Plain(Action::CountAndRestart { start, .. }) | Step::Restart { start } | Step::Check { start: Some(start), .. } = step
+        {
             work.leaving[edge.index()] = Register::Constant(start);
         }
     }
-    for &node in plan.dag.order().iter().filter(|n| **n != graph.exit()) {
+    for &node in order {
         let arriving = work.arriving(node);
         graph.out(node).iter().for_each(|e| work.take(*e, arriving));
+    }
+    for check in std::mem::take(&mut work.checks) {
+        work.branch(check);
     }
     places.into_replaced()
 }
@@ -160,17 +205,33 @@ fn call_enter(around: Surroundings, builder: &Builder) -> Value {
 
 /// Tells code generation that a branch's first way is hardly ever taken.
 pub fn mark_unlikely(module: Module, branch: Value) {
+    mark_ways_unlikely(module, branch, &BTreeSet::from([0]));
+}
+
+/// Tells code generation that these ways of a terminator are hardly ever taken; says nothing of those that have no other beside them.
+pub fn mark_ways_unlikely(module: Module, terminator: Value, ways: &BTreeSet<usize>) {
+    let all = terminator.successors().len();
+    if ways.len() == all || !(terminator.is(LLVMOpcode::LLVMBr) || terminator.is(LLVMOpcode::LLVMSwitch)) {
+        return;
+    }
     let context = module.context();
     let i32 = llvm!(LLVMInt32TypeInContext(context));
     let name = "branch_weights";
-    let mut operands = [
-        llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len())),
-        llvm!(LLVMValueAsMetadata(llvm!(LLVMConstInt(i32, 1, 0)))),
-        llvm!(LLVMValueAsMetadata(llvm!(LLVMConstInt(i32, (1 << 20) - 1, 0)))),
-    ];
+    let mut operands = vec![llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len()))];
+    for way in 0..all {
+        let weight = if ways.contains(&way) { 1 } else { (1 << 20) - 1 };
+        operands.push(llvm!(LLVMValueAsMetadata(llvm!(LLVMConstInt(i32, weight, 0)))));
+    }
     let node = llvm!(LLVMMDNodeInContext2(context, operands.as_mut_ptr(), operands.len()));
     let kind = llvm!(LLVMGetMDKindIDInContext(context, c"prof".as_ptr(), 4));
-    llvm!(LLVMSetMetadata(branch.0, kind, llvm!(LLVMMetadataAsValue(context, node))));
+    llvm!(LLVMSetMetadata(terminator.0, kind, llvm!(LLVMMetadataAsValue(context, node))));
+}
+
+/// Where a path ends that may be known: in front of which instruction, the condition that it is not, and its counter.
+struct Check {
+    before: Value,
+    is_unknown: Value,
+    counter: Value,
 }
 
 struct Work<'a> {
@@ -181,6 +242,9 @@ struct Work<'a> {
     places: &'a Places,
     base: Value,
     first_counter: i64,
+    unknown: Option<Unknown>,
+    /// Code that makes branches, which comes when no other is to come: until then blocks are what they were.
+    checks: Vec<Check>,
     location: Option<LLVMMetadataRef>,
     /// The register behind each edge's code.
     leaving: Vec<Register>,
@@ -313,6 +377,11 @@ impl Work<'_> {
                 Register::Constant(start)
             }
             Step::Restart { start } => Register::Constant(start),
+            Step::Check { increment, start } => {
+                let before = self.places.code(edge).expect("an edge with code has a place").instruction();
+                self.check(code(), before, arriving, increment);
+                start.map_or(arriving, Register::Constant)
+            }
         };
         if let Some(increment) = task.count {
             self.count(code(), after, increment, one);
@@ -330,16 +399,61 @@ impl Work<'_> {
     /// `count[register + increment] += by`
     fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
         let module = self.around.module;
+        let address = self.counter(builder, register, increment);
+        if let Some(unknown) = self.unknown {
+            call_count(builder, unknown.count, address);
+            return;
+        }
+        let old = builder.load(module.i64(), address);
+        let new = builder.add(old, by);
+        builder.store(new, address);
+    }
+
+    /// Address of the counter of path `register + increment`.
+    fn counter(&self, builder: &Builder, register: Register, increment: i64) -> Value {
+        let module = self.around.module;
         let fixed = self.first_counter.wrapping_add(increment);
-        let address = match register {
+        match register {
             Register::Constant(c) => builder.offset(module.i64(), self.base, module.constant(fixed.wrapping_add(c))),
             Register::Computed(value) => {
                 let base = builder.offset(module.i64(), self.base, module.constant(fixed));
                 builder.offset(module.i64(), base, value)
             }
-        };
-        let old = builder.load(module.i64(), address);
-        let new = builder.add(old, by);
-        builder.store(new, address);
+        }
     }
+
+    /// Looks up whether path `register + increment` is known.
+    fn check(&mut self, builder: &Builder, before: Value, register: Register, increment: i64) {
+        let module = self.around.module;
+        let Some(unknown) = self.unknown else { unreachable!("only unknown paths are looked up") };
+        let fixed = builder.offset(module.i8(), unknown.known, module.constant(increment));
+        let place = builder.offset(module.i8(), fixed, self.value(register));
+        let known = builder.load(module.i8(), place);
+        let zero = llvm!(LLVMConstInt(module.i8(), 0, 0));
+        let is_unknown = Value(llvm!(LLVMBuildICmp(builder.raw(), LLVMIntPredicate::LLVMIntEQ, known.0, zero, c"".as_ptr())));
+        let counter = self.counter(builder, register, increment);
+        self.checks.push(Check { before, is_unknown, counter });
+    }
+
+    /// Counts in a block of its own, if the path is unknown.
+    fn branch(&self, check: Check) {
+        let module = self.around.module;
+        let block = check.before.block();
+        let rest = move_from(module, check.before);
+        let count = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), llvm!(LLVMGetBasicBlockParent(block.0)), c"".as_ptr())));
+        let Some(unknown) = self.unknown else { unreachable!("only unknown paths are looked up") };
+        let builder = Builder::at_end(module, count, self.location);
+        call_count(&builder, unknown.count, check.counter);
+        builder.jump(rest);
+        let builder = Builder::at_end(module, block, self.location);
+        let branch = llvm!(LLVMBuildCondBr(builder.raw(), check.is_unknown.0, count.0, rest.0));
+        mark_unlikely(module, Value(branch));
+    }
+}
+
+fn call_count(builder: &Builder, count: Value, counter: Value) {
+    let kind = llvm!(LLVMGlobalGetValueType(count.0));
+    let mut arguments = [counter.0];
+    let call = llvm!(LLVMBuildCall2(builder.raw(), kind, count.0, arguments.as_mut_ptr(), 1, c"".as_ptr()));
+    llvm!(LLVMSetInstructionCallConv(call, llvm!(LLVMGetFunctionCallConv(count.0))));
 }

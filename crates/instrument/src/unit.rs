@@ -11,6 +11,7 @@ use crate::markers::{self, MarkerError, Markers};
 use crate::options::{BadOption, Options, Tier};
 use crate::places;
 use crate::probes::{self, Counters, Surroundings};
+use crate::residual;
 use crate::sample::{self, Planned};
 use crate::shape::prepare;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
@@ -21,9 +22,9 @@ use std::path::PathBuf;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
 use trodden_flow::schedule::Choices;
-use trodden_flow::{Graph, GraphError, Node, Plan, Schedule};
+use trodden_flow::{Graph, GraphError, Node, Plan, PlanOptions, Residual, Schedule};
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{Frame, FunctionMap, Identity, Skipped, UnitMap, UnitStore, shape};
+use trodden_unit::{Frame, FunctionMap, Identity, KnownFunction, Skipped, UnitMap, UnitStore, shape};
 
 /// Calling convention of interrupt handlers on x86.
 const X86_INTERRUPT: u32 = 83;
@@ -75,6 +76,11 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// Known paths are those of another graph.
+    #[error(
+        "function `{0}` has other paths than those in the file of known paths: record the runs anew with a program built from this bitcode"
+    )]
+    OtherPaths(String),
     /// LLVM's verifier refuses what was made.
     #[error("function `{0}` is not valid any more after instrumentation; please report it with the source file that is being compiled")]
     Invalid(String),
@@ -119,6 +125,9 @@ pub fn instrument(module: Module) -> Result<Outcome, Error> {
         }
     }
     let counters = work.map.counters;
+    if let Some(count) = work.count {
+        emit::take_back_unused(&[work.around.bias, work.around.enter, count]);
+    }
     let map = work.finish();
     let bitcode = if map.1.keep_bitcode { bitcode } else { Vec::new() };
     let frame = store(&Frame::pack(unit, &map.0, &bitcode))?;
@@ -171,6 +180,17 @@ fn code_generation_flags() -> Vec<String> {
     words.split('\u{1f}').filter(|w| !w.is_empty()).map(str::to_owned).collect()
 }
 
+/// The plan by which known paths were counted, with probes where they hardly ever come.
+fn residual_plan(graph: &Graph, known: &KnownFunction, frequencies: &Frequencies, options: &PlanOptions) -> Option<Plan> {
+    let (dag, numbering) = Plan::cut_at(graph, &known.cuts, options.entries).ok()?;
+    if numbering.paths() != known.paths {
+        return None;
+    }
+    let residual = Residual::of(&dag, &numbering, &known.known);
+    let probes = residual.probes(&dag, &numbering, graph, frequencies);
+    Some(Plan { dag, numbering, probes })
+}
+
 struct Unit {
     module: Module,
     options: Options,
@@ -179,6 +199,8 @@ struct Unit {
     around: Surroundings,
     chosen: HashSet<Value>,
     map: UnitMap,
+    /// The runtime's function that counts, of the tier `residual`.
+    count: Option<Value>,
     /// Of the tier `addresses`, for each function.
     marks: Vec<Marks>,
     markers: Option<Markers>,
@@ -213,7 +235,8 @@ impl Unit {
         };
         let abandonment = Abandonment::of(module, options.reach_all);
         let positions = Positions::new(module);
-        Ok(Unit { module, options, abandonment, positions, around, chosen: HashSet::new(), map, marks: Vec::new(), markers })
+        let count = (options.tier == Tier::Residual).then(|| emit::declare_count(module));
+        Ok(Unit { module, options, abandonment, positions, around, count, chosen: HashSet::new(), map, marks: Vec::new(), markers })
     }
 
     /// The functions to instrument, and those that cannot be, with the reasons.
@@ -233,11 +256,16 @@ impl Unit {
     }
 
     fn instrument(&mut self, function: Value) -> Result<(), Error> {
+        let doubles = self.options.tier == Tier::Residual && sample::reason_not_to_double(function).is_none();
         let standing = (self.options.tier == Tier::Addresses).then(|| Standing::of(function));
         let planned = self.plan(function)?;
         let Planned { draft, graph, plan, frequencies, .. } = &planned;
         match standing {
             Some(standing) => self.marks.push(standing.marks(function, draft)),
+            None if doubles && let (Some(count), Some(known)) = (self.count, self.known(&planned)) => {
+                let residual = Residual::of(&plan.dag, &plan.numbering, &known.known);
+                residual::insert(self.around, count, &planned, &residual, &known, self.map.counters);
+            }
             None => {
                 let choices = self.choices(planned.measured);
                 let schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
@@ -289,8 +317,23 @@ impl Unit {
         let graph =
             Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })?;
         let (frequencies, measured) = self.frequencies(&function.name(), &draft, &graph);
-        let plan = Plan::ball_larus(&graph, &draft.forced, &frequencies, &self.options.plan);
+        let plan = match self.known_of(&function.name(), &draft) {
+            Some(known) => {
+                residual_plan(&graph, known, &frequencies, &self.options.plan).ok_or_else(|| Error::OtherPaths(function.name()))?
+            }
+            None => Plan::ball_larus(&graph, &draft.forced, &frequencies, &self.options.plan),
+        };
         Ok(Planned { function, position, draft, graph, plan, frequencies, measured, open })
+    }
+
+    /// What is known of a function's paths, if that is the tier's business and anything is.
+    fn known_of(&self, name: &str, draft: &Draft) -> Option<&KnownFunction> {
+        let (known, _) = self.options.known.as_ref()?;
+        known.of(&self.map.source, name, shape(&draft.blocks, &draft.edges)).filter(|k| k.edges.len() == draft.edges.len())
+    }
+
+    fn known(&self, planned: &Planned) -> Option<KnownFunction> {
+        self.known_of(&planned.function.name(), &planned.draft).cloned()
     }
 
     /// Checks what was made of a function.
@@ -330,7 +373,7 @@ impl Unit {
         const UNSEEN: f64 = 1e-3;
         let estimate = Frequencies::estimate(graph, &branch_weights(graph, &draft.hints));
         let known = self.options.weights.as_ref().and_then(|(w, _)| w.of(name, shape(&draft.blocks, &draft.edges), draft.edges.len()));
-        match known {
+        match known.or_else(|| self.known_of(name, draft).map(|k| k.edges.as_slice())) {
             None => (estimate, false),
             Some(counts) => {
                 let edges = counts.iter().zip(estimate.edges()).map(|(count, guess)| *count as f64 + guess * UNSEEN).collect();

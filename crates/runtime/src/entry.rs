@@ -1,4 +1,4 @@
-//! What linkers and instrumented code see of the runtime: `__trodden_bias`, `__trodden_enter`, and entries in the arrays of constructors
+//! What linkers and instrumented code see of the runtime: `__trodden_bias`, `__trodden_enter`, `__trodden_count`, and entries in the arrays of constructors
 //! and destructors; the handlers of `fork`.
 //!
 //! Invariants: `__trodden_enter` changes rax and r11 only, and needs nothing but a stack (of which it takes up to 2.2 KiB, some 1 KiB
@@ -53,6 +53,32 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".size __trodden_enter, . - __trodden_enter",
+    ".popsection",
+    // LLVM's preserve_allcc for a function that returns nothing: only r11 is free. The counter's address is in rdi.
+    ".pushsection .text.__trodden_count, \"ax\", @progbits",
+    ".globl __trodden_count",
+    ".hidden __trodden_count",
+    ".type __trodden_count, @function",
+    ".balign 16",
+    "__trodden_count:",
+    ".cfi_startproc",
+    "mov r11, [rip + __trodden_bias@GOTTPOFF]",
+    "mov r11, qword ptr fs:[r11]",
+    "test r11, r11",
+    "je 2f",
+    "3:",
+    "inc qword ptr [rdi + r11]",
+    "ret",
+    "2:",
+    "push rax",
+    ".cfi_adjust_cfa_offset 8",
+    "call __trodden_enter",
+    "mov r11, rax",
+    "pop rax",
+    ".cfi_adjust_cfa_offset -8",
+    "jmp 3b",
+    ".cfi_endproc",
+    ".size __trodden_count, . - __trodden_count",
     ".popsection",
     ".pushsection .tbss.__trodden_bias, \"awT\", @nobits",
     ".globl __trodden_bias",

@@ -358,6 +358,8 @@ pub enum Format {
     Html,
     /// Measured frequencies, for `--weights` of a later build, whose counting costs less then.
     Weights,
+    /// The executed paths, for a residual build that counts all others.
+    Known,
     /// An edge profile for `-fprofile-use`, of a program built with `--pgo`.
     Profdata,
     /// The same as text.

@@ -74,6 +74,7 @@ pub fn export(job: &Export) -> Result<ExitCode> {
         Format::Lcov => lcov::lcov(&view, profile.run.suite.as_deref().unwrap_or("trodden")).into_bytes(),
         Format::Json => json_text(&json::report(&view, &selection, &sources)?)?,
         Format::Weights => profile.weights()?.to_bytes(),
+        Format::Known => profile.known_paths()?.to_bytes(),
         Format::Html => html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() }).into_bytes(),
     };
     match &job.output {

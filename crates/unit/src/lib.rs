@@ -10,8 +10,10 @@ pub mod edge_profile;
 pub mod facts;
 pub mod frame;
 pub mod image;
+pub mod known;
 pub mod map;
 pub mod marks;
+mod packed;
 pub mod store;
 pub mod weights;
 
@@ -19,6 +21,7 @@ pub use edge_profile::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounter
 pub use facts::UnitFacts;
 pub use frame::{Frame, FrameError};
 pub use image::{Image, ImageError};
+pub use known::{KnownFunction, KnownPaths, NoKnownPaths, RESIDUAL_WORD, TwoWays};
 pub use map::*;
 pub use store::UnitStore;
 pub use weights::{NoWeights, Weights};

@@ -1,14 +1,13 @@
 //! Measured edge frequencies, from a profile to a later build: so that probes go where the program hardly ever comes.
 //!
-//! A file is the magic, then zstd of [postcard](https://postcard.jamesmunns.com/wire-format) of the entries. Functions are known again by name and by the
-//! [shape](crate::shape) of their graph; code that changed since has no weights, and is treated as if nothing were known of it.
+//! A file is a list of entries ([`crate::packed`]). Functions are known again by name and by the [shape](crate::shape) of their graph; code that changed
+//! since has no weights, and is treated as if nothing were known of it.
 
+use crate::packed::{pack, unpack};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 const MAGIC: [u8; 8] = *b"TRODWGT\x01";
-/// No file unpacks to more than this; a larger claim is damage.
-const MOST_UNPACKED: usize = 1 << 30;
 
 /// Executions of the edges of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,9 +57,7 @@ impl Weights {
             edges: edges.clone(),
         };
         let entries: Vec<Entry> = self.functions.iter().map(entry).collect();
-        let plain = postcard::to_allocvec(&entries).expect("weights are plain data");
-        let packed = zstd::bulk::compress(&plain, 3).expect("memory can be compressed into memory");
-        [&MAGIC[..], &packed].concat()
+        pack(&MAGIC, &entries)
     }
 
     /// Reads the content of a file.
@@ -68,10 +65,7 @@ impl Weights {
     /// # Errors
     /// It is something else, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Weights, NoWeights> {
-        let packed = bytes.strip_prefix(&MAGIC).ok_or(NoWeights)?;
-        let size = zstd::bulk::Decompressor::upper_bound(packed).unwrap_or(MOST_UNPACKED).min(MOST_UNPACKED);
-        let plain = zstd::bulk::decompress(packed, size).map_err(|_| NoWeights)?;
-        let entries: Vec<Entry> = postcard::from_bytes(&plain).map_err(|_| NoWeights)?;
+        let entries: Vec<Entry> = unpack(&MAGIC, bytes).ok_or(NoWeights)?;
         let mut weights = Weights::default();
         entries.iter().for_each(|e| weights.add(&e.function, e.shape, &e.edges));
         Ok(weights)

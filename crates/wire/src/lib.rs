@@ -35,6 +35,10 @@ pub const BIAS_SYMBOL: &str = "__trodden_bias";
 /// `r11` and the flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller nothing.
 pub const ENTER_SYMBOL: &str = "__trodden_enter";
 
+/// Function `(counter: *mut u64)` that adds one to the calling thread's copy of a counter of the template, claiming a region if there is none. Preserves every register but
+/// `r11` and the flags.
+pub const COUNT_SYMBOL: &str = "__trodden_count";
+
 /// The switch of the sample tier: a byte at the beginning of a page, hidden in each image that has units of that tier. While it is not 0, they count. The
 /// runtime maps the raw file's page [`RawHeader::switch_offset`] there, so that others can flip it.
 pub const SWITCH_SYMBOL: &str = "__trodden_switch";

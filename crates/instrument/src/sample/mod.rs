@@ -17,8 +17,8 @@
 //! the fast version's frame does not grow. If it leaves the decision to its callers, it stays untouched, and counted code calls the other.
 
 mod checks;
-mod copies;
-mod ssa;
+pub mod copies;
+pub mod ssa;
 
 use crate::describe::{Draft, Site};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
@@ -218,7 +218,7 @@ fn part_entry(module: Module, function: Value) -> (Block, Block) {
 }
 
 /// The description, of the copies.
-fn moved(draft: &Draft, copies: &Copies) -> Draft {
+pub fn moved(draft: &Draft, copies: &Copies) -> Draft {
     let site = |site: &Site| match site {
         Site::Before(i) => Site::Before(copies.value(*i)),
         Site::BeforeThenHead(i) => Site::BeforeThenHead(copies.value(*i)),
@@ -229,6 +229,21 @@ fn moved(draft: &Draft, copies: &Copies) -> Draft {
         sites: draft.sites.iter().map(site).collect(),
         ..draft.clone()
     }
+}
+
+/// Lets each block where computed jumps arrive keep its phi nodes only; gives it with the block that has the rest.
+pub fn part_landings(module: Module, function: Value, draft: &mut Draft) -> Vec<(Block, Block)> {
+    let jumps = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr));
+    let targets: BTreeSet<Block> = jumps.flat_map(Value::successors).collect();
+    // In the order of the function's blocks: addresses are none.
+    let targets: Vec<Block> = function.blocks().filter(|b| targets.contains(b)).collect();
+    let mut parts = Vec::new();
+    for landing in targets {
+        let body = move_to_new_block(module, landing);
+        draft.nodes.iter_mut().filter(|n| **n == Some(landing)).for_each(|n| *n = Some(body));
+        parts.push((landing, body));
+    }
+    parts
 }
 
 /// A function while it gets its second version.
@@ -250,7 +265,7 @@ impl Double<'_> {
         let mut work = Double { tier, module, function, location, bases: Vec::new(), meeting: HashSet::new() };
         let mut draft = planned.draft.clone();
         let back_edges = planned.back_edges();
-        let landings = work.part_landings(&mut draft);
+        let landings = part_landings(module, function, &mut draft);
         let crossings = work.split_back_edges(&mut draft, &planned.graph, &back_edges);
         let entry = part_entry(module, function);
         let shared: HashSet<Block> = landings.iter().map(|(landing, _)| *landing).chain([entry.0]).collect();
@@ -274,21 +289,6 @@ impl Double<'_> {
         }
         work.repair(&pairs);
         Ok(())
-    }
-
-    /// Lets each block where computed jumps arrive keep its phi nodes only; gives it with the block that has the rest.
-    fn part_landings(&self, draft: &mut Draft) -> Vec<(Block, Block)> {
-        let jumps = self.function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr));
-        let targets: BTreeSet<Block> = jumps.flat_map(Value::successors).collect();
-        // In the order of the function's blocks: addresses are none.
-        let targets: Vec<Block> = self.function.blocks().filter(|b| targets.contains(b)).collect();
-        let mut parts = Vec::new();
-        for landing in targets {
-            let body = move_to_new_block(self.module, landing);
-            draft.nodes.iter_mut().filter(|n| **n == Some(landing)).for_each(|n| *n = Some(body));
-            parts.push((landing, body));
-        }
-        parts
     }
 
     /// Puts a block on each of these edges that has none of its own; gives these blocks with the edges' heads.

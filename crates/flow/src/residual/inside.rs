@@ -1,0 +1,222 @@
+//! Which edges of known paths are the inside, the version of a function that hardly pays for being watched.
+//!
+//! What an inside costs follows from the executions of the known paths: a way through the second version for each path that is not wholly inside; a look
+//! where paths end that are inside and might be unknown; keeping the register wherever it is needed and ways with different values meet. We begin with all
+//! edges of known paths, and take whatever move lowers the cost most, until none does:
+//!
+//! - leave out one edge;
+//! - of the edges into a node keep the one that is executed most: there the register is a constant;
+//! - leave out edges until no unknown path ends with some edge.
+//!
+//! Greedy; the best inside is a matter of exponential search.
+
+use crate::dag::{Dag, DagEdgeId};
+use crate::graph::Node;
+
+/// Instructions, about: a look where a path ends.
+const LOOK: f64 = 2.0;
+/// A way through the second version.
+const DETOUR: f64 = 12.0;
+/// The register, at each node where ways with different values of it meet.
+const REGISTER: f64 = 2.0;
+/// Improvements below this part of the cost are not worth a move.
+const WORTHWHILE: f64 = 1e-3;
+/// Functions are searched for so many steps; what was found until then is taken.
+const MOST_STEPS: usize = 300_000_000;
+
+/// Known paths, and the edges inside.
+pub struct Inside<'a> {
+    dag: &'a Dag,
+    /// The edges that are inside.
+    pub edges: Vec<bool>,
+    paths: Vec<(Vec<DagEdgeId>, u64)>,
+    /// For each edge, the paths that take it.
+    takers: Vec<Vec<usize>>,
+    /// For each path, how many of its edges are not inside.
+    outside: Vec<u32>,
+    /// Executions of each edge on paths that are inside, and how many such paths end with it.
+    flow: Vec<f64>,
+    ends: Vec<u64>,
+    steps: usize,
+}
+
+impl<'a> Inside<'a> {
+    /// All edges of known paths, which come with their executions.
+    pub fn all(dag: &'a Dag, paths: Vec<(Vec<DagEdgeId>, u64)>) -> Inside<'a> {
+        let edges = dag.edges().len();
+        let mut takers = vec![Vec::new(); edges];
+        for (at, (path, _)) in paths.iter().enumerate() {
+            path.iter().for_each(|e| takers[e.index()].push(at));
+        }
+        let inside = takers.iter().map(|t| !t.is_empty()).collect();
+        let (outside, flow, ends) = (vec![0; paths.len()], vec![0.0; edges], vec![0; edges]);
+        let mut all = Inside { dag, edges: inside, paths, takers, outside, flow, ends, steps: 0 };
+        (0..all.paths.len()).for_each(|at| all.account(at, 1.0));
+        all
+    }
+
+    /// Leaves edges out as long as that makes it cheaper.
+    pub fn improve(&mut self) {
+        let mut cost = self.cost();
+        while cost > 0.0 && self.steps < MOST_STEPS {
+            let best = self.moves().into_iter().map(|edges| (self.cost_without(&edges), edges)).min_by(|a, b| a.0.total_cmp(&b.0));
+            match best {
+                Some((new, edges)) if new < cost * (1.0 - WORTHWHILE) => {
+                    edges.iter().for_each(|e| self.leave_out(*e));
+                    cost = new;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// For each edge whether unknown paths inside end with it.
+    pub fn unclear(&self) -> Vec<bool> {
+        let ways = self.ways();
+        self.dag.edge_ids().map(|e| self.is_unclear(&ways, e)).collect()
+    }
+
+    fn is_end(&self, edge: DagEdgeId) -> bool {
+        self.dag.edge(edge).to == self.dag.exit()
+    }
+
+    fn is_unclear(&self, ways: &[u64], edge: DagEdgeId) -> bool {
+        self.is_end(edge) && self.edges[edge.index()] && ways[self.dag.edge(edge).from.index()] > self.ends[edge.index()]
+    }
+
+    /// What might be left out: edges, each move at once.
+    fn moves(&mut self) -> Vec<Vec<DagEdgeId>> {
+        let inner = |e: &DagEdgeId| self.edges[e.index()] && !self.is_end(*e);
+        let mut moves: Vec<Vec<DagEdgeId>> = self.dag.edge_ids().filter(inner).map(|e| vec![e]).collect();
+        for &node in self.dag.order().iter().filter(|n| **n != self.dag.exit()) {
+            let mut into: Vec<DagEdgeId> = self.dag.incoming(node).iter().copied().filter(inner).collect();
+            into.sort_by(|a, b| self.flow[b.index()].total_cmp(&self.flow[a.index()]).then(a.cmp(b)));
+            if into.len() > 2 {
+                moves.push(into.split_off(1));
+            }
+        }
+        let ways = self.ways();
+        let unclear: Vec<DagEdgeId> = self.dag.edge_ids().filter(|e| self.is_unclear(&ways, *e)).collect();
+        moves.extend(unclear.into_iter().filter_map(|end| self.clearing(end)));
+        moves
+    }
+
+    /// Edges without which no unknown path inside ends with this one: each time the one on most of them for its executions.
+    fn clearing(&mut self, end: DagEdgeId) -> Option<Vec<DagEdgeId>> {
+        const MOST: usize = 32;
+        let mut out = Vec::new();
+        let found = loop {
+            match self.most_unknown(end) {
+                None => break true,
+                Some(_) if out.len() == MOST => break false,
+                Some(edge) => {
+                    self.leave_out(edge);
+                    out.push(edge);
+                }
+            }
+        };
+        out.iter().rev().for_each(|e| self.take_in(*e));
+        found.then_some(out)
+    }
+
+    fn most_unknown(&mut self, end: DagEdgeId) -> Option<DagEdgeId> {
+        let (dag, tail) = (self.dag, self.dag.edge(end).from);
+        self.steps += 4 * dag.edges().len();
+        let to = self.ways();
+        if to[tail.index()] == self.ends[end.index()] {
+            return None;
+        }
+        let mut from = vec![0u64; dag.node_count()];
+        from[tail.index()] = 1;
+        for &node in dag.order().iter().rev() {
+            from[node.index()] += self.inner_out(node).map(|e| from[dag.edge(e).to.index()]).sum::<u64>();
+        }
+        let mut known = vec![0u64; dag.edges().len()];
+        for &at in self.takers[end.index()].iter().filter(|at| self.outside[**at] == 0) {
+            self.paths[at].0.iter().for_each(|e| known[e.index()] += 1);
+        }
+        let unknown = |e: DagEdgeId| {
+            let edge = dag.edge(e);
+            if !self.edges[e.index()] || self.is_end(e) { 0 } else { to[edge.from.index()] * from[edge.to.index()] - known[e.index()] }
+        };
+        let worth = |e: &DagEdgeId| unknown(*e) as f64 / (self.flow[e.index()] + 1e-9);
+        dag.edge_ids().filter(|e| unknown(*e) > 0).max_by(|a, b| worth(a).total_cmp(&worth(b)).then(b.cmp(a)))
+    }
+
+    fn inner_out(&self, node: Node) -> impl Iterator<Item = DagEdgeId> + '_ {
+        self.dag.out(node).iter().copied().filter(|e| self.edges[e.index()])
+    }
+
+    fn leave_out(&mut self, edge: DagEdgeId) {
+        self.edges[edge.index()] = false;
+        for at in self.takers[edge.index()].clone() {
+            if self.outside[at] == 0 {
+                self.account(at, -1.0);
+            }
+            self.outside[at] += 1;
+        }
+    }
+
+    fn take_in(&mut self, edge: DagEdgeId) {
+        self.edges[edge.index()] = true;
+        for at in self.takers[edge.index()].clone() {
+            self.outside[at] -= 1;
+            if self.outside[at] == 0 {
+                self.account(at, 1.0);
+            }
+        }
+    }
+
+    /// Adds a path to what is inside, or takes it away.
+    fn account(&mut self, at: usize, sign: f64) {
+        let (path, count) = &self.paths[at];
+        self.steps += path.len();
+        path.iter().for_each(|e| self.flow[e.index()] += sign * *count as f64);
+        if let Some(end) = path.last() {
+            let ends = &mut self.ends[end.index()];
+            *ends = if sign > 0.0 { *ends + 1 } else { *ends - 1 };
+        }
+    }
+
+    fn cost_without(&mut self, edges: &[DagEdgeId]) -> f64 {
+        edges.iter().for_each(|e| self.leave_out(*e));
+        let cost = self.cost();
+        edges.iter().rev().for_each(|e| self.take_in(*e));
+        cost
+    }
+
+    /// Instructions that the known paths cost.
+    fn cost(&mut self) -> f64 {
+        self.steps += 3 * self.dag.edges().len() + self.paths.len();
+        let detours: f64 = self.paths.iter().zip(&self.outside).filter(|(_, outside)| **outside > 0).map(|((_, n), _)| *n as f64).sum();
+        let ways = self.ways();
+        let mut needed = vec![false; self.dag.node_count()];
+        let (mut looks, mut kept) = (0.0, 0.0);
+        for &node in self.dag.order().iter().rev().filter(|n| **n != self.dag.exit() && ways[n.index()] > 0) {
+            for &edge in self.dag.out(node) {
+                if self.is_unclear(&ways, edge) {
+                    looks += self.flow[edge.index()];
+                    needed[node.index()] = true;
+                }
+                needed[node.index()] |= !self.edges[edge.index()] || needed[self.dag.edge(edge).to.index()];
+            }
+            let into = || self.dag.incoming(node).iter().filter(|e| self.edges[e.index()] && ways[self.dag.edge(**e).from.index()] > 0);
+            if needed[node.index()] && into().count() > 1 {
+                kept += into().map(|e| self.flow[e.index()]).sum::<f64>();
+            }
+        }
+        DETOUR * detours + LOOK * looks + REGISTER * kept
+    }
+
+    /// For each node the ways inside from the entry: no more than there are paths.
+    fn ways(&self) -> Vec<u64> {
+        let mut ways = vec![0u64; self.dag.node_count()];
+        ways[self.dag.entry().index()] = 1;
+        for &node in self.dag.order() {
+            for edge in self.inner_out(node) {
+                ways[self.dag.edge(edge).to.index()] += ways[node.index()];
+            }
+        }
+        ways
+    }
+}

@@ -1,0 +1,229 @@
+//! The tier of unknown paths: what [`trodden_flow::residual`] decides, done to a function.
+//!
+//! The original blocks are the known version, copies ([`crate::sample::copies`]) the counted one. First control is led as the doubled graph says, and
+//! values that are two now are merged ([`crate::sample::ssa`]); then the probes come, as into any other graph, but that they count by calls of the runtime: such code
+//! hardly ever runs, so it is to be small.
+//!
+//! Computed jumps have addresses of blocks in data, so the jumps of both versions arrive in one block; there it is known whether the path that begins is.
+
+use crate::describe::{Draft, Site};
+use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
+use crate::probes::{self, Course, Surroundings, Unknown};
+use crate::sample::copies::{Copies, Lines};
+use crate::sample::ssa::{Definitions, Flow};
+use crate::sample::{Planned, moved, part_landings};
+use crate::shape::predecessors;
+use llvm_sys::core::*;
+use llvm_sys::{LLVMLinkage, LLVMUnnamedAddr};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use trodden_flow::{Doubled, Edge, Node, Residual};
+use trodden_unit::{BlockKind, KnownFunction};
+
+/// Makes a function count its unknown paths.
+pub fn insert(around: Surroundings, count: Value, planned: &Planned, residual: &Residual, known: &KnownFunction, first_counter: u64) {
+    let Planned { function, graph, plan, .. } = planned;
+    let hubs: Vec<Node> = graph.nodes().filter(|n| planned.draft.blocks.get(n.index()).is_some_and(|b| b.kind == BlockKind::Hub)).collect();
+    let doubled = Doubled::of(graph, plan, residual, &hubs);
+    if !doubled.has_code() {
+        return;
+    }
+    let mut work = Double { module: around.module, planned, doubled: &doubled, draft: planned.draft.clone() };
+    let draft = work.make(*function);
+    let known = known_bytes(around.module, function.name().as_str(), known);
+    let course = Course { graph: &doubled.graph, order: &doubled.order, schedule: &doubled.schedule };
+    probes::insert_unknown(around, *function, &draft, course, first_counter, Unknown { count, known });
+}
+
+/// A byte for each path: 1 for known ones.
+fn known_bytes(module: Module, function: &str, known: &KnownFunction) -> Value {
+    let mut bytes = vec![0u8; known.paths as usize];
+    known.known.iter().filter_map(|(id, _)| usize::try_from(*id).ok()).for_each(|id| bytes[id] = 1);
+    let (text, length) = (bytes.as_ptr().cast(), bytes.len());
+    let content = llvm!(LLVMConstStringInContext2(module.context(), text, length, 1));
+    let table = llvm!(LLVMAddGlobal(module.raw, llvm!(LLVMTypeOf(content)), c_string(&format!("{function}.known")).as_ptr()));
+    llvm!(LLVMSetInitializer(table, content));
+    llvm!(LLVMSetGlobalConstant(table, 1));
+    llvm!(LLVMSetLinkage(table, LLVMLinkage::LLVMPrivateLinkage));
+    llvm!(LLVMSetUnnamedAddress(table, LLVMUnnamedAddr::LLVMGlobalUnnamedAddr));
+    Value(table)
+}
+
+/// A function while it gets its second version.
+struct Double<'a> {
+    module: Module,
+    planned: &'a Planned,
+    doubled: &'a Doubled,
+    draft: Draft,
+}
+
+/// A phi node of a block that control may reach from both versions: its block in the known version, and what it had.
+struct Arriving {
+    node: Node,
+    known: Value,
+    counted: Option<Value>,
+    entries: Vec<(Value, Block)>,
+}
+
+impl Double<'_> {
+    /// Makes the counted version and leads control. Gives the description of both.
+    fn make(&mut self, function: Value) -> Draft {
+        let landings = part_landings(self.module, function, &mut self.draft);
+        let nodes = self.draft.nodes.len();
+        let copied: Vec<Block> = (0..nodes).filter(|i| self.doubled.reached[nodes + i]).filter_map(|i| self.draft.nodes[i]).collect();
+        let copies = Copies::make(self.module, &copied, function, &HashMap::new(), Lines::Keep);
+        let arriving = self.phis(&copies);
+        self.lead(&copies, &landings);
+        let pairs = self.arrive(&copies, &landings, arriving, &copied);
+        let meeting = self.meeting(&copies);
+        let mut flow = Flow::of(self.module, function, &meeting);
+        for (known, counted) in pairs.into_iter().filter(|(v, _)| !v.is_void()) {
+            flow.variable(&[known, counted], Definitions::Several);
+        }
+        self.described(&copies, &copied)
+    }
+
+    fn block(&self, node: Node) -> Option<Block> {
+        self.draft.nodes.get(node.index()).copied().flatten()
+    }
+
+    /// The doubled graph's edges between blocks: tail and head in the function's own graph, and the version of each.
+    fn crossings(&self) -> impl Iterator<Item = (Edge, bool, bool)> + '_ {
+        let (n, m) = (self.draft.nodes.len() as u32, self.planned.graph.edge_count());
+        let graph = &self.doubled.graph;
+        graph.edges().filter(move |e| graph.to(*e) != graph.exit() && self.doubled.reached[graph.from(*e).index()]).map(move |e| {
+            let own = Edge((e.index() % m) as u32);
+            (own, e.index() >= m, graph.to(e).0 >= n)
+        })
+    }
+
+    /// The phi nodes of all blocks that are not landings, as they are.
+    fn phis(&self, copies: &Copies) -> Vec<Arriving> {
+        let mut all = Vec::new();
+        for index in 0..self.draft.nodes.len() {
+            let Some(block) = self.draft.nodes[index] else { continue };
+            let copy = copies.block(block);
+            for phi in block.phis() {
+                let counted = (copy != block).then(|| copies.value(phi));
+                all.push(Arriving { node: Node(index as u32), known: phi, counted, entries: phi.incoming() });
+            }
+        }
+        all
+    }
+
+    /// Sets where terminators lead.
+    fn lead(&self, copies: &Copies, landings: &[(Block, Block)]) {
+        let graph = &self.planned.graph;
+        let before: HashMap<Block, Vec<Block>> = self.draft.nodes.iter().flatten().map(|b| (*b, b.terminator().successors())).collect();
+        let mut left = BTreeMap::<Block, BTreeSet<usize>>::new();
+        for (edge, from_counted, to_counted) in self.crossings() {
+            let Some(to) = self.block(graph.to(edge)) else { continue };
+            let target = if to_counted { copies.block(to) } else { to };
+            match self.block(graph.from(edge)) {
+                Some(tail) => {
+                    let from = if from_counted { copies.block(tail) } else { tail };
+                    for (index, _) in before[&tail].iter().enumerate().filter(|(_, s)| **s == to) {
+                        from.terminator().set_successor(index, target);
+                        if to_counted && !from_counted {
+                            left.entry(from).or_default().insert(index);
+                        }
+                    }
+                }
+                // From the hub: the landing goes on there.
+                None => {
+                    let (landing, _) = landings.iter().find(|(_, body)| *body == to).expect("computed jumps arrive in landings");
+                    Builder::at_end(self.module, *landing, None).jump(target);
+                }
+            }
+        }
+        for (block, ways) in left {
+            probes::mark_ways_unlikely(self.module, block.terminator(), &ways);
+        }
+        for (landing, body) in landings {
+            if llvm!(LLVMGetBasicBlockTerminator(landing.0)).is_null() {
+                Builder::at_end(self.module, *landing, None).jump(*body);
+            }
+        }
+    }
+
+    /// Gives phi nodes what arrives from both versions now. Gives all values that are two.
+    fn arrive(&self, copies: &Copies, landings: &[(Block, Block)], arriving: Vec<Arriving>, copied: &[Block]) -> Vec<(Value, Value)> {
+        let is_copied: HashSet<Block> = copied.iter().copied().collect();
+        for phi in landings.iter().flat_map(|(landing, _)| landing.phis().collect::<Vec<_>>()) {
+            let both = phi.incoming().into_iter().filter(|(_, b)| is_copied.contains(b));
+            let more: Vec<_> = both.map(|(v, b)| (copies.value(v), copies.block(b))).collect();
+            phi.add_incoming(&more);
+        }
+        let anew = |old: Value| {
+            let new = Builder::phi_before(self.module, old, old.kind(), old.location());
+            probes::copy_fast_math(old, new);
+            new
+        };
+        // Old ones are erased last: what is made later may come to lie where they were.
+        let mut replaced = HashMap::new();
+        for phi in arriving.iter().flat_map(|a| [Some(a.known), a.counted]).flatten() {
+            replaced.insert(phi, anew(phi));
+        }
+        let now = |v: Value| replaced.get(&v).copied().unwrap_or(v);
+        for (old, new) in &replaced {
+            old.replace_uses(*new);
+        }
+        for phi in &arriving {
+            let known = self.block(phi.node).expect("phi nodes are in blocks");
+            let counted = copies.block(known);
+            let (mut to_known, mut to_counted) = (Vec::new(), Vec::new());
+            for &(value, from) in &phi.entries {
+                for (value, from) in [Some((value, from)), is_copied.contains(&from).then(|| (copies.value(value), copies.block(from)))]
+                    .into_iter()
+                    .flatten()
+                {
+                    let successors = from.terminator().successors();
+                    if successors.contains(&known) {
+                        to_known.push((now(value), from));
+                    } else if successors.contains(&counted) {
+                        to_counted.push((now(value), from));
+                    }
+                }
+            }
+            now(phi.known).add_incoming(&to_known);
+            if let Some(old) = phi.counted {
+                now(old).add_incoming(&to_counted);
+            }
+        }
+        let pairs = copies.pairs(copied).into_iter().map(|(a, b)| (now(a), now(b))).collect();
+        replaced.keys().for_each(|old| old.erase());
+        pairs
+    }
+
+    /// The blocks to which both versions lead.
+    fn meeting(&self, copies: &Copies) -> HashSet<Block> {
+        let known: HashSet<Block> = self.draft.nodes.iter().flatten().copied().collect();
+        let blocks = known.iter().flat_map(|b| [*b, copies.block(*b)]);
+        let meets = |b: &Block| {
+            let from = predecessors(*b);
+            from.iter().any(|p| known.contains(p)) && from.iter().any(|p| !known.contains(p))
+        };
+        blocks.filter(meets).collect()
+    }
+
+    /// The description of both versions.
+    fn described(&self, copies: &Copies, copied: &[Block]) -> Draft {
+        let second = moved(&self.draft, copies);
+        let is_copied: HashSet<Block> = copied.iter().copied().collect();
+        let counted = self.draft.nodes.iter().map(|n| n.filter(|b| is_copied.contains(b)).map(|b| copies.block(b)));
+        let mut both = self.draft.clone();
+        both.nodes.extend(counted);
+        both.blocks.extend(second.blocks);
+        both.sites.extend(second.sites);
+        both.hints.extend(second.hints);
+        let graph = &self.doubled.graph;
+        both.edges = self.draft.edges.iter().chain(&second.edges).cloned().collect();
+        for ((edge, flow), site) in graph.edges().zip(&mut both.edges).zip(&mut both.sites) {
+            (flow.from, flow.to) = (graph.from(edge), graph.to(edge));
+            if !self.doubled.reached[flow.from.index()] {
+                // What was not copied has no place.
+                *site = Site::OnEdge(Vec::new());
+            }
+        }
+        both
+    }
+}
