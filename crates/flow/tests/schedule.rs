@@ -49,6 +49,7 @@ impl Machine {
             Step::Plain(action) => self.act(action),
             Step::Restart { start } => self.register = start,
             Step::Counted | Step::Inside => {}
+            Step::Check { .. } => panic!("nothing is looked up where all is counted"),
             Step::Round(which) => self.rounds.get_mut(&which).expect("a loop is entered before it comes round").0 += 1,
         }
         if let Some(increment) = task.count {

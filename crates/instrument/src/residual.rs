@@ -14,7 +14,7 @@ use crate::sample::ssa::{Definitions, Flow};
 use crate::sample::{Planned, moved, part_landings};
 use crate::shape::predecessors;
 use llvm_sys::core::*;
-use llvm_sys::{LLVMLinkage, LLVMUnnamedAddr};
+use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_flow::{Doubled, Edge, Node, Residual};
 use trodden_unit::{BlockKind, KnownFunction};
@@ -135,6 +135,7 @@ impl Double<'_> {
                 }
             }
         }
+        self.end_unreached();
         for (block, ways) in left {
             probes::mark_ways_unlikely(self.module, block.terminator(), &ways);
         }
@@ -142,6 +143,23 @@ impl Double<'_> {
             if llvm!(LLVMGetBasicBlockTerminator(landing.0)).is_null() {
                 Builder::at_end(self.module, *landing, None).jump(*body);
             }
+        }
+    }
+
+    /// Blocks of the first version to which nothing leads any more lead nowhere. (But for computed jumps: whatever they lead to has phi nodes of all of them.)
+    fn end_unreached(&self) {
+        let unreached = (0..self.draft.nodes.len()).filter(|i| !self.doubled.reached[*i]).filter_map(|i| self.draft.nodes[i]);
+        for block in unreached {
+            let end = block.terminator();
+            if end.is(LLVMOpcode::LLVMIndirectBr) {
+                continue;
+            }
+            if !end.is_void() {
+                end.replace_uses(Value(llvm!(LLVMGetPoison(end.kind()))));
+            }
+            end.erase();
+            let builder = Builder::at_end(self.module, block, None);
+            llvm!(LLVMBuildUnreachable(builder.raw()));
         }
     }
 

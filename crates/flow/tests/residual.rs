@@ -1,0 +1,124 @@
+//! Residual plans against full ones: on random walks through random graphs they count every path but the known ones, and little is done on those.
+
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::plan::{Action, Plan};
+use trodden_flow::schedule::Step;
+use trodden_flow::{Doubled, Edge, Graph, Node, Residual};
+use trodden_testkit::Random;
+use trodden_testkit::graphs::{Cycles, forced, graph, options};
+
+type Counts = BTreeMap<u64, u64>;
+
+/// A walk from the entry to the exit that takes mostly what `habits` prefer.
+fn walk(random: &mut Random, graph: &Graph, habits: &[u64]) -> Option<Vec<Edge>> {
+    let (mut at, mut walk) = (graph.entry(), Vec::new());
+    while at != graph.exit() {
+        let out = graph.out(at);
+        let liked: Vec<Edge> = out.iter().copied().filter(|e| habits[e.index()] > 0).collect();
+        let edge = match liked.is_empty() || random.chance(5) {
+            true => random.pick(if out.is_empty() { return None } else { out }),
+            false => random.pick(&liked),
+        };
+        walk.push(edge);
+        at = graph.to(edge);
+        if walk.len() > 300 {
+            return None;
+        }
+    }
+    Some(walk)
+}
+
+/// What a full plan counts, and its actions that are not nothing.
+fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> (Counts, u64) {
+    let (mut counts, mut work) = (Counts::new(), 0);
+    for walk in walks {
+        let mut register = 0;
+        for edge in walk {
+            let action = plan.action(graph, *edge);
+            work += u64::from(action != Action::Add { increment: 0 });
+            match action {
+                Action::Add { increment } => register += increment,
+                Action::Count { increment } => *counts.entry((register + increment) as u64).or_default() += 1,
+                Action::CountAndRestart { increment, start } => {
+                    *counts.entry((register + increment) as u64).or_default() += 1;
+                    register = start;
+                }
+                Action::Dead => panic!("a walk took a dead edge"),
+            }
+        }
+    }
+    (counts, work)
+}
+
+/// What a residual plan counts, with its work.
+fn residual(graph: &Graph, doubled: &Doubled, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> (Counts, u64) {
+    let (n, m) = (graph.exit().0, graph.edge_count() as u32);
+    let (mut counts, mut work) = (Counts::new(), 0);
+    for walk in walks {
+        let (mut register, mut at) = (0i64, graph.entry());
+        for edge in walk {
+            let edge = if at.0 < n { *edge } else { Edge(edge.0 + m) };
+            assert_eq!(doubled.graph.from(edge), at, "the version has such an edge");
+            assert!(doubled.reached[at.index()]);
+            let step = doubled.schedule.task(edge).step;
+            work += u64::from(doubled.schedule.has_code(edge)) + u64::from(at.0 < n && doubled.graph.to(edge).0 > n);
+            match step {
+                Step::Plain(Action::Add { increment }) => register += increment,
+                Step::Plain(Action::Count { increment }) => *counts.entry((register + increment) as u64).or_default() += 1,
+                Step::Plain(Action::CountAndRestart { increment, start }) => {
+                    *counts.entry((register + increment) as u64).or_default() += 1;
+                    register = start;
+                }
+                Step::Check { increment, start } => {
+                    let id = (register + increment) as u64;
+                    if !known.contains(&id) {
+                        *counts.entry(id).or_default() += 1;
+                    }
+                    register = start.unwrap_or(register);
+                }
+                Step::Restart { start } => register = start,
+                Step::Counted => {}
+                other => panic!("{other:?} has no place here"),
+            }
+            at = doubled.graph.to(edge);
+        }
+        assert_eq!(at, Node(2 * n));
+    }
+    (counts, work)
+}
+
+#[test]
+fn everything_is_counted_but_known_paths() {
+    let (mut known_paths, mut unknown_paths, mut work_of_full, mut work_of_residual) = (0, 0, 0, 0);
+    for seed in 0..40_000 {
+        let mut random = Random::new(seed ^ 0x4e51_d0a1);
+        let graph = graph(&mut random, 10, 18, Cycles::Some);
+        if !graph.out(graph.exit()).is_empty() || graph.exit().index() + 1 != graph.node_count() {
+            continue;
+        }
+        let cuts = forced(&mut random, &graph);
+        let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
+        let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));
+        let habits: Vec<u64> = graph.edges().map(|_| random.below(3)).collect();
+        let walks: Vec<Vec<Edge>> = (0..12).filter_map(|_| walk(&mut random, &graph, &habits)).collect();
+        let tested = random.index(walks.len() + 1);
+        let (known, work) = full(&graph, &plan, &walks[..tested]);
+        let (all, _) = full(&graph, &plan, &walks);
+        let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, *count)).collect();
+        let residual_paths = Residual::of(&plan.dag, &plan.numbering, &list);
+        let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
+        let plan = Plan { probes, ..plan };
+        let doubled = Doubled::of(&graph, &plan, &residual_paths, &[]);
+        let ids: BTreeSet<u64> = known.keys().copied().collect();
+        let (counted, _) = residual(&graph, &doubled, &ids, &walks);
+        let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
+        assert_eq!(counted, expected, "seed {seed}");
+        known_paths += known.len();
+        unknown_paths += expected.len();
+        work_of_full += work;
+        work_of_residual += residual(&graph, &doubled, &ids, &walks[..tested]).1;
+    }
+    assert!(known_paths > 10_000 && unknown_paths > 10_000, "{known_paths} known, {unknown_paths} unknown paths");
+    assert!(3 * work_of_residual < work_of_full, "known paths: work on {work_of_residual} edges, of the full plan {work_of_full}");
+}
