@@ -13,6 +13,7 @@
 //! | `file.rs` | opening a raw file safely; its header |
 //! | `kept.rs` | the raw file's descriptor, which stays open; knowing it again |
 //! | `region.rs` | claiming a region of a raw file; anonymous regions |
+//! | `events.rs` | events of each path: a thread's counter, what reading it costs |
 //! | `image.rs` | the unit records of the image |
 //! | `start.rs` | an object of its own: the entry of programs without libc's start-up |
 //! | `lock.rs`, `system.rs`, `text.rs`, `memory.rs` | lock and signal mask, system calls, strings and messages, copying |
@@ -67,6 +68,7 @@
 compile_error!("the runtime is written for x86-64 Linux; subjects on other platforms are not supported");
 
 pub mod entry;
+mod events;
 mod file;
 mod image;
 mod kept;

@@ -52,6 +52,7 @@ impl UnitBuilder {
             skipped: Vec::new(),
             counters: 0,
             edge_profile: None,
+            events: None,
         };
         UnitBuilder { map, counts: BTreeMap::new() }
     }
