@@ -146,7 +146,7 @@ fn declare_reading(module: Module, source: EventSource) -> Value {
 /// ```
 fn define(module: Module, source: EventSource) {
     let (kind, config) = source.kernel();
-    let (symbol, group) = (EVENT_SYMBOL, format!("{EVENT_SYMBOL}.{}", source.name()));
+    let (symbol, group) = (EVENT_SYMBOL, format!("{EVENT_SYMBOL}.{}", source.name().replace('-', "_")));
     let label = |name: &str, kind: &str, size: usize| {
         format!(
             ".globl {symbol}{name}\n.hidden {symbol}{name}\n.type {symbol}{name},@{kind}\n.size {symbol}{name},{size}\n{symbol}{name}:\n"

@@ -82,7 +82,9 @@ pub enum BadOption {
     )]
     MarkersWithoutCounts,
     /// Events are summed up where every path is counted.
-    #[error("TRODDEN_INSTRUMENT holds events= and markers=llvm or another tier than full: build with --events without --pgo, --sample and --addresses")]
+    #[error(
+        "TRODDEN_INSTRUMENT holds events= and markers=llvm or another tier than full: build with --events without --pgo, --sample and --addresses"
+    )]
     EventsOfCounts,
     /// The file of weights cannot be read.
     #[error("the file of weights {file} cannot be read ({source}): give --weights a file that can")]

@@ -194,8 +194,7 @@ impl Collector<'_> {
         for unit in raw.units {
             match self.map(&path, &unit, &disk) {
                 Ok(Some(map)) => {
-                    let (counts, events) =
-                        if map.events.is_some() { events::take_apart(&unit) } else { (unit.counts, Vec::new()) };
+                    let (counts, events) = if map.events.is_some() { events::take_apart(&unit) } else { (unit.counts, Vec::new()) };
                     units.push(UnitProfile { unit: unit.unit, map, counts, events });
                 }
                 Ok(None) => missing.push(unit.unit),

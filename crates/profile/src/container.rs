@@ -189,7 +189,9 @@ impl<'a> Parts<'a> {
                 Err(what) => self.lose(offset, format!("the map of unit {}: {what}", head.subject)),
             },
             Content::KnownMap => {}
-            Content::Image(image) => self.images.push(Pending { offset, identity: head.subject, image, counts: HashMap::new(), events: HashMap::new() }),
+            Content::Image(image) => {
+                self.images.push(Pending { offset, identity: head.subject, image, counts: HashMap::new(), events: HashMap::new() })
+            }
             Content::Counts(counts) => self.take_counts(offset, &head, &counts),
             Content::Events(events) => self.take_events(offset, &head, events),
         }

@@ -331,7 +331,8 @@ fn split(units: &[RawUnit], (counts, beyond): Counted, problems: &mut Vec<RawPro
         let to = counts.partition_point(|c| c.0 < unit.first + unit.counters);
         claimed[from..to.max(from)].fill(true);
         let own = counts[from..to.max(from)].iter().map(|&(at, count)| (at - unit.first, count)).collect();
-        let beyond = beyond.iter().filter(|b| b.0 >= unit.first && b.0 - unit.first < unit.counters).map(|b| (b.0 - unit.first, b.1)).collect();
+        let beyond =
+            beyond.iter().filter(|b| b.0 >= unit.first && b.0 - unit.first < unit.counters).map(|b| (b.0 - unit.first, b.1)).collect();
         out.push(RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts: own, beyond });
     }
     let stray: Vec<u64> = counts.iter().zip(&claimed).filter(|(_, c)| !**c).map(|((at, _), _)| *at).collect();

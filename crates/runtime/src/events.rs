@@ -12,8 +12,8 @@ use crate::state;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{self, Failure};
 use crate::wire::{EVENT_TSC, EventCost, EventRecord, EventThread};
-use core::arch::{asm, global_asm};
 use core::arch::x86_64::_rdtsc;
+use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 // The stub that code calls where a function begins and where a path ends: reads the calling thread's counter into rax. It changes rax and r11 only. Fields
@@ -326,7 +326,8 @@ extern "C" fn lost(thread: &mut EventThread) {
 
 /// Why the kernel counts nothing, for people.
 fn failure(error: Errno) -> Failure {
-    const NONE: &[u8] = b"build with --events tsc, or run on a machine where `perf stat` counts it (most virtual machines count no hardware events)";
+    const NONE: &[u8] =
+        b"build with --events tsc, or run on a machine where `perf stat` counts it (most virtual machines count no hardware events)";
     const REFUSED: &[u8] = b"set the sysctl kernel.perf_event_paranoid to 2 or less and, in a container, allow perf_event_open (its seccomp profile) or give it CAP_PERFMON; or build with --events tsc";
     match error.0 {
         2 | 19 | 22 | 95 => Failure::new(b"this machine does not count the program's event", NONE),

@@ -173,7 +173,8 @@ fn take_option(arguments: &mut Vec<OsString>, option: &str) -> bool {
 
 /// `--trodden-events=NAME` as the plugin's word.
 fn take_events_option(arguments: &mut Vec<OsString>) -> Result<Option<String>> {
-    let value = |word: &OsString| word.to_str().and_then(|w| w.strip_prefix(EVENTS_OPTION)).and_then(|w| w.strip_prefix('=')).map(str::to_owned);
+    let value =
+        |word: &OsString| word.to_str().and_then(|w| w.strip_prefix(EVENTS_OPTION)).and_then(|w| w.strip_prefix('=')).map(str::to_owned);
     let Some(name) = arguments.iter().find_map(value) else { return Ok(None) };
     arguments.retain(|word| value(word).is_none());
     let known = || EventSource::ALL.map(EventSource::name).join(", ");

@@ -183,6 +183,7 @@ Examples:
   trodden record --suite nightly -- make check
   trodden record -o one.trodden --no-store -- ./prog
   trodden record --burst 1ms --every 100ms -- ./sampled-prog
+  trodden record --branches -- ./prog                      built with --addresses
 
 Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.")]
 pub struct Record {
@@ -195,9 +196,27 @@ pub struct Record {
     /// When to count programs of the sample tier.
     #[command(flatten)]
     pub bursts: Bursts,
+    /// Have perf record the branches of a program built with --addresses, and make the profile of them.
+    #[arg(long, value_enum, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "records", conflicts_with_all = ["sample", "burst", "every"])]
+    pub branches: Option<BranchKind>,
+    /// With --branches: perf's event, if another than the usual one is needed (branch-brs on AMD Zen 3).
+    #[arg(long, value_name = "EVENT", requires = "branches")]
+    pub branch_event: Option<String>,
+    /// With --branches: an executable or library whose branches are wanted, if it is not the command's. May be given several times.
+    #[arg(long, value_name = "FILE", requires = "branches")]
+    pub program: Vec<PathBuf>,
     /// The command to run.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// What hardware records of branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BranchKind {
+    /// The last few before each sample (`perf record -b`).
+    Records,
+    /// All, by Intel PT.
+    Trace,
 }
 
 /// When a sampled program counts.

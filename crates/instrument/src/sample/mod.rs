@@ -260,7 +260,8 @@ impl Double<'_> {
         let (claim, _) = work.claim(copies.block(entry.1));
         tier.look(entry.0, claim, entry.1, location);
         let counted = moved(&draft, &copies);
-        let replaced = planned.insert(tier.around, function, &counted, Counters { base: work.bases[0], first: first_counter, events: None });
+        let replaced =
+            planned.insert(tier.around, function, &counted, Counters { base: work.bases[0], first: first_counter, events: None });
         copies.replace(&replaced);
         // Before anything is erased: what is made later may come to lie where that was.
         let pairs: Vec<(Value, Value)> = copies.pairs(&fast).into_iter().filter(|(v, _)| !v.is_void()).collect();
