@@ -12,8 +12,8 @@
 //! and an activation that never comes to its path's end (an exception, `longjmp`) leaves nothing behind that would have to be undone: what it did is charged to the
 //! path that ends next. Reading takes time itself, of which `spent` gets an estimate as well ([`trodden_wire::EventCost`]), so that nobody is charged with it.
 //!
-//! Invariants: one reading for each path's end, where the count is made; `spent` is changed by one addition to memory, so that a signal handler's paths are not
-//! forgotten.
+//! Invariants: one reading for each path's end, where the count is made. Where a path ends, `spent` is changed by an addition to memory, after everything else, so that
+//! what a signal handler's paths were charged with meanwhile is not forgotten.
 
 use crate::emit::add_attribute;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
