@@ -177,6 +177,11 @@ impl Events {
         Ok(source)
     }
 
+    /// Whether code reads them by itself.
+    pub fn are_of_processor(self) -> bool {
+        self.kind == EVENT_TSC
+    }
+
     /// Whether the event can be counted.
     pub fn check(self) -> Result<(), Failure> {
         if self.kind != EVENT_TSC {
@@ -319,8 +324,13 @@ pub fn renew() -> Result<u64, Failure> {
 /// The thread's counter cannot be read any more: the program closed its descriptor, or forked without anybody being told.
 extern "C" fn lost(thread: &mut EventThread) {
     (thread.source, thread.base) = (0, thread.spent);
+    tell_lost();
+}
+
+/// Says that a thread has no counter.
+pub fn tell_lost() {
     text::say_line(
-        b"trodden: the counter of a thread's events is gone (its descriptor was closed, or the process forked without libc): no events are summed up for what it runs from here on\n",
+        b"trodden: the counter of a thread's events is gone (its descriptor was closed, or its process was made by vfork or without libc): no events are summed up for what it runs from here on\n",
     );
 }
 

@@ -217,12 +217,17 @@ impl State {
                 region
             }
         };
-        bias_to(&self.with_events(region), &Image::of_linker())
+        bias_to(&self.with_events(region, owner), &Image::of_linker())
     }
 
     /// Gives the calling thread a counter of events, where the image has some. If that fails, it counts nowhere.
-    fn with_events(&mut self, region: Region) -> Region {
+    fn with_events(&mut self, region: Region, owner: u32) -> Region {
         let Some(events) = events::of_image().filter(|_| self.source == Source::File) else { return region };
+        if owner == PINNED && !events.are_of_processor() {
+            // A counter of the child's would be of no use to the parent's thread, which goes on with this region.
+            events::tell_lost();
+            return region;
+        }
         events::close(region.event);
         let begun = events.begin();
         self.table.set_event(region.address, begun.as_ref().map_or(0, |event| *event));

@@ -65,7 +65,7 @@ const TIMED: &str = r#"
 static jmp_buf back;
 __attribute__((noinline)) long heavy(long n) { long s = 0; for (long i = 0; i < n; i++) { __asm__ volatile("" : "+r"(s)); s += i; } return s; }
 __attribute__((noinline)) long choose(long i) {
-  if (i % 8 == 0) { long s = 0; __asm__ volatile(".rept 4000\n\timulq %0, %0\n\t.endr" : "+r"(s)); return s; }
+  if (i % 8 == 0) { long s = 0; __asm__ volatile(".rept 4000\n\timulq %0, %0\n\t.endr" : "+r"(s)); return s + 1; }
   __asm__ volatile(""); return i;
 }
 __attribute__((noinline)) long recurse(long n) { return n <= 0 ? heavy(20000) : 1 + recurse(n - 1); }
@@ -135,7 +135,9 @@ __attribute__((no_profile_instrument_function, noinline)) static void fresh(long
   madvise((void *)next, pages * 4096, MADV_NOHUGEPAGE);
 }
 __attribute__((noinline)) void touch(long n) { if (n & 1) { *next = 1; next += 4096; } __asm__ volatile(""); }
-__attribute__((noinline)) void leap(void) { *next = 1; next += 4096; longjmp(back, 1); }
+__attribute__((no_profile_instrument_function, noinline)) static void hop(void) { longjmp(back, 1); }
+static void (*volatile way)(void) = hop;
+__attribute__((noinline)) void leap(void) { *next = 1; next += 4096; way(); *next = 2; }
 __attribute__((noinline)) void *many(void *calls) { for (long i = 0; i < (long)calls; i++) touch(i); return 0; }
 static void *thread(void *calls) { fresh(1000); return many(calls); }
 int main(void) {
