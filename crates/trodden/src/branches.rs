@@ -56,7 +56,7 @@ pub fn run(job: &Record, kind: BranchKind) -> Result<ExitCode> {
 fn recording(perf: &Path, job: &Record, kind: BranchKind, data: &Path) -> Command {
     let mut command = Command::new(perf);
     command.args(["record", "--quiet", "-o"]).arg(data);
-    let event = |usual: &str| job.branch_event.clone().unwrap_or_else(|| usual.into());
+    let event = |usual: &str| job.branches.event.clone().unwrap_or_else(|| usual.into());
     match kind {
         BranchKind::Records => command.args(["-b", "-c", PERIOD, "-e"]).arg(event("branches:u")),
         BranchKind::Trace => command.arg("-e").arg(event("intel_pt//u")),
@@ -108,8 +108,8 @@ fn keep(perf: &Path, job: &Record, kind: BranchKind, data: &Path, programs: &[Pa
 
 /// The programs and libraries whose branches are wanted: those given, else the command's.
 fn programs(job: &Record) -> Result<Vec<PathBuf>> {
-    if !job.program.is_empty() {
-        return Ok(job.program.clone());
+    if !job.branches.programs.is_empty() {
+        return Ok(job.branches.programs.clone());
     }
     let name = &job.command[0];
     let found = find(name).with_context(|| format!("cannot run {}: there is no such program", name.display()))?;

@@ -1,7 +1,9 @@
 //! The syntax of the command line; what commands do is elsewhere. Man pages, completions and `--help` all come from here.
 
+mod branches;
 mod parameters;
 
+pub use branches::{BranchKind, Branches};
 pub use parameters::{Parameters, Scheme, parameters_over, weights_file};
 
 use crate::profiles::LAST;
@@ -196,27 +198,12 @@ pub struct Record {
     /// When to count programs of the sample tier.
     #[command(flatten)]
     pub bursts: Bursts,
-    /// Have perf record the branches of a program built with --addresses, and make the profile of them.
-    #[arg(long, value_enum, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "records", conflicts_with_all = ["sample", "burst", "every"])]
-    pub branches: Option<BranchKind>,
-    /// With --branches: perf's event, if another than the usual one is needed (branch-brs on AMD Zen 3).
-    #[arg(long, value_name = "EVENT", requires = "branches")]
-    pub branch_event: Option<String>,
-    /// With --branches: an executable or library whose branches are wanted, if it is not the command's. May be given several times.
-    #[arg(long, value_name = "FILE", requires = "branches")]
-    pub program: Vec<PathBuf>,
+    /// Branches instead of counts.
+    #[command(flatten)]
+    pub branches: Branches,
     /// The command to run.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
-}
-
-/// What hardware records of branches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BranchKind {
-    /// The last few before each sample (`perf record -b`).
-    Records,
-    /// All, by Intel PT.
-    Trace,
 }
 
 /// When a sampled program counts.

@@ -34,7 +34,7 @@ use trodden_wire::OUTPUT_VARIABLE;
 /// # Errors
 /// The command cannot be started, or there is no place for its counts.
 pub fn run(record: &Record) -> Result<ExitCode> {
-    if let Some(kind) = record.branches {
+    if let Some(kind) = record.branches.kind {
         return branches::run(record, kind);
     }
     let folder = run_folder(record)?;
