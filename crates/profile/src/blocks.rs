@@ -196,7 +196,7 @@ pub enum Content {
     /// The run.
     Run(Run),
     /// A map.
-    Map(UnitMap),
+    Map(Box<UnitMap>),
     /// A map that the reader has; it was not unpacked.
     KnownMap,
     /// An image.
@@ -373,7 +373,7 @@ impl Head {
         let bytes = unpack(packed, self.unpacked)?;
         Ok(match kind {
             Kind::Run => Content::Run(parse(&bytes)?),
-            Kind::Map => Content::Map(parse(&bytes)?),
+            Kind::Map => Content::Map(Box::new(parse(&bytes)?)),
             Kind::Image => Content::Image(parse(&bytes)?),
             Kind::Counts => Content::Counts(parse(&bytes)?),
             Kind::End => Content::End(parse(&bytes)?),

@@ -185,7 +185,7 @@ impl<'a> Parts<'a> {
             Content::Run(run) => self.run = Some(run),
             Content::Sampling(sampling) => self.sampling = Some(sampling),
             Content::Map(map) => match check_map(&map) {
-                Ok(()) => drop(self.maps.insert(head.subject, Arc::new(map))),
+                Ok(()) => drop(self.maps.insert(head.subject, Arc::new(*map))),
                 Err(what) => self.lose(offset, format!("the map of unit {}: {what}", head.subject)),
             },
             Content::KnownMap => {}

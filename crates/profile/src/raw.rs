@@ -9,7 +9,7 @@
 //! takes no room), and holes are passed over.
 
 use crate::error::ProfileError;
-use crate::sum;
+use crate::sum::{self, Counted};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -132,9 +132,6 @@ impl RawProfile {
         self.problems.is_empty()
     }
 }
-
-/// What [`sum::Sums`] gives.
-type Counted = (Vec<(u64, u64)>, Vec<(u64, u128)>);
 
 struct Raw<'a> {
     path: &'a Path,

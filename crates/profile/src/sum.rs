@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// Sums, and for those that stopped at the largest number, by how much they are beyond it.
+pub type Counted = (Vec<(u64, u64)>, Vec<(u64, u128)>);
+
 /// Collects counts in any order. Memory is at most twice that of the result (and of the largest run of repetitions in between).
 #[derive(Debug, Default)]
 pub struct Sums {
@@ -22,7 +25,7 @@ impl Sums {
     }
 
     /// The sums; and for those that stopped at the largest number, by how much they are beyond it.
-    pub fn finish(mut self) -> (Vec<(u64, u64)>, Vec<(u64, u128)>) {
+    pub fn finish(mut self) -> Counted {
         self.settle();
         self.list.retain(|c| c.1 != 0);
         (self.list, self.beyond.into_iter().collect())

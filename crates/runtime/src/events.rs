@@ -157,10 +157,11 @@ pub fn of_image() -> Option<Events> {
 
 /// What belongs to the calling thread; in images that have events.
 fn thread() -> &'static mut EventThread {
+    let find = address_of!("__trodden_event_thread");
     // SAFETY: where there is a record there is this function, of this type, and it gives the address of thread-local memory, which no other thread uses; a
     // reference is never kept while another may be made.
     unsafe {
-        let find = core::mem::transmute::<usize, extern "C" fn() -> *mut EventThread>(address_of!("__trodden_event_thread"));
+        let find = core::mem::transmute::<usize, extern "C" fn() -> *mut EventThread>(find);
         &mut *find()
     }
 }
@@ -222,8 +223,9 @@ impl Events {
             least.begin = least.begin.min(self.trial(begin));
             least.end = least.end.min(self.trial(end));
         }
+        let cost = address_of!("__trodden_event_cost") as *mut EventCost;
         // SAFETY: where there is a record there is this one; it is only written here, once. What code reads meanwhile is the old or the new number.
-        unsafe { (address_of!("__trodden_event_cost") as *mut EventCost).write_volatile(least) };
+        unsafe { cost.write_volatile(least) };
     }
 
     /// Events from one reading to the next.
