@@ -8,6 +8,7 @@
 //! order.
 
 use crate::describe::Draft;
+use crate::events::Begun;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::places::{Place, Places};
 use crate::shape::{new_block_behind, predecessors};
@@ -18,6 +19,7 @@ use std::collections::HashMap;
 use trodden_flow::plan::Action;
 use trodden_flow::schedule::{Flush, Step};
 use trodden_flow::{Edge, Graph, Node, Plan, Schedule};
+use trodden_unit::EdgeKind;
 
 /// What the code refers to outside the function.
 #[derive(Clone, Copy)]
@@ -46,6 +48,8 @@ pub struct Counters {
     pub base: Value,
     /// The function's first one.
     pub first: u64,
+    /// What is summed up besides.
+    pub events: Option<Begun>,
 }
 
 /// Inserts a function's probes. Gives the values that had to be replaced (and are no more) with what took their places.
@@ -68,6 +72,8 @@ pub fn insert(
         places: &places,
         base: counters.base,
         first_counter: counters.first as i64,
+        events: counters.events,
+        path_ends: true,
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
         rounds: HashMap::new(),
@@ -181,6 +187,9 @@ struct Work<'a> {
     places: &'a Places,
     base: Value,
     first_counter: i64,
+    events: Option<Begun>,
+    /// Whether what is counted now is the end of a path, not that it came to a call.
+    path_ends: bool,
     location: Option<LLVMMetadataRef>,
     /// The register behind each edge's code.
     leaving: Vec<Register>,
@@ -300,6 +309,7 @@ impl Work<'_> {
         let builder = self.places.code(edge).map(at);
         let code = || builder.as_ref().expect("an edge with code has a place");
         let one = self.around.module.constant(1);
+        self.path_ends = self.draft.edges[edge.index()].kind != EdgeKind::Reach;
         let arriving = task.flush.map_or(arriving, |flush| self.flush(code(), flush));
         let after = match task.step {
             Step::Plain(Action::Add { increment: 0 } | Action::Dead) | Step::Inside | Step::Round(_) | Step::Counted => arriving,
@@ -331,13 +341,17 @@ impl Work<'_> {
     fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
         let module = self.around.module;
         let fixed = self.first_counter.wrapping_add(increment);
+        let cells = self.events.map_or(module.i64(), |e| e.cells);
         let address = match register {
-            Register::Constant(c) => builder.offset(module.i64(), self.base, module.constant(fixed.wrapping_add(c))),
+            Register::Constant(c) => builder.offset(cells, self.base, module.constant(fixed.wrapping_add(c))),
             Register::Computed(value) => {
-                let base = builder.offset(module.i64(), self.base, module.constant(fixed));
-                builder.offset(module.i64(), base, value)
+                let base = builder.offset(cells, self.base, module.constant(fixed));
+                builder.offset(cells, base, value)
             }
         };
+        if let Some(events) = self.events.filter(|_| self.path_ends) {
+            events.end(module, builder, address);
+        }
         let old = builder.load(module.i64(), address);
         let new = builder.add(old, by);
         builder.store(new, address);

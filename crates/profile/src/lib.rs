@@ -22,6 +22,7 @@ pub mod container;
 pub mod diff;
 pub mod edges;
 mod error;
+pub mod events;
 pub mod merge;
 pub mod model;
 pub mod paths;

@@ -1,7 +1,9 @@
 //! The syntax of the command line; what commands do is elsewhere. Man pages, completions and `--help` all come from here.
 
+mod branches;
 mod parameters;
 
+pub use branches::{BranchKind, Branches};
 pub use parameters::{Parameters, Scheme, parameters_over, weights_file};
 
 use crate::profiles::LAST;
@@ -38,7 +40,7 @@ check failed, 2 if trodden itself failed.";
 const DRIVER_HELP: &str = "\
 Environment:
   TRODDEN_STORE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
-  TRODDEN_INSTRUMENT  how to count: words such as max-paths=1000, chords=off, keep=map, tier=sample
+  TRODDEN_INSTRUMENT  how to count: words such as max-paths=1000, chords=off, keep=map, tier=sample, events=tsc
   TRODDEN_LTO=1       optimise programs as a whole (as --trodden-lto)
   TRODDEN_QUIET=1     no notes on standard error
   TRODDEN_PLUGIN      the plugin's file, if it is neither beside trodden nor in ../lib/trodden
@@ -65,7 +67,7 @@ pub enum Command {
     #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
     Cc {
         /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in bursts, `--trodden-addresses` for addresses of blocks
-        /// instead of counters, `--trodden-pgo` for an edge profile as well.
+        /// instead of counters, `--trodden-pgo` for an edge profile as well, `--trodden-events=tsc` for the time of each path.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -73,7 +75,7 @@ pub enum Command {
     #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
     Cxx {
         /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in bursts, `--trodden-addresses` for addresses of blocks
-        /// instead of counters, `--trodden-pgo` for an edge profile as well.
+        /// instead of counters, `--trodden-pgo` for an edge profile as well, `--trodden-events=tsc` for the time of each path.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -143,6 +145,7 @@ Examples:
   trodden build -- sh -c './configure && make'
   trodden build --lto -- cmake --build out
   trodden build --pgo -- make              collects for `trodden export profdata`
+  trodden build --events tsc -- make       sums up the time of each path
 
 CC and CXX name the drivers; builds that call cc, gcc, clang, c++, g++ or clang++ by name reach them by the search path.")]
 pub struct Build {
@@ -182,6 +185,7 @@ Examples:
   trodden record --suite nightly -- make check
   trodden record -o one.trodden --no-store -- ./prog
   trodden record --burst 1ms --every 100ms -- ./sampled-prog
+  trodden record --branches -- ./prog                      built with --addresses
 
 Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.")]
 pub struct Record {
@@ -194,6 +198,9 @@ pub struct Record {
     /// When to count programs of the sample tier.
     #[command(flatten)]
     pub bursts: Bursts,
+    /// Branches instead of counts.
+    #[command(flatten)]
+    pub branches: Branches,
     /// The command to run.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -258,6 +265,8 @@ pub enum MeasureName {
     Blocks,
     /// Of executions of paths.
     Executions,
+    /// Of the events that a program built with --events sums up.
+    Events,
 }
 
 impl MeasureName {
@@ -267,6 +276,7 @@ impl MeasureName {
             MeasureName::Instructions => Measure::Instructions,
             MeasureName::Blocks => Measure::Blocks,
             MeasureName::Executions => Measure::Count,
+            MeasureName::Events => Measure::Events,
         }
     }
 }
@@ -295,6 +305,7 @@ Examples:
   trodden report                           the last run
   trodden report last~1 --top 30           the run before it
   trodden report nightly                   all runs of a suite, added up
+  trodden report --measure events          of a program built with --events: what costs most
   trodden report one.trodden --html page.html")]
 pub struct Report {
     /// A profile: a file, or a run (12, last, last~1), or a suite.

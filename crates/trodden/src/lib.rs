@@ -25,6 +25,7 @@
 
 mod advise;
 mod assets;
+mod branches;
 mod build;
 mod cargo;
 pub mod cc;
