@@ -19,6 +19,7 @@ pub mod frequency;
 pub mod graph;
 pub mod limit;
 pub mod numbering;
+pub mod partition;
 pub mod placement;
 pub mod plan;
 pub mod schedule;
