@@ -19,21 +19,30 @@ use crate::numbering::Numbering;
 pub struct Part {
     /// Whether an edge lies on an interesting path; all such paths are profiled.
     pub interesting: Vec<bool>,
-    /// What the edge's label is before it is moved to chords: a path's number is the sum of either.
+    /// What the edge's label is before it is moved to chords: a path's number is their sum.
     pub values: Vec<i64>,
     /// What the path register is increased by.
     pub increments: Vec<i64>,
+    /// What the sum of a path's increments lacks to its number: a constant, which is part of the address of the first counter.
+    pub offset: i64,
     /// Whether paths are counted here: on ends only.
     pub counted: Vec<bool>,
     /// Which edges are ends.
     pub ends: Vec<bool>,
 }
 
+/// Where chords may be, and whether sums may all be off by a constant: then the edge from exit to entry need not be in the tree, and one more edge is.
+struct Chords<'a> {
+    live: &'a [bool],
+    free_exit: bool,
+}
+
 impl Part {
-    /// All paths, or `None` if there are 2^63 or more.
+    /// All paths, or `None` if there are 2^63 or more. Sums of increments are the paths' numbers, as published.
     pub fn whole(dag: &Dag, frequencies: &[u64], measure: Measure) -> Option<Part> {
         let numbering = Numbering::ball_larus(dag).ok()?;
-        Some(Part::counting_all(dag, vec![true; dag.edges().len()], numbering.values().to_vec(), frequencies, measure))
+        let all = vec![true; dag.edges().len()];
+        Some(Part::counting_all(dag, all, numbering.values().to_vec(), frequencies, measure))
     }
 
     /// The paths all of whose edges are in `wanted`; counts are made at every end. The DAG has less than 2^63 paths.
@@ -47,7 +56,7 @@ impl Part {
     pub fn by_ends(dag: &Dag, wanted: &[DagEdgeId], frequencies: &[u64], measure: Measure) -> Part {
         let interesting = leading_to(dag, wanted);
         let values = number_within(dag, &interesting);
-        let mut part = Part::placed(dag, &interesting.clone(), interesting, values, frequencies, measure);
+        let mut part = Part::placed(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
         wanted.iter().for_each(|e| part.counted[e.index()] = true);
         part
     }
@@ -104,26 +113,28 @@ impl Part {
     }
 
     fn counting_all(dag: &Dag, interesting: Vec<bool>, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
-        let mut part = Part::placed(dag, &vec![true; dag.edges().len()], interesting, values, frequencies, measure);
+        let live = vec![true; dag.edges().len()];
+        let mut part = Part::placed(dag, &Chords { live: &live, free_exit: false }, interesting, values, frequencies, measure);
         part.counted.clone_from(&part.ends);
         part
     }
 
     /// Increments where the values are, or on chords among the `live` edges: whichever is hit less.
-    fn placed(dag: &Dag, live: &[bool], interesting: Vec<bool>, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
+    fn placed(dag: &Dag, chords: &Chords, interesting: Vec<bool>, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
         let found = Ends::of(dag);
         let mut ends = vec![false; dag.edges().len()];
         found.edges().iter().for_each(|e| ends[e.index()] = true);
         let direct = settled(dag, &found, &values);
         let weight = |at: usize| if ends[at] && measure == Measure::All { 0 } else { frequencies[at] };
-        let inner = |e: &DagEdgeId| live[e.index()] && !found.is_decided(dag.edge(*e).from);
-        let chords = on_chords(dag, dag.edge_ids().filter(inner).collect(), &direct, weight);
+        let inner = |e: &DagEdgeId| chords.live[e.index()] && !found.is_decided(dag.edge(*e).from);
+        let inner = dag.edge_ids().filter(inner).collect();
+        let (chords, offset) = on_chords(dag, inner, &direct, chords.free_exit, weight);
         let cost = |increments: &[i64]| {
             let labelled = || (0..increments.len()).filter(|at| increments[*at] != 0);
             (labelled().map(weight).sum::<u64>(), labelled().count())
         };
-        let increments = if cost(&chords) < cost(&direct) { chords } else { direct };
-        Part { interesting, values, increments, counted: vec![false; dag.edges().len()], ends }
+        let (increments, offset) = if cost(&chords) < cost(&direct) { (chords, offset) } else { (direct, 0) };
+        Part { interesting, values, increments, offset, counted: vec![false; dag.edges().len()], ends }
     }
 }
 
@@ -141,13 +152,15 @@ fn settled(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
 }
 
 /// The same sums on the chords of a spanning tree of greatest weight among `edges`, of which those that end paths lead to the exit at once (see
-/// [`crate::placement`]). Other edges keep what they have.
-fn on_chords(dag: &Dag, mut edges: Vec<DagEdgeId>, values: &[i64], weight: impl Fn(usize) -> u64) -> Vec<i64> {
+/// [`crate::placement`]), and the constant that all sums lack. Other edges keep what they have.
+fn on_chords(dag: &Dag, mut edges: Vec<DagEdgeId>, values: &[i64], free_exit: bool, weight: impl Fn(usize) -> u64) -> (Vec<i64>, i64) {
     edges.sort_by_key(|e| (std::cmp::Reverse(weight(e.index())), *e));
     let decided = Ends::of(dag);
     let head = |e: DagEdgeId| if decided.is_decided(dag.edge(e).to) { dag.exit() } else { dag.edge(e).to };
     let mut sets = Sets::new(dag.node_count());
-    sets.join(dag.entry(), dag.exit());
+    if !free_exit {
+        sets.join(dag.entry(), dag.exit());
+    }
     let mut tree: Vec<Vec<(Node, i64)>> = vec![Vec::new(); dag.node_count()];
     for &edge in &edges {
         let (from, to) = (dag.edge(edge).from, head(edge));
@@ -157,7 +170,7 @@ fn on_chords(dag: &Dag, mut edges: Vec<DagEdgeId>, values: &[i64], weight: impl 
         }
     }
     let mut potential: Vec<Option<i64>> = vec![None; dag.node_count()];
-    let mut stack = vec![dag.entry(), dag.exit()];
+    let mut stack = if free_exit { vec![dag.entry()] } else { vec![dag.entry(), dag.exit()] };
     stack.iter().for_each(|n| potential[n.index()] = Some(0));
     while let Some(node) = stack.pop() {
         let here = potential[node.index()].unwrap_or(0);
@@ -173,7 +186,7 @@ fn on_chords(dag: &Dag, mut edges: Vec<DagEdgeId>, values: &[i64], weight: impl 
     for edge in edges {
         increments[edge.index()] = values[edge.index()].wrapping_sub(height(head(edge)).wrapping_sub(height(dag.edge(edge).from)));
     }
-    increments
+    (increments, height(dag.exit()))
 }
 
 /// The edges on paths with one of the wanted ends.

@@ -104,7 +104,7 @@ impl Weigher {
         let mut sorted: Vec<_> = undecided().flat_map(|n| dag.out(n)).map(|e| (dag.edge(*e), procedure.frequencies[e.index()], place.get(e).copied())).collect();
         sorted.retain(|(_, _, end)| end.is_none() || measure == Measure::Labels);
         sorted.sort_by_key(|(_, weight, _)| std::cmp::Reverse(*weight));
-        let head = |edge: DagEdge, end: Option<usize>| if end.is_some() { dag.entry() } else { edge.to };
+        let head = |edge: DagEdge, end: Option<usize>| if end.is_some() { dag.exit() } else { edge.to };
         let mut by_weight: Vec<usize> = (0..ends.len()).collect();
         by_weight.sort_by_key(|at| std::cmp::Reverse(weights[*at]));
         let mut weigher = Weigher {
