@@ -211,7 +211,13 @@ fn two_ways_of_diamonds() -> Graph {
     }
     edges.extend([(8, 14), (14, 15)]);
     edges.retain(|e| *e != (8, 14));
-    Graph::new(16, Node(0), Node(15), edges.into_iter().map(|(a, b)| (Node(a), Node(if b == 8 && a == 6 || b == 8 && a == 7 { 14 } else { b }))).collect()).unwrap()
+    Graph::new(
+        16,
+        Node(0),
+        Node(15),
+        edges.into_iter().map(|(a, b)| (Node(a), Node(if b == 8 && a == 6 || b == 8 && a == 7 { 14 } else { b }))).collect(),
+    )
+    .unwrap()
 }
 
 #[test]

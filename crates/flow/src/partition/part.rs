@@ -56,7 +56,8 @@ impl Part {
     pub fn by_ends(dag: &Dag, wanted: &[DagEdgeId], frequencies: &[u64], measure: Measure) -> Part {
         let interesting = leading_to(dag, wanted);
         let values = number_within(dag, &interesting);
-        let mut part = Part::placed(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
+        let mut part =
+            Part::placed(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
         wanted.iter().for_each(|e| part.counted[e.index()] = true);
         part
     }
@@ -106,7 +107,8 @@ impl Part {
         ranges[dag.exit().index()] = Some((0, 0));
         for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
             let out = dag.out(node).iter().filter(|e| self.interesting[e.index()]);
-            let behind = out.filter_map(|e| ranges[dag.edge(*e).to.index()].map(|(l, h)| (l + self.values[e.index()], h + self.values[e.index()])));
+            let behind =
+                out.filter_map(|e| ranges[dag.edge(*e).to.index()].map(|(l, h)| (l + self.values[e.index()], h + self.values[e.index()])));
             ranges[node.index()] = behind.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         }
         ranges

@@ -101,7 +101,8 @@ impl Weigher {
         let undecided = || dag.order().iter().copied().filter(|n| !found.is_decided(*n));
         let edges = |n: Node| dag.out(n).iter().map(|e| (dag.edge(*e).to, place.get(e).copied())).collect();
         let order: Vec<(Node, Vec<(Node, Option<usize>)>)> = undecided().map(|n| (n, edges(n))).collect();
-        let mut sorted: Vec<_> = undecided().flat_map(|n| dag.out(n)).map(|e| (dag.edge(*e), procedure.frequencies[e.index()], place.get(e).copied())).collect();
+        let mut sorted: Vec<_> =
+            undecided().flat_map(|n| dag.out(n)).map(|e| (dag.edge(*e), procedure.frequencies[e.index()], place.get(e).copied())).collect();
         sorted.retain(|(_, _, end)| end.is_none() || measure == Measure::Labels);
         sorted.sort_by_key(|(_, weight, _)| std::cmp::Reverse(*weight));
         let head = |edge: DagEdge, end: Option<usize>| if end.is_some() { dag.exit() } else { edge.to };
