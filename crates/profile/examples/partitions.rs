@@ -10,17 +10,26 @@ fn main() {
     for file in std::env::args().skip(1) {
         let p = Profile::read(Path::new(&file)).unwrap();
         let procs: Vec<Procedure> = p.functions().map(|(_, u, f)| measured(f, &u.counts_of(f).collect::<Vec<_>>()).unwrap()).collect();
+        let mut single = 0;
+        for q in &procs {
+            for e in partition::Ends::of(&q.dag).edges() {
+                if q.frequencies[e.index()] > 100_000 {
+                    single = single.max(hits::of_part(q, &partition::Part::by_ends(&q.dag, &[*e], &q.frequencies, Measure::All)).all);
+                }
+            }
+        }
         for measure in [Measure::All, Measure::Labels] {
             for k in [2, 4, 8] {
                 let b = bound(&procs, k, measure);
                 let t = b.sequential as f64;
                 let mut line = format!(
-                    "{:20} {measure:?} k={k} ideal {:.3} path {:.3} end {:.3} share {:.3}",
+                    "{:20} {measure:?} k={k} ideal {:.3} path {:.3} end {:.3} share {:.3} single {:.3}",
                     Path::new(&file).file_stem().unwrap().to_str().unwrap(),
                     b.ideal as f64 / t,
                     b.path as f64 / t,
                     b.end as f64 / t,
-                    b.share as f64 / t
+                    b.share as f64 / t,
+                    single as f64 / t
                 );
                 for s in [Strategy::Pbl, Strategy::P3, Strategy::Weighted] {
                     if only_weighted && s != Strategy::Weighted {
