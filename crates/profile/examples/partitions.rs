@@ -1,65 +1,72 @@
-//! Hits of the slowest copy under every strategy, for stored profiles: `cargo run --release -p trodden-profile --example partitions -- FILE...`
+//! How much of the sequential cost the slowest copy has, for every strategy and 2, 4 and 8 copies, from stored profiles; and the averages.
+//!
+//! `cargo run --release -p trodden-profile --example partitions -- PROFILE...`
+//!
+//! Who calls whom is not in profiles, so `p3` divides all procedures here; `trodden plan` knows call sites from the program's bitcode.
+
+use std::collections::BTreeMap;
+use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
-use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy, bound::bound, hits};
+use trodden_flow::partition::bound::{Bound, bound};
+use trodden_flow::partition::{Measure, Options, Procedure, Strategy, hits, plan};
 use trodden_profile::Profile;
 use trodden_profile::procedures::measured;
-fn main() {
-    let only_weighted = std::env::var("W").is_ok();
-    let mut sums = std::collections::BTreeMap::<String, (f64, u32)>::new();
+
+const STRATEGIES: [Strategy; 3] = [Strategy::Pbl, Strategy::P3, Strategy::Weighted];
+const COPIES: [usize; 3] = [2, 4, 8];
+
+/// Shares of the slowest copy: in the sequential cost, and in what plans can aim at.
+#[derive(Default)]
+struct Sums {
+    profiles: u32,
+    of_sequential: f64,
+    of_aim: f64,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut sums = BTreeMap::<String, Sums>::new();
+    println!(
+        "{:<24} {:>6} {:>2} {:>7} {:>7} {:>7} {:>9} {:>9} {:>9}",
+        "profile", "hits", "k", "ideal", "path", "proven", "pbl", "p3", "weighted"
+    );
     for file in std::env::args().skip(1) {
-        let p = Profile::read(Path::new(&file)).unwrap();
-        let procs: Vec<Procedure> = p.functions().map(|(_, u, f)| measured(f, &u.counts_of(f).collect::<Vec<_>>()).unwrap()).collect();
-        let mut single = 0;
-        for q in &procs {
-            for e in partition::Ends::of(&q.dag).edges() {
-                if q.frequencies[e.index()] > 100_000 {
-                    single = single.max(hits::of_part(q, &partition::Part::by_ends(&q.dag, &[*e], &q.frequencies, Measure::All)).all);
-                }
-            }
-        }
+        let profile = Profile::read(Path::new(&file))?;
+        let procedure =
+            |(_, unit, function): (_, &trodden_profile::UnitProfile, &_)| measured(function, &unit.counts_of(function).collect::<Vec<_>>());
+        let procedures: Vec<Procedure> = profile.functions().map(procedure).collect::<Result<_, _>>()?;
         for measure in [Measure::All, Measure::Labels] {
-            for k in [2, 4, 8] {
-                let b = bound(&procs, k, measure);
-                let t = b.sequential as f64;
-                let mut line = format!(
-                    "{:20} {measure:?} k={k} ideal {:.3} path {:.3} end {:.3} share {:.3} single {:.3}",
-                    Path::new(&file).file_stem().unwrap().to_str().unwrap(),
-                    b.ideal as f64 / t,
-                    b.path as f64 / t,
-                    b.end as f64 / t,
-                    b.share as f64 / t,
-                    single as f64 / t
-                );
-                for s in [Strategy::Pbl, Strategy::P3, Strategy::Weighted] {
-                    if only_weighted && s != Strategy::Weighted {
-                        continue;
-                    }
-                    let at = Instant::now();
-                    let o = Options { copies: k, all_procedures: true, fold_again: false, measure };
-                    let plan = partition::plan(&procs, s, &o);
-                    let slow = hits::slowest(&procs, &plan, measure);
-                    line += &format!(
-                        " {s:?} {:.3} ({:.2} aim, {:.1}s)",
-                        slow as f64 / t,
-                        slow as f64 / b.aim() as f64,
-                        at.elapsed().as_secs_f64()
-                    );
-                    let e = sums.entry(format!("{measure:?} {k} {s:?}")).or_default();
-                    e.0 += slow as f64 / t;
-                    e.1 += 1;
-                    let e = sums.entry(format!("{measure:?} {k} {s:?} /aim")).or_default();
-                    e.0 += slow as f64 / b.aim() as f64;
-                    e.1 += 1;
-                    let e = sums.entry(format!("{measure:?} {k} {s:?} /max(ideal,path)")).or_default();
-                    e.0 += slow as f64 / b.ideal.max(b.path) as f64;
-                    e.1 += 1;
-                }
-                println!("{line}");
+            for copies in COPIES {
+                row(&file, &procedures, measure, copies, &mut sums);
             }
         }
     }
-    for (k, (s, n)) in sums {
-        println!("{k}: {:.3}", s / n as f64)
+    for (what, Sums { profiles, of_sequential, of_aim }) in &sums {
+        let count = f64::from(*profiles);
+        println!(
+            "{what}: {:.1} % of sequential, {:.2} times the aim, on average of {profiles}",
+            100.0 * of_sequential / count,
+            of_aim / count
+        );
     }
+    Ok(())
+}
+
+fn row(file: &str, procedures: &[Procedure], measure: Measure, copies: usize, sums: &mut BTreeMap<String, Sums>) {
+    let bound: Bound = bound(procedures, copies, measure);
+    let share = |hits: u64| 100.0 * hits as f64 / bound.sequential.max(1) as f64;
+    let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
+    let [ideal, path, proven] = [bound.ideal, bound.path, bound.proven()].map(share);
+    print!("{name:<24} {:>6} {copies:>2} {ideal:>7.1} {path:>7.1} {proven:>7.1}", format!("{measure:?}"));
+    let started = Instant::now();
+    for strategy in STRATEGIES {
+        let options = Options { copies, all_procedures: true, fold_again: false, measure };
+        let slowest = hits::slowest(procedures, &plan(procedures, strategy, &options), measure);
+        print!(" {:>9.1}", share(slowest));
+        let sum = sums.entry(format!("{measure:?}, {copies} copies, {strategy:?}")).or_default();
+        sum.profiles += 1;
+        sum.of_sequential += slowest as f64 / bound.sequential.max(1) as f64;
+        sum.of_aim += slowest as f64 / bound.aim().max(1) as f64;
+    }
+    println!("   {:.1} s", started.elapsed().as_secs_f64());
 }

@@ -14,7 +14,6 @@ pub fn tasks(dag: &Dag, copies: usize, fold_again: bool) -> Vec<Vec<bool>> {
     let threshold = dag.out(dag.entry()).len().max(copies);
     let grown = Growth::until(&reduced, dag, threshold);
     let mut sets: Vec<Vec<bool>> = grown.complete(dag).iter().map(|s| original_edges(&reduced, s, dag.edges().len())).collect();
-    // What is folded into a node without edges of its own in the set: nothing, but for a graph that folds to a single edge.
     sets.sort();
     sets.dedup();
     sets

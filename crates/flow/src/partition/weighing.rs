@@ -66,6 +66,9 @@ impl EndSet {
     }
 }
 
+/// Where an edge leads, and which end it is, if one.
+type Way = (Node, Option<usize>);
+
 /// A procedure while sets of its ends are weighed.
 pub struct Weigher {
     /// Its ends.
@@ -79,8 +82,8 @@ pub struct Weigher {
     /// Sets of ends behind one node, by weight.
     pub clusters: Vec<EndSet>,
     entry: Node,
-    /// Undecided nodes, last first, with their edges: to where, weight, and which end if one.
-    order: Vec<(Node, Vec<(Node, Option<usize>)>)>,
+    /// Undecided nodes, last first, with their edges.
+    order: Vec<(Node, Vec<Way>)>,
     /// Edges between undecided nodes (and ends, where those cost as labels do), by falling weight.
     sorted: Vec<(Node, Node, u64, Option<usize>)>,
     known: HashMap<EndSet, u64>,
@@ -100,7 +103,7 @@ impl Weigher {
         let weights: Vec<u64> = ends.iter().map(|e| procedure.frequencies[e.index()]).collect();
         let undecided = || dag.order().iter().copied().filter(|n| !found.is_decided(*n));
         let edges = |n: Node| dag.out(n).iter().map(|e| (dag.edge(*e).to, place.get(e).copied())).collect();
-        let order: Vec<(Node, Vec<(Node, Option<usize>)>)> = undecided().map(|n| (n, edges(n))).collect();
+        let order: Vec<(Node, Vec<Way>)> = undecided().map(|n| (n, edges(n))).collect();
         let mut sorted: Vec<_> =
             undecided().flat_map(|n| dag.out(n)).map(|e| (dag.edge(*e), procedure.frequencies[e.index()], place.get(e).copied())).collect();
         sorted.retain(|(_, _, end)| end.is_none() || measure == Measure::Labels);
