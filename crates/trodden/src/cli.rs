@@ -2,9 +2,11 @@
 
 mod branches;
 mod parameters;
+mod partition;
 
 pub use branches::{BranchKind, Branches};
 pub use parameters::{Parameters, Scheme, parameters_over, weights_file};
+pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -112,6 +114,8 @@ pub enum Command {
     /// Number the paths of a graph from a file; show a function's graph.
     #[command(subcommand)]
     Graph(Graph),
+    /// Divide the counting of a program among copies of it, and say what each would cost, without running them.
+    Plan(Plan),
     /// Say how large the unit store is, and make it smaller.
     Store(Store),
     /// Check that everything trodden needs is there, by a trial from end to end.
@@ -682,6 +686,27 @@ Examples:
         /// List this many paths with their numbers.
         #[arg(long, value_name = "N", default_value_t = 1000)]
         list: u64,
+    },
+    /// Divide the paths of a graph among copies, and print for each its interesting edges and labels as JSON.
+    #[command(after_help = "\
+Examples:
+  echo '{\"entry\":\"s\",\"exit\":\"t\",\"edges\":[[\"s\",\"a\"],[\"a\",\"t\"],[\"s\",\"t\"]]}' | trodden graph partition - --copies 2
+  trodden graph partition function.dot --copies 4 --strategy p3")]
+    Partition {
+        /// The graph's file; `-` for standard input.
+        file: PathBuf,
+        /// Number of copies.
+        #[arg(short = 'k', long, value_name = "K", default_value_t = 2, value_parser = copies)]
+        copies: usize,
+        /// How to divide.
+        #[arg(long, value_enum, default_value_t = CopyStrategy::Weighted)]
+        strategy: CopyStrategy,
+        /// Fold conditionals until nothing folds, rather than once (p3).
+        #[arg(long)]
+        fold_again: bool,
+        /// What is to be small.
+        #[arg(long, value_enum, default_value_t = HitsCounted::All)]
+        hits: HitsCounted,
     },
     /// Print a function's control-flow graph, as DOT or JSON.
     Show {
