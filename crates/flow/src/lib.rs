@@ -11,6 +11,8 @@
 //! 6. [`Plan`]: what a backend has to do on which edge ([`plan`]).
 //! 7. [`Schedule`]: the same with fewer instructions ([`schedule`]).
 //!
+//! Beside it, [`partition`] divides the counting of many procedures among copies of a program.
+//!
 //! The terms are those of T. Ball and J. R. Larus, "Efficient path profiling" (MICRO 1996).
 #![forbid(unsafe_code)]
 
@@ -19,6 +21,7 @@ pub mod frequency;
 pub mod graph;
 pub mod limit;
 pub mod numbering;
+pub mod partition;
 pub mod placement;
 pub mod plan;
 pub mod residual;

@@ -91,17 +91,19 @@ pub fn switch(module: Module) {
     ));
 }
 
-/// Emits the unit's counters, its record, and its frame from the file where that is stored.
-pub fn sections(module: Module, unit: Identity, counters: u64, frame: &Path) {
+/// Emits the unit's counters (cells, where there are several for each; aligned so that no path's lie in two cache lines), its record, and its frame from the file where that is
+/// stored.
+pub fn sections(module: Module, unit: Identity, counters: u64, several: bool, frame: &Path) {
     let unit_bytes = unit.0.map(|b| format!("0x{b:02x}")).join(",");
     let path = frame.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+    let align = if several { 5 } else { 3 };
     let mut assembly = String::new();
     let mut distance = "0".to_owned();
     if counters > 0 {
         // From the record's beginning, not from the field.
         distance = format!("{COUNTERS_SYMBOL}-.+{}", offset_of!(UnitRecord, counters_delta));
         assembly += &format!(
-            ".pushsection {COUNTERS_SECTION},\"aw\",@nobits\n.p2align 3\n{COUNTERS_SYMBOL}:\n.zero {}\n\
+            ".pushsection {COUNTERS_SECTION},\"aw\",@nobits\n.p2align {align}\n{COUNTERS_SYMBOL}:\n.zero {}\n\
              .type {COUNTERS_SYMBOL},@object\n.size {COUNTERS_SYMBOL},{}\n.popsection\n",
             8 * counters,
             8 * counters

@@ -13,6 +13,7 @@ mod addresses;
 mod debug;
 mod describe;
 mod emit;
+mod events;
 mod facts;
 mod llvm;
 mod llvm_profile;

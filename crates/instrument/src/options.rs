@@ -8,7 +8,7 @@ use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
 use trodden_flow::schedule::Choices;
 use trodden_unit::marks::ADDRESSES_WORD;
-use trodden_unit::{Identity, KnownPaths, NoKnownPaths, NoWeights, RESIDUAL_WORD, Weights};
+use trodden_unit::{EventSource, Identity, KnownPaths, NoKnownPaths, NoWeights, RESIDUAL_WORD, Weights};
 
 /// Functions with more paths than this are cut. 4096 counters are a page of 32 KB per function at most, and few functions reach it.
 const MAX_PATHS: u64 = 4096;
@@ -17,7 +17,7 @@ const MAX_PATHS: u64 = 4096;
 const MOST_MAX_PATHS: u64 = 1 << 24;
 
 /// All words.
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 14] = [
     "scheme=ball-larus",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
@@ -28,6 +28,7 @@ const KNOWN: [&str; 13] = [
     "tier=full|sample|residual|addresses",
     "tails=merged|apart",
     "markers=none|llvm",
+    "events=tsc|cycles|instructions|cache-references|cache-misses|branches|branch-misses|task-clock|page-faults",
     "weights=FILE",
     "facts=FILE",
     "known=FILE",
@@ -57,6 +58,8 @@ pub struct Options {
     pub tails_apart: bool,
     /// Take LLVM's edge counters, with which the unit was compiled, out of it, and note where they were.
     pub markers: bool,
+    /// Sum this up for each path.
+    pub events: Option<EventSource>,
 }
 
 /// What is put into the code.
@@ -83,6 +86,11 @@ pub enum BadOption {
         "TRODDEN_INSTRUMENT holds markers=llvm and another tier than full: build for an edge profile (--pgo) without --sample or --addresses"
     )]
     MarkersWithoutCounts,
+    /// Events are summed up where every path is counted.
+    #[error(
+        "TRODDEN_INSTRUMENT holds events= and markers=llvm or another tier than full: build with --events without --pgo, --sample and --addresses"
+    )]
+    EventsOfCounts,
     /// The tier `residual` is that of known paths, and they are of no use to another.
     #[error("TRODDEN_INSTRUMENT holds one of tier=residual and known=FILE without the other: give both")]
     ResidualWithoutKnown,
@@ -126,6 +134,7 @@ impl Options {
             tier: Tier::Full,
             tails_apart: false,
             markers: false,
+            events: None,
         };
         for word in words.split_whitespace() {
             match word.split_once('=') {
@@ -139,6 +148,9 @@ impl Options {
         }
         if (options.tier == Tier::Residual) != options.known.is_some() {
             return Err(BadOption::ResidualWithoutKnown);
+        }
+        if options.events.is_some() && (options.markers || options.tier != Tier::Full) {
+            return Err(BadOption::EventsOfCounts);
         }
         Ok(options)
     }
@@ -158,6 +170,7 @@ impl Options {
             ("tier", "addresses") => self.tier = Tier::Addresses,
             ("tails", value) => self.tails_apart = either(value, "merged", "apart")?,
             ("markers", value) => self.markers = either(value, "none", "llvm")?,
+            ("events", name) => self.events = Some(EventSource::parse(name)?),
             ("facts", file) if !file.is_empty() => self.facts = Some(file.into()),
             _ => return None,
         }
@@ -180,9 +193,10 @@ impl Options {
             Tier::Addresses => format!(" {ADDRESSES_WORD}"),
         };
         let markers = if self.markers { " markers=llvm" } else { "" };
+        let events = self.events.map_or_else(String::new, |e| format!(" events={}", e.name()));
         let weights = self.weights.as_ref().map_or_else(String::new, |(_, file)| format!(" weights={file}"));
         format!(
-            "ball-larus max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{tier}{markers}{weights}",
+            "ball-larus max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{tier}{markers}{events}{weights}",
             self.plan.max_paths
         )
     }

@@ -8,6 +8,7 @@
 //! order.
 
 use crate::describe::Draft;
+use crate::events::Begun;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::places::{Place, Places};
 use crate::shape::{move_from, new_block_behind, predecessors};
@@ -18,6 +19,7 @@ use std::collections::{BTreeSet, HashMap};
 use trodden_flow::plan::Action;
 use trodden_flow::schedule::{Flush, Step};
 use trodden_flow::{Edge, Graph, Node, Plan, Schedule};
+use trodden_unit::EdgeKind;
 
 /// What the code refers to outside the function.
 #[derive(Clone, Copy)]
@@ -46,6 +48,8 @@ pub struct Counters {
     pub base: Value,
     /// The function's first one.
     pub first: u64,
+    /// What is summed up besides.
+    pub events: Option<Begun>,
 }
 
 /// What counts unknown paths only.
@@ -84,7 +88,7 @@ pub fn insert(
 
 /// Inserts probes that count unknown paths only, by calls of the runtime.
 pub fn insert_unknown(around: Surroundings, function: Value, draft: &Draft, course: Course, first_counter: u64, unknown: Unknown) {
-    insert_along(around, function, draft, course, Counters { base: around.counters, first: first_counter }, Some(unknown));
+    insert_along(around, function, draft, course, Counters { base: around.counters, first: first_counter, events: None }, Some(unknown));
 }
 
 fn insert_along(
@@ -108,6 +112,8 @@ fn insert_along(
         first_counter: counters.first as i64,
         unknown,
         checks: Vec::new(),
+        events: counters.events,
+        path_ends: true,
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
         rounds: HashMap::new(),
@@ -245,6 +251,9 @@ struct Work<'a> {
     unknown: Option<Unknown>,
     /// Code that makes branches, which comes when no other is to come: until then blocks are what they were.
     checks: Vec<Check>,
+    events: Option<Begun>,
+    /// Whether what is counted now is the end of a path, not that it came to a call.
+    path_ends: bool,
     location: Option<LLVMMetadataRef>,
     /// The register behind each edge's code.
     leaving: Vec<Register>,
@@ -364,6 +373,7 @@ impl Work<'_> {
         let builder = self.places.code(edge).map(at);
         let code = || builder.as_ref().expect("an edge with code has a place");
         let one = self.around.module.constant(1);
+        self.path_ends = self.draft.edges[edge.index()].kind != EdgeKind::Reach;
         let arriving = task.flush.map_or(arriving, |flush| self.flush(code(), flush));
         let after = match task.step {
             Step::Plain(Action::Add { increment: 0 } | Action::Dead) | Step::Inside | Step::Round(_) | Step::Counted => arriving,
@@ -404,6 +414,9 @@ impl Work<'_> {
             call_count(builder, unknown.count, address);
             return;
         }
+        if let Some(events) = self.events.filter(|_| self.path_ends) {
+            events.end(module, builder, address);
+        }
         let old = builder.load(module.i64(), address);
         let new = builder.add(old, by);
         builder.store(new, address);
@@ -413,11 +426,12 @@ impl Work<'_> {
     fn counter(&self, builder: &Builder, register: Register, increment: i64) -> Value {
         let module = self.around.module;
         let fixed = self.first_counter.wrapping_add(increment);
+        let cells = self.events.map_or(module.i64(), |e| e.cells);
         match register {
-            Register::Constant(c) => builder.offset(module.i64(), self.base, module.constant(fixed.wrapping_add(c))),
+            Register::Constant(c) => builder.offset(cells, self.base, module.constant(fixed.wrapping_add(c))),
             Register::Computed(value) => {
-                let base = builder.offset(module.i64(), self.base, module.constant(fixed));
-                builder.offset(module.i64(), base, value)
+                let base = builder.offset(cells, self.base, module.constant(fixed));
+                builder.offset(cells, base, value)
             }
         }
     }

@@ -5,6 +5,7 @@ use crate::addresses::{self, Copy, Marks, Standing};
 use crate::debug::Positions;
 use crate::describe::Draft;
 use crate::emit;
+use crate::events::Events;
 use crate::facts;
 use crate::llvm::{Module, Value, llvm};
 use crate::markers::{self, MarkerError, Markers};
@@ -124,14 +125,14 @@ pub fn instrument(module: Module) -> Result<Outcome, Error> {
             work.instrument(function)?;
         }
     }
-    let counters = work.map.counters;
     if let Some(count) = work.count {
         emit::take_back_unused(&[work.around.bias, work.around.enter, count]);
     }
+    let cells = work.map.cells().expect("a unit has fewer counters than memory has bytes");
     let map = work.finish();
     let bitcode = if map.1.keep_bitcode { bitcode } else { Vec::new() };
     let frame = store(&Frame::pack(unit, &map.0, &bitcode))?;
-    emit::sections(module, unit, counters, &frame);
+    emit::sections(module, unit, cells, map.0.events.is_some(), &frame);
     Ok(Outcome::Code)
 }
 
@@ -154,7 +155,7 @@ fn mark_addresses(module: Module, options: Options, unit: Identity, bitcode: Vec
     let (map, options) = work.finish();
     let bitcode = if options.keep_bitcode { bitcode } else { Vec::new() };
     let frame = store(&Frame::pack(unit, &map, &bitcode))?;
-    emit::sections(module, unit, 0, &frame);
+    emit::sections(module, unit, 0, false, &frame);
     Ok(())
 }
 
@@ -204,6 +205,7 @@ struct Unit {
     /// Of the tier `addresses`, for each function.
     marks: Vec<Marks>,
     markers: Option<Markers>,
+    events: Option<Events>,
 }
 
 impl Unit {
@@ -226,6 +228,7 @@ impl Unit {
             skipped: Vec::new(),
             counters: 0,
             edge_profile: None,
+            events: options.events,
         };
         let markers = if options.markers {
             Some(Markers::take(module, around.counters, &mut map.counters)?)
@@ -233,10 +236,12 @@ impl Unit {
             discard_markers(module, around.counters)?;
             None
         };
+        let events = options.events.map(|source| Events::declare(module, source));
         let abandonment = Abandonment::of(module, options.reach_all);
         let positions = Positions::new(module);
         let count = (options.tier == Tier::Residual).then(|| emit::declare_count(module));
-        Ok(Unit { module, options, abandonment, positions, around, count, chosen: HashSet::new(), map, marks: Vec::new(), markers })
+        let chosen = HashSet::new();
+        Ok(Unit { module, options, abandonment, positions, around, count, chosen, map, marks: Vec::new(), markers, events })
     }
 
     /// The functions to instrument, and those that cannot be, with the reasons.
@@ -270,8 +275,10 @@ impl Unit {
                 let choices = self.choices(planned.measured);
                 let schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
                 let location = crate::debug::no_line(self.module, function);
+                let entry = function.blocks().next().expect("a definition has an entry");
                 let base = probes::counters_of_thread(self.around, function, location, planned.open);
-                probes::insert(self.around, function, draft, graph, plan, &schedule, Counters { base, first: self.map.counters });
+                let events = self.events.map(|e| e.begin(self.module, entry, location));
+                probes::insert(self.around, function, draft, graph, plan, &schedule, Counters { base, first: self.map.counters, events });
                 if let Some(markers) = &mut self.markers {
                     markers.settle(base);
                 }
@@ -382,8 +389,11 @@ impl Unit {
         }
     }
 
-    /// Rounds pay in loops that are known to come round often; most loops do not.
+    /// Rounds pay in loops that are known to come round often; most loops do not. Where events are summed up, they are read when a path ends, and then only.
     fn choices(&self, measured: bool) -> Choices {
+        if self.events.is_some() {
+            return Choices { rounds: false, early: false };
+        }
         Choices { rounds: self.options.choices.rounds || measured, ..self.options.choices }
     }
 

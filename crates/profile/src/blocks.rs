@@ -9,6 +9,7 @@
 
 use crate::container::Maps;
 use crate::error::ProfileError;
+use crate::events::PathEvents;
 use crate::model::Run;
 use crate::sampling::Sampling;
 use serde::{Deserialize, Serialize};
@@ -42,11 +43,13 @@ pub enum Kind {
     End = 5,
     /// [`Sampling`]; only in profiles that were sampled.
     Sampling = 6,
+    /// [`EventsBlock`]; the subject is the unit. Only of units that sum up events.
+    Events = 7,
 }
 
 impl Kind {
     fn of(number: u32) -> Option<Kind> {
-        [Kind::Run, Kind::Map, Kind::Image, Kind::Counts, Kind::End, Kind::Sampling].into_iter().find(|k| *k as u32 == number)
+        [Kind::Run, Kind::Map, Kind::Image, Kind::Counts, Kind::End, Kind::Sampling, Kind::Events].into_iter().find(|k| *k as u32 == number)
     }
 
     /// Version of what a block of this kind holds.
@@ -62,6 +65,7 @@ impl Kind {
             Kind::Counts => "the counts of unit",
             Kind::End => "the end",
             Kind::Sampling => "how it was sampled",
+            Kind::Events => "the events of unit",
         }
     }
 }
@@ -120,6 +124,17 @@ impl CountsBlock {
         }
         out.iter().all(|c| c.1 != 0).then_some(out)
     }
+}
+
+/// Events of one unit's paths.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EventsBlock {
+    /// Number of the image.
+    pub image: u32,
+    /// Place of the unit in it.
+    pub place: u32,
+    /// By counter, ascending.
+    pub events: Vec<(u64, PathEvents)>,
 }
 
 /// Writes blocks.
@@ -181,7 +196,7 @@ pub enum Content {
     /// The run.
     Run(Run),
     /// A map.
-    Map(UnitMap),
+    Map(Box<UnitMap>),
     /// A map that the reader has; it was not unpacked.
     KnownMap,
     /// An image.
@@ -190,6 +205,8 @@ pub enum Content {
     Counts(CountsBlock),
     /// How it was sampled.
     Sampling(Sampling),
+    /// Events.
+    Events(EventsBlock),
     /// The end, and the number of blocks before it.
     End(u64),
 }
@@ -339,7 +356,7 @@ impl Head {
 
     fn name(&self) -> String {
         match Kind::of(self.kind) {
-            Some(kind @ (Kind::Map | Kind::Image | Kind::Counts)) => format!("{} {}", kind.words(), self.subject),
+            Some(kind @ (Kind::Map | Kind::Image | Kind::Counts | Kind::Events)) => format!("{} {}", kind.words(), self.subject),
             Some(kind) => kind.words().into(),
             None => format!("a block of unknown kind {}", self.kind),
         }
@@ -356,11 +373,12 @@ impl Head {
         let bytes = unpack(packed, self.unpacked)?;
         Ok(match kind {
             Kind::Run => Content::Run(parse(&bytes)?),
-            Kind::Map => Content::Map(parse(&bytes)?),
+            Kind::Map => Content::Map(Box::new(parse(&bytes)?)),
             Kind::Image => Content::Image(parse(&bytes)?),
             Kind::Counts => Content::Counts(parse(&bytes)?),
             Kind::End => Content::End(parse(&bytes)?),
             Kind::Sampling => Content::Sampling(parse(&bytes)?),
+            Kind::Events => Content::Events(parse(&bytes)?),
         })
     }
 }

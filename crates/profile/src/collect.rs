@@ -6,9 +6,9 @@
 
 use crate::container::check_map;
 use crate::error::ProfileError;
+use crate::events;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::raw::{RawProblem, RawProfile, RawUnitCounts};
-use crate::sum;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -155,7 +155,7 @@ pub fn join(files: Vec<RawProfile>, run: Run, store: Option<&UnitStore>) -> Coll
 /// Adds another raw file of the same image.
 fn add(known: &mut RawProfile, other: RawProfile) {
     for (unit, more) in known.units.iter_mut().zip(other.units) {
-        unit.counts = sum::merge(&unit.counts, &more.counts);
+        unit.add(&more);
     }
     known.regions += other.regions;
     if known.image_path.as_os_str().is_empty() {
@@ -193,7 +193,10 @@ impl Collector<'_> {
         let (mut units, mut missing) = (Vec::new(), Vec::new());
         for unit in raw.units {
             match self.map(&path, &unit, &disk) {
-                Ok(Some(map)) => units.push(UnitProfile { unit: unit.unit, map, counts: unit.counts }),
+                Ok(Some(map)) => {
+                    let (counts, events) = if map.events.is_some() { events::take_apart(&unit) } else { (unit.counts, Vec::new()) };
+                    units.push(UnitProfile { unit: unit.unit, map, counts, events });
+                }
                 Ok(None) => missing.push(unit.unit),
                 Err(what) => self.problems.push(CollectProblem::BadMap { image: path.clone(), unit: unit.unit, what }),
             }
@@ -226,9 +229,9 @@ impl Collector<'_> {
                 None => return Ok(None),
             },
         };
-        match map.counters == unit.counters {
+        match map.cells() == Some(unit.counters) {
             true => Ok(Some(map)),
-            false => Err(format!("it has {} counters, the program {}", map.counters, unit.counters)),
+            false => Err(format!("it has {} counters, the program {}", map.cells().unwrap_or(u64::MAX), unit.counters)),
         }
     }
 

@@ -4,8 +4,9 @@
 //! packed by itself and with a checksum of its own, so that damage costs the blocks it hits and no others. Files are written beside their
 //! place and renamed: a reader never sees half of one.
 
-use crate::blocks::{BlockReader, BlockWriter, Content, CountsBlock, Head, ImageBlock, Item, Kind, UnitEntry};
+use crate::blocks::{BlockReader, BlockWriter, Content, CountsBlock, EventsBlock, Head, ImageBlock, Item, Kind, UnitEntry};
 use crate::error::ProfileError;
+use crate::events::PathEvents;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::sampling::Sampling;
 use std::collections::{HashMap, HashSet};
@@ -112,6 +113,10 @@ impl Profile {
             blocks.put(Kind::Image, image.identity, &ImageBlock { number: number as u32, path, build_id, units })?;
             for (place, unit) in image.units.iter().enumerate().filter(|(_, u)| !u.counts.is_empty()) {
                 blocks.put(Kind::Counts, unit.unit, &CountsBlock::pack(number as u32, place as u32, &unit.counts))?;
+                if !unit.events.is_empty() {
+                    let events = EventsBlock { image: number as u32, place: place as u32, events: unit.events.clone() };
+                    blocks.put(Kind::Events, unit.unit, &events)?;
+                }
             }
         }
         blocks.finish()
@@ -153,6 +158,7 @@ struct Pending {
     identity: Identity,
     image: ImageBlock,
     counts: HashMap<u32, Vec<(u64, u64)>>,
+    events: HashMap<u32, Vec<(u64, PathEvents)>>,
 }
 
 impl<'a> Parts<'a> {
@@ -179,12 +185,15 @@ impl<'a> Parts<'a> {
             Content::Run(run) => self.run = Some(run),
             Content::Sampling(sampling) => self.sampling = Some(sampling),
             Content::Map(map) => match check_map(&map) {
-                Ok(()) => drop(self.maps.insert(head.subject, Arc::new(map))),
+                Ok(()) => drop(self.maps.insert(head.subject, Arc::new(*map))),
                 Err(what) => self.lose(offset, format!("the map of unit {}: {what}", head.subject)),
             },
             Content::KnownMap => {}
-            Content::Image(image) => self.images.push(Pending { offset, identity: head.subject, image, counts: HashMap::new() }),
+            Content::Image(image) => {
+                self.images.push(Pending { offset, identity: head.subject, image, counts: HashMap::new(), events: HashMap::new() })
+            }
             Content::Counts(counts) => self.take_counts(offset, &head, &counts),
+            Content::Events(events) => self.take_events(offset, &head, events),
         }
         self.blocks += 1;
     }
@@ -200,6 +209,20 @@ impl<'a> Parts<'a> {
         match block.unpack() {
             Some(counts) => drop(pending.counts.insert(block.place, counts)),
             None => self.lose(offset, lost("they are not in order")),
+        }
+    }
+
+    fn take_events(&mut self, offset: u64, head: &Head, block: EventsBlock) {
+        let lost = |what: &str| format!("events of unit {}: {what}", head.subject);
+        let Some(pending) = self.images.iter_mut().find(|p| p.image.number == block.image) else {
+            return self.lose(offset, lost("the image they belong to is lost"));
+        };
+        if pending.image.units.get(block.place as usize).is_none_or(|u| u.unit != head.subject) {
+            return self.lose(offset, lost("the image has no such unit"));
+        }
+        match block.events.is_sorted_by(|a, b| a.0 < b.0) {
+            true => drop(pending.events.insert(block.place, block.events)),
+            false => self.lose(offset, lost("they are not in order")),
         }
     }
 
@@ -234,7 +257,8 @@ impl<'a> Parts<'a> {
                 self.lose(pending.offset, format!("unit {unit} of `{}`: counts beyond its map", pending.image.path));
                 counts.retain(|c| c.0 < map.counters);
             }
-            units.push(UnitProfile { unit, map, counts });
+            let events = pending.events.remove(&(place as u32)).unwrap_or_default();
+            units.push(UnitProfile { unit, map, counts, events });
         }
         ImageProfile { identity: pending.identity, path: pending.image.path, build_id: pending.image.build_id, units }
     }

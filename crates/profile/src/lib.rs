@@ -11,7 +11,8 @@
 //! 7. [`advise`]: what paths tell that edges cannot;
 //! 8. [`edges`]: LLVM's edge profile, as it follows from paths;
 //! 9. [`branches`]: profiles of branches that hardware recorded;
-//! 10. [`sampling`]: what a profile that was not counted in full says of itself.
+//! 10. [`sampling`]: what a profile that was not counted in full says of itself;
+//! 11. [`procedures`]: what partitions of the counting among copies of a program are made of.
 #![forbid(unsafe_code)]
 
 pub mod advise;
@@ -22,10 +23,12 @@ pub mod container;
 pub mod diff;
 pub mod edges;
 mod error;
+pub mod events;
 mod known;
 pub mod merge;
 pub mod model;
 pub mod paths;
+pub mod procedures;
 pub mod raw;
 pub mod sampling;
 pub mod store;

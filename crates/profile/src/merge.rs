@@ -8,6 +8,7 @@
 
 use crate::container::Maps;
 use crate::error::ProfileError;
+use crate::events;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::sampling::{BurstSampling, Sampling};
 use crate::sum;
@@ -179,7 +180,7 @@ impl Image {
             let key = (unit.unit, *occurrence);
             *occurrence += 1;
             match self.places.get(&key) {
-                Some(&place) => add_counts(&mut self.profile.units[place], &unit.counts),
+                Some(&place) => add_counts(&mut self.profile.units[place], &unit),
                 None => {
                     self.places.insert(key, self.profile.units.len());
                     self.profile.units.push(unit);
@@ -189,9 +190,12 @@ impl Image {
     }
 }
 
-fn add_counts(unit: &mut UnitProfile, counts: &[(u64, u64)]) {
-    if !counts.is_empty() {
-        unit.counts = sum::merge(&unit.counts, counts);
+fn add_counts(unit: &mut UnitProfile, more: &UnitProfile) {
+    if !more.counts.is_empty() {
+        unit.counts = sum::merge(&unit.counts, &more.counts);
+    }
+    if !more.events.is_empty() {
+        unit.events = events::merge(&unit.events, &more.events);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Counts are kept by counter, sparsely; which function and path a counter stands for is in the unit's map. Units are told apart by
 //! identity: the same unit in two images (a static library linked twice) stands in both.
 
+use crate::events::PathEvents;
 use crate::sampling::Sampling;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -73,6 +74,8 @@ pub struct UnitProfile {
     pub map: Arc<UnitMap>,
     /// Counters that are not zero, by index within the unit, ascending.
     pub counts: Vec<(u64, u64)>,
+    /// Events by index of the counter, ascending, if the unit sums some up ([`UnitMap::events`]).
+    pub events: Vec<(u64, PathEvents)>,
 }
 
 impl UnitProfile {
@@ -81,6 +84,12 @@ impl UnitProfile {
         let (first, end) = (function.first_counter, function.first_counter.saturating_add(function.counters));
         let from = self.counts.partition_point(|c| c.0 < first);
         self.counts[from..].iter().take_while(move |c| c.0 < end).map(move |&(at, count)| (at - first, count))
+    }
+
+    /// Events of a path of one of the unit's functions.
+    pub fn events_of(&self, function: &FunctionMap, path: u64) -> PathEvents {
+        let counter = function.first_counter.saturating_add(path);
+        self.events.binary_search_by_key(&counter, |e| e.0).map_or(PathEvents::default(), |place| self.events[place].1)
     }
 }
 

@@ -9,7 +9,7 @@
 //! takes no room), and holes are passed over.
 
 use crate::error::ProfileError;
-use crate::sum;
+use crate::sum::{self, Counted};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -58,6 +58,23 @@ pub struct RawUnitCounts {
     pub counters: u64,
     /// Counters that are not zero, by index, ascending; sums over all regions that stop at the largest number.
     pub counts: Vec<(u64, u64)>,
+    /// By how much those are beyond it, for the few that are.
+    pub beyond: Vec<(u64, u128)>,
+}
+
+impl RawUnitCounts {
+    /// The counters that are not zero, as large as they are.
+    pub fn wide(&self) -> impl Iterator<Item = (u64, u128)> {
+        let beyond = |at: u64| self.beyond.binary_search_by_key(&at, |b| b.0).map_or(0, |place| self.beyond[place].1);
+        self.counts.iter().map(move |&(at, count)| (at, u128::from(count) + beyond(at)))
+    }
+
+    /// Adds the same unit's counts from another file.
+    pub fn add(&mut self, other: &RawUnitCounts) {
+        let both = self.beyond.iter().chain(&other.beyond).copied();
+        self.beyond = sum::beyond(&self.counts, &other.counts, both);
+        self.counts = sum::merge(&self.counts, &other.counts);
+    }
 }
 
 /// Something about a raw file that is not as it should be, though the rest of it can be used.
@@ -188,7 +205,7 @@ impl Raw<'_> {
     }
 
     /// Number of regions, and the sum of all.
-    fn counts(&self, header: &RawHeader, problems: &mut Vec<RawProblem>) -> Result<(u64, Vec<(u64, u64)>), ProfileError> {
+    fn counts(&self, header: &RawHeader, problems: &mut Vec<RawProblem>) -> Result<(u64, Counted), ProfileError> {
         let bytes = self.length.saturating_sub(header.regions_offset);
         let (whole, rest) = (bytes / header.region_stride, bytes % header.region_stride);
         // What lies behind the last counter of a region is padding.
@@ -303,7 +320,7 @@ fn parse_unit(bytes: &[u8]) -> RawUnit {
 }
 
 /// Gives each unit its part of an image's counts. What no unit claims is stray: gaps between units are never counted in.
-fn split(units: &[RawUnit], counts: Vec<(u64, u64)>, problems: &mut Vec<RawProblem>, header: &RawHeader) -> Vec<RawUnitCounts> {
+fn split(units: &[RawUnit], (counts, beyond): Counted, problems: &mut Vec<RawProblem>, header: &RawHeader) -> Vec<RawUnitCounts> {
     let mut claimed = vec![false; counts.len()];
     let mut out = Vec::with_capacity(units.len());
     for unit in units {
@@ -311,7 +328,9 @@ fn split(units: &[RawUnit], counts: Vec<(u64, u64)>, problems: &mut Vec<RawProbl
         let to = counts.partition_point(|c| c.0 < unit.first + unit.counters);
         claimed[from..to.max(from)].fill(true);
         let own = counts[from..to.max(from)].iter().map(|&(at, count)| (at - unit.first, count)).collect();
-        out.push(RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts: own });
+        let beyond =
+            beyond.iter().filter(|b| b.0 >= unit.first && b.0 - unit.first < unit.counters).map(|b| (b.0 - unit.first, b.1)).collect();
+        out.push(RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts: own, beyond });
     }
     let stray: Vec<u64> = counts.iter().zip(&claimed).filter(|(_, c)| !**c).map(|((at, _), _)| *at).collect();
     if let Some(first) = stray.first() {

@@ -3,8 +3,10 @@
 //! return, do not come back, come back in two processes, or the program is killed in the middle.
 
 use std::collections::BTreeMap;
+use trodden_flow::partition::Ends;
 use trodden_flow::plan::Action;
 use trodden_flow::{DagEdgeId, Edge, Node, Origin};
+use trodden_profile::procedures::measured;
 use trodden_profile::{Beginning, FunctionPaths, PathEnd};
 use trodden_testkit::{Random, Subject};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
@@ -183,6 +185,7 @@ fn check(seed: u64, subject: &Subject, machine: Machine) -> FunctionPaths {
     let counts: Vec<(u64, u64)> = machine.counts.iter().map(|(&id, &n)| (u64::try_from(id).expect("no counter below 0"), n)).collect();
     let paths = FunctionPaths::decode(&subject.map, counts.iter().copied()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let log = machine.log;
+    check_procedure(seed, subject, &paths, &counts, &log);
     let signed = |counts: &[u64]| counts.iter().map(|n| *n as i64).collect::<Vec<_>>();
     assert_eq!(signed(&paths.blocks), log.blocks, "seed {seed}: blocks");
     assert_eq!(signed(&paths.edges), log.edges, "seed {seed}: edges");
@@ -209,6 +212,24 @@ fn check(seed: u64, subject: &Subject, machine: Machine) -> FunctionPaths {
     assert_eq!(lost, nonzero(log.lost), "seed {seed}: lost paths");
     assert!(paths.complete.is_sorted_by_key(|p| (std::cmp::Reverse(p.count), p.id)));
     paths
+}
+
+/// Frequencies for partitions: those of real edges are what was logged, and each count was made at an end.
+fn check_procedure(seed: u64, subject: &Subject, paths: &FunctionPaths, counts: &[(u64, u64)], log: &Log) {
+    if paths.unfinished.iter().any(|u| u.count < 0) {
+        return;
+    }
+    let procedure = measured(&subject.map, counts).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    for (edge, executed) in procedure.dag.edges().iter().zip(&procedure.frequencies) {
+        if let Origin::Real(e) | Origin::Leave(e) = edge.origin
+            && subject.map.edges[e.index()].kind != EdgeKind::Reach
+        {
+            assert_eq!(*executed as i64, log.edges[e.index()], "seed {seed}: edge {}", e.0);
+        }
+    }
+    let at_ends: u64 = Ends::of(&procedure.dag).edges().iter().map(|e| procedure.frequencies[e.index()]).sum();
+    let counted: u64 = counts.iter().map(|c| c.1).sum();
+    assert_eq!((at_ends, procedure.paths.iter().map(|p| p.count).sum()), (counted, counted), "seed {seed}: counts are made at ends");
 }
 
 #[test]

@@ -29,6 +29,9 @@ pub enum ReportError {
         /// Paths that it did execute, most frequent first.
         known: Vec<u64>,
     },
+    /// Paths are to be weighed by events, and there are none.
+    #[error("the profile has no events (or different ones, of different programs): build the program with --events tsc, for example")]
+    NoEvents,
     /// The function's map is damaged.
     #[error(transparent)]
     Map(#[from] trodden_unit::MapError),

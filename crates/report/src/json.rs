@@ -4,6 +4,7 @@
 
 use crate::annotate::Request;
 use crate::error::ReportError;
+use crate::events;
 use crate::extent::Extent;
 use crate::lines::LineCounts;
 use crate::sampled;
@@ -41,6 +42,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
     let paths = ranking.paths.iter().enumerate().map(|(at, ranked)| {
         let mut path = path(ranked, sources);
         sampled::add_estimate(&mut path, sampled::estimate(view, ranked));
+        events::add(&mut path, view, ranked);
         path.insert("rank".into(), json!(at + 1));
         path.insert("function".into(), json!(place[&std::ptr::from_ref(ranked.function)]));
         Value::Object(path)
@@ -119,6 +121,7 @@ fn totals(view: &View) -> Value {
         "paths": number(totals.paths),
         "instructions": number(totals.instructions),
         "blocks": number(totals.blocks),
+        "events": events::totals(view),
         "functions_executed": totals.executed,
         "functions_instrumented": totals.instrumented,
         "functions_not_instrumented": totals.skipped,

@@ -15,6 +15,7 @@ pub mod advice;
 pub mod annotate;
 pub mod dot;
 pub mod error;
+pub mod events;
 pub mod extent;
 pub mod folded;
 pub mod html;

@@ -15,6 +15,8 @@ pub enum Measure {
     Blocks,
     /// Executions of the path, however long it is.
     Count,
+    /// Events that were summed up for each path.
+    Events,
 }
 
 impl Measure {
@@ -24,15 +26,17 @@ impl Measure {
             Measure::Instructions => "instructions",
             Measure::Blocks => "blocks",
             Measure::Count => "executions",
+            Measure::Events => "events",
         }
     }
 
-    /// The measure that a user means: `instructions`, `blocks`, `executions` (or `count`).
+    /// The measure that a user means: `instructions`, `blocks`, `executions` (or `count`), `events`.
     pub fn parse(text: &str) -> Option<Measure> {
         match text {
             "instructions" => Some(Measure::Instructions),
             "blocks" => Some(Measure::Blocks),
             "executions" | "count" => Some(Measure::Count),
+            "events" => Some(Measure::Events),
             _ => None,
         }
     }

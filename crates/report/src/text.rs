@@ -1,6 +1,7 @@
 //! The report on a terminal: what ran, the hottest paths with their stories, what did not end.
 
 use crate::error::ReportError;
+use crate::events;
 use crate::paint::{self, Painter, fit, left, right};
 use crate::sampled;
 use crate::select::{Measure, Ranked, Ranking, Selection};
@@ -50,6 +51,9 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options
         if let Some(estimate) = sampled::estimate(view, path) {
             out.push_str(&format!("      {}\n", sampled::tell(&estimate)));
         }
+        if let Some(line) = events::tell(view, path) {
+            out.push_str(&format!("      {line}\n"));
+        }
         let story = Story::of(path.function, path.path);
         out.push_str(&tell(path.function, &story, sources, page));
         out.push('\n');
@@ -92,6 +96,9 @@ fn header(view: &View, page: &Page) -> String {
     if let Some(sampling) = &view.profile.sampling {
         fact("sampled", sampled::fact(sampling));
     }
+    if let Some(text) = events::fact(view) {
+        fact("events", text);
+    }
     fact("paths", format!("{} of {}", executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
     fact(
         "functions",
@@ -132,6 +139,7 @@ fn executions(number: u128) -> String {
 fn heading(view: &View, selection: &Selection, ranking: &Ranking, page: &Page) -> String {
     let what = match selection.measure {
         Measure::Count => "executions of paths".to_string(),
+        Measure::Events => "events".to_string(),
         measure => format!("executed {}", measure.name()),
     };
     if ranking.candidates == 0 {

@@ -42,6 +42,8 @@ pub struct Function<'a> {
     pub instructions: u128,
     /// Blocks that were executed in it.
     pub blocks: u128,
+    /// Events of its paths, if its unit sums some up.
+    pub events: i128,
 }
 
 /// Sums over a profile.
@@ -55,6 +57,8 @@ pub struct Totals {
     pub instructions: u128,
     /// Executed blocks.
     pub blocks: u128,
+    /// Events of all paths.
+    pub events: i128,
     /// Functions that were executed.
     pub executed: u64,
     /// Functions that are instrumented (one that several units have a copy of, such as an inline function, counts once in each image).
@@ -90,6 +94,7 @@ impl<'a> View<'a> {
             Measure::Instructions => self.totals.instructions,
             Measure::Blocks => self.totals.blocks,
             Measure::Count => self.totals.executions,
+            Measure::Events => self.totals.events.max(0) as u128,
         }
     }
 
@@ -117,7 +122,10 @@ impl<'a> Function<'a> {
                 out.push(Edge(at as u32));
             }
         }
-        Ok(Function { image, unit, map, name: Name::of(&map.name), dag: map.dag()?, out, instructions, blocks, paths })
+        let name = Name::of(&map.name);
+        let mut function = Function { image, unit, map, name, dag: map.dag()?, out, instructions, blocks, paths, events: 0 };
+        function.events = crate::events::of_function(&function);
+        Ok(function)
     }
 
     /// Whether it was called, or went on in a forked process.
@@ -131,6 +139,7 @@ impl<'a> Function<'a> {
             Measure::Instructions => self.instructions,
             Measure::Blocks => self.blocks,
             Measure::Count => u128::from(self.paths.total()),
+            Measure::Events => self.events.max(0) as u128,
         }
     }
 
@@ -145,6 +154,7 @@ impl<'a> Function<'a> {
             Measure::Instructions => self.length(&path.blocks),
             Measure::Blocks => path.blocks.len() as u64,
             Measure::Count => 1,
+            Measure::Events => return self.unit.events_of(self.map, path.id).sum.max(0) as u128,
         };
         u128::from(path.count) * u128::from(each)
     }
@@ -225,6 +235,7 @@ impl Totals {
         self.paths += function.paths.complete.len() as u64;
         self.instructions += function.instructions;
         self.blocks += function.blocks;
+        self.events = self.events.saturating_add(function.events);
         self.executed += u64::from(function.is_executed());
         self.unfinished += function.paths.unfinished.iter().map(|u| u128::from(u.count.max(0) as u64)).sum::<u128>();
         self.unfinished_functions += u64::from(!function.paths.all_finished());

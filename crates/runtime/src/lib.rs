@@ -13,6 +13,7 @@
 //! | `file.rs` | opening a raw file safely; its header |
 //! | `kept.rs` | the raw file's descriptor, which stays open; knowing it again |
 //! | `region.rs` | claiming a region of a raw file; anonymous regions |
+//! | `events.rs` | events of each path: a thread's counter, what reading it costs |
 //! | `image.rs` | the unit records of the image |
 //! | `start.rs` | an object of its own: the entry of programs without libc's start-up |
 //! | `lock.rs`, `system.rs`, `text.rs`, `memory.rs` | lock and signal mask, system calls, strings and messages, copying |
@@ -58,6 +59,7 @@
 //!   one by its process id, which says little to processes in another PID namespace.
 //! - A raw file that is removed or replaced while programs run has their counts no more.
 //! - File systems without open-file-description locks are refused with a message. `/proc` must be mounted, else nothing is written.
+//! - **Events by counters of the kernel** end in a child that was made by a raw `clone` or `fork`; it says so.
 //! - A static program without libc has thread-local storage if it is entered at `__trodden_start` (`start.rs`, an object of its own, which the
 //!   drivers link where no entry is named), else it must set that up itself; so must threads that it makes by raw `clone`. Each shared library takes 8 bytes of static TLS: a program
 //!   that loads hundreds of instrumented ones by `dlopen` may need `GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096`.
@@ -67,6 +69,7 @@
 compile_error!("the runtime is written for x86-64 Linux; subjects on other platforms are not supported");
 
 pub mod entry;
+mod events;
 mod file;
 mod image;
 mod kept;

@@ -31,6 +31,8 @@ pub struct Region {
     pub address: usize,
     /// Which one of the raw file it is; None in anonymous memory.
     pub index: Option<u64>,
+    /// Counter of its thread's events, as [`crate::events::close`] takes it.
+    pub event: u64,
 }
 
 impl Region {
@@ -68,7 +70,7 @@ pub struct Claims {
 
 /// Maps zeros that nobody will read.
 pub fn anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
-    system::map_zeros(region_stride(counters) as usize, over).map(|address| Region { address, index: None })
+    system::map_zeros(region_stride(counters) as usize, over).map(|address| Region { address, index: None, event: 0 })
 }
 
 /// Claims a region of `raw` for `process` and maps it (at `over`, if given). `reopen` opens the file once more; the first claim replaces
@@ -108,7 +110,7 @@ pub fn claim(
                 return Err(failure);
             }
         }
-        return Ok(Region { address, index: Some(index) });
+        return Ok(Region { address, index: Some(index), event: 0 });
     }
 }
 

@@ -4,6 +4,7 @@
 //! calls into the subject or libc.
 
 use crate::entry::{bias, set_bias};
+use crate::events;
 use crate::file::{self, Missing};
 use crate::image::Image;
 use crate::kept::{self, Kept};
@@ -60,7 +61,7 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
 }));
 
 /// A page that a child of `fork` finds empty; null where the kernel has no such thing.
-static MARKER: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+pub static MARKER: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 const PAGE: usize = 4096;
 
 /// The state, for the holder of the lock.
@@ -114,6 +115,7 @@ pub fn finish() {
 
 /// Before `fork`: nobody is in the middle of a change.
 pub fn before_fork() {
+    events::note();
     let mask = system::set_signal_mask(u64::MAX);
     lock::acquire(is_forked);
     system::set_signal_mask(mask);
@@ -185,6 +187,13 @@ impl State {
             file::find_path(image.address(), &mut self.path);
             self.source = self.give_up(&failure);
         }
+        if self.source == Source::File
+            && let Some(events) = events::of_image()
+            && let Err(failure) = events.check()
+        {
+            file::find_path(image.address(), &mut self.path);
+            self.source = self.give_up(&failure);
+        }
     }
 
     /// Says why nothing is written from now on.
@@ -208,7 +217,29 @@ impl State {
                 region
             }
         };
-        bias_to(&region, &Image::of_linker())
+        bias_to(&self.with_events(region, owner), &Image::of_linker())
+    }
+
+    /// Gives the calling thread a counter of events, where the image has some. If that fails, it counts nowhere.
+    fn with_events(&mut self, region: Region, owner: u32) -> Region {
+        let Some(events) = events::of_image().filter(|_| self.source == Source::File) else { return region };
+        if owner == PINNED && !events.are_of_processor() {
+            // A counter of the child's would be of no use to the parent's thread, which goes on with this region.
+            events::tell_lost();
+            return region;
+        }
+        events::close(region.event);
+        let begun = events.begin();
+        self.table.set_event(region.address, begun.as_ref().map_or(0, |event| *event));
+        match begun {
+            Ok(_) => region,
+            Err(failure) => {
+                self.path.clear();
+                file::find_path(Image::of_linker().address(), &mut self.path);
+                self.source = self.give_up(&failure);
+                region::anonymous(Image::of_linker().counters, None).unwrap_or(region)
+            }
+        }
     }
 
     /// Who owns the calling thread's region. In a child of `vfork` that is the parent's thread, whose TLS this is, and whose id is unknown
@@ -265,10 +296,17 @@ impl State {
         self.table.remove(|_, _| true, drop);
         self.claims.next = 0;
         self.leave_description(&image);
+        let mut event = 0;
+        if self.source == Source::File {
+            match events::renew() {
+                Ok(renewed) => event = renewed,
+                Err(failure) => self.source = self.give_up(&failure),
+            }
+        }
         if current != 0
             && let Some(region) = self.new_region(Some(current))
         {
-            self.table.add(region, system::thread_id());
+            self.table.add(Region { event, ..region }, system::thread_id());
         }
         self.map_switch();
     }
@@ -313,10 +351,14 @@ impl State {
         let (process, bias) = (self.process, bias());
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
         set_bias(0);
+        events::end_thread();
         let unused = |address, owner| address == current || owner != PINNED && system::thread_is_gone(process, owner);
         let kept = kept::check(&mut self.kept);
         let raw = kept.map(|kept| &kept.raw);
-        self.table.remove(unused, |region| region.release(raw, process, image.counters));
+        self.table.remove(unused, |region| {
+            events::close(region.event);
+            region.release(raw, process, image.counters);
+        });
         if self.table.is_empty() {
             self.kept = None;
             self.claims.next = 0;

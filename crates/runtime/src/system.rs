@@ -54,6 +54,11 @@ impl Descriptor {
         core::mem::forget(self);
     }
 
+    /// Its number.
+    pub fn number(&self) -> i32 {
+        self.number
+    }
+
     /// From now on, locks belong to this process: its parent uses the same description.
     pub fn lock_for_process(&mut self) {
         self.lock_command = LOCK_FOR_PROCESS;
@@ -303,6 +308,18 @@ pub fn map_file(file: &Descriptor, offset: u64, length: usize, over: Option<usiz
 pub fn map_page_to_read(file: &Descriptor, offset: u64, over: usize) -> Result<(), Errno> {
     const PROT_READ: i32 = 1;
     system!(9, over, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, file.number, offset).map(drop)
+}
+
+/// Maps `length` bytes of the file, to be read only, where the kernel likes.
+pub fn map_to_read(file: &Descriptor, length: usize) -> Result<usize, Errno> {
+    const PROT_READ: i32 = 1;
+    system!(9, 0, length, PROT_READ, MAP_SHARED, file.number, 0)
+}
+
+/// Opens a counter of the calling thread's events, as its `struct perf_event_attr` says (perf_event_open(2)).
+pub fn open_event(attributes: *const u8) -> Result<Descriptor, Errno> {
+    const CLOSE_ON_EXEC: i32 = 8;
+    system!(298, attributes, 0, -1isize, -1isize, CLOSE_ON_EXEC).map(|number| Descriptor::new(number as i32))
 }
 
 /// Maps `length` bytes of zeros; `over` as in [`map_file`].

@@ -20,7 +20,7 @@ struct Entry {
     owner: u32,
 }
 
-const EMPTY: Entry = Entry { region: Region { address: 0, index: None }, owner: NOBODY };
+const EMPTY: Entry = Entry { region: Region { address: 0, index: None, event: 0 }, owner: NOBODY };
 
 /// The regions of this process and image.
 pub struct Table {
@@ -79,6 +79,13 @@ impl Table {
         self.length += 1;
         if let Some(entry) = self.entries().last_mut() {
             *entry = Entry { region, owner };
+        }
+    }
+
+    /// Notes the counter of events of a region's thread.
+    pub fn set_event(&mut self, address: usize, event: u64) {
+        if let Some(entry) = self.entries().iter_mut().find(|entry| entry.region.address == address) {
+            entry.region.event = event;
         }
     }
 

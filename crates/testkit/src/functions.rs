@@ -68,6 +68,7 @@ pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (
         skipped: Vec::new(),
         counters,
         edge_profile: None,
+        events: None,
     };
     (map, subjects)
 }

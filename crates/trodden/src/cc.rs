@@ -28,6 +28,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_profile::sampling::SAMPLE_TIER as SAMPLE_WORD;
+use trodden_unit::EventSource;
 use trodden_unit::marks::ADDRESSES_WORD;
 
 /// The language whose driver clang is to be.
@@ -59,6 +60,8 @@ pub const CODEGEN_SEPARATOR: &str = "\u{1f}";
 pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
 /// Option that does the same for one command.
 pub const LTO_OPTION: &str = "--trodden-lto";
+/// Option of one command, with an event behind `=`, that asks for sums of events.
+const EVENTS_OPTION: &str = "--trodden-events";
 /// Options of one command that stand for parameters of the plugin.
 const PARAMETER_OPTIONS: [(&str, &str); 4] = [
     ("--trodden-sample", SAMPLE_WORD),
@@ -73,7 +76,8 @@ const PARAMETER_OPTIONS: [(&str, &str); 4] = [
 /// Clang or a part of trodden is missing.
 pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCode> {
     let asked = PARAMETER_OPTIONS.iter().filter(|(option, _)| take_option(&mut arguments, option));
-    let words: Vec<&str> = asked.map(|(_, word)| *word).collect();
+    let mut words: Vec<String> = asked.map(|(_, word)| (*word).to_owned()).collect();
+    words.extend(take_events_option(&mut arguments)?);
     if !words.is_empty() {
         return drive_again(language, &arguments, &words.join(" "));
     }
@@ -165,6 +169,17 @@ fn take_option(arguments: &mut Vec<OsString>, option: &str) -> bool {
     let before = arguments.len();
     arguments.retain(|a| a != option);
     arguments.len() < before
+}
+
+/// `--trodden-events=NAME` as the plugin's word.
+fn take_events_option(arguments: &mut Vec<OsString>) -> Result<Option<String>> {
+    let value =
+        |word: &OsString| word.to_str().and_then(|w| w.strip_prefix(EVENTS_OPTION)).and_then(|w| w.strip_prefix('=')).map(str::to_owned);
+    let Some(name) = arguments.iter().find_map(value) else { return Ok(None) };
+    arguments.retain(|word| value(word).is_none());
+    let known = || EventSource::ALL.map(EventSource::name).join(", ");
+    anyhow::ensure!(EventSource::parse(&name).is_some(), "{EVENTS_OPTION}={name}: there is no such event; known are {}", known());
+    Ok(Some(format!("events={name}")))
 }
 
 /// `cargo trodden` names here the folder of what is built for the target. Code that build scripts compile for themselves goes elsewhere, is linked

@@ -1,8 +1,12 @@
 //! The syntax of the command line; what commands do is elsewhere. Man pages, completions and `--help` all come from here.
 
+mod branches;
 mod parameters;
+mod partition;
 
+pub use branches::{BranchKind, Branches};
 pub use parameters::{Parameters, Scheme, parameters_over, weights_file};
+pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -38,7 +42,7 @@ check failed, 2 if trodden itself failed.";
 const DRIVER_HELP: &str = "\
 Environment:
   TRODDEN_STORE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
-  TRODDEN_INSTRUMENT  how to count: words such as max-paths=1000, chords=off, keep=map, tier=sample
+  TRODDEN_INSTRUMENT  how to count: words such as max-paths=1000, chords=off, keep=map, tier=sample, events=tsc
   TRODDEN_LTO=1       optimise programs as a whole (as --trodden-lto)
   TRODDEN_QUIET=1     no notes on standard error
   TRODDEN_PLUGIN      the plugin's file, if it is neither beside trodden nor in ../lib/trodden
@@ -65,7 +69,7 @@ pub enum Command {
     #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
     Cc {
         /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in bursts, `--trodden-addresses` for addresses of blocks
-        /// instead of counters, `--trodden-pgo` for an edge profile as well.
+        /// instead of counters, `--trodden-pgo` for an edge profile as well, `--trodden-events=tsc` for the time of each path.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -73,7 +77,7 @@ pub enum Command {
     #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
     Cxx {
         /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in bursts, `--trodden-addresses` for addresses of blocks
-        /// instead of counters, `--trodden-pgo` for an edge profile as well.
+        /// instead of counters, `--trodden-pgo` for an edge profile as well, `--trodden-events=tsc` for the time of each path.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -110,6 +114,8 @@ pub enum Command {
     /// Number the paths of a graph from a file; show a function's graph.
     #[command(subcommand)]
     Graph(Graph),
+    /// Divide the counting of a program among copies of it, and say what each would cost, without running them.
+    Plan(Plan),
     /// Say how large the unit store is, and make it smaller.
     Store(Store),
     /// Check that everything trodden needs is there, by a trial from end to end.
@@ -143,6 +149,7 @@ Examples:
   trodden build -- sh -c './configure && make'
   trodden build --lto -- cmake --build out
   trodden build --pgo -- make              collects for `trodden export profdata`
+  trodden build --events tsc -- make       sums up the time of each path
 
 CC and CXX name the drivers; builds that call cc, gcc, clang, c++, g++ or clang++ by name reach them by the search path.")]
 pub struct Build {
@@ -182,6 +189,7 @@ Examples:
   trodden record --suite nightly -- make check
   trodden record -o one.trodden --no-store -- ./prog
   trodden record --burst 1ms --every 100ms -- ./sampled-prog
+  trodden record --branches -- ./prog                      built with --addresses
 
 Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.")]
 pub struct Record {
@@ -194,6 +202,9 @@ pub struct Record {
     /// When to count programs of the sample tier.
     #[command(flatten)]
     pub bursts: Bursts,
+    /// Branches instead of counts.
+    #[command(flatten)]
+    pub branches: Branches,
     /// The command to run.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -258,6 +269,8 @@ pub enum MeasureName {
     Blocks,
     /// Of executions of paths.
     Executions,
+    /// Of the events that a program built with --events sums up.
+    Events,
 }
 
 impl MeasureName {
@@ -267,6 +280,7 @@ impl MeasureName {
             MeasureName::Instructions => Measure::Instructions,
             MeasureName::Blocks => Measure::Blocks,
             MeasureName::Executions => Measure::Count,
+            MeasureName::Events => Measure::Events,
         }
     }
 }
@@ -295,6 +309,7 @@ Examples:
   trodden report                           the last run
   trodden report last~1 --top 30           the run before it
   trodden report nightly                   all runs of a suite, added up
+  trodden report --measure events          of a program built with --events: what costs most
   trodden report one.trodden --html page.html")]
 pub struct Report {
     /// A profile: a file, or a run (12, last, last~1), or a suite.
@@ -673,6 +688,27 @@ Examples:
         /// List this many paths with their numbers.
         #[arg(long, value_name = "N", default_value_t = 1000)]
         list: u64,
+    },
+    /// Divide the paths of a graph among copies, and print for each its interesting edges and labels as JSON.
+    #[command(after_help = "\
+Examples:
+  echo '{\"entry\":\"s\",\"exit\":\"t\",\"edges\":[[\"s\",\"a\"],[\"a\",\"t\"],[\"s\",\"t\"]]}' | trodden graph partition - --copies 2
+  trodden graph partition function.dot --copies 4 --strategy p3")]
+    Partition {
+        /// The graph's file; `-` for standard input.
+        file: PathBuf,
+        /// Number of copies.
+        #[arg(short = 'k', long, value_name = "K", default_value_t = 2, value_parser = copies)]
+        copies: usize,
+        /// How to divide.
+        #[arg(long, value_enum, default_value_t = CopyStrategy::Weighted)]
+        strategy: CopyStrategy,
+        /// Fold conditionals until nothing folds, rather than once (p3).
+        #[arg(long)]
+        fold_again: bool,
+        /// What is to be small.
+        #[arg(long, value_enum, default_value_t = HitsCounted::All)]
+        hits: HitsCounted,
     },
     /// Print a function's control-flow graph, as DOT or JSON.
     Show {

@@ -1,13 +1,13 @@
 //! `trodden import --perf FILE --program PROG`: a profile of branches that hardware recorded, of a program that counts nothing.
 
 use crate::assets;
-use crate::cli::Import;
+use crate::cli::{Destination, Import};
 use crate::notes::{note, warn};
 use crate::record::deliver;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_profile::{BranchImport, BranchSampling, BranchSource, Collected, Run, import};
 
@@ -24,14 +24,29 @@ pub fn run(job: &Import) -> Result<ExitCode> {
         }
     };
     let run = Run { suite: job.destination.suite.clone(), runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
-    let imported = import(text, name, &job.program, assets::store().ok().as_ref(), run)?;
+    store(profile_of(text, name, &job.program, run)?, name, &job.destination)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a profile of a text; `name` says in messages what it is.
+///
+/// # Errors
+/// The text or a program cannot be read, or nothing in it belongs to the programs.
+pub fn profile_of(text: impl BufRead, name: &Path, programs: &[PathBuf], run: Run) -> Result<BranchImport> {
+    Ok(import(text, name, programs, assets::store().ok().as_ref(), run)?)
+}
+
+/// Says what was seen, and stores the profile.
+///
+/// # Errors
+/// There are no branches, or no whole path, in it, or it cannot be stored.
+pub fn store(imported: BranchImport, name: &Path, destination: &Destination) -> Result<()> {
     let sampling =
         imported.profile.sampling.as_ref().and_then(|s| s.branches()).cloned().context("an imported profile says how it was sampled")?;
     anyhow::ensure!(sampling.records > 0, "{} holds no branches: {}", name.display(), remedy(sampling.samples));
     tell(&imported, &sampling);
     anyhow::ensure!(sampling.whole_paths > 0, "no path was seen from its beginning to its end");
-    deliver(&Collected { profile: imported.profile, problems: Vec::new() }, &job.destination)?;
-    Ok(ExitCode::SUCCESS)
+    deliver(&Collected { profile: imported.profile, problems: Vec::new() }, destination)
 }
 
 fn remedy(samples: u64) -> &'static str {

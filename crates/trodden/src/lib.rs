@@ -18,6 +18,7 @@
 //! | `profdata.rs`, `cc/pgo.rs` | edge profiles for `-fprofile-use`; builds that collect for them |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
+//! | `plan/` | dividing the counting among copies of a program |
 //! | `store.rs` | size of the unit store, and pruning it |
 //! | `doctor.rs` | is everything there |
 //! | `assets.rs`, `toolchain.rs` | what trodden brings along; where LLVM is |
@@ -25,6 +26,7 @@
 
 mod advise;
 mod assets;
+mod branches;
 mod build;
 mod cargo;
 pub mod cc;
@@ -43,6 +45,7 @@ mod loops;
 mod lto;
 mod manual;
 mod notes;
+mod plan;
 mod profdata;
 mod profiles;
 mod rebuild;
@@ -126,6 +129,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Loops(job) => loops::run(&job, cli.color),
         Command::Info(info) => info::run(&info),
         Command::Graph(job) => graph::run(&job),
+        Command::Plan(job) => plan::run(&job),
         Command::Store(job) => store::run(&job),
         Command::Doctor { json } => doctor::run(json),
         Command::Drivers { folder } => manual::drivers(folder),

@@ -5,6 +5,7 @@
 //! exit status becomes ours. A profile that cannot be made is reported, not passed on as a status: the command's own is.
 
 use crate::assets;
+use crate::branches;
 use crate::cc::CARGO_FOLDER_VARIABLE;
 use crate::cli::{Bursts, Collect, Destination, Record};
 use crate::notes::{note, warn};
@@ -33,6 +34,9 @@ use trodden_wire::OUTPUT_VARIABLE;
 /// # Errors
 /// The command cannot be started, or there is no place for its counts.
 pub fn run(record: &Record) -> Result<ExitCode> {
+    if let Some(kind) = record.branches.kind {
+        return branches::run(record, kind);
+    }
     let folder = run_folder(record)?;
     let mut counted = count(&record.command, folder.path(), record.bursts)?;
     counted.run.suite = record.destination.suite.clone();
@@ -113,18 +117,23 @@ fn count(words: &[OsString], folder: &Path, bursts: Bursts) -> Result<Counted> {
         (Some(code), _) => Ending::Exit(code),
         (None, signal) => Ending::Signal(signal.unwrap_or(0)),
     };
-    let run = Run {
+    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..circumstances(words, started, ending) };
+    Ok(Counted { run, status: ending, sampling })
+}
+
+/// What is known of a run of a command, but for its duration.
+pub fn circumstances(words: &[OsString], started: Duration, ending: Ending) -> Run {
+    Run {
         command: words.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
         directory: std::env::current_dir().unwrap_or_default().display().to_string(),
         host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned(),
         suite: None,
         started_ns: started.as_nanos() as u64,
-        duration_ns: clock.elapsed().as_nanos() as u64,
+        duration_ns: 0,
         ending: Some(ending),
         runs: 1,
         recorder: env!("CARGO_PKG_VERSION").into(),
-    };
-    Ok(Counted { run, status: ending, sampling })
+    }
 }
 
 /// The pattern of raw files: no process number, so all processes of one image share a file.
@@ -141,7 +150,7 @@ fn pattern(folder: &Path) -> OsString {
 }
 
 /// Runs a command to its end and hands on the signals that somebody sends to us meanwhile.
-fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
+pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
     let ignored = ignored_signals();
     let forwarded = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2].into_iter().filter(|s| !ignored.contains(s));
     let mut signals = SignalsInfo::<WithOrigin>::new(forwarded)?;
@@ -225,7 +234,7 @@ pub fn deliver(collected: &Collected, destination: &Destination) -> Result<()> {
 
 fn nothing_counted(program: &OsStr) -> Result<()> {
     warn(format_args!(
-        "nothing was counted: no program that ran was built with trodden; build `{0}` with `trodden build -- ...` or `cargo trodden build`, and see `trodden info {0}`",
+        "nothing was counted: unless a program said above why it could not, none that ran was built with trodden; build `{0}` with `trodden build -- ...` or `cargo trodden build`, and see `trodden info {0}`",
         program.display()
     ));
     Ok(())

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use trodden_report::annotate::Request;
 use trodden_report::html::HtmlOptions;
 use trodden_report::text::TextOptions;
-use trodden_report::{Selection, SourceCache, View, annotate, folded, html, json, lcov, pprof, text};
+use trodden_report::{Selection, SourceCache, View, annotate, events, folded, html, json, lcov, pprof, text};
 
 /// `trodden report`
 ///
@@ -24,6 +24,7 @@ pub fn report(job: &Report, color: Color) -> Result<ExitCode> {
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let selection = selection(&job.shown);
+    events::check(&profile, selection.measure)?;
     if let Some(file) = &job.html {
         let page = html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() });
         fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
@@ -46,6 +47,7 @@ pub fn annotate(job: &Annotate, color: Color) -> Result<ExitCode> {
     let view = View::of(&profile);
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
+    events::check(&profile, job.measure.measure())?;
     let request = Request { function: job.function.clone(), path: job.path, measure: job.measure.measure() };
     if job.json {
         print(&json_text(&json::annotate(&view, &request, &sources)?)?)?;
@@ -66,6 +68,7 @@ pub fn export(job: &Export) -> Result<ExitCode> {
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let selection = Selection { function: job.function.clone(), measure: job.measure.measure(), top: usize::MAX, min_share: 0.0 };
+    events::check(&profile, selection.measure)?;
     let bytes = match job.format {
         Format::Profdata => profdata::indexed(&profile)?,
         Format::Proftext => profdata::text(&profile)?,

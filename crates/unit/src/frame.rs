@@ -193,6 +193,7 @@ mod tests {
             skipped: vec![],
             counters: 0,
             edge_profile: None,
+            events: None,
         }
     }
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod edge_profile;
+pub mod events;
 pub mod facts;
 pub mod frame;
 pub mod image;
@@ -18,6 +19,7 @@ pub mod store;
 pub mod weights;
 
 pub use edge_profile::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ProfiledFunction, ValueCounters, ValueKind};
+pub use events::EventSource;
 pub use facts::UnitFacts;
 pub use frame::{Frame, FrameError};
 pub use image::{Image, ImageError};

@@ -4,12 +4,13 @@
 //! A change of these types is a new [`MAP_VERSION`].
 
 use crate::edge_profile::EdgeProfile;
+use crate::events::{CELLS, EventSource};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 2;
+pub const MAP_VERSION: u32 = 3;
 
 /// Identity of a unit (hash of its bitcode and of how it was instrumented) or of an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -71,6 +72,15 @@ pub struct UnitMap {
     pub counters: u64,
     /// What turns the unit's paths into LLVM's edge profile, if it was built to be optimised by that.
     pub edge_profile: Option<EdgeProfile>,
+    /// What is summed up for each path besides its count, if anything.
+    pub events: Option<EventSource>,
+}
+
+impl UnitMap {
+    /// Number of cells (`u64`) that the unit has in a region: one for each counter, or several where events are summed up.
+    pub fn cells(&self) -> Option<u64> {
+        self.counters.checked_mul(if self.events.is_some() { CELLS } else { 1 })
+    }
 }
 
 /// A function, or one inlined into another at a call site.

@@ -43,6 +43,48 @@ pub const COUNT_SYMBOL: &str = "__trodden_count";
 /// runtime maps the raw file's page [`RawHeader::switch_offset`] there, so that others can flip it.
 pub const SWITCH_SYMBOL: &str = "__trodden_switch";
 
+/// Of units that sum up events for each path: address of the [`EventRecord`] that says which. Each such unit has all symbols whose names begin so, in one
+/// section group with the event's name: linkers keep one, and refuse to link units with different events.
+pub const EVENT_SYMBOL: &str = "__trodden_event";
+/// [`EventRecord::kind`] of the time-stamp counter, which code reads by itself.
+pub const EVENT_TSC: u32 = u32::MAX;
+
+/// What an image sums up for each path.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventRecord {
+    /// The event's type, as in `perf_event_attr`, or [`EVENT_TSC`].
+    pub kind: u32,
+    /// 0.
+    pub reserved: u32,
+    /// The event's number, as in `perf_event_attr`.
+    pub config: u64,
+}
+
+/// What belongs to a thread, in thread-local memory of the image; the function `__trodden_event_thread` gives its address.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventThread {
+    /// Events that belong to paths which have ended, and those that counting caused itself.
+    pub spent: i64,
+    /// Where the thread's counter is: 0 nowhere, below 2^32 the number of a descriptor and 1, else the address of its page.
+    pub source: u64,
+    /// What to add to the counter: what was counted by counters that the thread had before, in the process that it was forked from.
+    pub base: i64,
+    /// What the counter was when the process forked.
+    pub noted: i64,
+}
+
+/// What reading causes by itself, in the image's `__trodden_event_cost`: it is taken off.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventCost {
+    /// From a reading where a function begins to the function's own code.
+    pub begin: i64,
+    /// From a reading where a path ends to the code behind.
+    pub end: i64,
+}
+
 /// Environment variable with the pattern of raw files; unset: nothing is written. `%p` process id, `%h` host name, `%m` image
 /// identity (32 hexadecimal digits), `%%` a percent sign. Without `%p`, all processes share (and so merge into) one file per image.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_OUTPUT";

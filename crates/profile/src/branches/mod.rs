@@ -195,7 +195,12 @@ fn profile(images: Vec<AddressImage>, tally: Tally, counts: Counts, source: Bran
     let images = images.into_iter().enumerate().map(|(number, image)| {
         let units = image.units.iter().enumerate().map(|(place, (unit, map))| {
             let paths = by_unit.get(&(number, place)).into_iter().flatten();
-            UnitProfile { unit: *unit, map: map.clone(), counts: paths.map(|(at, seen)| (*at, estimate(seen))).collect() }
+            UnitProfile {
+                unit: *unit,
+                map: map.clone(),
+                counts: paths.map(|(at, seen)| (*at, estimate(seen))).collect(),
+                events: Vec::new(),
+            }
         });
         ImageProfile {
             identity: image.image.identity,

@@ -52,6 +52,7 @@ impl UnitBuilder {
             skipped: Vec::new(),
             counters: 0,
             edge_profile: None,
+            events: None,
         };
         UnitBuilder { map, counts: BTreeMap::new() }
     }
@@ -122,7 +123,7 @@ impl UnitBuilder {
 
     pub fn finish(self) -> UnitProfile {
         let unit = Identity::of(self.map.source.as_bytes());
-        UnitProfile { unit, map: Arc::new(self.map), counts: self.counts.into_iter().collect() }
+        UnitProfile { unit, map: Arc::new(self.map), counts: self.counts.into_iter().collect(), events: Vec::new() }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::cc::pgo::MARKERS;
 use clap::{Args, ValueEnum};
 use trodden_profile::sampling::SAMPLE_TIER as SAMPLE_WORD;
+use trodden_unit::EventSource;
 use trodden_unit::marks::ADDRESSES_WORD;
 
 /// How paths are counted.
@@ -35,6 +36,9 @@ pub struct Parameters {
     /// Note where LLVM's edge counters would be, so that profiles can be exported for `-fprofile-use`.
     #[arg(long)]
     pub pgo: bool,
+    /// Besides counting, sum up events for each path: their number, mean and deviation. `tsc` (time) works everywhere; hardware events need a machine that counts them.
+    #[arg(long, value_name = "EVENT", value_parser = event, conflicts_with_all = ["addresses", "pgo", "sample"])]
+    pub events: Option<EventSource>,
     /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
     #[arg(long)]
     pub sample: bool,
@@ -47,6 +51,11 @@ pub fn weights_file(path: &str) -> Result<String, String> {
     let word = words.ok_or_else(|| format!("{} has blanks in its name: copy it to a place without", absolute.display()))?;
     let bytes = std::fs::read(word).map_err(|e| format!("cannot read it: {e}"))?;
     trodden_unit::Weights::from_bytes(&bytes).map(|_| word.to_owned()).map_err(|e| e.to_string())
+}
+
+fn event(name: &str) -> Result<EventSource, String> {
+    let known = || EventSource::ALL.map(EventSource::name).join(", ");
+    EventSource::parse(name).ok_or_else(|| format!("there is no such event; known are {}", known()))
 }
 
 /// What becomes of equal ends of blocks.
@@ -108,6 +117,7 @@ impl Parameters {
             self.weights.as_ref().map(|file| format!("weights={file}")),
             self.addresses.then(|| ADDRESSES_WORD.to_owned()),
             word("tails", self.tails),
+            self.events.map(|event| format!("events={}", event.name())),
             self.pgo.then(|| MARKERS.to_owned()),
             self.sample.then(|| SAMPLE_WORD.to_owned()),
         ];

@@ -1,10 +1,11 @@
-//! `trodden graph number`: the numbering algorithms alone, on a small graph from a file.
+//! `trodden graph number` and `partition`: the algorithms alone, on a small graph from a file.
 //!
 //! Input and output are documented in the user guide (`docs/book/src/graph.md`). Nodes have names; an edge's number is its place in the list. Weights are
 //! used as they are given: the chords are those of a maximum spanning tree under them.
 
 mod dot;
 mod input;
+mod partition;
 mod show;
 
 use crate::cli::Scheme;
@@ -39,20 +40,31 @@ pub struct Named {
 pub fn run(job: &crate::cli::Graph) -> Result<ExitCode> {
     match job {
         crate::cli::Graph::Number { file, scheme: Scheme::BallLarus, list } => number(file, *list)?,
+        crate::cli::Graph::Partition { file, copies, strategy, fold_again, hits } => {
+            let request = partition::Request { copies: *copies, strategy: *strategy, fold_again: *fold_again, hits: *hits };
+            print(&partition::partition(&read(file)?, &request))?;
+        }
         crate::cli::Graph::Show { program, function, json } => show::show(program, function, *json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a graph in JSON or DOT (`-`: from standard input) and prints the numbering of its paths as JSON.
+/// Prints the numbering of a graph's paths as JSON.
 fn number(file: &Path, list: u64) -> Result<()> {
+    print(&ball_larus(&read(file)?, list)?)
+}
+
+/// Reads a graph in JSON or DOT (`-`: from standard input).
+fn read(file: &Path) -> Result<Named> {
     let text = match file.to_str() {
         Some("-") => std::io::read_to_string(std::io::stdin()).context("standard input cannot be read")?,
         _ => std::fs::read_to_string(file).with_context(|| format!("graph file {} cannot be read", file.display()))?,
     };
-    let named = parse(&text).with_context(|| format!("graph file {}", file.display()))?;
-    let answer = ball_larus(&named, list)?;
-    writeln!(std::io::stdout(), "{}", serde_json::to_string(&answer)?)?;
+    parse(&text).with_context(|| format!("graph file {}", file.display()))
+}
+
+fn print(answer: &Value) -> Result<()> {
+    writeln!(std::io::stdout(), "{}", serde_json::to_string(answer)?)?;
     Ok(())
 }
 

@@ -1,0 +1,117 @@
+//! Partitioned path profiling: which copy of a program profiles which paths, so that the slowest copy is fast and all copies together know every path.
+//!
+//! Source: M. Afraz, D. Saha and A. Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), algorithm 2 and section 4; the strategy [`Strategy::Weighted`] is
+//! ours. From procedures to a plan:
+//!
+//! 1. a [`Procedure`] is an acyclic graph with measured or estimated frequencies;
+//! 2. a [`Strategy`] gives each copy some of the paths of each procedure: as published by tasks on a reduced graph ([`tasks`], [`published`]), or by the ends
+//!    of paths ([`ends`], [`weighted`], [`exact`]);
+//! 3. a [`Part`] is what one copy does in one procedure: interesting edges, increments, and where it counts ([`part`], [`labels`]);
+//! 4. [`hits`] is what a plan costs, exactly, and [`bound`] what every plan costs at least.
+//!
+//! Invariants of a [`Plan`]: every path lies wholly within the interesting edges of at least one copy; in each part the interesting paths have
+//! different sums of increments; what is counted at an interesting path's end with its sum is that path's executions and no other's.
+
+pub mod bound;
+pub mod ends;
+pub mod exact;
+pub mod hits;
+pub mod labels;
+pub mod part;
+pub mod published;
+pub mod reduce;
+pub mod tasks;
+mod weighing;
+pub mod weighted;
+
+pub use bound::Bound;
+pub use ends::Ends;
+pub use hits::Hits;
+pub use part::Part;
+
+use crate::dag::{Dag, DagEdgeId};
+
+/// A procedure to be profiled, and what is known of its executions.
+#[derive(Clone, Debug)]
+pub struct Procedure {
+    /// Its paths.
+    pub dag: Dag,
+    /// Executions of each edge of the DAG, measured or estimated.
+    pub frequencies: Vec<u64>,
+    /// Executed paths, as far as they were measured.
+    pub paths: Vec<ExecutedPath>,
+    /// From how many places it is called; `None` if unknown.
+    pub call_sites: Option<u32>,
+}
+
+/// A measured path, by the edge where its identity is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExecutedPath {
+    /// Its [end](ends).
+    pub end: DagEdgeId,
+    /// Executions.
+    pub count: u64,
+    /// It is but the beginning of another path, counted in passing: its labels are that path's.
+    pub in_passing: bool,
+}
+
+/// How paths are distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// Sequential Ball-Larus: one copy profiles everything.
+    Sbl,
+    /// Parallel Ball-Larus: whole procedures, by their numbers of probes.
+    Pbl,
+    /// Partitioned path profiling as published.
+    P3,
+    /// By measured frequencies and the ends of paths, with search.
+    Weighted,
+}
+
+/// What counts as a hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Measure {
+    /// An execution of an edge with an increment other than zero, as the paper counts.
+    Labels,
+    /// The same, and each count of a path. An increment on the edge where the path is counted is part of the counter's address, and costs nothing.
+    All,
+}
+
+/// Choices beyond the strategy.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Number of copies, from 1.
+    pub copies: usize,
+    /// Procedures called from several places are partitioned as well (for [`Strategy::P3`]).
+    pub all_procedures: bool,
+    /// Diamonds and triangles are folded until nothing folds, rather than once as published.
+    pub fold_again: bool,
+    /// What is to be small.
+    pub measure: Measure,
+}
+
+/// What each copy does in each procedure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The copies.
+    pub copies: Vec<CopyPlan>,
+    /// Procedures whose paths more than one task holds, and that may be partitioned.
+    pub profitable: usize,
+}
+
+/// What one copy does: a part for each procedure in which it profiles anything.
+#[derive(Clone, Debug)]
+pub struct CopyPlan {
+    /// By procedure.
+    pub parts: Vec<Option<Part>>,
+}
+
+/// Distributes the procedures' paths over copies.
+pub fn plan(procedures: &[Procedure], strategy: Strategy, options: &Options) -> Plan {
+    match strategy {
+        Strategy::Sbl => published::sbl(procedures, options),
+        Strategy::Pbl => published::pbl(procedures, options),
+        Strategy::P3 => published::p3(procedures, options),
+        Strategy::Weighted => weighted::plan(procedures, options),
+    }
+}

@@ -1,0 +1,267 @@
+//! What one copy does in one procedure: increments of the path register, and where it counts.
+//!
+//! Three ways to make one, of which the callers take the cheapest that fits:
+//!
+//! - [`Part::whole`]: all paths, Ball-Larus, increments where the values are or on chords;
+//! - [`Part::selective`]: the paths of a set of edges, by precise selective labels, likewise; every path is counted, and sums of uninteresting paths are
+//!   those of no interesting one;
+//! - [`Part::by_ends`]: the paths of some [ends](super::ends). Only nodes from which such an end is reached need labels, and nothing is counted at other ends; so
+//!   uninteresting paths, which all leave by other ends, need no sums of their own.
+
+use super::labels::{closure, pspp};
+use super::{Ends, Measure};
+use crate::dag::{Dag, DagEdgeId};
+use crate::graph::Node;
+use crate::numbering::Numbering;
+
+/// A copy's part of a procedure. All tables are by edge of the DAG.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Whether an edge lies on an interesting path; all such paths are profiled.
+    pub interesting: Vec<bool>,
+    /// What the edge's label is before it is moved to chords: a path's number is their sum.
+    pub values: Vec<i64>,
+    /// What the path register is increased by.
+    pub increments: Vec<i64>,
+    /// What the sum of a path's increments lacks to its number: a constant, which is part of the address of the first counter.
+    pub offset: i64,
+    /// Whether paths are counted here: on ends only.
+    pub counted: Vec<bool>,
+    /// Which edges are ends.
+    pub ends: Vec<bool>,
+}
+
+/// Where chords may be, and whether sums may all be off by a constant: then the edge from exit to entry need not be in the tree, and one more edge is.
+struct Chords<'a> {
+    live: &'a [bool],
+    free_exit: bool,
+}
+
+impl Part {
+    /// All paths, or `None` if there are 2^63 or more. Sums of increments are the paths' numbers, as published.
+    pub fn whole(dag: &Dag, frequencies: &[u64], measure: Measure) -> Option<Part> {
+        let numbering = Numbering::ball_larus(dag).ok()?;
+        let all = vec![true; dag.edges().len()];
+        Some(Part::counting_all(dag, all, numbering.values().to_vec(), frequencies, measure))
+    }
+
+    /// The paths all of whose edges are in `wanted`; counts are made at every end. The DAG has less than 2^63 paths.
+    pub fn selective(dag: &Dag, wanted: &[bool], frequencies: &[u64], measure: Measure) -> Part {
+        let interesting = closure(dag, wanted);
+        let values = pspp(dag, &interesting);
+        Part::counting_all(dag, interesting, values, frequencies, measure)
+    }
+
+    /// The paths with one of the `wanted` ends. The DAG has less than 2^63 paths.
+    pub fn by_ends(dag: &Dag, wanted: &[DagEdgeId], frequencies: &[u64], measure: Measure) -> Part {
+        let interesting = leading_to(dag, wanted);
+        let values = number_within(dag, &interesting);
+        let mut part =
+            Part::placed(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
+        wanted.iter().for_each(|e| part.counted[e.index()] = true);
+        part
+    }
+
+    /// Number of increments other than zero.
+    pub fn labels(&self) -> usize {
+        self.increments.iter().filter(|i| **i != 0).count()
+    }
+
+    /// Number of probes: increments that are not part of a count, and counts.
+    pub fn probes(&self) -> usize {
+        let probe = |at: &usize| self.counted[*at] || self.increments[*at] != 0 && !self.ends[*at];
+        (0..self.increments.len()).filter(probe).count()
+    }
+
+    /// A path's number in this part.
+    pub fn id(&self, path: &[DagEdgeId]) -> i64 {
+        path.iter().map(|e| self.values[e.index()]).sum()
+    }
+
+    /// Whether a path is profiled here.
+    pub fn profiles(&self, path: &[DagEdgeId]) -> bool {
+        path.iter().all(|e| self.interesting[e.index()])
+    }
+
+    /// The interesting path with a number, if there is one. At each node the sums behind the interesting edges lie in ranges that do not overlap, in
+    /// precise selective labels as in Ball-Larus, so that the walk never has to go back.
+    pub fn path(&self, dag: &Dag, id: i64) -> Option<Vec<DagEdgeId>> {
+        let ranges = self.ranges(dag);
+        let (mut path, mut node, mut left) = (Vec::new(), dag.entry(), id);
+        while node != dag.exit() {
+            let fits = |e: &&DagEdgeId| {
+                let range = ranges[dag.edge(**e).to.index()].filter(|_| self.interesting[e.index()]);
+                range.is_some_and(|(low, high)| (low..=high).contains(&(left - self.values[e.index()])))
+            };
+            let &edge = dag.out(node).iter().find(fits)?;
+            left -= self.values[edge.index()];
+            node = dag.edge(edge).to;
+            path.push(edge);
+        }
+        (left == 0).then_some(path)
+    }
+
+    /// Least and greatest sum of interesting edges from each node to the exit.
+    fn ranges(&self, dag: &Dag) -> Vec<Option<(i64, i64)>> {
+        let mut ranges: Vec<Option<(i64, i64)>> = vec![None; dag.node_count()];
+        ranges[dag.exit().index()] = Some((0, 0));
+        for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
+            let out = dag.out(node).iter().filter(|e| self.interesting[e.index()]);
+            let behind =
+                out.filter_map(|e| ranges[dag.edge(*e).to.index()].map(|(l, h)| (l + self.values[e.index()], h + self.values[e.index()])));
+            ranges[node.index()] = behind.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        }
+        ranges
+    }
+
+    fn counting_all(dag: &Dag, interesting: Vec<bool>, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
+        let live = vec![true; dag.edges().len()];
+        let mut part = Part::placed(dag, &Chords { live: &live, free_exit: false }, interesting, values, frequencies, measure);
+        part.counted.clone_from(&part.ends);
+        part
+    }
+
+    /// Increments where the values are, or on chords among the `live` edges: whichever is hit less.
+    fn placed(dag: &Dag, chords: &Chords, interesting: Vec<bool>, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
+        let found = Ends::of(dag);
+        let mut ends = vec![false; dag.edges().len()];
+        found.edges().iter().for_each(|e| ends[e.index()] = true);
+        let direct = settled(dag, &found, &values);
+        let weight = |at: usize| if ends[at] && measure == Measure::All { 0 } else { frequencies[at] };
+        let inner = |e: &DagEdgeId| chords.live[e.index()] && !found.is_decided(dag.edge(*e).from);
+        let inner = dag.edge_ids().filter(inner).collect();
+        let (chords, offset) = on_chords(dag, inner, &direct, chords.free_exit, weight);
+        let cost = |increments: &[i64]| {
+            let labelled = || (0..increments.len()).filter(|at| increments[*at] != 0);
+            (labelled().map(weight).sum::<u64>(), labelled().count())
+        };
+        let (increments, offset) = if cost(&chords) < cost(&direct) { (chords, offset) } else { (direct, 0) };
+        Part { interesting, values, increments, offset, counted: vec![false; dag.edges().len()], ends }
+    }
+}
+
+/// The same sums with nothing behind the ends: what is there belongs to the one way that leads on.
+fn settled(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
+    let mut behind = vec![0; dag.node_count()];
+    let mut settled = values.to_vec();
+    for &node in dag.order().iter().rev().filter(|n| ends.is_decided(**n) && **n != dag.exit()) {
+        let only = dag.out(node)[0];
+        behind[node.index()] = values[only.index()] + behind[dag.edge(only).to.index()];
+        settled[only.index()] = 0;
+    }
+    ends.edges().iter().for_each(|e| settled[e.index()] += behind[dag.edge(*e).to.index()]);
+    settled
+}
+
+/// The same sums on the chords of a spanning tree of greatest weight among `edges`, of which those that end paths lead to the exit at once (see
+/// [`crate::placement`]), and the constant that all sums lack. Other edges keep what they have.
+fn on_chords(dag: &Dag, mut edges: Vec<DagEdgeId>, values: &[i64], free_exit: bool, weight: impl Fn(usize) -> u64) -> (Vec<i64>, i64) {
+    edges.sort_by_key(|e| (std::cmp::Reverse(weight(e.index())), *e));
+    let decided = Ends::of(dag);
+    let head = |e: DagEdgeId| if decided.is_decided(dag.edge(e).to) { dag.exit() } else { dag.edge(e).to };
+    let mut sets = Sets::new(dag.node_count());
+    if !free_exit {
+        sets.join(dag.entry(), dag.exit());
+    }
+    let mut tree: Vec<Vec<(Node, i64)>> = vec![Vec::new(); dag.node_count()];
+    for &edge in &edges {
+        let (from, to) = (dag.edge(edge).from, head(edge));
+        if sets.join(from, to) {
+            tree[from.index()].push((to, values[edge.index()]));
+            tree[to.index()].push((from, -values[edge.index()]));
+        }
+    }
+    let mut potential: Vec<Option<i64>> = vec![None; dag.node_count()];
+    let mut stack = if free_exit { vec![dag.entry()] } else { vec![dag.entry(), dag.exit()] };
+    stack.iter().for_each(|n| potential[n.index()] = Some(0));
+    while let Some(node) = stack.pop() {
+        let here = potential[node.index()].unwrap_or(0);
+        for &(other, step) in &tree[node.index()] {
+            if potential[other.index()].is_none() {
+                potential[other.index()] = Some(here.wrapping_add(step));
+                stack.push(other);
+            }
+        }
+    }
+    let mut increments = values.to_vec();
+    let height = |n: Node| potential[n.index()].unwrap_or(0);
+    for edge in edges {
+        increments[edge.index()] = values[edge.index()].wrapping_sub(height(head(edge)).wrapping_sub(height(dag.edge(edge).from)));
+    }
+    (increments, height(dag.exit()))
+}
+
+/// The edges on paths with one of the wanted ends.
+fn leading_to(dag: &Dag, wanted: &[DagEdgeId]) -> Vec<bool> {
+    let ends = Ends::of(dag);
+    let mut interesting = vec![false; dag.edges().len()];
+    wanted.iter().for_each(|e| interesting[e.index()] = true);
+    let mut leads = vec![false; dag.node_count()];
+    for &node in dag.order().iter().rev().filter(|n| !ends.is_decided(**n)) {
+        for &edge in dag.out(node) {
+            interesting[edge.index()] |= leads[dag.edge(edge).to.index()];
+            leads[node.index()] |= interesting[edge.index()];
+        }
+    }
+    // And on from there.
+    let mut passed = vec![false; dag.node_count()];
+    wanted.iter().for_each(|e| passed[dag.edge(*e).to.index()] = true);
+    for &node in dag.order().iter().filter(|n| ends.is_decided(**n)) {
+        if passed[node.index()] {
+            for &edge in dag.out(node) {
+                interesting[edge.index()] = true;
+                passed[dag.edge(edge).to.index()] = true;
+            }
+        }
+    }
+    interesting
+}
+
+/// Ball-Larus among the interesting edges: numbers from 0 to one less than the interesting paths. Zero elsewhere.
+fn number_within(dag: &Dag, interesting: &[bool]) -> Vec<i64> {
+    let mut values = vec![0; dag.edges().len()];
+    let mut paths = vec![0i64; dag.node_count()];
+    paths[dag.exit().index()] = 1;
+    for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
+        let mut sum = 0;
+        for &edge in dag.out(node).iter().filter(|e| interesting[e.index()]) {
+            values[edge.index()] = sum;
+            sum += paths[dag.edge(edge).to.index()];
+        }
+        paths[node.index()] = sum;
+    }
+    values
+}
+
+/// Disjoint sets of nodes, with path halving.
+pub(super) struct Sets {
+    parent: Vec<u32>,
+}
+
+impl Sets {
+    /// Each node by itself.
+    pub(super) fn new(nodes: usize) -> Sets {
+        Sets { parent: (0..nodes as u32).collect() }
+    }
+
+    /// Each node by itself again.
+    pub(super) fn clear(&mut self) {
+        self.parent.iter_mut().zip(0..).for_each(|(p, n)| *p = n);
+    }
+
+    /// Joins the sets of two nodes; false if they were one already.
+    pub(super) fn join(&mut self, a: Node, b: Node) -> bool {
+        let (a, b) = (self.root(a.0), self.root(b.0));
+        self.parent[a as usize] = b;
+        a != b
+    }
+
+    fn root(&mut self, mut node: u32) -> u32 {
+        while self.parent[node as usize] != node {
+            let up = self.parent[self.parent[node as usize] as usize];
+            self.parent[node as usize] = up;
+            node = up;
+        }
+        node
+    }
+}

@@ -1,0 +1,88 @@
+//! Tasks: sets of paths that a copy profiles together.
+//!
+//! Source: Afraz, Saha and Kanade (2015), algorithm 2 (`find_partition`). Paths of the reduced graph grow from the entry, node by node in topological
+//! order, until there are as many as the threshold: the out-degree of the entry or the number of copies, whichever is more. What each has not come to yet
+//! is added to it whole. O(threshold x edges).
+
+use super::reduce::{Reduced, original_edges, reduce};
+use crate::dag::Dag;
+use crate::graph::Node;
+
+/// The tasks of a procedure, as sets of edges of its DAG: each path lies wholly within one of them. A single task holds everything.
+pub fn tasks(dag: &Dag, copies: usize, fold_again: bool) -> Vec<Vec<bool>> {
+    let reduced = reduce(dag, fold_again);
+    let threshold = dag.out(dag.entry()).len().max(copies);
+    let grown = Growth::until(&reduced, dag, threshold);
+    let mut sets: Vec<Vec<bool>> = grown.complete(dag).iter().map(|s| original_edges(&reduced, s, dag.edges().len())).collect();
+    sets.sort();
+    sets.dedup();
+    sets
+}
+
+struct Growth<'a> {
+    reduced: &'a Reduced,
+    /// Edge sets of the beginnings of paths that stand at each node.
+    sets: Vec<Vec<Vec<bool>>>,
+    covered: Vec<bool>,
+}
+
+impl Growth<'_> {
+    fn until<'a>(reduced: &'a Reduced, dag: &Dag, threshold: usize) -> Growth<'a> {
+        let mut growth = Growth { reduced, sets: vec![Vec::new(); dag.node_count()], covered: vec![false; reduced.edges.len()] };
+        growth.sets[dag.entry().index()].push(vec![false; reduced.edges.len()]);
+        let mut total = 1;
+        for &node in reduced.order.iter().filter(|n| **n != dag.exit()) {
+            total -= growth.sets[node.index()].len();
+            for &edge in &reduced.out[node.index()] {
+                total += growth.take(node, edge);
+                if total >= threshold {
+                    return growth;
+                }
+            }
+        }
+        growth
+    }
+
+    /// All beginnings at a node go on over an edge; how many.
+    fn take(&mut self, node: Node, edge: usize) -> usize {
+        self.covered[edge] = true;
+        let longer = self.sets[node.index()].iter().map(|set| {
+            let mut set = set.clone();
+            set[edge] = true;
+            set
+        });
+        let longer: Vec<Vec<bool>> = longer.collect();
+        let to = self.reduced.edges[edge].2;
+        let count = longer.len();
+        self.sets[to.index()].extend(longer);
+        count
+    }
+
+    /// Beginnings that have ways to go on, with everything behind those ways; and paths that are whole.
+    fn complete(self, dag: &Dag) -> Vec<Vec<bool>> {
+        let mut out = Vec::new();
+        for &node in &self.reduced.order {
+            let open: Vec<usize> = self.reduced.out[node.index()].iter().copied().filter(|e| !self.covered[*e]).collect();
+            if self.sets[node.index()].is_empty() || open.is_empty() && node != dag.exit() {
+                continue;
+            }
+            let rest = self.reachable(&open);
+            for set in &self.sets[node.index()] {
+                out.push(set.iter().zip(&rest).map(|(a, b)| *a || *b).collect());
+            }
+        }
+        out
+    }
+
+    /// The edges and all that is behind them.
+    fn reachable(&self, from: &[usize]) -> Vec<bool> {
+        let mut seen = vec![false; self.reduced.edges.len()];
+        let mut stack = from.to_vec();
+        while let Some(edge) = stack.pop() {
+            if !std::mem::replace(&mut seen[edge], true) {
+                stack.extend(&self.reduced.out[self.reduced.edges[edge].2.index()]);
+            }
+        }
+        seen
+    }
+}

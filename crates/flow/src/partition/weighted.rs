@@ -1,0 +1,213 @@
+//! Partitions by measured frequencies: copies share the [ends](super::ends) of paths among them.
+//!
+//! What an interesting path costs is its count; what makes a partition dear is the labels that several copies execute for the same part of a
+//! procedure. So procedures stay whole where that is good enough, and are divided where it is not:
+//!
+//! 1. procedures, whole, to the copy with the least load, the most expensive first;
+//! 2. then, as long as it makes the slowest copy faster, a set of ends of one procedure moves from there to another copy: a single end, the ends behind
+//!    one node, as many as fit into the difference in the order of their frequency or of their place, or all;
+//! 3. what is found depends on how moves are chosen that add work for both together, so several weights of that are tried, and the best result is kept;
+//! 4. where there are few ends in all, an [exact](super::exact) search instead.
+//!
+//! Every move lowers the greater load of two copies, one of which was the slowest, so that the search ends; its work is bounded besides.
+
+use super::exact;
+use super::weighing::{EndSet, Weigher};
+use super::{CopyPlan, Measure, Options, Part, Plan, Procedure};
+use crate::dag::DagEdgeId;
+
+/// How much work that a move adds counts against it, in the trials.
+const DEARNESS: [f64; 3] = [0.3, 1.0, 0.0];
+/// Edges that one trial may look at.
+const MOST_WORK: u64 = 120_000_000;
+/// Procedures, the most expensive ones of the slowest copy, of which parts are moved.
+const MOST_DIVIDED: usize = 24;
+/// Ends that are moved one by one.
+const MOST_SINGLE: usize = 32;
+
+/// Distributes the procedures' paths.
+pub fn plan(procedures: &[Procedure], options: &Options) -> Plan {
+    let copies = options.copies.max(1);
+    let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
+    let shares = exact::best(&mut weighers, copies).unwrap_or_else(|| {
+        let trials = DEARNESS.map(|dearness| Search::new(&mut weighers, copies, dearness).run());
+        let best = trials.into_iter().min_by_key(|(_, slowest)| *slowest);
+        best.map(|(shares, _)| shares).unwrap_or_default()
+    });
+    let mut plan = Plan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
+    for (at, (sets, weigher)) in shares.iter().zip(&weighers).enumerate() {
+        plan.profitable += usize::from(sets.iter().filter(|s| !s.is_empty()).count() > 1);
+        for (copy, set) in plan.copies.iter_mut().zip(sets).filter(|(_, set)| !set.is_empty()) {
+            let ends: Vec<DagEdgeId> = set.iter().map(|e| weigher.ends[e]).collect();
+            copy.parts[at] = Some(part(&procedures[at], &ends, options.measure));
+        }
+    }
+    plan
+}
+
+fn part(procedure: &Procedure, ends: &[DagEdgeId], measure: Measure) -> Part {
+    Part::by_ends(&procedure.dag, ends, &procedure.frequencies, measure)
+}
+
+/// For each procedure, the ends of each copy.
+pub type Shares = Vec<Vec<EndSet>>;
+
+struct Search<'a> {
+    weighers: &'a mut [Weigher],
+    shares: Shares,
+    costs: Vec<Vec<u64>>,
+    loads: Vec<u64>,
+    dearness: f64,
+    work_before: u64,
+}
+
+/// A set of ends that would go from the slowest copy to another.
+struct Move {
+    procedure: usize,
+    set: EndSet,
+    to: usize,
+    left: u64,
+    joined: u64,
+    price: f64,
+}
+
+impl<'a> Search<'a> {
+    fn new(weighers: &'a mut [Weigher], copies: usize, dearness: f64) -> Search<'a> {
+        let shares = weighers.iter().map(|w| vec![EndSet::none(w.ends.len()); copies]).collect();
+        let costs = vec![vec![0; copies]; weighers.len()];
+        let work_before = weighers.iter().map(|w| w.work).sum();
+        Search { weighers, shares, costs, loads: vec![0; copies], dearness, work_before }
+    }
+
+    fn run(mut self) -> (Shares, u64) {
+        self.whole();
+        while self.work() < MOST_WORK {
+            match self.best() {
+                Some(chosen) => self.make(chosen),
+                None => break,
+            }
+        }
+        let slowest = self.loads.iter().copied().max().unwrap_or(0);
+        (self.shares, slowest)
+    }
+
+    fn work(&self) -> u64 {
+        self.weighers.iter().map(|w| w.work).sum::<u64>() - self.work_before
+    }
+
+    /// Each procedure whole, the most expensive first. What is never executed goes round the copies.
+    fn whole(&mut self) {
+        let all: Vec<EndSet> = self.weighers.iter().map(|w| EndSet::all(w.ends.len())).collect();
+        let mut order: Vec<(u64, usize)> = (0..all.len()).map(|at| (self.weighers[at].cost(&all[at]), at)).collect();
+        order.sort_by_key(|(cost, at)| (std::cmp::Reverse(*cost), *at));
+        for (cost, at) in order {
+            let least = (0..self.loads.len()).min_by_key(|c| self.loads[*c]).unwrap_or(0);
+            let copy = if cost == 0 { at % self.loads.len() } else { least };
+            self.shares[at][copy] = all[at].clone();
+            self.costs[at][copy] = cost;
+            self.loads[copy] += cost;
+        }
+    }
+
+    fn slowest(&self) -> usize {
+        (0..self.loads.len()).max_by_key(|c| (self.loads[*c], std::cmp::Reverse(*c))).unwrap_or(0)
+    }
+
+    /// The best move away from the slowest copy, if any makes it faster without making another as slow.
+    fn best(&mut self) -> Option<Move> {
+        let from = self.slowest();
+        let mut order: Vec<usize> = (0..self.shares.len()).filter(|at| self.costs[*at][from] > 0).collect();
+        order.sort_by_key(|at| std::cmp::Reverse(self.costs[*at][from]));
+        let mut best: Option<Move> = None;
+        for (rank, procedure) in order.into_iter().enumerate() {
+            let sets = if rank < MOST_DIVIDED { self.candidates(procedure, from) } else { vec![self.shares[procedure][from].clone()] };
+            for set in sets {
+                for to in self.targets(procedure, from) {
+                    let found = self.priced(procedure, &set, from, to);
+                    if let Some(found) = found.filter(|f| best.as_ref().is_none_or(|b| f.price < b.price)) {
+                        best = Some(found);
+                    }
+                }
+            }
+        }
+        best
+    }
+
+    /// Copies to which ends may go: the one with the least load, and those that have a part of the procedure already.
+    fn targets(&self, procedure: usize, from: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.loads.len()).filter(|c| *c != from).collect();
+        order.sort_by_key(|c| self.loads[*c]);
+        let known = |(rank, copy): &(usize, usize)| *rank == 0 || !self.shares[procedure][*copy].is_empty();
+        order.into_iter().enumerate().filter(known).map(|(_, copy)| copy).collect()
+    }
+
+    fn priced(&mut self, procedure: usize, set: &EndSet, from: usize, to: usize) -> Option<Move> {
+        let own = &self.shares[procedure];
+        let (rest, with) = (own[from].without(set), own[to].with(set));
+        let weigher = &mut self.weighers[procedure];
+        let left = weigher.cost(&rest);
+        let new_from = self.loads[from] - self.costs[procedure][from] + left;
+        // What is moved costs at least its counts there.
+        if new_from >= self.loads[from] || self.loads[to] >= self.loads[from] {
+            return None;
+        }
+        let joined = weigher.cost(&with);
+        let new_to = self.loads[to] - self.costs[procedure][to] + joined;
+        let greater = new_from.max(new_to);
+        if greater >= self.loads[from] {
+            return None;
+        }
+        let added = (new_from + new_to).saturating_sub(self.loads[from] + self.loads[to]);
+        let price = greater as f64 + self.dearness * added as f64;
+        Some(Move { procedure, set: set.clone(), to, left, joined, price })
+    }
+
+    fn make(&mut self, chosen: Move) {
+        let from = self.slowest();
+        let Move { procedure, set, to, left, joined, .. } = chosen;
+        let (shares, costs) = (&mut self.shares[procedure], &mut self.costs[procedure]);
+        shares[from] = shares[from].without(&set);
+        shares[to] = shares[to].with(&set);
+        self.loads[from] = self.loads[from] - costs[from] + left;
+        self.loads[to] = self.loads[to] - costs[to] + joined;
+        (costs[from], costs[to]) = (left, joined);
+    }
+
+    /// Sets of ends that might go from a copy.
+    fn candidates(&self, procedure: usize, from: usize) -> Vec<EndSet> {
+        let (weigher, own) = (&self.weighers[procedure], &self.shares[procedure][from]);
+        let ends = weigher.ends.len();
+        let mut sets = vec![own.clone()];
+        let single = |at: usize| {
+            let mut set = EndSet::none(ends);
+            set.insert(at);
+            set
+        };
+        sets.extend(weigher.by_weight.iter().filter(|at| own.has(**at)).take(MOST_SINGLE).map(|at| single(*at)));
+        sets.extend(weigher.clusters.iter().map(|c| c.within(own)));
+        let least = self.loads.iter().copied().min().unwrap_or(0);
+        for part in [2, 3, 5] {
+            let room = (self.loads[from] - least) / part;
+            for order in [&weigher.by_weight, &weigher.by_place] {
+                sets.push(filling(weigher, own, order.iter().copied(), room));
+                sets.push(filling(weigher, own, order.iter().rev().copied(), room));
+            }
+        }
+        sets.sort();
+        sets.dedup();
+        sets.retain(|s| !s.is_empty());
+        sets
+    }
+}
+
+/// As many ends as fit, in the order given.
+fn filling(weigher: &Weigher, own: &EndSet, order: impl Iterator<Item = usize>, mut room: u64) -> EndSet {
+    let mut set = EndSet::none(weigher.ends.len());
+    for at in order.filter(|at| own.has(*at) && weigher.weights[*at] > 0) {
+        if weigher.weights[at] <= room {
+            room -= weigher.weights[at];
+            set.insert(at);
+        }
+    }
+    set
+}

@@ -1,0 +1,245 @@
+//! Partitions against brute force: all paths of random DAGs enumerated, random runs interpreted copy by copy.
+//!
+//! The oracle knows paths as lists of edges and counts them one by one; it shares nothing with the code under test but the graph.
+
+use std::collections::{BTreeMap, HashSet};
+use trodden_flow::dag::Entries;
+use trodden_flow::partition::bound::bound;
+use trodden_flow::partition::labels::{closure, pspp};
+use trodden_flow::partition::tasks::tasks;
+use trodden_flow::partition::{Ends, ExecutedPath, Hits, Measure, Options, Part, Plan, Procedure, Strategy, hits, plan};
+use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node};
+use trodden_testkit::Random;
+use trodden_testkit::graphs::{Cycles, graph};
+
+const MOST_PATHS: usize = 300;
+const STRATEGIES: [Strategy; 4] = [Strategy::Sbl, Strategy::Pbl, Strategy::P3, Strategy::Weighted];
+
+fn all_paths(dag: &Dag) -> Option<Vec<Vec<DagEdgeId>>> {
+    let mut paths = Vec::new();
+    let mut stack = vec![(dag.entry(), Vec::new())];
+    while let Some((node, path)) = stack.pop() {
+        if paths.len() > MOST_PATHS {
+            return None;
+        }
+        if node == dag.exit() {
+            paths.push(path);
+            continue;
+        }
+        for (i, edge) in dag.edges().iter().enumerate().filter(|(_, e)| e.from == node) {
+            let mut longer = path.clone();
+            longer.push(DagEdgeId(i as u32));
+            stack.push((edge.to, longer));
+        }
+    }
+    Some(paths)
+}
+
+/// A procedure with the executions of each of its paths.
+struct Subject {
+    procedure: Procedure,
+    paths: Vec<(Vec<DagEdgeId>, u64)>,
+}
+
+fn subject(random: &mut Random) -> Option<Subject> {
+    let cycles = random.pick(&[Cycles::None, Cycles::Some]);
+    let (nodes, edges) = random.pick(&[(6, 10), (9, 20), (14, 26)]);
+    let dag = Dag::new(&graph(random, nodes, edges, cycles), &[], Entries::PerEdge);
+    if dag.edges().is_empty() {
+        return None;
+    }
+    let ends: HashSet<DagEdgeId> = Ends::of(&dag).edges().iter().copied().collect();
+    let mut frequencies = vec![0; dag.edges().len()];
+    let (mut executed, mut paths) = (Vec::new(), Vec::new());
+    let dominant = random.chance(30);
+    for (at, path) in all_paths(&dag)?.into_iter().enumerate() {
+        let count = match random.below(4) {
+            0 => 0,
+            _ if dominant && at == 0 => 5000,
+            _ => random.below(100),
+        };
+        path.iter().for_each(|e| frequencies[e.index()] += count);
+        let own: Vec<&DagEdgeId> = path.iter().filter(|e| ends.contains(e)).collect();
+        assert_eq!(own.len(), 1, "each path takes one end");
+        executed.push(ExecutedPath { end: *own[0], count, in_passing: false });
+        paths.push((path, count));
+    }
+    let call_sites = Some(random.below(3) as u32);
+    Some(Subject { procedure: Procedure { dag, frequencies, paths: executed, call_sites }, paths })
+}
+
+fn subjects(random: &mut Random) -> Vec<Subject> {
+    let count = random.pick(&[1, 1, 2, 4]);
+    (0..count).filter_map(|_| subject(random)).collect()
+}
+
+/// What a copy does on a path: the sum of its increments, and whether it counts.
+fn walk(part: &Part, path: &[DagEdgeId]) -> (i64, bool) {
+    let sum = path.iter().map(|e| part.increments[e.index()]).sum::<i64>();
+    let counted: Vec<&DagEdgeId> = path.iter().filter(|e| part.counted[e.index()]).collect();
+    assert!(counted.len() <= 1, "a path is counted once");
+    (sum + part.offset, !counted.is_empty())
+}
+
+/// Hits by walking each path as often as it is executed.
+fn naive(part: &Part, paths: &[(Vec<DagEdgeId>, u64)]) -> Hits {
+    let mut hits = Hits::default();
+    for (path, count) in paths {
+        let labels = path.iter().filter(|e| part.increments[e.index()] != 0).count() as u64;
+        let counts = path.iter().filter(|e| part.counted[e.index()]).count() as u64;
+        let in_count = path.iter().filter(|e| part.ends[e.index()] && part.increments[e.index()] != 0).count() as u64;
+        hits.labels += count * labels;
+        hits.all += count * (labels - in_count + counts);
+    }
+    hits
+}
+
+fn check(seed: u64, what: &str, subjects: &[Subject], plan: &Plan) {
+    for (at, subject) in subjects.iter().enumerate() {
+        let dag = &subject.procedure.dag;
+        let mut merged = vec![None; subject.paths.len()];
+        for copy in &plan.copies {
+            let Some(part) = &copy.parts[at] else { continue };
+            assert_eq!(hits::of_part(&subject.procedure, part), naive(part, &subject.paths), "seed {seed} {what}: hits");
+            let mut counters = BTreeMap::<i64, u64>::new();
+            for (path, count) in &subject.paths {
+                let (id, counted) = walk(part, path);
+                if counted {
+                    *counters.entry(id).or_default() += count;
+                }
+                if part.profiles(path) {
+                    assert!(counted, "seed {seed} {what}: an interesting path is not counted");
+                    assert_eq!(id, part.id(path), "seed {seed} {what}: the sum of increments is the number");
+                }
+            }
+            for ((path, count), known) in subject.paths.iter().zip(&mut merged).filter(|((p, _), _)| part.profiles(p)) {
+                let id = part.id(path);
+                assert_eq!(part.path(dag, id).as_ref(), Some(path), "seed {seed} {what}: number {id} is another path's");
+                assert_eq!(counters[&id], *count, "seed {seed} {what}: number {id} counts other paths as well");
+                *known = Some(counters[&id]);
+            }
+        }
+        let truth: Vec<Option<u64>> = subject.paths.iter().map(|(_, n)| Some(*n)).collect();
+        assert_eq!(merged, truth, "seed {seed} {what}: a path is in no copy");
+    }
+}
+
+#[test]
+fn every_plan_counts_every_path_exactly_and_costs_what_it_is_said_to() {
+    let (mut plans, mut divided, mut better) = (0, 0, 0);
+    for seed in 0..4_000 {
+        let mut random = Random::new(seed);
+        let subjects = subjects(&mut random);
+        let procedures: Vec<Procedure> = subjects.iter().map(|s| s.procedure.clone()).collect();
+        let copies = random.pick(&[1, 2, 3, 4, 8]);
+        let measure = random.pick(&[Measure::Labels, Measure::All]);
+        let options = Options { copies, all_procedures: random.chance(50), fold_again: random.chance(50), measure };
+        let bounds = [Measure::Labels, Measure::All].map(|m| (m, bound(&procedures, copies, m)));
+        let mut slowest = BTreeMap::new();
+        for strategy in STRATEGIES {
+            let plan = plan(&procedures, strategy, &options);
+            assert_eq!(plan.copies.len(), copies);
+            check(seed, &format!("{strategy:?}"), &subjects, &plan);
+            for (measure, bound) in &bounds {
+                let slowest = hits::slowest(&procedures, &plan, *measure);
+                assert!(slowest >= bound.proven(), "seed {seed} {strategy:?} {measure:?}: {slowest} hits, at least {}", bound.proven());
+            }
+            divided += usize::from(plan.profitable > 0);
+            plans += 1;
+            slowest.insert(format!("{strategy:?}"), hits::slowest(&procedures, &plan, measure));
+        }
+        better += usize::from(slowest["Weighted"] < slowest["P3"]);
+        assert!(slowest["Weighted"] <= slowest["Sbl"], "seed {seed}: {slowest:?}");
+    }
+    assert!(plans > 10_000 && divided > 1_000 && better > 500, "{plans} plans, {divided} divided, {better} better");
+}
+
+#[test]
+fn selective_labels_are_valid_for_any_set_of_edges() {
+    let mut selective = 0;
+    for seed in 0..20_000 {
+        let mut random = Random::new(seed);
+        let Some(subject) = subject(&mut random) else { continue };
+        let dag = &subject.procedure.dag;
+        let share = random.pick(&[30, 60, 80, 95]);
+        let wanted: Vec<bool> = dag.edges().iter().map(|_| random.chance(share)).collect();
+        let interesting = closure(dag, &wanted);
+        let values = pspp(dag, &interesting);
+        let id = |path: &[DagEdgeId]| path.iter().map(|e| values[e.index()]).sum::<i64>();
+        let is_wanted = |path: &[DagEdgeId]| path.iter().all(|e| wanted[e.index()]);
+        let (inside, outside): (Vec<_>, Vec<_>) = subject.paths.iter().map(|(p, _)| p).partition(|p| is_wanted(p));
+        assert!(inside.iter().all(|p| p.iter().all(|e| interesting[e.index()])), "seed {seed}");
+        let ids: HashSet<i64> = inside.iter().map(|p| id(p)).collect();
+        assert_eq!(ids.len(), inside.len(), "seed {seed}: two interesting paths have one number");
+        assert!(outside.iter().all(|p| !ids.contains(&id(p))), "seed {seed}: an uninteresting path has an interesting number");
+        assert!(interesting.iter().zip(&values).all(|(i, v)| *i || *v == 0), "seed {seed}: uninteresting edges have no label");
+        selective += usize::from(!inside.is_empty() && !outside.is_empty());
+        for measure in [Measure::Labels, Measure::All] {
+            let part = Part::selective(dag, &wanted, &subject.procedure.frequencies, measure);
+            let ids: HashSet<i64> = inside.iter().map(|p| walk(&part, p).0).collect();
+            assert!(ids.len() == inside.len() && outside.iter().all(|p| !ids.contains(&walk(&part, p).0)), "seed {seed}: on chords");
+        }
+    }
+    assert!(selective > 3_000, "{selective}");
+}
+
+#[test]
+fn tasks_hold_every_path() {
+    let mut several = 0;
+    for seed in 0..8_000 {
+        let mut random = Random::new(seed);
+        let Some(subject) = subject(&mut random) else { continue };
+        let dag = &subject.procedure.dag;
+        for again in [false, true] {
+            let sets = tasks(dag, random.pick(&[1, 2, 4, 8]), again);
+            several += usize::from(sets.len() > 1);
+            for (path, _) in &subject.paths {
+                assert!(sets.iter().any(|set| path.iter().all(|e| set[e.index()])), "seed {seed}: {path:?} is in no task of {sets:?}");
+            }
+        }
+    }
+    assert!(several > 2_000, "{several}");
+}
+
+/// Node 1 chooses between two ways, each over two diamonds in a row (2 to 8 and 9 to 15), to the exit, 16: the paper's example in small.
+fn two_ways_of_diamonds() -> Graph {
+    let mut edges = vec![(0, 1), (1, 2), (1, 9), (8, 16), (15, 16)];
+    for begin in [2, 5, 9, 12] {
+        edges.extend([(begin, begin + 1), (begin, begin + 2), (begin + 1, begin + 3), (begin + 2, begin + 3)]);
+    }
+    Graph::new(17, Node(0), Node(16), edges.into_iter().map(|(a, b)| (Node(a), Node(b))).collect()).unwrap()
+}
+
+#[test]
+fn sequences_of_diamonds_stay_in_one_task() {
+    // The reduced graph has one path for each way.
+    let dag = Dag::new(&two_ways_of_diamonds(), &[], Entries::PerEdge);
+    assert_eq!(all_paths(&dag).unwrap().len(), 8);
+    let sets = tasks(&dag, 2, false);
+    assert_eq!(sets.len(), 2);
+    let ways: Vec<bool> = sets.iter().map(|s| s[dag.real(Edge(1)).unwrap().index()]).collect();
+    assert_ne!(ways[0], ways[1], "each way has a task of its own");
+    let shared: Vec<usize> = (0..dag.edges().len()).filter(|e| sets[0][*e] && sets[1][*e]).collect();
+    assert_eq!(shared, [0], "the edge before both ways");
+    // Labels of one task are executed by no path of the other.
+    for set in &sets {
+        let part = Part::selective(&dag, set, &vec![1; dag.edges().len()], Measure::Labels);
+        let other = sets.iter().find(|s| *s != set).unwrap();
+        let overlapping = (0..dag.edges().len()).filter(|e| part.values[*e] != 0 && other[*e]).count();
+        assert_eq!(overlapping, 0);
+    }
+}
+
+#[test]
+fn a_path_of_most_hits_bounds_every_plan() {
+    let graph = Graph::new(3, Node(0), Node(2), vec![(Node(0), Node(1)), (Node(0), Node(1)), (Node(1), Node(2))]).unwrap();
+    let dag = Dag::new(&graph, &[], Entries::PerEdge);
+    let path = |end, count| ExecutedPath { end: DagEdgeId(end), count, in_passing: false };
+    let procedure = Procedure { dag, frequencies: vec![900, 100, 1000], paths: vec![path(0, 900), path(1, 100)], call_sites: Some(1) };
+    let found = bound(std::slice::from_ref(&procedure), 8, Measure::All);
+    assert_eq!((found.sequential, found.ideal, found.path, found.end, found.share), (1000, 125, 900, 900, 125));
+    assert_eq!((found.proven(), found.aim()), (900, 900));
+    let options = Options { copies: 8, all_procedures: false, fold_again: false, measure: Measure::All };
+    let plan = plan(std::slice::from_ref(&procedure), Strategy::Weighted, &options);
+    assert_eq!(hits::slowest(&[procedure], &plan, Measure::All), 900);
+}

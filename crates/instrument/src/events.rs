@@ -1,0 +1,168 @@
+//! Events of each path: a counter of events is read where a function begins and where its paths end, and what passed between is added to the path's sum.
+//!
+//! What a path is charged with is its own: less what paths of callees were charged with meanwhile. That takes no stack of activations. Each thread has a
+//! sum `spent` of all that was charged so far, so `now - spent` is what is not charged to anybody yet; a path's own events are the difference between that
+//! quantity now and when its function began, and charging them brings it back to what it was. So the function needs one number for all its paths,
+//!
+//! ```text
+//! function begins   begun = now - spent
+//! path ends         own = now - begun - spent;  count += 1;  sum += own;  squares += own * own;  spent += own
+//! ```
+//!
+//! and an activation that never comes to its path's end (an exception, `longjmp`) leaves nothing behind that would have to be undone: what it did is charged to the
+//! path that ends next. Reading takes time itself, of which `spent` gets an estimate as well ([`trodden_wire::EventCost`]), so that nobody is charged with it.
+//!
+//! Invariants: one reading for each path's end, where the count is made. Where a path ends, `spent` is changed by an addition to memory, after everything else, so that
+//! what a signal handler's paths were charged with meanwhile is not forgotten.
+
+use crate::emit::add_attribute;
+use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
+use llvm_sys::core::*;
+use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef};
+use llvm_sys::{LLVMThreadLocalMode, LLVMVisibility};
+use std::mem::offset_of;
+use trodden_unit::EventSource;
+use trodden_unit::events::CELLS;
+use trodden_wire::{EVENT_SYMBOL, EventCost, EventThread};
+
+/// Number of LLVM's calling convention in which the callee preserves all registers.
+const PRESERVE_ALL: u32 = 15;
+
+/// What a unit's code refers to for events.
+#[derive(Clone, Copy)]
+pub struct Events {
+    source: EventSource,
+    /// The thread's own: an [`EventThread`].
+    thread: Value,
+    /// The image's [`EventCost`].
+    cost: Value,
+    /// Reads the counter.
+    now: Value,
+}
+
+/// Events of a function that has begun.
+#[derive(Clone, Copy)]
+pub struct Begun {
+    /// The cells of a path.
+    pub cells: LLVMTypeRef,
+    events: Events,
+    begun: Value,
+}
+
+impl Events {
+    /// Declares what code refers to, and defines it (linkers keep one definition in each image).
+    pub fn declare(module: Module, source: EventSource) -> Events {
+        define(module, source);
+        let global = |name: &str| {
+            let global = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(&format!("{EVENT_SYMBOL}{name}")).as_ptr()));
+            llvm!(LLVMSetVisibility(global, LLVMVisibility::LLVMHiddenVisibility));
+            Value(global)
+        };
+        let (thread, cost) = (global("_own"), global("_cost"));
+        llvm!(LLVMSetThreadLocalMode(thread.0, LLVMThreadLocalMode::LLVMInitialExecTLSModel));
+        Events { source, thread, cost, now: declare_reading(module, source) }
+    }
+
+    /// Reads the counter where a function begins: in front of the first instruction of the block that was its entry before it was checked whether the thread has a region.
+    pub fn begin(self, module: Module, entry: Block, location: Option<LLVMMetadataRef>) -> Begun {
+        let is_alloca = |i: &Value| !llvm!(LLVMIsAAllocaInst(i.0)).is_null();
+        let first = entry.instructions().find(|i| !is_alloca(i)).expect("a block has a terminator");
+        let builder = Builder::before(module, first, location);
+        let now = self.read(&builder);
+        let begun = sub(&builder, now, builder.load(module.i64(), self.thread));
+        self.spend(module, &builder, builder.load(module.i64(), self.at_cost(module, &builder, offset_of!(EventCost, begin))));
+        let cells = llvm!(LLVMArrayType2(module.i64(), CELLS));
+        Begun { cells, events: self, begun }
+    }
+
+    fn read(self, builder: &Builder) -> Value {
+        let kind = llvm!(LLVMGlobalGetValueType(self.now.0));
+        let call = llvm!(LLVMBuildCall2(builder.raw(), kind, self.now.0, std::ptr::null_mut(), 0, c"".as_ptr()));
+        if self.source != EventSource::Tsc {
+            llvm!(LLVMSetInstructionCallConv(call, PRESERVE_ALL));
+        }
+        Value(call)
+    }
+
+    fn at_cost(self, module: Module, builder: &Builder, offset: usize) -> Value {
+        builder.offset(module.i8(), self.cost, module.constant(offset as i64))
+    }
+
+    /// `spent += events`
+    fn spend(self, module: Module, builder: &Builder, events: Value) {
+        let sum = builder.add(builder.load(module.i64(), self.thread), events);
+        builder.store(sum, self.thread);
+    }
+}
+
+impl Begun {
+    /// Charges a path that ends here; its cells are at `path`. The count itself is made by the caller.
+    pub fn end(self, module: Module, builder: &Builder, path: Value) {
+        let events = self.events;
+        let now = events.read(builder);
+        let own = sub(builder, sub(builder, now, self.begun), builder.load(module.i64(), events.thread));
+        let cell = |number: i64| builder.offset(module.i64(), path, module.constant(number));
+        let sum = builder.add(builder.load(module.i64(), cell(1)), own);
+        builder.store(sum, cell(1));
+        let wide = llvm!(LLVMIntTypeInContext(module.context(), 128));
+        let extended = llvm!(LLVMBuildSExt(builder.raw(), own.0, wide, c"".as_ptr()));
+        let square = Value(llvm!(LLVMBuildMul(builder.raw(), extended, extended, c"".as_ptr())));
+        let before = builder.load(wide, cell(2));
+        llvm!(LLVMSetAlignment(before.0, 8));
+        let after = llvm!(LLVMBuildAdd(builder.raw(), before.0, square.0, c"".as_ptr()));
+        llvm!(LLVMSetAlignment(llvm!(LLVMBuildStore(builder.raw(), after, cell(2).0)), 8));
+        let cost = builder.load(module.i64(), events.at_cost(module, builder, offset_of!(EventCost, end)));
+        events.spend(module, builder, builder.add(own, cost));
+    }
+}
+
+fn sub(builder: &Builder, a: Value, b: Value) -> Value {
+    Value(llvm!(LLVMBuildSub(builder.raw(), a.0, b.0, c"".as_ptr())))
+}
+
+/// What reads the counter: an instruction, or the runtime.
+fn declare_reading(module: Module, source: EventSource) -> Value {
+    if source == EventSource::Tsc {
+        const NAME: &str = "llvm.readcyclecounter";
+        let id = llvm!(LLVMLookupIntrinsicID(NAME.as_ptr().cast(), NAME.len()));
+        return Value(llvm!(LLVMGetIntrinsicDeclaration(module.raw, id, std::ptr::null_mut(), 0)));
+    }
+    let kind = llvm!(LLVMFunctionType(module.i64(), std::ptr::null_mut(), 0, 0));
+    let now = llvm!(LLVMAddFunction(module.raw, c_string(&format!("{EVENT_SYMBOL}_now")).as_ptr(), kind));
+    llvm!(LLVMSetVisibility(now, LLVMVisibility::LLVMHiddenVisibility));
+    llvm!(LLVMSetFunctionCallConv(now, PRESERVE_ALL));
+    add_attribute(module, now, "nounwind");
+    Value(now)
+}
+
+/// Defines the thread's own, the costs, the record, and the function by which the runtime finds the first. All units of an image have them, in a section group
+/// whose name has the event in it: of units with other events, the linker finds the symbols defined twice. The function is in machine code, for the module's
+/// assembly may be in either syntax:
+///
+/// ```text
+/// movq __trodden_event_own@GOTTPOFF(%rip), %rax
+/// addq %fs:0, %rax
+/// ret
+/// ```
+fn define(module: Module, source: EventSource) {
+    let (kind, config) = source.kernel();
+    let (symbol, group) = (EVENT_SYMBOL, format!("{EVENT_SYMBOL}.{}", source.name().replace('-', "_")));
+    let label = |name: &str, kind: &str, size: usize| {
+        format!(
+            ".globl {symbol}{name}\n.hidden {symbol}{name}\n.type {symbol}{name},@{kind}\n.size {symbol}{name},{size}\n{symbol}{name}:\n"
+        )
+    };
+    let (thread, cost) = (size_of::<EventThread>(), size_of::<EventCost>());
+    module.append_assembly(&format!(
+        ".pushsection .tbss.{symbol},\"awTG\",@nobits,{group},comdat\n.p2align 4\n{own}.zero {thread}\n.popsection\n\
+         .pushsection .bss.{symbol},\"awG\",@nobits,{group},comdat\n.p2align 4\n{costs}.zero {cost}\n.popsection\n\
+         .pushsection .rodata.{symbol},\"aG\",@progbits,{group},comdat\n.p2align 3\n{record}.long {kind},0\n.quad {config}\n.popsection\n\
+         .pushsection .text.{symbol},\"axG\",@progbits,{group},comdat\n.p2align 4\n{function}\
+         .byte 0x48,0x8b,0x05\n.reloc ., R_X86_64_GOTTPOFF, {symbol}_own-4\n.long 0\n\
+         .byte 0x64,0x48,0x03,0x04,0x25,0,0,0,0\n.byte 0xc3\n.popsection\n",
+        own = label("_own", "tls_object", thread),
+        costs = label("_cost", "object", cost),
+        record = label("", "object", 16),
+        function = label("_thread", "function", 17),
+    ));
+}

@@ -1,0 +1,89 @@
+//! A profile as the procedures that [partitions](trodden_flow::partition) are made of: how often each edge of each path graph was taken.
+
+use crate::paths::FunctionPaths;
+use std::collections::HashSet;
+use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
+use trodden_flow::partition::{Ends, ExecutedPath, Procedure};
+use trodden_flow::{Dag, DagEdge, DagEdgeId, Edge, Node, Numbering, Origin};
+use trodden_unit::{EdgeKind, FlowEdge, FunctionMap, MapError};
+
+/// Estimated frequencies are fractions, those of procedures whole numbers.
+const SCALE: f64 = 1024.0;
+
+/// The procedure of a function with its counts, by path number.
+///
+/// # Errors
+/// The map is damaged, or a number is out of range.
+pub fn measured(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedure, MapError> {
+    let dag = function.dag()?;
+    let ends = EndOf::new(&dag);
+    let mut frequencies = vec![0u64; dag.edges().len()];
+    let mut add =
+        |path: &[DagEdgeId], count: u64| path.iter().for_each(|e| frequencies[e.index()] = frequencies[e.index()].saturating_add(count));
+    let decoded = FunctionPaths::decode(function, counts.iter().copied())?;
+    decoded.complete.iter().for_each(|p| add(&p.path, p.count));
+    // A process that forked may have completed what its parent began: that is counted among the complete ones.
+    decoded.unfinished.iter().for_each(|p| add(&p.path, u64::try_from(p.count).unwrap_or(0)));
+    let complete = decoded.complete.iter().map(|p| ExecutedPath { end: ends.of(&p.path), count: p.count, in_passing: false });
+    let mut paths: Vec<ExecutedPath> = complete.collect();
+    // What came to a call that might not return was counted there as well, and only the edge of that count is another than those of the path that goes on.
+    let whole: HashSet<u64> = decoded.complete.iter().map(|p| p.id).collect();
+    let numbering =
+        Numbering::from_values(&dag, &function.values).map_err(|what| MapError::Inconsistent { function: function.name.clone(), what })?;
+    for &(id, count) in counts.iter().filter(|(id, _)| !whole.contains(id)) {
+        let path = numbering.path(&dag, id).unwrap_or_default();
+        add(path.last().map(std::slice::from_ref).unwrap_or_default(), count);
+        paths.extend(path.last().map(|end| ExecutedPath { end: *end, count, in_passing: true }));
+    }
+    Ok(Procedure { dag, frequencies, paths, call_sites: None })
+}
+
+/// The procedure of a function of which nothing was measured: frequencies of one call are estimated from its loops and branches.
+///
+/// # Errors
+/// The map is damaged.
+pub fn estimated(function: &FunctionMap) -> Result<Procedure, MapError> {
+    let (dag, graph) = (function.dag()?, function.graph()?);
+    let hint = |e: &FlowEdge| match e.kind {
+        EdgeKind::Reach => Hint::Never,
+        EdgeKind::Unwind | EdgeKind::NoReturn | EdgeKind::Resume => Hint::Cold,
+        _ => Hint::None,
+    };
+    let hints: Vec<Hint> = function.edges.iter().map(hint).collect();
+    let estimate = Frequencies::estimate(&graph, &branch_weights(&graph, &hints));
+    let of = |edge: &DagEdge| match edge.origin {
+        Origin::Real(e) if function.edges[e.index()].kind == EdgeKind::Reach => estimate.node(edge.from),
+        Origin::Real(e) | Origin::Leave(e) => estimate.edge(e),
+        // Cut edges to one block may share the edge by which paths begin there.
+        Origin::Enter(_) => cuts_into(&dag, function, edge.to).map(|e| estimate.edge(e)).sum::<f64>() / entries(&dag, edge.to),
+        Origin::Stop(node) => estimate.node(node),
+    };
+    let frequencies = dag.edges().iter().map(|e| (of(e) * SCALE).round() as u64).collect();
+    Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None })
+}
+
+fn cuts_into<'a>(dag: &'a Dag, function: &'a FunctionMap, head: Node) -> impl Iterator<Item = Edge> + 'a {
+    dag.cuts().iter().map(|c| c.edge).filter(move |e| function.edges[e.index()].to == head)
+}
+
+/// Number of edges by which paths begin at a block.
+fn entries(dag: &Dag, head: Node) -> f64 {
+    dag.incoming(head).iter().filter(|e| matches!(dag.edge(**e).origin, Origin::Enter(_))).count().max(1) as f64
+}
+
+/// The end of each path.
+struct EndOf {
+    is_end: Vec<bool>,
+}
+
+impl EndOf {
+    fn new(dag: &Dag) -> EndOf {
+        let mut is_end = vec![false; dag.edges().len()];
+        Ends::of(dag).edges().iter().for_each(|e| is_end[e.index()] = true);
+        EndOf { is_end }
+    }
+
+    fn of(&self, path: &[DagEdgeId]) -> DagEdgeId {
+        *path.iter().find(|e| self.is_end[e.index()]).expect("every path takes an end")
+    }
+}

@@ -1,0 +1,104 @@
+//! What reports say of events that were summed up for each path.
+
+use crate::error::ReportError;
+use crate::select::{Measure, Ranked, share};
+use crate::view::{Function, View};
+use crate::words;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use trodden_profile::Profile;
+use trodden_profile::events::PathEvents;
+use trodden_unit::EventSource;
+
+/// The event that a profile's units sum up. Of merged profiles of different programs that have different events: none, for sums of them would mean nothing.
+pub fn source(profile: &Profile) -> Option<EventSource> {
+    let units = profile.images.iter().flat_map(|i| &i.units);
+    let names: BTreeSet<&str> = units.filter_map(|u| u.map.events).map(EventSource::name).collect();
+    match names.into_iter().collect::<Vec<_>>()[..] {
+        [name] => EventSource::parse(name),
+        _ => None,
+    }
+}
+
+/// Whether a profile has what a measure needs.
+///
+/// # Errors
+/// Events are wanted, and there are none.
+pub fn check(profile: &Profile, measure: Measure) -> Result<(), ReportError> {
+    if measure == Measure::Events && source(profile).is_none() { Err(ReportError::NoEvents) } else { Ok(()) }
+}
+
+/// Events of all complete paths of a function.
+pub fn of_function(function: &Function) -> i128 {
+    let paths = function.paths.complete.iter();
+    paths.map(|p| function.unit.events_of(function.map, p.id).sum).fold(0, i128::saturating_add)
+}
+
+/// Events of a path, if its unit sums some up.
+fn of_path(ranked: &Ranked) -> Option<(EventSource, PathEvents)> {
+    let (unit, map) = (ranked.function.unit, ranked.function.map);
+    unit.map.events.map(|event| (event, unit.events_of(map, ranked.path.id)))
+}
+
+/// A line about a path: mean, deviation, total.
+pub fn tell(view: &View, ranked: &Ranked) -> Option<String> {
+    let (event, events) = of_path(ranked)?;
+    let count = ranked.path.count;
+    let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
+    Some(format!(
+        "own {}: {} ± {} each, {} in all ({})",
+        event.noun(),
+        decimal(events.mean(count)),
+        decimal(events.deviation(count)),
+        signed(events.sum),
+        words::percent(of_all)
+    ))
+}
+
+/// A line about all paths.
+pub fn fact(view: &View) -> Option<String> {
+    let event = source(view.profile)?;
+    Some(format!("{} {} of {}, each path's own: without what it called", signed(view.totals.events), event.noun(), event.name()))
+}
+
+/// Adds a path's events to its JSON.
+pub fn add(path: &mut Map<String, Value>, view: &View, ranked: &Ranked) {
+    if let Some((event, events)) = of_path(ranked) {
+        let count = ranked.path.count;
+        let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
+        let value = json!({
+            "source": event.name(),
+            "sum": number(events.sum),
+            "mean": events.mean(count),
+            "deviation": events.deviation(count),
+            "share": of_all,
+        });
+        path.insert("events".into(), value);
+    }
+}
+
+/// Event and sum of all paths; null where there are none.
+pub fn totals(view: &View) -> Value {
+    source(view.profile).map_or(Value::Null, |event| json!({ "source": event.name(), "sum": number(view.totals.events) }))
+}
+
+/// As [`crate::json::number`]; sums may be a little below zero.
+fn number(value: i128) -> Value {
+    match u128::try_from(value) {
+        Ok(value) => crate::json::number(value),
+        Err(_) => i64::try_from(value).map_or_else(|_| json!(value.to_string()), |small| json!(small)),
+    }
+}
+
+fn signed(value: i128) -> String {
+    format!("{}{}", if value < 0 { "-" } else { "" }, words::count(value.unsigned_abs()))
+}
+
+/// Small numbers with a digit or two behind the point, large ones as whole ones.
+fn decimal(value: f64) -> String {
+    match value.abs() {
+        tiny if tiny < 10.0 => format!("{value:.2}"),
+        small if small < 1000.0 => format!("{value:.1}"),
+        _ => signed(value.round() as i128),
+    }
+}

@@ -1,0 +1,104 @@
+//! How counting is divided among copies of a program.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use trodden_flow::partition::{Measure, Strategy};
+
+/// Most copies that can be asked for.
+const MOST_COPIES: usize = 4096;
+
+/// `trodden plan`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden plan ./prog -k 8
+  trodden plan ./prog -k 2,4,8 --strategy sbl,pbl,p3,weighted --profile last
+  trodden plan ./prog -k 4 --hits labels --json")]
+pub struct Plan {
+    /// An instrumented program or shared library.
+    pub program: PathBuf,
+    /// Numbers of copies.
+    #[arg(short = 'k', long, value_name = "K", default_value = "4", value_delimiter = ',', value_parser = copies)]
+    pub copies: Vec<usize>,
+    /// How to divide.
+    #[arg(long, value_enum, default_value = "weighted", value_delimiter = ',')]
+    pub strategy: Vec<CopyStrategy>,
+    /// A profile of the program: a file, a run or a suite. Without one, frequencies are estimated.
+    #[arg(long, value_name = "PROFILE")]
+    pub profile: Option<String>,
+    /// Divide functions that are called from several places as well (p3).
+    #[arg(long)]
+    pub all_procedures: bool,
+    /// Fold conditionals until nothing folds, rather than once (p3).
+    #[arg(long)]
+    pub fold_again: bool,
+    /// What is to be small.
+    #[arg(long, value_enum, default_value_t = HitsCounted::All)]
+    pub hits: HitsCounted,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How paths are divided among copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CopyStrategy {
+    /// Not at all: sequential Ball-Larus.
+    Sbl,
+    /// Whole functions.
+    Pbl,
+    /// Partitioned path profiling, as published.
+    P3,
+    /// By frequencies and the ends of paths, with search.
+    Weighted,
+}
+
+impl CopyStrategy {
+    /// Its word on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            CopyStrategy::Sbl => "sbl",
+            CopyStrategy::Pbl => "pbl",
+            CopyStrategy::P3 => "p3",
+            CopyStrategy::Weighted => "weighted",
+        }
+    }
+}
+
+impl From<CopyStrategy> for Strategy {
+    fn from(strategy: CopyStrategy) -> Strategy {
+        match strategy {
+            CopyStrategy::Sbl => Strategy::Sbl,
+            CopyStrategy::Pbl => Strategy::Pbl,
+            CopyStrategy::P3 => Strategy::P3,
+            CopyStrategy::Weighted => Strategy::Weighted,
+        }
+    }
+}
+
+/// What counts as a hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HitsCounted {
+    /// Labels, and counts of paths.
+    All,
+    /// Labels alone, as the paper counts.
+    Labels,
+}
+
+impl From<HitsCounted> for Measure {
+    fn from(hits: HitsCounted) -> Measure {
+        match hits {
+            HitsCounted::All => Measure::All,
+            HitsCounted::Labels => Measure::Labels,
+        }
+    }
+}
+
+/// A number of copies.
+pub fn copies(text: &str) -> Result<usize, String> {
+    let number: usize = text.parse().map_err(|e| format!("{e}"))?;
+    match number {
+        1..=MOST_COPIES => Ok(number),
+        _ => Err(format!("between 1 and {MOST_COPIES}")),
+    }
+}

@@ -1,0 +1,152 @@
+//! `trodden graph partition`: the paths of a graph divided among copies.
+//!
+//! Labels are those of precise selective profiling, valid for every path: no uninteresting path has an interesting one's sum. (Copies of programs have cheaper ones
+//! where they need not count uninteresting paths.)
+
+use super::{Named, signed_json};
+use crate::cli::{CopyStrategy, HitsCounted};
+use serde_json::{Value, json};
+use trodden_flow::dag::Entries;
+use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
+use trodden_flow::limit::cut_to_limit;
+use trodden_flow::partition::{self, Measure, Options, Part, Procedure, Strategy};
+use trodden_flow::{CutReason, Dag, DagEdgeId, Origin};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+/// Frequencies are whole numbers; those of graphs need not be.
+const SCALE: f64 = 1024.0;
+
+/// What is asked for.
+pub struct Request {
+    /// Number of copies.
+    pub copies: usize,
+    /// How to divide.
+    pub strategy: CopyStrategy,
+    /// Fold conditionals until nothing folds.
+    pub fold_again: bool,
+    /// What is to be small.
+    pub hits: HitsCounted,
+}
+
+/// The copies, as JSON.
+pub fn partition(named: &Named, request: &Request) -> Value {
+    let procedure = procedure(named);
+    let measure = Measure::from(request.hits);
+    let options = Options { copies: request.copies, all_procedures: true, fold_again: request.fold_again, measure };
+    let plan = partition::plan(std::slice::from_ref(&procedure), Strategy::from(request.strategy), &options);
+    let copy = |copy: &partition::CopyPlan| {
+        let none = vec![false; procedure.dag.edges().len()];
+        let wanted = copy.parts.iter().flatten().next().map_or(none, |part| part.interesting.clone());
+        let part = match wanted.iter().all(|w| *w) {
+            true => Part::whole(&procedure.dag, &procedure.frequencies, measure),
+            false => None,
+        };
+        let part = part.unwrap_or_else(|| Part::selective(&procedure.dag, &wanted, &procedure.frequencies, measure));
+        json!({ "interesting": interesting(named, &procedure.dag, &part), "edges": edges(named, &procedure.dag, &part) })
+    };
+    let copies: Vec<Value> = plan.copies.iter().map(copy).collect();
+    let mut answer = json!({ "schema_version": SCHEMA_VERSION, "strategy": request.strategy.name(), "copies": copies });
+    let cut: Vec<u32> = procedure.dag.cuts().iter().filter(|c| c.reason == CutReason::Limit).map(|c| c.edge.0).collect();
+    if !cut.is_empty() {
+        answer["cut"] = json!(cut);
+    }
+    answer
+}
+
+fn procedure(named: &Named) -> Procedure {
+    let graph = &named.graph;
+    let frequencies = match &named.weights {
+        Some(weights) => Frequencies::measured(graph, weights.clone()),
+        None => Frequencies::estimate(graph, &branch_weights(graph, &vec![Hint::None; graph.edge_count()])),
+    };
+    let dag = cut_to_limit(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge).dag;
+    let of = |id: DagEdgeId| match dag.edge(id).origin {
+        Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e),
+        Origin::Stop(n) => frequencies.node(n),
+    };
+    let frequencies = dag.edge_ids().map(|id| (of(id) * SCALE).round() as u64).collect();
+    Procedure { dag, frequencies, paths: Vec::new(), call_sites: Some(1) }
+}
+
+fn interesting(named: &Named, dag: &Dag, part: &Part) -> Vec<[String; 2]> {
+    let wanted = dag.edges().iter().zip(&part.interesting).filter(|(_, wanted)| **wanted);
+    wanted.map(|(edge, _)| [edge.from, edge.to].map(|n| named.names[n.index()].clone())).collect()
+}
+
+fn edges(named: &Named, dag: &Dag, part: &Part) -> Vec<Value> {
+    let one = |id: DagEdgeId| {
+        let (edge, increment) = (dag.edge(id), part.increments[id.index()]);
+        let mut row = json!({
+            "edge": dag.underlying(id).map(|e| e.0),
+            "from": named.names[edge.from.index()],
+            "to": named.names[edge.to.index()],
+            "interesting": part.interesting[id.index()],
+            "value": signed_json(part.values[id.index()]),
+            "probe": increment != 0,
+            "probe_value": signed_json(increment),
+        });
+        if !matches!(edge.origin, Origin::Real(_)) {
+            row["dummy"] = json!(true);
+        }
+        row
+    };
+    dag.edge_ids().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const GRAPH: &str = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","c"],["b","c"],["c","d"],["c","t"],["d","t"],["a","t"]],
+        "weights":[60,40,50,40,30,60,30,10]}"#;
+
+    fn copies(strategy: CopyStrategy, copies: usize) -> Vec<Value> {
+        let named = super::super::parse(GRAPH).unwrap();
+        let request = Request { copies, strategy, fold_again: false, hits: HitsCounted::All };
+        let answer = partition(&named, &request);
+        assert_eq!(answer["schema_version"], 1);
+        answer["copies"].as_array().unwrap().clone()
+    }
+
+    /// Paths as lists of edges' places.
+    const PATHS: [&[usize]; 5] = [&[0, 7], &[0, 2, 5], &[0, 2, 4, 6], &[1, 3, 5], &[1, 3, 4, 6]];
+
+    #[test]
+    fn every_path_is_interesting_to_a_copy_and_has_a_sum_of_its_own_there() {
+        for strategy in [CopyStrategy::Sbl, CopyStrategy::Pbl, CopyStrategy::P3, CopyStrategy::Weighted] {
+            for number in [1, 2, 3, 9] {
+                let copies = copies(strategy, number);
+                assert_eq!(copies.len(), number);
+                let mut known = HashSet::new();
+                for copy in &copies {
+                    let wanted: HashSet<(String, String)> =
+                        serde_json::from_value::<Vec<(String, String)>>(copy["interesting"].clone()).unwrap().into_iter().collect();
+                    let edge = |at: usize, key: &str| copy["edges"][at][key].clone();
+                    let inside = |path: &[usize]| {
+                        path.iter()
+                            .all(|e| wanted.contains(&(edge(*e, "from").as_str().unwrap().into(), edge(*e, "to").as_str().unwrap().into())))
+                    };
+                    let sum = |path: &[usize], key: &str| path.iter().map(|e| edge(*e, key).as_i64().unwrap()).sum::<i64>();
+                    for path in PATHS.into_iter().filter(|p| inside(p)) {
+                        known.insert(path);
+                        for key in ["value", "probe_value"] {
+                            assert!(
+                                PATHS.iter().all(|other| *other == path || sum(other, key) != sum(path, key)),
+                                "{strategy:?}: {path:?}"
+                            );
+                        }
+                    }
+                }
+                assert_eq!(known.len(), PATHS.len(), "{strategy:?} in {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn weights_decide_what_is_divided() {
+        let used = |strategy| copies(strategy, 2).iter().filter(|c| !c["interesting"].as_array().unwrap().is_empty()).count();
+        assert_eq!((used(CopyStrategy::Sbl), used(CopyStrategy::Pbl), used(CopyStrategy::P3), used(CopyStrategy::Weighted)), (1, 1, 2, 2));
+    }
+}

@@ -1,0 +1,197 @@
+//! `trodden plan`: how the counting of a program would be divided among copies of it, and what each copy would cost, without running any.
+
+mod calls;
+
+use crate::assets;
+use crate::cli::{self, CopyStrategy};
+use crate::notes::note;
+use crate::profiles;
+use anyhow::{Context, Result, bail};
+use calls::Calls;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use trodden_flow::partition::bound::{Bound, bound};
+use trodden_flow::partition::{self, Hits, Measure, Options, Part, Procedure, Strategy, hits};
+use trodden_profile::Profile;
+use trodden_profile::procedures;
+use trodden_unit::{Frame, Identity, Image, UnitMap};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// Makes plans and prints what they cost.
+///
+/// # Errors
+/// The program or the profile cannot be read, or do not fit each other.
+pub fn run(job: &cli::Plan) -> Result<ExitCode> {
+    let units = units(&job.program)?;
+    let profile = job.profile.as_deref().map(profiles::load).transpose()?;
+    let mut procedures = procedures(&units, profile.as_ref()).with_context(|| job.program.display().to_string())?;
+    if job.strategy.contains(&CopyStrategy::P3) && !job.all_procedures {
+        add_call_sites(&units, &mut procedures)?;
+    }
+    if profile.is_none() {
+        note("hits are estimates, of one call of each function: give a profile of the program (--profile last) for measured ones");
+    }
+    let measure = Measure::from(job.hits);
+    let mut answers = Vec::new();
+    for copies in &job.copies {
+        let bound = bound(&procedures, *copies, measure);
+        for strategy in &job.strategy {
+            let options = Options { copies: *copies, all_procedures: job.all_procedures, fold_again: job.fold_again, measure };
+            let plan = partition::plan(&procedures, Strategy::from(*strategy), &options);
+            answers.push(Answer::of(*strategy, measure, &procedures, &plan, &bound));
+        }
+    }
+    let mut out = io::stdout().lock();
+    match job.json {
+        true => writeln!(out, "{}", serde_json::to_string_pretty(&Answers::of(job, profile.is_some(), &procedures, answers))?)?,
+        false => answers.iter().try_for_each(|a| a.print(&mut out))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The units of a program with their maps.
+fn units(program: &Path) -> Result<Vec<(Frame, UnitMap)>> {
+    let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+    let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
+    let store = assets::store().ok();
+    let mut units = Vec::new();
+    for placed in &image.units {
+        let Some(frame) = image.frame(placed.unit, store.as_ref())? else {
+            bail!(
+                "{}: the map of a unit is neither in it nor in the unit store: rebuild the program, or set TRODDEN_STORE",
+                program.display()
+            )
+        };
+        let map = frame.map()?;
+        units.push((frame, map));
+    }
+    Ok(units)
+}
+
+/// The functions, with what the profile knows of them; without one, with estimated frequencies.
+fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>> {
+    let counted: Option<HashMap<Identity, _>> =
+        profile.map(|p| p.images.iter().flat_map(|i| &i.units).map(|unit| (unit.unit, unit)).collect());
+    if counted.as_ref().is_some_and(|known| !units.iter().any(|(frame, _)| known.contains_key(&frame.unit))) {
+        bail!("the profile has none of its units: it is of another program, or of another build; record this one");
+    }
+    let mut out = Vec::new();
+    for (frame, map) in units {
+        for function in &map.functions {
+            let procedure = match &counted {
+                None => procedures::estimated(function)?,
+                Some(known) => {
+                    let counts: Vec<(u64, u64)> = known.get(&frame.unit).map(|u| u.counts_of(function).collect()).unwrap_or_default();
+                    procedures::measured(function, &counts)?
+                }
+            };
+            out.push(procedure);
+        }
+    }
+    Ok(out)
+}
+
+fn add_call_sites(units: &[(Frame, UnitMap)], procedures: &mut [Procedure]) -> Result<()> {
+    let sources: Vec<(Frame, &str)> = units.iter().map(|(frame, map)| (frame.clone(), map.source.as_str())).collect();
+    let calls = Calls::of(&sources)?;
+    let functions = units.iter().enumerate().flat_map(|(at, (_, map))| map.functions.iter().map(move |f| (at, f)));
+    procedures.iter_mut().zip(functions).for_each(|(procedure, (unit, f))| procedure.call_sites = Some(calls.sites(unit, f)));
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Answers<'a> {
+    schema_version: u32,
+    program: &'a Path,
+    /// Whether frequencies were measured.
+    measured: bool,
+    procedures: usize,
+    plans: Vec<Answer>,
+}
+
+impl Answers<'_> {
+    fn of<'a>(job: &'a cli::Plan, measured: bool, procedures: &[Procedure], plans: Vec<Answer>) -> Answers<'a> {
+        Answers { schema_version: SCHEMA_VERSION, program: &job.program, measured, procedures: procedures.len(), plans }
+    }
+}
+
+/// A plan and its costs.
+#[derive(Serialize)]
+struct Answer {
+    strategy: &'static str,
+    hits_counted: &'static str,
+    copies: Vec<Copy>,
+    /// Procedures whose paths may be, or for `weighted` are, in several copies.
+    profitable_procedures: usize,
+    slowest: u64,
+    bound: BoundRow,
+}
+
+#[derive(Serialize)]
+struct Copy {
+    procedures: usize,
+    probes: usize,
+    labels: usize,
+    /// Executions of labels and counts.
+    hits: u64,
+    /// Executions of labels alone.
+    label_hits: u64,
+}
+
+#[derive(Serialize)]
+struct BoundRow {
+    sequential: u64,
+    ideal: u64,
+    most_frequent_path: u64,
+    proven: u64,
+}
+
+impl Answer {
+    fn of(strategy: CopyStrategy, measure: Measure, procedures: &[Procedure], plan: &partition::Plan, bound: &Bound) -> Answer {
+        let copy = |copy: &partition::CopyPlan| {
+            let parts: Vec<&Part> = copy.parts.iter().flatten().collect();
+            let Hits { labels, all } = hits::of_copy(procedures, copy);
+            Copy {
+                procedures: parts.len(),
+                probes: parts.iter().map(|p| p.probes()).sum(),
+                labels: parts.iter().map(|p| p.labels()).sum(),
+                hits: all,
+                label_hits: labels,
+            }
+        };
+        Answer {
+            strategy: strategy.name(),
+            hits_counted: match measure {
+                Measure::All => "all",
+                Measure::Labels => "labels",
+            },
+            copies: plan.copies.iter().map(copy).collect(),
+            profitable_procedures: plan.profitable,
+            slowest: hits::slowest(procedures, plan, measure),
+            bound: BoundRow { sequential: bound.sequential, ideal: bound.ideal, most_frequent_path: bound.path, proven: bound.proven() },
+        }
+    }
+
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let share = |hits: u64| format!("{hits:>16} {:>6.1} %", 100.0 * hits as f64 / (self.bound.sequential.max(1)) as f64);
+        let counted = if self.hits_counted == "all" { "labels and counts of paths" } else { "labels" };
+        writeln!(out, "{} in {} copies (hits: {counted})", self.strategy, self.copies.len())?;
+        writeln!(out, "  copy  functions    probes             hits  of sequential")?;
+        for (at, copy) in self.copies.iter().enumerate() {
+            let hits = if self.hits_counted == "all" { copy.hits } else { copy.label_hits };
+            writeln!(out, "  {at:>4} {:>10} {:>9} {}", copy.procedures, copy.probes, share(hits))?;
+        }
+        writeln!(out, "  slowest copy             {}", share(self.slowest))?;
+        writeln!(out, "  sequential               {}", share(self.bound.sequential))?;
+        writeln!(out, "  ideal: divided by copies {}", share(self.bound.ideal))?;
+        writeln!(out, "  most frequent path       {}", share(self.bound.most_frequent_path))?;
+        writeln!(out, "  no plan is below         {}", share(self.bound.proven))?;
+        writeln!(out, "  divided functions        {:>16}\n", self.profitable_procedures)
+    }
+}

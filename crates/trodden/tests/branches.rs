@@ -1,0 +1,110 @@
+//! Paths from branches by the command itself: a program without counters is run step by step, and what that prints is imported; and `record --branches` with and
+//! without a perf that can.
+//!
+//! Hardware that records branches is rare in machines that run tests. The text is of a real run nevertheless: the oracle's stepper writes what `perf script` prints
+//! of a trace, or of branch stacks. The `perf` of the last test runs the command and prints such a text; the real one is asked, too.
+
+mod place;
+
+use place::{Place, trodden};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use trodden_oracle::step;
+use trodden_profile::Profile;
+
+const PROGRAM: &str = "\
+volatile long sink;
+__attribute__((noinline)) long collatz(long n) { long steps = 0; while (n != 1) { n = n % 2 ? 3 * n + 1 : n / 2; steps++; } return steps; }
+int main(void) { long s = 0; for (long i = 1; i < 40; i++) s += collatz(i); sink = s; return 3; }
+";
+
+/// The program in both ways, and the trace of all branches of one without counters.
+fn traced() -> (Place, Profile, String) {
+    let place = Place::with(&[("prog.c", PROGRAM)]);
+    place.cc("-O1 prog.c -o counted");
+    let output = place.command(trodden()).args(["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    // Without the dynamic linker, which would take most of the steps.
+    place.cc("--trodden-addresses -O1 -static prog.c -o marked");
+    let mut trace = Vec::new();
+    step::record(&place.path("marked"), &[], Stdio::null(), &place.path(""), &mut trace).unwrap();
+    let counted = Profile::read(&place.path("counted.trodden")).unwrap();
+    (place, counted, String::from_utf8(trace).unwrap())
+}
+
+fn counts(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
+    let (_, unit, map) = profile.functions().find(|(_, _, f)| f.name == function).unwrap();
+    unit.counts_of(map).collect()
+}
+
+#[test]
+fn a_trace_imported_gives_the_counts() {
+    let (place, counted, trace) = traced();
+    place.write("trace.txt", &trace);
+    place.trodden("import --perf trace.txt --program marked --no-store -o traced.trodden");
+    let traced = Profile::read(&place.path("traced.trodden")).unwrap();
+    for function in ["main", "collatz"] {
+        assert_eq!(counts(&traced, function), counts(&counted, function), "{function}");
+    }
+    let report = String::from_utf8(place.trodden("report traced.trodden").stdout).unwrap();
+    assert!(report.contains("collatz") && report.contains("sampled"), "{report}");
+    // Without samples it is an error that says what to print.
+    place.write("empty.txt", "");
+    let output = place.command(trodden()).args(["import", "--perf", "empty.txt", "--program", "marked"]).output().unwrap();
+    assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("brstack"), "{output:?}");
+    let output = place.command(trodden()).args(["import", "--perf", "trace.txt", "--program", "counted"]).output().unwrap();
+    assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("--addresses"), "{output:?}");
+}
+
+#[test]
+fn windows_imported_rank_the_paths() {
+    let (place, counted, trace) = traced();
+    place.write("windows.txt", &step::windows(&trace, 32, 7));
+    place.trodden("import --perf windows.txt --program marked --no-store -o sampled.trodden");
+    let sampled = Profile::read(&place.path("sampled.trodden")).unwrap();
+    let hottest = |profile: &Profile| counts(profile, "collatz").into_iter().max_by_key(|c| c.1).unwrap().0;
+    assert_eq!(hottest(&sampled), hottest(&counted));
+}
+
+#[test]
+fn record_runs_perf_and_imports_what_it_prints() {
+    let (place, counted, trace) = traced();
+    place.write("windows.txt", &step::windows(&trace, 32, 7));
+    place.write("trace.txt", &trace);
+    // Runs the command behind `--`, as `perf record` does; prints the text that fits the fields, as `perf script` does.
+    let stand_in = "#!/bin/sh\nverb=$1\necho \"$@\" >> perf.log\ncase $verb in\n\
+                    record) while [ \"$1\" != -- ]; do [ \"$1\" = -o ] && : > \"$2\"; shift; done; shift; exec \"$@\";;\n\
+                    script) case \"$*\" in *brstack*) cat windows.txt;; *) cat trace.txt;; esac;;\nesac\n";
+    place.write("bin/perf", stand_in);
+    fs::set_permissions(place.path("bin/perf"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", place.path("bin").display(), std::env::var("PATH").unwrap());
+    for (option, log) in [("--branches", "-b -c 100003 -e branches:u"), ("--branches=trace", "-e intel_pt//u")] {
+        let mut record = place.command(trodden());
+        record.args(["record", option, "--no-store", "-o", "run.trodden", "--", "./marked"]).env("PATH", &path);
+        let output = record.output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let profile = Profile::read(&place.path("run.trodden")).unwrap();
+        assert_eq!(profile.run.command, ["./marked"]);
+        assert!(counts(&profile, "collatz").len() > 1);
+        if option == "--branches=trace" {
+            assert_eq!(counts(&profile, "collatz"), counts(&counted, "collatz"));
+        }
+        assert!(fs::read_to_string(place.path("perf.log")).unwrap().contains(log));
+    }
+}
+
+#[test]
+fn where_nothing_can_be_recorded_the_remedy_is_named() {
+    let place = Place::with(&[("prog.c", PROGRAM)]);
+    place.cc("--trodden-addresses -O1 prog.c -o marked");
+    let mut record = place.command(trodden());
+    let output = record.args(["record", "--branches", "--", "./marked"]).env("PATH", place.path("nothing")).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && text.contains("perf is not installed"), "{text}");
+    // A machine without branch records, or one with them.
+    let output = place.command(trodden()).args(["record", "--branches", "--", "./marked"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let told = ["perf is not installed", "perf_event_paranoid"].iter().any(|w| text.contains(w));
+    assert!(output.status.code() == Some(3) || (output.status.code() == Some(2) && told), "{text}");
+}

@@ -1,0 +1,251 @@
+//! Events of paths: counts stay those of the full tier; what is summed up is each path's own, whatever way control takes.
+//!
+//! Page faults are events that a program can cause one by one, so their sums are known from its text. Where the kernel lets nobody count them, the runtime has to
+//! say so, and there is no profile.
+
+mod place;
+
+use place::{Place, trodden};
+use std::path::Path;
+use trodden_oracle::random::{Language, program};
+use trodden_profile::events::PathEvents;
+use trodden_profile::{FunctionPaths, Profile};
+
+/// Random programs: in C and C++, with threads, `longjmp` and exceptions.
+const SEEDS: [u64; 6] = [0, 1, 2, 3, 4, 5];
+
+#[test]
+fn counts_are_those_of_the_full_tier() {
+    let place = Place::new();
+    for seed in SEEDS {
+        let program = program(seed);
+        let (driver, source) = if program.language == Language::C { ("cc", "subject.c") } else { ("c++", "subject.cpp") };
+        place.write(source, &program.text);
+        let level = ["-O0", "-O2", "-Os"][seed as usize % 3];
+        let mut known: Option<(Vec<u8>, Counts)> = None;
+        for option in ["-Wall", "--trodden-events=tsc"] {
+            let mut build = place.command(trodden());
+            build.args([driver, option, level, "-w", "-pthread", source, "-o", "subject"]);
+            assert!(build.status().unwrap().success(), "seed {seed}");
+            let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./subject"]).output().unwrap();
+            let profile = Profile::read(&place.path("run.trodden")).unwrap();
+            check_squares(&profile);
+            let found = (output.stdout, counts(&profile));
+            assert!(known.get_or_insert(found.clone()) == &found, "seed {seed} {level}: counts differ");
+        }
+    }
+}
+
+/// Counts of all functions, in the order of the program.
+type Counts = Vec<(String, Vec<(u64, u64)>)>;
+
+fn counts(profile: &Profile) -> Counts {
+    profile.functions().map(|(_, unit, function)| (function.name.clone(), unit.counts_of(function).collect())).collect()
+}
+
+/// The mean of squares is never less than the square of the mean; events belong to paths that were executed.
+fn check_squares(profile: &Profile) {
+    for (_, unit, function) in profile.functions() {
+        let executed: Vec<(u64, u64)> = unit.counts_of(function).collect();
+        for (id, count) in &executed {
+            let events = unit.events_of(function, *id);
+            let sum = events.sum.unsigned_abs();
+            assert!(events.squares * u128::from(*count) >= sum * sum, "{} path {id}: {events:?} in {count}", function.name);
+        }
+        let has_count = |at: u64| executed.iter().any(|(id, _)| function.first_counter + id == at);
+        let own = unit.events.iter().filter(|(at, _)| (function.first_counter..function.first_counter + function.counters).contains(at));
+        own.for_each(|(at, _)| assert!(has_count(*at), "{}: events without executions", function.name));
+    }
+}
+
+const TIMED: &str = r#"
+#include <stdio.h>
+#include <setjmp.h>
+#include <x86intrin.h>
+static jmp_buf back;
+__attribute__((noinline)) long heavy(long n) { long s = 0; for (long i = 0; i < n; i++) { __asm__ volatile("" : "+r"(s)); s += i; } return s; }
+__attribute__((noinline)) long choose(long i) {
+  if (i % 8 == 0) { long s = 0; __asm__ volatile(".rept 4000\n\timulq %0, %0\n\t.endr" : "+r"(s)); return s + 1; }
+  __asm__ volatile(""); return i;
+}
+__attribute__((noinline)) long recurse(long n) { return n <= 0 ? heavy(20000) : 1 + recurse(n - 1); }
+__attribute__((noinline)) void leap(long n) { heavy(20000); if (n & 1) longjmp(back, 1); }
+__attribute__((noinline)) long work(void) {
+  long s = 0;
+  for (long i = 0; i < 800; i++) s += choose(i);
+  s += recurse(50);
+  for (volatile long i = 0; i < 100; i++) if (!setjmp(back)) leap(i);
+  return s;
+}
+__attribute__((no_profile_instrument_function)) int main(void) {
+  unsigned long long before = __rdtsc();
+  long s = work();
+  unsigned long long after = __rdtsc();
+  printf("%llu %d\n", after - before, s == 1);
+  return 0;
+}
+"#;
+
+#[test]
+fn times_are_own_and_add_up_to_the_whole() {
+    let place = Place::with(&[("timed.c", TIMED)]);
+    place.cc("--trodden-events=tsc -O2 timed.c -o timed");
+    let (output, profile) = place.record("timed");
+    let elapsed: i128 = output.split_whitespace().next().unwrap().parse().unwrap();
+    let total: i128 = profile.functions().map(|(_, unit, function)| sum(unit, function)).sum();
+    // Nothing is charged twice; what is missing is what counting takes itself, which is little in loops of that many rounds.
+    assert!(total <= elapsed && total * 10 >= elapsed * 5, "{total} of {elapsed}");
+    for (_, unit, function) in profile.functions() {
+        assert!(sum(unit, function) > -elapsed / 10, "{}", function.name);
+    }
+    // A path of 4000 multiplications against one of none.
+    let choose = paths(&profile, "choose");
+    let long = choose.iter().filter(|(count, _)| *count == 100).map(|(_, events)| events.mean(100)).fold(0.0, f64::max);
+    let short = choose.iter().filter(|(count, _)| *count == 700).map(|(_, events)| events.mean(700)).fold(0.0, f64::max);
+    assert!(long > 1000.0 && short < long / 2.0, "{choose:?}");
+    // Callers are not charged with what callees do: `heavy` has nearly all.
+    let of = |name| paths(&profile, name).iter().map(|(_, e)| e.sum).sum::<i128>();
+    assert!(of("recurse") < of("heavy") / 10 && of("leap") < of("heavy") / 2, "{} {} {}", of("recurse"), of("leap"), of("heavy"));
+}
+
+fn sum(unit: &trodden_profile::UnitProfile, function: &trodden_unit::FunctionMap) -> i128 {
+    unit.counts_of(function).map(|(id, _)| unit.events_of(function, id).sum).sum()
+}
+
+/// Executions and events of a function's complete paths.
+fn paths(profile: &Profile, name: &str) -> Vec<(u64, PathEvents)> {
+    let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
+    let decoded = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
+    decoded.complete.iter().map(|p| (p.count, unit.events_of(function, p.id))).collect()
+}
+
+/// Each call of `touch` with an odd number causes one page fault, and with an even number none; `leap` causes one and never ends.
+const FAULTS: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static __thread volatile char *next;
+static __thread jmp_buf back;
+__attribute__((no_profile_instrument_function, noinline)) static void fresh(long pages) {
+  next = mmap(0, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  madvise((void *)next, pages * 4096, MADV_NOHUGEPAGE);
+}
+__attribute__((noinline)) void touch(long n) { if (n & 1) { *next = 1; next += 4096; } __asm__ volatile(""); }
+__attribute__((no_profile_instrument_function, noinline)) static void hop(void) { longjmp(back, 1); }
+static void (*volatile way)(void) = hop;
+__attribute__((noinline)) void leap(void) { *next = 1; next += 4096; way(); *next = 2; }
+__attribute__((noinline)) void *many(void *calls) { for (long i = 0; i < (long)calls; i++) touch(i); return 0; }
+static void *thread(void *calls) { fresh(1000); return many(calls); }
+int main(void) {
+  fresh(1000);
+  many((void *)1000);
+  if (!setjmp(back)) leap();
+  pthread_t t[4];
+  for (int i = 0; i < 4; i++) pthread_create(&t[i], 0, thread, (void *)200);
+  for (int i = 0; i < 4; i++) pthread_join(t[i], 0);
+  pid_t child = fork();
+  if (!child) { fresh(1000); many((void *)100); _exit(0); }
+  waitpid(child, 0, 0);
+  return 3;
+}
+"#;
+
+#[test]
+fn page_faults_are_charged_to_the_paths_that_cause_them() {
+    let place = Place::with(&[("faults.c", FAULTS)]);
+    place.cc("--trodden-events=page-faults -O2 -pthread faults.c -o faults");
+    let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./faults"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    if !place.path("run.trodden").exists() {
+        return refused(&output.stderr);
+    }
+    let profile = Profile::read(&place.path("run.trodden")).unwrap();
+    let mut touch = paths(&profile, "touch");
+    touch.sort_by_key(|(_, events)| events.sum);
+    let calls = 500 + 4 * 100 + 50;
+    // The first fault of a region's page may be the counter's own; the one of the code's page, too.
+    let [(none, quiet), (one, faulting)] = touch[..] else { panic!("{touch:?}") };
+    assert_eq!((none, one), (calls, calls));
+    let near = |events: PathEvents, expected: i128| (events.sum - expected).abs() <= 12;
+    assert!(near(quiet, 0) && near(faulting, i128::from(calls)), "{quiet:?} {faulting:?}");
+    assert!(faulting.deviation(one) < 0.5 && (faulting.mean(one) - 1.0).abs() < 0.02, "{faulting:?}");
+    assert!(paths(&profile, "leap").is_empty());
+    // What `leap` did before it was left is charged to the path that ended next, in `main`.
+    let main: i128 = paths(&profile, "main").iter().map(|(_, e)| e.sum).sum();
+    assert!(main >= 1, "{main}");
+}
+
+/// What the runtime says where it cannot count.
+fn refused(stderr: &[u8]) {
+    let text = String::from_utf8_lossy(stderr);
+    assert!(text.contains("event") && text.contains("--events tsc") && text.contains("is not counted"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_counted_is_no_profile() {
+    let place = Place::with(&[("prog.c", "int main(int n, char **w) { return n > 1 ? 5 : 4; }\n")]);
+    place.cc("--trodden-events=cache-misses -O2 prog.c -o prog");
+    let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(4));
+    match place.path("run.trodden").exists() {
+        true => check_squares(&Profile::read(&place.path("run.trodden")).unwrap()),
+        false => refused(&output.stderr),
+    }
+}
+
+#[test]
+fn reports_tell_events_and_merging_adds_them() {
+    let place = Place::with(&[("timed.c", TIMED)]);
+    place.cc("--trodden-events=tsc -O2 timed.c -o timed");
+    let (_, profile) = place.record("timed");
+    place.trodden("merge -o twice.trodden run.trodden run.trodden");
+    let twice = Profile::read(&place.path("twice.trodden")).unwrap();
+    for ((_, unit, function), (_, other, _)) in profile.functions().zip(twice.functions()) {
+        for (id, _) in unit.counts_of(function) {
+            let (one, two) = (unit.events_of(function, id), other.events_of(function, id));
+            assert_eq!((2 * one.sum, 2 * one.squares), (two.sum, two.squares));
+        }
+    }
+    let text = String::from_utf8(place.trodden("report --measure events --top 1 twice.trodden").stdout).unwrap();
+    assert!(text.contains("heavy") && text.contains("own ticks: ") && text.contains(" ticks of tsc"), "{text}");
+    let json: serde_json::Value =
+        serde_json::from_slice(&place.trodden("report --json --measure events --top 500 run.trodden").stdout).unwrap();
+    assert_eq!((&json["measure"], &json["totals"]["events"]["source"]), (&"events".into(), &"tsc".into()));
+    let sums: Vec<i64> = json["paths"].as_array().unwrap().iter().map(|p| p["events"]["sum"].as_i64().unwrap()).collect();
+    assert!(sums.is_sorted_by(|a, b| a.max(&0) >= b.max(&0)), "{sums:?}");
+    assert_eq!(sums.iter().sum::<i64>(), json["totals"]["events"]["sum"].as_i64().unwrap());
+    // A variant without events is made of the same program, and has none.
+    place.trodden("instrument timed -o plain");
+    place.record("plain");
+    let output = place.command(trodden()).args(["report", "--measure", "events", "run.trodden"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--events tsc"), "{output:?}");
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let place = Place::with(&[("a.c", "int f(int); int main(void) { return f(2); }\n"), ("b.c", "int f(int n) { return n > 2; }\n")]);
+    place.cc("--trodden-events=tsc -c a.c -o a.o");
+    place.cc("--trodden-events=cycles -c b.c -o b.o");
+    for (words, message) in [
+        ("cc a.o b.o -o mixed", "__trodden_event"),
+        ("cc --trodden-events=sneezes -c a.c -o c.o", "known are tsc, cycles"),
+        ("cc --trodden-events=tsc --trodden-sample -c a.c -o c.o", "without --pgo, --sample"),
+        ("build --events tsc --sample -- true", "cannot be used with"),
+        ("build --events sneezes -- true", "known are tsc, cycles"),
+    ] {
+        let output = place.command(trodden()).args(words.split_whitespace()).output().unwrap();
+        assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains(message), "{words}: {output:?}");
+    }
+    assert!(!Path::new("mixed").exists());
+    // Units without events go with those that have some.
+    place.cc("-c b.c -o b.o");
+    place.cc("a.o b.o -o both");
+    let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./both"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(Profile::read(&place.path("run.trodden")).unwrap().functions().count() == 2);
+}
