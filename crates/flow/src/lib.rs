@@ -25,7 +25,7 @@ pub mod schedule;
 
 pub use dag::{Cut, CutReason, Dag, DagEdge, DagEdgeId, Origin};
 pub use graph::{Edge, Graph, GraphError, Node};
-pub use numbering::{Numbering, TooManyPaths};
+pub use numbering::{InterestingSet, Labelling, Numbering, NumberingError, Scheme, TooManyPaths};
 pub use placement::Probes;
 pub use plan::{Plan, PlanOptions};
 pub use schedule::Schedule;
