@@ -14,6 +14,7 @@
 //! The terms are those of T. Ball and J. R. Larus, "Efficient path profiling" (MICRO 1996).
 #![forbid(unsafe_code)]
 
+pub mod coding;
 pub mod dag;
 pub mod frequency;
 pub mod graph;
@@ -22,6 +23,7 @@ pub mod numbering;
 pub mod placement;
 pub mod plan;
 pub mod schedule;
+pub mod verify;
 
 pub use dag::{Cut, CutReason, Dag, DagEdge, DagEdgeId, Origin};
 pub use graph::{Edge, Graph, GraphError, Node};

@@ -6,11 +6,11 @@
 //! Two registers are added to on the same edges, so that one probe serves both. Arithmetic wraps around: increments on chords may be large although
 //! sums along paths are not.
 
-use super::{NumberingError, Scheme};
 use super::ball_larus::Numbering;
 use super::interesting::InterestingSet;
 use super::known::PerfectHash;
 use super::optimal::Proof;
+use super::{NumberingError, Scheme};
 use crate::dag::{Dag, DagEdgeId, Origin};
 use crate::graph::{Edge, Graph, Node};
 use crate::placement::Probes;
@@ -314,7 +314,9 @@ impl Member {
             let can = |e: &DagEdgeId| {
                 let rest = *left - i128::from(self.values[e.index()]);
                 let fits = |(low, high): (i128, i128)| (low..=high).contains(&rest);
-                self.interesting[e.index()] && self.behind[dag.edge(*e).to.index()].is_some_and(fits) && !tried.contains(&(dag.edge(*e).to, rest))
+                self.interesting[e.index()]
+                    && self.behind[dag.edge(*e).to.index()].is_some_and(fits)
+                    && !tried.contains(&(dag.edge(*e).to, rest))
             };
             match dag.out(*node).iter().enumerate().skip(*next).find(|(_, e)| can(e)) {
                 Some((at, edge)) => {

@@ -63,7 +63,8 @@ impl Lattice {
     }
 
     /// The coefficients `y` that give these numbers, one for each path in the order in which they were given: the integrality test.
-    pub fn solve(&self, numbers: &[i64]) -> Option<Vec<i64>> {
+    #[cfg(test)]
+    fn solve(&self, numbers: &[i64]) -> Option<Vec<i64>> {
         let mut coefficients: Vec<i64> = Vec::new();
         for (step, row) in self.rows.iter().enumerate() {
             let known = dot(row, &coefficients)?;
@@ -96,6 +97,7 @@ impl Lattice {
 }
 
 /// Sum of products; the shorter ends it.
+#[cfg(test)]
 fn dot(row: &[i64], coefficients: &[i64]) -> Option<i64> {
     row.iter().zip(coefficients).try_fold(0i64, |sum, (a, b)| sum.checked_add(a.checked_mul(*b)?))
 }
@@ -221,4 +223,36 @@ fn power(base: u64, mut exponent: u64) -> u64 {
         exponent >>= 1;
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dag::Entries;
+    use crate::graph::{Graph, Node};
+
+    /// Three diamonds in series, of two edges each, and the paths that take the second edge of two of them.
+    fn diamonds() -> (Dag, Vec<Vec<DagEdgeId>>) {
+        let edges = (0..3).flat_map(|d| [(Node(d), Node(d + 1)); 2]).collect();
+        let dag = Dag::new(&Graph::new(4, Node(0), Node(3), edges).unwrap(), &[], Entries::PerEdge);
+        let path = |ways: [u32; 3]| (0..3).map(|d| DagEdgeId(2 * d + ways[d as usize])).collect();
+        (dag, vec![path([1, 1, 0]), path([0, 1, 1]), path([1, 0, 1])])
+    }
+
+    #[test]
+    fn independent_paths_do_not_have_all_numbers_without_a_constant() {
+        // Rows 110, 011, 101 have determinant 2: the sum of their numbers is even, unless a constant is added to all.
+        let (dag, paths) = diamonds();
+        let lattice = Lattice::of(&dag, &paths).unwrap();
+        assert!(lattice.rank() == 3 && lattice.is_everything());
+        let values = lattice.values(&dag, &lattice.solve(&[0, 1, 2]).unwrap()).unwrap();
+        let numbers: Vec<i64> = paths.iter().map(|p| p.iter().map(|e| values[e.index()]).sum()).collect();
+        assert_eq!(numbers, [0, 1, 2]);
+        // With a fourth path that nothing but the constant gives a number, it is fixed.
+        let all = [paths.clone(), vec![vec![DagEdgeId(0), DagEdgeId(2), DagEdgeId(4)]]].concat();
+        let lattice = Lattice::of(&dag, &all).unwrap();
+        assert!(lattice.rank() == 4 && !lattice.is_everything());
+        assert_eq!(lattice.solve(&[1, 2, 3, 0]).map(|_| ()), Some(()));
+        assert_eq!(lattice.solve(&[1, 2, 4, 0]), None);
+    }
 }

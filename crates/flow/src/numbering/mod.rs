@@ -21,8 +21,8 @@ mod labelling;
 mod lattice;
 mod optimal;
 mod preferential;
-mod sequence;
 mod selective;
+mod sequence;
 
 pub use ball_larus::{Numbering, TooManyPaths};
 pub use interesting::{InterestingSet, MOST_LISTED};

@@ -70,12 +70,7 @@ const SHORT: u64 = 20_000;
 const PATIENCE: u64 = 1 << 16;
 
 /// Finds compact numbers for `paths`, no two equal, beginning with those in `first`.
-pub(super) fn optimal(
-    dag: &Dag,
-    paths: &[Vec<DagEdgeId>],
-    first: PreferentialIds,
-    budget: Budget,
-) -> Result<Assignment, NumberingError> {
+pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialIds, budget: Budget) -> Result<Assignment, NumberingError> {
     let count = paths.len() as u64;
     let Some(lattice) = Lattice::of(dag, paths) else {
         let end = if first.span == count { SearchEnd::Optimal } else { SearchEnd::BudgetSpent };
@@ -88,8 +83,8 @@ pub(super) fn optimal(
     let mut shuffle = Shuffle::new();
     let mut short = SHORT;
     while bound < best.0 && !search.stopped {
-        // Alternately the least span that may be possible, with more patience each time, and the next below the best.
-        for span in [bound, best.0 - 1] {
+        // In turn the least span that may be possible, one in the middle, and the next below the best, with more patience each time.
+        for span in [bound, bound.midpoint(best.0 - 1), best.0 - 1] {
             let found = match search.find(span, short, Some(&mut shuffle)) {
                 Found::Unfinished => search.find(span, short, None),
                 found => found,
@@ -100,10 +95,11 @@ pub(super) fn optimal(
                         best = (span, values);
                     }
                 }
-                Found::Nothing => bound = span + 1,
+                Found::Nothing => bound = bound.max(span + 1),
                 Found::Unfinished => {}
             }
-            if bound >= best.0 || search.stopped {
+            // What was found or excluded changes what is worth a search.
+            if bound > span || best.0 <= span || search.stopped {
                 break;
             }
         }

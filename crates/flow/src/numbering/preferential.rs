@@ -86,7 +86,8 @@ impl Trie {
                 let taken: Vec<(usize, (i64, i64))> =
                     prefixes.iter().enumerate().filter_map(|(i, p)| self.next[*p].get(&edge).map(|n| (i, intervals[*n]))).collect();
                 // The join: each prefix needs its identities behind this edge to begin where those behind the edges before end.
-                let needed = |(i, (least, _)): &(usize, (i64, i64))| merged[*i].map_or(Some(0), |m| m.1.checked_add(1))?.checked_sub(*least);
+                let needed =
+                    |(i, (least, _)): &(usize, (i64, i64))| merged[*i].map_or(Some(0), |m| m.1.checked_add(1))?.checked_sub(*least);
                 let needed: Vec<i64> = taken.iter().map(needed).collect::<Option<_>>().ok_or(NumberingError::Overflow)?;
                 let Some(value) = needed.into_iter().max() else { continue };
                 values[edge.index()] = value;
