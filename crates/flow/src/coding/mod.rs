@@ -17,11 +17,25 @@ pub use enclosure::{Enclosure, exp2, log2};
 use crate::dag::{Dag, DagEdgeId};
 use num_bigint::BigInt;
 use num_rational::BigRational;
-use num_traits::{One, Zero};
+use num_traits::{One, ToPrimitive, Zero};
 use std::collections::BTreeMap;
 
+/// An exact fraction.
+pub type Rational = BigRational;
+
 /// Part of [0, 1) that an edge has in a context: from, to.
-pub type Range = (BigRational, BigRational);
+pub type Range = (Rational, Rational);
+
+/// A place where a path goes on in one way or another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// The node.
+    pub node: u32,
+    /// A way there: in the preferential model the one that the context is about, else any.
+    pub prefix: Vec<DagEdgeId>,
+    /// The edges that can be taken, and the range of each.
+    pub choices: Vec<(DagEdgeId, Range)>,
+}
 
 /// Why there is no model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -218,25 +232,25 @@ impl Model {
         power.times(&BigRational::new(BigInt::one(), BigInt::from(interesting)))
     }
 
-    /// The contexts: node, and for each edge its range.
-    pub fn contexts(&self) -> impl Iterator<Item = (u32, Vec<(DagEdgeId, Range)>)> + '_ {
-        let own = |c: &BTreeMap<DagEdgeId, Choice>| c.iter().map(|(e, choice)| (*e, choice.range.clone())).collect();
-        self.nodes.iter().zip(&self.contexts).filter(|(_, c)| !c.is_empty()).map(move |(node, c)| (*node, own(c)))
+    /// The contexts in which there is something to choose.
+    pub fn contexts(&self) -> impl Iterator<Item = Context> + '_ {
+        // Each context comes after those that lead to it.
+        let mut prefixes: Vec<Option<Vec<DagEdgeId>>> = vec![None; self.contexts.len()];
+        prefixes[0] = Some(Vec::new());
+        (0..self.contexts.len()).filter(|at| !self.contexts[*at].is_empty()).map(move |at| {
+            let prefix = prefixes[at].clone().unwrap_or_default();
+            for (edge, choice) in &self.contexts[at] {
+                prefixes[choice.next].get_or_insert_with(|| [prefix.as_slice(), &[*edge]].concat());
+            }
+            let choices = self.contexts[at].iter().map(|(e, choice)| (*e, choice.range.clone())).collect();
+            Context { node: self.nodes[at], prefix, choices }
+        })
     }
+}
 
-    /// The edges by which a context is reached: those of the first way there.
-    pub fn prefix(&self, context: usize) -> Vec<DagEdgeId> {
-        let mut prefix = Vec::new();
-        let mut at = context;
-        while at != 0 {
-            let leads = |c: &BTreeMap<DagEdgeId, Choice>| c.iter().find(|(_, choice)| choice.next == at).map(|(e, _)| *e);
-            let Some((before, edge)) = self.contexts.iter().enumerate().find_map(|(i, c)| leads(c).map(|e| (i, e))) else { break };
-            prefix.push(edge);
-            at = before;
-        }
-        prefix.reverse();
-        prefix
-    }
+/// About what a rational is.
+pub fn approximate(value: &Rational) -> f64 {
+    value.to_f64().unwrap_or(f64::NAN)
 }
 
 /// p log2(1/p).
