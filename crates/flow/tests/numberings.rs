@@ -296,9 +296,8 @@ fn is_consistent(dag: &Dag, paths: &[Path], numbers: &[i64]) -> bool {
         rows.swap(done, pivot);
         for other in done + 1..rows.len() {
             let times = rows[other][column] / rows[done][column];
-            for at in column..=width {
-                rows[other][at] -= times * rows[done][at];
-            }
+            let pivot_row = rows[done].clone();
+            rows[other].iter_mut().zip(pivot_row).for_each(|(o, p)| *o -= times * p);
         }
         done += 1;
     }

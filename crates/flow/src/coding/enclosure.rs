@@ -111,7 +111,7 @@ fn power(exponent: &BigRational, bits: u32, up: bool) -> BigRational {
             fraction -= &half;
             product = (&product * &root + if up { &unit - 1u32 } else { BigUint::zero() }) >> places;
         }
-        fraction = fraction * BigRational::from_integer(2.into());
+        fraction *= BigRational::from_integer(2.into());
     }
     let whole = whole.to_integer().to_u64().expect("an entropy is no astronomical number");
     BigRational::new(BigInt::from(product) << whole, BigInt::from(unit))

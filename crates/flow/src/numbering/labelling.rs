@@ -190,6 +190,17 @@ impl Labelling {
         }
     }
 
+    /// How many contents of the registers are told as known; none if they are not listed.
+    pub fn accepted(&self) -> Option<u128> {
+        match &self.classification {
+            Classification::Every { paths } => Some((*paths).into()),
+            Classification::Closure { .. } => None,
+            Classification::Listed { ids } => Some(ids.len() as u128),
+            Classification::Checked { expected } => Some(expected.iter().flatten().count() as u128),
+            Classification::Hashed(table) => Some((0..table.slots()).filter(|s| table.key(*s).is_some()).count() as u128),
+        }
+    }
+
     /// Least and greatest number of an interesting path.
     pub fn span(&self) -> Span {
         self.span

@@ -9,7 +9,10 @@
 //! Rows are taken in an order in which numbers follow as early as possible. Arithmetic is checked; a lattice whose coefficients leave the word is none.
 
 use crate::dag::{Dag, DagEdgeId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Differences are made of at most this many rows.
+const MOST_COMPARED: usize = 128;
 
 /// The echelon form for a list of paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +23,9 @@ pub struct Lattice {
     pub rows: Vec<Vec<i64>>,
     /// For each step the pivot; none if the number follows.
     pub pivots: Vec<Option<i64>>,
+    /// For each pivot the differences of rows, neither of whose numbers is known there, that are known with it: numbers differ, so these are not zero,
+    /// and not as large as the span.
+    pub differences: Vec<Vec<Vec<i64>>>,
     /// Columns of `U`: what a unit of each `y` adds to the values of the columns' edges, the constant last.
     transform: Vec<Vec<i64>>,
     /// For each column but the last the edge that carries its value.
@@ -47,9 +53,10 @@ impl Lattice {
             known += usize::from(pivot.is_some());
             (0..known).map(|c| columns[c][r]).collect()
         };
-        let rows = pivots.iter().enumerate().map(row).collect();
+        let rows: Vec<Vec<i64>> = pivots.iter().enumerate().map(row).collect();
         transform.truncate(rank);
-        Some(Lattice { order, rows, pivots, transform, carriers })
+        let differences = differences(&rows, rank);
+        Some(Lattice { order, rows, pivots, differences, transform, carriers })
     }
 
     /// Number of paths that can be numbered independently.
@@ -94,6 +101,28 @@ impl Lattice {
         }
         Some(values)
     }
+}
+
+/// Differences of rows by the last pivot that they depend on, each once, up to sign.
+fn differences(rows: &[Vec<i64>], rank: usize) -> Vec<Vec<Vec<i64>>> {
+    let mut differences = vec![BTreeSet::new(); rank];
+    if rows.len() > MOST_COMPARED {
+        return vec![Vec::new(); rank];
+    }
+    let at = |row: &[i64], column: usize| row.get(column).copied().unwrap_or(0);
+    for (i, a) in rows.iter().enumerate() {
+        for b in &rows[..i] {
+            let mut difference: Vec<i64> = (0..rank).map(|c| at(a, c) - at(b, c)).collect();
+            let Some(last) = difference.iter().rposition(|d| *d != 0) else { continue };
+            let beyond = |row: &[i64]| (last + 1..rank).any(|c| at(row, c) != 0);
+            if beyond(a) && beyond(b) {
+                let sign = difference[last].signum();
+                difference.truncate(last + 1);
+                differences[last].insert(difference.iter().map(|d| d * sign).collect::<Vec<i64>>());
+            }
+        }
+    }
+    differences.into_iter().map(|d| d.into_iter().collect()).collect()
 }
 
 /// Sum of products; the shorter ends it.

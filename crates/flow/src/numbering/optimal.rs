@@ -160,8 +160,8 @@ impl Search<'_> {
                     state.choose(self.lattice, candidates[at]);
                     next = match state.advance(self.lattice) {
                         Advance::Done => return Found::Numbers(state.coefficients),
-                        Advance::Choice => 0,
-                        Advance::Conflict => state.back(&mut choices),
+                        Advance::Choice if state.can_differ(self.lattice) => 0,
+                        Advance::Choice | Advance::Conflict => state.back(&mut choices),
                     };
                 }
                 None if choices.is_empty() => return Found::Nothing,
@@ -222,6 +222,13 @@ impl State {
         let pivot = lattice.pivots[self.numbers.len()].expect("it can be chosen");
         self.coefficients.push((number - self.known(lattice)) / pivot);
         self.take(number as usize);
+    }
+
+    /// Whether no two paths are bound to have one number, or numbers too far apart, by the last choice.
+    fn can_differ(&self, lattice: &Lattice) -> bool {
+        let span = self.used.len() as i64;
+        let value = |d: &Vec<i64>| d.iter().zip(&self.coefficients).fold(0i64, |s, (a, b)| s.wrapping_add(a.wrapping_mul(*b)));
+        lattice.differences[self.coefficients.len() - 1].iter().map(value).all(|v| v != 0 && v > -span && v < span)
     }
 
     /// Takes back the last choice and what followed; returns the candidate to try next.

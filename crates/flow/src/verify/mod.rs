@@ -51,7 +51,7 @@ pub enum Method {
 pub enum Finding {
     /// It holds.
     Holds,
-    /// It does not hold for this path, and this other one if it takes two.
+    /// It does not hold for this path, and this other one if it takes two. Without a path: more is told as known than there are interesting paths.
     Fails(Vec<DagEdgeId>, Option<Vec<DagEdgeId>>),
     /// No fault among the paths that were drawn.
     NotRefuted,
@@ -126,7 +126,9 @@ fn exact(dag: &Dag, members: &Members, labelling: &Labelling, budget: &VerifyBud
     let sums_differ = found.interesting.is_none();
     let finding = |pair: Option<pairs::Pair>| pair.map_or(Finding::Holds, |(p, q)| Finding::Fails(p, Some(q)));
     let uniqueness = if sums_differ { tally.uniqueness() } else { finding(found.interesting) };
-    let validity = finding(found.other);
+    // What no interesting path sums to must not be told as one, or the sums of another might be.
+    let surplus = labelling.accepted().is_some_and(|accepted| accepted != members.count(dag));
+    let validity = if surplus { Finding::Fails(Vec::new(), None) } else { finding(found.other) };
     let valid = validity == Finding::Holds;
     let aliases = match valid {
         true => Aliases::Exactly(0),

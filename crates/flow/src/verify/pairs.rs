@@ -156,10 +156,13 @@ pub fn ends(dag: &Dag, members: &Members, labelling: &Labelling) -> Option<(i64,
     Some((low.try_into().ok()?, high.try_into().ok()?))
 }
 
+/// Paths by their sums and how far they have been read as an interesting path.
+type Counts = HashMap<([i64; 2], Option<u32>), u128>;
+
 /// How many uninteresting paths are told as interesting ones: paths are counted by their sums. `None` if there were more sums than `most`.
 pub fn aliases(dag: &Dag, members: &Members, labelling: &Labelling, most: usize) -> Option<u128> {
     // Nothing can be said of a sum without knowing how many of the paths that have it are interesting.
-    let mut states: Vec<HashMap<([i64; 2], Option<u32>), u128>> = vec![HashMap::new(); dag.node_count()];
+    let mut states: Vec<Counts> = vec![Counts::new(); dag.node_count()];
     states[dag.entry().index()].insert(([0, 0], Some(0)), 1);
     let mut size = 1;
     for &node in dag.order().iter().filter(|n| **n != dag.exit()) {

@@ -64,6 +64,14 @@ impl Members {
         true
     }
 
+    /// How many paths are interesting.
+    pub fn count(&self, dag: &Dag) -> u128 {
+        match self {
+            Members::Closure(edges) => count(dag, edges),
+            Members::List(paths, _) => paths.len() as u128,
+        }
+    }
+
     /// The edges that interesting paths take.
     pub fn edges(&self, dag: &Dag) -> Vec<bool> {
         match self {
