@@ -83,8 +83,14 @@ fn exact_schemes_tell_every_path_and_others_are_measured() {
     let (mut invalid, mut approximate, mut wrong) = (0, 0, 0.0);
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed);
-        let (dag, paths, chosen) = subject(&mut random);
-        let set = set_of(&dag, &chosen);
+        let (dag, paths, mut chosen) = subject(&mut random);
+        let mut set = set_of(&dag, &chosen);
+        // In half of the cases the set is one of edges.
+        let marked: Vec<bool> = dag.edge_ids().map(|_| random.chance(70)).collect();
+        if let (0, Ok(by_edges)) = (seed % 2, InterestingSet::from_edges(&dag, &marked)) {
+            set = by_edges;
+            chosen = paths.iter().filter(|p| p.iter().all(|e| marked[e.index()])).cloned().collect();
+        }
         let closed = closure(&dag, &paths, &chosen);
         assert_eq!(set.closure(), closed.len() as u128, "seed {seed}");
         let weights: Vec<f64> = dag.edge_ids().map(|_| random.below(100) as f64).collect();

@@ -10,7 +10,7 @@ mod number;
 mod show;
 mod wanted;
 
-use crate::cli::{Graph as Job, NumberJob};
+use crate::cli::Graph as Job;
 use anyhow::{Context, Result, bail};
 use input::{Input, PathInput};
 use serde_json::{Value, json};
@@ -179,6 +179,7 @@ fn nodes_json(named: &Named, dag: &Dag, path: &[DagEdgeId]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::NumberJob;
 
     fn numbered(text: &str) -> Value {
         numbered_by(text, trodden_flow::Scheme::BallLarus)
