@@ -16,6 +16,7 @@
 //! The terms are those of T. Ball and J. R. Larus, "Efficient path profiling" (MICRO 1996).
 #![forbid(unsafe_code)]
 
+pub mod coding;
 pub mod dag;
 pub mod frequency;
 pub mod graph;
@@ -25,10 +26,11 @@ pub mod partition;
 pub mod placement;
 pub mod plan;
 pub mod schedule;
+pub mod verify;
 
 pub use dag::{Cut, CutReason, Dag, DagEdge, DagEdgeId, Origin};
 pub use graph::{Edge, Graph, GraphError, Node};
-pub use numbering::{Numbering, TooManyPaths};
+pub use numbering::{InterestingSet, Labelling, Numbering, NumberingError, Scheme, TooManyPaths};
 pub use placement::Probes;
 pub use plan::{Plan, PlanOptions};
 pub use schedule::Schedule;
