@@ -13,15 +13,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Symbols that instrumented code refers to; all others are local.
-const ENTRY_SYMBOLS: [&str; 2] = ["__trodden_enter", "__trodden_bias"];
+const ENTRY_SYMBOLS: [&str; 3] = ["__trodden_enter", "__trodden_enter_shared", "__trodden_bias"];
 
 /// What the object may refer to: bounds that linkers define, and what libc offers if there is one.
-pub const MAY_BE_UNDEFINED: [&str; 8] = [
+pub const MAY_BE_UNDEFINED: [&str; 9] = [
     "__start_trodden_units",
     "__stop_trodden_units",
     "__start_trodden_counters",
     "__stop_trodden_counters",
     "__trodden_switch",
+    "__trodden_shared_bias",
     "__register_atfork",
     "pthread_atfork",
     "__cxa_finalize",

@@ -17,6 +17,8 @@ pub struct PlanOptions {
     pub max_paths: u64,
     /// Whether cut edges with one head share their entry.
     pub entries: Entries,
+    /// Number the paths that are taken most often first, so that their counters lie side by side.
+    pub hot_first: bool,
     /// Increments on chords of a spanning tree rather than wherever a value is not zero.
     pub chords: bool,
 }
@@ -60,7 +62,10 @@ impl Plan {
     /// Ball-Larus path profiling: every path of the graph, `forced` edges cut.
     pub fn ball_larus(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, options: &PlanOptions) -> Plan {
         let limited = cut_to_limit(graph, forced, frequencies, options.max_paths, options.entries);
-        let (dag, numbering) = (limited.dag, limited.numbering);
+        let (dag, numbering) = match options.hot_first {
+            false => (limited.dag, limited.numbering),
+            true => hottest_first(&limited.dag, graph, frequencies),
+        };
         let probes = match options.chords {
             true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, graph, frequencies)),
             false => Probes::direct(numbering.values()),
@@ -82,6 +87,29 @@ impl Plan {
             Some(cut) => Action::CountAndRestart { increment: cut.leave.map_or(0, increment), start: cut.enter.map_or(0, increment) },
         }
     }
+}
+
+/// Visits the out-edges of each node by decreasing frequency: along the hottest edges values are 0, and paths with a cold edge have high numbers.
+fn hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> (Dag, Numbering) {
+    let costs = edge_frequencies(dag, graph, frequencies);
+    let mut order: Vec<DagEdgeId> = dag.edge_ids().collect();
+    order.sort_by(|a, b| costs[b.index()].total_cmp(&costs[a.index()]));
+    let dag = dag.in_order(&order);
+    let numbering = Numbering::ball_larus(&dag).expect("the order changes no number of paths");
+    (dag, numbering)
+}
+
+/// How often each edge of the DAG is executed; of a shared entry, the first cut edge that leads there.
+fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
+    let frequency = |id: DagEdgeId| match dag.edge(id).origin {
+        Origin::Real(e) | Origin::Leave(e) => frequencies.edge(e),
+        Origin::Enter(e) => {
+            let entering = graph.incoming(graph.to(e)).iter().filter(|e| dag.cut(**e).is_some());
+            entering.map(|e| frequencies.edge(*e)).sum()
+        }
+        Origin::Stop(n) => frequencies.node(n),
+    };
+    dag.edge_ids().map(frequency).collect()
 }
 
 /// What an increment on each edge of the DAG would cost: executions times the work of one.

@@ -16,8 +16,13 @@ const MAX_PATHS: u64 = 4096;
 /// The most that can be asked for: larger arrays (128 MB a function) would not link.
 const MOST_MAX_PATHS: u64 = 1 << 24;
 
+/// Functions that count in tables may have this many paths and are cut beyond: so that all paths of a program can be numbered together.
+const MOST_IN_TABLE: u64 = 1 << 52;
+/// All paths of a unit's functions that count in tables.
+const MOST_IN_TABLES: u64 = 1 << 56;
+
 /// All words.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 17] = [
     "scheme=ball-larus",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
@@ -30,6 +35,11 @@ const KNOWN: [&str; 12] = [
     "markers=none|llvm",
     "weights=FILE",
     "facts=FILE",
+    "table-slots=NUMBER (0 to 16777216)",
+    "array-paths=NUMBER (1 to 16777216)",
+    "threads=own|shared|atomic",
+    "order=graph|weights",
+    "versions=two|one",
 ];
 
 /// How units are instrumented.
@@ -52,6 +62,14 @@ pub struct Options {
     pub tier: Tier,
     /// Of the tier `addresses`: equal ends of blocks are not merged, so that every block has an address, and the code is a little longer.
     pub tails_apart: bool,
+    /// Slots of the tables of functions with more than [`Options::array_paths`] paths; 0: there are no tables, and such functions are cut.
+    pub table_slots: u64,
+    /// Most paths of a function that counts in an array, where there are tables.
+    pub array_paths: u64,
+    /// Who counts in a region.
+    pub threads: Threads,
+    /// Of the tier `sample`: there is one version of the code, which keeps the register at all times and counts while the switch is on.
+    pub one_version: bool,
     /// Take LLVM's edge counters, with which the unit was compiled, out of it, and note where they were.
     pub markers: bool,
 }
@@ -67,6 +85,17 @@ pub enum Tier {
     Addresses,
 }
 
+/// Who counts in a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// One thread at a time.
+    Own,
+    /// All threads of a process, by plain increments: some may be lost.
+    Shared,
+    /// All threads of a process, by atomic increments.
+    Atomic,
+}
+
 /// Words that cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum BadOption {
@@ -78,6 +107,9 @@ pub enum BadOption {
         "TRODDEN_INSTRUMENT holds markers=llvm and another tier than full: build for an edge profile (--pgo) without --sample or --addresses"
     )]
     MarkersWithoutCounts,
+    /// Words that exclude each other.
+    #[error("TRODDEN_INSTRUMENT holds {0} and {1}, which do not go together: leave one of them out")]
+    Conflict(&'static str, &'static str),
     /// The file of weights cannot be read.
     #[error("the file of weights {file} cannot be read ({source}): give --weights a file that can")]
     Unreadable {
@@ -100,7 +132,7 @@ impl Options {
     /// Reads the words.
     pub fn parse(words: &str) -> Result<Options, BadOption> {
         let mut options = Options {
-            plan: PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true },
+            plan: PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true, hot_first: false },
             choices: Choices { rounds: false, early: true },
             reach_all: false,
             keep_bitcode: true,
@@ -109,6 +141,10 @@ impl Options {
             tier: Tier::Full,
             tails_apart: false,
             markers: false,
+            table_slots: 0,
+            array_paths: MAX_PATHS,
+            threads: Threads::Own,
+            one_version: false,
         };
         for word in words.split_whitespace() {
             match word.split_once('=') {
@@ -119,7 +155,34 @@ impl Options {
         if options.markers && options.tier != Tier::Full {
             return Err(BadOption::MarkersWithoutCounts);
         }
+        options.exclusions()?;
         Ok(options)
+    }
+
+    /// What cannot be had together.
+    fn exclusions(&self) -> Result<(), BadOption> {
+        let (sample, two) = (self.tier == Tier::Sample, !self.one_version);
+        let wrong = [
+            (sample && self.table_slots > 0, ("tier=sample", "table-slots")),
+            (sample && two && self.threads != Threads::Own, ("tier=sample versions=two", "threads=shared or atomic")),
+            (!sample && self.one_version, ("versions=one", "another tier than sample")),
+            (self.markers && self.one_version, ("versions=one", "markers=llvm")),
+        ];
+        wrong.into_iter().find(|(is, _)| *is).map_or(Ok(()), |(_, (one, other))| Err(BadOption::Conflict(one, other)))
+    }
+
+    /// How a function is to be planned, when the unit's tables hold `used` paths so far; see [`Options::in_table`].
+    pub fn plan_of(&self, used: u64) -> PlanOptions {
+        match self.table_slots {
+            0 => self.plan.clone(),
+            // Ever smaller, but never nothing, when the sum comes near its limit.
+            _ => PlanOptions { max_paths: (MOST_IN_TABLES.saturating_sub(used) / 16).min(MOST_IN_TABLE).max(self.array_paths), ..self.plan.clone() },
+        }
+    }
+
+    /// Whether a function with so many paths counts in a table.
+    pub fn in_table(&self, paths: u64) -> bool {
+        self.table_slots > 0 && paths > self.array_paths
     }
 
     fn apply(&mut self, word: &str) -> Option<()> {
@@ -134,6 +197,13 @@ impl Options {
             ("tier", "full") => self.tier = Tier::Full,
             ("tier", "sample") => self.tier = Tier::Sample,
             ("tier", "addresses") => self.tier = Tier::Addresses,
+            ("table-slots", n) => self.table_slots = n.parse().ok().filter(|n| *n <= MOST_MAX_PATHS)?,
+            ("array-paths", n) => self.array_paths = n.parse().ok().filter(|n| (1..=MOST_MAX_PATHS).contains(n))?,
+            ("threads", "own") => self.threads = Threads::Own,
+            ("threads", "shared") => self.threads = Threads::Shared,
+            ("threads", "atomic") => self.threads = Threads::Atomic,
+            ("order", value) => self.plan.hot_first = either(value, "graph", "weights")?,
+            ("versions", value) => self.one_version = either(value, "two", "one")?,
             ("tails", value) => self.tails_apart = either(value, "merged", "apart")?,
             ("markers", value) => self.markers = either(value, "none", "llvm")?,
             ("facts", file) if !file.is_empty() => self.facts = Some(file.into()),
@@ -154,11 +224,34 @@ impl Options {
             Tier::Addresses => format!(" {ADDRESSES_WORD}"),
         };
         let markers = if self.markers { " markers=llvm" } else { "" };
+        let more = self.more_words();
         let weights = self.weights.as_ref().map_or_else(String::new, |(_, file)| format!(" weights={file}"));
         format!(
-            "ball-larus max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{tier}{markers}{weights}",
+            "ball-larus max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{tier}{markers}{more}{weights}",
             self.plan.max_paths
         )
+    }
+}
+
+impl Options {
+    /// The words of [`Options::scheme`] that are there only where something else than usual was asked for.
+    fn more_words(&self) -> String {
+        let mut words = String::new();
+        if self.one_version {
+            words += " versions=one";
+        }
+        if self.table_slots > 0 {
+            words += &format!(" table-slots={} array-paths={}", self.table_slots, self.array_paths);
+        }
+        if self.plan.hot_first {
+            words += " order=weights";
+        }
+        match self.threads {
+            Threads::Own => {}
+            Threads::Shared => words += " threads=shared",
+            Threads::Atomic => words += " threads=atomic",
+        }
+        words
     }
 }
 

@@ -7,6 +7,7 @@
 //! First the edges get places for their code ([`crate::places`] splits edges and landing pads); then the code is made, block by block in topological
 //! order.
 
+use crate::counting::{self, Counters, Waiting};
 use crate::describe::Draft;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::places::{Place, Places};
@@ -14,6 +15,7 @@ use crate::shape::{new_block_behind, predecessors};
 use llvm_sys::LLVMIntPredicate;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use trodden_flow::plan::Action;
 use trodden_flow::schedule::{Flush, Step};
@@ -39,15 +41,6 @@ enum Register {
     Computed(Value),
 }
 
-/// A function's counters.
-#[derive(Clone, Copy)]
-pub struct Counters {
-    /// Address of the thread's copy of the unit's counters, as [`counters_of_thread`] gives it.
-    pub base: Value,
-    /// The function's first one.
-    pub first: u64,
-}
-
 /// Inserts a function's probes. Gives the values that had to be replaced (and are no more) with what took their places.
 pub fn insert(
     around: Surroundings,
@@ -66,8 +59,8 @@ pub fn insert(
         graph,
         schedule,
         places: &places,
-        base: counters.base,
-        first_counter: counters.first as i64,
+        counters,
+        waiting: RefCell::new(Vec::new()),
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
         rounds: HashMap::new(),
@@ -80,6 +73,10 @@ pub fn insert(
     for &node in plan.dag.order().iter().filter(|n| **n != graph.exit()) {
         let arriving = work.arriving(node);
         graph.out(node).iter().for_each(|e| work.take(*e, arriving));
+    }
+    let waiting = work.waiting.into_inner();
+    if !waiting.is_empty() {
+        counting::make(around, counters, &waiting, location);
     }
     places.into_replaced()
 }
@@ -179,8 +176,9 @@ struct Work<'a> {
     graph: &'a Graph,
     schedule: &'a Schedule,
     places: &'a Places,
-    base: Value,
-    first_counter: i64,
+    counters: Counters,
+    /// Counts that need blocks of their own.
+    waiting: RefCell<Vec<Waiting>>,
     location: Option<LLVMMetadataRef>,
     /// The register behind each edge's code.
     leaving: Vec<Register>,
@@ -329,17 +327,19 @@ impl Work<'_> {
 
     /// `count[register + increment] += by`
     fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
-        let module = self.around.module;
-        let fixed = self.first_counter.wrapping_add(increment);
+        let (module, base) = (self.around.module, self.counters.base);
+        if self.counters.need_blocks() {
+            let path = self.value(self.plus(builder, register, increment));
+            return self.waiting.borrow_mut().push(Waiting::at(module, builder, path, by));
+        }
+        let fixed = (self.counters.first as i64).wrapping_add(increment);
         let address = match register {
-            Register::Constant(c) => builder.offset(module.i64(), self.base, module.constant(fixed.wrapping_add(c))),
+            Register::Constant(c) => builder.offset(module.i64(), base, module.constant(fixed.wrapping_add(c))),
             Register::Computed(value) => {
-                let base = builder.offset(module.i64(), self.base, module.constant(fixed));
+                let base = builder.offset(module.i64(), base, module.constant(fixed));
                 builder.offset(module.i64(), base, value)
             }
         };
-        let old = builder.load(module.i64(), address);
-        let new = builder.add(old, by);
-        builder.store(new, address);
+        self.counters.add(module, builder, address, by);
     }
 }

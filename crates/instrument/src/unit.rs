@@ -4,13 +4,14 @@ use crate::abandon::{Abandonment, is_definition};
 use crate::addresses::{self, Copy, Marks, Standing};
 use crate::debug::Positions;
 use crate::describe::Draft;
+use crate::counting::Counters;
 use crate::emit;
 use crate::facts;
 use crate::llvm::{Module, Value, llvm};
 use crate::markers::{self, MarkerError, Markers};
-use crate::options::{BadOption, Options, Tier};
+use crate::options::{BadOption, Options, Threads, Tier};
 use crate::places;
-use crate::probes::{self, Counters, Surroundings};
+use crate::probes::{self, Surroundings};
 use crate::sample::{self, Planned};
 use crate::shape::prepare;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
@@ -23,7 +24,8 @@ use trodden_flow::frequency::branch_weights;
 use trodden_flow::schedule::Choices;
 use trodden_flow::{Graph, GraphError, Node, Plan, Schedule};
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{Frame, FunctionMap, Identity, Skipped, UnitMap, UnitStore, shape};
+use trodden_unit::{Frame, FunctionMap, Identity, Skipped, Storage, Table, UnitMap, UnitStore, shape};
+use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
 
 /// Calling convention of interrupt handlers on x86.
 const X86_INTERRUPT: u32 = 83;
@@ -111,12 +113,18 @@ pub fn instrument(module: Module) -> Result<Outcome, Error> {
         return Ok(Outcome::NoCode);
     }
     work.map.skipped = skipped;
-    if work.options.tier == Tier::Sample {
+    if work.options.threads != Threads::Own {
+        emit::shared_bias(module);
+    }
+    if work.options.tier == Tier::Sample && !work.options.one_version {
         work.sample(&chosen)?;
     } else {
         for &function in &chosen {
             work.instrument(function)?;
         }
+    }
+    if work.options.one_version {
+        emit::switch(module);
     }
     let counters = work.map.counters;
     let map = work.finish();
@@ -182,16 +190,20 @@ struct Unit {
     /// Of the tier `addresses`, for each function.
     marks: Vec<Marks>,
     markers: Option<Markers>,
+    /// Paths of functions that count in tables.
+    in_tables: u64,
+    /// On which every count depends, if it does.
+    switch: Option<Value>,
 }
 
 impl Unit {
     fn begin(module: Module, options: Options) -> Result<Unit, Error> {
-        let around = Surroundings {
-            module,
-            counters: emit::declare_counters(module),
-            bias: emit::declare_bias(module),
-            enter: emit::declare_enter(module),
+        let counters = emit::declare_counters(module);
+        let (bias, enter) = match options.threads {
+            Threads::Own => (emit::declare_bias(module), emit::declare_enter(module, ENTER_SYMBOL)),
+            Threads::Shared | Threads::Atomic => (emit::declare_shared_bias(module), emit::declare_enter(module, ENTER_SHARED_SYMBOL)),
         };
+        let around = Surroundings { module, counters, bias, enter };
         let mut map = UnitMap {
             source: module.source(),
             producer: String::new(),
@@ -211,9 +223,10 @@ impl Unit {
             discard_markers(module, around.counters)?;
             None
         };
+        let switch = options.one_version.then(|| emit::declare_switch(module));
         let abandonment = Abandonment::of(module, options.reach_all);
         let positions = Positions::new(module);
-        Ok(Unit { module, options, abandonment, positions, around, chosen: HashSet::new(), map, marks: Vec::new(), markers })
+        Ok(Unit { module, options, abandonment, positions, around, chosen: HashSet::new(), map, marks: Vec::new(), markers, in_tables: 0, switch })
     }
 
     /// The functions to instrument, and those that cannot be, with the reasons.
@@ -239,11 +252,12 @@ impl Unit {
         match standing {
             Some(standing) => self.marks.push(standing.marks(function, draft)),
             None => {
-                let choices = self.choices(planned.measured);
+                let choices = self.choices(planned.measured, plan);
                 let schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
                 let location = crate::debug::no_line(self.module, function);
                 let base = probes::counters_of_thread(self.around, function, location, planned.open);
-                probes::insert(self.around, function, draft, graph, plan, &schedule, Counters { base, first: self.map.counters });
+                let counters = self.counters(base, plan);
+                probes::insert(self.around, function, draft, graph, plan, &schedule, counters);
                 if let Some(markers) = &mut self.markers {
                     markers.settle(base);
                 }
@@ -289,7 +303,7 @@ impl Unit {
         let graph =
             Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })?;
         let (frequencies, measured) = self.frequencies(&function.name(), &draft, &graph);
-        let plan = Plan::ball_larus(&graph, &draft.forced, &frequencies, &self.options.plan);
+        let plan = Plan::ball_larus(&graph, &draft.forced, &frequencies, &self.options.plan_of(self.in_tables));
         Ok(Planned { function, position, draft, graph, plan, frequencies, measured, open })
     }
 
@@ -309,6 +323,14 @@ impl Unit {
     fn enter(&mut self, planned: Planned) {
         let Planned { function, position, draft, plan, .. } = planned;
         let counters = plan.numbering.paths();
+        let storage = self.storage(&plan);
+        let words = match storage {
+            Storage::Array { beyond } => counters + beyond,
+            Storage::Table(table) => Table::words(table.slots),
+        };
+        if let Storage::Table(_) = storage {
+            self.in_tables += counters;
+        }
         self.map.functions.push(FunctionMap {
             name: function.name(),
             local: is_local(function),
@@ -316,13 +338,31 @@ impl Unit {
             shape: shape(&draft.blocks, &draft.edges),
             first_counter: self.map.counters,
             counters,
+            storage,
             blocks: draft.blocks,
             edges: draft.edges,
             dag: plan.dag.edges().to_vec(),
             values: plan.numbering.values().to_vec(),
             cuts: plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
         });
-        self.map.counters += counters;
+        self.map.counters += words;
+    }
+
+    /// Where the next function's counts are kept.
+    fn storage(&self, plan: &Plan) -> Storage {
+        match self.options.in_table(plan.numbering.paths()) {
+            false => Storage::Array { beyond: 0 },
+            true => Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots }),
+        }
+    }
+
+    /// Where and how the next function counts, for the probes.
+    fn counters(&self, base: Value, plan: &Plan) -> Counters {
+        let table = match self.storage(plan) {
+            Storage::Array { .. } => None,
+            Storage::Table(table) => Some(table),
+        };
+        Counters { base, first: self.map.counters, table, atomic: self.options.threads == Threads::Atomic, switch: self.switch }
     }
 
     /// How often each edge is executed, and whether that was measured. Where it was, what was never executed is still told apart by what is likely.
@@ -340,7 +380,11 @@ impl Unit {
     }
 
     /// Rounds pay in loops that are known to come round often; most loops do not.
-    fn choices(&self, measured: bool) -> Choices {
+    fn choices(&self, measured: bool, plan: &Plan) -> Choices {
+        if self.options.one_version || self.options.in_table(plan.numbering.paths()) {
+            // A way out would count what was not seen, or look for paths that were not taken.
+            return Choices { rounds: false, ..self.options.choices };
+        }
         Choices { rounds: self.options.choices.rounds || measured, ..self.options.choices }
     }
 
@@ -356,6 +400,11 @@ impl Unit {
     }
 
     fn finish(mut self) -> (UnitMap, Options) {
+        // Behind the words come the paths of functions whose counts are in tables.
+        for function in self.map.functions.iter_mut().filter(|f| f.table().is_some()) {
+            function.first_counter = self.map.counters;
+            self.map.counters += function.counters;
+        }
         self.map.files = self.positions.files;
         self.map.scopes = self.positions.scopes;
         self.map.edge_profile = self.markers.map(Markers::finish);

@@ -29,6 +29,7 @@ pub mod raw;
 pub mod sampling;
 pub mod store;
 mod sum;
+pub mod tables;
 pub mod values;
 mod weights;
 
