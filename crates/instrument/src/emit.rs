@@ -63,6 +63,13 @@ pub fn shared_bias(module: Module) {
     ));
 }
 
+/// Takes declarations out that nothing refers to, because no function is counted: the assembler would make symbols of the wrong kind of them.
+pub fn forget_unused(globals: &[Value]) {
+    for global in globals.iter().filter(|g| g.users().next().is_none()) {
+        llvm!(LLVMDeleteGlobal(global.0));
+    }
+}
+
 /// Gives a function an attribute.
 pub fn add_attribute(module: Module, function: LLVMValueRef, name: &str) {
     let id = llvm!(LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()));

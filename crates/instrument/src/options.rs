@@ -23,7 +23,7 @@ const MOST_IN_TABLES: u64 = 1 << 56;
 
 /// All words.
 const KNOWN: [&str; 17] = [
-    "scheme=ball-larus",
+    "scheme=ball-larus|targeted|practical|structural",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
     "rounds=on|off",
@@ -62,6 +62,8 @@ pub struct Options {
     pub tier: Tier,
     /// Of the tier `addresses`: equal ends of blocks are not merged, so that every block has an address, and the code is a little longer.
     pub tails_apart: bool,
+    /// Which paths there are.
+    pub scheme: Scheme,
     /// Slots of the tables of functions with more than [`Options::array_paths`] paths; 0: there are no tables, and such functions are cut.
     pub table_slots: u64,
     /// Most paths of a function that counts in an array, where there are tables.
@@ -83,6 +85,38 @@ pub enum Tier {
     Sample,
     /// Nothing: blocks are marked, so that their addresses are known; see [`crate::addresses`].
     Addresses,
+}
+
+/// Which paths of a function are told apart; see [`trodden_flow::baselines`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// All acyclic ones.
+    BallLarus,
+    /// Those without edges that are cold where they begin.
+    Targeted,
+    /// Those without edges that are cold in the whole program.
+    Practical,
+    /// Those of each loop apart.
+    Structural,
+}
+
+impl Scheme {
+    const ALL: [Scheme; 4] = [Scheme::BallLarus, Scheme::Targeted, Scheme::Practical, Scheme::Structural];
+
+    /// Its name in the word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheme::BallLarus => "ball-larus",
+            Scheme::Targeted => "targeted",
+            Scheme::Practical => "practical",
+            Scheme::Structural => "structural",
+        }
+    }
+
+    /// Whether it leaves paths out, by measured frequencies.
+    pub fn leaves_out(self) -> bool {
+        matches!(self, Scheme::Targeted | Scheme::Practical)
+    }
 }
 
 /// Who counts in a region.
@@ -110,6 +144,9 @@ pub enum BadOption {
     /// Words that exclude each other.
     #[error("TRODDEN_INSTRUMENT holds {0} and {1}, which do not go together: leave one of them out")]
     Conflict(&'static str, &'static str),
+    /// A scheme that goes by a profile, and no profile.
+    #[error("TRODDEN_INSTRUMENT holds scheme={0} without weights=FILE: make a file of a training run (`trodden export weights`) and give it (`--weights FILE`)")]
+    NoWeights(&'static str),
     /// The file of weights cannot be read.
     #[error("the file of weights {file} cannot be read ({source}): give --weights a file that can")]
     Unreadable {
@@ -141,6 +178,7 @@ impl Options {
             tier: Tier::Full,
             tails_apart: false,
             markers: false,
+            scheme: Scheme::BallLarus,
             table_slots: 0,
             array_paths: MAX_PATHS,
             threads: Threads::Own,
@@ -162,7 +200,14 @@ impl Options {
     /// What cannot be had together.
     fn exclusions(&self) -> Result<(), BadOption> {
         let (sample, two) = (self.tier == Tier::Sample, !self.one_version);
+        let left_out = self.scheme.leaves_out();
+        if left_out && self.weights.is_none() {
+            return Err(BadOption::NoWeights(self.scheme.name()));
+        }
         let wrong = [
+            (left_out && self.table_slots > 0, ("table-slots", "a scheme that leaves paths out")),
+            (left_out && self.tier != Tier::Full, ("a tier other than full", "a scheme that leaves paths out")),
+            (left_out && self.markers, ("markers=llvm", "a scheme that leaves paths out")),
             (sample && self.table_slots > 0, ("tier=sample", "table-slots")),
             (sample && two && self.threads != Threads::Own, ("tier=sample versions=two", "threads=shared or atomic")),
             (!sample && self.one_version, ("versions=one", "another tier than sample")),
@@ -187,7 +232,7 @@ impl Options {
 
     fn apply(&mut self, word: &str) -> Option<()> {
         match word.split_once('=')? {
-            ("scheme", "ball-larus") => {}
+            ("scheme", name) => self.scheme = Scheme::ALL.into_iter().find(|s| s.name() == name)?,
             ("max-paths", n) => self.plan.max_paths = n.parse().ok().filter(|n| (1..=MOST_MAX_PATHS).contains(n))?,
             ("chords", value) => self.plan.chords = switch(value)?,
             ("rounds", value) => self.choices.rounds = switch(value)?,
@@ -227,7 +272,8 @@ impl Options {
         let more = self.more_words();
         let weights = self.weights.as_ref().map_or_else(String::new, |(_, file)| format!(" weights={file}"));
         format!(
-            "ball-larus max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{tier}{markers}{more}{weights}",
+            "{} max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{tier}{markers}{more}{weights}",
+            self.scheme.name(),
             self.plan.max_paths
         )
     }

@@ -310,7 +310,7 @@ impl Work<'_> {
                 self.count(code(), arriving, increment, one);
                 Register::Constant(start)
             }
-            Step::Restart { start } => Register::Constant(start),
+            Step::Restart { start } | Step::Plain(Action::Poison { value: start }) => Register::Constant(start),
         };
         if let Some(increment) = task.count {
             self.count(code(), after, increment, one);

@@ -9,7 +9,7 @@ use crate::emit;
 use crate::facts;
 use crate::llvm::{Module, Value, llvm};
 use crate::markers::{self, MarkerError, Markers};
-use crate::options::{BadOption, Options, Threads, Tier};
+use crate::options::{BadOption, Options, Scheme, Threads, Tier};
 use crate::places;
 use crate::probes::{self, Surroundings};
 use crate::sample::{self, Planned};
@@ -19,12 +19,13 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
 use trodden_flow::schedule::Choices;
 use trodden_flow::{Graph, GraphError, Node, Plan, Schedule};
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{Frame, FunctionMap, Identity, Skipped, Storage, Table, UnitMap, UnitStore, shape};
+use trodden_unit::{EdgeKind, Frame, FunctionMap, Identity, Skipped, Storage, Table, UnitMap, UnitStore, shape};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
 
 /// Calling convention of interrupt handlers on x86.
@@ -126,6 +127,7 @@ pub fn instrument(module: Module) -> Result<Outcome, Error> {
     if work.options.one_version {
         emit::switch(module);
     }
+    emit::forget_unused(&[work.around.bias, work.around.counters]);
     let counters = work.map.counters;
     let map = work.finish();
     let bitcode = if map.1.keep_bitcode { bitcode } else { Vec::new() };
@@ -248,6 +250,10 @@ impl Unit {
     fn instrument(&mut self, function: Value) -> Result<(), Error> {
         let standing = (self.options.tier == Tier::Addresses).then(|| Standing::of(function));
         let planned = self.plan(function)?;
+        if let Some(skipped) = self.is_left_to_edges(&planned) {
+            self.map.skipped.push(skipped);
+            return Ok(());
+        }
         let Planned { draft, graph, plan, frequencies, .. } = &planned;
         match standing {
             Some(standing) => self.marks.push(standing.marks(function, draft)),
@@ -289,7 +295,8 @@ impl Unit {
         }
         let position = self.positions.of_function(function);
         // Before the function's blocks change: whether its callers have all claimed regions.
-        let open = self.may_be_first(function);
+        // Some functions are left to edge profiles, and claim none.
+        let open = self.options.scheme == Scheme::Targeted || self.may_be_first(function);
         if let Some(markers) = &mut self.markers {
             markers.count_computed(function, self.around.counters);
         }
@@ -303,8 +310,31 @@ impl Unit {
         let graph =
             Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })?;
         let (frequencies, measured) = self.frequencies(&function.name(), &draft, &graph);
-        let plan = Plan::ball_larus(&graph, &draft.forced, &frequencies, &self.options.plan_of(self.in_tables));
+        let plan = self.plan_by_scheme(&draft, &graph, &frequencies, measured);
         Ok(Planned { function, position, draft, graph, plan, frequencies, measured, open })
+    }
+
+    fn plan_by_scheme(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies, measured: bool) -> Plan {
+        let options = self.options.plan_of(self.in_tables);
+        let aside: Vec<bool> = draft.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
+        match self.options.scheme {
+            Scheme::Targeted if measured => baselines::targeted(graph, &draft.forced, frequencies, &aside, &options),
+            Scheme::Practical if measured => {
+                let all = self.options.weights.as_ref().map_or(0.0, |(weights, _)| weights.total());
+                baselines::practical(graph, &draft.forced, frequencies, &aside, all, &options)
+            }
+            Scheme::Structural => baselines::structural(graph, &draft.forced, frequencies, &options),
+            // Nothing is known of what to leave out.
+            Scheme::BallLarus | Scheme::Targeted | Scheme::Practical => Plan::ball_larus(graph, &draft.forced, frequencies, &options),
+        }
+    }
+
+    /// Whether a function is not counted, because an edge profile determines its paths: the reason.
+    fn is_left_to_edges(&self, planned: &Planned) -> Option<Skipped> {
+        let Planned { function, plan, measured, .. } = planned;
+        let obvious = self.options.scheme == Scheme::Targeted && *measured && baselines::is_obvious(plan.numbered(), &plan.numbering);
+        let reason = "an edge profile determines how often its paths are taken (targeted path profiling)";
+        obvious.then(|| Skipped { name: function.name(), reason: reason.into() })
     }
 
     /// Checks what was made of a function.
@@ -341,7 +371,7 @@ impl Unit {
             storage,
             blocks: draft.blocks,
             edges: draft.edges,
-            dag: plan.dag.edges().to_vec(),
+            dag: plan.numbered().edges().to_vec(),
             values: plan.numbering.values().to_vec(),
             cuts: plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
         });
@@ -351,7 +381,7 @@ impl Unit {
     /// Where the next function's counts are kept.
     fn storage(&self, plan: &Plan) -> Storage {
         match self.options.in_table(plan.numbering.paths()) {
-            false => Storage::Array { beyond: 0 },
+            false => Storage::Array { beyond: plan.partial.as_ref().map_or(0, |p| p.beyond) },
             true => Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots }),
         }
     }

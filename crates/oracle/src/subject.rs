@@ -147,8 +147,8 @@ impl Subject {
     /// Clang refuses it.
     pub fn object(&self, tools: &Toolkit, unit: &Unit, module: &Path, object: &Path, probes: bool) -> Result<(), Error> {
         let store = self.folder.join("store");
-        let parameters = unit.map.scheme.split_once(' ').map_or("", |(_, words)| words);
-        tools.object(module, &unit.map.codegen, object, probes.then_some((store.as_path(), parameters)))
+        let parameters = format!("scheme={}", unit.map.scheme);
+        tools.object(module, &unit.map.codegen, object, probes.then_some((store.as_path(), parameters.as_str())))
     }
 
     /// The same program instrumented anew after its units were changed; they stand in the same order.

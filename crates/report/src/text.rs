@@ -92,6 +92,9 @@ fn header(view: &View, page: &Page) -> String {
     if let Some(sampling) = &view.profile.sampling {
         fact("sampled", sampled::fact(sampling));
     }
+    for inexact in view.profile.inexact() {
+        fact("not exact", inexact.to_string());
+    }
     fact("paths", format!("{} of {}", executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
     fact(
         "functions",

@@ -60,11 +60,14 @@ pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
 /// Option that does the same for one command.
 pub const LTO_OPTION: &str = "--trodden-lto";
 /// Options of one command that stand for parameters of the plugin.
-const PARAMETER_OPTIONS: [(&str, &str); 4] = [
+const PARAMETER_OPTIONS: [(&str, &str); 7] = [
     ("--trodden-sample", SAMPLE_WORD),
     ("--sample", SAMPLE_WORD),
     ("--trodden-addresses", ADDRESSES_WORD),
     ("--trodden-pgo", pgo::MARKERS),
+    ("--trodden-tables", "table-slots=65536"),
+    ("--trodden-threads=shared", "threads=shared"),
+    ("--trodden-threads=atomic", "threads=atomic"),
 ];
 
 /// Runs clang on `arguments`; returns only when it linked, or could not be run.

@@ -149,7 +149,7 @@ impl Bench<'_> {
             steps::progress(&format!("{program}, instructions, by {}: {}", counter.name(), variant.name()));
             figures.instructions = Some(counter.of_run(self.corpus, program, variant)?);
         }
-        if let Some(judge) = self.judge.as_deref().filter(|_| variant.is_trodden()) {
+        if let Some(judge) = self.judge.as_deref().filter(|_| variant.is_exact()) {
             steps::progress(&format!("{program}, counts before judges: {}", variant.name()));
             figures.exact = Some(exact::judge(self.corpus, program, variant, judge));
         }
