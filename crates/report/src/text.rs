@@ -92,9 +92,6 @@ fn header(view: &View, page: &Page) -> String {
     if let Some(sampling) = &view.profile.sampling {
         fact("sampled", sampled::fact(sampling));
     }
-    for inexact in view.profile.inexact() {
-        fact("not exact", inexact.to_string());
-    }
     fact("paths", format!("{} of {}", executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
     fact(
         "functions",
@@ -103,6 +100,10 @@ fn header(view: &View, page: &Page) -> String {
     if totals.unfinished_functions > 0 {
         let functions = words::plural(totals.unfinished_functions.into(), "function", "functions");
         fact("unfinished", format!("{} in {functions} (listed below)", executions(totals.unfinished)));
+    }
+    // In full, however long: the remedy stands at the end.
+    for inexact in view.profile.inexact() {
+        out.push_str(&format!("  {}  {inexact}\n", page.paint(paint::DIM, &left("not exact", 10))));
     }
     out.push('\n');
     out
