@@ -254,7 +254,11 @@ impl Schedule {
         let task = self.tasks[edge.index()];
         let silent = matches!(
             task.step,
-            Step::Plain(Action::Dead | Action::Add { increment: 0 } | Action::Poison { .. }) | Step::Restart { .. } | Step::Counted | Step::Round(_) | Step::Inside
+            Step::Plain(Action::Dead | Action::Add { increment: 0 } | Action::Poison { .. })
+                | Step::Restart { .. }
+                | Step::Counted
+                | Step::Round(_)
+                | Step::Inside
         );
         task.flush.is_some() || task.count.is_some() || !silent
     }

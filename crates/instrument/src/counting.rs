@@ -199,7 +199,8 @@ impl Maker {
     /// The slot where a path's cell is looked for first.
     fn slot_of(&self, builder: &Builder, slots: u64) -> Value {
         let spread = Value(llvm!(LLVMBuildMul(builder.raw(), self.count.path.0, self.constant(SPREAD).0, c"".as_ptr())));
-        let right = |value: Value, bits: u32| Value(llvm!(LLVMBuildLShr(builder.raw(), value.0, self.constant(bits.into()).0, c"".as_ptr())));
+        let right =
+            |value: Value, bits: u32| Value(llvm!(LLVMBuildLShr(builder.raw(), value.0, self.constant(bits.into()).0, c"".as_ptr())));
         match slots {
             1 => self.constant(0),
             _ if slots.is_power_of_two() => right(spread, 64 - slots.trailing_zeros()),

@@ -145,7 +145,9 @@ pub enum BadOption {
     #[error("TRODDEN_INSTRUMENT holds {0} and {1}, which do not go together: leave one of them out")]
     Conflict(&'static str, &'static str),
     /// A scheme that goes by a profile, and no profile.
-    #[error("TRODDEN_INSTRUMENT holds scheme={0} without weights=FILE: make a file of a training run (`trodden export weights`) and give it (`--weights FILE`)")]
+    #[error(
+        "TRODDEN_INSTRUMENT holds scheme={0} without weights=FILE: make a file of a training run (`trodden export weights`) and give it (`--weights FILE`)"
+    )]
     NoWeights(&'static str),
     /// The file of weights cannot be read.
     #[error("the file of weights {file} cannot be read ({source}): give --weights a file that can")]
@@ -221,7 +223,10 @@ impl Options {
         match self.table_slots {
             0 => self.plan.clone(),
             // Ever smaller, but never nothing, when the sum comes near its limit.
-            _ => PlanOptions { max_paths: (MOST_IN_TABLES.saturating_sub(used) / 16).min(MOST_IN_TABLE).max(self.array_paths), ..self.plan.clone() },
+            _ => PlanOptions {
+                max_paths: (MOST_IN_TABLES.saturating_sub(used) / 16).min(MOST_IN_TABLE).max(self.array_paths),
+                ..self.plan.clone()
+            },
         }
     }
 

@@ -2,9 +2,9 @@
 
 use crate::abandon::{Abandonment, is_definition};
 use crate::addresses::{self, Copy, Marks, Standing};
+use crate::counting::Counters;
 use crate::debug::Positions;
 use crate::describe::Draft;
-use crate::counting::Counters;
 use crate::emit;
 use crate::facts;
 use crate::llvm::{Module, Value, llvm};
@@ -228,7 +228,19 @@ impl Unit {
         let switch = options.one_version.then(|| emit::declare_switch(module));
         let abandonment = Abandonment::of(module, options.reach_all);
         let positions = Positions::new(module);
-        Ok(Unit { module, options, abandonment, positions, around, chosen: HashSet::new(), map, marks: Vec::new(), markers, in_tables: 0, switch })
+        Ok(Unit {
+            module,
+            options,
+            abandonment,
+            positions,
+            around,
+            chosen: HashSet::new(),
+            map,
+            marks: Vec::new(),
+            markers,
+            in_tables: 0,
+            switch,
+        })
     }
 
     /// The functions to instrument, and those that cannot be, with the reasons.

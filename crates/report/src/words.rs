@@ -183,7 +183,9 @@ pub fn begins(begins: &Begins) -> String {
             match reason {
                 CutReason::Back => format!("begins at loop head, {place}"),
                 CutReason::ReturnsTwice => format!("begins where a call returned again, {place}"),
-                CutReason::FromExit | CutReason::Unsplittable | CutReason::Limit | CutReason::Level => format!("begins where paths are cut, {place}"),
+                CutReason::FromExit | CutReason::Unsplittable | CutReason::Limit | CutReason::Level => {
+                    format!("begins where paths are cut, {place}")
+                }
             }
         }
     }

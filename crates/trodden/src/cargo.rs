@@ -26,8 +26,19 @@ use trodden_unit::store::STORE_VARIABLE;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Parameters of the plugin with a value, as `trodden build` has them.
-const PARAMETERS: [&str; 11] =
-    ["--scheme", "--max-paths", "--table-slots", "--array-paths", "--threads", "--order", "--chords", "--reach", "--keep", "--weights", "--tails"];
+const PARAMETERS: [&str; 11] = [
+    "--scheme",
+    "--max-paths",
+    "--table-slots",
+    "--array-paths",
+    "--threads",
+    "--order",
+    "--chords",
+    "--reach",
+    "--keep",
+    "--weights",
+    "--tails",
+];
 /// Those without.
 const FLAGS: [(&str, &str); 3] = [("--sample", SAMPLE_WORD), ("--addresses", ADDRESSES_WORD), ("--pgo", pgo::MARKERS)];
 const HELP: &str = "\

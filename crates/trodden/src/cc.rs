@@ -65,7 +65,7 @@ const PARAMETER_OPTIONS: [(&str, &str); 7] = [
     ("--sample", SAMPLE_WORD),
     ("--trodden-addresses", ADDRESSES_WORD),
     ("--trodden-pgo", pgo::MARKERS),
-    ("--trodden-tables", "table-slots=65536"),
+    ("--trodden-tables", "table-slots=262144"),
     ("--trodden-threads=shared", "threads=shared"),
     ("--trodden-threads=atomic", "threads=atomic"),
 ];

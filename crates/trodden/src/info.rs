@@ -12,8 +12,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_flow::CutReason;
-use trodden_report::Name;
 use trodden_profile::exactness;
+use trodden_report::Name;
 use trodden_unit::{FunctionMap, Image, ImageError, UnitMap};
 
 /// Version of the JSON.

@@ -49,7 +49,9 @@ fn tread(profile: &Profile) -> (Vec<u64>, u64) {
 
 #[test]
 fn tables_and_atomic_counters_are_exact_in_threads_and_forks() {
-    for parameters in ["table-slots=8 array-paths=1", "table-slots=700 array-paths=1", "threads=atomic", "threads=atomic table-slots=64 array-paths=1"] {
+    for parameters in
+        ["table-slots=8 array-paths=1", "table-slots=700 array-paths=1", "threads=atomic", "threads=atomic table-slots=64 array-paths=1"]
+    {
         let profile = profile(parameters);
         assert_eq!(tread(&profile), (vec![EACH; 8], 0), "{parameters}");
         assert!(profile.inexact().is_empty(), "{parameters}");

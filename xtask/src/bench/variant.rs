@@ -104,7 +104,7 @@ static KINDS: &[Kind] = &[
         words: "array-paths=2500 table-slots=700",
         ..TRODDEN
     },
-    Kind { name: "table", about: "tables of 65,536 slots instead of cutting paths", words: "table-slots=65536", ..TRODDEN },
+    Kind { name: "table", about: "tables of 262,144 slots instead of cutting paths", words: "table-slots=262144", ..TRODDEN },
     Kind { name: "shared", about: "one region for all threads, plain increments: lossy", words: "threads=shared", ..TRODDEN },
     Kind { name: "atomic", about: "one region for all threads, atomic increments", words: "threads=atomic", ..TRODDEN },
     Kind {

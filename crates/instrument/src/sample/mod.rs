@@ -20,10 +20,10 @@ mod checks;
 mod copies;
 mod ssa;
 
+use crate::counting::Counters;
 use crate::describe::{Draft, Site};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::phis;
-use crate::counting::Counters;
 use crate::probes::{self, Surroundings};
 use crate::shape::{move_to_new_block, new_block_behind};
 use copies::{Copies, Lines};

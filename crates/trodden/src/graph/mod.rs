@@ -40,7 +40,9 @@ pub fn run(job: &crate::cli::Graph) -> Result<ExitCode> {
     match job {
         crate::cli::Graph::Number { file, scheme: Scheme::BallLarus, list } => number(file, *list)?,
         crate::cli::Graph::Number { scheme, .. } => {
-            anyhow::bail!("scheme {scheme:?} goes by a program's loops and frequencies, not by a graph alone: use it with `trodden instrument`")
+            anyhow::bail!(
+                "scheme {scheme:?} goes by a program's loops and frequencies, not by a graph alone: use it with `trodden instrument`"
+            )
         }
         crate::cli::Graph::Show { program, function, json } => show::show(program, function, *json)?,
     }
