@@ -112,6 +112,7 @@ impl UnitBuilder {
                     self.count(walker, register + increment, times);
                     register = start;
                 }
+                Action::Poison { .. } => panic!("nothing is left out"),
                 Action::Dead => panic!("edge {taken:?} cannot be reached"),
             }
         }
