@@ -8,8 +8,8 @@ use std::process::Command;
 use trodden_profile::{FunctionPaths, Inexact, Profile};
 
 /// Eight paths, each taken equally often, by two threads and a process that one of them makes.
-const SUBJECT: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\nvolatile long a, b;\n\
-    __attribute__((noinline)) void tread(unsigned x) { if (x & 1) a = x; else b = x; if (x & 2) a++; else b++; if (x & 4) a--; else b--; }\n\
+const SUBJECT: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#define NOP __asm__ volatile(\"nop\")\n\
+    __attribute__((noinline)) void tread(unsigned x) { if (x & 1) NOP; if (x & 2) NOP; if (x & 4) NOP; }\n\
     static void rounds(void) { for (unsigned i = 0; i < 8000; i++) tread(i); }\n\
     static void *run(void *forks) {\n\
       rounds();\n\
@@ -81,7 +81,7 @@ fn plain_shared_counters_are_never_too_high_and_say_what_they_are() {
 fn paths_with_cold_edges_are_left_out_counted_and_reported() {
     let place = Place::with(&[(
         "prog.c",
-        "volatile long a, b;\n__attribute__((noinline)) void f(unsigned x) { if (x & 1) a = x; else b = x; if (x % 100 == 3) a++; if (x & 2) a--; else b--; }\n\
+        "#define NOP __asm__ volatile(\"nop\")\n__attribute__((noinline)) void f(unsigned x) { if (x & 1) NOP; if (x % 100 == 3) NOP; if (x & 2) NOP; }\n\
          int main(void) { for (unsigned i = 0; i < 100000; i++) f(i); return 0; }\n",
     )]);
     let refused = build(&place, "scheme=targeted").output().unwrap();
