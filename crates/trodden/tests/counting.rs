@@ -66,7 +66,8 @@ fn full_tables_lose_paths_but_no_execution_and_say_so() {
     assert!((4..=8).contains(&counts.len()), "{counts:?}");
     assert_eq!(counts.iter().sum::<u64>() + untold, 8 * EACH);
     assert_eq!(untold, 4 * EACH);
-    assert_eq!(profile.inexact(), [Inexact::TableFull { functions: 1, executions: untold }]);
+    // `run` may have a table, too.
+    assert!(matches!(profile.inexact()[..], [Inexact::TableFull { functions: 1.., executions }] if executions >= untold));
 }
 
 #[test]
