@@ -11,11 +11,13 @@
 //! 6. [`Plan`]: what a backend has to do on which edge ([`plan`]).
 //! 7. [`Schedule`]: the same with fewer instructions ([`schedule`]).
 //!
-//! Beside it, [`partition`] divides the counting of many procedures among copies of a program.
+//! Beside it, [`partition`] divides the counting of many procedures among copies of a program, and [`baselines`] has other plans, to measure
+//! against.
 //!
 //! The terms are those of T. Ball and J. R. Larus, "Efficient path profiling" (MICRO 1996).
 #![forbid(unsafe_code)]
 
+pub mod baselines;
 pub mod coding;
 pub mod dag;
 pub mod frequency;
@@ -32,5 +34,5 @@ pub use dag::{Cut, CutReason, Dag, DagEdge, DagEdgeId, Origin};
 pub use graph::{Edge, Graph, GraphError, Node};
 pub use numbering::{InterestingSet, Labelling, Numbering, NumberingError, Scheme, TooManyPaths};
 pub use placement::Probes;
-pub use plan::{Plan, PlanOptions};
+pub use plan::{Partial, Plan, PlanOptions};
 pub use schedule::Schedule;

@@ -12,7 +12,7 @@ use std::mem::offset_of;
 use std::path::Path;
 use trodden_unit::Identity;
 use trodden_wire::{
-    BIAS_SYMBOL, COUNTERS_SECTION, ENTER_SYMBOL, FRAMES_SECTION, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord,
+    BIAS_SYMBOL, COUNTERS_SECTION, FRAMES_SECTION, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord,
 };
 
 /// Name of the unit's counters; local to the object file.
@@ -36,16 +36,38 @@ pub fn declare_bias(module: Module) -> Value {
     Value(bias)
 }
 
-/// Declares the runtime's function that claims a region.
-pub fn declare_enter(module: Module) -> Value {
+/// Declares a function of the runtime that claims a region.
+pub fn declare_enter(module: Module, name: &str) -> Value {
     let kind = llvm!(LLVMFunctionType(module.i64(), std::ptr::null_mut(), 0, 0));
-    let enter = llvm!(LLVMAddFunction(module.raw, c_string(ENTER_SYMBOL).as_ptr(), kind));
+    let enter = llvm!(LLVMAddFunction(module.raw, c_string(name).as_ptr(), kind));
     llvm!(LLVMSetVisibility(enter, LLVMVisibility::LLVMHiddenVisibility));
     llvm!(LLVMSetFunctionCallConv(enter, PRESERVE_ALL));
     for name in ["nounwind", "cold"] {
         add_attribute(module, enter, name);
     }
     Value(enter)
+}
+
+/// Declares the bias of the region that all threads share, which [`shared_bias`] defines.
+pub fn declare_shared_bias(module: Module) -> Value {
+    let bias = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(SHARED_BIAS_SYMBOL).as_ptr()));
+    llvm!(LLVMSetVisibility(bias, LLVMVisibility::LLVMHiddenVisibility));
+    Value(bias)
+}
+
+/// Defines the bias of the region that all threads share. All units have it; linkers keep one.
+pub fn shared_bias(module: Module) {
+    module.append_assembly(&format!(
+        ".pushsection .bss.{SHARED_BIAS_SYMBOL},\"awG\",@nobits,{SHARED_BIAS_SYMBOL},comdat\n.p2align 3\n.globl {SHARED_BIAS_SYMBOL}\n.hidden {SHARED_BIAS_SYMBOL}\n\
+         .type {SHARED_BIAS_SYMBOL},@object\n.size {SHARED_BIAS_SYMBOL},8\n{SHARED_BIAS_SYMBOL}:\n.zero 8\n.popsection\n"
+    ));
+}
+
+/// Takes declarations out that nothing refers to, because no function is counted: the assembler would make symbols of the wrong kind of them.
+pub fn forget_unused(globals: &[Value]) {
+    for global in globals.iter().filter(|g| g.users().next().is_none()) {
+        llvm!(LLVMDeleteGlobal(global.0));
+    }
 }
 
 /// Gives a function an attribute.

@@ -7,14 +7,15 @@
 //! First the edges get places for their code ([`crate::places`] splits edges and landing pads); then the code is made, block by block in topological
 //! order.
 
+use crate::counting::{self, Counters, Waiting};
 use crate::describe::Draft;
-use crate::events::Begun;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::places::{Place, Places};
 use crate::shape::{new_block_behind, predecessors};
 use llvm_sys::LLVMIntPredicate;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use trodden_flow::plan::Action;
 use trodden_flow::schedule::{Flush, Step};
@@ -41,17 +42,6 @@ enum Register {
     Computed(Value),
 }
 
-/// A function's counters.
-#[derive(Clone, Copy)]
-pub struct Counters {
-    /// Address of the thread's copy of the unit's counters, as [`counters_of_thread`] gives it.
-    pub base: Value,
-    /// The function's first one.
-    pub first: u64,
-    /// What is summed up besides.
-    pub events: Option<Begun>,
-}
-
 /// Inserts a function's probes. Gives the values that had to be replaced (and are no more) with what took their places.
 pub fn insert(
     around: Surroundings,
@@ -70,9 +60,8 @@ pub fn insert(
         graph,
         schedule,
         places: &places,
-        base: counters.base,
-        first_counter: counters.first as i64,
-        events: counters.events,
+        counters,
+        waiting: RefCell::new(Vec::new()),
         path_ends: true,
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
@@ -86,6 +75,10 @@ pub fn insert(
     for &node in plan.dag.order().iter().filter(|n| **n != graph.exit()) {
         let arriving = work.arriving(node);
         graph.out(node).iter().for_each(|e| work.take(*e, arriving));
+    }
+    let waiting = work.waiting.into_inner();
+    if !waiting.is_empty() {
+        counting::make(around, counters, &waiting, location);
     }
     places.into_replaced()
 }
@@ -185,9 +178,9 @@ struct Work<'a> {
     graph: &'a Graph,
     schedule: &'a Schedule,
     places: &'a Places,
-    base: Value,
-    first_counter: i64,
-    events: Option<Begun>,
+    counters: Counters,
+    /// Counts that need blocks of their own.
+    waiting: RefCell<Vec<Waiting>>,
     /// Whether what is counted now is the end of a path, not that it came to a call.
     path_ends: bool,
     location: Option<LLVMMetadataRef>,
@@ -322,7 +315,7 @@ impl Work<'_> {
                 self.count(code(), arriving, increment, one);
                 Register::Constant(start)
             }
-            Step::Restart { start } => Register::Constant(start),
+            Step::Restart { start } | Step::Plain(Action::Poison { value: start }) => Register::Constant(start),
         };
         if let Some(increment) = task.count {
             self.count(code(), after, increment, one);
@@ -339,21 +332,23 @@ impl Work<'_> {
 
     /// `count[register + increment] += by`
     fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
-        let module = self.around.module;
-        let fixed = self.first_counter.wrapping_add(increment);
-        let cells = self.events.map_or(module.i64(), |e| e.cells);
+        let (module, base) = (self.around.module, self.counters.base);
+        if self.counters.need_blocks() {
+            let path = self.value(self.plus(builder, register, increment));
+            return self.waiting.borrow_mut().push(Waiting::at(module, builder, path, by));
+        }
+        let fixed = (self.counters.first as i64).wrapping_add(increment);
+        let cells = self.counters.events.map_or(module.i64(), |e| e.cells);
         let address = match register {
-            Register::Constant(c) => builder.offset(cells, self.base, module.constant(fixed.wrapping_add(c))),
+            Register::Constant(c) => builder.offset(cells, base, module.constant(fixed.wrapping_add(c))),
             Register::Computed(value) => {
-                let base = builder.offset(cells, self.base, module.constant(fixed));
+                let base = builder.offset(cells, base, module.constant(fixed));
                 builder.offset(cells, base, value)
             }
         };
-        if let Some(events) = self.events.filter(|_| self.path_ends) {
+        if let Some(events) = self.counters.events.filter(|_| self.path_ends) {
             events.end(module, builder, address);
         }
-        let old = builder.load(module.i64(), address);
-        let new = builder.add(old, by);
-        builder.store(new, address);
+        self.counters.add(module, builder, address, by);
     }
 }

@@ -20,10 +20,11 @@ mod checks;
 mod copies;
 mod ssa;
 
+use crate::counting::Counters;
 use crate::describe::{Draft, Site};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::phis;
-use crate::probes::{self, Counters, Surroundings};
+use crate::probes::{self, Surroundings};
 use crate::shape::{move_to_new_block, new_block_behind};
 use copies::{Copies, Lines};
 use llvm_sys::comdat::{LLVMGetComdat, LLVMSetComdat};
@@ -114,7 +115,7 @@ impl Tier {
         // Where callers that count call it, the thread has a region.
         let is_left = self.left_to_callers.contains_key(&planned.function);
         let base = probes::counters_of_thread(self.around, counted, None, !is_left);
-        planned.insert(self.around, counted, &draft, Counters { base, first: first_counter, events: None });
+        planned.insert(self.around, counted, &draft, Counters::own(base, first_counter));
         if !is_left {
             self.look_at_entry(planned.function, counted);
         }
@@ -260,8 +261,7 @@ impl Double<'_> {
         let (claim, _) = work.claim(copies.block(entry.1));
         tier.look(entry.0, claim, entry.1, location);
         let counted = moved(&draft, &copies);
-        let replaced =
-            planned.insert(tier.around, function, &counted, Counters { base: work.bases[0], first: first_counter, events: None });
+        let replaced = planned.insert(tier.around, function, &counted, Counters::own(work.bases[0], first_counter));
         copies.replace(&replaced);
         // Before anything is erased: what is made later may come to lie where that was.
         let pairs: Vec<(Value, Value)> = copies.pairs(&fast).into_iter().filter(|(v, _)| !v.is_void()).collect();
