@@ -152,7 +152,8 @@ impl Sampled {
         weights.iter_mut().for_each(|w| *w *= faster);
         let slices = slices(&readings.readings, &weights);
         let number = slices.len() as u64;
-        let units = readings.units.iter().map(|(key, unit)| UnitEstimates { image: key.0, unit: *unit, counters: estimates(&slices, *key) });
+        let units =
+            readings.units.iter().map(|(key, unit)| UnitEstimates { image: key.0, unit: *unit, counters: estimates(&slices, *key) });
         BurstSampling { on_ns, total_ns, bursts, slices: number, units: units.filter(|u| !u.counters.is_empty()).collect() }
     }
 }
