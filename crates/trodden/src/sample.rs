@@ -32,8 +32,8 @@ use trodden_profile::{ProfileError, RawProfile, Readings, Run, Sampled, Sampling
 const LOOK: Duration = Duration::from_millis(2);
 /// Once there is one, how often to look for more.
 const LOOK_FOR_MORE: Duration = Duration::from_millis(50);
-/// Counts are read as often as possible, but so many times what a reading takes must pass before the next.
-const PAUSE_PER_READING: u32 = 100;
+/// Counts are read as often as possible, but so many times the processor time of a reading must pass before the next.
+const PAUSE_PER_READING: u32 = 60;
 /// Processor time of others is known to the clock tick: less than this of it tells less than wall time does.
 const ENOUGH: Duration = Duration::from_millis(50);
 
@@ -230,6 +230,8 @@ impl Time {
 
 impl Flipper {
     fn run(mut self) -> Option<Sampled> {
+        // Bursts are about as short as the system's usual tolerance for timers; without this, they are longer than asked for.
+        let _ = nix::sys::prctl::set_timerslack(1);
         while !self.find() {
             if self.wait(LOOK) {
                 self.find();
@@ -316,7 +318,7 @@ impl Flipper {
     }
 
     fn read(&mut self) {
-        let began = Instant::now();
+        let began = processor_time_of_thread();
         let with_switch: Vec<PathBuf> = self.switches.iter().filter(|(_, s)| s.is_some()).map(|(f, _)| f.clone()).collect();
         // What cannot be read now is reported when the profile is made.
         if let Ok(raws) = read(&with_switch) {
@@ -325,13 +327,18 @@ impl Flipper {
             let on = if self.on.processor * 2 >= self.on.wall { since.processor } else { since.wall };
             self.readings.read(&raws, on.as_nanos() as u64);
         }
-        self.reading_took = began.elapsed();
+        self.reading_took = processor_time_of_thread().saturating_sub(began);
     }
 
     /// Whether to stop, after that time or at once.
     fn wait(&self, time: Duration) -> bool {
         !matches!(self.stopped.recv_timeout(time), Err(RecvTimeoutError::Timeout))
     }
+}
+
+/// Processor time of the calling thread.
+fn processor_time_of_thread() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
 /// Processor time of a process; none of one that has ended.
