@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
-use trodden_profile::{Sampled, Collected, Ending, Profile, Run, RunStore, Sampling, collect, raw_files};
+use trodden_profile::{Collected, Ending, Profile, Run, RunStore, Sampled, Sampling, collect, raw_files};
 use trodden_wire::OUTPUT_VARIABLE;
 
 /// Records a run; gives the command's exit status.

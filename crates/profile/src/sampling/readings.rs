@@ -247,6 +247,7 @@ pub(super) fn difference(now: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Run;
     use crate::raw::RawUnitCounts;
     use std::path::PathBuf;
 
@@ -265,7 +266,7 @@ mod tests {
     }
 
     fn finish(readings: Readings, on_ns: u64, total_ns: u64) -> BurstSampling {
-        Sampled { readings, on_ns, total_ns, bursts: 5 }.finish(&Profile::default())
+        Sampled { readings, on_ns, total_ns, bursts: 5 }.finish(&Profile { run: Run::default(), images: Vec::new(), sampling: None })
     }
 
     /// The formula of the textbook, slice by slice.
