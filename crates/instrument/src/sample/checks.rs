@@ -24,8 +24,10 @@ use trodden_unit::EdgeKind;
 const SHORT: f64 = 256.0;
 /// The same of an outermost loop, where nothing else may come to look at it.
 const SHORT_OUTERMOST: f64 = 64.0;
-/// A round of an innermost loop that calls nothing, or what follows a computed jump, from so many instructions on is long.
+/// A round of an innermost loop that calls nothing is long from so many instructions on.
 const LONG: f64 = 128.0;
+/// What follows a computed jump is long from so many on. An interpreter may do little that is longer for a long time, and stay in one version as long.
+const LONG_BEHIND_JUMP: f64 = 24.0;
 /// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and nobody knows when it ends.
 const MANY_BLOCKS: usize = 64;
 /// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost are those that come round less.
@@ -96,7 +98,7 @@ pub fn long_landings(landings: &[Block], draft: &Draft, graph: &Graph, plan: &Pl
         let behind = graph.out(node).iter().filter(goes_on).map(|e| frequencies.edge(*e) / often * ahead[graph.to(*e).index()]);
         ahead[node.index()] = work(draft, node) + behind.sum::<f64>();
     }
-    let is_long = |landing: &Block| draft.nodes.iter().position(|n| *n == Some(*landing)).is_some_and(|n| ahead[n] >= LONG);
+    let is_long = |landing: &Block| draft.nodes.iter().position(|n| *n == Some(*landing)).is_some_and(|n| ahead[n] >= LONG_BEHIND_JUMP);
     landings.iter().copied().filter(is_long).collect()
 }
 

@@ -379,7 +379,9 @@ impl Double<'_> {
         for phi in counted_head.phis() {
             let value = incoming_from(phi, counted_check).ok_or("a path's register does not begin anew on a back edge")?;
             let original = copies.original(value);
-            if original == value && !llvm!(LLVMIsAInstruction(value.0)).is_null() && !self.meeting.contains(&value.block()) {
+            // Variables in the stack frame are shared, as are merged values where versions have met.
+            let computed = !llvm!(LLVMIsAInstruction(value.0)).is_null() && llvm!(LLVMIsAAllocaInst(value.0)).is_null();
+            if original == value && computed && !self.meeting.contains(&value.block()) {
                 return Err("a path's register is not constant on a back edge".into());
             }
             phi.add_incoming(&[(original, claimed)]);
