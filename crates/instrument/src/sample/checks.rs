@@ -27,7 +27,7 @@ const SHORT_OUTERMOST: f64 = 64.0;
 /// A round of an innermost loop that calls nothing is long from so many instructions on.
 const LONG: f64 = 128.0;
 /// What follows a computed jump is long from so many on. An interpreter may do little that is longer for a long time, and stay in one version as long.
-const LONG_BEHIND_JUMP: f64 = 24.0;
+const LONG_BEHIND_JUMP: f64 = 128.0;
 /// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and nobody knows when it ends.
 const MANY_BLOCKS: usize = 64;
 /// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost are those that come round less.
