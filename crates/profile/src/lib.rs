@@ -48,6 +48,7 @@ pub use merge::{Builds, Merged, Merger, merge_files};
 pub use model::{Ending, ImageProfile, Profile, Run, UnitProfile};
 pub use paths::{Beginning, FunctionPaths, Lost, PathCount, PathEnd, Unfinished};
 pub use raw::{RawProblem, RawProfile, RawUnitCounts};
-pub use sampling::{BranchSampling, BranchSource, BurstSampling, Estimate, Losses, Observed, Sampling, Slices, Switch, UnitErrors};
+pub use sampling::{BranchSampling, BranchSource, BurstSampling, CounterEstimate, Estimate, Losses, Observed};
+pub use sampling::{Readings, Sampled, Sampling, Switch, UnitEstimates};
 pub use store::{RunEntry, RunStore};
 pub use values::{NotedValue, Target, Targets};

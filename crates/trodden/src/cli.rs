@@ -216,10 +216,10 @@ pub struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct Bursts {
     /// How long a burst is: 100us, 1ms, 2s.
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = parse_duration)]
     pub burst: Duration,
     /// From one burst to the next, on average.
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "2500us", value_parser = parse_duration)]
     pub every: Duration,
 }
 
