@@ -13,10 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Symbols that instrumented code refers to; all others are local.
-const ENTRY_SYMBOLS: [&str; 4] = ["__trodden_enter", "__trodden_count", "__trodden_bias", "__trodden_event_now"];
+const ENTRY_SYMBOLS: [&str; 5] =
+    ["__trodden_enter", "__trodden_enter_shared", "__trodden_count", "__trodden_bias", "__trodden_event_now"];
 
 /// What the object may refer to: bounds that linkers define, and what libc offers if there is one.
-pub const MAY_BE_UNDEFINED: [&str; 11] = [
+pub const MAY_BE_UNDEFINED: [&str; 12] = [
     "__start_trodden_units",
     "__stop_trodden_units",
     "__start_trodden_counters",
@@ -25,6 +26,7 @@ pub const MAY_BE_UNDEFINED: [&str; 11] = [
     "__trodden_event",
     "__trodden_event_thread",
     "__trodden_event_cost",
+    "__trodden_shared_bias",
     "__register_atfork",
     "pthread_atfork",
     "__cxa_finalize",

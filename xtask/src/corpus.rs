@@ -190,8 +190,30 @@ impl Corpus {
     pub fn build(&self, program: &str, variant: &Variant) -> Result<()> {
         eprintln!("building {program}, {}", variant.name());
         let mut command = self.recipe("build", program);
-        command.envs(variant.build_environment()?).env("BUILD", variant.folder());
+        let mut variables = variant.build_environment()?;
+        if variant.is_trained() {
+            let weights = self.weights(program)?;
+            let words = variables.iter_mut().filter(|(name, _)| *name == "TRODDEN_INSTRUMENT");
+            words.for_each(|(_, words)| words.push(format!(" weights={}", weights.display())));
+        }
+        command.envs(variables).env("BUILD", variant.folder());
         self.step(&mut command)
+    }
+
+    /// Measured frequencies of a program's short run, for variants that go by them.
+    fn weights(&self, program: &str) -> Result<PathBuf> {
+        let trodden = Variant::trodden();
+        self.inputs(program)?;
+        self.build_once(program, &trodden)?;
+        self.run(program, &trodden, Input::Train, "")?;
+        let counts = self.folder.join("counts").join(trodden.folder()).join(format!("{program}.{}", Input::Train.name()));
+        let folder = self.folder.join("weights");
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let (stored, weights) = (folder.join(format!("{program}.trodden")), folder.join(format!("{program}.weights")));
+        let command = || Command::new(steps::target().join("release/trodden"));
+        steps::output(command().args(["collect", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
+        steps::output(command().args(["export", "weights"]).arg(&stored).arg("-o").arg(&weights))?;
+        std::path::absolute(&weights).context("there is no current folder")
     }
 
     /// Builds a variant, if it is not there or older than the tools that build it.

@@ -9,7 +9,7 @@
 //! - acyclic; every node in it is reachable from the entry and reaches the exit;
 //! - nothing enters the entry, nothing leaves the exit;
 //! - a reachable node without out-edges (a path that ends without returning) has an edge to the exit ([`Origin::Stop`]);
-//! - out-edges are ordered: real edges by number, then dummy edges in the order of the cuts.
+//! - out-edges are ordered: real edges by number, then dummy edges in the order of the cuts; or as [`Dag::in_order`] was told.
 //!
 //! Nodes that cannot be reached from the entry have no part in it.
 
@@ -54,6 +54,8 @@ pub enum CutReason {
     Unsplittable,
     /// The function would have more paths than the limit.
     Limit,
+    /// It leads into or out of a loop, whose paths are counted apart.
+    Level,
 }
 
 /// A cut edge and the dummy edges in its place.
@@ -144,6 +146,18 @@ impl Dag {
         }
         dag.recover_cuts();
         Ok(dag)
+    }
+
+    /// The same graph with its edges, and so the out-edges of each node, in another order; `order` names each edge once.
+    pub fn in_order(&self, order: &[DagEdgeId]) -> Dag {
+        let mut place = vec![DagEdgeId(0); self.edges.len()];
+        for (i, id) in order.iter().enumerate() {
+            place[id.index()] = DagEdgeId(i as u32);
+        }
+        let moved = |id: Option<DagEdgeId>| id.map(|id| place[id.index()]);
+        let cuts = self.cuts.iter().map(|c| Cut { enter: moved(c.enter), leave: moved(c.leave), ..*c }).collect();
+        let edges = order.iter().map(|id| self.edge(*id)).collect();
+        Dag::assemble(self.out.len(), self.entry, self.exit, edges, cuts, self.real.len())
     }
 
     /// The node where paths begin.

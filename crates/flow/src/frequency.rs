@@ -48,6 +48,11 @@ pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
     weights
 }
 
+/// For each node the head of the innermost loop around it.
+pub fn innermost_loops(graph: &Graph) -> Vec<Option<Node>> {
+    Loops::of(graph, &ReversePostorder::of(graph)).innermost
+}
+
 /// The loops of a graph: for each head its nodes, and for each node the head of the innermost loop around it.
 struct Loops {
     bodies: HashMap<Node, HashSet<Node>>,

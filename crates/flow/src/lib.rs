@@ -11,11 +11,14 @@
 //! 6. [`Plan`]: what a backend has to do on which edge ([`plan`]).
 //! 7. [`Schedule`]: the same with fewer instructions ([`schedule`]).
 //!
-//! Beside it, [`partition`] divides the counting of many procedures among copies of a program.
+//! Beside it, [`partition`] divides the counting of many procedures among copies of a program, and [`baselines`] has other plans, to measure
+//! against.
 //!
 //! The terms are those of T. Ball and J. R. Larus, "Efficient path profiling" (MICRO 1996).
 #![forbid(unsafe_code)]
 
+pub mod baselines;
+pub mod coding;
 pub mod dag;
 pub mod frequency;
 pub mod graph;
@@ -26,11 +29,12 @@ pub mod placement;
 pub mod plan;
 pub mod residual;
 pub mod schedule;
+pub mod verify;
 
 pub use dag::{Cut, CutReason, Dag, DagEdge, DagEdgeId, Origin};
 pub use graph::{Edge, Graph, GraphError, Node};
-pub use numbering::{Numbering, TooManyPaths};
+pub use numbering::{InterestingSet, Labelling, Numbering, NumberingError, Scheme, TooManyPaths};
 pub use placement::Probes;
-pub use plan::{Plan, PlanOptions};
+pub use plan::{Partial, Plan, PlanOptions};
 pub use residual::{Doubled, Residual};
 pub use schedule::Schedule;

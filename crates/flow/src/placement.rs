@@ -21,6 +21,11 @@ impl Probes {
         Probes { increments: values.to_vec() }
     }
 
+    /// These increments, by edge.
+    pub(crate) fn of(increments: Vec<i64>) -> Probes {
+        Probes { increments }
+    }
+
     /// Increments on chords of a maximum spanning tree under `weights` (one for each edge of the DAG; larger is executed more often).
     pub fn on_chords(dag: &Dag, values: &[i64], weights: &[f64]) -> Probes {
         let tree = maximum_spanning_tree(dag, weights);

@@ -17,6 +17,8 @@ pub struct PlanOptions {
     pub max_paths: u64,
     /// Whether cut edges with one head share their entry.
     pub entries: Entries,
+    /// Number the paths that are taken most often first, so that their counters lie side by side.
+    pub hot_first: bool,
     /// Increments on chords of a spanning tree rather than wherever a value is not zero.
     pub chords: bool,
 }
@@ -41,6 +43,11 @@ pub enum Action {
         /// The register's value for the next path.
         start: i64,
     },
+    /// `r = value`: the path is one of those that are left out.
+    Poison {
+        /// What the register is set to.
+        value: i64,
+    },
     /// Control cannot come this way from the entry: nothing.
     Dead,
 }
@@ -54,18 +61,43 @@ pub struct Plan {
     pub numbering: Numbering,
     /// The increments of the path register.
     pub probes: Probes,
+    /// What is left out, if anything is: then the numbering is that of the paths which are not.
+    pub partial: Option<Partial>,
+}
+
+/// What a plan leaves out; see [`crate::baselines::cold`].
+#[derive(Clone, Debug)]
+pub struct Partial {
+    /// The acyclic graph of the paths that are counted.
+    pub dag: Dag,
+    /// Which edges of the plan's graph it has.
+    pub kept: Vec<bool>,
+    /// Edges of the function's graph that nobody takes.
+    pub aside: Vec<bool>,
+    /// The register on paths that are left out, before anything is added to it.
+    pub poison: i64,
+    /// How many numbers behind those of the paths such executions are counted by.
+    pub beyond: u64,
 }
 
 impl Plan {
     /// Ball-Larus path profiling: every path of the graph, `forced` edges cut.
     pub fn ball_larus(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, options: &PlanOptions) -> Plan {
         let limited = cut_to_limit(graph, forced, frequencies, options.max_paths, options.entries);
-        let (dag, numbering) = (limited.dag, limited.numbering);
+        let (dag, numbering) = match options.hot_first {
+            false => (limited.dag, limited.numbering),
+            true => hottest_first(&limited.dag, graph, frequencies),
+        };
         let probes = match options.chords {
             true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, graph, frequencies)),
             false => Probes::direct(numbering.values()),
         };
-        Plan { dag, numbering, probes }
+        Plan { dag, numbering, probes, partial: None }
+    }
+
+    /// The acyclic graph whose paths are numbered: without what is left out.
+    pub fn numbered(&self) -> &Dag {
+        self.partial.as_ref().map_or(&self.dag, |partial| &partial.dag)
     }
 
     /// The numbering of paths that are cut at exactly these edges, as an earlier plan cut them.
@@ -80,6 +112,29 @@ impl Plan {
 
     /// What happens when control takes an edge of the graph the plan was made for.
     pub fn action(&self, graph: &Graph, edge: Edge) -> Action {
+        let whole = self.whole_action(graph, edge);
+        match &self.partial {
+            Some(partial) => self.partial_action(partial, graph, edge, whole),
+            None => whole,
+        }
+    }
+
+    /// The action where some edges are left out: these poison the register; behind them nothing is done but at the path's end.
+    fn partial_action(&self, partial: &Partial, graph: &Graph, edge: Edge, whole: Action) -> Action {
+        let kept = |id: DagEdgeId| partial.kept[id.index()];
+        let from = graph.from(edge);
+        let inside = from == partial.dag.entry() || !partial.dag.incoming(from).is_empty();
+        match whole {
+            _ if partial.aside[edge.index()] => Action::Dead,
+            Action::Add { .. } if inside && !self.dag.real(edge).is_some_and(kept) => Action::Poison { value: partial.poison },
+            Action::CountAndRestart { increment, .. } if self.dag.cut(edge).and_then(|c| c.enter).is_some_and(|id| !kept(id)) => {
+                Action::CountAndRestart { increment, start: partial.poison }
+            }
+            other => other,
+        }
+    }
+
+    fn whole_action(&self, graph: &Graph, edge: Edge) -> Action {
         let increment = |id: DagEdgeId| self.probes.increment(id);
         if let Some(id) = self.dag.real(edge) {
             return match graph.to(edge) == self.dag.exit() && graph.out(self.dag.exit()).is_empty() {
@@ -92,6 +147,29 @@ impl Plan {
             Some(cut) => Action::CountAndRestart { increment: cut.leave.map_or(0, increment), start: cut.enter.map_or(0, increment) },
         }
     }
+}
+
+/// Visits the out-edges of each node by decreasing frequency: along the hottest edges values are 0, and paths with a cold edge have high numbers.
+fn hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> (Dag, Numbering) {
+    let costs = edge_frequencies(dag, graph, frequencies);
+    let mut order: Vec<DagEdgeId> = dag.edge_ids().collect();
+    order.sort_by(|a, b| costs[b.index()].total_cmp(&costs[a.index()]));
+    let dag = dag.in_order(&order);
+    let numbering = Numbering::ball_larus(&dag).expect("the order changes no number of paths");
+    (dag, numbering)
+}
+
+/// How often each edge of the DAG is executed; of a shared entry, the first cut edge that leads there.
+pub(crate) fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
+    let frequency = |id: DagEdgeId| match dag.edge(id).origin {
+        Origin::Real(e) | Origin::Leave(e) => frequencies.edge(e),
+        Origin::Enter(e) => {
+            let entering = graph.incoming(graph.to(e)).iter().filter(|e| dag.cut(**e).is_some());
+            entering.map(|e| frequencies.edge(*e)).sum()
+        }
+        Origin::Stop(n) => frequencies.node(n),
+    };
+    dag.edge_ids().map(frequency).collect()
 }
 
 /// What an increment on each edge of the DAG would cost: executions times the work of one.

@@ -117,7 +117,7 @@ impl Schedule {
     pub fn of(graph: &Graph, plan: &Plan, frequencies: &Frequencies, facts: &Facts, choices: Choices) -> Schedule {
         let task = |e: Edge| Task { flush: None, step: Step::Plain(plan.action(graph, e)), count: None };
         let mut schedule = Schedule { tasks: graph.edges().map(task).collect(), loops: Vec::new() };
-        if choices.rounds {
+        if choices.rounds && plan.partial.is_none() {
             for cut in plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
                 schedule.count_by_rounds(graph, plan, frequencies, facts, cut);
             }
@@ -266,7 +266,11 @@ impl Schedule {
         let task = self.tasks[edge.index()];
         let silent = matches!(
             task.step,
-            Step::Plain(Action::Dead | Action::Add { increment: 0 }) | Step::Restart { .. } | Step::Counted | Step::Round(_) | Step::Inside
+            Step::Plain(Action::Dead | Action::Add { increment: 0 } | Action::Poison { .. })
+                | Step::Restart { .. }
+                | Step::Counted
+                | Step::Round(_)
+                | Step::Inside
         );
         task.flush.is_some() || task.count.is_some() || !silent
     }
@@ -286,6 +290,9 @@ impl Schedule {
                 (false, first) => first.filter(|_| into.all(|k| k == first)),
             };
             for &edge in graph.out(node) {
+                if let (Step::Plain(Action::Poison { value }), None) = (self.tasks[edge.index()].step, self.tasks[edge.index()].flush) {
+                    known[edge.index()] = Some(value);
+                }
                 if let (Step::Plain(Action::Add { increment }), None) = (self.tasks[edge.index()].step, self.tasks[edge.index()].flush) {
                     known[edge.index()] = arriving.map(|a| a.wrapping_add(increment));
                 }

@@ -163,6 +163,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Plan, counts: &mut BTreeMap<i
                 *counts.entry(register + increment).or_default() += 1;
                 register = start;
             }
+            Action::Poison { .. } => panic!("nothing is left out"),
             Action::Dead => panic!("a walk took a dead edge"),
         }
         if plan.dag.cut(edge).is_some() {
@@ -214,7 +215,7 @@ fn limits_are_met_where_single_edges_would_meet_them() {
         let graph = graph(&mut random, 40, 120, Cycles::Some);
         let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
         let max_paths = (graph.edge_count() + graph.node_count() + 1) as u64;
-        let options = PlanOptions { max_paths, entries: Entries::Shared, chords: true };
+        let options = PlanOptions { max_paths, entries: Entries::Shared, chords: true, hot_first: false };
         let plan = Plan::ball_larus(&graph, &[], &frequencies, &options);
         assert!(plan.numbering.paths() <= max_paths, "seed {seed}: {} paths, {max_paths} wanted", plan.numbering.paths());
         limited += u64::from(plan.dag.cuts().iter().any(|c| c.reason == CutReason::Limit));

@@ -32,6 +32,7 @@ impl Machine {
                 self.count(self.register + increment, 1);
                 self.register = start;
             }
+            Action::Poison { .. } => panic!("nothing is left out"),
             Action::Dead => panic!("a walk took a dead edge"),
         }
     }

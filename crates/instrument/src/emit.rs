@@ -12,7 +12,7 @@ use std::mem::offset_of;
 use std::path::Path;
 use trodden_unit::Identity;
 use trodden_wire::{
-    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, ENTER_SYMBOL, FRAMES_SECTION, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION,
+    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, FRAMES_SECTION, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION,
     UnitRecord,
 };
 
@@ -37,9 +37,9 @@ pub fn declare_bias(module: Module) -> Value {
     Value(bias)
 }
 
-/// Declares the runtime's function that claims a region.
-pub fn declare_enter(module: Module) -> Value {
-    declare_of_runtime(module, ENTER_SYMBOL, llvm!(LLVMFunctionType(module.i64(), std::ptr::null_mut(), 0, 0)))
+/// Declares a function of the runtime that claims a region.
+pub fn declare_enter(module: Module, name: &str) -> Value {
+    declare_of_runtime(module, name, llvm!(LLVMFunctionType(module.i64(), std::ptr::null_mut(), 0, 0)))
 }
 
 /// Declares the runtime's function that counts.
@@ -59,8 +59,24 @@ fn declare_of_runtime(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
     Value(function)
 }
 
-/// Takes back what was declared and is not used: an undefined symbol without a use has no type, which linkers refuse where the definition has one.
-pub fn take_back_unused(declared: &[Value]) {
+/// Declares the bias of the region that all threads share, which [`shared_bias`] defines.
+pub fn declare_shared_bias(module: Module) -> Value {
+    let bias = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(SHARED_BIAS_SYMBOL).as_ptr()));
+    llvm!(LLVMSetVisibility(bias, LLVMVisibility::LLVMHiddenVisibility));
+    Value(bias)
+}
+
+/// Defines the bias of the region that all threads share. All units have it; linkers keep one.
+pub fn shared_bias(module: Module) {
+    module.append_assembly(&format!(
+        ".pushsection .bss.{SHARED_BIAS_SYMBOL},\"awG\",@nobits,{SHARED_BIAS_SYMBOL},comdat\n.p2align 3\n.globl {SHARED_BIAS_SYMBOL}\n.hidden {SHARED_BIAS_SYMBOL}\n\
+         .type {SHARED_BIAS_SYMBOL},@object\n.size {SHARED_BIAS_SYMBOL},8\n{SHARED_BIAS_SYMBOL}:\n.zero 8\n.popsection\n"
+    ));
+}
+
+/// Takes declarations out that nothing refers to: the assembler would make undefined symbols without a type of them, which linkers refuse where the
+/// definition has one.
+pub fn forget_unused(declared: &[Value]) {
     for value in declared.iter().filter(|v| v.users().next().is_none()) {
         match value.is_function() {
             true => llvm!(LLVMDeleteFunction(value.0)),

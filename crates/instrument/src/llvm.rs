@@ -3,6 +3,7 @@
 //! Handles are copies of pointers into the module that clang handed over; the module outlives the plugin's call, and nothing here keeps a handle
 //! beyond it. What is deleted (instructions, blocks) is deleted by code that holds no other handle to it.
 
+use llvm_sys::LLVMIntPredicate;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMTypeKind;
 use llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
@@ -374,6 +375,16 @@ impl Builder {
     /// `br label %to`
     pub fn jump(&self, to: Block) {
         llvm!(LLVMBuildBr(self.raw, to.0));
+    }
+
+    /// `br i1 %condition, label %yes, label %no`
+    pub fn branch(&self, condition: Value, yes: Block, no: Block) -> Value {
+        Value(llvm!(LLVMBuildCondBr(self.raw, condition.0, yes.0, no.0)))
+    }
+
+    /// Compares two integers.
+    pub fn compare(&self, how: LLVMIntPredicate, a: Value, b: Value) -> Value {
+        Value(llvm!(LLVMBuildICmp(self.raw, how, a.0, b.0, c"".as_ptr())))
     }
 
     /// `a + b`

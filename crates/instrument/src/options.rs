@@ -16,9 +16,14 @@ const MAX_PATHS: u64 = 4096;
 /// The most that can be asked for: larger arrays (128 MB a function) would not link.
 const MOST_MAX_PATHS: u64 = 1 << 24;
 
+/// Functions that count in tables may have this many paths and are cut beyond: so that all paths of a program can be numbered together.
+const MOST_IN_TABLE: u64 = 1 << 52;
+/// All paths of a unit's functions that count in tables.
+const MOST_IN_TABLES: u64 = 1 << 56;
+
 /// All words.
-const KNOWN: [&str; 14] = [
-    "scheme=ball-larus",
+const KNOWN: [&str; 19] = [
+    "scheme=ball-larus|targeted|practical|structural",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
     "rounds=on|off",
@@ -32,6 +37,11 @@ const KNOWN: [&str; 14] = [
     "weights=FILE",
     "facts=FILE",
     "known=FILE",
+    "table-slots=NUMBER (0 to 16777216)",
+    "array-paths=NUMBER (1 to 16777216)",
+    "threads=own|shared|atomic",
+    "order=graph|weights",
+    "versions=two|one",
 ];
 
 /// How units are instrumented.
@@ -56,6 +66,16 @@ pub struct Options {
     pub tier: Tier,
     /// Of the tier `addresses`: equal ends of blocks are not merged, so that every block has an address, and the code is a little longer.
     pub tails_apart: bool,
+    /// Which paths there are.
+    pub scheme: Scheme,
+    /// Slots of the tables of functions with more than [`Options::array_paths`] paths; 0: there are no tables, and such functions are cut.
+    pub table_slots: u64,
+    /// Most paths of a function that counts in an array, where there are tables.
+    pub array_paths: u64,
+    /// Who counts in a region.
+    pub threads: Threads,
+    /// Of the tier `sample`: there is one version of the code, which keeps the register at all times and counts while the switch is on.
+    pub one_version: bool,
     /// Take LLVM's edge counters, with which the unit was compiled, out of it, and note where they were.
     pub markers: bool,
     /// Sum this up for each path.
@@ -75,6 +95,49 @@ pub enum Tier {
     Addresses,
 }
 
+/// Which paths of a function are told apart; see [`trodden_flow::baselines`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// All acyclic ones.
+    BallLarus,
+    /// Those without edges that are cold where they begin.
+    Targeted,
+    /// Those without edges that are cold in the whole program.
+    Practical,
+    /// Those of each loop apart.
+    Structural,
+}
+
+impl Scheme {
+    const ALL: [Scheme; 4] = [Scheme::BallLarus, Scheme::Targeted, Scheme::Practical, Scheme::Structural];
+
+    /// Its name in the word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheme::BallLarus => "ball-larus",
+            Scheme::Targeted => "targeted",
+            Scheme::Practical => "practical",
+            Scheme::Structural => "structural",
+        }
+    }
+
+    /// Whether it leaves paths out, by measured frequencies.
+    pub fn leaves_out(self) -> bool {
+        matches!(self, Scheme::Targeted | Scheme::Practical)
+    }
+}
+
+/// Who counts in a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// One thread at a time.
+    Own,
+    /// All threads of a process, by plain increments: some may be lost.
+    Shared,
+    /// All threads of a process, by atomic increments.
+    Atomic,
+}
+
 /// Words that cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum BadOption {
@@ -86,11 +149,14 @@ pub enum BadOption {
         "TRODDEN_INSTRUMENT holds markers=llvm and another tier than full: build for an edge profile (--pgo) without --sample or --addresses"
     )]
     MarkersWithoutCounts,
-    /// Events are summed up where every path is counted.
+    /// Words that exclude each other.
+    #[error("TRODDEN_INSTRUMENT holds {0} and {1}, which do not go together: leave one of them out")]
+    Conflict(&'static str, &'static str),
+    /// A scheme that goes by a profile, and no profile.
     #[error(
-        "TRODDEN_INSTRUMENT holds events= and markers=llvm or another tier than full: build with --events without --pgo, --sample and --addresses"
+        "TRODDEN_INSTRUMENT holds scheme={0} without weights=FILE: make a file of a training run (`trodden export weights`) and give it (`--weights FILE`)"
     )]
-    EventsOfCounts,
+    NoWeights(&'static str),
     /// The tier `residual` is that of known paths, and they are of no use to another.
     #[error("TRODDEN_INSTRUMENT holds one of tier=residual and known=FILE without the other: give both")]
     ResidualWithoutKnown,
@@ -124,7 +190,7 @@ impl Options {
     /// Reads the words.
     pub fn parse(words: &str) -> Result<Options, BadOption> {
         let mut options = Options {
-            plan: PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true },
+            plan: PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true, hot_first: false },
             choices: Choices { rounds: false, early: true },
             reach_all: false,
             keep_bitcode: true,
@@ -135,6 +201,11 @@ impl Options {
             tails_apart: false,
             markers: false,
             events: None,
+            scheme: Scheme::BallLarus,
+            table_slots: 0,
+            array_paths: MAX_PATHS,
+            threads: Threads::Own,
+            one_version: false,
         };
         for word in words.split_whitespace() {
             match word.split_once('=') {
@@ -149,15 +220,56 @@ impl Options {
         if (options.tier == Tier::Residual) != options.known.is_some() {
             return Err(BadOption::ResidualWithoutKnown);
         }
-        if options.events.is_some() && (options.markers || options.tier != Tier::Full) {
-            return Err(BadOption::EventsOfCounts);
-        }
+        options.exclusions()?;
         Ok(options)
+    }
+
+    /// What cannot be had together.
+    fn exclusions(&self) -> Result<(), BadOption> {
+        let (sample, two) = (self.tier == Tier::Sample, !self.one_version);
+        let left_out = self.scheme.leaves_out();
+        if left_out && self.weights.is_none() {
+            return Err(BadOption::NoWeights(self.scheme.name()));
+        }
+        let wrong = [
+            (left_out && self.table_slots > 0, ("table-slots", "a scheme that leaves paths out")),
+            (left_out && self.tier != Tier::Full, ("a tier other than full", "a scheme that leaves paths out")),
+            (left_out && self.markers, ("markers=llvm", "a scheme that leaves paths out")),
+            (sample && self.table_slots > 0, ("tier=sample", "table-slots")),
+            (sample && two && self.threads != Threads::Own, ("tier=sample versions=two", "threads=shared or atomic")),
+            (!sample && self.one_version, ("versions=one", "another tier than sample")),
+            (self.markers && self.one_version, ("versions=one", "markers=llvm")),
+            (self.tier == Tier::Residual && self.table_slots > 0, ("tier=residual", "table-slots")),
+            (self.tier == Tier::Residual && self.threads != Threads::Own, ("tier=residual", "threads=shared or atomic")),
+            (self.events.is_some() && self.markers, ("events", "markers=llvm (--pgo)")),
+            (self.events.is_some() && self.tier != Tier::Full, ("events", "a tier other than full (--sample, --addresses)")),
+            (self.events.is_some() && self.table_slots > 0, ("events", "table-slots")),
+            (self.events.is_some() && self.threads != Threads::Own, ("events", "threads=shared or atomic")),
+            (self.events.is_some() && left_out, ("events", "a scheme that leaves paths out")),
+        ];
+        wrong.into_iter().find(|(is, _)| *is).map_or(Ok(()), |(_, (one, other))| Err(BadOption::Conflict(one, other)))
+    }
+
+    /// How a function is to be planned, when the unit's tables hold `used` paths so far; see [`Options::in_table`].
+    pub fn plan_of(&self, used: u64) -> PlanOptions {
+        match self.table_slots {
+            0 => self.plan.clone(),
+            // Ever smaller, but never nothing, when the sum comes near its limit.
+            _ => PlanOptions {
+                max_paths: (MOST_IN_TABLES.saturating_sub(used) / 16).min(MOST_IN_TABLE).max(self.array_paths),
+                ..self.plan.clone()
+            },
+        }
+    }
+
+    /// Whether a function with so many paths counts in a table.
+    pub fn in_table(&self, paths: u64) -> bool {
+        self.table_slots > 0 && paths > self.array_paths
     }
 
     fn apply(&mut self, word: &str) -> Option<()> {
         match word.split_once('=')? {
-            ("scheme", "ball-larus") => {}
+            ("scheme", name) => self.scheme = Scheme::ALL.into_iter().find(|s| s.name() == name)?,
             ("max-paths", n) => self.plan.max_paths = n.parse().ok().filter(|n| (1..=MOST_MAX_PATHS).contains(n))?,
             ("chords", value) => self.plan.chords = switch(value)?,
             ("rounds", value) => self.choices.rounds = switch(value)?,
@@ -168,6 +280,13 @@ impl Options {
             ("tier", "sample") => self.tier = Tier::Sample,
             ("tier", "residual") => self.tier = Tier::Residual,
             ("tier", "addresses") => self.tier = Tier::Addresses,
+            ("table-slots", n) => self.table_slots = n.parse().ok().filter(|n| *n <= MOST_MAX_PATHS)?,
+            ("array-paths", n) => self.array_paths = n.parse().ok().filter(|n| (1..=MOST_MAX_PATHS).contains(n))?,
+            ("threads", "own") => self.threads = Threads::Own,
+            ("threads", "shared") => self.threads = Threads::Shared,
+            ("threads", "atomic") => self.threads = Threads::Atomic,
+            ("order", value) => self.plan.hot_first = either(value, "graph", "weights")?,
+            ("versions", value) => self.one_version = either(value, "two", "one")?,
             ("tails", value) => self.tails_apart = either(value, "merged", "apart")?,
             ("markers", value) => self.markers = either(value, "none", "llvm")?,
             ("events", name) => self.events = Some(EventSource::parse(name)?),
@@ -194,11 +313,35 @@ impl Options {
         };
         let markers = if self.markers { " markers=llvm" } else { "" };
         let events = self.events.map_or_else(String::new, |e| format!(" events={}", e.name()));
+        let more = self.more_words();
         let weights = self.weights.as_ref().map_or_else(String::new, |(_, file)| format!(" weights={file}"));
         format!(
-            "ball-larus max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{tier}{markers}{events}{weights}",
+            "{} max-paths={} chords={chords} rounds={rounds} early={early} reach={reach}{tier}{markers}{events}{more}{weights}",
+            self.scheme.name(),
             self.plan.max_paths
         )
+    }
+}
+
+impl Options {
+    /// The words of [`Options::scheme`] that are there only where something else than usual was asked for.
+    fn more_words(&self) -> String {
+        let mut words = String::new();
+        if self.one_version {
+            words += " versions=one";
+        }
+        if self.table_slots > 0 {
+            words += &format!(" table-slots={} array-paths={}", self.table_slots, self.array_paths);
+        }
+        if self.plan.hot_first {
+            words += " order=weights";
+        }
+        match self.threads {
+            Threads::Own => {}
+            Threads::Shared => words += " threads=shared",
+            Threads::Atomic => words += " threads=atomic",
+        }
+        words
     }
 }
 

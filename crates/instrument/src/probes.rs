@@ -7,14 +7,15 @@
 //! First the edges get places for their code ([`crate::places`] splits edges and landing pads); then the code is made, block by block in topological
 //! order.
 
+use crate::counting::{self, Counters, Waiting};
 use crate::describe::Draft;
-use crate::events::Begun;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::places::{Place, Places};
-use crate::shape::{move_from, new_block_behind, predecessors};
+use crate::shape::{new_block_behind, predecessors};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMIntPredicate, LLVMOpcode};
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use trodden_flow::plan::Action;
 use trodden_flow::schedule::{Flush, Step};
@@ -41,26 +42,6 @@ enum Register {
     Computed(Value),
 }
 
-/// A function's counters.
-#[derive(Clone, Copy)]
-pub struct Counters {
-    /// Address of the thread's copy of the unit's counters, as [`counters_of_thread`] gives it.
-    pub base: Value,
-    /// The function's first one.
-    pub first: u64,
-    /// What is summed up besides.
-    pub events: Option<Begun>,
-}
-
-/// What counts unknown paths only.
-#[derive(Clone, Copy)]
-pub struct Unknown {
-    /// The runtime's function that counts.
-    pub count: Value,
-    /// A byte for each of the function's paths: 1 for those that are known.
-    pub known: Value,
-}
-
 /// What a function's probes refer to: its graph (of one version or of two), its nodes in the order of paths, and what happens on its edges.
 #[derive(Clone, Copy)]
 pub struct Course<'a> {
@@ -83,22 +64,11 @@ pub fn insert(
     counters: Counters,
 ) -> Vec<(Value, Value)> {
     let order: Vec<Node> = plan.dag.order().iter().copied().filter(|n| *n != graph.exit()).collect();
-    insert_along(around, function, draft, Course { graph, order: &order, schedule }, counters, None)
+    insert_along(around, function, draft, Course { graph, order: &order, schedule }, counters)
 }
 
-/// Inserts probes that count unknown paths only, by calls of the runtime.
-pub fn insert_unknown(around: Surroundings, function: Value, draft: &Draft, course: Course, first_counter: u64, unknown: Unknown) {
-    insert_along(around, function, draft, course, Counters { base: around.counters, first: first_counter, events: None }, Some(unknown));
-}
-
-fn insert_along(
-    around: Surroundings,
-    function: Value,
-    draft: &Draft,
-    course: Course,
-    counters: Counters,
-    unknown: Option<Unknown>,
-) -> Vec<(Value, Value)> {
+/// The same for any graph of the function, such as one of two versions of it.
+pub fn insert_along(around: Surroundings, function: Value, draft: &Draft, course: Course, counters: Counters) -> Vec<(Value, Value)> {
     let Course { graph, order, schedule } = course;
     let location = crate::debug::no_line(around.module, function);
     let places = Places::make(around.module, draft, graph, schedule, location);
@@ -108,11 +78,8 @@ fn insert_along(
         graph,
         schedule,
         places: &places,
-        base: counters.base,
-        first_counter: counters.first as i64,
-        unknown,
-        checks: Vec::new(),
-        events: counters.events,
+        counters,
+        waiting: RefCell::new(Vec::new()),
         path_ends: true,
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
@@ -129,8 +96,9 @@ fn insert_along(
         let arriving = work.arriving(node);
         graph.out(node).iter().for_each(|e| work.take(*e, arriving));
     }
-    for check in std::mem::take(&mut work.checks) {
-        work.branch(check);
+    let waiting = work.waiting.into_inner();
+    if !waiting.is_empty() {
+        counting::make(around, counters, &waiting, location);
     }
     places.into_replaced()
 }
@@ -233,25 +201,15 @@ pub fn mark_ways_unlikely(module: Module, terminator: Value, ways: &BTreeSet<usi
     llvm!(LLVMSetMetadata(terminator.0, kind, llvm!(LLVMMetadataAsValue(context, node))));
 }
 
-/// Where a path ends that may be known: in front of which instruction, the condition that it is not, and its counter.
-struct Check {
-    before: Value,
-    is_unknown: Value,
-    counter: Value,
-}
-
 struct Work<'a> {
     around: Surroundings,
     draft: &'a Draft,
     graph: &'a Graph,
     schedule: &'a Schedule,
     places: &'a Places,
-    base: Value,
-    first_counter: i64,
-    unknown: Option<Unknown>,
-    /// Code that makes branches, which comes when no other is to come: until then blocks are what they were.
-    checks: Vec<Check>,
-    events: Option<Begun>,
+    counters: Counters,
+    /// Counts that need blocks of their own.
+    waiting: RefCell<Vec<Waiting>>,
     /// Whether what is counted now is the end of a path, not that it came to a call.
     path_ends: bool,
     location: Option<LLVMMetadataRef>,
@@ -386,10 +344,10 @@ impl Work<'_> {
                 self.count(code(), arriving, increment, one);
                 Register::Constant(start)
             }
-            Step::Restart { start } => Register::Constant(start),
+            Step::Restart { start } | Step::Plain(Action::Poison { value: start }) => Register::Constant(start),
             Step::Check { increment, start } => {
-                let before = self.places.code(edge).expect("an edge with code has a place").instruction();
-                self.check(code(), before, arriving, increment);
+                let path = self.value(self.plus(code(), arriving, increment));
+                self.waiting.borrow_mut().push(Waiting::at(self.around.module, code(), path, one));
                 start.map_or(arriving, Register::Constant)
             }
         };
@@ -408,66 +366,26 @@ impl Work<'_> {
 
     /// `count[register + increment] += by`
     fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
-        let module = self.around.module;
-        let address = self.counter(builder, register, increment);
-        if let Some(unknown) = self.unknown {
-            call_count(builder, unknown.count, address);
-            return;
+        let (module, base) = (self.around.module, self.counters.base);
+        if self.counters.need_blocks() {
+            let path = self.value(self.plus(builder, register, increment));
+            return self.waiting.borrow_mut().push(Waiting::at(module, builder, path, by));
         }
-        if let Some(events) = self.events.filter(|_| self.path_ends) {
-            events.end(module, builder, address);
-        }
-        let old = builder.load(module.i64(), address);
-        let new = builder.add(old, by);
-        builder.store(new, address);
-    }
-
-    /// Address of the counter of path `register + increment`.
-    fn counter(&self, builder: &Builder, register: Register, increment: i64) -> Value {
-        let module = self.around.module;
-        let fixed = self.first_counter.wrapping_add(increment);
-        let cells = self.events.map_or(module.i64(), |e| e.cells);
-        match register {
-            Register::Constant(c) => builder.offset(cells, self.base, module.constant(fixed.wrapping_add(c))),
+        let fixed = (self.counters.first as i64).wrapping_add(increment);
+        let cells = self.counters.events.map_or(module.i64(), |e| e.cells);
+        let address = match register {
+            Register::Constant(c) => builder.offset(cells, base, module.constant(fixed.wrapping_add(c))),
             Register::Computed(value) => {
-                let base = builder.offset(cells, self.base, module.constant(fixed));
+                let base = builder.offset(cells, base, module.constant(fixed));
                 builder.offset(cells, base, value)
             }
+        };
+        if let Some(unknown) = self.counters.unknown {
+            return unknown.count(builder, address);
         }
+        if let Some(events) = self.counters.events.filter(|_| self.path_ends) {
+            events.end(module, builder, address);
+        }
+        self.counters.add(module, builder, address, by);
     }
-
-    /// Looks up whether path `register + increment` is known.
-    fn check(&mut self, builder: &Builder, before: Value, register: Register, increment: i64) {
-        let module = self.around.module;
-        let Some(unknown) = self.unknown else { unreachable!("only unknown paths are looked up") };
-        let fixed = builder.offset(module.i8(), unknown.known, module.constant(increment));
-        let place = builder.offset(module.i8(), fixed, self.value(register));
-        let known = builder.load(module.i8(), place);
-        let zero = llvm!(LLVMConstInt(module.i8(), 0, 0));
-        let is_unknown = Value(llvm!(LLVMBuildICmp(builder.raw(), LLVMIntPredicate::LLVMIntEQ, known.0, zero, c"".as_ptr())));
-        let counter = self.counter(builder, register, increment);
-        self.checks.push(Check { before, is_unknown, counter });
-    }
-
-    /// Counts in a block of its own, if the path is unknown.
-    fn branch(&self, check: Check) {
-        let module = self.around.module;
-        let block = check.before.block();
-        let rest = move_from(module, check.before);
-        let count = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), llvm!(LLVMGetBasicBlockParent(block.0)), c"".as_ptr())));
-        let Some(unknown) = self.unknown else { unreachable!("only unknown paths are looked up") };
-        let builder = Builder::at_end(module, count, self.location);
-        call_count(&builder, unknown.count, check.counter);
-        builder.jump(rest);
-        let builder = Builder::at_end(module, block, self.location);
-        let branch = llvm!(LLVMBuildCondBr(builder.raw(), check.is_unknown.0, count.0, rest.0));
-        mark_unlikely(module, Value(branch));
-    }
-}
-
-fn call_count(builder: &Builder, count: Value, counter: Value) {
-    let kind = llvm!(LLVMGlobalGetValueType(count.0));
-    let mut arguments = [counter.0];
-    let call = llvm!(LLVMBuildCall2(builder.raw(), kind, count.0, arguments.as_mut_ptr(), 1, c"".as_ptr()));
-    llvm!(LLVMSetInstructionCallConv(call, llvm!(LLVMGetFunctionCallConv(count.0))));
 }

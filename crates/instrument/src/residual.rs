@@ -6,12 +6,13 @@
 //!
 //! Computed jumps have addresses of blocks in data, so the jumps of both versions arrive in one block; there it is known whether the path that begins is.
 
+use crate::counting::{Counters, Unknown};
 use crate::describe::{Draft, Site};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
-use crate::probes::{self, Course, Surroundings, Unknown};
+use crate::probes::{self, Course, Surroundings};
 use crate::sample::copies::{Copies, Lines};
 use crate::sample::ssa::{Definitions, Flow};
-use crate::sample::{Planned, moved, part_landings};
+use crate::sample::{Planned, landings, moved, part_landings};
 use crate::shape::predecessors;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr};
@@ -31,7 +32,8 @@ pub fn insert(around: Surroundings, count: Value, planned: &Planned, residual: &
     let draft = work.make(*function);
     let known = known_bytes(around.module, function.name().as_str(), known);
     let course = Course { graph: &doubled.graph, order: &doubled.order, schedule: &doubled.schedule };
-    probes::insert_unknown(around, *function, &draft, course, first_counter, Unknown { count, known });
+    let unknown = Some(Unknown { count, known });
+    probes::insert_along(around, *function, &draft, course, Counters { unknown, ..Counters::own(around.counters, first_counter) });
 }
 
 /// A byte for each path: 1 for known ones.
@@ -67,7 +69,7 @@ struct Arriving {
 impl Double<'_> {
     /// Makes the counted version and leads control. Gives the description of both.
     fn make(&mut self, function: Value) -> Draft {
-        let landings = part_landings(self.module, function, &mut self.draft);
+        let landings = part_landings(self.module, &landings(function), &mut self.draft);
         let nodes = self.draft.nodes.len();
         let copied: Vec<Block> = (0..nodes).filter(|i| self.doubled.reached[nodes + i]).filter_map(|i| self.draft.nodes[i]).collect();
         let copies = Copies::make(self.module, &copied, function, &HashMap::new(), Lines::Keep);

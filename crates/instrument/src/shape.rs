@@ -43,9 +43,7 @@ fn comes_back_twice(instruction: Value) -> bool {
 /// Moves everything behind an instruction to a new block and jumps there.
 fn split_behind(module: Module, instruction: Value) -> Block {
     let block = instruction.block();
-    let rest = new_block_behind(module, block);
-    move_behind(module, instruction.next(), rest);
-    successors_see(module, rest, block);
+    let rest = split_off_behind(module, instruction);
     Builder::at_end(module, block, instruction.location()).jump(rest);
     rest
 }
@@ -63,6 +61,15 @@ pub fn move_from(module: Module, instruction: Value) -> Block {
 pub fn move_to_new_block(module: Module, block: Block) -> Block {
     let rest = new_block_behind(module, block);
     move_behind(module, Some(block.first_insertion_point()), rest);
+    successors_see(module, rest, block);
+    rest
+}
+
+/// Moves everything behind an instruction to a new block, which is returned; the instruction's block is left without an end.
+pub fn split_off_behind(module: Module, instruction: Value) -> Block {
+    let block = instruction.block();
+    let rest = new_block_behind(module, block);
+    move_behind(module, instruction.next(), rest);
     successors_see(module, rest, block);
     rest
 }

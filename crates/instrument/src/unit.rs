@@ -2,6 +2,7 @@
 
 use crate::abandon::{Abandonment, is_definition};
 use crate::addresses::{self, Copy, Marks, Standing};
+use crate::counting::Counters;
 use crate::debug::Positions;
 use crate::describe::Draft;
 use crate::emit;
@@ -9,9 +10,9 @@ use crate::events::Events;
 use crate::facts;
 use crate::llvm::{Module, Value, llvm};
 use crate::markers::{self, MarkerError, Markers};
-use crate::options::{BadOption, Options, Tier};
+use crate::options::{BadOption, Options, Scheme, Threads, Tier};
 use crate::places;
-use crate::probes::{self, Counters, Surroundings};
+use crate::probes::{self, Surroundings};
 use crate::residual;
 use crate::sample::{self, Planned};
 use crate::shape::prepare;
@@ -20,12 +21,14 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
 use trodden_flow::schedule::Choices;
 use trodden_flow::{Graph, GraphError, Node, Plan, PlanOptions, Residual, Schedule};
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{Frame, FunctionMap, Identity, KnownFunction, Skipped, UnitMap, UnitStore, shape};
+use trodden_unit::{EdgeKind, Frame, FunctionMap, Identity, KnownFunction, Skipped, Storage, Table, UnitMap, UnitStore, shape};
+use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
 
 /// Calling convention of interrupt handlers on x86.
 const X86_INTERRUPT: u32 = 83;
@@ -118,21 +121,29 @@ pub fn instrument(module: Module) -> Result<Outcome, Error> {
         return Ok(Outcome::NoCode);
     }
     work.map.skipped = skipped;
-    if work.options.tier == Tier::Sample {
+    if work.options.threads != Threads::Own {
+        emit::shared_bias(module);
+    }
+    if work.options.tier == Tier::Sample && !work.options.one_version {
         work.sample(&chosen)?;
     } else {
         for &function in &chosen {
             work.instrument(function)?;
         }
     }
-    if let Some(count) = work.count {
-        emit::take_back_unused(&[work.around.bias, work.around.enter, count]);
+    if work.options.one_version {
+        emit::switch(module);
     }
-    let cells = work.map.cells().expect("a unit has fewer counters than memory has bytes");
+    emit::forget_unused(&[work.around.bias, work.around.counters]);
+    if let Some(count) = work.count {
+        emit::forget_unused(&[work.around.enter, count]);
+    }
+    let each = if work.options.events.is_some() { CELLS } else { 1 };
+    let words = work.map.counters.checked_mul(each).expect("a unit has fewer counters than memory has bytes");
     let map = work.finish();
     let bitcode = if map.1.keep_bitcode { bitcode } else { Vec::new() };
     let frame = store(&Frame::pack(unit, &map.0, &bitcode))?;
-    emit::sections(module, unit, cells, map.0.events.is_some(), &frame);
+    emit::sections(module, unit, words, map.0.events.is_some(), &frame);
     Ok(Outcome::Code)
 }
 
@@ -206,16 +217,20 @@ struct Unit {
     marks: Vec<Marks>,
     markers: Option<Markers>,
     events: Option<Events>,
+    /// Paths of functions that count in tables.
+    in_tables: u64,
+    /// On which every count depends, if it does.
+    switch: Option<Value>,
 }
 
 impl Unit {
     fn begin(module: Module, options: Options) -> Result<Unit, Error> {
-        let around = Surroundings {
-            module,
-            counters: emit::declare_counters(module),
-            bias: emit::declare_bias(module),
-            enter: emit::declare_enter(module),
+        let counters = emit::declare_counters(module);
+        let (bias, enter) = match options.threads {
+            Threads::Own => (emit::declare_bias(module), emit::declare_enter(module, ENTER_SYMBOL)),
+            Threads::Shared | Threads::Atomic => (emit::declare_shared_bias(module), emit::declare_enter(module, ENTER_SHARED_SYMBOL)),
         };
+        let around = Surroundings { module, counters, bias, enter };
         let mut map = UnitMap {
             source: module.source(),
             producer: String::new(),
@@ -237,11 +252,25 @@ impl Unit {
             None
         };
         let events = options.events.map(|source| Events::declare(module, source));
+        let switch = options.one_version.then(|| emit::declare_switch(module));
         let abandonment = Abandonment::of(module, options.reach_all);
         let positions = Positions::new(module);
         let count = (options.tier == Tier::Residual).then(|| emit::declare_count(module));
-        let chosen = HashSet::new();
-        Ok(Unit { module, options, abandonment, positions, around, count, chosen, map, marks: Vec::new(), markers, events })
+        Ok(Unit {
+            module,
+            options,
+            abandonment,
+            positions,
+            around,
+            count,
+            chosen: HashSet::new(),
+            map,
+            marks: Vec::new(),
+            markers,
+            events,
+            in_tables: 0,
+            switch,
+        })
     }
 
     /// The functions to instrument, and those that cannot be, with the reasons.
@@ -264,6 +293,10 @@ impl Unit {
         let doubles = self.options.tier == Tier::Residual && sample::reason_not_to_double(function).is_none();
         let standing = (self.options.tier == Tier::Addresses).then(|| Standing::of(function));
         let planned = self.plan(function)?;
+        if let Some(skipped) = self.is_left_to_edges(&planned) {
+            self.map.skipped.push(skipped);
+            return Ok(());
+        }
         let Planned { draft, graph, plan, frequencies, .. } = &planned;
         match standing {
             Some(standing) => self.marks.push(standing.marks(function, draft)),
@@ -272,13 +305,14 @@ impl Unit {
                 residual::insert(self.around, count, &planned, &residual, &known, self.map.counters);
             }
             None => {
-                let choices = self.choices(planned.measured);
+                let choices = self.choices(planned.measured, plan);
                 let schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
                 let location = crate::debug::no_line(self.module, function);
                 let entry = function.blocks().next().expect("a definition has an entry");
                 let base = probes::counters_of_thread(self.around, function, location, planned.open);
                 let events = self.events.map(|e| e.begin(self.module, entry, location));
-                probes::insert(self.around, function, draft, graph, plan, &schedule, Counters { base, first: self.map.counters, events });
+                let counters = Counters { events, ..self.counters(base, plan) };
+                probes::insert(self.around, function, draft, graph, plan, &schedule, counters);
                 if let Some(markers) = &mut self.markers {
                     markers.settle(base);
                 }
@@ -310,7 +344,8 @@ impl Unit {
         }
         let position = self.positions.of_function(function);
         // Before the function's blocks change: whether its callers have all claimed regions.
-        let open = self.may_be_first(function);
+        // Some functions are left to edge profiles, and claim none.
+        let open = self.options.scheme == Scheme::Targeted || self.may_be_first(function);
         if let Some(markers) = &mut self.markers {
             markers.count_computed(function, self.around.counters);
         }
@@ -328,7 +363,7 @@ impl Unit {
             Some(known) => {
                 residual_plan(&graph, known, &frequencies, &self.options.plan).ok_or_else(|| Error::OtherPaths(function.name()))?
             }
-            None => Plan::ball_larus(&graph, &draft.forced, &frequencies, &self.options.plan),
+            None => self.plan_by_scheme(&draft, &graph, &frequencies, measured),
         };
         Ok(Planned { function, position, draft, graph, plan, frequencies, measured, open })
     }
@@ -341,6 +376,29 @@ impl Unit {
 
     fn known(&self, planned: &Planned) -> Option<KnownFunction> {
         self.known_of(&planned.function.name(), &planned.draft).cloned()
+    }
+
+    fn plan_by_scheme(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies, measured: bool) -> Plan {
+        let options = self.options.plan_of(self.in_tables);
+        let aside: Vec<bool> = draft.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
+        match self.options.scheme {
+            Scheme::Targeted if measured => baselines::targeted(graph, &draft.forced, frequencies, &aside, &options),
+            Scheme::Practical if measured => {
+                let all = self.options.weights.as_ref().map_or(0.0, |(weights, _)| weights.total());
+                baselines::practical(graph, &draft.forced, frequencies, &aside, all, &options)
+            }
+            Scheme::Structural => baselines::structural(graph, &draft.forced, frequencies, &options),
+            // Nothing is known of what to leave out.
+            Scheme::BallLarus | Scheme::Targeted | Scheme::Practical => Plan::ball_larus(graph, &draft.forced, frequencies, &options),
+        }
+    }
+
+    /// Whether a function is not counted, because an edge profile determines its paths: the reason.
+    fn is_left_to_edges(&self, planned: &Planned) -> Option<Skipped> {
+        let Planned { function, plan, measured, .. } = planned;
+        let obvious = self.options.scheme == Scheme::Targeted && *measured && baselines::is_obvious(plan.numbered(), &plan.numbering);
+        let reason = "an edge profile determines how often its paths are taken (targeted path profiling)";
+        obvious.then(|| Skipped { name: function.name(), reason: reason.into() })
     }
 
     /// Checks what was made of a function.
@@ -359,6 +417,14 @@ impl Unit {
     fn enter(&mut self, planned: Planned) {
         let Planned { function, position, draft, plan, .. } = planned;
         let counters = plan.numbering.paths();
+        let storage = self.storage(&plan);
+        let words = match storage {
+            Storage::Array { beyond } => counters + beyond,
+            Storage::Table(table) => Table::words(table.slots),
+        };
+        if let Storage::Table(_) = storage {
+            self.in_tables += counters;
+        }
         self.map.functions.push(FunctionMap {
             name: function.name(),
             local: is_local(function),
@@ -366,13 +432,38 @@ impl Unit {
             shape: shape(&draft.blocks, &draft.edges),
             first_counter: self.map.counters,
             counters,
+            storage,
             blocks: draft.blocks,
             edges: draft.edges,
-            dag: plan.dag.edges().to_vec(),
+            dag: plan.numbered().edges().to_vec(),
             values: plan.numbering.values().to_vec(),
             cuts: plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
         });
-        self.map.counters += counters;
+        self.map.counters += words;
+    }
+
+    /// Where the next function's counts are kept.
+    fn storage(&self, plan: &Plan) -> Storage {
+        match self.options.in_table(plan.numbering.paths()) {
+            false => Storage::Array { beyond: plan.partial.as_ref().map_or(0, |p| p.beyond) },
+            true => Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots }),
+        }
+    }
+
+    /// Where and how the next function counts, for the probes.
+    fn counters(&self, base: Value, plan: &Plan) -> Counters {
+        let table = match self.storage(plan) {
+            Storage::Array { .. } => None,
+            Storage::Table(table) => Some(table),
+        };
+        Counters {
+            base,
+            first: self.map.counters,
+            table,
+            atomic: self.options.threads == Threads::Atomic,
+            switch: self.switch,
+            events: None,
+        }
     }
 
     /// How often each edge is executed, and whether that was measured. Where it was, what was never executed is still told apart by what is likely.
@@ -390,9 +481,13 @@ impl Unit {
     }
 
     /// Rounds pay in loops that are known to come round often; most loops do not. Where events are summed up, they are read when a path ends, and then only.
-    fn choices(&self, measured: bool) -> Choices {
+    fn choices(&self, measured: bool, plan: &Plan) -> Choices {
         if self.events.is_some() {
             return Choices { rounds: false, early: false };
+        }
+        if self.options.one_version || self.options.in_table(plan.numbering.paths()) {
+            // A way out would count what was not seen, or look for paths that were not taken.
+            return Choices { rounds: false, ..self.options.choices };
         }
         Choices { rounds: self.options.choices.rounds || measured, ..self.options.choices }
     }
@@ -409,6 +504,11 @@ impl Unit {
     }
 
     fn finish(mut self) -> (UnitMap, Options) {
+        // Behind the words come the paths of functions whose counts are in tables.
+        for function in self.map.functions.iter_mut().filter(|f| f.table().is_some()) {
+            function.first_counter = self.map.counters;
+            self.map.counters += function.counters;
+        }
         self.map.files = self.positions.files;
         self.map.scopes = self.positions.scopes;
         self.map.edge_profile = self.markers.map(Markers::finish);

@@ -5,7 +5,7 @@
 //! much they overlap with the counts.
 
 use crate::check::{Build, Variant};
-use crate::counts::UnitCounts;
+use crate::counts::{UnitCounts, counts_of};
 use crate::error::Error;
 use crate::random::Language;
 use crate::step::{record, windows};
@@ -95,9 +95,7 @@ pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) 
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&traced.profile.images[0].units) {
         for function in &unit.map.functions {
             let name = function.plain_name();
-            let own =
-                (0..function.counters).filter_map(|id| Some((id, *counted.get(&(function.first_counter + id))?)).filter(|(_, n)| *n > 0));
-            let expected: BTreeMap<u64, u64> = own.collect();
+            let expected: BTreeMap<u64, u64> = counts_of(function, counted).into_iter().collect();
             findings.executed += usize::from(!expected.is_empty());
             if findings.doubtful.iter().any(|(f, _)| f == name) || findings.without.iter().any(|f| f.contains(&format!("`{name}`"))) {
                 continue;

@@ -152,8 +152,11 @@ impl Variant {
     /// All levels of optimisation, each with other parameters; which go together depends on the seed.
     pub fn some_for(seed: u64) -> Vec<Variant> {
         const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
-        const PARAMETERS: [&str; 9] = [
+        const PARAMETERS: [&str; 12] = [
             "",
+            "table-slots=512 array-paths=8",
+            "threads=atomic table-slots=700 array-paths=2 order=weights",
+            "order=weights max-paths=64",
             "max-paths=2",
             "reach=all rounds=on",
             "max-paths=16 chords=off",

@@ -70,13 +70,24 @@ pub fn judge(subject: &Subject, paths: &[UnitCounts], marked: &MarkedProgram, co
     Ok(verdict)
 }
 
+/// The counts of a function that are not zero, by path, ascending. There may be far more paths than counts.
+pub fn counts_of(function: &FunctionMap, counts: &UnitCounts) -> Vec<(u64, u64)> {
+    let id = |index: u64| index.checked_sub(function.first_counter).filter(|id| *id < function.counters);
+    let mut own: Vec<(u64, u64)> = match function.counters <= counts.len() as u64 {
+        true => (0..function.counters).filter_map(|id| Some((id, *counts.get(&(function.first_counter + id))?))).collect(),
+        false => counts.iter().filter_map(|(index, count)| Some((id(*index)?, *count))).collect(),
+    };
+    own.retain(|(_, count)| *count > 0);
+    own.sort();
+    own
+}
+
 /// The paths of a function.
 ///
 /// # Errors
 /// The map is damaged.
 pub fn decode(function: &FunctionMap, counts: &UnitCounts) -> Result<FunctionPaths, Error> {
-    let own = (0..function.counters).filter_map(|id| counts.get(&(function.first_counter + id)).map(|count| (id, *count)));
-    Ok(FunctionPaths::decode(function, own)?)
+    Ok(FunctionPaths::decode(function, counts_of(function, counts))?)
 }
 
 fn judge_function(function: &FunctionMap, paths: &FunctionPaths, marks: &Marked, counts: &[u64], verdict: &mut Verdict) {

@@ -4,13 +4,13 @@
 //! says that paths are cut, gives every path as a sequence of blocks, and how it ended: so which paths were executed how often, which were
 //! left unfinished, and what each counter must hold. Neither the placement of probes, nor how paths are decoded, plays a part.
 
-use crate::counts::{UnitCounts, decode};
+use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::Error;
 use crate::judge::{Difference, Verdict};
 use crate::mark::Purpose;
 use crate::subject::{MarkedProgram, Outcome, Run, Subject};
 use crate::tools::Toolkit;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 use trodden_flow::Origin;
@@ -348,8 +348,10 @@ fn judge_counters(function: &FunctionMap, told: &Told, counts: &UnitCounts, verd
         let what = format!("control left block {at} for good, where no call was expected not to return");
         verdict.differences.push(Difference { function: function.name.clone(), what });
     }
-    for id in 0..function.counters {
-        let trodden = counts.get(&(function.first_counter + id)).copied().unwrap_or(0);
+    let own: HashMap<u64, u64> = counts_of(function, counts).into_iter().collect();
+    let either: BTreeSet<u64> = own.keys().chain(told.counters.keys()).copied().filter(|id| *id < function.counters).collect();
+    for id in either {
+        let trodden = own.get(&id).copied().unwrap_or(0);
         let judge = told.counters.get(&id).copied().unwrap_or(0);
         verdict.compare(&function.name, || format!("counter {id}"), trodden, judge);
     }

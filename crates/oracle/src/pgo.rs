@@ -7,7 +7,7 @@
 //! LLVM splits critical edges and the targets of computed jumps before it counts. trodden's probes are inserted after that, so both count in one run
 //! of one program, and blocks are known by the names they had been given before.
 
-use crate::counts::{UnitCounts, decode};
+use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::Error;
 use crate::judge::Verdict;
 use crate::mark::without_memory_promise;
@@ -78,7 +78,7 @@ fn linked_copies<'a>(subject: &'a Subject, paths: &[UnitCounts]) -> HashMap<&'a 
     let mut kept = HashMap::new();
     for (at, (unit, counted)) in subject.units.iter().zip(paths).enumerate() {
         for function in unit.map.functions.iter().filter(|f| !f.local) {
-            let counts = (function.first_counter..function.first_counter + function.counters).any(|i| counted.contains_key(&i));
+            let counts = !counts_of(function, counted).is_empty();
             match counts {
                 true => kept.insert(function.name.as_str(), at),
                 false => Some(*kept.entry(function.name.as_str()).or_insert(at)),

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use trodden_profile::RawProfile;
+use trodden_profile::{RawProfile, tables};
 use trodden_unit::{Identity, Image, UnitMap};
 
 /// A program.
@@ -147,8 +147,8 @@ impl Subject {
     /// Clang refuses it.
     pub fn object(&self, tools: &Toolkit, unit: &Unit, module: &Path, object: &Path, probes: bool) -> Result<(), Error> {
         let store = self.folder.join("store");
-        let parameters = unit.map.scheme.split_once(' ').map_or("", |(_, words)| words);
-        tools.object(module, &unit.map.codegen, object, probes.then_some((store.as_path(), parameters)))
+        let parameters = format!("scheme={}", unit.map.scheme);
+        tools.object(module, &unit.map.codegen, object, probes.then_some((store.as_path(), parameters.as_str())))
     }
 
     /// The same program instrumented anew after its units were changed; they stand in the same order.
@@ -197,9 +197,13 @@ impl Subject {
         let outcome = run.make(&self.program, &[&[("TRODDEN_OUTPUT", pattern.as_path())], more].concat())?;
         let mut counts = vec![HashMap::new(); self.units.len()];
         for file in fs::read_dir(&folder).map_err(Error::file(&folder))? {
-            let raw = RawProfile::read(&file.map_err(Error::file(&folder))?.path())?;
-            for (unit, counted) in raw.units.iter().zip(&mut counts) {
-                counted.extend(unit.counts.iter().copied());
+            let path = file.map_err(Error::file(&folder))?.path();
+            let raw = RawProfile::read(&path)?;
+            let maps: Vec<(usize, &UnitMap)> = self.units.iter().map(|u| &u.map).enumerate().collect();
+            let cells = tables::read(&path, &maps)?;
+            for (((unit, counted), map), cells) in raw.units.into_iter().zip(&mut counts).zip(&self.units).zip(cells.counts) {
+                counted.extend(tables::without_cells(&map.map, unit.counts));
+                counted.extend(cells);
             }
         }
         Ok((outcome, counts))

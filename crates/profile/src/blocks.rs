@@ -54,7 +54,12 @@ impl Kind {
 
     /// Version of what a block of this kind holds.
     fn layout(self) -> u32 {
-        if self == Kind::Map { MAP_VERSION } else { 1 }
+        match self {
+            Kind::Map => MAP_VERSION,
+            // Version 1 had no weights.
+            Kind::Sampling => 2,
+            _ => 1,
+        }
     }
 
     fn words(self) -> &'static str {

@@ -9,6 +9,8 @@ use crate::error::ProfileError;
 use crate::events;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::raw::{RawProblem, RawProfile, RawUnitCounts};
+use crate::sum;
+use crate::tables;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -140,15 +142,19 @@ pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, run: Run, sto
 /// Makes a profile of raw files that were read already. Files of one image are added up.
 pub fn join(files: Vec<RawProfile>, run: Run, store: Option<&UnitStore>) -> Collected {
     let mut collector = Collector { store, maps: HashMap::new(), problems: Vec::new() };
-    let mut raws: Vec<RawProfile> = Vec::new();
+    let mut raws: Vec<(RawProfile, Vec<PathBuf>)> = Vec::new();
     for raw in files {
         collector.note_problems(&raw);
-        match raws.iter_mut().find(|r| r.image == raw.image) {
-            Some(known) => add(known, raw),
-            None => raws.push(raw),
+        let file = raw.file.clone();
+        match raws.iter_mut().find(|(r, _)| r.image == raw.image) {
+            Some((known, files)) => {
+                files.push(file);
+                add(known, raw);
+            }
+            None => raws.push((raw, vec![file])),
         }
     }
-    let images = raws.into_iter().filter_map(|raw| collector.image(raw)).collect();
+    let images = raws.into_iter().filter_map(|(raw, files)| collector.image(raw, &files)).collect();
     Collected { profile: Profile { run, images, sampling: None }, problems: collector.problems }
 }
 
@@ -186,14 +192,18 @@ impl Collector<'_> {
         self.problems.extend(raw.problems.iter().map(note));
     }
 
-    fn image(&mut self, raw: RawProfile) -> Option<ImageProfile> {
+    fn image(&mut self, raw: RawProfile, files: &[PathBuf]) -> Option<ImageProfile> {
         let path = raw.image_path.display().to_string();
         let disk = look_at(&raw);
         let all = raw.units.len();
         let (mut units, mut missing) = (Vec::new(), Vec::new());
-        for unit in raw.units {
+        let mut tables = Vec::new();
+        for (place, unit) in raw.units.into_iter().enumerate() {
             match self.map(&path, &unit, &disk) {
                 Ok(Some(map)) => {
+                    if tables::has_tables(&map) {
+                        tables.push((units.len(), place));
+                    }
                     let (counts, events) = if map.events.is_some() { events::take_apart(&unit) } else { (unit.counts, Vec::new()) };
                     units.push(UnitProfile { unit: unit.unit, map, counts, events });
                 }
@@ -201,6 +211,7 @@ impl Collector<'_> {
                 Err(what) => self.problems.push(CollectProblem::BadMap { image: path.clone(), unit: unit.unit, what }),
             }
         }
+        self.read_tables(&path, files, &mut units, &tables);
         let (image, ran) = (path.clone(), raw.image);
         match (disk.other, missing.is_empty()) {
             (Some(on_disk), true) => self.problems.push(CollectProblem::RebuiltButStored { image, ran, on_disk }),
@@ -217,6 +228,33 @@ impl Collector<'_> {
         (!units.is_empty() || all == 0).then_some(ImageProfile { identity: raw.image, path, build_id: disk.build_id, units })
     }
 
+    /// Puts counts by path in the place of the cells of tables: for units given by their place among those of the profile and of the image.
+    fn read_tables(&mut self, image: &str, files: &[PathBuf], units: &mut [UnitProfile], which: &[(usize, usize)]) {
+        if which.is_empty() {
+            return;
+        }
+        for (unit, _) in which {
+            let unit = &mut units[*unit];
+            unit.counts = tables::without_cells(&unit.map, std::mem::take(&mut unit.counts));
+        }
+        for file in files {
+            let maps: Vec<_> = which.iter().map(|(unit, place)| (*place, units[*unit].map.clone())).collect();
+            let maps: Vec<_> = maps.iter().map(|(place, map)| (*place, &**map)).collect();
+            match tables::read(file, &maps) {
+                Ok(read) => {
+                    for ((unit, _), counts) in which.iter().zip(&read.counts) {
+                        units[*unit].counts = sum::merge(&units[*unit].counts, counts);
+                    }
+                    if read.damaged > 0 {
+                        let problem = RawProblem::Cells(read.damaged);
+                        self.problems.push(CollectProblem::Raw { file: file.clone(), image: image.into(), problem });
+                    }
+                }
+                Err(error) => self.problems.push(CollectProblem::Unreadable(error)),
+            }
+        }
+    }
+
     /// The map of a unit: known already, from the image, or from the store. `None` if nobody has it.
     fn map(&mut self, image: &str, unit: &RawUnitCounts, disk: &OnDisk) -> Result<Option<Arc<UnitMap>>, String> {
         let map = match self.maps.get(&unit.unit) {
@@ -229,9 +267,9 @@ impl Collector<'_> {
                 None => return Ok(None),
             },
         };
-        match map.cells() == Some(unit.counters) {
+        match map.words() == Some(unit.counters) {
             true => Ok(Some(map)),
-            false => Err(format!("it has {} counters, the program {}", map.cells().unwrap_or(u64::MAX), unit.counters)),
+            false => Err(format!("it has {} counters, the program {}", map.words().unwrap_or(u64::MAX), unit.counters)),
         }
     }
 

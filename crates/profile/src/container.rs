@@ -280,7 +280,7 @@ pub(crate) fn check_map(map: &UnitMap) -> Result<(), String> {
         end = end.max(first.checked_add(counters).ok_or_else(|| format!("function `{name}` has {counters} counters"))?);
     }
     match end <= map.counters {
-        true => Ok(()),
+        true => crate::tables::check(map),
         false => Err(format!("its functions have {end} counters, the unit {}", map.counters)),
     }
 }

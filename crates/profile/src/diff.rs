@@ -9,6 +9,7 @@
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, UnitProfile};
 use crate::paths::{FunctionPaths, PathCount};
+use crate::sampling::{Sampling, is_sampled};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use trodden_flow::Node;
@@ -52,7 +53,7 @@ pub struct Diff {
 }
 
 /// Sum over all paths of the smaller of their two shares of the program, from 0 to 1: 1 if all shares are equal. Functions that could not be
-/// compared share nothing.
+/// compared share nothing. Of what was counted in bursts, shares are those of the estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overlap {
     /// Of shares of executions of complete paths.
@@ -203,8 +204,8 @@ struct Side<'a> {
     functions: BTreeMap<Key, Entry<'a>>,
     /// Executed instructions of all complete paths.
     instructions: u128,
-    /// Executions of all complete paths.
-    executions: u128,
+    /// What executions and instructions of all complete paths are by estimate, where they were sampled; in shares, in units of its own.
+    estimated: (f64, f64),
 }
 
 struct Entry<'a> {
@@ -212,11 +213,23 @@ struct Entry<'a> {
     unit: &'a UnitProfile,
     function: usize,
     paths: FunctionPaths,
+    /// Executions of its complete paths: counts, or of sampled ones what they stand for.
+    weighted: Vec<f64>,
+}
+
+/// Executions of complete paths for shares of the program: counts, of sampled ones with what makes up for counted code being slower.
+fn weighted(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &FunctionMap, paths: &FunctionPaths) -> Vec<f64> {
+    let bursts = profile.sampling.as_ref().and_then(Sampling::bursts).filter(|_| is_sampled(&unit.map));
+    let weighted = |p: &PathCount| match bursts {
+        Some(bursts) => bursts.weighted(image.identity, unit.unit, map.first_counter + p.id, p.count),
+        None => p.count as f64,
+    };
+    paths.complete.iter().map(weighted).collect()
 }
 
 impl<'a> Side<'a> {
     fn of((name, profile): (&str, &'a Profile), options: &DiffOptions) -> Result<Side<'a>, ProfileError> {
-        let mut side = Side { functions: BTreeMap::new(), instructions: 0, executions: 0 };
+        let mut side = Side { functions: BTreeMap::new(), instructions: 0, estimated: (0.0, 0.0) };
         let mut seen = HashMap::<(String, String, String), usize>::new();
         for image in &profile.images {
             for unit in &image.units {
@@ -229,9 +242,13 @@ impl<'a> Side<'a> {
                     let occurrence = seen.entry(key.clone()).or_default();
                     let paths = FunctionPaths::decode(map, unit.counts_of(map))
                         .map_err(|source| ProfileError::Map { name: name.to_owned(), source })?;
-                    side.executions += u128::from(paths.total());
                     side.instructions += paths.complete.iter().map(|p| weight(map, p)).sum::<u128>();
-                    side.functions.insert((key.0, key.1, key.2, *occurrence), Entry { image, unit, function, paths });
+                    let weighted = weighted(profile, image, unit, map, &paths);
+                    for (path, executions) in paths.complete.iter().zip(&weighted) {
+                        side.estimated.0 += executions;
+                        side.estimated.1 += executions * instructions(map, path) as f64;
+                    }
+                    side.functions.insert((key.0, key.1, key.2, *occurrence), Entry { image, unit, function, paths, weighted });
                     *occurrence += 1;
                 }
             }
@@ -242,14 +259,13 @@ impl<'a> Side<'a> {
 
 impl Overlap {
     fn add(&mut self, old: &Entry, new: &Entry, before: &Side, after: &Side) {
-        let counts: HashMap<u64, u64> = old.paths.complete.iter().map(|p| (p.id, p.count)).collect();
-        let share = |part: u128, whole: u128| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-        for path in &new.paths.complete {
-            let was = counts.get(&path.id).copied().unwrap_or(0);
-            let size = u128::from(instructions(new.map(), path));
-            let (one, other) = (u128::from(was), u128::from(path.count));
-            self.executions += share(one, before.executions).min(share(other, after.executions));
-            self.instructions += share(one * size, before.instructions).min(share(other * size, after.instructions));
+        let executions: HashMap<u64, f64> = old.paths.complete.iter().map(|p| p.id).zip(old.weighted.iter().copied()).collect();
+        let share = |part: f64, whole: f64| if whole == 0.0 { 0.0 } else { part / whole };
+        for (path, other) in new.paths.complete.iter().zip(&new.weighted) {
+            let one = executions.get(&path.id).copied().unwrap_or(0.0);
+            let size = instructions(new.map(), path) as f64;
+            self.executions += share(one, before.estimated.0).min(share(*other, after.estimated.0));
+            self.instructions += share(one * size, before.estimated.1).min(share(other * size, after.estimated.1));
         }
     }
 }

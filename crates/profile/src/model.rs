@@ -91,6 +91,13 @@ impl UnitProfile {
         let counter = function.first_counter.saturating_add(path);
         self.events.binary_search_by_key(&counter, |e| e.0).map_or(PathEvents::default(), |place| self.events[place].1)
     }
+
+    /// Executions of one of the unit's functions that were counted without their path: because its table was full, or because the scheme leaves paths out.
+    pub fn untold(&self, function: &FunctionMap) -> u64 {
+        let words = function.untold();
+        let from = self.counts.partition_point(|c| c.0 < words.start);
+        self.counts[from..].iter().take_while(|c| c.0 < words.end).fold(0, |sum, c| sum.saturating_add(c.1))
+    }
 }
 
 impl Profile {

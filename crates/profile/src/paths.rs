@@ -116,7 +116,11 @@ impl FunctionPaths {
                 }
             }
         }
-        let unfinished = unfinished(function, &dag, &numbering, &complete, reached);
+        let unfinished = match function.is_partial() {
+            // Who came to a call and did not complete a known path may have gone on along another.
+            true => Vec::new(),
+            false => unfinished(function, &dag, &numbering, &complete, reached),
+        };
         let mut paths = FunctionPaths { complete, unfinished, lost: Vec::new(), blocks: Vec::new(), edges: Vec::new() };
         paths.complete.sort_by_key(|p| (Reverse(p.count), p.id));
         paths.derive_counts(function, &dag);
@@ -157,6 +161,9 @@ impl FunctionPaths {
         }
         for cut in dag.cuts() {
             *begun.entry(function.edges[cut.edge.index()].to).or_default() += edges[cut.edge.index()];
+        }
+        if function.is_partial() {
+            begun.clear();
         }
         // What follows a call that returns twice begins more often, or less often, than the call is made: that is its nature. And paths that begin at
         // the entry are calls of the function as well as rounds of a loop around all of it.

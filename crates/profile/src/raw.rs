@@ -100,6 +100,9 @@ pub enum RawProblem {
         /// Where the first one is.
         first: u64,
     },
+    /// Cells of tables that make no sense.
+    #[error("{0} cells of tables hold counts of no path: the file was overwritten, its counts are doubtful")]
+    Cells(u64),
     /// The path of the image cannot be read.
     #[error("the path of the image lies outside the file")]
     NoPath,
@@ -280,6 +283,36 @@ impl Raw<'_> {
     fn damaged(&self, offset: u64, what: String) -> ProfileError {
         ProfileError::RawDamaged { path: self.path.to_owned(), offset, what }
     }
+}
+
+/// What a reader of single words has to know of a raw file.
+pub(crate) struct Words {
+    /// For each unit of the image the first word of a region that is its.
+    pub first_words: Vec<u64>,
+}
+
+/// A word of a region that is not zero.
+#[derive(Clone, Copy)]
+pub(crate) struct Word {
+    /// Where it is in the file.
+    pub offset: u64,
+    /// Its place in the region.
+    pub index: u64,
+    /// What it holds.
+    pub value: u64,
+}
+
+/// Calls `visit` with every word of every region that is not zero, in the order of the file.
+pub(crate) fn words(path: &Path, visit: &mut dyn FnMut(&Words, Word)) -> Result<(), ProfileError> {
+    let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
+    let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
+    let raw = Raw { path, file, length };
+    let header = raw.header()?;
+    let words = Words { first_words: raw.units(&header)?.iter().map(|u| u.first).collect() };
+    raw.each_word(header.regions_offset, &mut |offset, value| {
+        let index = (offset - header.regions_offset) % header.region_stride / 8;
+        visit(&words, Word { offset, index, value });
+    })
 }
 
 /// Where the switch of the image is in its raw file (0 if it has none), and the process that made the file.

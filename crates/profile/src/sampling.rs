@@ -2,9 +2,11 @@
 
 pub mod branches;
 pub mod bursts;
+pub mod readings;
 
 pub use branches::{BranchSampling, BranchSource, Losses, Observed};
-pub use bursts::{BurstSampling, Estimate, SAMPLE_TIER, Slices, Switch, UnitErrors, is_sampled, subtract};
+pub use bursts::{BurstSampling, CounterEstimate, Estimate, SAMPLE_TIER, Switch, UnitEstimates, is_sampled, subtract};
+pub use readings::{Readings, Sampled};
 
 use serde::{Deserialize, Serialize};
 

@@ -102,6 +102,7 @@ impl Machine<'_> {
                     return false;
                 }
             }
+            Action::Poison { .. } => panic!("nothing is left out"),
             Action::Dead => panic!("a dead edge was taken"),
         }
         a.at = to;

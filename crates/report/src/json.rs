@@ -118,6 +118,7 @@ fn totals(view: &View) -> Value {
     let totals = &view.totals;
     json!({
         "executions": number(totals.executions),
+        "not_exact": view.profile.inexact().iter().map(ToString::to_string).collect::<Vec<_>>(),
         "paths": number(totals.paths),
         "instructions": number(totals.instructions),
         "blocks": number(totals.blocks),

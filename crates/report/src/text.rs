@@ -108,6 +108,10 @@ fn header(view: &View, page: &Page) -> String {
         let functions = words::plural(totals.unfinished_functions.into(), "function", "functions");
         fact("unfinished", format!("{} in {functions} (listed below)", executions(totals.unfinished)));
     }
+    // In full, however long: the remedy stands at the end.
+    for inexact in view.profile.inexact() {
+        out.push_str(&format!("  {}  {inexact}\n", page.paint(paint::DIM, &left("not exact", 10))));
+    }
     out.push('\n');
     out
 }

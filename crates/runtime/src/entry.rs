@@ -10,50 +10,60 @@ use core::arch::{asm, global_asm};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-// The stub. LLVM's preserve_allcc: the caller keeps values in any register but rax and r11. System calls and baseline Rust code touch
+// The stubs. LLVM's preserve_allcc: the caller keeps values in any register but rax and r11. System calls and baseline Rust code touch
 // only the low halves of vector registers, which fxsave64 covers.
+macro_rules! stub {
+    ($name:literal, $enter:ident) => {
+        global_asm!(
+            concat!(".pushsection .text.", $name, ", \"ax\", @progbits"),
+            concat!(".globl ", $name),
+            concat!(".hidden ", $name),
+            concat!(".type ", $name, ", @function"),
+            ".balign 16",
+            concat!($name, ":"),
+            ".cfi_startproc",
+            "push rbp",
+            ".cfi_def_cfa_offset 16",
+            ".cfi_offset rbp, -16",
+            "mov rbp, rsp",
+            ".cfi_def_cfa_register rbp",
+            "pushfq",
+            "push rcx",
+            "push rdx",
+            "push rsi",
+            "push rdi",
+            "push r8",
+            "push r9",
+            "push r10",
+            "cld",
+            "sub rsp, 512",
+            "and rsp, -16",
+            "fxsave64 [rsp]",
+            "call {enter}",
+            "fxrstor64 [rsp]",
+            "lea rsp, [rbp - 64]",
+            "pop r10",
+            "pop r9",
+            "pop r8",
+            "pop rdi",
+            "pop rsi",
+            "pop rdx",
+            "pop rcx",
+            "popfq",
+            "pop rbp",
+            ".cfi_def_cfa rsp, 8",
+            "ret",
+            ".cfi_endproc",
+            concat!(".size ", $name, ", . - ", $name),
+            ".popsection",
+            enter = sym $enter,
+        );
+    };
+}
+stub!("__trodden_enter", enter);
+stub!("__trodden_enter_shared", enter_shared);
+
 global_asm!(
-    ".pushsection .text.__trodden_enter, \"ax\", @progbits",
-    ".globl __trodden_enter",
-    ".hidden __trodden_enter",
-    ".type __trodden_enter, @function",
-    ".balign 16",
-    "__trodden_enter:",
-    ".cfi_startproc",
-    "push rbp",
-    ".cfi_def_cfa_offset 16",
-    ".cfi_offset rbp, -16",
-    "mov rbp, rsp",
-    ".cfi_def_cfa_register rbp",
-    "pushfq",
-    "push rcx",
-    "push rdx",
-    "push rsi",
-    "push rdi",
-    "push r8",
-    "push r9",
-    "push r10",
-    "cld",
-    "sub rsp, 512",
-    "and rsp, -16",
-    "fxsave64 [rsp]",
-    "call {enter}",
-    "fxrstor64 [rsp]",
-    "lea rsp, [rbp - 64]",
-    "pop r10",
-    "pop r9",
-    "pop r8",
-    "pop rdi",
-    "pop rsi",
-    "pop rdx",
-    "pop rcx",
-    "popfq",
-    "pop rbp",
-    ".cfi_def_cfa rsp, 8",
-    "ret",
-    ".cfi_endproc",
-    ".size __trodden_enter, . - __trodden_enter",
-    ".popsection",
     // LLVM's preserve_allcc for a function that returns nothing: only r11 is free. The counter's address is in rdi.
     ".pushsection .text.__trodden_count, \"ax\", @progbits",
     ".globl __trodden_count",
@@ -102,7 +112,6 @@ global_asm!(
     ".hidden __stop_trodden_units",
     ".hidden __start_trodden_counters",
     ".hidden __stop_trodden_counters",
-    enter = sym enter,
     construct = sym construct,
     destruct = sym destruct,
 );
@@ -127,6 +136,10 @@ pub fn set_bias(value: i64) {
 
 extern "C" fn enter() -> i64 {
     state::enter()
+}
+
+extern "C" fn enter_shared() -> i64 {
+    state::enter_shared()
 }
 
 /// Whether `fork` handlers are registered.

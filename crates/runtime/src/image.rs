@@ -5,6 +5,7 @@
 use crate::text::Failure;
 use crate::wire::{Identity, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
 use core::arch::asm;
+use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
 /// The image this code is linked into.
 #[derive(Clone, Copy)]
@@ -15,6 +16,8 @@ pub struct Image {
     pub counters: u64,
     /// Address of the page with the switch of the sample tier; 0 if no unit is of that tier.
     pub switch: usize,
+    /// Address of the bias of the region that all threads share; 0 if no unit has its threads share one.
+    pub shared: usize,
     records: &'static [UnitRecord],
 }
 
@@ -49,7 +52,22 @@ impl Image {
             _ => unsafe { core::slice::from_raw_parts(first as *const UnitRecord, count) },
         };
         let switch = address_of!("__trodden_switch");
-        Image { template, switch, counters: (stop.wrapping_sub(template) / size_of::<u64>()) as u64, records }
+        let shared = address_of!("__trodden_shared_bias");
+        Image { template, switch, shared, counters: (stop.wrapping_sub(template) / size_of::<u64>()) as u64, records }
+    }
+
+    /// The bias of the region that all threads share.
+    pub fn shared_bias(&self) -> Option<&'static AtomicI64> {
+        // SAFETY: null, or a word that instrumented code defines for this purpose, and that lives as long as this code.
+        unsafe { (self.shared as *const AtomicI64).as_ref() }
+    }
+
+    /// Address of the region that all threads share; 0 if there is none yet.
+    pub fn shared_region(&self) -> usize {
+        match self.shared_bias().map_or(0, |bias| bias.load(SeqCst)) {
+            0 => 0,
+            bias => self.template.wrapping_add(bias as usize),
+        }
     }
 
     /// Address of the records: an address within this image.

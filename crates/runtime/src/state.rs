@@ -79,6 +79,11 @@ pub fn enter() -> i64 {
     }
 }
 
+/// Claims the region that all threads share; returns its bias, 0 without memory or without the state: then counts go to the template, which nobody reads.
+pub fn enter_shared() -> i64 {
+    Guard::take(is_forked).map_or(0, |mut guard| state(&mut guard).enter_shared())
+}
+
 /// Where the state is not to be had, counts go nowhere.
 fn enter_without_state() -> i64 {
     text::say_line(b"trodden: a thread that forks keeps another one waiting: what that one runs from here on is not counted\n");
@@ -99,7 +104,9 @@ pub fn start() -> bool {
     let Some(mut guard) = Guard::take(is_forked) else { return false };
     let state = state(&mut guard);
     state.start();
-    if state.source == Source::File && bias() == 0 {
+    if state.source == Source::File && Image::of_linker().shared != 0 {
+        state.enter_shared();
+    } else if state.source == Source::File && bias() == 0 {
         state.enter();
     }
     state.map_switch();
@@ -242,6 +249,22 @@ impl State {
         }
     }
 
+    /// The region that all threads share never changes its owner, and stays when the image's end comes: other threads may be running.
+    fn enter_shared(&mut self) -> i64 {
+        self.start();
+        if is_forked() {
+            self.renew();
+        }
+        let image = Image::of_linker();
+        let Some(bias) = image.shared_bias() else { return 0 };
+        if bias.load(SeqCst) == 0 {
+            let Some(region) = self.new_region(None) else { return 0 };
+            self.table.add(region, PINNED);
+            bias.store(region.address.wrapping_sub(image.template) as i64, SeqCst);
+        }
+        bias.load(SeqCst)
+    }
+
     /// Who owns the calling thread's region. In a child of `vfork` that is the parent's thread, whose TLS this is, and whose id is unknown
     /// here.
     fn owner(&mut self) -> u32 {
@@ -292,7 +315,8 @@ impl State {
         mark();
         let bias = bias();
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
-        self.table.remove(|address, _| address != current, |region| region.unmap(image.counters));
+        let shared = image.shared_region();
+        self.table.remove(|address, _| address != current && address != shared, |region| region.unmap(image.counters));
         self.table.remove(|_, _| true, drop);
         self.claims.next = 0;
         self.leave_description(&image);
@@ -307,6 +331,11 @@ impl State {
             && let Some(region) = self.new_region(Some(current))
         {
             self.table.add(Region { event, ..region }, system::thread_id());
+        }
+        if shared != 0
+            && let Some(region) = self.new_region(Some(shared))
+        {
+            self.table.add(region, PINNED);
         }
         self.map_switch();
     }

@@ -5,7 +5,7 @@ use crate::graphs;
 use crate::random::Random;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::{CutReason, Edge, Graph, Node, Plan};
-use trodden_unit::{Block, BlockKind, EdgeKind, FlowEdge, FunctionMap, UnitMap};
+use trodden_unit::{Block, BlockKind, EdgeKind, FlowEdge, FunctionMap, Storage, UnitMap};
 
 /// A function with the plan by which it is instrumented.
 #[derive(Clone, Debug)]
@@ -81,6 +81,7 @@ fn empty(name: &str) -> FunctionMap {
         shape: 0,
         first_counter: 0,
         counters: 0,
+        storage: Storage::Array { beyond: 0 },
         blocks: Vec::new(),
         edges: Vec::new(),
         dag: Vec::new(),

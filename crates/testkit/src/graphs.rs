@@ -48,5 +48,6 @@ pub fn options(random: &mut Random) -> PlanOptions {
         max_paths: random.pick(&[1, 3, 8, 20, 60, 1 << 20]),
         entries: random.pick(&[Entries::PerEdge, Entries::Shared]),
         chords: random.chance(70),
+        hot_first: random.chance(25),
     }
 }

@@ -1,11 +1,13 @@
 //! The syntax of the command line; what commands do is elsewhere. Man pages, completions and `--help` all come from here.
 
 mod branches;
+mod numbering;
 mod parameters;
 mod partition;
 
 pub use branches::{BranchKind, Branches};
-pub use parameters::{Parameters, Scheme, parameters_over, weights_file};
+pub use numbering::{Interesting, ModelScheme, NumberJob};
+pub use parameters::{Parameters, parameters_over, weights_file};
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 
 use crate::profiles::LAST;
@@ -214,10 +216,10 @@ pub struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct Bursts {
     /// How long a burst is: 100us, 1ms, 2s.
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = parse_duration)]
     pub burst: Duration,
     /// From one burst to the next, on average.
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "2500us", value_parser = parse_duration)]
     pub every: Duration,
 }
 
@@ -678,14 +680,29 @@ pub enum Graph {
     #[command(after_help = "\
 Examples:
   echo '{\"entry\":\"s\",\"exit\":\"t\",\"edges\":[[\"s\",\"a\"],[\"a\",\"t\"],[\"s\",\"t\"]]}' | trodden graph number -
-  trodden graph number function.dot --list 20")]
-    Number {
+  trodden graph number function.dot --list 20
+  trodden graph number function.json --scheme pspp --interesting-edges 0,2,5
+  trodden graph number function.json --scheme ppp-optimal --interesting 3,17,40 --time-limit 10
+  trodden graph number function.dot --scheme pertinent --through a,f")]
+    Number(NumberJob),
+    /// Print the numbering of a graph's paths as a probability model: ranges of edges, entropy, and the numbers of an arithmetic coder.
+    #[command(after_help = "\
+Examples:
+  trodden graph model function.json
+  trodden graph model function.json --scheme ppp --interesting 0,1,5")]
+    Model {
         /// The graph's file; `-` for standard input.
         file: PathBuf,
-        /// Numbering of paths.
-        #[arg(long, value_enum, default_value_t = Scheme::BallLarus)]
-        scheme: Scheme,
-        /// List this many paths with their numbers.
+        /// The model.
+        #[arg(long, value_enum, default_value_t = ModelScheme::BallLarus)]
+        scheme: ModelScheme,
+        /// Paths of interest, by their Ball-Larus numbers, rather than those that the file names.
+        #[arg(long, value_name = "IDS", value_delimiter = ',')]
+        interesting: Vec<u64>,
+        /// Precision of entropy and gamma, in bits after the point.
+        #[arg(long, value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+        bits: u32,
+        /// List this many paths and contexts.
         #[arg(long, value_name = "N", default_value_t = 1000)]
         list: u64,
     },

@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_flow::CutReason;
+use trodden_profile::exactness;
 use trodden_report::Name;
 use trodden_unit::{FunctionMap, Image, ImageError, UnitMap};
 
@@ -55,6 +56,8 @@ struct ImageSummary {
     units_without_map: Vec<String>,
     damage: Vec<String>,
     functions: usize,
+    /// Why counts of the program are not exact or complete, if they are not.
+    not_exact: Vec<String>,
     counters: u64,
     skipped: Vec<SkippedFunction>,
     cut: Vec<CutFunction>,
@@ -112,6 +115,7 @@ impl ImageSummary {
             units_without_map: Vec::new(),
             damage: image.frame_errors.iter().map(ToString::to_string).collect(),
             functions: 0,
+            not_exact: Vec::new(),
             counters: image.units.iter().map(|u| u.counters).sum(),
             skipped: Vec::new(),
             cut: Vec::new(),
@@ -138,6 +142,7 @@ impl ImageSummary {
     }
 
     fn unit(&mut self, unit: &str, map: &UnitMap, bitcode: bool, known: &mut HashSet<String>) {
+        self.not_exact.extend(exactness::of_units(std::iter::once(map)).iter().map(|i| format!("{}: {i}", map.source)));
         self.functions += map.functions.len();
         for function in &map.functions {
             known.insert(function.plain_name().to_owned());
@@ -152,8 +157,8 @@ impl ImageSummary {
             });
         }
         // Those for an edge profile count no paths.
-        let paths = map.functions.iter().map(|f| f.counters).sum();
-        self.counters = self.counters.saturating_sub(map.counters.saturating_sub(paths));
+        let paths = map.functions.iter().fold(0, |sum: u64, f| sum.saturating_add(f.counters));
+        self.counters = self.counters.saturating_sub(map.words().unwrap_or_default()).saturating_add(paths);
         self.units.push(UnitSummary {
             unit: unit.to_owned(),
             source: map.source.clone(),
@@ -184,6 +189,7 @@ impl ImageSummary {
             self.units_without_map.clone(),
             shown,
         )?;
+        list(out, "Not exact", self.not_exact.clone(), shown)?;
         list(out, "Damage", self.damage.clone(), shown)?;
         let lines = self.skipped.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
         list(out, "Not counted, for a reason", lines.collect(), shown)?;
@@ -242,6 +248,7 @@ fn cut_reason(reason: CutReason) -> Option<&'static str> {
         CutReason::ReturnsTwice => Some("a call returns twice"),
         CutReason::Unsplittable => Some("computed jump"),
         CutReason::Limit => Some("too many paths"),
+        CutReason::Level => Some("border of a loop"),
     }
 }
 

@@ -104,7 +104,7 @@ fn image(image: &trodden_profile::ImageProfile) -> ImageSummary<'_> {
         units: image.units.len(),
         functions: functions().count(),
         functions_entered: functions().filter(|(u, f)| u.counts_of(f).next().is_some()).count(),
-        counters: image.units.iter().map(|u| u.map.counters).sum(),
+        counters: image.units.iter().fold(0, |sum: u64, u| sum.saturating_add(u.map.counters)),
         counters_hit: image.units.iter().map(|u| u.counts.len()).sum(),
     }
 }

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
-use trodden_profile::{BurstSampling, Collected, Ending, Profile, Run, RunStore, Sampling, collect, raw_files};
+use trodden_profile::{Collected, Ending, Profile, Run, RunStore, Sampled, Sampling, collect, raw_files};
 use trodden_wire::OUTPUT_VARIABLE;
 
 /// Records a run; gives the command's exit status.
@@ -71,7 +71,7 @@ struct Counted {
     run: Run,
     status: Ending,
     /// If programs of the sample tier ran.
-    sampling: Option<BurstSampling>,
+    sampling: Option<Sampled>,
 }
 
 impl Counted {
@@ -79,7 +79,7 @@ impl Counted {
     fn collect(self, folder: &Path) -> Result<Collected> {
         let files = raw_files(folder)?;
         let mut collected = collect(files, self.run, assets::store().ok().as_ref());
-        collected.profile.sampling = self.sampling.map(Sampling::Bursts);
+        collected.profile.sampling = self.sampling.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
         Ok(collected)
     }
 }

@@ -1,8 +1,8 @@
 //! Bursts: switching the counting of programs of the sample tier on and off from outside, and noting for how long it was on.
 //!
 //! The switch is a byte in a program's raw file, which the program has mapped ([`Switch`]); so nothing is put into the program, and it is not stopped. Pauses between bursts are
-//! of random length, lest they keep step with what the program does. Between bursts, now and then, the counts are read: how they vary from slice to slice of
-//! the run says how far estimates can be trusted.
+//! of random length, lest they keep step with what the program does. Between bursts, as often as it is cheap, the counts are read: what was seen in a burst says how much counting
+//! slowed it down, and how counts vary over the run says how far estimates can be trusted.
 //!
 //! The part of a program's time that was counted is measured in its processor time, where that tells most of its wall time: on a busy machine a burst may find the program
 //! waiting for a processor. It is the time of the processes that made the raw files; a program of many processes is measured in wall time.
@@ -26,15 +26,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_profile::sampling::subtract;
-use trodden_profile::{BurstSampling, ProfileError, RawProfile, Run, Sampling, Slices, Switch, collect, raw_files};
+use trodden_profile::{ProfileError, RawProfile, Readings, Run, Sampled, Sampling, Switch, collect, raw_files};
 
 /// While no image with a switch is there, how often to look for one.
 const LOOK: Duration = Duration::from_millis(2);
 /// Once there is one, how often to look for more.
 const LOOK_FOR_MORE: Duration = Duration::from_millis(50);
-/// The first slices, which are joined later, are at least that long, and have some bursts each.
-const SLICE: Duration = Duration::from_millis(50);
-const BURSTS_A_SLICE: u32 = 2;
+/// Counts are read as often as possible, but so many times the processor time of a reading must pass before the next.
+const PAUSE_PER_READING: u32 = 60;
 /// Processor time of others is known to the clock tick: less than this of it tells less than wall time does.
 const ENOUGH: Duration = Duration::from_millis(50);
 
@@ -64,7 +63,7 @@ pub fn attach(job: &Sample) -> Result<ExitCode> {
         let left = job.time.map_or(Duration::from_millis(50), |t| t.saturating_sub(clock.elapsed()));
         std::thread::sleep(left.min(Duration::from_millis(50)));
     }
-    let sampling = bursting.stop();
+    let sampled = bursting.stop();
     let run = Run {
         command: processes.first().map(|p| command_of(*p)).unwrap_or_default(),
         host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned(),
@@ -78,7 +77,7 @@ pub fn attach(job: &Sample) -> Result<ExitCode> {
     let mut now = read(&files.list()?)?;
     subtract(&mut now, &before);
     let mut collected = collect::join(now, run, assets::store().ok().as_ref());
-    collected.profile.sampling = sampling.map(Sampling::Bursts);
+    collected.profile.sampling = sampled.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
     record::deliver(&collected, &job.destination)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -163,7 +162,7 @@ impl Files {
 #[derive(Debug)]
 pub struct Bursting {
     stop: Sender<()>,
-    thread: JoinHandle<Option<BurstSampling>>,
+    thread: JoinHandle<Option<Sampled>>,
 }
 
 impl Bursting {
@@ -179,7 +178,8 @@ impl Bursting {
             bursts,
             stopped,
             switches: BTreeMap::new(),
-            slices: Slices::default(),
+            readings: Readings::default(),
+            reading_took: Duration::ZERO,
             processor: BTreeMap::new(),
             random: Random::new(),
             on: Time::default(),
@@ -190,7 +190,7 @@ impl Bursting {
     }
 
     /// Turns all switches off; `None` if there was none.
-    pub fn stop(self) -> Option<BurstSampling> {
+    pub fn stop(self) -> Option<Sampled> {
         // From now on, nobody waits for anything.
         drop(self.stop);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -203,7 +203,8 @@ struct Flipper {
     stopped: Receiver<()>,
     /// By file; `None` for images without one.
     switches: BTreeMap<PathBuf, Option<Switch>>,
-    slices: Slices,
+    readings: Readings,
+    reading_took: Duration,
     /// By process: its processor time when first and last looked at.
     processor: BTreeMap<u64, (Duration, Duration)>,
     random: Random,
@@ -228,7 +229,9 @@ impl Time {
 }
 
 impl Flipper {
-    fn run(mut self) -> Option<BurstSampling> {
+    fn run(mut self) -> Option<Sampled> {
+        // Bursts are about as short as the system's usual tolerance for timers; without this, they are longer than asked for.
+        let _ = nix::sys::prctl::set_timerslack(1);
         while !self.find() {
             if self.wait(LOOK) {
                 self.find();
@@ -248,7 +251,7 @@ impl Flipper {
             if self.burst() {
                 break;
             }
-            if last_reading.elapsed() >= self.bursts.every.mul_f64(f64::from(BURSTS_A_SLICE)).max(SLICE) * self.slices.stride() {
+            if last_reading.elapsed() >= self.reading_took * PAUSE_PER_READING * self.readings.stride() {
                 self.read();
                 last_reading = Instant::now();
             }
@@ -262,7 +265,8 @@ impl Flipper {
         let by_processor = total.processor * 2 >= total.wall && self.on.processor >= ENOUGH;
         let pick = |t: Time| (if by_processor { t.processor } else { t.wall }).as_nanos() as u64;
         let any = self.switches.values().any(Option::is_some);
-        any.then(|| self.slices.finish(pick(self.on), pick(total).max(pick(self.on)), self.number))
+        let (on_ns, total_ns) = (pick(self.on), pick(total).max(pick(self.on)));
+        any.then_some(Sampled { readings: self.readings, on_ns, total_ns, bursts: self.number })
     }
 
     /// Processor time of the programs since the last look.
@@ -314,20 +318,27 @@ impl Flipper {
     }
 
     fn read(&mut self) {
+        let began = processor_time_of_thread();
         let with_switch: Vec<PathBuf> = self.switches.iter().filter(|(_, s)| s.is_some()).map(|(f, _)| f.clone()).collect();
         // What cannot be read now is reported when the profile is made.
         if let Ok(raws) = read(&with_switch) {
-            // Of slices only the relation of their times matters.
+            // Only the relation of these times matters.
             let since = std::mem::take(&mut self.since);
             let on = if self.on.processor * 2 >= self.on.wall { since.processor } else { since.wall };
-            self.slices.read(&raws, on.as_nanos() as u64);
+            self.readings.read(&raws, on.as_nanos() as u64);
         }
+        self.reading_took = processor_time_of_thread().saturating_sub(began);
     }
 
     /// Whether to stop, after that time or at once.
     fn wait(&self, time: Duration) -> bool {
         !matches!(self.stopped.recv_timeout(time), Err(RecvTimeoutError::Timeout))
     }
+}
+
+/// Processor time of the calling thread.
+fn processor_time_of_thread() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
 /// Processor time of a process; none of one that has ended.
@@ -337,7 +348,7 @@ fn processor_time(process: u64) -> Option<Duration> {
 }
 
 /// Tells how a run was sampled.
-pub fn tell(sampling: &BurstSampling) {
+pub fn tell(sampling: &Sampled) {
     let per_cent = if sampling.total_ns == 0 { 0.0 } else { sampling.on_ns as f64 / sampling.total_ns as f64 * 100.0 };
     note(format_args!("sampled: counted for {per_cent:.2} % of the time, in {} bursts", sampling.bursts));
 }

@@ -10,7 +10,7 @@ use std::fmt;
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 3;
+pub const MAP_VERSION: u32 = 4;
 
 /// Identity of a unit (hash of its bitcode and of how it was instrumented) or of an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -68,19 +68,13 @@ pub struct UnitMap {
     pub functions: Vec<FunctionMap>,
     /// Functions with a body that are not instrumented, each with the reason.
     pub skipped: Vec<Skipped>,
-    /// Number of counters of the unit; each function has a range of them, and so has what its edge profile counts apart.
+    /// Number of counters of the unit; each function has a range of them, and so has what its edge profile counts apart. The first
+    /// [`UnitMap::words`] of them are words of memory; behind them are the paths of functions that count in tables.
     pub counters: u64,
     /// What turns the unit's paths into LLVM's edge profile, if it was built to be optimised by that.
     pub edge_profile: Option<EdgeProfile>,
     /// What is summed up for each path besides its count, if anything.
     pub events: Option<EventSource>,
-}
-
-impl UnitMap {
-    /// Number of cells (`u64`) that the unit has in a region: one for each counter, or several where events are summed up.
-    pub fn cells(&self) -> Option<u64> {
-        self.counters.checked_mul(if self.events.is_some() { CELLS } else { 1 })
-    }
 }
 
 /// A function, or one inlined into another at a call site.
@@ -138,6 +132,8 @@ pub struct FunctionMap {
     pub first_counter: u64,
     /// Number of its counters: counter `i` counts path `i`.
     pub counters: u64,
+    /// Where they are kept while the program runs.
+    pub storage: Storage,
     /// Basic blocks; block 0 is the entry.
     pub blocks: Vec<Block>,
     /// Edges between blocks, and from blocks to the exit.
@@ -253,6 +249,55 @@ pub enum MapError {
     },
 }
 
+/// Where a function's counts are kept in the memory of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Storage {
+    /// A word for each path: counter `i` is word `first_counter + i`. Behind them lie `beyond` words for executions of paths that the scheme leaves out;
+    /// which path that was is not known.
+    Array {
+        /// Number of words behind those of the paths; 0 if every path has a word.
+        beyond: u64,
+    },
+    /// An open-addressing table, since there are more paths than words: see [`Table`].
+    Table(Table),
+}
+
+/// A table of counts: the word for executions that found it full, then `slots` cells of two words, key (a path's number and 1; 0: free) and
+/// count. A key is never changed; which cell it is in depends on what was counted before, so tables cannot be added cell by cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    /// The unit's word that counts lost executions; the cells lie behind it.
+    pub first_word: u64,
+    /// Number of cells.
+    pub slots: u64,
+}
+
+impl Table {
+    /// Words of a table with so many slots.
+    pub const fn words(slots: u64) -> u64 {
+        1 + 2 * slots
+    }
+
+    /// The words of its cells, as a range.
+    pub fn cells(&self) -> std::ops::Range<u64> {
+        self.first_word.saturating_add(1)..self.first_word.saturating_add(self.slots.saturating_mul(2).saturating_add(1))
+    }
+}
+
+impl UnitMap {
+    /// Words of memory that the unit has in each thread's region: one for each counter, but for paths counted in tables; several where events are summed
+    /// up. `None` if they are more than can be.
+    pub fn words(&self) -> Option<u64> {
+        self.counters_in_regions().checked_mul(if self.events.is_some() { CELLS } else { 1 })
+    }
+
+    /// How many of its counters are in regions; those behind them are of paths that are counted in tables.
+    pub fn counters_in_regions(&self) -> u64 {
+        let in_tables = self.functions.iter().filter(|f| f.table().is_some());
+        in_tables.fold(self.counters, |words, f| words.saturating_sub(f.counters))
+    }
+}
+
 /// Hash of a graph: what its blocks and edges are, without source positions.
 pub fn shape(blocks: &[Block], edges: &[FlowEdge]) -> u64 {
     let kinds: Vec<(u32, BlockKind)> = blocks.iter().map(|b| (b.instructions, b.kind)).collect();
@@ -261,6 +306,30 @@ pub fn shape(blocks: &[Block], edges: &[FlowEdge]) -> u64 {
 }
 
 impl FunctionMap {
+    /// The table in which it counts, if it does.
+    pub fn table(&self) -> Option<Table> {
+        match self.storage {
+            Storage::Array { .. } => None,
+            Storage::Table(table) => Some(table),
+        }
+    }
+
+    /// Whether some of its paths are left out: then what is known of the others says nothing of how often its blocks were executed.
+    pub fn is_partial(&self) -> bool {
+        matches!(self.storage, Storage::Array { beyond: 1.. })
+    }
+
+    /// The counters of executions whose path is not known, as a range.
+    pub fn untold(&self) -> std::ops::Range<u64> {
+        match self.storage {
+            Storage::Array { beyond } => {
+                let from = self.first_counter.saturating_add(self.counters);
+                from..from.saturating_add(beyond)
+            }
+            Storage::Table(table) => table.first_word..table.first_word.saturating_add(1),
+        }
+    }
+
     /// The node that stands for the exit.
     pub fn exit(&self) -> Node {
         Node(self.blocks.len() as u32)

@@ -39,6 +39,11 @@ impl Weights {
         self.functions.get(&(function.to_owned(), shape)).map(Vec::as_slice).filter(|w| w.len() == edges)
     }
 
+    /// Executions of all edges together.
+    pub fn total(&self) -> f64 {
+        self.functions.values().flatten().map(|n| *n as f64).sum()
+    }
+
     /// Number of functions.
     pub fn len(&self) -> usize {
         self.functions.len()

@@ -38,6 +38,10 @@ pub const ENTER_SYMBOL: &str = "__trodden_enter";
 /// Function `(counter: *mut u64)` that adds one to the calling thread's copy of a counter of the template, claiming a region if there is none. Preserves every register but
 /// `r11` and the flags.
 pub const COUNT_SYMBOL: &str = "__trodden_count";
+/// Hidden `i64` in each image that has units whose threads count in one region: that region's bias. 0: none claimed yet.
+pub const SHARED_BIAS_SYMBOL: &str = "__trodden_shared_bias";
+/// Function `() -> i64` that claims the region which all threads share, and stores and returns its bias; as [`ENTER_SYMBOL`] otherwise.
+pub const ENTER_SHARED_SYMBOL: &str = "__trodden_enter_shared";
 
 /// The switch of the sample tier: a byte at the beginning of a page, hidden in each image that has units of that tier. While it is not 0, they count. The
 /// runtime maps the raw file's page [`RawHeader::switch_offset`] there, so that others can flip it.

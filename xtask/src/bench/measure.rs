@@ -191,7 +191,7 @@ impl Bench<'_> {
 
     /// What judges say of trodden's counts, if they are asked.
     fn exact(&self, program: &str, variant: &Variant) -> Result<Option<Exact>> {
-        let Some(judge) = self.judge.as_deref().filter(|_| variant.is_trodden()) else { return Ok(None) };
+        let Some(judge) = self.judge.as_deref().filter(|_| variant.is_exact()) else { return Ok(None) };
         let find = || {
             steps::progress(&format!("{program}, counts before judges: {}", variant.name()));
             Ok(exact::judge(self.corpus, program, variant, judge))

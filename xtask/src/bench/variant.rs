@@ -30,6 +30,10 @@ struct Kind {
     compiler: Compiler,
     /// Flags of C and C++ compilations and of links, beside [`FLAGS`].
     flags: &'static str,
+    /// Words for the plugin that the variant stands for.
+    words: &'static str,
+    /// It goes by a profile of the short run.
+    trained: bool,
     /// The variant that it is compared with.
     base: Option<&'static str>,
     rust: Rust,
@@ -68,6 +72,8 @@ const PLAIN: Kind = Kind {
     about: "clang -O2 or rustc, nothing counted",
     compiler: Compiler::Clang,
     flags: "",
+    words: "",
+    trained: false,
     base: None,
     rust: Rust::Flags(""),
     callbacks: None,
@@ -80,16 +86,49 @@ const PLAIN: Kind = Kind {
 /// A rival: nothing for Rust, compared with the plain build by clang.
 const RIVAL: Kind = Kind { base: Some("plain"), rust: Rust::No(NOT_RUST), ..PLAIN };
 
+const TRODDEN: Kind = Kind {
+    name: "trodden",
+    about: "trodden: every path, exactly",
+    compiler: Compiler::Trodden,
+    rust: Rust::Trodden,
+    counts: &[("TRODDEN_OUTPUT", "%m.raw")],
+    ..RIVAL
+};
+
 static KINDS: &[Kind] = &[
     PLAIN,
+    TRODDEN,
     Kind {
-        name: "trodden",
-        about: "trodden: every path, exactly",
-        compiler: Compiler::Trodden,
-        rust: Rust::Trodden,
-        counts: &[("TRODDEN_OUTPUT", "%m.raw")],
-        ..RIVAL
+        name: "thesis",
+        about: "arrays up to 2,500 paths, else tables of 700 slots (Vaswani)",
+        words: "array-paths=2500 table-slots=700",
+        ..TRODDEN
     },
+    Kind { name: "table", about: "tables of 262,144 slots instead of cutting paths", words: "table-slots=262144", ..TRODDEN },
+    Kind { name: "shared", about: "one region for all threads, plain increments: lossy", words: "threads=shared", ..TRODDEN },
+    Kind { name: "atomic", about: "one region for all threads, atomic increments", words: "threads=atomic", ..TRODDEN },
+    Kind {
+        name: "targeted",
+        about: "targeted path profiling: paths with locally cold edges left out",
+        words: "scheme=targeted",
+        trained: true,
+        ..TRODDEN
+    },
+    Kind {
+        name: "practical",
+        about: "practical path profiling: paths with globally cold edges left out",
+        words: "scheme=practical",
+        trained: true,
+        ..TRODDEN
+    },
+    Kind { name: "structural", about: "paths of each loop apart", words: "scheme=structural", ..TRODDEN },
+    Kind {
+        name: "continuous",
+        about: "register always kept, counts behind a switch that is off here",
+        words: "tier=sample versions=one",
+        ..TRODDEN
+    },
+    Kind { name: "hot-first", about: "paths numbered by measured frequency", words: "order=weights", trained: true, ..TRODDEN },
     Kind {
         name: "clang-edges",
         about: "clang -fprofile-generate: edges, counted by the optimiser",
@@ -230,7 +269,7 @@ impl Variant {
 
     /// What it is, in words.
     pub fn about(&self) -> String {
-        if self.words.is_empty() { self.kind.about.to_owned() } else { format!("trodden with {}", self.words) }
+        if self.words.is_empty() { self.kind.about.to_owned() } else { format!("{} with {}", self.kind.name, self.words) }
     }
 
     /// Its name in folders; build systems do not like colons. A variant that only runs otherwise shares the base's.
@@ -249,6 +288,18 @@ impl Variant {
     /// Whether trodden's own tools build it.
     pub fn is_trodden(&self) -> bool {
         self.kind.compiler == Compiler::Trodden
+    }
+
+    /// Whether it goes by a profile of the program's short run.
+    pub fn is_trained(&self) -> bool {
+        self.kind.trained
+    }
+
+    /// Whether its counts are all that happened, so that they can be judged: not if paths are left out, threads lose counts or a switch is off.
+    pub fn is_exact(&self) -> bool {
+        const NOT: [&str; 5] = ["scheme=targeted", "scheme=practical", "threads=shared", "tier=sample", "table-slots=700"];
+        let words = format!("{} {}", self.kind.words, self.words);
+        self.is_trodden() && !words.split_whitespace().any(|w| NOT.contains(&w))
     }
 
     /// What runs it, if it is not run by itself.
@@ -322,7 +373,7 @@ impl Variant {
         }
         if self.is_trodden() {
             variables.push(("PATH", steps::path_with(&[steps::target().join("release")])?));
-            variables.push(("TRODDEN_INSTRUMENT", self.words.clone().into()));
+            variables.push(("TRODDEN_INSTRUMENT", format!("{} {}", kind.words, self.words).trim().into()));
         }
         variables.extend(kind.build.iter().map(|(name, value)| (*name, OsString::from(value))));
         Ok(variables)

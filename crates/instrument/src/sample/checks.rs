@@ -3,16 +3,17 @@
 //! What makes estimates unbiased is not how often the switch is looked at: a path is counted exactly if the switch was on when it was looked at last, and the
 //! switch knows nothing of the program. So places are chosen for cost, as long as a program cannot run for long without passing one:
 //!
-//! - innermost loops that call nothing have none (but in `main`): one run of such a loop stays in one version;
+//! - innermost loops that call nothing have none (but in `main`), unless a round is long: one run of such a loop stays in one version;
 //! - other loops have one if a round is long enough for it not to matter, or if nothing around them has and they call something;
 //! - a loop in nearly every round of which an inner one is entered that looks at the switch needs none of its own; so mostly one loop of a nest has;
+//! - where computed jumps arrive, if each version has landings of its own, those have one behind which much is done before the next such jump;
 //! - a function that other code cannot call, and no chain of such functions calls itself through, has none at its entry: its callers enter the
 //!   version they are in. It becomes two functions then.
 //!
 //! Loops are those that retreating edges close; in irreducible code that is an approximation that costs precision of the estimate of cost, nothing else.
 
 use crate::describe::Draft;
-use crate::llvm::Value;
+use crate::llvm::{Block, Value};
 use llvm_sys::LLVMOpcode;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use trodden_flow::frequency::Frequencies;
@@ -23,6 +24,10 @@ use trodden_unit::EdgeKind;
 const SHORT: f64 = 256.0;
 /// The same of an outermost loop, where nothing else may come to look at it.
 const SHORT_OUTERMOST: f64 = 64.0;
+/// A round of an innermost loop that calls nothing is long from so many instructions on.
+const LONG: f64 = 128.0;
+/// What follows a computed jump is long from so many on. An interpreter may do little that is longer for a long time, and stay in one version as long.
+const LONG_BEHIND_JUMP: f64 = 128.0;
 /// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and nobody knows when it ends.
 const MANY_BLOCKS: usize = 64;
 /// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost are those that come round less.
@@ -56,8 +61,11 @@ pub fn back_edges(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequ
         let outermost = !loops[at + 1..].iter().any(|l| l.body.contains(&this.head));
         let round = this.round(draft, frequencies);
         let long = round >= if outermost { SHORT_OUTERMOST } else { SHORT };
-        if if innermost && !this.calls { is_main } else { long || (outermost && (this.calls || is_main)) || this.body.len() >= MANY_BLOCKS }
-        {
+        if if innermost && !this.calls {
+            is_main || round >= LONG
+        } else {
+            long || (outermost && (this.calls || is_main)) || this.body.len() >= MANY_BLOCKS
+        } {
             chosen.extend(this.back.iter().filter(|e| can_carry(draft, **e)));
             looking.push(this);
         }
@@ -79,6 +87,19 @@ impl Loop {
         let rounds = frequencies.node(self.head).max(f64::MIN_POSITIVE);
         self.body.iter().map(|n| (frequencies.node(*n) / rounds).min(ROUNDS) * work(draft, *n)).sum()
     }
+}
+
+/// Of the blocks where computed jumps arrive, those behind which much is done before the next computed jump, or the end, or the next round of a loop.
+pub fn long_landings(landings: &[Block], draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequencies) -> Vec<Block> {
+    let mut ahead = vec![0.0; graph.node_count()];
+    for &node in plan.dag.order().iter().rev() {
+        let often = frequencies.node(node).max(f64::MIN_POSITIVE);
+        let goes_on = |e: &&Edge| plan.dag.cut(**e).is_none() && draft.edges[e.index()].kind != EdgeKind::Reach;
+        let behind = graph.out(node).iter().filter(goes_on).map(|e| frequencies.edge(*e) / often * ahead[graph.to(*e).index()]);
+        ahead[node.index()] = work(draft, node) + behind.sum::<f64>();
+    }
+    let is_long = |landing: &Block| draft.nodes.iter().position(|n| *n == Some(*landing)).is_some_and(|n| ahead[n] >= LONG_BEHIND_JUMP);
+    landings.iter().copied().filter(is_long).collect()
 }
 
 /// Whether code can go on the edge itself. Exceptions arrive in landing pads only.

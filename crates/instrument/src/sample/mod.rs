@@ -12,20 +12,23 @@
 //!                        `--on--> claim region --> head'                      `--off--> head
 //! ```
 //!
-//! Values that live where versions meet are merged there ([`ssa`]). Computed jumps have addresses of blocks in data, so both versions jump to the same block, which looks at
-//! the switch and goes on in one of them. A function in which versions change nowhere but at its entry becomes two: itself and `NAME.counted`, to which it jumps if the switch is on; so
+//! Values that live where versions meet are merged there ([`ssa`]). Computed jumps have addresses of blocks in data: each version gets tables of its own ([`dispatch`]). Where that cannot be, both
+//! jump to the same block, which looks at the switch and goes on in one of them. A function in which versions change nowhere but at its entry becomes two: itself and `NAME.counted`, to which it jumps if the switch is on; so
 //! the fast version's frame does not grow. If it leaves the decision to its callers, it stays untouched, and counted code calls the other.
 
 mod checks;
 pub mod copies;
+mod dispatch;
 pub mod ssa;
 
+use crate::counting::Counters;
 use crate::describe::{Draft, Site};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::phis;
-use crate::probes::{self, Counters, Surroundings};
+use crate::probes::{self, Surroundings};
 use crate::shape::{move_to_new_block, new_block_behind};
 use copies::{Copies, Lines};
+use dispatch::Tables;
 use llvm_sys::comdat::{LLVMGetComdat, LLVMSetComdat};
 use llvm_sys::core::*;
 use llvm_sys::prelude::{LLVMAttributeRef, LLVMMetadataRef};
@@ -114,7 +117,7 @@ impl Tier {
         // Where callers that count call it, the thread has a region.
         let is_left = self.left_to_callers.contains_key(&planned.function);
         let base = probes::counters_of_thread(self.around, counted, None, !is_left);
-        planned.insert(self.around, counted, &draft, Counters { base, first: first_counter, events: None });
+        planned.insert(self.around, counted, &draft, Counters::own(base, first_counter));
         if !is_left {
             self.look_at_entry(planned.function, counted);
         }
@@ -231,14 +234,18 @@ pub fn moved(draft: &Draft, copies: &Copies) -> Draft {
     }
 }
 
-/// Lets each block where computed jumps arrive keep its phi nodes only; gives it with the block that has the rest.
-pub fn part_landings(module: Module, function: Value, draft: &mut Draft) -> Vec<(Block, Block)> {
+/// The blocks where computed jumps arrive.
+pub fn landings(function: Value) -> Vec<Block> {
     let jumps = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr));
     let targets: BTreeSet<Block> = jumps.flat_map(Value::successors).collect();
     // In the order of the function's blocks: addresses are none.
-    let targets: Vec<Block> = function.blocks().filter(|b| targets.contains(b)).collect();
+    function.blocks().filter(|b| targets.contains(b)).collect()
+}
+
+/// Lets these blocks, where computed jumps arrive, keep their phi nodes only; gives each with the block that has the rest.
+pub fn part_landings(module: Module, landings: &[Block], draft: &mut Draft) -> Vec<(Block, Block)> {
     let mut parts = Vec::new();
-    for landing in targets {
+    for &landing in landings {
         let body = move_to_new_block(module, landing);
         draft.nodes.iter_mut().filter(|n| **n == Some(landing)).for_each(|n| *n = Some(body));
         parts.push((landing, body));
@@ -264,32 +271,50 @@ impl Double<'_> {
         let location = crate::debug::no_line(module, function);
         let mut work = Double { tier, module, function, location, bases: Vec::new(), meeting: HashSet::new() };
         let mut draft = planned.draft.clone();
-        let back_edges = planned.back_edges();
-        let landings = part_landings(module, function, &mut draft);
+        let tables = Tables::of(function);
+        let (landings, back_edges) = work.places(planned, tables.as_ref());
+        let landings = part_landings(module, &landings, &mut draft);
         let crossings = work.split_back_edges(&mut draft, &planned.graph, &back_edges);
         let entry = part_entry(module, function);
-        let shared: HashSet<Block> = landings.iter().map(|(landing, _)| *landing).chain([entry.0]).collect();
+        let mut shared = HashSet::from([entry.0]);
+        if tables.is_none() {
+            shared.extend(landings.iter().map(|(landing, _)| *landing));
+        }
         let fast: Vec<Block> = function.blocks().filter(|b| !shared.contains(b)).collect();
         let mut copies = Copies::make(module, &fast, function, &tier.left_to_callers, Lines::Keep);
-        work.join_landings(&landings, &copies);
+        match &tables {
+            Some(tables) => tables.part(module, function, &copies),
+            None => work.join_landings(&landings, &copies),
+        }
         let (claim, _) = work.claim(copies.block(entry.1));
         tier.look(entry.0, claim, entry.1, location);
         let counted = moved(&draft, &copies);
-        let replaced =
-            planned.insert(tier.around, function, &counted, Counters { base: work.bases[0], first: first_counter, events: None });
+        let replaced = planned.insert(tier.around, function, &counted, Counters::own(work.bases[0], first_counter));
         copies.replace(&replaced);
         // Before anything is erased: what is made later may come to lie where that was.
         let pairs: Vec<(Value, Value)> = copies.pairs(&fast).into_iter().filter(|(v, _)| !v.is_void()).collect();
         for (landing, body) in landings {
-            let (claim, _) = work.claim(copies.block(body));
-            tier.look(landing, claim, body, location);
-            work.meeting.insert(landing);
+            work.look_at_landing(landing, body, &copies);
         }
         for (check, head) in crossings {
             work.cross(check, head, &copies)?;
         }
         work.repair(&pairs);
         Ok(())
+    }
+
+    /// Where control changes versions: blocks where computed jumps arrive, and back edges.
+    fn places(&self, planned: &Planned, tables: Option<&Tables>) -> (Vec<Block>, Vec<Edge>) {
+        let mut landings = landings(self.function);
+        let mut back_edges = planned.back_edges();
+        if let Some(tables) = tables {
+            let live = tables.live();
+            let Planned { draft, graph, plan, frequencies, .. } = planned;
+            landings = checks::long_landings(&landings, draft, graph, plan, frequencies);
+            landings.retain(|l| !live.contains(l));
+            back_edges.retain(|e| draft.nodes[graph.to(*e).index()].is_none_or(|b| !live.contains(&b)));
+        }
+        (landings, back_edges)
     }
 
     /// Puts a block on each of these edges that has none of its own; gives these blocks with the edges' heads.
@@ -336,6 +361,19 @@ impl Double<'_> {
         (block, end)
     }
 
+    /// Lets control change versions where computed jumps arrive: in one block for both versions, or in that of each.
+    fn look_at_landing(&mut self, landing: Block, body: Block, copies: &Copies) {
+        let (counted_landing, counted_body) = (copies.block(landing), copies.block(body));
+        let (claim, _) = self.claim(counted_body);
+        self.tier.look(landing, claim, body, self.location);
+        if counted_landing == landing {
+            self.meeting.insert(landing);
+        } else {
+            self.tier.look(counted_landing, counted_body, body, self.location);
+            self.meeting.extend([body, counted_body]);
+        }
+    }
+
     /// Lets control change versions on the edge that goes through `check`.
     fn cross(&mut self, check: Block, head: Block, copies: &Copies) -> Result<(), String> {
         let (counted_check, counted_head) = (copies.block(check), copies.block(head));
@@ -347,7 +385,9 @@ impl Double<'_> {
         for phi in counted_head.phis() {
             let value = incoming_from(phi, counted_check).ok_or("a path's register does not begin anew on a back edge")?;
             let original = copies.original(value);
-            if original == value && !llvm!(LLVMIsAInstruction(value.0)).is_null() && !self.meeting.contains(&value.block()) {
+            // Variables in the stack frame are shared, as are merged values where versions have met.
+            let computed = !llvm!(LLVMIsAInstruction(value.0)).is_null() && llvm!(LLVMIsAAllocaInst(value.0)).is_null();
+            if original == value && computed && !self.meeting.contains(&value.block()) {
                 return Err("a path's register is not constant on a back edge".into());
             }
             phi.add_incoming(&[(original, claimed)]);

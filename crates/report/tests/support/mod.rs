@@ -11,7 +11,7 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::Action;
 use trodden_flow::{Edge, Graph, Node, Plan, PlanOptions};
 use trodden_profile::{Ending, ImageProfile, Profile, Run, UnitProfile};
-use trodden_unit::{Block, BlockKind, EdgeKind, FlowEdge, FunctionMap, Identity, Position, Scope, UnitMap};
+use trodden_unit::{Block, BlockKind, EdgeKind, FlowEdge, FunctionMap, Identity, Position, Scope, Storage, UnitMap};
 
 pub mod demo;
 pub mod webdriver;
@@ -68,7 +68,7 @@ impl UnitBuilder {
         let FunctionBuilder { name, position, blocks, edges } = function;
         let ends = edges.iter().map(|e| (e.from, e.to)).collect();
         let graph = Graph::new(blocks.len() as u32 + 1, Node(0), Node(blocks.len() as u32), ends).unwrap();
-        let options = PlanOptions { max_paths: 4096, entries: Entries::Shared, chords: true };
+        let options = PlanOptions { max_paths: 4096, entries: Entries::Shared, chords: true, hot_first: false };
         let even = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
         let plan = Plan::ball_larus(&graph, &[], &even, &options);
         let (first_counter, counters) = (self.map.counters, plan.numbering.paths());
@@ -81,6 +81,7 @@ impl UnitBuilder {
             shape: 0,
             first_counter,
             counters,
+            storage: Storage::Array { beyond: 0 },
             blocks,
             edges,
             dag: walker.plan.dag.edges().to_vec(),
@@ -112,6 +113,7 @@ impl UnitBuilder {
                     self.count(walker, register + increment, times);
                     register = start;
                 }
+                Action::Poison { .. } => panic!("nothing is left out"),
                 Action::Dead => panic!("edge {taken:?} cannot be reached"),
             }
         }

@@ -15,6 +15,18 @@ pub struct Parameters {
     /// Cut the paths of functions that have more than this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     pub max_paths: Option<u64>,
+    /// Count functions with more paths than `--array-paths` in a table of so many slots, instead of cutting their paths (0: cut them).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1 << 24))]
+    pub table_slots: Option<u64>,
+    /// Most paths of a function that counts in an array, where there are tables.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    pub array_paths: Option<u64>,
+    /// Whose counters a thread increments: its own (exact, no contention), or all threads' (plain, may lose counts; or atomic).
+    #[arg(long, value_enum)]
+    pub threads: Option<Threads>,
+    /// Which paths of a function get the lowest numbers, and so counters side by side.
+    #[arg(long, value_enum)]
+    pub order: Option<Order>,
     /// Count on the chords of a spanning tree rather than on every edge with a value.
     #[arg(long, value_enum)]
     pub chords: Option<Switch>,
@@ -72,6 +84,32 @@ pub enum Tails {
 pub enum Scheme {
     /// Every acyclic path has a number (Ball and Larus).
     BallLarus,
+    /// Partial: paths without edges that are cold where they begin (Joshi, Bond, Zilles); needs --weights.
+    Targeted,
+    /// Partial: paths without edges that are cold in the whole program (Bond, McKinley); needs --weights.
+    Practical,
+    /// Paths of each loop apart: shorter paths, exact counts.
+    Structural,
+}
+
+/// Whose counters a thread increments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Threads {
+    /// Its own: exact.
+    Own,
+    /// All threads', by plain increments: some are lost.
+    Shared,
+    /// All threads', by atomic increments: exact.
+    Atomic,
+}
+
+/// The order of out-edges in the numbering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    /// As in the graph.
+    Graph,
+    /// By frequency, the most frequent first.
+    Weights,
 }
 
 /// On or off.
@@ -111,6 +149,10 @@ impl Parameters {
         let words = [
             word("scheme", self.scheme),
             self.max_paths.map(|n| format!("max-paths={n}")),
+            self.table_slots.map(|n| format!("table-slots={n}")),
+            self.array_paths.map(|n| format!("array-paths={n}")),
+            word("threads", self.threads),
+            word("order", self.order),
             word("chords", self.chords),
             word("reach", self.reach),
             word("keep", self.keep),

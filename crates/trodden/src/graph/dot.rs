@@ -46,7 +46,15 @@ impl Statements {
             }
         };
         let edges = self.edges.into_iter().map(|(a, b)| (Name(a), Name(b))).collect();
-        Ok(Input { entry: Name(entry), exit: Name(exit), edges, weights, interesting: Vec::new() })
+        Ok(Input {
+            entry: Name(entry),
+            exit: Name(exit),
+            edges,
+            weights,
+            interesting: Vec::new(),
+            interesting_edges: None,
+            through: Vec::new(),
+        })
     }
 
     fn node(&mut self, name: &str) {

@@ -17,6 +17,12 @@ pub struct Input {
     /// Paths of interest.
     #[serde(default)]
     pub interesting: Vec<PathInput>,
+    /// Edges of interest: all paths over them are.
+    #[serde(default)]
+    pub interesting_edges: Option<Vec<u32>>,
+    /// Nodes of interest: all paths through all of them are.
+    #[serde(default)]
+    pub through: Vec<Name>,
 }
 
 /// Name of a node: a string, or a number that stands for its digits.

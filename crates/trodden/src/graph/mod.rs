@@ -5,21 +5,24 @@
 
 mod dot;
 mod input;
+mod model;
+mod number;
 mod partition;
 mod show;
+mod wanted;
 
-use crate::cli::Scheme;
+use crate::cli::Graph as Job;
 use anyhow::{Context, Result, bail};
 use input::{Input, PathInput};
 use serde_json::{Value, json};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::limit::cut_to_limit;
-use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin, Probes};
+use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin};
 
 /// Numbers larger than this are written as strings: JSON readers keep numbers as floats.
 const EXACT_IN_JSON: u64 = 1 << 53;
@@ -34,24 +37,39 @@ pub struct Named {
     pub weights: Option<Vec<f64>>,
     /// Paths that the user is interested in, as edges.
     pub interesting: Vec<Vec<Edge>>,
+    /// Edges of the paths that the user is interested in.
+    pub interesting_edges: Option<Vec<Edge>>,
+    /// Nodes that the paths pass through that the user is interested in.
+    pub through: Vec<String>,
+}
+
+/// The acyclic graph of a graph with names, and what its edges weigh.
+pub struct Acyclic {
+    /// The graph.
+    pub dag: Dag,
+    /// Its Ball-Larus numbering.
+    pub all: Numbering,
+    /// Weights of its edges.
+    pub weights: Vec<f64>,
 }
 
 /// Runs a subcommand of `trodden graph`.
-pub fn run(job: &crate::cli::Graph) -> Result<ExitCode> {
+pub fn run(job: &Job) -> Result<ExitCode> {
     match job {
-        crate::cli::Graph::Number { file, scheme: Scheme::BallLarus, list } => number(file, *list)?,
-        crate::cli::Graph::Partition { file, copies, strategy, fold_again, hits } => {
+        Job::Number(job) => print(&number::number(&read(&job.file)?, job)?)?,
+        Job::Model { file, scheme, interesting, bits, list } => print(&model::model(&read(file)?, *scheme, interesting, *bits, *list)?)?,
+        Job::Partition { file, copies, strategy, fold_again, hits } => {
             let request = partition::Request { copies: *copies, strategy: *strategy, fold_again: *fold_again, hits: *hits };
             print(&partition::partition(&read(file)?, &request))?;
         }
-        crate::cli::Graph::Show { program, function, json } => show::show(program, function, *json)?,
+        Job::Show { program, function, json } => show::show(program, function, *json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the numbering of a graph's paths as JSON.
-fn number(file: &Path, list: u64) -> Result<()> {
-    print(&ball_larus(&read(file)?, list)?)
+fn print(answer: &Value) -> Result<()> {
+    writeln!(std::io::stdout(), "{}", serde_json::to_string(answer)?)?;
+    Ok(())
 }
 
 /// Reads a graph in JSON or DOT (`-`: from standard input).
@@ -61,11 +79,6 @@ fn read(file: &Path) -> Result<Named> {
         _ => std::fs::read_to_string(file).with_context(|| format!("graph file {} cannot be read", file.display()))?,
     };
     parse(&text).with_context(|| format!("graph file {}", file.display()))
-}
-
-fn print(answer: &Value) -> Result<()> {
-    writeln!(std::io::stdout(), "{}", serde_json::to_string(answer)?)?;
-    Ok(())
 }
 
 /// Reads JSON if the text begins like JSON, else DOT.
@@ -101,7 +114,12 @@ fn resolve(input: Input) -> Result<Named> {
     let interesting = input.interesting.iter().enumerate();
     let interesting = interesting.map(|(i, p)| edges_of(&graph, &numbers, p).with_context(|| format!("interesting path {i}")));
     let interesting = interesting.collect::<Result<_>>()?;
-    Ok(Named { graph, names, weights: input.weights, interesting })
+    let interesting_edges: Option<Vec<Edge>> = input.interesting_edges.map(|edges| edges.into_iter().map(Edge).collect());
+    if let Some(bad) = interesting_edges.iter().flatten().find(|e| e.index() >= graph.edge_count()) {
+        bail!("there is no interesting edge {}: they are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
+    }
+    let through = input.through.into_iter().map(|n| n.0).collect();
+    Ok(Named { graph, names, weights: input.weights, interesting, interesting_edges, through })
 }
 
 /// The edges of a path given by its nodes or by its edges.
@@ -133,114 +151,47 @@ fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> 
     Ok(edges)
 }
 
-fn ball_larus(named: &Named, list: u64) -> Result<Value> {
+/// Cuts cycles, and what has more than 2^63 paths.
+pub fn acyclic(named: &Named) -> Acyclic {
     let graph = &named.graph;
     let frequencies = match &named.weights {
         Some(weights) => Frequencies::measured(graph, weights.clone()),
         None => Frequencies::estimate(graph, &branch_weights(graph, &vec![Hint::None; graph.edge_count()])),
     };
     let limited = cut_to_limit(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge);
-    let (dag, numbering) = (limited.dag, limited.numbering);
-    let weight = |id: DagEdgeId| match dag.edge(id).origin {
+    let weight = |id: DagEdgeId| match limited.dag.edge(id).origin {
         Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e),
         Origin::Stop(n) => frequencies.node(n),
     };
-    let weights: Vec<f64> = dag.edge_ids().map(weight).collect();
-    let probes = Probes::on_chords(&dag, numbering.values(), &weights);
-    let marked = interesting_ids(named, &dag, &numbering)?;
-    let mut answer = json!({
-        "scheme": "ball-larus",
-        "paths": number_json(numbering.paths()),
-        "edges": edges_json(named, &dag, &numbering, &probes),
-        "ids": ids_json(named, &dag, &numbering, &marked, list),
-    });
-    let cut: Vec<u32> = dag.cuts().iter().filter(|c| c.reason == CutReason::Limit).map(|c| c.edge.0).collect();
-    if !cut.is_empty() {
-        // More than 2^63 paths: these edges were cut although they close no cycle.
-        answer["cut"] = json!(cut);
-    }
-    Ok(answer)
+    let weights = limited.dag.edge_ids().map(weight).collect();
+    Acyclic { dag: limited.dag, all: limited.numbering, weights }
 }
 
-/// The identities of the interesting paths.
-fn interesting_ids(named: &Named, dag: &Dag, numbering: &Numbering) -> Result<Vec<u64>> {
-    let id = |(i, path): (usize, &Vec<Edge>)| -> Result<u64> {
-        let ends = (path.first().map(|e| named.graph.from(*e)), path.last().map(|e| named.graph.to(*e)));
-        if ends != (Some(named.graph.entry()), Some(named.graph.exit())) {
-            bail!("interesting path {i} does not lead from the entry to the exit");
-        }
-        let edges: Option<Vec<DagEdgeId>> = path.iter().map(|e| dag.real(*e)).collect();
-        let edges = edges.with_context(|| format!("interesting path {i} takes an edge that is cut: paths end there"))?;
-        Ok(numbering.id(&edges))
-    };
-    named.interesting.iter().enumerate().map(id).collect()
-}
-
-fn number_json(number: u64) -> Value {
-    if number > EXACT_IN_JSON { json!(number.to_string()) } else { json!(number) }
+fn number_json(number: u128) -> Value {
+    if number > EXACT_IN_JSON.into() { json!(number.to_string()) } else { json!(number as u64) }
 }
 
 fn signed_json(number: i64) -> Value {
     if number.unsigned_abs() > EXACT_IN_JSON { json!(number.to_string()) } else { json!(number) }
 }
 
-fn edges_json(named: &Named, dag: &Dag, numbering: &Numbering, probes: &Probes) -> Vec<Value> {
-    let one = |id: DagEdgeId| {
-        let edge = dag.edge(id);
-        let increment = probes.increment(id);
-        let mut row = json!({
-            "edge": dag.underlying(id).map(|e| e.0),
-            "from": named.names[edge.from.index()],
-            "to": named.names[edge.to.index()],
-            "value": signed_json(numbering.values()[id.index()]),
-            "probe": increment != 0,
-            "probe_value": signed_json(increment),
-        });
-        if !matches!(edge.origin, Origin::Real(_)) {
-            row["dummy"] = json!(true);
-        }
-        row
-    };
-    // Edges that no path takes: they begin at a node that cannot be reached, or lead from the exit back to the entry.
-    let unused = |e: Edge| {
-        let (from, to) = (named.graph.from(e), named.graph.to(e));
-        json!({
-            "edge": e.0, "from": named.names[from.index()], "to": named.names[to.index()],
-            "value": 0, "probe": false, "probe_value": 0, "unused": true,
-        })
-    };
-    let used: HashSet<Edge> = dag.edge_ids().filter_map(|id| dag.underlying(id)).collect();
-    let rest = named.graph.edges().filter(|e| !used.contains(e)).map(unused);
-    dag.edge_ids().map(one).chain(rest).collect()
-}
-
-fn ids_json(named: &Named, dag: &Dag, numbering: &Numbering, marked: &[u64], list: u64) -> Vec<Value> {
-    let one = |id: u64| {
-        let path = numbering.path(dag, id).expect("identities are below the number of paths");
-        let nodes = std::iter::once(dag.entry()).chain(path.iter().map(|e| dag.edge(*e).to));
-        let mut row = json!({
-            "path": nodes.map(|n| named.names[n.index()].as_str()).collect::<Vec<_>>(),
-            "edges": path.iter().map(|e| dag.underlying(*e).map(|e| e.0)).collect::<Vec<_>>(),
-            "id": number_json(id),
-        });
-        if marked.contains(&id) {
-            row["interesting"] = json!(true);
-        }
-        row
-    };
-    let listed = 0..list.min(numbering.paths());
-    let mut beyond: Vec<u64> = marked.iter().copied().filter(|id| *id >= listed.end).collect();
-    beyond.sort_unstable();
-    beyond.dedup();
-    listed.chain(beyond).map(one).collect()
+/// The nodes of a path, by name.
+fn nodes_json(named: &Named, dag: &Dag, path: &[DagEdgeId]) -> Value {
+    let nodes = std::iter::once(dag.entry()).chain(path.iter().map(|e| dag.edge(*e).to));
+    json!(nodes.map(|n| named.names[n.index()].as_str()).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::NumberJob;
 
     fn numbered(text: &str) -> Value {
-        ball_larus(&parse(text).unwrap(), 100).unwrap()
+        numbered_by(text, trodden_flow::Scheme::BallLarus)
+    }
+
+    fn numbered_by(text: &str, scheme: trodden_flow::Scheme) -> Value {
+        number::number(&parse(text).unwrap(), &NumberJob { scheme, list: 100, ..NumberJob::default() }).unwrap()
     }
 
     /// Figure 3.4 (a) of the thesis: six paths; sacdt, sact and sbct have the numbers 0, 1 and 5.
@@ -295,6 +246,55 @@ mod tests {
         let edges: Vec<String> = (0..80).map(|d| format!(r#"["n{d}","n{}"],["n{d}","n{}"]"#, d + 1, d + 1)).collect();
         let answer = numbered(&format!(r#"{{"entry":"n0","exit":"n80","edges":[{}]}}"#, edges.join(",")));
         assert!(!answer["cut"].as_array().unwrap().is_empty());
+    }
+
+    #[test]
+    fn preferential_numbers_come_with_their_check() {
+        let answer = numbered_by(MOTIVATING, trodden_flow::Scheme::Ppp);
+        assert_eq!((&answer["spread"], &answer["delta"], &answer["aliases"]), (&json!(3), &json!(1.0), &json!(0)));
+        let rows = answer["ids"].as_array().unwrap();
+        let of = |path: &str| {
+            rows.iter().find(|r| r["path"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect::<String>() == path).unwrap()
+        };
+        assert_eq!(["sacdt", "sact", "sbct", "sbcdt"].map(|p| of(p)["id"].as_i64().unwrap()), [0, 1, 2, 1]);
+        assert_eq!((&of("sbcdt")["ball_larus"], of("sbcdt").get("slot")), (&json!(4), None));
+    }
+
+    #[test]
+    fn every_scheme_answers_for_every_kind_of_set() {
+        let graph = &MOTIVATING[..MOTIVATING.find(",\n        \"interesting\"").unwrap()];
+        for set in ["", r#","interesting_edges":[0,1,4,6,7]"#, r#","through":["b"]"#, r#","interesting":[["s","b","c","t"]]"#] {
+            for scheme in trodden_flow::Scheme::ALL {
+                let answer = numbered_by(&format!("{graph}{set}}}"), scheme);
+                assert_eq!(answer["scheme"], scheme.name());
+                assert_eq!(answer["verified"], "enumerated");
+                assert_eq!(answer.get("bound").is_some(), scheme == trodden_flow::Scheme::PppOptimal);
+            }
+        }
+        let two = format!(r#"{graph},"interesting_edges":[0],"through":["b"]}}"#);
+        let job = NumberJob { scheme: trodden_flow::Scheme::Pspp, ..NumberJob::default() };
+        assert!(number::number(&parse(&two).unwrap(), &job).unwrap_err().to_string().contains("one of"));
+    }
+
+    #[test]
+    fn paths_that_begin_and_end_at_cut_edges_can_be_of_interest() {
+        let text = r#"{"entry":"s","exit":"t","edges":[["s","h"],["h","b"],["b","h"],["h","t"]],"interesting":[{"edges":[2,1,2]}]}"#;
+        let answer = numbered_by(text, trodden_flow::Scheme::KnownTable);
+        assert_eq!(answer["interesting"], 1);
+        let rows = answer["ids"].as_array().unwrap();
+        let marked: Vec<&Value> = rows.iter().filter(|r| r["interesting"] == true).map(|r| &r["edges"]).collect();
+        assert_eq!(marked, [&json!([2, 1, 2])]);
+    }
+
+    #[test]
+    fn models_encode_paths_to_their_numbers() {
+        use crate::cli::ModelScheme;
+        let ids = |scheme| {
+            let answer = model::model(&parse(MOTIVATING).unwrap(), scheme, &[], 64, 100).unwrap();
+            answer["ids"].as_array().unwrap().iter().map(|r| r["id"].as_u64().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(ModelScheme::BallLarus), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(ids(ModelScheme::Ppp), [0, 1, 2]);
     }
 
     #[test]

@@ -1,0 +1,230 @@
+//! Numberings of paths behind one interface: a [`Scheme`] takes a DAG, weights and a set of interesting paths, and gives a [`Labelling`].
+//!
+//! | scheme | source | interesting paths | registers | other paths |
+//! |---|---|---|---|---|
+//! | `ball-larus` | Ball and Larus (1996) | all | 1 | - |
+//! | `spp` | Apiwattanapong and Harrold (2002), as in the P3 paper, section 2.2 | closure of edges | 1 | may have an interesting path's identity |
+//! | `mspp` | its repair: P3 paper, section 5 | closure of edges | 1 | told apart |
+//! | `pertinent` | compact numbers for a closure, such as the paths through given nodes | closure of edges | 1 | told apart |
+//! | `pspp` | P3 paper, algorithm 1 | closure of edges | 1 | told apart |
+//! | `ppp` | thesis, figure 3.10 | any list | 2 | told apart by their Ball-Larus identity |
+//! | `known-table` | a perfect hash of Ball-Larus identities | any list | 1 | told apart |
+//! | `ppp-optimal` | thesis, problem A | any list | 2 | told apart by their Ball-Larus identity |
+//! | `approximate` | thesis, section 6.2.1 | any list | 1 | may have an interesting path's identity |
+//!
+//! Nothing here judges the result: that is [`crate::verify`], which shares no code with these modules.
+
+mod ball_larus;
+mod interesting;
+mod known;
+mod labelling;
+mod lattice;
+mod optimal;
+mod preferential;
+mod selective;
+mod sequence;
+
+pub use ball_larus::{Numbering, TooManyPaths};
+pub use interesting::{InterestingSet, MOST_LISTED};
+pub use known::PerfectHash;
+pub use labelling::{Class, Classification, Increments, Labelling, Member, Placed, Placement, Register, Span, SpecialPlan, Step};
+pub use optimal::{Assignment, Budget, Proof, SearchEnd};
+pub use preferential::{MOST_RESTARTS, PreferentialIds, preferential};
+pub use selective::{modified_selective, pertinent, precise_selective, selective};
+
+use crate::dag::Dag;
+
+/// How paths are numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Every path has a number.
+    BallLarus,
+    /// Selective path profiling: few probes; other paths may have the number of an interesting one.
+    Spp,
+    /// The same with probes put back until no other path has the number of an interesting one. Exponential.
+    Mspp,
+    /// Compact numbers for the closure of the interesting edges; other paths have higher ones.
+    Pertinent,
+    /// Precise selective path profiling.
+    Pspp,
+    /// Preferential path profiling, checked against the Ball-Larus identity.
+    Ppp,
+    /// Ball-Larus identities looked up in a table of known ones.
+    KnownTable,
+    /// As [`Scheme::Ppp`], with the most compact numbers that are found, and a bound on how compact they could be.
+    PppOptimal,
+    /// As [`Scheme::Ppp`] without the check.
+    Approximate,
+}
+
+impl Scheme {
+    /// All schemes.
+    pub const ALL: [Scheme; 9] = [
+        Scheme::BallLarus,
+        Scheme::Spp,
+        Scheme::Mspp,
+        Scheme::Pertinent,
+        Scheme::Pspp,
+        Scheme::Ppp,
+        Scheme::KnownTable,
+        Scheme::PppOptimal,
+        Scheme::Approximate,
+    ];
+
+    /// The scheme's name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheme::BallLarus => "ball-larus",
+            Scheme::Spp => "spp",
+            Scheme::Mspp => "mspp",
+            Scheme::Pertinent => "pertinent",
+            Scheme::Pspp => "pspp",
+            Scheme::Ppp => "ppp",
+            Scheme::KnownTable => "known-table",
+            Scheme::PppOptimal => "ppp-optimal",
+            Scheme::Approximate => "approximate",
+        }
+    }
+
+    /// Whether the scheme works on edges: its interesting paths are all whose edges are interesting.
+    pub fn takes_closure(self) -> bool {
+        matches!(self, Scheme::Spp | Scheme::Mspp | Scheme::Pertinent | Scheme::Pspp)
+    }
+
+    /// Whether the scheme promises that no other path is taken for an interesting one.
+    pub fn is_exact(self) -> bool {
+        !matches!(self, Scheme::Spp | Scheme::Approximate)
+    }
+}
+
+/// How a numbering is searched for and its probes are placed.
+#[derive(Clone, Copy)]
+pub struct NumberOptions<'a> {
+    /// How many further orders of out-edges preferential numbering tries.
+    pub restarts: u32,
+    /// Where increments go.
+    pub placement: Placement,
+    /// How long the optimal scheme may search.
+    pub budget: Budget<'a>,
+}
+
+impl Default for NumberOptions<'_> {
+    fn default() -> Self {
+        NumberOptions { restarts: 16, placement: Placement::Cheaper, budget: Budget::default() }
+    }
+}
+
+/// Why paths could not be numbered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NumberingError {
+    /// See [`TooManyPaths`].
+    #[error(transparent)]
+    TooManyPaths(#[from] TooManyPaths),
+    /// The set of interesting paths is empty.
+    #[error("no path is of interest: name a path whose edges lead from the entry to the exit")]
+    NothingInteresting,
+    /// What was given as an interesting path is none.
+    #[error("interesting path {number} is none: {why}")]
+    NoPath {
+        /// Its place in the list.
+        number: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// No path has a number that was given.
+    #[error("there is no path {id}: paths are numbered from 0, and there are {paths}")]
+    NoSuchId {
+        /// The number.
+        id: u64,
+        /// How many paths there are.
+        paths: u64,
+    },
+    /// No path visits all of some nodes.
+    #[error("no path passes through all of the nodes {nodes:?}: name fewer of them")]
+    NoPathThrough {
+        /// The nodes.
+        nodes: Vec<u32>,
+    },
+    /// A scheme needs the list of interesting paths, and it is too long.
+    #[error("{paths} paths are of interest, and this scheme lists them: name at most {limit}, or take pspp")]
+    TooManyInteresting {
+        /// How many.
+        paths: u128,
+        /// How many there may be.
+        limit: u64,
+    },
+    /// The exponential baseline would take too long.
+    #[error("mspp tries every path for every edge, and there are {paths}: it takes graphs of at most {limit}; pspp takes any")]
+    TooLargeForRepair {
+        /// Number of paths.
+        paths: u64,
+        /// How many there may be.
+        limit: u64,
+    },
+    /// Numbers of the preferential numbering would not fit a word.
+    #[error("the numbers of the interesting paths would not fit 64 bits: name fewer paths, or take known-table")]
+    Overflow,
+    /// The numbers of the interesting paths are too far apart for an array.
+    #[error("the numbers of the interesting paths spread over {span}, and there may be {limit}: name fewer paths, or take known-table")]
+    TooWide {
+        /// How far.
+        span: u128,
+        /// How far they may.
+        limit: u128,
+    },
+    /// No multiplier was found.
+    #[error("no multiplier hashes the {keys} known paths without a collision into {slots} slots: name fewer paths, or take ppp")]
+    NoHash {
+        /// Number of keys.
+        keys: usize,
+        /// Number of slots that were tried last.
+        slots: u64,
+    },
+}
+
+/// Numbers the paths of `dag`. `weights` are the executions of its edges, or what an increment there costs.
+///
+/// # Errors
+/// See [`NumberingError`].
+pub fn number(
+    scheme: Scheme,
+    dag: &Dag,
+    weights: &[f64],
+    set: &InterestingSet,
+    options: &NumberOptions,
+) -> Result<Labelling, NumberingError> {
+    let all = Numbering::ball_larus(dag)?;
+    let place = |values: &[&[i64]]| labelling::place(dag, values, weights, options.placement);
+    if scheme.takes_closure() {
+        let set = set.closed();
+        let values = match scheme {
+            Scheme::Spp => selective(dag, &set)?,
+            Scheme::Mspp => modified_selective(dag, &set)?,
+            Scheme::Pertinent => pertinent(dag, &set)?,
+            _ => precise_selective(dag, &set)?,
+        };
+        return Ok(Labelling::closure(scheme, dag, place(&[&values]), values, &set));
+    }
+    match scheme {
+        Scheme::BallLarus => Ok(Labelling::every(place(&[all.values()]), &all)),
+        Scheme::KnownTable => {
+            let ids: Vec<u64> = set.paths(dag)?.iter().map(|p| all.id(p)).collect();
+            Ok(Labelling::hashed(place(&[all.values()]), PerfectHash::of(&ids)?, &ids))
+        }
+        Scheme::PppOptimal => {
+            let paths = set.paths(dag)?;
+            let first = preferential(dag, &paths, options.restarts)?;
+            let best = optimal::optimal(dag, &paths, first, options.budget)?;
+            let placed = place(&[&best.values, all.values()]);
+            Labelling::checked(scheme, placed, &best.values, &all, &paths, Some(best.proof))
+        }
+        _ => {
+            let paths = set.paths(dag)?;
+            let values = preferential(dag, &paths, options.restarts)?.values;
+            match scheme {
+                Scheme::Ppp => Labelling::checked(scheme, place(&[&values, all.values()]), &values, &all, &paths, None),
+                _ => Ok(Labelling::unchecked(place(&[&values]), &values, &all, &paths)),
+            }
+        }
+    }
+}

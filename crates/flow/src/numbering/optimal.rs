@@ -1,0 +1,241 @@
+//! The most compact numbers for a list of interesting paths (thesis, problem A), with a bound on how compact they could be.
+//!
+//! Fewer numbers than paths are impossible. So a labelling whose span is the number of paths is optimal; linearly independent paths have one
+//! unless the lattice of their numbers is too coarse ([`super::lattice`]). Otherwise spans are searched in turn: for each span a complete
+//! search over the numbers of the paths that have a pivot, the others following. A span that the search exhausts is impossible, which raises the bound;
+//! one that it fills is the best so far. Where the budget ends first, the bound says how far the proof came, and nothing more is claimed.
+//!
+//! Before a complete search of a span there are short ones with numbers tried in other orders, which mostly find what exists. Everything is exact: no
+//! floating point takes part.
+
+use super::NumberingError;
+use super::lattice::Lattice;
+use super::preferential::PreferentialIds;
+use super::sequence::Shuffle;
+use crate::dag::{Dag, DagEdgeId};
+
+/// How long to search.
+#[derive(Clone, Copy)]
+pub struct Budget<'a> {
+    /// Numbers that may be tried.
+    pub steps: u64,
+    /// Asked now and then: true ends the search. A caller with a clock makes a time limit of it.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+impl Default for Budget<'_> {
+    fn default() -> Self {
+        Budget { steps: 20_000_000, stop: &|| false }
+    }
+}
+
+/// What is known of the least span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// No labelling of these paths has a smaller span.
+    pub bound: u64,
+    /// How the search ended.
+    pub end: SearchEnd,
+    /// Paths that can be numbered independently of each other.
+    pub rank: usize,
+    /// Numbers that were tried.
+    pub steps: u64,
+}
+
+/// How a search for the least span ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchEnd {
+    /// The paths are independent, and any numbers can be had: solved for directly.
+    ClosedForm,
+    /// The span is the least.
+    Optimal,
+    /// The budget was spent; the span may not be the least.
+    BudgetSpent,
+}
+
+/// Values and what is proven of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The value of each edge.
+    pub values: Vec<i64>,
+    /// Greatest minus least number of an interesting path, plus one.
+    pub span: u64,
+    /// How good that is.
+    pub proof: Proof,
+}
+
+/// Steps of a short search: doubled with each further one.
+const SHORT: u64 = 20_000;
+/// Steps between two questions whether to stop.
+const PATIENCE: u64 = 1 << 16;
+
+/// Finds compact numbers for `paths`, no two equal, beginning with those in `first`.
+pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialIds, budget: Budget) -> Result<Assignment, NumberingError> {
+    let count = paths.len() as u64;
+    let Some(lattice) = Lattice::of(dag, paths) else {
+        let end = if first.span == count { SearchEnd::Optimal } else { SearchEnd::BudgetSpent };
+        let proof = Proof { bound: count, end, rank: 0, steps: 0 };
+        return Ok(Assignment { values: first.values, span: first.span, proof });
+    };
+    let mut search = Search { lattice: &lattice, budget, steps: 0, stopped: false };
+    let mut best = (first.span, first.values);
+    let mut bound = count;
+    let mut shuffle = Shuffle::new();
+    let mut short = SHORT;
+    while bound < best.0 && !search.stopped {
+        // In turn the least span that may be possible, one in the middle, and the next below the best, with more patience each time.
+        for span in [bound, bound.midpoint(best.0 - 1), best.0 - 1] {
+            let found = match search.find(span, short, Some(&mut shuffle)) {
+                Found::Unfinished => search.find(span, short, None),
+                found => found,
+            };
+            match found {
+                Found::Numbers(coefficients) => {
+                    if let Some(values) = lattice.values(dag, &coefficients) {
+                        best = (span, values);
+                    }
+                }
+                Found::Nothing => bound = bound.max(span + 1),
+                Found::Unfinished => {}
+            }
+            // What was found or excluded changes what is worth a search.
+            if bound > span || best.0 <= span || search.stopped {
+                break;
+            }
+        }
+        short = short.saturating_mul(2);
+    }
+    let end = match best.0 == bound {
+        true if lattice.is_everything() => SearchEnd::ClosedForm,
+        true => SearchEnd::Optimal,
+        false => SearchEnd::BudgetSpent,
+    };
+    let proof = Proof { bound, end, rank: lattice.rank(), steps: search.steps };
+    Ok(Assignment { values: best.1, span: best.0, proof })
+}
+
+enum Found {
+    /// Coefficients of the lattice.
+    Numbers(Vec<i64>),
+    /// There are none with this span.
+    Nothing,
+    /// There was not enough time to know.
+    Unfinished,
+}
+
+struct Search<'a> {
+    lattice: &'a Lattice,
+    budget: Budget<'a>,
+    steps: u64,
+    stopped: bool,
+}
+
+impl Search<'_> {
+    /// Numbers from 0 to `span - 1` for all paths, all different; with a shuffle, numbers are tried in another order.
+    fn find(&mut self, span: u64, patience: u64, mut shuffle: Option<&mut Shuffle>) -> Found {
+        let last = self.steps.saturating_add(patience).min(self.budget.steps);
+        let Ok(width) = usize::try_from(span) else { return Found::Unfinished };
+        let mut candidates: Vec<i64> = (0..width as i64).collect();
+        if let Some(shuffle) = shuffle.as_mut() {
+            shuffle.shuffle(&mut candidates);
+        }
+        let mut state = State { used: vec![false; width], numbers: Vec::new(), coefficients: Vec::new() };
+        // For each choice that was made: its step, and the next candidate there.
+        let mut choices: Vec<(usize, usize)> = Vec::new();
+        let mut next = match state.advance(self.lattice) {
+            Advance::Done => return Found::Numbers(state.coefficients),
+            Advance::Choice => 0,
+            Advance::Conflict => return Found::Nothing,
+        };
+        loop {
+            self.steps += 1;
+            if self.steps >= last || (self.steps.is_multiple_of(PATIENCE) && (self.budget.stop)()) {
+                self.stopped |= self.steps >= self.budget.steps || (self.budget.stop)();
+                return Found::Unfinished;
+            }
+            let step = state.numbers.len();
+            match (next..width).find(|at| state.can(self.lattice, candidates[*at])) {
+                Some(at) => {
+                    choices.push((step, at + 1));
+                    state.choose(self.lattice, candidates[at]);
+                    next = match state.advance(self.lattice) {
+                        Advance::Done => return Found::Numbers(state.coefficients),
+                        Advance::Choice if state.can_differ(self.lattice) => 0,
+                        Advance::Choice | Advance::Conflict => state.back(&mut choices),
+                    };
+                }
+                None if choices.is_empty() => return Found::Nothing,
+                None => next = state.back(&mut choices),
+            }
+        }
+    }
+}
+
+/// Numbers given to the paths so far, in the lattice's order.
+struct State {
+    used: Vec<bool>,
+    numbers: Vec<usize>,
+    coefficients: Vec<i64>,
+}
+
+enum Advance {
+    /// Every path has a number.
+    Done,
+    /// The next path's number can be chosen.
+    Choice,
+    /// The next path's number follows, and cannot be.
+    Conflict,
+}
+
+impl State {
+    /// What the coefficients so far give the next path.
+    fn known(&self, lattice: &Lattice) -> i64 {
+        lattice.rows[self.numbers.len()].iter().zip(&self.coefficients).fold(0i64, |s, (a, b)| s.wrapping_add(a.wrapping_mul(*b)))
+    }
+
+    /// Gives numbers to all paths whose number follows.
+    fn advance(&mut self, lattice: &Lattice) -> Advance {
+        loop {
+            match lattice.pivots.get(self.numbers.len()) {
+                None => return Advance::Done,
+                Some(Some(_)) => return Advance::Choice,
+                Some(None) => match usize::try_from(self.known(lattice)) {
+                    Ok(number) if number < self.used.len() && !self.used[number] => self.take(number),
+                    _ => return Advance::Conflict,
+                },
+            }
+        }
+    }
+
+    fn take(&mut self, number: usize) {
+        self.used[number] = true;
+        self.numbers.push(number);
+    }
+
+    /// Whether the next path, which has a pivot, can have this number.
+    fn can(&self, lattice: &Lattice, number: i64) -> bool {
+        let pivot = lattice.pivots[self.numbers.len()].expect("it can be chosen");
+        !self.used[number as usize] && (pivot == 1 || (number - self.known(lattice)) % pivot == 0)
+    }
+
+    fn choose(&mut self, lattice: &Lattice, number: i64) {
+        let pivot = lattice.pivots[self.numbers.len()].expect("it can be chosen");
+        self.coefficients.push((number - self.known(lattice)) / pivot);
+        self.take(number as usize);
+    }
+
+    /// Whether no two paths are bound to have one number, or numbers too far apart, by the last choice.
+    fn can_differ(&self, lattice: &Lattice) -> bool {
+        let span = self.used.len() as i64;
+        let value = |d: &Vec<i64>| d.iter().zip(&self.coefficients).fold(0i64, |s, (a, b)| s.wrapping_add(a.wrapping_mul(*b)));
+        lattice.differences[self.coefficients.len() - 1].iter().map(value).all(|v| v != 0 && v > -span && v < span)
+    }
+
+    /// Takes back the last choice and what followed; returns the candidate to try next.
+    fn back(&mut self, choices: &mut Vec<(usize, usize)>) -> usize {
+        let (step, next) = choices.pop().expect("a conflict follows from a choice");
+        self.numbers.drain(step..).for_each(|n| self.used[n] = false);
+        self.coefficients.pop();
+        next
+    }
+}

@@ -1,0 +1,164 @@
+//! Numberings of the closure of a set of interesting edges with one register: SPP, its repair, PSPP, and compact numbers for pertinent paths.
+//!
+//! Source: Afraz, Saha and Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), section 2.2 (SPP), algorithm 1 (PSPP), section 5 (modified SPP of Li
+//! and others; pertinent paths of Baswana, Roy and Chouhan). A labelling is *valid* if no two interesting paths have one identity and no other path has
+//! the identity of an interesting one.
+//!
+//! SPP and PSPP number all paths as Ball and Larus do, uninteresting out-edges first; move the value of an edge behind its head where that has no other
+//! in-edge; and then drop the values of uninteresting edges. PSPP takes the interesting out-edges by decreasing least identity of the interesting paths
+//! behind them, which makes the result valid. Where every edge is interesting there is nothing to drop, so nothing is moved either, and the values are
+//! those of Ball and Larus. Linear but for sorting out-edges; the repair is exponential and takes small graphs only.
+
+use super::NumberingError;
+use super::ball_larus::{Numbering, TooManyPaths};
+use super::interesting::InterestingSet;
+use crate::dag::{Dag, DagEdgeId};
+use crate::graph::Node;
+use std::collections::HashMap;
+
+/// The repair of SPP walks every path for every edge: graphs with more paths are refused.
+const MOST_REPAIRED: u64 = 1 << 16;
+
+/// Selective path profiling: interesting out-edges in the order of the graph. The result may be invalid.
+///
+/// # Errors
+/// Too many paths.
+pub fn selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
+    let mut values = initial(dag, set, false)?;
+    if !dag.edge_ids().all(|e| set.has(e)) {
+        push_down(dag, &mut values);
+        absorb(dag, set, &mut values);
+    }
+    Ok(values)
+}
+
+/// Precise selective path profiling: always valid.
+///
+/// # Errors
+/// Too many paths.
+pub fn precise_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
+    let mut values = initial(dag, set, true)?;
+    if !dag.edge_ids().all(|e| set.has(e)) {
+        push_down(dag, &mut values);
+        absorb(dag, set, &mut values);
+    }
+    Ok(values)
+}
+
+/// SPP that drops the value of an uninteresting edge only where the labelling stays valid.
+///
+/// # Errors
+/// Too many paths, in all or for a method that tries them all.
+pub fn modified_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
+    let all = Numbering::ball_larus(dag)?;
+    if all.paths() > MOST_REPAIRED {
+        return Err(NumberingError::TooLargeForRepair { paths: all.paths(), limit: MOST_REPAIRED });
+    }
+    let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).filter_map(|id| all.path(dag, id)).collect();
+    let mut values = initial(dag, set, false)?;
+    if !dag.edge_ids().all(|e| set.has(e)) {
+        push_down(dag, &mut values);
+    }
+    for edge in dag.edge_ids().filter(|e| !set.has(*e)) {
+        let kept = std::mem::take(&mut values[edge.index()]);
+        if kept != 0 && !is_valid(&paths, set, &values) {
+            values[edge.index()] = kept;
+        }
+    }
+    Ok(values)
+}
+
+/// Compact numbers for the closure, from 0: Ball-Larus numbers of the graph that is left without the uninteresting edges. What leaves that graph adds as
+/// much as there are interesting paths, and no value is negative, so other paths have higher numbers.
+///
+/// # Errors
+/// More than 2^31 interesting paths or edges, so that sums might not fit a word, or too many paths in all.
+pub fn pertinent(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
+    let total = i64::try_from(set.closure()).ok().filter(|t| *t <= i64::MAX / 2).ok_or(TooManyPaths(dag.entry().0))?;
+    let mut values = vec![0i64; dag.edges().len()];
+    let mut behind = vec![0i64; dag.node_count()];
+    behind[dag.exit().index()] = 1;
+    let mut inside = vec![false; dag.node_count()];
+    inside[dag.entry().index()] = true;
+    for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
+        let mut sum = 0i64;
+        for &edge in dag.out(node).iter().filter(|e| set.has(**e)) {
+            values[edge.index()] = sum;
+            sum += behind[dag.edge(edge).to.index()];
+        }
+        behind[node.index()] = sum;
+        inside[node.index()] |= sum > 0;
+    }
+    // A path that left may come back and leave again: only the first time matters, but the sum must fit a word.
+    let leaves = |e: DagEdgeId| !set.has(e) && inside[dag.edge(e).from.index()];
+    dag.edge_ids().filter(|e| leaves(*e)).for_each(|e| values[e.index()] = total);
+    match most(dag, &values) {
+        Some(_) => Ok(values),
+        None => Err(TooManyPaths(dag.entry().0).into()),
+    }
+}
+
+/// The greatest sum of a path, if it fits a word.
+fn most(dag: &Dag, values: &[i64]) -> Option<i64> {
+    let mut most = vec![0i64; dag.node_count()];
+    for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
+        for &edge in dag.out(node) {
+            let sum = most[dag.edge(edge).to.index()].checked_add(values[edge.index()])?;
+            most[node.index()] = most[node.index()].max(sum);
+        }
+    }
+    Some(most[dag.entry().index()])
+}
+
+/// Numbers of all paths, uninteresting out-edges first; interesting ones by decreasing least number behind them if `sorted`.
+fn initial(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, TooManyPaths> {
+    let mut values = vec![0i64; dag.edges().len()];
+    let mut paths = vec![0i64; dag.node_count()];
+    let mut least = vec![i64::MAX; dag.node_count()];
+    paths[dag.exit().index()] = 1;
+    least[dag.exit().index()] = 0;
+    for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
+        let mut out = dag.out(node).to_vec();
+        // Stable sorts: among equals the order of the graph remains.
+        out.sort_by_key(|e| set.has(*e));
+        if sorted {
+            out.sort_by_key(|e| (set.has(*e), std::cmp::Reverse(if set.has(*e) { least[dag.edge(*e).to.index()] } else { 0 })));
+        }
+        let mut sum = 0i64;
+        for edge in out {
+            let to = dag.edge(edge).to.index();
+            values[edge.index()] = sum;
+            if set.has(edge) {
+                least[node.index()] = least[node.index()].min(least[to].saturating_add(sum));
+            }
+            sum = sum.checked_add(paths[to]).ok_or(TooManyPaths(node.0))?;
+        }
+        paths[node.index()] = sum;
+    }
+    Ok(values)
+}
+
+/// Moves the value of each edge that is the only one into its head to the edges behind, from the entry on.
+fn push_down(dag: &Dag, values: &mut [i64]) {
+    let movable = |n: &&Node| **n != dag.exit() && dag.incoming(**n).len() == 1;
+    for &node in dag.order().iter().filter(movable) {
+        let moved = std::mem::take(&mut values[dag.incoming(node)[0].index()]);
+        dag.out(node).iter().for_each(|e| values[e.index()] += moved);
+    }
+}
+
+/// Drops the values of uninteresting edges.
+fn absorb(dag: &Dag, set: &InterestingSet, values: &mut [i64]) {
+    dag.edge_ids().filter(|e| !set.has(*e)).for_each(|e| values[e.index()] = 0);
+}
+
+/// Whether interesting paths have identities of their own.
+fn is_valid(paths: &[Vec<DagEdgeId>], set: &InterestingSet, values: &[i64]) -> bool {
+    let mut seen: HashMap<i64, bool> = HashMap::new();
+    paths.iter().all(|path| {
+        let sum = path.iter().map(|e| values[e.index()]).sum();
+        let interesting = path.iter().all(|e| set.has(*e));
+        // Two paths with one identity are no fault if both are uninteresting.
+        seen.insert(sum, interesting).is_none_or(|before| !before && !interesting)
+    })
+}

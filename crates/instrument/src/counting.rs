@@ -1,0 +1,267 @@
+//! What one count is in code: an increment of a word, or of a cell in a table; by one thread alone, or by several.
+//!
+//! The plain increment is made where it stands ([`Counters::add`]). Everything that needs blocks of its own is made later, when the register's values
+//! stand ([`Waiting`]): until then a call of a function that does not exist holds the place.
+//!
+//! # Tables
+//! Layout: [`trodden_unit::Table`]. The code looks at the cell that the path's number hashes to (multiplied by an odd constant, upper bits), and at those behind it
+//! until it finds the key, or a free cell, or has looked at [`MOST_PROBES`]. A free cell is claimed with a compare-and-exchange: so a signal handler, or another thread where
+//! threads share a region, that comes in between claims another cell, or finds the key there. Keys never change, so the count is the same increment as
+//! in arrays. Executions that find neither are counted apart: they are lost for the profile, but not silently.
+
+use crate::events::Begun;
+use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
+use crate::probes::{Surroundings, mark_unlikely};
+use crate::shape::{new_block_behind, split_off_behind};
+use llvm_sys::core::*;
+use llvm_sys::prelude::LLVMMetadataRef;
+use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMIntPredicate};
+use trodden_unit::Table;
+
+/// Spreads path numbers: 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+const WORD: i64 = 8;
+
+/// Cells that are looked at for one path: a full table would cost too much otherwise.
+const MOST_PROBES: u64 = 32;
+
+/// Name of the function that stands for a count to be made.
+const PLACE: &str = "__trodden_place_of_a_count";
+
+/// Where a function counts, and how.
+#[derive(Clone, Copy)]
+pub struct Counters {
+    /// Address of the thread's copy of the unit's counters, as [`crate::probes::counters_of_thread`] gives it.
+    pub base: Value,
+    /// The function's first one, if it counts in an array.
+    pub first: u64,
+    /// The table, if it counts in one.
+    pub table: Option<Table>,
+    /// Increments are atomic, since other threads make them too.
+    pub atomic: bool,
+    /// Counts are made only while the byte at this address is not 0.
+    pub switch: Option<Value>,
+    /// What is summed up besides.
+    pub events: Option<Begun>,
+    /// Only unknown paths are counted, and what waits is looked up.
+    pub unknown: Option<Unknown>,
+}
+
+/// What it takes to count unknown paths only.
+#[derive(Clone, Copy)]
+pub struct Unknown {
+    /// The runtime's function that counts, in whatever region is the thread's.
+    pub count: Value,
+    /// A byte for each of the function's paths: 1 for those that are known.
+    pub known: Value,
+}
+
+impl Unknown {
+    /// Counts at an address of the template.
+    pub fn count(&self, builder: &Builder, counter: Value) {
+        let kind = llvm!(LLVMGlobalGetValueType(self.count.0));
+        let mut arguments = [counter.0];
+        let call = llvm!(LLVMBuildCall2(builder.raw(), kind, self.count.0, arguments.as_mut_ptr(), 1, c"".as_ptr()));
+        llvm!(LLVMSetInstructionCallConv(call, llvm!(LLVMGetFunctionCallConv(self.count.0))));
+    }
+}
+
+impl Counters {
+    /// An array of the thread's own.
+    pub fn own(base: Value, first: u64) -> Counters {
+        Counters { base, first, table: None, atomic: false, switch: None, events: None, unknown: None }
+    }
+
+    /// Whether a count needs blocks of its own.
+    pub fn need_blocks(&self) -> bool {
+        self.table.is_some() || self.switch.is_some()
+    }
+
+    /// Adds to the word at an address.
+    pub fn add(&self, module: Module, builder: &Builder, address: Value, by: Value) {
+        if self.atomic {
+            let (add, order) = (LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpAdd, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic);
+            llvm!(LLVMBuildAtomicRMW(builder.raw(), add, address.0, by.0, order, 0));
+            return;
+        }
+        let old = builder.load(module.i64(), address);
+        let new = builder.add(old, by);
+        builder.store(new, address);
+    }
+}
+
+/// A count to be made: of the path with this number, at this place.
+#[derive(Clone, Copy)]
+pub struct Waiting {
+    place: Value,
+    path: Value,
+    by: Value,
+}
+
+impl Waiting {
+    /// Notes a count where the builder stands.
+    pub fn at(module: Module, builder: &Builder, path: Value, by: Value) -> Waiting {
+        let name = c_string(PLACE);
+        let void = llvm!(LLVMVoidTypeInContext(module.context()));
+        let kind = llvm!(LLVMFunctionType(void, std::ptr::null_mut(), 0, 0));
+        let known = llvm!(LLVMGetNamedFunction(module.raw, name.as_ptr()));
+        let function = if known.is_null() { llvm!(LLVMAddFunction(module.raw, name.as_ptr(), kind)) } else { known };
+        let place = llvm!(LLVMBuildCall2(builder.raw(), kind, function, std::ptr::null_mut(), 0, c"".as_ptr()));
+        Waiting { place: Value(place), path, by }
+    }
+}
+
+/// Makes the counts that were waiting.
+pub fn make(around: Surroundings, counters: Counters, waiting: &[Waiting], location: Option<LLVMMetadataRef>) {
+    let module = around.module;
+    for count in waiting {
+        let block = count.place.block();
+        let rest = split_off_behind(module, count.place);
+        count.place.erase();
+        let maker = Maker { module, counters, count: *count, location, rest };
+        if let Some(unknown) = counters.unknown {
+            maker.if_unknown(block, unknown);
+            continue;
+        }
+        let start = match counters.switch {
+            Some(switch) => maker.look(block, switch),
+            None => block,
+        };
+        match counters.table {
+            Some(table) => maker.in_table(start, table),
+            None => maker.in_array(start),
+        }
+    }
+    let place = llvm!(LLVMGetNamedFunction(module.raw, c_string(PLACE).as_ptr()));
+    if !place.is_null() {
+        llvm!(LLVMDeleteFunction(place));
+    }
+}
+
+/// Makes one count. Control comes to a block that is not ended yet, and goes on in `rest`.
+struct Maker {
+    module: Module,
+    counters: Counters,
+    count: Waiting,
+    location: Option<LLVMMetadataRef>,
+    rest: Block,
+}
+
+impl Maker {
+    fn at_end(&self, block: Block) -> Builder {
+        Builder::at_end(self.module, block, self.location)
+    }
+
+    fn constant(&self, value: u64) -> Value {
+        self.module.constant(value as i64)
+    }
+
+    /// Lets control come to the count only while the switch is on; gives the block where it does.
+    fn look(&self, block: Block, switch: Value) -> Block {
+        let on = new_block_behind(self.module, self.rest);
+        let builder = self.at_end(block);
+        let value = builder.load(self.module.i8(), switch);
+        // It changes behind the compiler's back.
+        llvm!(LLVMSetVolatile(value.0, 1));
+        let zero = Value(llvm!(LLVMConstInt(self.module.i8(), 0, 0)));
+        let branch = builder.branch(builder.compare(LLVMIntPredicate::LLVMIntNE, value, zero), on, self.rest);
+        mark_unlikely(self.module, branch);
+        on
+    }
+
+    /// Looks the path up, and counts it if it is unknown.
+    fn if_unknown(&self, block: Block, unknown: Unknown) {
+        let count = new_block_behind(self.module, self.rest);
+        let builder = self.at_end(block);
+        let known = builder.load(self.module.i8(), builder.offset(self.module.i8(), unknown.known, self.count.path));
+        let zero = Value(llvm!(LLVMConstInt(self.module.i8(), 0, 0)));
+        let branch = builder.branch(builder.compare(LLVMIntPredicate::LLVMIntEQ, known, zero), count, self.rest);
+        mark_unlikely(self.module, branch);
+        let builder = self.at_end(count);
+        let first = builder.offset(self.module.i64(), self.counters.base, self.constant(self.counters.first));
+        unknown.count(&builder, builder.offset(self.module.i64(), first, self.count.path));
+        builder.jump(self.rest);
+    }
+
+    fn in_array(&self, block: Block) {
+        let builder = self.at_end(block);
+        let first = builder.offset(self.module.i64(), self.counters.base, self.constant(self.counters.first));
+        let address = builder.offset(self.module.i64(), first, self.count.path);
+        self.counters.add(self.module, &builder, address, self.count.by);
+        builder.jump(self.rest);
+    }
+
+    fn in_table(&self, block: Block, table: Table) {
+        let [hit, miss, claim, advance, full] = [(); 5].map(|()| new_block_behind(self.module, self.rest));
+        let probe = new_block_behind(self.module, block);
+        let i64 = self.module.i64();
+        let builder = self.at_end(block);
+        let key = builder.add(self.count.path, self.constant(1));
+        let start = self.slot_of(&builder, table.slots);
+        let cells = builder.offset(i64, self.counters.base, self.constant(table.first_word + 1));
+        builder.jump(probe);
+
+        let builder = self.at_end(probe);
+        let slot = Value(llvm!(LLVMBuildPhi(builder.raw(), i64, c"".as_ptr())));
+        let left = Value(llvm!(LLVMBuildPhi(builder.raw(), i64, c"".as_ptr())));
+        let words = Value(llvm!(LLVMBuildShl(builder.raw(), slot.0, self.constant(1).0, c"".as_ptr())));
+        let cell = builder.offset(i64, cells, words);
+        let found = builder.load(i64, cell);
+        let other = builder.compare(LLVMIntPredicate::LLVMIntNE, found, key);
+        mark_unlikely(self.module, builder.branch(other, miss, hit));
+
+        let builder = self.at_end(miss);
+        let free = builder.compare(LLVMIntPredicate::LLVMIntEQ, found, self.constant(0));
+        mark_unlikely(self.module, builder.branch(free, claim, advance));
+
+        let builder = self.at_end(claim);
+        builder.branch(self.claim(&builder, cell, key), hit, advance);
+
+        let builder = self.at_end(advance);
+        let behind = builder.add(slot, self.constant(1));
+        let last = builder.compare(LLVMIntPredicate::LLVMIntEQ, behind, self.constant(table.slots));
+        let next = Value(llvm!(LLVMBuildSelect(builder.raw(), last.0, self.constant(0).0, behind.0, c"".as_ptr())));
+        let fewer = builder.add(left, self.constant(u64::MAX));
+        let none = builder.compare(LLVMIntPredicate::LLVMIntEQ, fewer, self.constant(0));
+        mark_unlikely(self.module, builder.branch(none, full, probe));
+        slot.add_incoming(&[(start, block), (next, advance)]);
+        left.add_incoming(&[(self.constant(table.slots.min(MOST_PROBES)), block), (fewer, advance)]);
+
+        let builder = self.at_end(hit);
+        let address = Builder::offset(&builder, i64, cell, self.constant(1));
+        self.counters.add(self.module, &builder, address, self.count.by);
+        builder.jump(self.rest);
+
+        let builder = self.at_end(full);
+        let lost = builder.offset(i64, self.counters.base, self.constant(table.first_word));
+        self.counters.add(self.module, &builder, lost, self.count.by);
+        builder.jump(self.rest);
+    }
+
+    /// The slot where a path's cell is looked for first.
+    fn slot_of(&self, builder: &Builder, slots: u64) -> Value {
+        let spread = Value(llvm!(LLVMBuildMul(builder.raw(), self.count.path.0, self.constant(SPREAD).0, c"".as_ptr())));
+        let right =
+            |value: Value, bits: u32| Value(llvm!(LLVMBuildLShr(builder.raw(), value.0, self.constant(bits.into()).0, c"".as_ptr())));
+        match slots {
+            1 => self.constant(0),
+            _ if slots.is_power_of_two() => right(spread, 64 - slots.trailing_zeros()),
+            _ => {
+                let share = llvm!(LLVMBuildMul(builder.raw(), right(spread, 32).0, self.constant(slots).0, c"".as_ptr()));
+                right(Value(share), 32)
+            }
+        }
+    }
+
+    /// Puts the key into a free cell; gives whether it is there, by this or by somebody who was faster.
+    fn claim(&self, builder: &Builder, cell: Value, key: Value) -> Value {
+        let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
+        let free = self.constant(0);
+        let both = llvm!(LLVMBuildAtomicCmpXchg(builder.raw(), cell.0, free.0, key.0, order, order, 0));
+        llvm!(LLVMSetAlignment(both, WORD as u32));
+        let before = Value(llvm!(LLVMBuildExtractValue(builder.raw(), both, 0, c"".as_ptr())));
+        let done = llvm!(LLVMBuildExtractValue(builder.raw(), both, 1, c"".as_ptr()));
+        let same = builder.compare(LLVMIntPredicate::LLVMIntEQ, before, key);
+        Value(llvm!(LLVMBuildOr(builder.raw(), done, same.0, c"".as_ptr())))
+    }
+}

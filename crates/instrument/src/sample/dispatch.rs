@@ -1,0 +1,137 @@
+//! Computed jumps by way of constant tables: a table of its own for each version.
+//!
+//! The dispatch of an interpreter loads a block's address from a constant table and jumps there. The counted version gets a copy of the table with the addresses of its own blocks, and so
+//! neither version needs to look at the switch where such jumps arrive: each stays by itself. It is looked at only where what follows is long ([`super::checks::long_landings`]).
+//!
+//! That works if all addresses that a function's computed jumps use come from tables that hold addresses of its own blocks and nothing else, and are used for nothing else. Other
+//! functions have one landing for both versions.
+//!
+//! Invariant: no address is live where versions change, else one version would jump into the other.
+
+use super::copies::Copies;
+use crate::llvm::{Block, Module, Value, c_string, llvm};
+use crate::shape::predecessors;
+use llvm_sys::core::*;
+use llvm_sys::{LLVMLinkage, LLVMOpcode};
+use std::collections::{BTreeMap, HashSet};
+
+/// The tables of a function's computed jumps.
+pub struct Tables {
+    /// An instruction's operand that is a table, and that table.
+    uses: Vec<(Value, u32, Value)>,
+    /// The instructions that give addresses, and places of addresses.
+    addresses: HashSet<Value>,
+}
+
+impl Tables {
+    /// Finds the tables; `None` if there are no computed jumps, or if not all of them go by way of tables.
+    pub fn of(function: Value) -> Option<Tables> {
+        let jumps: Vec<Value> = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr)).collect();
+        let mut tables = Tables { uses: Vec::new(), addresses: HashSet::new() };
+        let mut stack: Vec<Value> = jumps.iter().map(|j| operand(*j, 0)).collect();
+        while let Some(address) = stack.pop() {
+            if llvm!(LLVMIsAInstruction(address.0)).is_null() {
+                return None;
+            }
+            if !tables.addresses.insert(address) {
+                continue;
+            }
+            match address.opcode() {
+                LLVMOpcode::LLVMPHI => stack.extend(address.incoming().into_iter().map(|(v, _)| v)),
+                LLVMOpcode::LLVMSelect => stack.extend([operand(address, 1), operand(address, 2)]),
+                LLVMOpcode::LLVMLoad => tables.add_load(function, address)?,
+                _ => return None,
+            }
+        }
+        let used_for_jumps = |address: &Value| address.users().all(|u| tables.addresses.contains(&u) || jumps.contains(&u));
+        (!jumps.is_empty() && tables.addresses.iter().all(used_for_jumps)).then_some(tables)
+    }
+
+    fn add_load(&mut self, function: Value, load: Value) -> Option<()> {
+        if llvm!(LLVMGetVolatile(load.0)) != 0 {
+            return None;
+        }
+        let place = operand(load, 0);
+        let is_step = !llvm!(LLVMIsAInstruction(place.0)).is_null() && place.is(LLVMOpcode::LLVMGetElementPtr);
+        let (user, table) = if is_step { (place, operand(place, 0)) } else { (load, place) };
+        if is_step && !self.addresses.insert(place) {
+            return Some(());
+        }
+        is_table(function, table).then(|| self.uses.push((user, 0, table)))
+    }
+
+    /// The blocks at whose beginning an address is live, or merged: versions must not change there.
+    pub fn live(&self) -> HashSet<Block> {
+        let mut live = HashSet::new();
+        for address in &self.addresses {
+            let home = address.block();
+            let mut stack = Vec::new();
+            for user in address.users() {
+                if user.is(LLVMOpcode::LLVMPHI) {
+                    live.insert(user.block());
+                    stack.extend(user.incoming().into_iter().filter(|(v, _)| v == address).map(|(_, b)| b));
+                } else {
+                    stack.push(user.block());
+                }
+            }
+            let mut seen = HashSet::new();
+            while let Some(block) = stack.pop() {
+                if block != home && seen.insert(block) {
+                    stack.extend(predecessors(block));
+                }
+            }
+            live.extend(seen);
+        }
+        live
+    }
+
+    /// Lets copies of a function's blocks jump by way of tables of their own.
+    pub fn part(&self, module: Module, function: Value, copies: &Copies) {
+        let mut made = BTreeMap::<Value, Value>::new();
+        for (user, operand, table) in &self.uses {
+            let table = *made.entry(*table).or_insert_with(|| copy_of_table(module, function, *table, copies));
+            llvm!(LLVMSetOperand(copies.value(*user).0, *operand, table.0));
+        }
+    }
+}
+
+fn operand(instruction: Value, index: u32) -> Value {
+    Value(llvm!(LLVMGetOperand(instruction.0, index)))
+}
+
+/// Whether a value is a constant array of addresses of a function's blocks.
+fn is_table(function: Value, value: Value) -> bool {
+    if llvm!(LLVMIsAGlobalVariable(value.0)).is_null() || llvm!(LLVMIsGlobalConstant(value.0)) == 0 {
+        return false;
+    }
+    // What another unit may replace is not known.
+    let linkage = llvm!(LLVMGetLinkage(value.0));
+    if !matches!(linkage, LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage) {
+        return false;
+    }
+    let Some(content) = Value::some(llvm!(LLVMGetInitializer(value.0))) else { return false };
+    let is_own =
+        |entry: &Value| !llvm!(LLVMIsABlockAddress(entry.0)).is_null() && llvm!(LLVMGetBlockAddressFunction(entry.0)) == function.0;
+    !llvm!(LLVMIsAConstantArray(content.0)).is_null() && entries(content).iter().all(is_own)
+}
+
+fn entries(content: Value) -> Vec<Value> {
+    (0..llvm!(LLVMGetNumOperands(content.0)) as u32).map(|i| operand(content, i)).collect()
+}
+
+fn copy_of_table(module: Module, function: Value, table: Value, copies: &Copies) -> Value {
+    let content = Value(llvm!(LLVMGetInitializer(table.0)));
+    let copy_of = |entry: &Value| {
+        let block = Block(llvm!(LLVMGetBlockAddressBasicBlock(entry.0)));
+        llvm!(LLVMBlockAddress(function.0, copies.block(block).0))
+    };
+    let mut copied: Vec<_> = entries(content).iter().map(copy_of).collect();
+    let kind = llvm!(LLVMGlobalGetValueType(table.0));
+    let content = llvm!(LLVMConstArray2(llvm!(LLVMGetElementType(kind)), copied.as_mut_ptr(), copied.len() as u64));
+    let copy = llvm!(LLVMAddGlobal(module.raw, kind, c_string(&format!("{}.counted", table.name())).as_ptr()));
+    llvm!(LLVMSetInitializer(copy, content));
+    llvm!(LLVMSetGlobalConstant(copy, 1));
+    llvm!(LLVMSetLinkage(copy, LLVMLinkage::LLVMInternalLinkage));
+    llvm!(LLVMSetAlignment(copy, llvm!(LLVMGetAlignment(table.0))));
+    Value(copy)
+}

@@ -1,0 +1,94 @@
+//! Why the counts of a profile are not all exact, where they are not: by the way the program was instrumented, or because tables were full.
+//!
+//! Profiles that were sampled say so elsewhere ([`crate::sampling`]).
+
+use crate::model::Profile;
+use std::fmt;
+use trodden_unit::{FunctionMap, UnitMap};
+
+/// Words in the schemes of units whose threads share counters by plain increments.
+const SHARED_WORD: &str = "threads=shared";
+
+/// A reason why counts are not exact, or not complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inexact {
+    /// The scheme leaves paths out.
+    Partial {
+        /// Its name.
+        scheme: String,
+        /// Functions of which a part is counted.
+        functions: u64,
+        /// Executions of paths that were left out.
+        executions: u64,
+    },
+    /// Tables were full.
+    TableFull {
+        /// In so many functions.
+        functions: u64,
+        /// Executions without their path.
+        executions: u64,
+    },
+    /// Threads share counters without atomic increments.
+    Shared {
+        /// Units that do so.
+        units: u64,
+    },
+}
+
+impl fmt::Display for Inexact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Inexact::Partial { scheme, functions, executions } => write!(
+                f,
+                "only a part of the paths of {functions} functions is counted (scheme {scheme}), {executions} executions not told apart; build with --scheme ball-larus for all"
+            ),
+            Inexact::TableFull { functions, executions } => write!(
+                f,
+                "{executions} executions not told apart, because the tables of {functions} functions were full; build with a greater --table-slots, or without"
+            ),
+            Inexact::Shared { units } => {
+                write!(f, "threads of {units} units share counters, and may lose counts; build with --threads own or atomic")
+            }
+        }
+    }
+}
+
+/// What is not exact by the way units were instrumented.
+pub fn of_units<'a>(maps: impl Iterator<Item = &'a UnitMap>) -> Vec<Inexact> {
+    collect(maps.map(|map| (map, 0)), |_, _| 0)
+}
+
+impl Profile {
+    /// What is not exact about the counts; empty if nothing is.
+    pub fn inexact(&self) -> Vec<Inexact> {
+        let units: Vec<_> = self.images.iter().flat_map(|i| &i.units).collect();
+        collect(units.iter().enumerate().map(|(at, u)| (&*u.map, at)), |at, function| units[at].untold(function))
+    }
+}
+
+fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
+    let (mut partial, mut full, mut shared, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
+    for (map, at) in maps {
+        shared += u64::from(map.scheme.split(' ').any(|word| word == SHARED_WORD));
+        for function in &map.functions {
+            let executions = untold(at, function);
+            if function.is_partial() {
+                scheme = map.scheme.split(' ').next().unwrap_or_default().to_owned();
+                partial = (partial.0 + 1, partial.1.saturating_add(executions));
+            } else if executions > 0 {
+                full = (full.0 + 1, full.1.saturating_add(executions));
+            }
+        }
+    }
+    let mut out = Vec::new();
+    if partial.0 > 0 {
+        out.push(Inexact::Partial { scheme, functions: partial.0, executions: partial.1 });
+    }
+    if full.0 > 0 {
+        out.push(Inexact::TableFull { functions: full.0, executions: full.1 });
+    }
+    if shared > 0 {
+        out.push(Inexact::Shared { units: shared });
+    }
+    out
+}

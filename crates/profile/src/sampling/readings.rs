@@ -1,0 +1,317 @@
+//! What was seen from one reading of the counts to the next while a program was sampled, and what it stands for.
+//!
+//! A burst lasts a time, and counted code is slower: in a burst, code with short paths gets less far than it would uncounted, so that it is seen too little. What was seen between two readings
+//! says itself how much slower it ran: with `n` executions of paths of `i` instructions each, and a path's end costing about as much as [`COST`] instructions, by
+//!
+//! ```text
+//! sum n * (i + COST) / sum n * i
+//! ```
+//!
+//! By that each reading's counts are weighted, which makes a burst stand for the same time of the program as it is without counting: the usual ratio of
+//! inclusion probabilities (Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe", 1952), where the probability is known by a model. Code outside
+//! counted functions is taken to slow down alike.
+//!
+//! Errors: readings are joined to slices of about equal length, and the weighted counts of each are compared with what a path of constant rate would have had: the variance of a ratio
+//! estimator (Cochran, "Sampling Techniques", section 6.4), with slices as the sample (batch means: neighbouring bursts are alike, slices less so).
+//!
+//! Invariant: memory is bounded; when readings become many, neighbours are joined.
+
+use super::bursts::{BurstSampling, CounterEstimate, UnitEstimates};
+use crate::model::Profile;
+use crate::paths::FunctionPaths;
+use crate::raw::RawProfile;
+use crate::sum;
+use std::collections::{BTreeMap, HashMap};
+use trodden_unit::Identity;
+
+/// What the count at a path's end, and the path register before it, cost: about so many instructions of intermediate code. Measured on programs with short and with long paths, by which
+/// value brings their functions' shares next to those of the full profile; from 8 to 12 it hardly matters.
+const COST: f64 = 8.0;
+/// No code is held to be slowed down more than so many times.
+const MOST_SLOWDOWN: f64 = 4.0;
+/// More slices than this are joined.
+const MOST_SLICES: usize = 64;
+/// Fewer say nothing about the spread.
+const FEWEST_SLICES: usize = 4;
+/// More readings than this, or more counts in them, are joined, two at a time.
+const MOST_READINGS: usize = 8192;
+const MOST_COUNTS: usize = 1 << 21;
+
+/// A unit by its image and its place there.
+type Key = (Identity, usize);
+/// Counters by unit: index and count, ascending.
+type Counts = BTreeMap<Key, Vec<(u64, u64)>>;
+
+/// What was seen in a part of the run.
+#[derive(Clone, Debug, Default)]
+struct Reading {
+    on_ns: u64,
+    counts: Counts,
+}
+
+/// Collects readings while a program runs.
+#[derive(Debug)]
+pub struct Readings {
+    units: BTreeMap<Key, Identity>,
+    before: Counts,
+    readings: Vec<Reading>,
+    stride: u32,
+}
+
+impl Default for Readings {
+    fn default() -> Readings {
+        Readings { units: BTreeMap::new(), before: Counts::new(), readings: Vec::new(), stride: 1 }
+    }
+}
+
+/// A run that was sampled: its readings, and its times in nanoseconds.
+#[derive(Debug)]
+pub struct Sampled {
+    /// What was seen when.
+    pub readings: Readings,
+    /// As [`BurstSampling::on_ns`].
+    pub on_ns: u64,
+    /// As [`BurstSampling::total_ns`].
+    pub total_ns: u64,
+    /// As [`BurstSampling::bursts`].
+    pub bursts: u64,
+}
+
+impl Readings {
+    /// How much longer the next reading is to wait than at first: readings are joined as they become many.
+    pub fn stride(&self) -> u32 {
+        self.stride
+    }
+
+    /// Notes the counts of now, `on_ns` of switched-on time after the reading before.
+    pub fn read(&mut self, raws: &[RawProfile], on_ns: u64) {
+        let mut now = Counts::new();
+        for raw in raws {
+            for (place, unit) in raw.units.iter().enumerate() {
+                self.units.insert((raw.image, place), unit.unit);
+                let known = now.entry((raw.image, place)).or_default();
+                *known = sum::merge(known, &unit.counts);
+            }
+        }
+        let mut reading = Reading { on_ns, counts: Counts::new() };
+        for (key, counts) in &now {
+            let gained = difference(counts, self.before.get(key).map_or(&[][..], Vec::as_slice));
+            if !gained.is_empty() {
+                reading.counts.insert(*key, gained);
+            }
+        }
+        self.before = now;
+        self.readings.push(reading);
+        if self.readings.len() >= MOST_READINGS || self.readings.iter().map(Reading::len).sum::<usize>() >= MOST_COUNTS {
+            self.stride = self.stride.saturating_mul(2);
+            self.readings = std::mem::take(&mut self.readings).chunks(2).map(|pair| join(pair[0].clone(), pair.get(1))).collect();
+        }
+    }
+
+    /// How many times slower each reading's code ran by being counted.
+    fn slowdowns(&self, profile: &Profile) -> Vec<f64> {
+        let instructions: BTreeMap<Key, HashMap<u64, f64>> =
+            self.units.iter().map(|(key, unit)| (*key, instructions(profile, key.0, *unit))).collect();
+        let slowdown = |reading: &Reading| {
+            let (mut work, mut ends) = (0.0, 0.0);
+            for (key, counts) in &reading.counts {
+                let of_unit = &instructions[key];
+                for (index, count) in counts {
+                    if let Some(instructions) = of_unit.get(index) {
+                        work += *count as f64 * instructions;
+                        ends += *count as f64;
+                    }
+                }
+            }
+            if work > 0.0 { (1.0 + COST * ends / work).min(MOST_SLOWDOWN) } else { 1.0 }
+        };
+        self.readings.iter().map(slowdown).collect()
+    }
+}
+
+impl Reading {
+    fn len(&self) -> usize {
+        self.counts.values().map(Vec::len).sum()
+    }
+}
+
+impl Sampled {
+    /// What is known of the whole run, given the profile of its counts.
+    pub fn finish(self, profile: &Profile) -> BurstSampling {
+        let Sampled { readings, on_ns, total_ns, bursts } = self;
+        let mut weights = readings.slowdowns(profile);
+        // What was counted nearly all the time stands for itself.
+        if on_ns > total_ns / 2 {
+            weights.fill(1.0);
+        }
+        // The time of the run without counting, as part of its time as it was.
+        let on: f64 = readings.readings.iter().map(|r| r.on_ns as f64).sum();
+        let uncounted: f64 = readings.readings.iter().zip(&weights).map(|(r, w)| r.on_ns as f64 / w).sum();
+        let share = on_ns as f64 / total_ns.max(1) as f64;
+        let faster = if on > 0.0 { 1.0 - share + share * uncounted / on } else { 1.0 };
+        weights.iter_mut().for_each(|w| *w *= faster);
+        let slices = slices(&readings.readings, &weights);
+        let number = slices.len() as u64;
+        let units =
+            readings.units.iter().map(|(key, unit)| UnitEstimates { image: key.0, unit: *unit, counters: estimates(&slices, *key) });
+        BurstSampling { on_ns, total_ns, bursts, slices: number, units: units.filter(|u| !u.counters.is_empty()).collect() }
+    }
+}
+
+/// Instructions of a unit's executed paths, by counter.
+fn instructions(profile: &Profile, image: Identity, unit: Identity) -> HashMap<u64, f64> {
+    let mut all = HashMap::new();
+    let images = profile.images.iter().filter(|i| i.identity == image);
+    let Some(unit) = images.flat_map(|i| &i.units).find(|u| u.unit == unit) else { return all };
+    for function in &unit.map.functions {
+        // Damage is reported where the profile is shown.
+        let Ok(paths) = FunctionPaths::decode(function, unit.counts_of(function)) else { continue };
+        for path in &paths.complete {
+            let instructions: u64 = path.blocks.iter().map(|b| u64::from(function.blocks[b.index()].instructions)).sum();
+            all.insert(function.first_counter + path.id, instructions as f64);
+        }
+    }
+    all
+}
+
+/// Weighted counts of a part of the run.
+#[derive(Debug, Default)]
+struct Slice {
+    on_ns: f64,
+    counts: BTreeMap<Key, HashMap<u64, f64>>,
+}
+
+fn slices(readings: &[Reading], weights: &[f64]) -> Vec<Slice> {
+    let together = readings.len().div_ceil(MOST_SLICES).max(1);
+    let slice = |(readings, weights): (&[Reading], &[f64])| {
+        let mut slice = Slice::default();
+        for (reading, weight) in readings.iter().zip(weights) {
+            slice.on_ns += reading.on_ns as f64;
+            for (key, counts) in &reading.counts {
+                let sums = slice.counts.entry(*key).or_default();
+                counts.iter().for_each(|(index, count)| *sums.entry(*index).or_default() += *count as f64 * weight);
+            }
+        }
+        slice
+    };
+    readings.chunks(together).zip(weights.chunks(together)).map(slice).collect()
+}
+
+/// The weighted counts of a unit's counters, with their standard errors if there are enough slices:
+/// `sqrt(n / (n - 1) * sum((count - rate * time)^2))`.
+fn estimates(slices: &[Slice], key: Key) -> Vec<CounterEstimate> {
+    let mut sums = BTreeMap::<u64, (f64, f64, f64)>::new();
+    for slice in slices {
+        for (index, count) in slice.counts.get(&key).into_iter().flatten() {
+            let sum = sums.entry(*index).or_default();
+            *sum = (sum.0 + count, sum.1 + count * count, sum.2 + count * slice.on_ns);
+        }
+    }
+    let (number, time) = (slices.len() as f64, slices.iter().map(|s| s.on_ns).sum::<f64>());
+    let squares: f64 = slices.iter().map(|s| s.on_ns * s.on_ns).sum();
+    let estimate = |(index, (counts, count_squares, products)): (u64, (f64, f64, f64))| {
+        let rate = if time > 0.0 { counts / time } else { 0.0 };
+        let residues = count_squares - 2.0 * rate * products + rate * rate * squares;
+        let error = (number / (number - 1.0) * residues.max(0.0)).sqrt() as f32;
+        CounterEstimate { index, weighted: counts as f32, error: (slices.len() >= FEWEST_SLICES).then_some(error) }
+    };
+    sums.into_iter().map(estimate).collect()
+}
+
+fn join(mut one: Reading, other: Option<&Reading>) -> Reading {
+    if let Some(other) = other {
+        one.on_ns += other.on_ns;
+        for (key, counts) in &other.counts {
+            let known = one.counts.entry(*key).or_default();
+            *known = sum::merge(known, counts);
+        }
+    }
+    one
+}
+
+/// What counters have gained. Counts do not shrink; where a file was replaced, they begin anew.
+pub(super) fn difference(now: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut before = before.iter().peekable();
+    let mut gained = Vec::new();
+    for &(index, count) in now {
+        while before.next_if(|b| b.0 < index).is_some() {}
+        let old = before.next_if(|b| b.0 == index).map_or(0, |b| b.1);
+        let new = count.checked_sub(old).unwrap_or(count);
+        if new > 0 {
+            gained.push((index, new));
+        }
+    }
+    gained
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Run;
+    use crate::raw::RawUnitCounts;
+    use std::path::PathBuf;
+
+    fn raw(counts: &[(u64, u64)]) -> RawProfile {
+        let unit = RawUnitCounts { unit: Identity([2; 16]), counters: 100, counts: counts.to_vec() };
+        RawProfile {
+            file: PathBuf::from("a.raw"),
+            image: Identity([1; 16]),
+            image_path: PathBuf::new(),
+            pid: 1,
+            created_ns: 0,
+            regions: 1,
+            units: vec![unit],
+            problems: vec![],
+        }
+    }
+
+    fn finish(readings: Readings, on_ns: u64, total_ns: u64) -> BurstSampling {
+        Sampled { readings, on_ns, total_ns, bursts: 5 }.finish(&Profile { run: Run::default(), images: Vec::new(), sampling: None })
+    }
+
+    /// The formula of the textbook, slice by slice.
+    fn by_definition(counts: &[f64], times: &[f64]) -> f64 {
+        let rate = counts.iter().sum::<f64>() / times.iter().sum::<f64>();
+        let n = counts.len() as f64;
+        let residues: f64 = counts.iter().zip(times).map(|(c, t)| (c - rate * t).powi(2)).sum();
+        (n / (n - 1.0) * residues).sqrt()
+    }
+
+    #[test]
+    fn errors_are_those_of_a_ratio_estimate_over_slices() {
+        let (counts, times) = ([3.0, 5.0, 0.0, 9.0, 4.0], [10.0, 11.0, 9.0, 14.0, 10.0]);
+        let mut readings = Readings::default();
+        let mut sum = 0;
+        for (count, time) in counts.iter().zip(times) {
+            sum += *count as u64;
+            readings.read(&[raw(&[(7, sum), (8, 1)])], time as u64);
+        }
+        let sampling = finish(readings, 54, 5400);
+        assert_eq!(sampling.slices, 5);
+        let estimate = sampling.estimate(Identity([1; 16]), Identity([2; 16]), 7, 21);
+        assert!((estimate.executions - 2100.0).abs() < 1e-6);
+        let expected = 1.96 * 100.0 * by_definition(&counts, &times);
+        assert!((estimate.margin.unwrap() - expected).abs() < 1e-3 * expected, "{estimate:?} {expected}");
+    }
+
+    #[test]
+    fn many_readings_are_joined_and_lose_nothing() {
+        let mut readings = Readings::default();
+        let number = 2 * MOST_READINGS as u64 + 1;
+        for reading in 1..=number {
+            readings.read(&[raw(&[(3, reading * 1000)])], 1);
+        }
+        assert!(readings.readings.len() < MOST_READINGS && readings.stride() > 1);
+        let sampling = finish(readings, number, 100 * number);
+        assert!(sampling.slices as usize <= MOST_SLICES);
+        let estimate = sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, number * 1000);
+        assert!((estimate.executions / (1e5 * number as f64) - 1.0).abs() < 1e-6, "{estimate:?}");
+    }
+
+    #[test]
+    fn short_runs_have_no_errors() {
+        let mut readings = Readings::default();
+        readings.read(&[raw(&[(3, 4)])], 5);
+        assert_eq!(finish(readings, 5, 50).estimate(Identity([1; 16]), Identity([2; 16]), 3, 4).margin, None);
+    }
+}

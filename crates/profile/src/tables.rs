@@ -1,0 +1,116 @@
+//! Reading what functions counted in tables: cells to path numbers.
+//!
+//! In which cell a path is counted depends on what the thread counted before (see [`trodden_unit::Table`]). So tables are read region by region, where
+//! arrays can be summed up word by word; after that counts are counters like all others, by path.
+//!
+//! Cells that make no sense (a count without a key, a path that there is not) are damage, which is counted.
+
+use crate::error::ProfileError;
+use crate::raw::{Words, words};
+use crate::sum::Sums;
+use std::ops::Range;
+use std::path::Path;
+use trodden_unit::UnitMap;
+
+/// What the tables of some units hold.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// For each unit asked for: counters that are not zero, by index within the unit, ascending.
+    pub counts: Vec<Vec<(u64, u64)>>,
+    /// Cells that make no sense.
+    pub damaged: u64,
+}
+
+/// The cells of one function in a region.
+struct Cells {
+    /// As words of the region.
+    words: Range<u64>,
+    /// Which of the units asked for it belongs to.
+    unit: usize,
+    first_counter: u64,
+    counters: u64,
+}
+
+/// Reads the tables of units, given by their place in the image, from a raw file.
+///
+/// # Errors
+/// As of [`crate::RawProfile::read`].
+pub fn read(file: &Path, units: &[(usize, &UnitMap)]) -> Result<Tables, ProfileError> {
+    let mut tables = Tables::default();
+    let mut sums: Vec<Sums> = units.iter().map(|_| Sums::default()).collect();
+    let mut cells = Vec::new();
+    // The last key and its place.
+    let mut key = (0, 0);
+    words(file, &mut |raw: &Words, word| {
+        if cells.is_empty() {
+            cells = cells_of(raw, units);
+        }
+        let at = cells.partition_point(|c: &Cells| c.words.end <= word.index);
+        let Some(found) = cells.get(at).filter(|c| c.words.contains(&word.index)) else { return };
+        if (word.index - found.words.start).is_multiple_of(2) {
+            key = (word.offset, word.value);
+            return;
+        }
+        match key {
+            (place, path) if place + 8 == word.offset && (1..=found.counters).contains(&path) => {
+                sums[found.unit].add(found.first_counter + path - 1, word.value);
+            }
+            _ => tables.damaged += 1,
+        }
+    })?;
+    tables.counts = sums.into_iter().map(|s| s.finish().0).collect();
+    Ok(tables)
+}
+
+/// Where the cells are in a region, ascending.
+fn cells_of(raw: &Words, units: &[(usize, &UnitMap)]) -> Vec<Cells> {
+    let mut all = Vec::new();
+    for (unit, (place, map)) in units.iter().enumerate() {
+        let Some(first) = raw.first_words.get(*place) else { continue };
+        for function in &map.functions {
+            let Some(table) = function.table() else { continue };
+            let words = table.cells();
+            let words = words.start.saturating_add(*first)..words.end.saturating_add(*first);
+            all.push(Cells { words, unit, first_counter: function.first_counter, counters: function.counters });
+        }
+    }
+    all.sort_by_key(|c| c.words.start);
+    all
+}
+
+/// Whether a unit has tables.
+pub fn has_tables(map: &UnitMap) -> bool {
+    map.functions.iter().any(|f| f.table().is_some())
+}
+
+/// The counts of a unit's words, without those of cells, which mean nothing once regions are added up.
+pub fn without_cells(map: &UnitMap, counts: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let mut cells: Vec<Range<u64>> = map.functions.iter().filter_map(|f| Some(f.table()?.cells())).collect();
+    cells.sort_by_key(|c| c.start);
+    let is_cell = |index: u64| cells.get(cells.partition_point(|c| c.end <= index)).is_some_and(|c| c.contains(&index));
+    counts.into_iter().filter(|(index, _)| !is_cell(*index)).collect()
+}
+
+/// Whether each table lies within the unit's words, and apart from everything else there.
+pub(crate) fn check(map: &UnitMap) -> Result<(), String> {
+    let words = map.counters_in_regions();
+    let mut ranges = Vec::new();
+    for function in &map.functions {
+        match function.table() {
+            Some(table) => ranges.push((table.first_word, table.cells().end, &function.name)),
+            None => ranges.push((function.first_counter, function.untold().end, &function.name)),
+        }
+    }
+    ranges.sort();
+    let mut end = 0;
+    for (from, to, name) in ranges {
+        if from < end && to > from || to > words {
+            return Err(format!("the words where function `{name}` counts are another's, too, or are not the unit's"));
+        }
+        end = end.max(to);
+    }
+    match map.functions.iter().find(|f| f.table().is_some_and(|t| t.slots == 0 || f.first_counter < words)) {
+        Some(bad) => Err(format!("the table of function `{}` is none", bad.name)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,80 @@
+//! Arguments of `trodden graph number` and `trodden graph model`.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use trodden_flow::Scheme;
+
+/// What to number, and how.
+#[derive(Debug, Args)]
+pub struct NumberJob {
+    /// The graph's file; `-` for standard input.
+    pub file: PathBuf,
+    /// Numbering of paths.
+    #[arg(long, default_value = "ball-larus", value_parser = schemes())]
+    pub scheme: Scheme,
+    #[command(flatten)]
+    pub interesting: Interesting,
+    /// Orders of out-edges that ppp tries besides that of the graph.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=65536))]
+    pub restarts: u32,
+    /// Seconds that ppp-optimal may search; then the best so far comes with the bound that was proven.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub time_limit: u64,
+    /// List this many paths with their numbers.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub list: u64,
+}
+
+impl Default for NumberJob {
+    fn default() -> Self {
+        let interesting = Interesting::default();
+        NumberJob { file: PathBuf::from("-"), scheme: Scheme::BallLarus, interesting, restarts: 16, time_limit: 60, list: 1000 }
+    }
+}
+
+/// Which paths are of interest; without, those that the graph's file names, and if it names none, all.
+#[derive(Debug, Default, Args)]
+#[group(multiple = false)]
+pub struct Interesting {
+    /// Paths of interest, by their Ball-Larus numbers.
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub interesting: Option<Vec<u64>>,
+    /// Edges of interest: all paths over them are.
+    #[arg(long, value_name = "EDGES", value_delimiter = ',')]
+    pub interesting_edges: Option<Vec<u32>>,
+    /// Nodes: all paths that pass through all of them are of interest.
+    #[arg(long, value_name = "NODES", value_delimiter = ',')]
+    pub through: Option<Vec<String>>,
+}
+
+/// A probability model of paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModelScheme {
+    /// Every path is as likely as any other.
+    BallLarus,
+    /// The interesting paths share the numbers that preferential numbering gives them.
+    Ppp,
+    /// Branches as the graph's weights have them.
+    Measured,
+}
+
+fn schemes() -> impl TypedValueParser<Value = Scheme> {
+    let value = |scheme: &Scheme| PossibleValue::new(scheme.name()).help(help(*scheme));
+    let named = |name: String| Scheme::ALL.into_iter().find(|s| s.name() == name).expect("clap lets no other value pass");
+    PossibleValuesParser::new(Scheme::ALL.iter().map(value)).map(named)
+}
+
+fn help(scheme: Scheme) -> &'static str {
+    match scheme {
+        Scheme::BallLarus => "Every acyclic path has a number (Ball and Larus)",
+        Scheme::Spp => "Selective: few probes; other paths may have the number of an interesting one",
+        Scheme::Mspp => "Selective, with probes put back until that is no longer so; small graphs only",
+        Scheme::Pertinent => "Compact numbers for the paths over some edges; other paths have higher ones",
+        Scheme::Pspp => "Precise selective: no other path has the number of an interesting one",
+        Scheme::Ppp => "Preferential: compact numbers for a list of paths, checked against the Ball-Larus number",
+        Scheme::KnownTable => "Ball-Larus numbers in a perfect hash table of the known ones",
+        Scheme::PppOptimal => "As ppp with the most compact numbers, and a bound on how compact they can be",
+        Scheme::Approximate => "As ppp without the check",
+    }
+}

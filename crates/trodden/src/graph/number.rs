@@ -1,0 +1,166 @@
+//! `trodden graph number`: a scheme's values, probes and identities for a graph, judged before they are printed.
+
+use super::wanted::wanted;
+use super::{Acyclic, Named, acyclic, nodes_json, number_json, signed_json};
+use crate::cli::NumberJob;
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, Instant};
+use trodden_flow::numbering::{Budget, Class, Classification, NumberOptions, Placement, SearchEnd, number as flow_number};
+use trodden_flow::verify::{Aliases, Method, Verdict, VerifyBudget, verify};
+use trodden_flow::{CutReason, DagEdgeId, Edge, InterestingSet, Labelling, Origin, Scheme};
+
+/// Numbers the paths of a graph by a scheme.
+pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
+    let acyclic = acyclic(named);
+    let (set, given) = wanted(named, &acyclic, &job.interesting)?;
+    let began = Instant::now();
+    let limit = Duration::from_secs(job.time_limit);
+    let stop = || began.elapsed() >= limit;
+    let options = NumberOptions {
+        restarts: job.restarts,
+        placement: if job.scheme == Scheme::BallLarus { Placement::Chords } else { Placement::Cheaper },
+        budget: Budget { steps: u64::MAX, stop: &stop },
+    };
+    let labelling = flow_number(job.scheme, &acyclic.dag, &acyclic.weights, &set, &options)?;
+    let verdict = verify(&acyclic.dag, &set, &labelling, &VerifyBudget::default());
+    if !verdict.is_good(job.scheme.is_exact()) {
+        bail!("the numbering by {} does not hold ({verdict:?}): this is a fault of trodden, please report the graph", job.scheme.name());
+    }
+    let marks = Marks::of(&acyclic, &set, &labelling, given)?;
+    let mut answer = summary(&acyclic, &set, given, &labelling, &verdict, &marks)?;
+    answer["edges"] = json!(edges_json(named, &acyclic, &labelling));
+    answer["ids"] = json!(ids_json(named, &acyclic, &labelling, &marks, job.list));
+    let cut: Vec<u32> = acyclic.dag.cuts().iter().filter(|c| c.reason == CutReason::Limit).map(|c| c.edge.0).collect();
+    if !cut.is_empty() {
+        // More than 2^63 paths: these edges were cut although they close no cycle.
+        answer["cut"] = json!(cut);
+    }
+    Ok(answer)
+}
+
+/// Which paths are marked as interesting, by Ball-Larus identity: none if all are.
+struct Marks {
+    ids: Vec<u64>,
+    all: bool,
+}
+
+impl Marks {
+    fn of(acyclic: &Acyclic, set: &InterestingSet, labelling: &Labelling, given: bool) -> Result<Marks> {
+        if !given {
+            return Ok(Marks { ids: Vec::new(), all: true });
+        }
+        let set = if labelling.scheme.takes_closure() { set.closed() } else { set.clone() };
+        // A closure that is too long to list is not marked path by path.
+        let paths = set.paths(&acyclic.dag).unwrap_or_default();
+        Ok(Marks { ids: paths.iter().map(|p| acyclic.all.id(p)).collect(), all: false })
+    }
+}
+
+fn summary(acyclic: &Acyclic, set: &InterestingSet, given: bool, labelling: &Labelling, verdict: &Verdict, marks: &Marks) -> Result<Value> {
+    let dag = &acyclic.dag;
+    // Ball-Larus numbers every path; how compact it is, is asked of the interesting ones.
+    let (spread, interesting) = match (labelling.scheme, marks.ids.first().zip(marks.ids.last())) {
+        (Scheme::BallLarus, Some((low, high))) => (u128::from(high - low) + 1, marks.ids.len() as u128),
+        (Scheme::BallLarus, None) if given => (labelling.span().width(), set.count()),
+        _ => (labelling.span().width(), labelling.interesting()),
+    };
+    let mut answer = json!({
+        "scheme": labelling.scheme.name(),
+        "paths": number_json(acyclic.all.paths().into()),
+        "interesting": number_json(interesting),
+        "delta": spread as f64 / interesting as f64,
+        "spread": number_json(spread),
+        "slots": number_json(labelling.slots()),
+        "probes": labelling.probes(dag),
+        "labels": labelling.labels(dag),
+        "placement": if labelling.placement() == Placement::Direct { "direct" } else { "chords" },
+        "aliases": match verdict.aliases {
+            Aliases::Exactly(aliases) => number_json(aliases),
+            Aliases::Drawn { aliases, of } => json!({"drawn": of, "aliases": aliases}),
+        },
+        "verified": match verdict.method {
+            Method::Enumerated => json!("enumerated"),
+            Method::Searched => json!("searched"),
+            Method::Sampled(paths) => json!({"drawn": paths}),
+        },
+    });
+    if let Some(proof) = labelling.proof() {
+        answer["bound"] = number_json(proof.bound.into());
+        answer["optimal"] = json!(proof.end != SearchEnd::BudgetSpent);
+        answer["search"] = json!({"closed_form": proof.end == SearchEnd::ClosedForm, "rank": proof.rank, "steps": proof.steps});
+    }
+    if let Classification::Hashed(table) = labelling.classification() {
+        let (multiplier, shift) = table.parameters();
+        answer["hash"] = json!({"multiplier": multiplier.to_string(), "shift": shift});
+    }
+    Ok(answer)
+}
+
+fn edges_json(named: &Named, acyclic: &Acyclic, labelling: &Labelling) -> Vec<Value> {
+    let dag = &acyclic.dag;
+    let one = |id: DagEdgeId| {
+        let edge = dag.edge(id);
+        let increments = labelling.increments(id);
+        let mut row = json!({
+            "edge": dag.underlying(id).map(|e| e.0),
+            "from": named.names[edge.from.index()],
+            "to": named.names[edge.to.index()],
+            "value": signed_json(labelling.registers()[0].values[id.index()]),
+            "probe": labelling.has_probe(id),
+            "probe_value": signed_json(increments[0]),
+        });
+        if let Some(check) = labelling.registers().get(1) {
+            row["check_value"] = signed_json(check.values[id.index()]);
+            row["check_probe_value"] = signed_json(increments[1]);
+        }
+        if !matches!(edge.origin, Origin::Real(_)) {
+            row["dummy"] = json!(true);
+        }
+        row
+    };
+    // Edges that no path takes: they begin at a node that cannot be reached, or lead from the exit back to the entry.
+    let unused = |e: Edge| {
+        let (from, to) = (named.graph.from(e), named.graph.to(e));
+        json!({
+            "edge": e.0, "from": named.names[from.index()], "to": named.names[to.index()],
+            "value": 0, "probe": false, "probe_value": 0, "unused": true,
+        })
+    };
+    let used: HashSet<Edge> = dag.edge_ids().filter_map(|id| dag.underlying(id)).collect();
+    let rest = named.graph.edges().filter(|e| !used.contains(e)).map(unused);
+    dag.edge_ids().map(one).chain(rest).collect()
+}
+
+/// The first paths in the order of their Ball-Larus identities, and all that are interesting.
+fn ids_json(named: &Named, acyclic: &Acyclic, labelling: &Labelling, marks: &Marks, list: u64) -> Vec<Value> {
+    let (dag, all) = (&acyclic.dag, &acyclic.all);
+    let listed = 0..list.min(all.paths());
+    let marked: BTreeMap<u64, ()> = marks.ids.iter().map(|id| (*id, ())).collect();
+    let one = |id: u64| {
+        let path = all.path(dag, id).expect("identities are below the number of paths");
+        let registers = labelling.run(&path);
+        let mut row = json!({
+            "path": nodes_json(named, dag, &path),
+            "edges": path.iter().map(|e| dag.underlying(*e).map(|e| e.0)).collect::<Vec<_>>(),
+            "id": signed_json(registers[0]),
+        });
+        let interesting = marked.contains_key(&id);
+        if interesting {
+            row["interesting"] = json!(true);
+        }
+        if labelling.scheme != Scheme::BallLarus {
+            row["ball_larus"] = number_json(id.into());
+            if let Class::Known(slot) = labelling.classify(dag, registers) {
+                row["slot"] = number_json(slot.into());
+                if !interesting && !marks.all {
+                    row["alias"] = json!(true);
+                }
+            }
+        }
+        row
+    };
+    let beyond = marked.keys().copied().filter(|id| *id >= listed.end);
+    listed.clone().chain(beyond).map(one).collect()
+}

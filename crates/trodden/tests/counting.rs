@@ -1,0 +1,103 @@
+//! Other ways to count, in real programs with threads and forks: tables, counters that threads share, profiles that are partial. What each path's count must be
+//! is known from the program's text.
+
+mod place;
+
+use place::{Place, trodden};
+use std::process::Command;
+use trodden_profile::{FunctionPaths, Inexact, Profile};
+
+/// Eight paths, each taken equally often, by two threads and a process that one of them makes.
+const SUBJECT: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#define NOP __asm__ volatile(\"nop\")\n\
+    __attribute__((noinline)) void tread(unsigned x) { if (x & 1) NOP; if (x & 2) NOP; if (x & 4) NOP; }\n\
+    static void rounds(void) { for (unsigned i = 0; i < 8000; i++) tread(i); }\n\
+    static void *run(void *forks) {\n\
+      rounds();\n\
+      if (forks) { pid_t child = fork(); if (!child) { rounds(); _exit(0); } int status; waitpid(child, &status, 0); if (status) abort(); }\n\
+      rounds(); return 0; }\n\
+    int main(void) { pthread_t t[2]; for (long i = 0; i < 2; i++) pthread_create(&t[i], 0, run, (void *)i);\n\
+      for (int i = 0; i < 2; i++) pthread_join(t[i], 0); return 0; }\n";
+/// Executions of each path: five times 8000 rounds.
+const EACH: u64 = 5000;
+
+fn build(place: &Place, parameters: &str) -> Command {
+    let mut compile = place.command(trodden());
+    compile.args(["cc", "-O2", "-pthread", "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", parameters);
+    compile
+}
+
+fn record(place: &Place) -> Profile {
+    let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Profile::read(&place.path("run.trodden")).unwrap()
+}
+
+fn profile(parameters: &str) -> Profile {
+    let place = Place::with(&[("prog.c", SUBJECT)]);
+    assert!(build(&place, parameters).status().unwrap().success());
+    record(&place)
+}
+
+/// Counts of the paths of `tread`, and its executions without a path.
+fn tread(profile: &Profile) -> (Vec<u64>, u64) {
+    let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "tread").unwrap();
+    let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
+    let mut counts: Vec<u64> = paths.complete.iter().map(|p| p.count).collect();
+    counts.sort_unstable();
+    (counts, unit.untold(function))
+}
+
+#[test]
+fn tables_and_atomic_counters_are_exact_in_threads_and_forks() {
+    for parameters in
+        ["table-slots=8 array-paths=1", "table-slots=700 array-paths=1", "threads=atomic", "threads=atomic table-slots=64 array-paths=1"]
+    {
+        let profile = profile(parameters);
+        assert_eq!(tread(&profile), (vec![EACH; 8], 0), "{parameters}");
+        assert!(profile.inexact().is_empty(), "{parameters}");
+    }
+}
+
+#[test]
+fn full_tables_lose_paths_but_no_execution_and_say_so() {
+    let profile = profile("table-slots=4 array-paths=4");
+    let (counts, untold) = tread(&profile);
+    // Whatever paths are first in the threads' tables, and the child's.
+    assert!((4..=8).contains(&counts.len()), "{counts:?}");
+    assert_eq!(counts.iter().sum::<u64>() + untold, 8 * EACH);
+    assert_eq!(untold, 4 * EACH);
+    // `run` may have a table, too.
+    assert!(matches!(profile.inexact()[..], [Inexact::TableFull { functions: 1.., executions }] if executions >= untold));
+}
+
+#[test]
+fn plain_shared_counters_are_never_too_high_and_say_what_they_are() {
+    let profile = profile("threads=shared");
+    let (counts, _) = tread(&profile);
+    assert!(counts.len() == 8 && counts.iter().all(|c| (1..=EACH).contains(c)), "{counts:?}");
+    assert_eq!(profile.inexact(), [Inexact::Shared { units: 1 }]);
+}
+
+#[test]
+fn paths_with_cold_edges_are_left_out_counted_and_reported() {
+    let place = Place::with(&[(
+        "prog.c",
+        "#define NOP __asm__ volatile(\"nop\")\n__attribute__((noinline)) void f(unsigned x) { if (x & 1) NOP; if (x % 100 == 3) NOP; if (x & 2) NOP; }\n\
+         int main(void) { for (unsigned i = 0; i < 100000; i++) f(i); return 0; }\n",
+    )]);
+    let refused = build(&place, "scheme=targeted").output().unwrap();
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("--weights"));
+    assert!(build(&place, "").status().unwrap().success());
+    record(&place);
+    let export = place.command(trodden()).args(["export", "weights", "run.trodden", "-o", "weights"]).status().unwrap();
+    assert!(export.success());
+    let weights = place.path("weights");
+    assert!(build(&place, &format!("scheme=targeted weights={}", weights.display())).status().unwrap().success());
+    let profile = record(&place);
+    let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "f").unwrap();
+    let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
+    assert_eq!((paths.total(), unit.untold(function), paths.unfinished.len()), (99_000, 1000, 0));
+    assert!(matches!(profile.inexact()[..], [Inexact::Partial { functions: 1, executions: 1000, .. }]), "{:?}", profile.inexact());
+    let report = place.command(trodden()).args(["report", "run.trodden"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&report.stdout).contains("1000 executions not told apart"));
+}
