@@ -305,6 +305,7 @@ impl Corpus {
     }
 }
 
-fn script() -> PathBuf {
+/// The script that fetches, builds and runs.
+pub fn script() -> PathBuf {
     steps::root().join("corpus/recipe.sh")
 }

@@ -43,6 +43,7 @@ mod loops;
 mod lto;
 mod manual;
 mod notes;
+mod pgo;
 mod profdata;
 mod profiles;
 mod rebuild;
@@ -111,6 +112,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Cc { arguments } => cc::drive(cc::Language::C, arguments),
         Command::Cxx { arguments } => cc::drive(cc::Language::Cxx, arguments),
         Command::Build(build) => build::run(&build),
+        Command::Pgo(job) => pgo::run(&job),
         Command::Record(record) => record::run(&record),
         Command::Sample(job) => sample::attach(&job),
         Command::Collect(job) => record::collect_files(&job),

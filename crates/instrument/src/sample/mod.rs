@@ -17,8 +17,8 @@
 //! the fast version's frame does not grow. If it leaves the decision to its callers, it stays untouched, and counted code calls the other.
 
 mod checks;
-mod copies;
-mod ssa;
+pub mod copies;
+pub mod ssa;
 
 use crate::describe::{Draft, Site};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};

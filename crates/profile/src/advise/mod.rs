@@ -26,6 +26,7 @@ mod trace;
 mod walks;
 
 pub use correlated::{Correlated, Given, Outcome, Stretch};
+pub use nest::loops as loops_of;
 pub use loops::{LoopPatterns, Pattern, Split};
 pub use never::Never;
 pub use redundant::{Redundant, Repeated, Site};

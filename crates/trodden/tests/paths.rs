@@ -1,0 +1,112 @@
+//! Programs changed by what paths tell (`trodden pgo`): they do what they did, and what was found is done.
+
+mod place;
+
+use place::{Place, must, trodden};
+use std::process::Output;
+use trodden_oracle::random::{self, Language};
+
+/// A loop whose last round leaves something out, as it is written in many programs of dynamic programming.
+const ROUNDS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((noinline)) static void row(int *m, int *d, int *i, const int *b, const int *a, const int *t, int n) {
+    for (int k = 1; k <= n; k++) {
+        m[k] = b[k - 1] + t[k - 1];
+        if (a[k - 1] + t[k] > m[k]) m[k] = a[k - 1] + t[k];
+        d[k] = d[k - 1] + t[k];
+        if (m[k - 1] + t[k - 1] > d[k]) d[k] = m[k - 1] + t[k - 1];
+        if (k < n) {
+            i[k] = b[k] + t[k];
+            if (a[k] + t[k - 1] > i[k]) i[k] = a[k] + t[k - 1];
+        }
+    }
+}
+int main(int argc, char **argv) {
+    int n = argc > 1 ? atoi(argv[1]) : 200;
+    int *all[6];
+    for (int j = 0; j < 6; j++) {
+        all[j] = calloc(n + 2, sizeof(int));
+        for (int k = 0; k <= n + 1; k++) all[j][k] = (k * 37 + j * 11) % 101 - 50;
+    }
+    for (int r = 0; r < 2000; r++) row(all[r % 2], all[2], all[3], all[1 - r % 2], all[4], all[5], n);
+    unsigned sum = 0;
+    for (int j = 0; j < 6; j++) for (int k = 0; k <= n + 1; k++) sum = sum * 31 + all[j][k];
+    printf("%u\n", sum);
+}
+"#;
+
+/// A branch decided by an earlier one with other work in between.
+const DECIDED: &str = r#"
+#include <stdio.h>
+static int table[64];
+__attribute__((noinline)) static unsigned step(unsigned x, unsigned *other) {
+    int odd = x & 1;
+    if (odd) x = x * 3 + 1; else x ^= x >> 3;
+    table[x & 63]++;
+    *other += table[(x >> 6) & 63];
+    if (odd) x += 7; else x -= *other;
+    return x;
+}
+int main(void) {
+    unsigned x = 12345, other = 0;
+    for (int i = 0; i < 300000; i++) x = step(x * 1664525u + 1013904223u, &other);
+    printf("%u %u\n", x, other);
+}
+"#;
+
+fn pgo(place: &Place, language: &str, options: &[&str], flags: &str, source: &str) -> Output {
+    let mut command = place.command(trodden());
+    command.arg("pgo").args(options).args(["--train", "./prog > trained || true", "-o", "fast", "--"]);
+    let driver = if language == "c++" { "$CXX" } else { "$CC" };
+    command.args(["sh", "-c", &format!("{driver} {flags} -w -pthread {source} -o prog")]);
+    must(&mut command)
+}
+
+#[test]
+fn the_last_rounds_of_a_loop_are_parted_from_it() {
+    let place = Place::with(&[("prog.c", ROUNDS)]);
+    place.tool("clang-22", "-O2 -w prog.c -o plain");
+    let told = String::from_utf8(pgo(&place, "c", &[], "-O2 -g", "prog.c").stderr).unwrap();
+    assert!(told.contains("row") && told.contains("last rounds apart: 1"), "{told}");
+    for n in ["0", "1", "2", "3", "9", "1000"] {
+        let run = |program: &str| place.command(place.path(program)).arg(n).output().unwrap().stdout;
+        assert_eq!(run("plain"), run("fast"), "{n}");
+    }
+    // Nothing of trodden is in it.
+    let symbols = String::from_utf8(place.tool("nm", "fast").stdout).unwrap();
+    assert!(!symbols.contains("trodden"), "{symbols}");
+}
+
+#[test]
+fn ways_behind_a_decided_branch_are_copied() {
+    let place = Place::with(&[("prog.c", DECIDED)]);
+    place.tool("clang-22", "-O2 -w prog.c -o plain");
+    let told = String::from_utf8(pgo(&place, "c", &[], "-O1 -g", "prog.c").stderr).unwrap();
+    assert_eq!(place.output("plain"), place.output("fast"), "{told}");
+    let told = String::from_utf8(pgo(&place, "c", &["--edges"], "-O1 -g", "prog.c").stderr).unwrap();
+    assert!(told.contains("nothing was changed by paths"), "{told}");
+    assert_eq!(place.output("plain"), place.output("fast"), "{told}");
+}
+
+#[test]
+fn random_programs_do_what_they_did() {
+    let mut changed = 0;
+    for seed in 0..10 {
+        let program = random::program(seed);
+        let (name, language, clang) = match program.language {
+            Language::C => ("prog.c", "c", "clang-22"),
+            Language::Cxx => ("prog.cc", "c++", "clang++-22"),
+        };
+        let level = ["-O1", "-O2"][seed as usize % 2];
+        let place = Place::with(&[(name, &program.text)]);
+        place.tool(clang, &format!("{level} -w -pthread {name} -o plain"));
+        let told = pgo(&place, language, &["--min-share", "0"], level, name);
+        let told = String::from_utf8(told.stderr).unwrap();
+        changed += usize::from(told.contains("copied: ") || told.contains("apart: "));
+        let run = |program: &str| place.command(place.path(program)).output().unwrap();
+        let (plain, fast) = (run("plain"), run("fast"));
+        assert_eq!((plain.status, plain.stdout), (fast.status, fast.stdout), "seed {seed} {level}: {told}");
+    }
+    assert!(changed >= 3, "only {changed} programs were changed");
+}
