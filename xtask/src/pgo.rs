@@ -86,7 +86,12 @@ pub fn run(options: &Options) -> Result<()> {
         rows.push(row);
     }
     let mean = |at: usize| geometric_mean(&rows.iter().map(|r| r.user[at].median / r.user[0].median).collect::<Vec<_>>()).unwrap_or(1.0);
-    println!("geometric mean of user time, of the plain build's: clang's profile {:.3}, ours {:.3}, paths {:.3}", mean(1), mean(2), mean(4));
+    println!(
+        "geometric mean of user time, of the plain build's: clang's profile {:.3}, ours {:.3}, paths {:.3}",
+        mean(1),
+        mean(2),
+        mean(4)
+    );
     Ok(())
 }
 
@@ -157,7 +162,8 @@ fn by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
 /// A program made by one command.
 fn by_trodden(corpus: &Corpus, program: &str, build: &str, options: &[&str]) -> Result<()> {
     let output = binary(corpus, build, program);
-    fs::create_dir_all(output.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot make the folder of {}", output.display()))?;
+    fs::create_dir_all(output.parent().unwrap_or(Path::new("/")))
+        .with_context(|| format!("cannot make the folder of {}", output.display()))?;
     let recipe = |step: &str| {
         let words = ["bash".into(), corpus::script(), step.into(), program.into(), corpus.folder().to_owned()];
         words.map(|w: PathBuf| format!("'{}'", w.display())).join(" ")

@@ -120,7 +120,8 @@ fn last_rounds(walks: &Walks, found: &Correlated, total: u64, options: &Directio
 
 /// The blocks between two branches for what comes by a deciding edge; `None` if they cannot be copied, or are too many.
 fn copy(walks: &Walks, found: &Correlated, given: &Given, options: &DirectionOptions) -> Option<Copy> {
-    let behind: Vec<(&Walk, usize, usize)> = walks.walks.iter().filter_map(|w| stretch(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
+    let behind: Vec<(&Walk, usize, usize)> =
+        walks.walks.iter().filter_map(|w| stretch(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
     let blocks: BTreeSet<Node> = behind.iter().flat_map(|(walk, from, to)| walk.blocks[*from..=*to].iter().copied()).collect();
     let copied: u64 = blocks.iter().map(|b| u64::from(walks.map.blocks[b.index()].instructions)).sum();
     if copied > options.most_copied || found.stretch.obstacle.is_some() || !walks.map.edges[given.edge.index()].cases.is_empty() {

@@ -20,7 +20,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use trodden_profile::directions::{DirectionOptions, Directed, collected, directed};
+use trodden_profile::directions::{Directed, DirectionOptions, collected, directed};
 use trodden_unit::{Direction, Image};
 
 /// Builds, trains, builds, trains, and makes the program.
@@ -43,7 +43,8 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     let file = folder.path().join("directions");
     fs::write(&file, collected(&directed).to_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
     let word = file.to_str().filter(|f| !f.contains(char::is_whitespace));
-    let word = word.with_context(|| format!("the temporary folder {} has blanks in its name: set TMPDIR to one without", file.display()))?;
+    let word =
+        word.with_context(|| format!("the temporary folder {} has blanks in its name: set TMPDIR to one without", file.display()))?;
     instrument::make(&program, &output, &format!("{APPLY_KEY}{word}"))?;
     tell(&output, &directed);
     if let Some(kept) = &job.keep_profile {
@@ -74,7 +75,11 @@ fn built(job: &Pgo, markers: bool, profile: Option<&Path>) -> Result<PathBuf> {
     let bytes = fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
     let marked = image.frames.iter().filter_map(|f| f.map().ok()).any(|m| m.scheme.contains(MARKERS));
-    ensure!(marked == markers, "{} was not built anew: give --clean the command that removes what was built (`make clean`)", program.display());
+    ensure!(
+        marked == markers,
+        "{} was not built anew: give --clean the command that removes what was built (`make clean`)",
+        program.display()
+    );
     Ok(program)
 }
 

@@ -120,11 +120,8 @@ fn forget(module: Module, blocks: &[Block], copies: &Copies) {
 
 /// What was one value is two: each use gets the one that arrives there.
 fn merge_values(place: Place, blocks: &[Block], copies: &Copies) {
-    let pairs: Vec<(Value, Value)> = blocks
-        .iter()
-        .flat_map(|b| b.instructions().zip(copies.block(*b).instructions()))
-        .filter(|(one, _)| !one.is_void())
-        .collect();
+    let pairs: Vec<(Value, Value)> =
+        blocks.iter().flat_map(|b| b.instructions().zip(copies.block(*b).instructions())).filter(|(one, _)| !one.is_void()).collect();
     let mut flow = Flow::of(place.module, place.function, &HashSet::new());
     for (one, other) in pairs {
         flow.variable(&[one, other], Definitions::Several);
@@ -146,7 +143,8 @@ fn weigh(place: Place, copies: &Copies, weights: &[Parted]) {
         if copy == block {
             continue;
         }
-        let of = |to: &Block, count: fn(&Parted) -> u64| ways.iter().find(|(t, _)| t == to || copies.block(*t) == *to).map(|(_, p)| count(p));
+        let of =
+            |to: &Block, count: fn(&Parted) -> u64| ways.iter().find(|(t, _)| t == to || copies.block(*t) == *to).map(|(_, p)| count(p));
         set_weights(place.module, block.terminator(), |to| of(to, |p| p.kept));
         set_weights(place.module, copy.terminator(), |to| of(to, |p| p.copied));
     }

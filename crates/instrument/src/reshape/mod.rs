@@ -23,7 +23,8 @@ use std::ffi::{CStr, CString};
 use trodden_unit::{Direction, Directions, shape};
 
 /// What copies make redundant: tests whose outcome the edge to the copy implies, loads that the only way there has made.
-const FOLD: &str = "instsimplify,correlated-propagation,constraint-elimination,gvn,instcombine<no-verify-fixpoint>,correlated-propagation,simplifycfg";
+const FOLD: &str =
+    "instsimplify,correlated-propagation,constraint-elimination,gvn,instcombine<no-verify-fixpoint>,correlated-propagation,simplifycfg";
 
 /// Carries out the directions for a module's functions.
 ///

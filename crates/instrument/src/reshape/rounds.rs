@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use trodden_unit::directions::LastRounds;
 
 /// LLVM's mark of loops that it parted, or made by that.
-const PARTED: &str = "irce.loop.clone";
+const PARTED: &str = "loop_constrainer.loop.clone";
 /// Our mark of the chosen loops' ends.
 const CHOSEN: &str = "trodden.rounds";
 const PART: &str = "loop-simplify,lcssa,irce";

@@ -26,8 +26,8 @@ mod trace;
 mod walks;
 
 pub use correlated::{Correlated, Given, Outcome, Stretch};
-pub use nest::loops as loops_of;
 pub use loops::{LoopPatterns, Pattern, Split};
+pub use nest::loops as loops_of;
 pub use never::Never;
 pub use redundant::{Redundant, Repeated, Site};
 pub use walks::{Walk, Walks};
