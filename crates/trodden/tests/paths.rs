@@ -23,13 +23,13 @@ __attribute__((noinline)) static void row(int *m, int *d, int *i, const int *b, 
     }
 }
 int main(int argc, char **argv) {
-    int n = argc > 1 ? atoi(argv[1]) : 200;
+    int n = argc > 1 ? atoi(argv[1]) : 30;
     int *all[6];
     for (int j = 0; j < 6; j++) {
         all[j] = calloc(n + 2, sizeof(int));
         for (int k = 0; k <= n + 1; k++) all[j][k] = (k * 37 + j * 11) % 101 - 50;
     }
-    for (int r = 0; r < 2000; r++) row(all[r % 2], all[2], all[3], all[1 - r % 2], all[4], all[5], n);
+    for (int r = 0; r < 5000; r++) row(all[r % 2], all[2], all[3], all[1 - r % 2], all[4], all[5], n);
     unsigned sum = 0;
     for (int j = 0; j < 6; j++) for (int k = 0; k <= n + 1; k++) sum = sum * 31 + all[j][k];
     printf("%u\n", sum);
@@ -40,13 +40,16 @@ int main(int argc, char **argv) {
 const DECIDED: &str = r#"
 #include <stdio.h>
 static int table[64];
+static volatile int odds, evens;
+__attribute__((noinline)) static void up(void) { odds++; }
+__attribute__((noinline)) static void down(void) { evens += 3; odds--; }
 __attribute__((noinline)) static unsigned step(unsigned x, unsigned *other) {
-    int odd = x & 1;
-    if (odd) x = x * 3 + 1; else x ^= x >> 3;
+    int odd = x >> 16 & 1;
+    if (odd) up(); else down();
     table[x & 63]++;
     *other += table[(x >> 6) & 63];
-    if (odd) x += 7; else x -= *other;
-    return x;
+    if (odd) down(); else up();
+    return x ^ (unsigned)(odds - evens);
 }
 int main(void) {
     unsigned x = 12345, other = 0;
