@@ -17,9 +17,9 @@
 //! the fast version's frame does not grow. If it leaves the decision to its callers, it stays untouched, and counted code calls the other.
 
 mod checks;
-mod copies;
+pub mod copies;
 mod dispatch;
-mod ssa;
+pub mod ssa;
 
 use crate::counting::Counters;
 use crate::describe::{Draft, Site};
