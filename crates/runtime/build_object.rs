@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Symbols that instrumented code refers to; all others are local.
-const ENTRY_SYMBOLS: [&str; 5] =
-    ["__trodden_enter", "__trodden_enter_shared", "__trodden_count", "__trodden_bias", "__trodden_event_now"];
+const ENTRY_SYMBOLS: [&str; 5] = ["__trodden_enter", "__trodden_enter_shared", "__trodden_count", "__trodden_bias", "__trodden_event_now"];
 
 /// What the object may refer to: bounds that linkers define, and what libc offers if there is one.
 pub const MAY_BE_UNDEFINED: [&str; 12] = [

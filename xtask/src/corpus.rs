@@ -327,6 +327,7 @@ impl Corpus {
     }
 }
 
-fn script() -> PathBuf {
+/// The script that fetches, builds and runs.
+pub fn script() -> PathBuf {
     steps::root().join("corpus/recipe.sh")
 }

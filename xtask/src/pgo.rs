@@ -1,6 +1,8 @@
 //! `cargo xtask pgo`: profile-guided builds of programs of the corpus, with clang's own profile and with one made of paths.
 //!
-//! Both profiles come from the short run; the long run is measured, in turns. Both final builds are made in the same folder with the profile under
+//! A third program is made by `trodden pgo`: built by the edge profile, and changed by what paths tell of the code that this led to.
+//!
+//! All profiles come from the short run; the long run is measured, in turns. Both edge-guided builds are made in the same folder with the profile under
 //! the same name, so that builds from equal profiles are equal byte by byte, which is looked at, too. How well the profiles agree is asked of
 //! `llvm-profdata`.
 
@@ -8,7 +10,7 @@ use crate::bench::instructions::Counter;
 use crate::bench::statistics::{Spread, geometric_mean};
 use crate::bench::usage;
 use crate::bench::variant::Variant;
-use crate::corpus::{Corpus, Input};
+use crate::corpus::{self, Corpus, Input};
 use crate::demo::build_trodden;
 use crate::packages::{self, Purpose};
 use crate::steps;
@@ -19,12 +21,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Programs where none are named: compression (2), an interpreter, a solver in C++, a database.
-const PROGRAMS: &[&str] = &["bzip2", "lua", "gzip", "minisat", "sqlite"];
+/// Programs where none are named: dynamic programming, compression (2), an interpreter, a solver in C++, a database.
+const PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
 /// The build whose folder and profile's name both final builds share.
 const SHARED: &str = "pgo";
-/// What is measured: without a profile, with clang's, with ours.
-const BUILDS: [&str; 3] = ["plain", "pgo-clang", "pgo-paths"];
+/// Where `trodden pgo` builds.
+const WORK: &str = "pgo-work";
+/// What is measured: without a profile, by clang's, by ours, by what `trodden pgo` makes of edges alone, and of paths.
+const BUILDS: [&str; BUILT] = ["plain", "pgo-clang", "pgo-edges", "pgo-trodden-edges", "pgo-trodden"];
+const BUILT: usize = 5;
 
 /// `cargo xtask pgo`
 #[derive(Debug, Args)]
@@ -47,9 +52,9 @@ pub struct Options {
 /// One program's results.
 struct Row {
     program: String,
-    /// Of each of the three builds.
-    user: [Spread; 3],
-    instructions: Option<[u64; 3]>,
+    /// Of each build.
+    user: [Spread; BUILT],
+    instructions: Option<[u64; BUILT]>,
     /// Instructions of the two runs that collected, clang's and ours.
     collecting: Option<[u64; 2]>,
     profiles: Agreement,
@@ -81,7 +86,12 @@ pub fn run(options: &Options) -> Result<()> {
         rows.push(row);
     }
     let mean = |at: usize| geometric_mean(&rows.iter().map(|r| r.user[at].median / r.user[0].median).collect::<Vec<_>>()).unwrap_or(1.0);
-    println!("geometric mean of user time: clang's profile {:.3}, paths {:.3} of the plain build", mean(1), mean(2));
+    println!(
+        "geometric mean of user time, of the plain build's: clang's profile {:.3}, ours {:.3}, paths {:.3}",
+        mean(1),
+        mean(2),
+        mean(4)
+    );
     Ok(())
 }
 
@@ -97,16 +107,23 @@ fn row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Counter>) 
         use_profile(corpus, program, profile, build)?;
     }
     let bytes = |build: &str| fs::read(binary(corpus, build, program)).with_context(|| format!("{program}: no build {build}"));
+    by_trodden(corpus, program, BUILDS[3], &["--edges"])?;
+    by_trodden(corpus, program, BUILDS[4], &[])?;
     let same_bytes = bytes(BUILDS[1])? == bytes(BUILDS[2])?;
     let user = timed(corpus, program, rounds)?;
     let count = |build: &str, counter: Counter| instructions(corpus, program, build, counter);
-    let three =
-        |counter: Counter| -> Result<[u64; 3]> { Ok([count(BUILDS[0], counter)?, count(BUILDS[1], counter)?, count(BUILDS[2], counter)?]) };
+    let each = |counter: Counter| -> Result<[u64; BUILT]> {
+        let mut all = [0; BUILT];
+        for (build, to) in BUILDS.iter().zip(&mut all) {
+            *to = count(build, counter)?;
+        }
+        Ok(all)
+    };
     let two = |counter: Counter| -> Result<[u64; 2]> { Ok([count("clang-edges", counter)?, count("trodden-pgo", counter)?]) };
     Ok(Row {
         program: program.to_owned(),
         user,
-        instructions: counter.map(three).transpose()?,
+        instructions: counter.map(each).transpose()?,
         collecting: counter.map(two).transpose()?,
         profiles: agreement(&clang, &paths)?,
         same_bytes,
@@ -142,6 +159,24 @@ fn by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
     Ok(profile)
 }
 
+/// A program made by one command.
+fn by_trodden(corpus: &Corpus, program: &str, build: &str, options: &[&str]) -> Result<()> {
+    let output = binary(corpus, build, program);
+    fs::create_dir_all(output.parent().unwrap_or(Path::new("/")))
+        .with_context(|| format!("cannot make the folder of {}", output.display()))?;
+    let recipe = |step: &str| {
+        let words = ["bash".into(), corpus::script(), step.into(), program.into(), corpus.folder().to_owned()];
+        words.map(|w: PathBuf| format!("'{}'", w.display())).join(" ")
+    };
+    let mut command = Command::new(steps::target().join("release/trodden"));
+    command.arg("pgo").args(options).arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary(corpus, WORK, program));
+    command.arg("-o").arg(&output).args(["--", "sh", "-c"]).arg(recipe("build"));
+    let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name));
+    command.envs(variables).env("BUILD", WORK).env("TRODDEN_STORE", corpus.folder().join("store"));
+    steps::output(&mut command)?;
+    Ok(())
+}
+
 /// Builds with a profile, in the shared folder, and puts the program where `build` has it.
 fn use_profile(corpus: &Corpus, program: &str, profile: &Path, build: &str) -> Result<()> {
     let shared = corpus.folder().join("pgo").join(format!("{program}.profdata"));
@@ -158,8 +193,8 @@ fn use_profile(corpus: &Corpus, program: &str, profile: &Path, build: &str) -> R
 }
 
 /// Seconds of user time of the long run, in turns.
-fn timed(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Spread; 3]> {
-    let mut seconds: [Vec<f64>; 3] = Default::default();
+fn timed(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Spread; BUILT]> {
+    let mut seconds: [Vec<f64>; BUILT] = Default::default();
     let mut sums: Vec<String> = Vec::new();
     for round in 1..=rounds {
         for (build, seconds) in BUILDS.iter().zip(&mut seconds) {
@@ -173,7 +208,7 @@ fn timed(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Spread; 3]> {
     if sums.windows(2).any(|pair| pair[0] != pair[1]) {
         bail!("{program}: a build with a profile prints something else than the plain build");
     }
-    Ok([0, 1, 2].map(|at| Spread::of(&seconds[at])))
+    Ok(seconds.map(|of| Spread::of(&of)))
 }
 
 /// Instructions of the short run, of a copy without debug information (valgrind cannot read clang's).
@@ -211,20 +246,25 @@ fn functions(profile: &Path) -> Result<Vec<String>> {
 }
 
 const HEAD: &str = concat!(
-    "           user time (s)              ratio to plain    instructions to plain   collecting   functions with    same\n",
-    "program    plain    clang    paths    clang   paths     clang    paths          paths/clang  equal counters    program"
+    "           user time, median (s)                                       least (s)           paths to clang     instructions to plain        collecting   functions with    same\n",
+    "program    plain    clang    ours     edges    paths    | clang    paths   | median  least   | clang   ours    edges   paths   paths/clang  equal counters    program"
 );
 
 fn line(row: &Row) -> String {
-    let [plain, clang, paths] = row.user.map(|s| s.median);
+    let [plain, clang, ours, edges, paths] = row.user.map(|s| s.median);
+    let [_, clang_least, _, _, paths_least] = row.user.map(|s| s.least);
     let ratio = |a: u64, b: u64| a as f64 / b as f64;
-    let [by_clang, by_paths] = row.instructions.map_or([f64::NAN; 2], |[plain, clang, paths]| [ratio(clang, plain), ratio(paths, plain)]);
+    let counts = row.instructions.map_or([f64::NAN; BUILT], |all| all.map(|n| ratio(n, all[0])));
     let collecting = row.collecting.map_or(f64::NAN, |[clang, paths]| ratio(paths, clang));
     format!(
-        "{:<10} {plain:<8.2} {clang:<8.2} {paths:<8.2} {:<7.3} {:<9.3} {by_clang:<8.4} {by_paths:<14.4} {collecting:<12.3} {:<17} {}",
+        "{:<10} {plain:<8.2} {clang:<8.2} {ours:<8.2} {edges:<8.2} {paths:<8.2} | {clang_least:<8.2} {paths_least:<7.2} | {:<7.3} {:<7.3} | {:<7.4} {:<7.4} {:<7.4} {:<7.4} {collecting:<12.3} {:<17} {}",
         row.program,
-        clang / plain,
-        paths / plain,
+        paths / clang,
+        paths_least / clang_least,
+        counts[1],
+        counts[2],
+        counts[3],
+        counts[4],
         format!("{} of {}", row.profiles.equal, row.profiles.functions),
         if row.same_bytes { "yes" } else { "no" },
     )

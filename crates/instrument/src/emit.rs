@@ -12,8 +12,8 @@ use std::mem::offset_of;
 use std::path::Path;
 use trodden_unit::Identity;
 use trodden_wire::{
-    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, FRAMES_SECTION, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION,
-    UnitRecord,
+    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, FRAMES_SECTION, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION,
+    UNITS_SECTION, UnitRecord,
 };
 
 /// Name of the unit's counters; local to the object file.

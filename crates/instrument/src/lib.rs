@@ -23,6 +23,7 @@ mod options;
 mod phis;
 mod places;
 mod probes;
+mod reshape;
 mod residual;
 mod sample;
 mod shape;
@@ -61,8 +62,8 @@ pub extern "C" fn llvmGetPassPluginInfo() -> PassPluginLibraryInfo {
 }
 
 /// Instruments the module in place; false lets LLVM go on to generate its code, true means that there is none to generate.
-extern "C" fn before_code_generation(module: LLVMModuleRef, _machine: *mut c_void, _file_type: c_int, _out: *mut c_void) -> bool {
-    let outcome = std::panic::catch_unwind(|| unit::instrument(llvm::Module::new(module)));
+extern "C" fn before_code_generation(module: LLVMModuleRef, machine: *mut c_void, _file_type: c_int, _out: *mut c_void) -> bool {
+    let outcome = std::panic::catch_unwind(|| unit::instrument(llvm::Module::new(module), machine.cast()));
     let message = match outcome {
         Ok(Ok(outcome)) => return outcome == unit::Outcome::NoCode,
         Ok(Err(error)) => error.to_string(),

@@ -8,7 +8,7 @@ use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
 use trodden_flow::schedule::Choices;
 use trodden_unit::marks::ADDRESSES_WORD;
-use trodden_unit::{EventSource, Identity, KnownPaths, NoKnownPaths, NoWeights, RESIDUAL_WORD, Weights};
+use trodden_unit::{Directions, EventSource, Identity, KnownPaths, NoDirections, NoKnownPaths, NoWeights, RESIDUAL_WORD, Weights};
 
 /// Functions with more paths than this are cut. 4096 counters are a page of 32 KB per function at most, and few functions reach it.
 const MAX_PATHS: u64 = 4096;
@@ -22,7 +22,7 @@ const MOST_IN_TABLE: u64 = 1 << 52;
 const MOST_IN_TABLES: u64 = 1 << 56;
 
 /// All words.
-const KNOWN: [&str; 19] = [
+const KNOWN: [&str; 20] = [
     "scheme=ball-larus|targeted|practical|structural",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
@@ -42,6 +42,7 @@ const KNOWN: [&str; 19] = [
     "threads=own|shared|atomic",
     "order=graph|weights",
     "versions=two|one",
+    "apply=FILE",
 ];
 
 /// How units are instrumented.
@@ -62,6 +63,8 @@ pub struct Options {
     pub known: Option<(Rc<KnownPaths>, Identity)>,
     /// Write what the unit's blocks compute to this file, and make no code.
     pub facts: Option<PathBuf>,
+    /// Change the code as these directions say, and count nothing.
+    pub apply: Option<Rc<Directions>>,
     /// What is put into the code.
     pub tier: Tier,
     /// Of the tier `addresses`: equal ends of blocks are not merged, so that every block has an address, and the code is a little longer.
@@ -176,6 +179,14 @@ pub enum BadOption {
         /// What happened.
         source: std::io::Error,
     },
+    /// The file of directions is none.
+    #[error("{file}: {source}")]
+    Directions {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        source: NoDirections,
+    },
     /// The file of weights is none.
     #[error("{file}: {source}")]
     Weights {
@@ -197,6 +208,7 @@ impl Options {
             weights: None,
             known: None,
             facts: None,
+            apply: None,
             tier: Tier::Full,
             tails_apart: false,
             markers: false,
@@ -211,6 +223,7 @@ impl Options {
             match word.split_once('=') {
                 Some(("weights", file)) => options.weights = Some(read_weights(Path::new(file))?),
                 Some(("known", file)) => options.known = Some(read_known(Path::new(file))?),
+                Some(("apply", file)) => options.apply = Some(read_directions(Path::new(file))?),
                 _ => options.apply(word).ok_or_else(|| BadOption::Unknown(word.into()))?,
             }
         }
@@ -365,4 +378,10 @@ fn read_known(file: &Path) -> Result<(Rc<KnownPaths>, Identity), BadOption> {
     let bytes = std::fs::read(file).map_err(|source| BadOption::Unreadable { file: file.to_owned(), source })?;
     let known = KnownPaths::from_bytes(&bytes).map_err(|source| BadOption::KnownPaths { file: file.to_owned(), source })?;
     Ok((Rc::new(known), Identity::of(&bytes)))
+}
+
+fn read_directions(file: &Path) -> Result<Rc<Directions>, BadOption> {
+    let bytes = std::fs::read(file).map_err(|source| BadOption::Unreadable { file: file.to_owned(), source })?;
+    let directions = Directions::from_bytes(&bytes).map_err(|source| BadOption::Directions { file: file.to_owned(), source })?;
+    Ok(Rc::new(directions))
 }

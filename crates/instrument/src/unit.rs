@@ -13,11 +13,13 @@ use crate::markers::{self, MarkerError, Markers};
 use crate::options::{BadOption, Options, Scheme, Threads, Tier};
 use crate::places;
 use crate::probes::{self, Surroundings};
+use crate::reshape;
 use crate::residual;
 use crate::sample::{self, Planned};
 use crate::shape::prepare;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::core::*;
+use llvm_sys::target_machine::LLVMTargetMachineRef;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -26,6 +28,7 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
 use trodden_flow::schedule::Choices;
 use trodden_flow::{Graph, GraphError, Node, Plan, PlanOptions, Residual, Schedule};
+use trodden_unit::events::CELLS;
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_unit::{EdgeKind, Frame, FunctionMap, Identity, KnownFunction, Skipped, Storage, Table, UnitMap, UnitStore, shape};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
@@ -85,6 +88,16 @@ pub enum Error {
         "function `{0}` has other paths than those in the file of known paths: record the runs anew with a program built from this bitcode"
     )]
     OtherPaths(String),
+    /// LLVM refuses to run passes.
+    #[error("function `{function}`: LLVM does not run the passes {passes} ({what}); please report it with the version of clang")]
+    Passes {
+        /// The function.
+        function: String,
+        /// Their names.
+        passes: &'static str,
+        /// LLVM's message.
+        what: String,
+    },
     /// LLVM's verifier refuses what was made.
     #[error("function `{0}` is not valid any more after instrumentation; please report it with the source file that is being compiled")]
     Invalid(String),
@@ -100,13 +113,17 @@ pub enum Outcome {
 }
 
 /// Instruments a module in place, or only writes what its blocks compute.
-pub fn instrument(module: Module) -> Result<Outcome, Error> {
+pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outcome, Error> {
     let options = Options::parse(&std::env::var("TRODDEN_INSTRUMENT").unwrap_or_default())?;
     if options.markers {
         markers::mark(module);
     }
     if !module.functions().any(is_emitted) && options.facts.is_none() {
         return Ok(Outcome::Code);
+    }
+    if let Some(directions) = &options.apply {
+        let chosen: Vec<Value> = choose(module).0;
+        return reshape::apply(module, machine, &chosen, directions, options.reach_all).map(|()| Outcome::Code);
     }
     let bitcode = module.bitcode();
     let unit = identity(&bitcode, &options);
@@ -275,16 +292,11 @@ impl Unit {
 
     /// The functions to instrument, and those that cannot be, with the reasons.
     fn choose(&mut self) -> (Vec<Value>, Vec<Skipped>) {
-        let early = run_before_relocation(self.module);
-        let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
+        let (chosen, mut skipped) = choose(self.module);
         let doubles = self.options.tier == Tier::Sample;
-        for function in self.module.functions().filter(|f| is_emitted(*f)) {
-            let reason = reason_to_skip(function, &early);
-            match reason.or_else(|| doubles.then(|| sample::reason_not_to_double(function)).flatten()) {
-                None => chosen.push(function),
-                Some(reason) => skipped.push(Skipped { name: function.name(), reason: reason.into() }),
-            }
-        }
+        let reason = |f: &Value| doubles.then(|| sample::reason_not_to_double(*f)).flatten();
+        let (refused, chosen): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| reason(f).is_some());
+        skipped.extend(refused.iter().filter_map(|f| Some(Skipped { name: f.name(), reason: reason(f)?.into() })));
         self.chosen = chosen.iter().copied().collect();
         (chosen, skipped)
     }
@@ -514,6 +526,19 @@ impl Unit {
         self.map.edge_profile = self.markers.map(Markers::finish);
         (self.map, self.options)
     }
+}
+
+/// The functions whose graph can be described, and those whose cannot, with the reasons.
+fn choose(module: Module) -> (Vec<Value>, Vec<Skipped>) {
+    let early = run_before_relocation(module);
+    let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
+    for function in module.functions().filter(|f| is_emitted(*f)) {
+        match reason_to_skip(function, &early) {
+            None => chosen.push(function),
+            Some(reason) => skipped.push(Skipped { name: function.name(), reason: reason.into() }),
+        }
+    }
+    (chosen, skipped)
 }
 
 /// Takes counters out that an earlier variant of the unit had for its markers.

@@ -21,6 +21,7 @@ pub mod branches;
 pub mod collect;
 pub mod container;
 pub mod diff;
+pub mod directions;
 pub mod edges;
 mod error;
 pub mod events;

@@ -13,7 +13,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, ExitStatus};
 use trodden_unit::store::STORE_VARIABLE;
 
 /// Runs the build.
@@ -21,13 +21,22 @@ use trodden_unit::store::STORE_VARIABLE;
 /// # Errors
 /// The command cannot be run, or a part of trodden is missing.
 pub fn run(build: &Build) -> Result<ExitCode> {
+    let (status, _) = carry_out(build, &[])?;
+    Ok(exit_code(status))
+}
+
+/// Runs the build with further variables; gives its end and the images with instrumented units that it linked.
+///
+/// # Errors
+/// The command cannot be run, or a part of trodden is missing.
+pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<(ExitStatus, Vec<PathBuf>)> {
     Tool::Clang.find()?;
     assets::plugin()?;
     let store = assets::store()?;
     let drivers = assets::drivers(&store)?;
     let log = tempfile::Builder::new().prefix("trodden-build-").suffix(".log").tempfile().context("cannot make a temporary file")?;
     let mut command = Command::new(&build.command[0]);
-    command.args(&build.command[1..]);
+    command.args(&build.command[1..]).envs(variables.iter().map(|(name, value)| (name, value)));
     command.env("CC", drivers.join("trodden-cc")).env("CXX", drivers.join("trodden-c++"));
     command.env(STORE_VARIABLE, store.root()).env(LOG_VARIABLE, log.path());
     let parameters = build.parameters.words_over(&env::var(PARAMETERS_VARIABLE).unwrap_or_default());
@@ -41,8 +50,7 @@ pub fn run(build: &Build) -> Result<ExitCode> {
     }
     command.env("PATH", search_path(first)?);
     let status = command.status().with_context(|| format!("cannot run {}", build.command[0].display()))?;
-    summary(&events::read(log.path())?);
-    Ok(exit_code(status))
+    Ok((status, summary(&events::read(log.path())?)))
 }
 
 /// Tools that read bitcode, for builds that make archives of it.
@@ -97,7 +105,8 @@ fn outcome(events: &[Event], exists: &dyn Fn(&Path) -> bool) -> Outcome {
     out
 }
 
-fn summary(events: &[Event]) {
+/// Says what the build made; gives its instrumented images.
+fn summary(events: &[Event]) -> Vec<PathBuf> {
     let found = outcome(events, &|path| path.is_file());
     let images = found.images.iter().map(|i| name(i)).collect::<Vec<_>>();
     match (found.images.len(), found.objects) {
@@ -115,6 +124,7 @@ fn summary(events: &[Event]) {
         let plain = found.plain.iter().map(|i| name(i)).collect::<Vec<_>>();
         note(format_args!("linked without any instrumented unit: {}", listed(&plain)));
     }
+    found.images
 }
 
 fn name(path: &Path) -> String {

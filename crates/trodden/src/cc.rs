@@ -125,6 +125,7 @@ fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
             added.push("-gline-tables-only".into());
         }
         added.extend(pgo::compile_options(line)?);
+        added.extend(pgo::use_options(line));
     }
     if line.lto {
         note("-flto has no effect here: each unit is instrumented as it is compiled (`trodden build --lto` optimises the whole program)");

@@ -91,6 +91,8 @@ pub enum Command {
     Sample(Sample),
     /// Make a profile of raw files that a program wrote by TRODDEN_OUTPUT, without `trodden record`.
     Collect(Collect),
+    /// Make a program faster by what its own runs tell: builds, trains, builds again.
+    Pgo(Pgo),
     /// Make a profile of branches that hardware recorded of a program without counters.
     Import(Import),
     /// Show the hottest paths of a recorded run.
@@ -164,6 +166,45 @@ pub struct Build {
     /// How to count.
     #[command(flatten)]
     pub parameters: Parameters,
+    /// The build command.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// `trodden pgo`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden pgo --train './prog typical input' --clean 'make clean' -- make
+  trodden pgo --train './prog a' --train './prog b' -o prog.fast -- sh -c 'rm -rf out && cmake -B out && cmake --build out'
+  trodden pgo --edges --train 'make check' --program src/prog --clean 'make clean' -- make
+
+The build runs twice, so it must begin anew each time: by --clean, or by itself. What builds and trainings print is theirs.")]
+pub struct Pgo {
+    /// A command of the shell that runs the program as it is used; may be given several times.
+    #[arg(long, value_name = "COMMAND", required = true)]
+    pub train: Vec<String>,
+    /// Where the program goes; default: its name with `.fast`, in the current folder.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The program that is meant, if the build makes several.
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+    /// A command of the shell that runs before each build and removes what the one before made.
+    #[arg(long, value_name = "COMMAND")]
+    pub clean: Option<String>,
+    /// Stop at what counts of edges tell: one training, and nothing changed by paths.
+    #[arg(long)]
+    pub edges: bool,
+    /// Least share of the program's executed instructions that a change by paths must save.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.05)]
+    pub min_share: f64,
+    /// Write the edge profile, in LLVM's form, to this file as well.
+    #[arg(long, value_name = "FILE")]
+    pub keep_profile: Option<PathBuf>,
+    /// Set CC and CXX only; leave the search path alone.
+    #[arg(long)]
+    pub only_variables: bool,
     /// The build command.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

@@ -28,18 +28,27 @@ use trodden_unit::{Frame, Identity, Image, UnitStore};
 /// # Errors
 /// The program is not instrumented, its recipe or bitcode is missing, or a tool fails.
 pub fn run(program: &Path, output: &Path, parameters: &Parameters) -> Result<ExitCode> {
+    let made = make(program, output, &parameters.words())?;
+    let made = made.ok_or_else(|| anyhow!("{} has no instrumented unit", output.display()))?;
+    note(format_args!("{}: image {}, {} units, {}", output.display(), made.identity, made.units.len(), scheme(&made)));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a variant with parameters of the plugin; gives its image, unless nothing in it is instrumented.
+///
+/// # Errors
+/// The program is not instrumented, its recipe or bitcode is missing, or a tool fails.
+pub fn make(program: &Path, output: &Path, words: &str) -> Result<Option<Image>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
     let store = assets::store()?;
     let recipe = RecipeStore::beside(&store).get(&image)?;
     let output = std::path::absolute(output)?;
     let place = Place::new(&recipe)?;
-    let compiler = Compiler::new(parameters.words().into())?;
+    let compiler = Compiler::new(words.into())?;
     let objects = lay_out(&recipe, &store, &place, &compiler)?;
     let line = read(&place.command_line(&recipe, &objects, &output));
-    let made = link_there(&recipe, &place, &line, &parameters.words())?;
-    note(format_args!("{}: image {}, {} units, {}", output.display(), made.identity, made.units.len(), scheme(&made)));
-    Ok(ExitCode::SUCCESS)
+    link_there(&recipe, &place, &line, words)
 }
 
 /// How the units of an image are counted.
@@ -199,22 +208,24 @@ fn unit_of_store(store: &UnitStore, unit: &str) -> Result<Frame> {
 }
 
 /// Runs the link in its place. The driver works by the current folder, and this process has nothing else to do.
-fn link_there(recipe: &Recipe, place: &Place, line: &CommandLine, parameters: &str) -> Result<Image> {
+fn link_there(recipe: &Recipe, place: &Place, line: &CommandLine, parameters: &str) -> Result<Option<Image>> {
     let driver = match recipe.driver {
         Driver::Clang => Tool::Clang,
         Driver::ClangCxx => Tool::ClangCxx,
     };
     let clang = driver.find()?;
-    env::set_current_dir(place.of(&place.directory))?;
     let mut environment: Vec<(OsString, OsString)> = recipe.environment.iter().map(|(k, v)| (k.into(), v.to_os())).collect();
     environment.push((PARAMETERS_VARIABLE.into(), parameters.into()));
     let job = link::Job { clang: &clang, arguments: &line.words, line, added: Vec::new(), environment };
-    let (status, image) = link::run(&job)?;
-    env::set_current_dir("/")?;
+    let back = env::current_dir();
+    env::set_current_dir(place.of(&place.directory))?;
+    let linked = link::run(&job);
+    env::set_current_dir(back.unwrap_or_else(|_| "/".into()))?;
+    let (status, image) = linked?;
     if !status.success() {
         bail!("the link fails ({status})");
     }
-    image.ok_or_else(|| anyhow!("{} has no instrumented unit", Path::new(line.image()).display()))
+    Ok(image)
 }
 
 /// A path without `.` and with `..` taken back, by its words alone.

@@ -45,6 +45,7 @@ mod loops;
 mod lto;
 mod manual;
 mod notes;
+mod pgo;
 mod plan;
 mod profdata;
 mod profiles;
@@ -114,6 +115,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Cc { arguments } => cc::drive(cc::Language::C, arguments),
         Command::Cxx { arguments } => cc::drive(cc::Language::Cxx, arguments),
         Command::Build(build) => build::run(&build),
+        Command::Pgo(job) => pgo::run(&job),
         Command::Record(record) => record::run(&record),
         Command::Sample(job) => sample::attach(&job),
         Command::Collect(job) => record::collect_files(&job),

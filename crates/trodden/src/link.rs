@@ -38,6 +38,9 @@ pub struct Job<'a> {
     pub environment: Vec<(OsString, OsString)>,
 }
 
+/// The plugin's parameter that has directions carried out, and nothing counted.
+pub const APPLY_KEY: &str = "apply=";
+
 /// Variables that linking heeds.
 const HEEDED: &[&str] =
     &["LIBRARY_PATH", "LD_RUN_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "GNUTARGET", "LDEMULATION"];
@@ -181,7 +184,7 @@ fn read_image(path: &Path) -> Option<Image> {
 fn counts_nothing(job: &Job) -> bool {
     let own = job.environment.iter().rfind(|(name, _)| name == PARAMETERS_VARIABLE).map(|(_, words)| words.clone());
     let words = own.or_else(|| env::var_os(PARAMETERS_VARIABLE)).unwrap_or_default();
-    words.to_string_lossy().split_whitespace().any(|word| word == ADDRESSES_WORD)
+    words.to_string_lossy().split_whitespace().any(|word| word == ADDRESSES_WORD || word.starts_with(APPLY_KEY))
 }
 
 /// Without bitcode no variant can be made, so no recipe is wanted.

@@ -66,6 +66,27 @@ pub fn trial(program: &Path, folder: &Path) -> Result<Profile> {
     }
 }
 
+/// Runs commands of the shell one after the other and gives what they counted together.
+///
+/// # Errors
+/// A command cannot be run or fails, or nothing was counted.
+pub fn train(commands: &[String]) -> Result<Profile> {
+    let folder = tempfile::Builder::new().prefix("trodden-train-").tempdir().context("cannot make a temporary folder")?;
+    let bursts = Bursts { burst: Duration::from_micros(100), every: Duration::from_millis(5) };
+    let mut last = None;
+    for line in commands {
+        let counted = count(&["sh".into(), "-c".into(), line.into()], folder.path(), bursts)?;
+        anyhow::ensure!(matches!(counted.status, Ending::Exit(0)), "the training `{line}` ends with {:?}", counted.status);
+        last = Some(counted);
+    }
+    anyhow::ensure!(!raw_files(folder.path())?.is_empty(), "the training counted nothing: does it run the program that is built here?");
+    let collected = last.context("there is no training")?.collect(folder.path())?;
+    match collected.problems.iter().find(|p| p.loses_counts()) {
+        Some(problem) => Err(anyhow::anyhow!("{problem}")),
+        None => Ok(collected.profile),
+    }
+}
+
 /// A run that has ended.
 struct Counted {
     run: Run,

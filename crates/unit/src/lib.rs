@@ -6,6 +6,7 @@
 //! units that a program consists of; a copy lies in a [`store`] by identity.
 #![forbid(unsafe_code)]
 
+pub mod directions;
 pub mod edge_profile;
 pub mod events;
 pub mod facts;
@@ -18,6 +19,7 @@ mod packed;
 pub mod store;
 pub mod weights;
 
+pub use directions::{Direction, Directions, NoDirections};
 pub use edge_profile::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ProfiledFunction, ValueCounters, ValueKind};
 pub use events::EventSource;
 pub use facts::UnitFacts;

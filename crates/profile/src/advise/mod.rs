@@ -27,6 +27,7 @@ mod walks;
 
 pub use correlated::{Correlated, Given, Outcome, Stretch};
 pub use loops::{LoopPatterns, Pattern, Split};
+pub use nest::loops as loops_of;
 pub use never::Never;
 pub use redundant::{Redundant, Repeated, Site};
 pub use walks::{Walk, Walks};

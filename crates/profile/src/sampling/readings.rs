@@ -252,7 +252,7 @@ mod tests {
     use std::path::PathBuf;
 
     fn raw(counts: &[(u64, u64)]) -> RawProfile {
-        let unit = RawUnitCounts { unit: Identity([2; 16]), counters: 100, counts: counts.to_vec() };
+        let unit = RawUnitCounts { unit: Identity([2; 16]), counters: 100, counts: counts.to_vec(), beyond: Vec::new() };
         RawProfile {
             file: PathBuf::from("a.raw"),
             image: Identity([1; 16]),

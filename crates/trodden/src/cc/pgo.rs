@@ -18,6 +18,17 @@ pub const LLVM_OPTIONS: [&str; 1] = ["-enable-name-compression=false"];
 const FOREIGN: &[&str] =
     &["-fprofile-generate", "-fprofile-use", "-fprofile-instr-", "-fcs-profile-generate", "-fcoverage-mapping", "-fprofile-sample-"];
 
+/// Variable that names the edge profile by which the drivers compile.
+pub const USE_VARIABLE: &str = "TRODDEN_PROFILE_USE";
+
+/// What is added to compile by an edge profile, if the environment names one. Warnings of functions that the profile does not know would be many.
+pub fn use_options(line: &CommandLine) -> Vec<OsString> {
+    let Some(file) = env::var_os(USE_VARIABLE).filter(|f| !f.is_empty() && line.kind.compiles()) else { return Vec::new() };
+    let mut option = OsString::from("-fprofile-use=");
+    option.push(file);
+    vec![option, "-Wno-profile-instr-unprofiled".into(), "-Wno-profile-instr-out-of-date".into()]
+}
+
 /// Whether the environment asks for markers.
 pub fn wanted() -> bool {
     env::var(PARAMETERS_VARIABLE).is_ok_and(|p| asked_for(&p))

@@ -1,0 +1,173 @@
+//! Blocks copied for what comes by one edge (tail duplication along a path).
+//!
+//! After Mueller and Whalley, "Avoiding conditional branches by code replication" (PLDI 1995): a branch that is decided behind an edge gets a copy that only
+//! that edge leads to. The copy holds the blocks between edge and branch; where they lead elsewhere, they lead to the originals.
+//!
+//! Invariant: the copy is entered by the one edge only, so the edge dominates it; all else of the function is as before.
+
+use super::Place;
+use crate::llvm::{Block, Module, Value, llvm};
+use crate::phis;
+use crate::sample::copies::{Copies, Lines};
+use crate::sample::ssa::{Definitions, Flow};
+use crate::shape::predecessors;
+use llvm_sys::LLVMOpcode;
+use llvm_sys::core::*;
+use std::collections::{HashMap, HashSet};
+use trodden_unit::directions::{Copy, Parted};
+
+/// Copies the blocks, if they can be; says whether they were.
+pub fn carry_out(place: Place, copy: &Copy) -> bool {
+    let Some((from, blocks)) = read(place, copy) else { return false };
+    let Some(first) = blocks.first().copied().filter(|_| blocks.iter().all(|b| can_be_copied(*b))) else { return false };
+    let terminator = from.terminator();
+    let ways: Vec<usize> = terminator.successors().iter().enumerate().filter(|(_, to)| **to == first).map(|(i, _)| i).collect();
+    let leads_there = matches!(terminator.opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch) && !ways.is_empty();
+    // What only this edge leads to needs no copy.
+    let alone = blocks.len() == 1 && predecessors(first).iter().all(|b| *b == from);
+    if !leads_there || alone || blocks.contains(&from) {
+        return false;
+    }
+    let copies = Copies::make(place.module, &blocks, place.function, &HashMap::new(), Lines::Keep);
+    let back = lead_back(&blocks, &copies);
+    ways.iter().for_each(|way| terminator.set_successor(*way, copies.block(first)));
+    tell_successors(place.module, &blocks, &copies, &back);
+    forget(place.module, &blocks, &copies);
+    merge_values(place, &blocks, &copies);
+    weigh(place, &copies, &copy.weights);
+    true
+}
+
+/// The edge's source and the blocks, if there are such.
+fn read(place: Place, copy: &Copy) -> Option<(Block, Vec<Block>)> {
+    let node = |n: &trodden_flow::Node| place.draft.nodes.get(n.index()).copied().flatten();
+    let edge = place.draft.edges.get(copy.entry.index())?;
+    let first = copy.blocks.first().filter(|b| **b == edge.to)?;
+    let mut seen = HashSet::from([*first]);
+    let distinct = copy.blocks[1..].iter().all(|b| seen.insert(*b));
+    let blocks = copy.blocks.iter().map(node).collect::<Option<Vec<_>>>()?;
+    distinct.then_some((node(&edge.from)?, blocks))
+}
+
+/// Not everything may be there twice: what LLVM says so of, values that no phi node merges, where exceptions and computed jumps arrive.
+fn can_be_copied(block: Block) -> bool {
+    let may = |i: Value| {
+        let refuses = i.is_call() && (i.call_has_attribute("noduplicate") || i.call_has_attribute("convergent"));
+        let strange = matches!(i.opcode(), LLVMOpcode::LLVMAlloca | LLVMOpcode::LLVMCallBr | LLVMOpcode::LLVMIndirectBr);
+        !refuses && !strange && !i.is_token()
+    };
+    block.landing_pad().is_none()
+        && block.instructions().all(may)
+        && !predecessors(block).is_empty()
+        && predecessors(block).iter().all(|b| !b.terminator().is(LLVMOpcode::LLVMIndirectBr) && !b.terminator().is(LLVMOpcode::LLVMCallBr))
+}
+
+/// Edges of copies that lead back in the order of the blocks, or round to the block itself, lead to the originals. Gives for each copied block where those go.
+fn lead_back(blocks: &[Block], copies: &Copies) -> HashMap<Block, Vec<Block>> {
+    let place: HashMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
+    let mut out: HashMap<Block, Vec<Block>> = HashMap::new();
+    for (at, block) in blocks.iter().enumerate() {
+        let terminator = copies.block(*block).terminator();
+        for (way, to) in block.terminator().successors().into_iter().enumerate() {
+            if place.get(&to).is_some_and(|p| *p <= at) {
+                terminator.set_successor(way, to);
+            }
+            if place.get(&to).is_none_or(|p| *p <= at) {
+                out.entry(*block).or_default().push(to);
+            }
+        }
+    }
+    out
+}
+
+/// Phi nodes of originals behind copies get told what comes from there. They are built anew, and may be what later ones are told of.
+fn tell_successors(module: Module, blocks: &[Block], copies: &Copies, out: &HashMap<Block, Vec<Block>>) {
+    let (mut told, mut was) = (HashSet::new(), HashMap::<Value, Value>::new());
+    for block in blocks {
+        for &to in out.get(block).into_iter().flatten() {
+            if !told.insert((*block, to)) {
+                continue;
+            }
+            let of_copy = |value: Value| {
+                let first = was.get(&value).copied().unwrap_or(value);
+                if copies.value(first) == first { value } else { copies.value(first) }
+            };
+            let replaced = phis::rebuild(module, to, |mut old| {
+                let new: Vec<_> = old.iter().filter(|(_, b)| b == block).map(|(v, b)| (of_copy(*v), copies.block(*b))).collect();
+                old.extend(new);
+                old
+            });
+            for (old, new) in replaced {
+                let first = was.get(&old).copied().unwrap_or(old);
+                was.insert(new, first);
+            }
+        }
+    }
+}
+
+/// Phi nodes forget blocks that do not lead to theirs: those of copies all but what was copied too and the edge, those of the first original the edge.
+fn forget(module: Module, blocks: &[Block], copies: &Copies) {
+    for block in blocks.iter().flat_map(|b| [*b, copies.block(*b)]) {
+        let mut left: HashMap<Block, usize> = HashMap::new();
+        predecessors(block).into_iter().for_each(|b| *left.entry(b).or_default() += 1);
+        phis::rebuild(module, block, |old| {
+            let mut left = left.clone();
+            let mut stays = |b: &Block| left.get_mut(b).is_some_and(|n| std::mem::replace(n, n.saturating_sub(1)) > 0);
+            old.into_iter().filter(|(_, b)| stays(b)).collect()
+        });
+    }
+}
+
+/// What was one value is two: each use gets the one that arrives there.
+fn merge_values(place: Place, blocks: &[Block], copies: &Copies) {
+    let pairs: Vec<(Value, Value)> =
+        blocks.iter().flat_map(|b| b.instructions().zip(copies.block(*b).instructions())).filter(|(one, _)| !one.is_void()).collect();
+    let mut flow = Flow::of(place.module, place.function, &HashSet::new());
+    for (one, other) in pairs {
+        flow.variable(&[one, other], Definitions::Several);
+    }
+}
+
+/// Branches of originals and copies get the frequencies that the paths have.
+fn weigh(place: Place, copies: &Copies, weights: &[Parted]) {
+    let mut by_block: HashMap<Block, Vec<(Block, Parted)>> = HashMap::new();
+    for parted in weights {
+        let Some(edge) = place.draft.edges.get(parted.edge.index()) else { continue };
+        let node = |n: trodden_flow::Node| place.draft.nodes.get(n.index()).copied().flatten();
+        if let (Some(from), Some(to)) = (node(edge.from), node(edge.to)) {
+            by_block.entry(from).or_default().push((to, *parted));
+        }
+    }
+    for (block, ways) in by_block {
+        let copy = copies.block(block);
+        if copy == block {
+            continue;
+        }
+        let of =
+            |to: &Block, count: fn(&Parted) -> u64| ways.iter().find(|(t, _)| t == to || copies.block(*t) == *to).map(|(_, p)| count(p));
+        set_weights(place.module, block.terminator(), |to| of(to, |p| p.kept));
+        set_weights(place.module, copy.terminator(), |to| of(to, |p| p.copied));
+    }
+}
+
+/// Gives a conditional branch frequencies, if all are known. Switches keep theirs.
+fn set_weights(module: Module, terminator: Value, count: impl Fn(&Block) -> Option<u64>) {
+    let successors = terminator.successors();
+    if !terminator.is(LLVMOpcode::LLVMBr) || successors.len() != 2 || successors[0] == successors[1] {
+        return;
+    }
+    let Some(counts) = successors.iter().map(count).collect::<Option<Vec<u64>>>() else { return };
+    let most = counts.iter().copied().max().unwrap_or(0);
+    if most == 0 {
+        return;
+    }
+    let scale = most / u64::from(u32::MAX) + 1;
+    let context = module.context();
+    let kind = llvm!(LLVMInt32TypeInContext(context));
+    let name = "branch_weights";
+    let mut operands = vec![llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len()))];
+    operands.extend(counts.iter().map(|n| llvm!(LLVMValueAsMetadata(llvm!(LLVMConstInt(kind, n / scale, 0))))));
+    let node = llvm!(LLVMMDNodeInContext2(context, operands.as_mut_ptr(), operands.len()));
+    let id = llvm!(LLVMGetMDKindIDInContext(context, c"prof".as_ptr(), 4));
+    llvm!(LLVMSetMetadata(terminator.0, id, llvm!(LLVMMetadataAsValue(context, node))));
+}

@@ -1,0 +1,105 @@
+//! Directions carried out: code changed as paths say ([`trodden_unit::directions`]), and nothing counted.
+//!
+//! The unit comes as it was when its paths were counted: behind the optimiser. So blocks and edges have the numbers that directions know, once the function
+//! is [prepared](crate::shape) as it was then. Directions only copy blocks and part loops; what that makes redundant is removed by passes of LLVM, run on the
+//! functions that were changed, which also prove what may be removed: paths say where to look, not what is true.
+//!
+//! Functions of another shape are left alone.
+
+mod copy;
+mod rounds;
+
+use crate::abandon::Abandonment;
+use crate::debug::Positions;
+use crate::describe::Draft;
+use crate::llvm::{Module, Value, llvm};
+use crate::shape::prepare;
+use crate::unit::Error;
+use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
+use llvm_sys::error::LLVMGetErrorMessage;
+use llvm_sys::target_machine::LLVMTargetMachineRef;
+use llvm_sys::transforms::pass_builder::{LLVMCreatePassBuilderOptions, LLVMDisposePassBuilderOptions, LLVMRunPassesOnFunction};
+use std::ffi::{CStr, CString};
+use trodden_unit::{Direction, Directions, shape};
+
+/// What copies make redundant: tests whose outcome the edge to the copy implies, loads that the only way there has made.
+const FOLD: &str =
+    "instsimplify,correlated-propagation,constraint-elimination,gvn,instcombine<no-verify-fixpoint>,correlated-propagation,simplifycfg";
+
+/// Carries out the directions for a module's functions.
+///
+/// # Errors
+/// LLVM refuses passes, or what was made.
+pub fn apply(
+    module: Module,
+    machine: LLVMTargetMachineRef,
+    chosen: &[Value],
+    directions: &Directions,
+    reach_all: bool,
+) -> Result<(), Error> {
+    let known: Vec<Value> = chosen.iter().copied().filter(|f| directions.knows(&f.name())).collect();
+    if known.is_empty() {
+        return Ok(());
+    }
+    let abandonment = Abandonment::of(module, reach_all);
+    let mut positions = Positions::new(module);
+    for function in known {
+        let prepared = prepare(module, function);
+        let draft = Draft::of(function, &prepared, &abandonment, &mut positions);
+        let found = directions.of(&function.name(), shape(&draft.blocks, &draft.edges));
+        carry_out(Place { module, machine, function, draft: &draft }, found)?;
+    }
+    Ok(())
+}
+
+/// A function that is to be changed.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    module: Module,
+    machine: LLVMTargetMachineRef,
+    function: Value,
+    draft: &'a Draft,
+}
+
+fn carry_out(place: Place, directions: &[Direction]) -> Result<(), Error> {
+    let mut copied = false;
+    for direction in directions {
+        if let Direction::Copy(copy) = direction {
+            copied |= copy::carry_out(place, copy);
+        }
+    }
+    let loops: Vec<_> = directions.iter().filter_map(|d| if let Direction::LastRounds(rounds) = d { Some(rounds) } else { None }).collect();
+    let marked = rounds::mark(place, &loops);
+    if copied {
+        verify(place)?;
+        run(place, FOLD)?;
+    }
+    if marked {
+        rounds::part(place)?;
+    }
+    if copied || marked {
+        verify(place)?;
+    }
+    Ok(())
+}
+
+/// Runs passes of LLVM on the function.
+fn run(place: Place, passes: &'static str) -> Result<(), Error> {
+    let names = CString::new(passes).expect("names of passes hold no zero");
+    let options = llvm!(LLVMCreatePassBuilderOptions());
+    let error = llvm!(LLVMRunPassesOnFunction(place.function.0, names.as_ptr(), place.machine, options));
+    llvm!(LLVMDisposePassBuilderOptions(options));
+    if error.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the message is a string of LLVM's, which is not freed: the compilation ends.
+    let what = unsafe { CStr::from_ptr(LLVMGetErrorMessage(error)) }.to_string_lossy().into_owned();
+    Err(Error::Passes { function: place.function.name(), passes, what })
+}
+
+fn verify(place: Place) -> Result<(), Error> {
+    match llvm!(LLVMVerifyFunction(place.function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) {
+        0 => Ok(()),
+        _ => Err(Error::Invalid(place.function.name())),
+    }
+}

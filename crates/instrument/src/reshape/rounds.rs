@@ -1,0 +1,85 @@
+//! Loops whose last rounds take another path than all others: these get a copy of the loop, so that the others are without the tests that tell them apart.
+//!
+//! LLVM has what does it, its elimination of inductive range checks (Bodík, Gupta and Sarkar, "ABCD: eliminating array bounds checks on demand", PLDI
+//! 2000, is the idea behind such checks; the splitting of the iterations is LLVM's). It computes from where on the test can fail, and makes loops before and
+//! behind that point. It is not among the passes of `-O2`, because it doubles loops. Here it gets exactly the loops of which paths say that one branch
+//! tells the last round. A loop that has become one path is then open to what branches were in the way of: it is distributed over its independent parts, and
+//! those that can be are vectorised.
+//!
+//! What is not chosen is marked, with the mark by which LLVM knows loops that it has parted already.
+
+use super::{Place, run};
+use crate::llvm::{Value, llvm};
+use crate::unit::Error;
+use llvm_sys::LLVMOpcode;
+use llvm_sys::core::*;
+use llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
+use llvm_sys::prelude::LLVMMetadataRef;
+use std::collections::HashSet;
+use trodden_unit::directions::LastRounds;
+
+/// LLVM's mark of loops that it parted, or made by that.
+const PARTED: &str = "loop_constrainer.loop.clone";
+/// Our mark of the chosen loops' ends.
+const CHOSEN: &str = "trodden.rounds";
+const PART: &str = "loop-simplify,lcssa,irce";
+/// What a loop of one path is open to.
+const BEHIND: &str = "instcombine<no-verify-fixpoint>,simplifycfg,loop-simplify,lcssa,loop-distribute,loop-vectorize,\
+    instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),instcombine<no-verify-fixpoint>,simplifycfg";
+/// The same where nothing was parted.
+const CLEAN: &str = "instcombine<no-verify-fixpoint>,simplifycfg";
+
+/// Marks the ends of the chosen loops; says whether there are any.
+pub fn mark(place: Place, loops: &[&LastRounds]) -> bool {
+    let node = |n: &trodden_flow::Node| place.draft.nodes.get(n.index()).copied().flatten();
+    let latches: HashSet<_> = loops.iter().flat_map(|l| &l.latches).filter_map(node).collect();
+    let latches: Vec<Value> = latches.into_iter().map(|b| b.terminator()).filter(|t| t.is(LLVMOpcode::LLVMBr)).collect();
+    latches.iter().for_each(|t| attach(place, *t, CHOSEN, empty(place)));
+    !latches.is_empty()
+}
+
+/// Parts the marked loops' last rounds from them.
+pub fn part(place: Place) -> Result<(), Error> {
+    let ends = |place: Place| place.function.blocks().map(|b| b.terminator()).collect::<Vec<_>>();
+    let others = ends(place).into_iter().filter(|t| t.metadata(CHOSEN).is_none());
+    others.for_each(|t| attach(place, t, PARTED, empty(place)));
+    run(place, PART)?;
+    // Only copies have both marks: what was not chosen has only LLVM's, and what could not be parted only ours.
+    let was_parted = ends(place).iter().any(|t| t.metadata(CHOSEN).is_some() && t.metadata(PARTED).is_some());
+    for end in ends(place) {
+        if was_parted && end.metadata(CHOSEN).is_some() && end.metadata(PARTED).is_none() {
+            distribute(place, end);
+        }
+        [CHOSEN, PARTED].into_iter().for_each(|kind| attach(place, end, kind, std::ptr::null_mut()));
+    }
+    run(place, if was_parted { BEHIND } else { CLEAN })
+}
+
+/// Asks for the distribution of the loop that ends here, beside what its metadata says.
+fn distribute(place: Place, end: Value) {
+    let context = place.module.context();
+    let yes = llvm!(LLVMConstInt(llvm!(LLVMInt1TypeInContext(context)), 1, 0));
+    let name = "llvm.loop.distribute.enable";
+    let mut asked = [llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len())), llvm!(LLVMValueAsMetadata(yes))];
+    let asked = llvm!(LLVMMDNodeInContext2(context, asked.as_mut_ptr(), asked.len()));
+    let known = end.metadata("llvm.loop").map(Value::metadata_operands).unwrap_or_default();
+    // The first operand of a loop's metadata is the node itself, which keeps loops apart.
+    let own = llvm!(LLVMTemporaryMDNode(context, std::ptr::null_mut(), 0));
+    let known = known.into_iter().skip(1).flatten().map(|v| llvm!(LLVMValueAsMetadata(v.0)));
+    let mut operands: Vec<LLVMMetadataRef> = [own].into_iter().chain(known).chain([asked]).collect();
+    let node = llvm!(LLVMMDNodeInContext2(context, operands.as_mut_ptr(), operands.len()));
+    llvm!(LLVMMetadataReplaceAllUsesWith(own, node));
+    attach(place, end, "llvm.loop", node);
+}
+
+fn empty(place: Place) -> LLVMMetadataRef {
+    llvm!(LLVMMDNodeInContext2(place.module.context(), std::ptr::null_mut(), 0))
+}
+
+/// Attaches metadata to an instruction; null takes it away.
+fn attach(place: Place, instruction: Value, kind: &str, node: LLVMMetadataRef) {
+    let context = place.module.context();
+    let kind = llvm!(LLVMGetMDKindIDInContext(context, kind.as_ptr().cast(), kind.len() as u32));
+    let value = if node.is_null() { std::ptr::null_mut() } else { llvm!(LLVMMetadataAsValue(context, node)) };
+    llvm!(LLVMSetMetadata(instruction.0, kind, value));
+}

@@ -1,0 +1,120 @@
+//! `trodden pgo`: a program made faster by what its own runs tell, in one command.
+//!
+//! ```text
+//! build with markers -> train -> edge profile -> build by it, paths counted -> train again -> directions -> the same code changed by them, nothing counted
+//! ```
+//!
+//! The second training counts the paths of exactly the code that the edge profile has led to, and the last step works on the bitcode that was kept of it; so
+//! what paths tell is not lost between two compilations. What is made of paths is described in [`trodden_profile::directions`].
+
+use crate::build;
+use crate::cc::pgo::{MARKERS, USE_VARIABLE};
+use crate::cli::{Build, Parameters, Pgo};
+use crate::instrument;
+use crate::link::APPLY_KEY;
+use crate::notes::{note, warn};
+use crate::{profdata, record};
+use anyhow::{Context, Result, bail, ensure};
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use trodden_profile::directions::{Directed, DirectionOptions, collected, directed};
+use trodden_unit::{Direction, Image};
+
+/// Builds, trains, builds, trains, and makes the program.
+///
+/// # Errors
+/// A build, a training or a tool fails, or it is not clear which program is meant.
+pub fn run(job: &Pgo) -> Result<ExitCode> {
+    let folder = tempfile::Builder::new().prefix("trodden-pgo-").tempdir().context("cannot make a temporary folder")?;
+    let profile = folder.path().join("edges.profdata");
+    note("1 of 5: building to collect an edge profile");
+    let program = built(job, true, None)?;
+    note("2 of 5: training");
+    fs::write(&profile, profdata::indexed(&record::train(&job.train)?)?).with_context(|| format!("cannot write {}", profile.display()))?;
+    note("3 of 5: building by the edge profile, with paths counted");
+    let again = built(job, false, Some(&profile))?;
+    ensure!(again == program, "the second build made {} instead of {}: name one with --program", again.display(), program.display());
+    let directed = if job.edges { Vec::new() } else { by_paths(job)? };
+    note("5 of 5: making the program, with nothing counted");
+    let output = job.output.clone().unwrap_or_else(|| with_ending(&program));
+    let file = folder.path().join("directions");
+    fs::write(&file, collected(&directed).to_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
+    let word = file.to_str().filter(|f| !f.contains(char::is_whitespace));
+    let word =
+        word.with_context(|| format!("the temporary folder {} has blanks in its name: set TMPDIR to one without", file.display()))?;
+    instrument::make(&program, &output, &format!("{APPLY_KEY}{word}"))?;
+    tell(&output, &directed);
+    if let Some(kept) = &job.keep_profile {
+        fs::copy(&profile, kept).with_context(|| format!("cannot write {}", kept.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the paths of the second training say.
+fn by_paths(job: &Pgo) -> Result<Vec<Directed>> {
+    note("4 of 5: training again, for paths");
+    let options = DirectionOptions { least_saving: job.min_share / 100.0, ..DirectionOptions::default() };
+    Ok(directed(&record::train(&job.train)?, &options)?)
+}
+
+/// Runs the build; gives the program.
+fn built(job: &Pgo, markers: bool, profile: Option<&Path>) -> Result<PathBuf> {
+    if let Some(clean) = &job.clean {
+        let status = Command::new("sh").arg("-c").arg(clean).status().context("cannot run sh")?;
+        ensure!(status.success(), "the command of --clean fails ({status}): {clean}");
+    }
+    let parameters = Parameters { pgo: markers, ..Parameters::default() };
+    let build = Build { lto: false, only_variables: job.only_variables, parameters, command: job.command.clone() };
+    let variables: Vec<(&str, OsString)> = profile.map(|p| (USE_VARIABLE, p.into())).into_iter().collect();
+    let (status, images) = build::carry_out(&build, &variables)?;
+    ensure!(status.success(), "the build fails ({status})");
+    let program = the_program(job, &images)?;
+    let bytes = fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
+    let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
+    let marked = image.frames.iter().filter_map(|f| f.map().ok()).any(|m| m.scheme.contains(MARKERS));
+    ensure!(
+        marked == markers,
+        "{} was not built anew: give --clean the command that removes what was built (`make clean`)",
+        program.display()
+    );
+    Ok(program)
+}
+
+/// The program that is meant.
+fn the_program(job: &Pgo, images: &[PathBuf]) -> Result<PathBuf> {
+    if let Some(program) = &job.program {
+        return Ok(std::path::absolute(program)?);
+    }
+    match images {
+        [one] => Ok(one.clone()),
+        [] => bail!("the build linked nothing: give --clean the command that removes what was built before (`make clean`)"),
+        several => {
+            let names: Vec<String> = several.iter().map(|p| p.display().to_string()).collect();
+            bail!("the build made {} programs and libraries ({}): say with --program which is meant", several.len(), names.join(", "))
+        }
+    }
+}
+
+/// `prog.fast` for `prog`, in the current folder.
+fn with_ending(program: &Path) -> PathBuf {
+    let mut name = program.file_name().unwrap_or_default().to_owned();
+    name.push(".fast");
+    env::current_dir().unwrap_or_default().join(name)
+}
+
+fn tell(output: &Path, directed: &[Directed]) {
+    for one in directed {
+        let of = |kind: fn(&Direction) -> bool| one.directions.iter().filter(|d| kind(d)).count();
+        let (copies, loops) = (of(|d| matches!(d, Direction::Copy(_))), of(|d| matches!(d, Direction::LastRounds(_))));
+        let parts = [(loops, "loops' last rounds apart"), (copies, "ways behind decided branches copied")];
+        let parts: Vec<String> = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{what}: {n}")).collect();
+        note(format_args!("{} ({:.1}% of all instructions): {}", one.function, one.share * 100.0, parts.join(", ")));
+    }
+    if directed.is_empty() {
+        warn("nothing was changed by paths: the program is as the edge profile made it");
+    }
+    note(format_args!("the program is {}", output.display()));
+}

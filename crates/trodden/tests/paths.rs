@@ -1,0 +1,159 @@
+//! Programs changed by what paths tell (`trodden pgo`): they do what they did, and what was found is done.
+
+mod place;
+
+use place::{Place, must, trodden};
+use std::process::Output;
+use trodden_flow::Edge;
+use trodden_oracle::random::{self, Language};
+use trodden_unit::directions::{Copy, LastRounds};
+use trodden_unit::{Direction, Directions, EdgeKind, FunctionMap};
+
+/// A loop whose last round leaves something out, as it is written in many programs of dynamic programming.
+const ROUNDS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((noinline)) static void row(int *m, int *d, int *i, const int *b, const int *a, const int *t, int n) {
+    for (int k = 1; k <= n; k++) {
+        m[k] = b[k - 1] + t[k - 1];
+        if (a[k - 1] + t[k] > m[k]) m[k] = a[k - 1] + t[k];
+        d[k] = d[k - 1] + t[k];
+        if (m[k - 1] + t[k - 1] > d[k]) d[k] = m[k - 1] + t[k - 1];
+        if (k < n) {
+            i[k] = b[k] + t[k];
+            if (a[k] + t[k - 1] > i[k]) i[k] = a[k] + t[k - 1];
+        }
+    }
+}
+int main(int argc, char **argv) {
+    int n = argc > 1 ? atoi(argv[1]) : 30;
+    int *all[6];
+    for (int j = 0; j < 6; j++) {
+        all[j] = calloc(n + 2, sizeof(int));
+        for (int k = 0; k <= n + 1; k++) all[j][k] = (k * 37 + j * 11) % 101 - 50;
+    }
+    for (int r = 0; r < 5000; r++) row(all[r % 2], all[2], all[3], all[1 - r % 2], all[4], all[5], n);
+    unsigned sum = 0;
+    for (int j = 0; j < 6; j++) for (int k = 0; k <= n + 1; k++) sum = sum * 31 + all[j][k];
+    printf("%u\n", sum);
+}
+"#;
+
+/// A branch decided by an earlier one with other work in between.
+const DECIDED: &str = r#"
+#include <stdio.h>
+static int table[64];
+static volatile int odds, evens;
+__attribute__((noinline)) static void up(void) { odds++; }
+__attribute__((noinline)) static void down(void) { evens += 3; odds--; }
+__attribute__((noinline)) static unsigned step(unsigned x, unsigned *other) {
+    int odd = x >> 16 & 1;
+    if (odd) up(); else down();
+    table[x & 63]++;
+    *other += table[(x >> 6) & 63];
+    if (odd) down(); else up();
+    return x ^ (unsigned)(odds - evens);
+}
+int main(void) {
+    unsigned x = 12345, other = 0;
+    for (int i = 0; i < 300000; i++) x = step(x * 1664525u + 1013904223u, &other);
+    printf("%u %u\n", x, other);
+}
+"#;
+
+fn pgo(place: &Place, options: &[&str], flags: &str) -> Output {
+    let mut command = place.command(trodden());
+    command.arg("pgo").args(options).args(["--train", "./prog > trained || true", "-o", "fast", "--"]);
+    command.args(["sh", "-c", &format!("$CC {flags} -w prog.c -o prog")]);
+    must(&mut command)
+}
+
+#[test]
+fn the_last_rounds_of_a_loop_are_parted_from_it() {
+    let place = Place::with(&[("prog.c", ROUNDS)]);
+    place.tool("clang-22", "-O2 -w prog.c -o plain");
+    let told = String::from_utf8(pgo(&place, &[], "-O2 -g").stderr).unwrap();
+    assert!(told.contains("row") && told.contains("last rounds apart: 1"), "{told}");
+    for n in ["0", "1", "2", "3", "9", "1000"] {
+        let run = |program: &str| place.command(place.path(program)).arg(n).output().unwrap().stdout;
+        assert_eq!(run("plain"), run("fast"), "{n}");
+    }
+    // Nothing of trodden is in it.
+    let symbols = String::from_utf8(place.tool("nm", "fast").stdout).unwrap();
+    assert!(!symbols.contains("trodden"), "{symbols}");
+}
+
+#[test]
+fn ways_behind_a_decided_branch_are_copied() {
+    let place = Place::with(&[("prog.c", DECIDED)]);
+    place.tool("clang-22", "-O2 -w prog.c -o plain");
+    let told = String::from_utf8(pgo(&place, &[], "-O1 -g").stderr).unwrap();
+    assert_eq!(place.output("plain"), place.output("fast"), "{told}");
+    let told = String::from_utf8(pgo(&place, &["--edges"], "-O1 -g").stderr).unwrap();
+    assert!(told.contains("nothing was changed by paths"), "{told}");
+    assert_eq!(place.output("plain"), place.output("fast"), "{told}");
+}
+
+/// Whatever directions say, programs do what they did: ways and loops picked at random, far more than paths would tell of.
+#[test]
+fn random_programs_do_what_they_did_after_random_changes() {
+    let mut larger = 0;
+    for seed in 0..8 {
+        let program = random::program(seed);
+        let (name, language, clang) = match program.language {
+            Language::C => ("prog.c", "cc", "clang-22"),
+            Language::Cxx => ("prog.cc", "c++", "clang++-22"),
+        };
+        let level = ["-O1", "-O2"][seed as usize % 2];
+        let place = Place::with(&[(name, &program.text)]);
+        place.tool(clang, &format!("{level} -w -pthread {name} -o plain"));
+        must(place.command(trodden()).args([language, level, "-w", "-pthread", name, "-o", "prog"]));
+        let mut directions = Directions::default();
+        let mut dice = random::Dice::new(seed);
+        for frame in &place.image("prog").frames {
+            frame.map().unwrap().functions.iter().for_each(|f| directions.add(&f.name, f.shape, at_random(f, &mut dice)));
+        }
+        for (output, directions) in [("same", &Directions::default()), ("fast", &directions)] {
+            std::fs::write(place.path("directions"), directions.to_bytes()).unwrap();
+            let mut changing = place.command(trodden());
+            changing.env("TRODDEN_INSTRUMENT", format!("apply={}", place.path("directions").display()));
+            must(changing.args([language, level, "-w", "-pthread", name, "-o", output]));
+        }
+        let run = |program: &str| place.command(place.path(program)).output().unwrap();
+        let (plain, fast) = (run("plain"), run("fast"));
+        assert_eq!((plain.status, plain.stdout), (fast.status, fast.stdout), "seed {seed} {level}");
+        let size = |program: &str| std::fs::metadata(place.path(program)).unwrap().len();
+        larger += usize::from(size("fast") > size("same"));
+    }
+    assert!(larger >= 4, "only {larger} programs grew");
+}
+
+/// Some ways of a function copied, some loops parted.
+fn at_random(function: &FunctionMap, dice: &mut random::Dice) -> Vec<Direction> {
+    let cut = |edge: usize| function.cuts.iter().any(|(e, _)| e.index() == edge);
+    let ways: Vec<usize> =
+        (0..function.edges.len()).filter(|e| matches!(function.edges[*e].kind, EdgeKind::True | EdgeKind::False) && !cut(*e)).collect();
+    let mut out = Vec::new();
+    for _ in 0..ways.len().min(4) {
+        let entry = ways[dice.below(ways.len() as u64) as usize];
+        let mut blocks = vec![function.edges[entry].to];
+        for _ in 0..dice.below(5) {
+            let last = blocks[blocks.len() - 1];
+            let goes_on = |e: &usize| {
+                let edge = &function.edges[*e];
+                edge.from == last && edge.kind != EdgeKind::Reach && !cut(*e) && edge.to.index() < function.blocks.len()
+            };
+            let next: Vec<usize> = (0..function.edges.len()).filter(goes_on).collect();
+            let Some(edge) = next.get(dice.below(next.len().max(1) as u64) as usize) else { break };
+            blocks.push(function.edges[*edge].to);
+        }
+        out.push(Direction::Copy(Copy { entry: Edge(entry as u32), blocks, weights: Vec::new() }));
+    }
+    for (edge, _) in &function.cuts {
+        let edge = &function.edges[edge.index()];
+        if dice.below(2) == 0 {
+            out.push(Direction::LastRounds(LastRounds { head: edge.to, latches: vec![edge.from] }));
+        }
+    }
+    out
+}

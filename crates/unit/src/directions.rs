@@ -1,0 +1,146 @@
+//! Directions: what the paths of a run say should become of a program's code, from a profile to the build that carries it out.
+//!
+//! A file is the magic, then zstd of [postcard](https://postcard.jamesmunns.com/wire-format) of the entries. Functions are known again by name and by the
+//! [shape](crate::shape) of their graph, and blocks and edges by their numbers in it.
+//!
+//! Invariant: whatever directions say, code that was made by them does what it did. They decide what is copied and parted, not what is computed; so a
+//! file of another program, or of an older state of it, can cost time, but no correctness.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use trodden_flow::{Edge, Node};
+
+const MAGIC: [u8; 8] = *b"TRODDIR\x01";
+/// No file unpacks to more than this; a larger claim is damage.
+const MOST_UNPACKED: usize = 1 << 30;
+
+/// Something to do with a function's code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Direction {
+    /// Blocks get a copy for what comes by one edge, so that a branch in them, which is decided behind that edge, has a copy of its own.
+    Copy(Copy),
+    /// The last rounds of a loop get a copy of the loop, so that the other rounds are without the branches that tell the last ones.
+    LastRounds(LastRounds),
+}
+
+/// See [`Direction::Copy`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copy {
+    /// The edge that leads to the copy.
+    pub entry: Edge,
+    /// The blocks; each behind those that lead to it.
+    pub blocks: Vec<Node>,
+    /// How often edges out of the blocks are taken.
+    pub weights: Vec<Parted>,
+}
+
+/// Executions of an edge, by what comes through the copy, and by the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parted {
+    /// The edge.
+    pub edge: Edge,
+    /// Of the copy.
+    pub copied: u64,
+    /// Of the original.
+    pub kept: u64,
+}
+
+/// See [`Direction::LastRounds`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastRounds {
+    /// The loop's first block.
+    pub head: Node,
+    /// The blocks that lead back to it.
+    pub latches: Vec<Node>,
+}
+
+/// Directions for functions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Directions {
+    functions: BTreeMap<(String, u64), Vec<Direction>>,
+}
+
+/// A file that holds no directions.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a file of directions: `trodden pgo` makes them for its own use")]
+pub struct NoDirections;
+
+#[derive(Serialize, Deserialize)]
+struct Function {
+    name: String,
+    shape: u64,
+    directions: Vec<Direction>,
+}
+
+impl Directions {
+    /// Adds what is to become of a function. Of several functions of one name and shape (`static` ones of several units) the first decides.
+    pub fn add(&mut self, function: &str, shape: u64, directions: Vec<Direction>) {
+        if let (false, Entry::Vacant(place)) = (directions.is_empty(), self.functions.entry((function.to_owned(), shape))) {
+            place.insert(directions);
+        }
+    }
+
+    /// What is to become of a function.
+    pub fn of(&self, function: &str, shape: u64) -> &[Direction] {
+        self.functions.get(&(function.to_owned(), shape)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether there is something for a function of that name, whatever its shape.
+    pub fn knows(&self, function: &str) -> bool {
+        self.functions.range((function.to_owned(), 0)..=(function.to_owned(), u64::MAX)).next().is_some()
+    }
+
+    /// All functions with what is to become of them.
+    pub fn functions(&self) -> impl Iterator<Item = (&str, &[Direction])> {
+        self.functions.iter().map(|((name, _), directions)| (name.as_str(), directions.as_slice()))
+    }
+
+    /// The content of a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let entry = |((name, shape), directions): (&(String, u64), &Vec<Direction>)| Function {
+            name: name.clone(),
+            shape: *shape,
+            directions: directions.clone(),
+        };
+        let entries: Vec<Function> = self.functions.iter().map(entry).collect();
+        let plain = postcard::to_allocvec(&entries).expect("directions are plain data");
+        let packed = zstd::bulk::compress(&plain, 3).expect("memory can be compressed into memory");
+        [&MAGIC[..], &packed].concat()
+    }
+
+    /// Reads the content of a file.
+    ///
+    /// # Errors
+    /// It is something else, or damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Directions, NoDirections> {
+        let packed = bytes.strip_prefix(&MAGIC).ok_or(NoDirections)?;
+        let size = zstd::bulk::Decompressor::upper_bound(packed).unwrap_or(MOST_UNPACKED).min(MOST_UNPACKED);
+        let plain = zstd::bulk::decompress(packed, size).map_err(|_| NoDirections)?;
+        let entries: Vec<Function> = postcard::from_bytes(&plain).map_err(|_| NoDirections)?;
+        let mut directions = Directions::default();
+        entries.into_iter().for_each(|f| directions.add(&f.name, f.shape, f.directions));
+        Ok(directions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directions_survive_their_file_and_damage_is_told() {
+        let copy = Copy { entry: Edge(3), blocks: vec![Node(2), Node(5)], weights: vec![Parted { edge: Edge(4), copied: 9, kept: 0 }] };
+        let mut directions = Directions::default();
+        directions.add("f", 7, vec![Direction::Copy(copy), Direction::LastRounds(LastRounds { head: Node(1), latches: vec![Node(2)] })]);
+        directions.add("f", 7, vec![]);
+        directions.add("g", 7, vec![]);
+        assert_eq!((directions.of("f", 7).len(), directions.of("f", 8).len()), (2, 0));
+        assert!(directions.knows("f") && !directions.knows("g"));
+        let bytes = directions.to_bytes();
+        assert_eq!(Directions::from_bytes(&bytes), Ok(directions));
+        for end in 0..bytes.len() {
+            assert_eq!(Directions::from_bytes(&bytes[..end]), Err(NoDirections), "{end} bytes of {}", bytes.len());
+        }
+    }
+}
