@@ -48,15 +48,6 @@ fn split_behind(module: Module, instruction: Value) -> Block {
     rest
 }
 
-/// Moves an instruction and everything behind it to a new block, which is returned; the block is left without an end.
-pub fn move_from(module: Module, instruction: Value) -> Block {
-    let block = instruction.block();
-    let rest = new_block_behind(module, block);
-    move_behind(module, Some(instruction), rest);
-    successors_see(module, rest, block);
-    rest
-}
-
 /// Moves everything behind a block's phi nodes to a new block, which is returned; the block is left without an end.
 pub fn move_to_new_block(module: Module, block: Block) -> Block {
     let rest = new_block_behind(module, block);

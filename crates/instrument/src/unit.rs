@@ -217,7 +217,7 @@ fn residual_plan(graph: &Graph, known: &KnownFunction, frequencies: &Frequencies
     }
     let residual = Residual::of(&dag, &numbering, &known.known);
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
-    Some(Plan { dag, numbering, probes })
+    Some(Plan { dag, numbering, probes, partial: None })
 }
 
 struct Unit {
@@ -475,6 +475,7 @@ impl Unit {
             atomic: self.options.threads == Threads::Atomic,
             switch: self.switch,
             events: None,
+            unknown: None,
         }
     }
 

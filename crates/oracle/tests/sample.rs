@@ -1,13 +1,10 @@
 //! The sample tier: with its switch always on, counts are exact before all judges; with a switch that is flipped at random, no path is counted more often than
 //! it was executed, and programs do what they do without it.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod plain;
+
 use trodden_oracle::check::{Variant, check};
-use trodden_oracle::random::{Language, Program};
 use trodden_oracle::{Toolkit, random};
-use trodden_profile::{Ending, Profile, Run, collect, raw_files};
 
 /// Turns the switch on, or flips it at random, from the first constructor on. The page that the runtime mapped gives way to one that can be written. Judges' own
 /// programs have no switch.
@@ -71,69 +68,25 @@ fn with_the_switch_on_counts_are_exact() {
     assert!(functions > 5 * seeds().len());
 }
 
-/// A program built by the plugin with these words, linked with the helper.
-fn build(program: &Program, words: &str, tools: &Toolkit, folder: &Path) -> PathBuf {
-    let (driver, name) = if program.language == Language::C { ("clang", "subject.c") } else { ("clang++", "subject.cpp") };
-    std::fs::create_dir_all(folder).unwrap();
-    let (source, helper, path) = (folder.join(name), folder.join("helper.c"), folder.join("program"));
-    std::fs::write(&source, &program.text).unwrap();
-    std::fs::write(&helper, HELPER).unwrap();
-    let run = |command: &mut Command| assert!(command.status().unwrap().success(), "{command:?}");
-    run(tools.command("clang").args(["-O2", "-c"]).arg(&helper).arg("-o").arg(folder.join("helper.o")));
-    let plugin = format!("-fpass-plugin={}", tools.plugin.display());
-    let mut compile = tools.command(driver);
-    compile.args(["-O2", "-w", "-gline-tables-only", "-c"]).arg(plugin).arg(&source).arg("-o").arg(folder.join("subject.o"));
-    run(compile.env("TRODDEN_STORE", folder.join("store")).env("TRODDEN_INSTRUMENT", words));
-    let mut link = tools.command(driver);
-    link.arg(folder.join("subject.o")).arg(&tools.runtime).args(["-pthread", "-o"]).arg(&path);
-    if words.contains("sample") {
-        link.arg(folder.join("helper.o"));
-    }
-    run(&mut link);
-    path
-}
-
-/// What a program printed and how it ended; counts by function and path.
-type Counted = ((Vec<u8>, Option<i32>), HashMap<(String, u64), u64>);
-
-/// Runs a program; gives what it printed and how it ended, and the counts by function and path.
-fn counts(program: &Path, flip: Option<u64>) -> Counted {
-    let raw = program.with_extension("raw");
-    let _ = std::fs::remove_dir_all(&raw);
-    std::fs::create_dir(&raw).unwrap();
-    let mut command = Command::new("timeout");
-    command.args(["-s", "KILL", "60"]).arg(program).env("TRODDEN_OUTPUT", raw.join("%m.raw"));
-    if let Some(seed) = flip {
-        command.env("FLIP", seed.to_string());
-    }
-    let output = command.output().unwrap();
-    let run = Run { ending: Some(Ending::Exit(0)), ..Run::default() };
-    let collected = collect(raw_files(&raw).unwrap(), run, None);
-    assert!(collected.problems.is_empty(), "{:?}", collected.problems);
-    ((output.stdout, output.status.code()), by_function(&collected.profile))
-}
-
-fn by_function(profile: &Profile) -> HashMap<(String, u64), u64> {
-    let mut all = HashMap::new();
-    for (_, unit, function) in profile.functions() {
-        all.extend(unit.counts_of(function).map(|(path, count)| ((function.name.clone(), path), count)));
-    }
-    all
-}
-
 #[test]
 fn bursts_count_a_part_and_change_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let mut partly = 0;
+    std::fs::write(folder.path().join("helper.c"), HELPER).unwrap();
+    let helper = folder.path().join("helper.o");
+    plain::run(tools.command("clang").args(["-O2", "-c"]).arg(folder.path().join("helper.c")).arg("-o").arg(&helper));
     for seed in seeds() {
         let program = random::program(seed);
-        let full = build(&program, "", &tools, &folder.path().join(format!("{seed}/full")));
-        let sample = build(&program, "tier=sample", &tools, &folder.path().join(format!("{seed}/sample")));
-        let (expected, all) = counts(&full, None);
+        let full = plain::build(&program, "-O2", "", &[], &tools, &folder.path().join(format!("{seed}/full")));
+        let helper = std::slice::from_ref(&helper);
+        let sample = plain::build(&program, "-O2", "tier=sample", helper, &tools, &folder.path().join(format!("{seed}/sample")));
+        let done = plain::execute(&full, &[]);
+        let (expected, all) = (&done.outcome, done.counts());
         for flip in 1..=3 {
-            let (outcome, part) = counts(&sample, Some(flip));
-            assert_eq!(outcome, expected, "seed {seed}");
+            let done = plain::execute(&sample, &[("FLIP", flip.to_string())]);
+            let part = done.counts();
+            assert_eq!(&done.outcome, expected, "seed {seed}");
             for (path, count) in &part {
                 assert!(
                     *count <= all.get(path).copied().unwrap_or(0),

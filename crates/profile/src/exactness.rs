@@ -4,7 +4,7 @@
 
 use crate::model::Profile;
 use std::fmt;
-use trodden_unit::{FunctionMap, UnitMap};
+use trodden_unit::{FunctionMap, RESIDUAL_WORD, UnitMap};
 
 /// Words in the schemes of units whose threads share counters by plain increments.
 const SHARED_WORD: &str = "threads=shared";
@@ -28,6 +28,11 @@ pub enum Inexact {
         /// Executions without their path.
         executions: u64,
     },
+    /// Paths that the build knew are not counted.
+    Residual {
+        /// Units that do so.
+        units: u64,
+    },
     /// Threads share counters without atomic increments.
     Shared {
         /// Units that do so.
@@ -46,6 +51,9 @@ impl fmt::Display for Inexact {
                 f,
                 "{executions} executions not told apart, because the tables of {functions} functions were full; build with a greater --table-slots, or without"
             ),
+            Inexact::Residual { units } => {
+                write!(f, "of {units} of the units only paths that were unknown when they were built are counted (--residual); those are counted exactly")
+            }
             Inexact::Shared { units } => {
                 write!(f, "threads of {units} units share counters, and may lose counts; build with --threads own or atomic")
             }
@@ -67,9 +75,10 @@ impl Profile {
 }
 
 fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
-    let (mut partial, mut full, mut shared, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
+    let (mut partial, mut full, mut shared, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, 0u64, String::new());
     for (map, at) in maps {
         shared += u64::from(map.scheme.split(' ').any(|word| word == SHARED_WORD));
+        residual += u64::from(map.scheme.split(' ').any(|word| word == RESIDUAL_WORD));
         for function in &map.functions {
             let executions = untold(at, function);
             if function.is_partial() {
@@ -86,6 +95,9 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
     }
     if full.0 > 0 {
         out.push(Inexact::TableFull { functions: full.0, executions: full.1 });
+    }
+    if residual > 0 {
+        out.push(Inexact::Residual { units: residual });
     }
     if shared > 0 {
         out.push(Inexact::Shared { units: shared });

@@ -2,9 +2,10 @@
 
 use crate::cc::pgo::MARKERS;
 use clap::{Args, ValueEnum};
+use std::path::PathBuf;
 use trodden_profile::sampling::SAMPLE_TIER as SAMPLE_WORD;
-use trodden_unit::EventSource;
 use trodden_unit::marks::ADDRESSES_WORD;
+use trodden_unit::{EventSource, Identity, KnownPaths, RESIDUAL_WORD};
 
 /// How paths are counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
@@ -51,6 +52,9 @@ pub struct Parameters {
     /// Besides counting, sum up events for each path: their number, mean and deviation. `tsc` (time) works everywhere; hardware events need a machine that counts them.
     #[arg(long, value_name = "EVENT", value_parser = event, conflicts_with_all = ["addresses", "pgo", "sample"])]
     pub events: Option<EventSource>,
+    /// Count only paths that this profile does not have: a file, a run, a suite, or known paths (`trodden export known`). Known paths cost next to nothing.
+    #[arg(long, value_name = "PROFILE", value_parser = known_paths, conflicts_with_all = ["addresses", "pgo", "sample", "events"])]
+    pub residual: Option<String>,
     /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
     #[arg(long)]
     pub sample: bool,
@@ -63,6 +67,24 @@ pub fn weights_file(path: &str) -> Result<String, String> {
     let word = words.ok_or_else(|| format!("{} has blanks in its name: copy it to a place without", absolute.display()))?;
     let bytes = std::fs::read(word).map_err(|e| format!("cannot read it: {e}"))?;
     trodden_unit::Weights::from_bytes(&bytes).map(|_| word.to_owned()).map_err(|e| e.to_string())
+}
+
+/// A file of known paths: itself if it is one, else one made of the profile that is meant, beside the units of the store. Builds go on after this command, so it stays.
+pub fn known_paths(wanted: &str) -> Result<String, String> {
+    let path = match std::fs::read(wanted) {
+        Ok(bytes) if KnownPaths::from_bytes(&bytes).is_ok() => std::path::absolute(wanted).map_err(|e| e.to_string())?,
+        _ => {
+            let written = || -> anyhow::Result<PathBuf> {
+                let bytes = crate::profiles::load(wanted)?.known_paths()?.to_bytes();
+                let path = crate::assets::store()?.root().join("known").join(Identity::of(&bytes).to_string());
+                crate::assets::write_whole(&path, &bytes)?;
+                Ok(std::path::absolute(path)?)
+            };
+            written().map_err(|e| format!("{e:#}"))?
+        }
+    };
+    let word = path.to_str().filter(|p| !p.contains(char::is_whitespace));
+    word.map(str::to_owned).ok_or_else(|| format!("{} has blanks in its name: copy it to a place without", path.display()))
 }
 
 fn event(name: &str) -> Result<EventSource, String> {
@@ -160,6 +182,7 @@ impl Parameters {
             self.addresses.then(|| ADDRESSES_WORD.to_owned()),
             word("tails", self.tails),
             self.events.map(|event| format!("events={}", event.name())),
+            self.residual.as_ref().map(|file| format!("{RESIDUAL_WORD} known={file}")),
             self.pgo.then(|| MARKERS.to_owned()),
             self.sample.then(|| SAMPLE_WORD.to_owned()),
         ];

@@ -1,0 +1,61 @@
+//! Random programs built by the plugin alone, without trodden's drivers, run, and their counts.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trodden_oracle::Toolkit;
+use trodden_oracle::random::{Language, Program};
+use trodden_profile::{Ending, Profile, Run, collect, raw_files};
+
+/// Builds a program with these words for the plugin, at a level of optimisation, linked with more objects.
+pub fn build(program: &Program, level: &str, words: &str, more: &[PathBuf], tools: &Toolkit, folder: &Path) -> PathBuf {
+    let (driver, name) = if program.language == Language::C { ("clang", "subject.c") } else { ("clang++", "subject.cpp") };
+    std::fs::create_dir_all(folder).unwrap();
+    let path = folder.join("program");
+    std::fs::write(folder.join(name), &program.text).unwrap();
+    let plugin = format!("-fpass-plugin={}", tools.plugin.display());
+    let mut compile = tools.command(driver);
+    // Known by the name that the compiler has, units are the same wherever they are built.
+    compile.current_dir(folder).args([level, "-w", "-gline-tables-only", "-c"]).arg(plugin).arg(name).args(["-o", "subject.o"]);
+    run(compile.env("TRODDEN_STORE", folder.join("store")).env("TRODDEN_INSTRUMENT", words));
+    let mut link = tools.command(driver);
+    link.arg(folder.join("subject.o")).arg(&tools.runtime).args(more).args(["-pthread", "-o"]).arg(&path);
+    run(&mut link);
+    path
+}
+
+pub fn run(command: &mut Command) {
+    assert!(command.status().unwrap().success(), "{command:?}");
+}
+
+/// What a program printed, how it ended, and its profile.
+pub struct Done {
+    pub outcome: (Vec<u8>, Option<i32>),
+    pub profile: Profile,
+}
+
+impl Done {
+    /// Counts by function and path.
+    pub fn counts(&self) -> HashMap<(String, u64), u64> {
+        let mut all = HashMap::new();
+        for (_, unit, function) in self.profile.functions() {
+            all.extend(unit.counts_of(function).map(|(path, count)| ((function.name.clone(), path), count)));
+        }
+        all
+    }
+}
+
+/// Runs a program, with these variables too.
+pub fn execute(program: &Path, variables: &[(&str, String)]) -> Done {
+    let raw = program.with_extension("raw");
+    let _ = std::fs::remove_dir_all(&raw);
+    std::fs::create_dir(&raw).unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "60"]).arg(program).env("TRODDEN_OUTPUT", raw.join("%m.raw"));
+    command.envs(variables.iter().map(|(k, v)| (k, v)));
+    let output = command.output().unwrap();
+    let run = Run { ending: Some(Ending::Exit(0)), ..Run::default() };
+    let collected = collect(raw_files(&raw).unwrap(), run, None);
+    assert!(collected.problems.is_empty(), "{:?}", collected.problems);
+    Done { outcome: (output.stdout, output.status.code()), profile: collected.profile }
+}

@@ -1,0 +1,50 @@
+//! Residual builds of random programs: whatever paths are known, all others are counted as the full tier counts them, and the programs do what they do.
+
+mod plain;
+
+use trodden_oracle::random::Dice;
+use trodden_oracle::{Toolkit, random};
+
+/// Programs in C and in C++, with exceptions, switches, computed jumps, threads; `TRODDEN_ORACLE_SEEDS` as for the other tests.
+const SEEDS: std::ops::RangeInclusive<u64> = 0..=8;
+
+fn seeds() -> Vec<u64> {
+    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return SEEDS.collect() };
+    let (first, last) = text.split_once('-').expect("TRODDEN_ORACLE_SEEDS is FIRST-LAST");
+    (first.parse().unwrap()..=last.parse().unwrap()).collect()
+}
+
+#[test]
+fn unknown_paths_are_counted_exactly_and_known_ones_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let (mut known_paths, mut unknown_paths) = (0, 0);
+    for seed in seeds() {
+        let program = random::program(seed);
+        let (level, words) = [("-O2", ""), ("-O1", "max-paths=16"), ("-O3", ""), ("-O0", "")][seed as usize % 4];
+        let place = |name: &str| folder.path().join(format!("{seed}/{name}"));
+        let full = plain::execute(&plain::build(&program, level, words, &[], &tools, &place("full")), &[]);
+        for share in [0, 50, 90, 100] {
+            let mut dice = Dice::new(seed ^ share);
+            let mut tested = full.profile.clone();
+            for unit in tested.images.iter_mut().flat_map(|i| &mut i.units) {
+                unit.counts.retain(|_| dice.below(100) < share);
+            }
+            let file = place(&format!("{share}.known"));
+            std::fs::write(&file, tested.known_paths().unwrap().to_bytes()).unwrap();
+            let words = format!("{words} tier=residual known={}", file.display());
+            let done = plain::execute(&plain::build(&program, level, &words, &[], &tools, &place(&share.to_string())), &[]);
+            assert_eq!(done.outcome, full.outcome, "seed {seed}, {share} % known");
+            let known = plain::Done { outcome: full.outcome.clone(), profile: tested }.counts();
+            let mut expected = full.counts();
+            expected.retain(|path, _| !known.contains_key(path));
+            let mut counted = done.counts();
+            // Functions without a second version count everything.
+            counted.retain(|path, _| !known.contains_key(path));
+            assert_eq!(counted, expected, "seed {seed} {level}, {share} % known");
+            known_paths += known.len();
+            unknown_paths += expected.len();
+        }
+    }
+    assert!(known_paths > 50 * seeds().len() && unknown_paths > 50 * seeds().len(), "{known_paths} known, {unknown_paths} unknown paths");
+}
