@@ -52,7 +52,10 @@ impl fmt::Display for Inexact {
                 "{executions} executions not told apart, because the tables of {functions} functions were full; build with a greater --table-slots, or without"
             ),
             Inexact::Residual { units } => {
-                write!(f, "of {units} of the units only paths that were unknown when they were built are counted (--residual); those are counted exactly")
+                write!(
+                    f,
+                    "of {units} of the units only paths that were unknown when they were built are counted (--residual); those are counted exactly"
+                )
             }
             Inexact::Shared { units } => {
                 write!(f, "threads of {units} units share counters, and may lose counts; build with --threads own or atomic")

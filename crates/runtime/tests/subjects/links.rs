@@ -29,7 +29,9 @@ fn object_is_small_and_needs_nothing() {
         let (kind, name) = line[17..].split_once(' ').unwrap();
         match kind {
             "w" => assert!(build_object::MAY_BE_UNDEFINED.contains(&name), "{line}"),
-            "T" => assert!(["__trodden_enter", "__trodden_enter_shared", "__trodden_count", "__trodden_event_now"].contains(&name), "{line}"),
+            "T" => {
+                assert!(["__trodden_enter", "__trodden_enter_shared", "__trodden_count", "__trodden_event_now"].contains(&name), "{line}")
+            }
             "B" => assert_eq!(name, "__trodden_bias"),
             _ => assert!(kind.chars().all(char::is_lowercase), "{line}"),
         }
