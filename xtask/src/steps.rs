@@ -18,6 +18,11 @@ pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
+/// A file in cargo's target folder that no other process writes.
+pub fn own_file(name: &str, extension: &str) -> PathBuf {
+    target().join(format!("{name}-{}.{extension}", std::process::id()))
+}
+
 /// Cargo, at the root of the repository.
 pub fn cargo() -> Command {
     let mut command = Command::new("cargo");

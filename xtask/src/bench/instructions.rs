@@ -40,7 +40,7 @@ impl Counter {
     /// # Errors
     /// The run failed, or the counter wrote no number.
     pub fn of_run(self, corpus: &Corpus, program: &str, variant: &Variant) -> Result<u64> {
-        let log = steps::target().join("xtask-instructions.log");
+        let log = steps::own_file("xtask-instructions", "log");
         let _ = std::fs::remove_file(&log);
         let runner = self.runner(&log);
         match self {
@@ -49,7 +49,8 @@ impl Counter {
             Counter::Valgrind => corpus.run_stripped(program, variant, Input::Train, &runner)?,
         };
         let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
-        self.total(&text).with_context(|| format!("{} counted no instructions of {program}: see {}", self.name(), log.display()))
+        let _ = std::fs::remove_file(&log);
+        self.total(&text).with_context(|| format!("{} counted no instructions of {program}; it says: {}", self.name(), text.trim()))
     }
 
     /// The words before the command whose instructions are counted.

@@ -55,7 +55,7 @@ pub fn of_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input) -
 /// # Errors
 /// The run failed.
 pub fn measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(Usage, T)> {
-    let file = steps::target().join("xtask-usage.jsonl");
+    let file = steps::own_file("xtask-usage", "jsonl");
     let _ = std::fs::remove_file(&file);
     let own = std::env::current_exe().context("cannot find xtask's own file")?;
     let runner = format!("{} measure {}", own.display(), file.display());
@@ -64,6 +64,7 @@ pub fn measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(Usage, T)> {
     }
     let sum = run(&runner)?;
     let lines = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let _ = std::fs::remove_file(&file);
     let mut total = Usage::default();
     for line in lines.lines() {
         total = total.and(serde_json::from_str(line).with_context(|| format!("{}: a line that `measure` did not write", file.display()))?);
