@@ -9,9 +9,10 @@
 //! 5. [`merge`] and [`diff`]: profiles added up and compared;
 //! 6. [`Profile::weights`], [`Profile::known_paths`]: what a later build can make of them;
 //! 7. [`advise`]: what paths tell that edges cannot;
-//! 8. [`edges`]: LLVM's edge profile, as it follows from paths;
-//! 9. [`branches`]: profiles of branches that hardware recorded;
-//! 10. [`sampling`]: what a profile that was not counted in full says of itself;
+//! 8. [`isolate`]: which paths failing runs take and passing runs do not;
+//! 9. [`edges`]: LLVM's edge profile, as it follows from paths;
+//! 10. [`branches`]: profiles of branches that hardware recorded;
+//! 11. [`sampling`]: what a profile that was not counted in full says of itself;
 //! 11. [`procedures`]: what partitions of the counting among copies of a program are made of.
 #![forbid(unsafe_code)]
 
@@ -26,6 +27,7 @@ pub mod edges;
 mod error;
 pub mod events;
 pub mod exactness;
+pub mod isolate;
 mod known;
 pub mod merge;
 pub mod model;

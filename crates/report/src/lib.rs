@@ -19,6 +19,7 @@ pub mod events;
 pub mod extent;
 pub mod folded;
 pub mod html;
+pub mod isolation;
 pub mod json;
 pub mod lcov;
 pub mod lines;

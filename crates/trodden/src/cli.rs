@@ -1,11 +1,13 @@
 //! The syntax of the command line; what commands do is elsewhere. Man pages, completions and `--help` all come from here.
 
 mod branches;
+mod isolate;
 mod numbering;
 mod parameters;
 mod partition;
 
 pub use branches::{BranchKind, Branches};
+pub use isolate::{Isolate, SuspectScore};
 pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use parameters::{Parameters, parameters_over, weights_file};
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
@@ -101,6 +103,8 @@ pub enum Command {
     Annotate(Annotate),
     /// Say what the paths of a run suggest to change in the program.
     Advise(Advise),
+    /// Rank the paths by which failing runs differ from passing ones.
+    Isolate(Isolate),
     /// Write a profile in a form that other tools read.
     Export(Export),
     /// List recorded runs, remove them, put them into suites.

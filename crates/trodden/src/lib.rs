@@ -39,6 +39,7 @@ mod graph;
 mod import;
 mod info;
 mod instrument;
+mod isolate;
 mod libraries;
 mod link;
 mod loops;
@@ -123,6 +124,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Report(job) => reports::report(&job, cli.color),
         Command::Annotate(job) => reports::annotate(&job, cli.color),
         Command::Advise(job) => advise::run(&job, cli.color),
+        Command::Isolate(job) => isolate::run(&job, cli.color),
         Command::Export(job) => reports::export(&job),
         Command::Runs(job) => runs::runs(&job),
         Command::Merge(job) => runs::merge(&job),

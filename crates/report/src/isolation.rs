@@ -1,0 +1,156 @@
+//! Suspects of a bug, on a terminal and as JSON.
+
+use crate::json::SCHEMA_VERSION;
+use crate::paint::{self, fit, left, right};
+use crate::source::SourceCache;
+use crate::story::Story;
+use crate::text::{Page, TextOptions, tell};
+use crate::view::{Function, View};
+use crate::words::{count, plural};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use trodden_flow::DagEdgeId;
+use trodden_profile::isolate::{FunctionKey, Isolation, Score, Suspect, Tally};
+
+/// What is shown.
+pub struct Wanted<'a> {
+    /// What suspects are ranked by.
+    pub by: Score,
+    /// At most this many.
+    pub top: usize,
+    /// Only of these functions, if a name is given: as of reports.
+    pub function: Option<&'a str>,
+}
+
+/// Suspects with their functions, in the order of their ranks.
+pub struct Suspects<'v, 'a> {
+    runs: Tally,
+    by: Score,
+    found: usize,
+    shown: Vec<(Suspect, &'v Function<'a>)>,
+}
+
+impl<'v, 'a> Suspects<'v, 'a> {
+    /// Ranks the paths of runs. The view is of all these runs, merged.
+    ///
+    /// # Errors
+    /// There is no function of the wanted name.
+    pub fn of(isolation: &Isolation, view: &'v View<'a>, wanted: &Wanted) -> Result<Suspects<'v, 'a>, crate::ReportError> {
+        let mut functions: HashMap<FunctionKey, &'v Function<'a>> = HashMap::new();
+        for function in &view.functions {
+            let place = function.unit.map.functions.iter().position(|f| std::ptr::eq(f, function.map));
+            functions.insert((function.unit.unit, place.unwrap_or_default()), function);
+        }
+        let edges = |key: FunctionKey, id: u64| functions.get(&key).map_or_else(Vec::new, |f| path_edges(f, id));
+        let mut all = isolation.suspects(wanted.by, edges);
+        if let Some(name) = wanted.function {
+            let chosen = crate::select::matching(view, name)?;
+            all.retain(|s| functions.get(&s.function).is_some_and(|f| chosen.iter().any(|c| std::ptr::eq(*c, *f))));
+        }
+        let found = all.len();
+        let shown = all.into_iter().filter_map(|s| functions.get(&s.function).map(|f| (s, *f))).take(wanted.top).collect();
+        Ok(Suspects { runs: isolation.runs(), by: wanted.by, found, shown })
+    }
+
+    /// For a terminal.
+    pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
+        let page = &Page::new(options);
+        let runs = format!("{} failing and {} passing runs", count(self.runs.failing.into()), count(self.runs.passing.into()));
+        let mut out = format!("{}  {}\n", page.paint(paint::TITLE, "Suspicious paths"), page.paint(paint::DIM, &runs));
+        if self.shown.is_empty() {
+            return out + "No failing run took a path of these functions.\n";
+        }
+        let shown = format!("by {}; {} of {} shown\n\n", name(self.by), self.shown.len(), plural(self.found as u128, "path", "paths"));
+        out.push_str(&shown);
+        for (rank, (suspect, function)) in self.shown.iter().enumerate() {
+            out.push_str(&title(rank + 1, suspect, function, page));
+            if let Some(story) = story(function, suspect) {
+                out.push_str(&tell(function, &story, sources, page));
+            }
+            out.push('\n');
+        }
+        out
+    }
+
+    /// As JSON; the schema is described in the user guide.
+    pub fn json(&self) -> Value {
+        let suspects = self.shown.iter().enumerate().map(|(at, (s, function))| {
+            json!({
+                "rank": at + 1,
+                "function": function.name.full,
+                "linkage_name": function.name.linkage,
+                "image": function.image.path,
+                "file": function.file(),
+                "line": function.line(),
+                "path": s.id,
+                "complete": s.complete,
+                "outline": story(function, s).map(|story| story.outline(usize::MAX)),
+                "failing": s.runs.failing,
+                "passing": s.runs.passing,
+                "function_failing": s.executed.failing,
+                "function_passing": s.executed.passing,
+                "new_edges": s.new_edges,
+                "ochiai": s.ochiai,
+                "tarantula": s.tarantula,
+                "increase": s.increase.0,
+                "increase_margin_95": s.increase.1,
+                "importance": s.importance,
+            })
+        });
+        json!({
+            "schema_version": SCHEMA_VERSION,
+            "kind": "isolation",
+            "failing_runs": self.runs.failing,
+            "passing_runs": self.runs.passing,
+            "by": name(self.by),
+            "suspects_found": self.found,
+            "suspects": suspects.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Name of a score.
+fn name(score: Score) -> &'static str {
+    match score {
+        Score::Ochiai => "ochiai",
+        Score::Tarantula => "tarantula",
+        Score::Importance => "importance",
+    }
+}
+
+fn path_edges(function: &Function, id: u64) -> Vec<DagEdgeId> {
+    let complete = function.paths.complete.iter().find(|p| p.id == id).map(|p| p.path.clone());
+    complete.or_else(|| function.paths.unfinished.iter().find(|p| p.id == id).map(|p| p.path.clone())).unwrap_or_default()
+}
+
+fn story(function: &Function, suspect: &Suspect) -> Option<Story> {
+    match suspect.complete {
+        true => function.paths.complete.iter().find(|p| p.id == suspect.id).map(|p| Story::of(function, p)),
+        false => function.paths.unfinished.iter().find(|p| p.id == suspect.id).map(|p| Story::of_unfinished(function, p)),
+    }
+}
+
+fn title(rank: usize, suspect: &Suspect, function: &Function, page: &Page) -> String {
+    let Suspect { runs, executed, .. } = suspect;
+    let what = if suspect.complete { "path" } else { "unfinished path" };
+    let head = format!(
+        "{}  {}  {what} {}",
+        page.paint(paint::TITLE, &right(&rank.to_string(), 3)),
+        page.paint(paint::NAME, &fit(&function.name.short, page.width.saturating_sub(50).max(20))),
+        suspect.id
+    );
+    let taken = format!(
+        "in {} failing and {} passing runs, of {} and {} that executed the function",
+        runs.failing, runs.passing, executed.failing, executed.passing
+    );
+    let scores = format!(
+        "ochiai {:.3}, tarantula {:.3}, importance {:.3} (increase {:+.2} ± {:.2})",
+        suspect.ochiai, suspect.tarantula, suspect.importance, suspect.increase.0, suspect.increase.1
+    );
+    let edges = match suspect.new_edges {
+        0 => "every edge of it was taken by passing runs, too: only together they are new to them".to_owned(),
+        n => format!("{} no passing run took", plural(n.into(), "edge of it that", "edges of it that")),
+    };
+    let line = |text: &str| format!("      {}\n", page.paint(paint::DIM, &left(text, 0)));
+    format!("{head}\n{}{}{}", line(&taken), line(&scores), line(&edges))
+}

@@ -1,0 +1,53 @@
+//! The syntax of `trodden isolate`.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// `trodden isolate`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden isolate nightly                          runs of a suite: those that exited with 0, or failed
+  trodden isolate --failing 7 --failing 9 --passing good
+  trodden isolate nightly --by importance --top 3 --json
+
+A failing test of a script that exits with 0 is told by --failing. All runs must be of one build.")]
+pub struct Isolate {
+    /// Profiles: files, runs (12, last, last~1), or suites. How a run ended says whether it failed.
+    pub runs: Vec<String>,
+    /// Profiles of failing runs, however they ended. May be given several times.
+    #[arg(long, value_name = "PROFILE")]
+    pub failing: Vec<String>,
+    /// Profiles of passing runs, however they ended. May be given several times.
+    #[arg(long, value_name = "PROFILE")]
+    pub passing: Vec<String>,
+    /// What paths are ranked by.
+    #[arg(long, value_enum, default_value_t = SuspectScore::Ochiai)]
+    pub by: SuspectScore,
+    /// Only functions of this name, or whose full name this regular expression matches.
+    #[arg(long, short, value_name = "NAME")]
+    pub function: Option<String>,
+    /// At most this many paths.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// At most this many source lines of each path; 0 for all.
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    pub steps: usize,
+    /// Where source files are, if they have moved. May be given several times.
+    #[arg(long, value_name = "FOLDER")]
+    pub source: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How suspicious a path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SuspectScore {
+    /// How alike the runs that took it and the failing runs are.
+    Ochiai,
+    /// Its share of the failing runs over that and its share of the passing ones.
+    Tarantula,
+    /// How much likelier it makes a failure than its function does, and how many failures it explains; with confidence.
+    Importance,
+}

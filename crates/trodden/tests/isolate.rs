@@ -1,0 +1,92 @@
+//! Bugs that are known, found by the paths of failing and passing runs through the real command.
+
+mod place;
+
+use place::{Place, trodden};
+use serde_json::Value;
+
+/// The first branch scales, the second rounds; only a number that is both scaled and rounded comes out wrong. Every line and every branch is taken by runs that pass.
+const PROGRAM: &str = "\
+#include <stdlib.h>
+#define KEEP __attribute__((noinline))
+KEEP void touch(int *n) { __asm__ volatile(\"\" : : \"r\"(n) : \"memory\"); }
+KEEP int convert(int n, int scaled, int rounded) {
+    int unit = 1;
+    if (scaled) {
+        n *= 10;
+        touch(&n);
+        unit = 10;
+    }
+    if (rounded) {
+        n = n / 10 * 10;
+        touch(&n);
+        unit -= 5;
+    }
+    return n / unit;
+}
+int main(int argc, char **argv) {
+    int scaled = atoi(argv[1]), rounded = atoi(argv[2]), n = 0;
+    for (int i = 10; i <= 40; i += 10)
+        n += convert(i, scaled, rounded);
+    /* 100 is right, whatever the options. */
+    return n != (rounded && !scaled ? -24 : 100);
+}
+";
+
+fn recorded() -> Place {
+    let place = Place::with(&[("a.c", PROGRAM)]);
+    place.cc("-O1 -g a.c -o prog");
+    for options in ["0 0", "1 0", "0 1", "1 1", "0 0", "1 1", "1 0", "0 1"] {
+        let words = format!("record --suite nightly -- ./prog {options}");
+        let output = place.command(trodden()).args(words.split_whitespace()).output().unwrap();
+        assert_eq!(output.status.code(), Some(i32::from(options == "1 1")), "{output:?}");
+    }
+    place
+}
+
+fn isolate(place: &Place, words: &str) -> Value {
+    let output = place.trodden(&format!("isolate {words} --json"));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(1), &Value::from("isolation")));
+    json
+}
+
+#[test]
+fn two_branches_that_fail_only_together_come_first() {
+    let place = recorded();
+    for words in ["nightly", "nightly --by tarantula", "nightly --by importance"] {
+        let json = isolate(&place, words);
+        assert_eq!((&json["failing_runs"], &json["passing_runs"]), (&Value::from(2), &Value::from(6)));
+        let first = &json["suspects"][0];
+        assert_eq!(first["function"], "convert", "{json:#}");
+        assert_eq!(
+            (&first["failing"], &first["passing"], &first["new_edges"]),
+            (&Value::from(2), &Value::from(0), &Value::from(0)),
+            "{first:#}"
+        );
+        assert!(first["ochiai"] == 1.0 && first["importance"].as_f64().unwrap() > 0.8);
+    }
+    let text = String::from_utf8(place.trodden("isolate nightly --top 1").stdout).unwrap();
+    assert!(text.contains("2 failing and 6 passing runs") && text.contains("n *= 10;") && text.contains("n = n / 10 * 10;"), "{text}");
+    // Lines and branches of failing and passing runs are the same.
+    let all = isolate(&place, "nightly --top 1000");
+    assert!(all["suspects"].as_array().unwrap().iter().all(|s| s["new_edges"] == 0), "{all:#}");
+}
+
+#[test]
+fn what_is_said_of_a_run_beats_how_it_ended() {
+    let place = recorded();
+    let json = isolate(&place, "nightly --passing 4 --failing 2");
+    assert_eq!((&json["failing_runs"], &json["passing_runs"]), (&Value::from(2), &Value::from(6)));
+    for (words, message) in [
+        ("isolate 1 2 3", "it takes both"),
+        ("isolate", "no runs are given"),
+        ("isolate nightly --failing 1 --passing 1", "as failing and as passing"),
+        ("isolate nowhere", "no run or suite"),
+        ("isolate nightly --function nothing", "nothing"),
+    ] {
+        let output = place.command(trodden()).args(words.split_whitespace()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(message), "{words}: {output:?}");
+    }
+}
