@@ -1,7 +1,7 @@
 //! Suspects of a bug, on a terminal and as JSON.
 
 use crate::json::SCHEMA_VERSION;
-use crate::paint::{self, fit, left, right};
+use crate::paint::{self, fit, right};
 use crate::source::SourceCache;
 use crate::story::Story;
 use crate::text::{Page, TextOptions, tell};
@@ -151,6 +151,6 @@ fn title(rank: usize, suspect: &Suspect, function: &Function, page: &Page) -> St
         0 => "every edge of it was taken by passing runs, too: only together they are new to them".to_owned(),
         n => format!("{} no passing run took", plural(n.into(), "edge of it that", "edges of it that")),
     };
-    let line = |text: &str| format!("      {}\n", page.paint(paint::DIM, &left(text, 0)));
+    let line = |text: &str| format!("      {}\n", page.paint(paint::DIM, &fit(text, page.width - 6)));
     format!("{head}\n{}{}{}", line(&taken), line(&scores), line(&edges))
 }

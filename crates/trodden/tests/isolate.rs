@@ -67,7 +67,13 @@ fn two_branches_that_fail_only_together_come_first() {
         assert!(first["ochiai"] == 1.0 && first["importance"].as_f64().unwrap() > 0.8);
     }
     let text = String::from_utf8(place.trodden("isolate nightly --top 1").stdout).unwrap();
-    assert!(text.contains("2 failing and 6 passing runs") && text.contains("n *= 10;") && text.contains("n = n / 10 * 10;"), "{text}");
+    assert!(
+        text.contains("2 failing and 6 passing runs")
+            && text.contains("in 2 failing and 0 passing runs, of 2 and 6")
+            && text.contains("n *= 10;")
+            && text.contains("n = n / 10 * 10;"),
+        "{text}"
+    );
     // Lines and branches of failing and passing runs are the same.
     let all = isolate(&place, "nightly --top 1000");
     assert!(all["suspects"].as_array().unwrap().iter().all(|s| s["new_edges"] == 0), "{all:#}");
