@@ -41,16 +41,18 @@ pub fn files(wanted: &str) -> Result<Vec<PathBuf>> {
     if path.is_file() {
         return Ok(vec![path.to_owned()]);
     }
-    if path.is_dir() {
-        bail!("{wanted} is a folder, not a profile");
-    }
     let store = match RunStore::find(Path::new(".")) {
+        Err(ProfileError::NoStore { .. }) if path.is_dir() => bail!("{wanted} is a folder, not a profile, and there is no run store here"),
         Err(ProfileError::NoStore { .. }) if wanted != LAST => {
             bail!("there is neither a file {wanted} nor a run store here: record a run with `trodden record -- PROGRAM`")
         }
         other => other?,
     };
-    Ok(store.select(wanted)?.into_iter().map(|entry| entry.profile).collect())
+    // A suite may well have the name of a folder: `tests`.
+    match store.select(wanted) {
+        Err(_) if path.is_dir() => bail!("{wanted} is a folder, not a profile, and no run or suite has that name"),
+        found => Ok(found?.into_iter().map(|entry| entry.profile).collect()),
+    }
 }
 
 /// What a stored profile holds.
