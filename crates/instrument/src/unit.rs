@@ -85,7 +85,7 @@ pub enum Error {
     },
     /// Known paths are those of another graph.
     #[error(
-        "function `{0}` has other paths than those in the file of known paths: record the runs anew with a program built from this bitcode"
+        "function `{0}` has other paths than those in the file of known paths, or numbers them otherwise: record the runs anew with a program built with default parameters"
     )]
     OtherPaths(String),
     /// LLVM refuses to run passes.
@@ -212,7 +212,7 @@ fn code_generation_flags() -> Vec<String> {
 /// The plan by which known paths were counted, with probes where they hardly ever come.
 fn residual_plan(graph: &Graph, known: &KnownFunction, frequencies: &Frequencies, options: &PlanOptions) -> Option<Plan> {
     let (dag, numbering) = Plan::cut_at(graph, &known.cuts, options.entries).ok()?;
-    if numbering.paths() != known.paths {
+    if numbering.paths() != known.paths || trodden_unit::known::hash_of(numbering.values()) != known.values {
         return None;
     }
     let residual = Residual::of(&dag, &numbering, &known.known);

@@ -10,6 +10,11 @@ pub enum NotKnown {
     /// A map is damaged.
     #[error(transparent)]
     Map(#[from] MapError),
+    /// There are too many paths to know.
+    #[error(
+        "function `{0}` was counted in a table, or in part: record the runs with a program built without --table-slots and with --scheme ball-larus"
+    )]
+    NotAll(String),
     /// Two ways of counting.
     #[error(transparent)]
     TwoWays(#[from] TwoWays),
@@ -23,6 +28,9 @@ impl Profile {
     pub fn known_paths(&self) -> Result<KnownPaths, NotKnown> {
         let mut known = KnownPaths::default();
         for (_, unit, function) in self.functions() {
+            if function.table().is_some() || function.is_partial() {
+                return Err(NotKnown::NotAll(function.name.clone()));
+            }
             let executed: Vec<(u64, u64)> = unit.counts_of(function).filter(|(_, count)| *count > 0).collect();
             if !executed.is_empty() {
                 let paths = FunctionPaths::decode(function, unit.counts_of(function))?;

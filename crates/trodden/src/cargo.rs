@@ -10,7 +10,7 @@
 use crate::assets;
 use crate::cc::{CARGO_FOLDER_VARIABLE, PARAMETERS_VARIABLE, pgo};
 use crate::cli::parameters_over;
-use crate::cli::weights_file;
+use crate::cli::{known_paths, weights_file};
 use crate::link::exit_code;
 use crate::notes::note;
 use crate::rust;
@@ -21,12 +21,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_profile::sampling::SAMPLE_TIER as SAMPLE_WORD;
+use trodden_unit::RESIDUAL_WORD;
 use trodden_unit::marks::ADDRESSES_WORD;
 use trodden_unit::store::STORE_VARIABLE;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Parameters of the plugin with a value, as `trodden build` has them.
-const PARAMETERS: [&str; 12] = [
+const PARAMETERS: [&str; 13] = [
     "--scheme",
     "--max-paths",
     "--table-slots",
@@ -39,6 +40,7 @@ const PARAMETERS: [&str; 12] = [
     "--weights",
     "--tails",
     "--events",
+    "--residual",
 ];
 /// Those without.
 const FLAGS: [(&str, &str); 3] = [("--sample", SAMPLE_WORD), ("--addresses", ADDRESSES_WORD), ("--pgo", pgo::MARKERS)];
@@ -48,7 +50,7 @@ Builds, runs, tests or benches a Rust package with its paths counted.
 Usage: cargo trodden <build|run|test|bench> [OPTIONS] [cargo's options] [-- arguments]
 
 Options, as of `trodden build`: --scheme S, --max-paths N, --table-slots N, --array-paths N, --threads own|shared|atomic, --order graph|weights,
---chords on|off, --reach doubtful|all, --keep bitcode|map, --weights FILE, --sample, --addresses, --tails merged|apart, --pgo, --events EVENT.
+--chords on|off, --reach doubtful|all, --keep bitcode|map, --weights FILE, --sample, --addresses, --tails merged|apart, --pgo, --events EVENT, --residual PROFILE.
 Everything else goes to cargo. Programs are in target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record
 what they run; `trodden report` shows it. With --pgo, `trodden export profdata` makes a profile for -Cprofile-use of it.
 
@@ -140,6 +142,10 @@ impl Invocation {
                 "--weights" => {
                     let file = weights_file(&value).map_err(|what| anyhow::anyhow!("--weights {value}: {what}"))?;
                     out.parameters.push(format!("weights={file}"));
+                }
+                "--residual" => {
+                    let file = known_paths(&value).map_err(|what| anyhow::anyhow!("--residual {value}: {what}"))?;
+                    out.parameters.push(format!("{RESIDUAL_WORD} known={file}"));
                 }
                 parameter => out.parameters.push(format!("{}={value}", &parameter[2..])),
             }

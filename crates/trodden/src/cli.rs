@@ -9,7 +9,7 @@ mod partition;
 pub use branches::{BranchKind, Branches};
 pub use isolate::{Isolate, SuspectScore};
 pub use numbering::{Interesting, ModelScheme, NumberJob};
-pub use parameters::{Parameters, parameters_over, weights_file};
+pub use parameters::{Parameters, known_paths, parameters_over, weights_file};
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 
 use crate::profiles::LAST;

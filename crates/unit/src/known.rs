@@ -28,6 +28,8 @@ pub struct KnownFunction {
     pub cuts: Vec<(Edge, CutReason)>,
     /// Number of its paths.
     pub paths: u64,
+    /// Hash of the values by which they are numbered.
+    pub values: u64,
     /// Identities of the known ones, ascending, with their executions.
     pub known: Vec<(u64, u64)>,
     /// Executions of its edges.
@@ -60,11 +62,12 @@ impl KnownPaths {
         let fresh = || KnownFunction {
             cuts: function.cuts.clone(),
             paths: function.counters,
+            values: hash_of(&function.values),
             known: Vec::new(),
             edges: vec![0; function.edges.len()],
         };
         let entry = self.functions.entry(key).or_insert_with(fresh);
-        if entry.cuts != function.cuts || entry.paths != function.counters || entry.edges.len() != edges.len() {
+        if entry.cuts != function.cuts || entry.values != hash_of(&function.values) || entry.edges.len() != edges.len() {
             return Err(TwoWays(function.name.clone()));
         }
         entry.known.extend(known);
@@ -106,6 +109,12 @@ impl KnownPaths {
         let entries: Vec<(Key, KnownFunction)> = unpack(&MAGIC, bytes).ok_or(NoKnownPaths)?;
         Ok(KnownPaths { functions: entries.into_iter().collect() })
     }
+}
+
+/// Hash of the values of a numbering.
+pub fn hash_of(values: &[i64]) -> u64 {
+    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    xxhash_rust::xxh3::xxh3_64(&bytes)
 }
 
 /// A file that holds no known paths.
