@@ -356,8 +356,9 @@ impl Unit {
         }
         let position = self.positions.of_function(function);
         // Before the function's blocks change: whether its callers have all claimed regions.
-        // Some functions are left to edge profiles, and claim none.
-        let open = self.options.scheme == Scheme::Targeted || self.may_be_first(function);
+        // Some functions claim none: those that are left to edge profiles, and those that count unknown paths only.
+        let claims_none = self.options.scheme == Scheme::Targeted || self.options.tier == Tier::Residual;
+        let open = claims_none || self.may_be_first(function);
         if let Some(markers) = &mut self.markers {
             markers.count_computed(function, self.around.counters);
         }

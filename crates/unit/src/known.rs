@@ -34,6 +34,14 @@ pub struct KnownFunction {
     pub edges: Vec<u64>,
 }
 
+impl KnownFunction {
+    /// Whether its paths and cuts are some of those that it says there are.
+    fn is_sound(&self) -> bool {
+        let ids = self.known.is_sorted_by(|a, b| a.0 < b.0) && self.known.last().is_none_or(|(id, _)| *id < self.paths);
+        ids && self.cuts.iter().all(|(edge, _)| edge.index() < self.edges.len())
+    }
+}
+
 /// Source of the unit, linkage name, shape.
 type Key = (String, String, u64);
 
@@ -101,9 +109,12 @@ impl KnownPaths {
     /// Reads a file's content.
     ///
     /// # Errors
-    /// It is none.
+    /// It is none, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<KnownPaths, NoKnownPaths> {
         let entries: Vec<(Key, KnownFunction)> = unpack(&MAGIC, bytes).ok_or(NoKnownPaths)?;
+        if !entries.iter().all(|(_, function)| function.is_sound()) {
+            return Err(NoKnownPaths);
+        }
         Ok(KnownPaths { functions: entries.into_iter().collect() })
     }
 }
@@ -112,3 +123,22 @@ impl KnownPaths {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a file of known paths: make one with `trodden export known -o FILE`")]
 pub struct NoKnownPaths;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(cut: u32, known: &[(u64, u64)]) -> Vec<u8> {
+        let function = KnownFunction { cuts: vec![(Edge(cut), CutReason::Back)], paths: 4, known: known.to_vec(), edges: vec![1, 2] };
+        let key = ("u.c".to_owned(), "f".to_owned(), 7);
+        KnownPaths { functions: BTreeMap::from([(key, function)]) }.to_bytes()
+    }
+
+    #[test]
+    fn paths_and_cuts_that_cannot_be_are_damage() {
+        assert_eq!(KnownPaths::from_bytes(&file(1, &[(0, 5), (3, 1)])).map(|known| known.len()), Ok(1));
+        for damaged in [file(2, &[(0, 5)]), file(1, &[(4, 5)]), file(1, &[(3, 1), (0, 5)]), file(1, &[(3, 1), (3, 1)])] {
+            assert_eq!(KnownPaths::from_bytes(&damaged), Err(NoKnownPaths));
+        }
+    }
+}

@@ -41,7 +41,7 @@ pub struct Parameters {
     #[arg(long, value_name = "FILE", value_parser = weights_file)]
     pub weights: Option<String>,
     /// Count nothing and change no code: only note where each block lies, for `trodden import` of branches that hardware recorded.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "sample")]
     pub addresses: bool,
     /// With `--addresses`: whether code generation may merge equal ends of blocks, which then lose their addresses.
     #[arg(long, value_enum, requires = "addresses")]
