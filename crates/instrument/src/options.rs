@@ -149,7 +149,7 @@ pub enum BadOption {
     Unknown(String),
     /// Markers are noted where everything is counted.
     #[error(
-        "TRODDEN_INSTRUMENT holds markers=llvm and another tier than full: build for an edge profile (--pgo) without --sample or --addresses"
+        "TRODDEN_INSTRUMENT holds markers=llvm and another tier than full: build for an edge profile (--pgo) without --sample, --addresses or --residual"
     )]
     MarkersWithoutCounts,
     /// Words that exclude each other.

@@ -11,6 +11,7 @@ use crate::abandon::returns_twice;
 use crate::describe::{Draft, Site, only_returns, tail_call_before_return};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
+use crate::shape::new_block_behind;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
@@ -270,11 +271,4 @@ impl Places {
             new
         })
     }
-}
-
-fn new_block_behind(module: Module, block: Block) -> Block {
-    let function = llvm!(LLVMGetBasicBlockParent(block.0));
-    let new = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function, c"".as_ptr())));
-    llvm!(LLVMMoveBasicBlockAfter(new.0, block.0));
-    new
 }

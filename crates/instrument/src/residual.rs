@@ -7,7 +7,7 @@
 //! Computed jumps have addresses of blocks in data, so the jumps of both versions arrive in one block; there it is known whether the path that begins is.
 
 use crate::counting::{Counters, Unknown};
-use crate::describe::{Draft, Site};
+use crate::describe::{Draft, Site, is_must_tail};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::probes::{self, Course, Surroundings};
 use crate::sample::copies::{Copies, Lines};
@@ -148,12 +148,13 @@ impl Double<'_> {
         }
     }
 
-    /// Blocks of the first version to which nothing leads any more lead nowhere. (But for computed jumps: whatever they lead to has phi nodes of all of them.)
+    /// Blocks of the first version to which nothing leads any more lead nowhere. (But for computed jumps: whatever they lead to has phi nodes of all of them;
+    /// and for calls that must be tail calls: a return has to follow them, wherever they are.)
     fn end_unreached(&self) {
         let unreached = (0..self.draft.nodes.len()).filter(|i| !self.doubled.reached[*i]).filter_map(|i| self.draft.nodes[i]);
         for block in unreached {
             let end = block.terminator();
-            if end.is(LLVMOpcode::LLVMIndirectBr) {
+            if end.is(LLVMOpcode::LLVMIndirectBr) || block.instructions().any(is_must_tail) {
                 continue;
             }
             if !end.is_void() {

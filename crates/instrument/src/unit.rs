@@ -209,15 +209,15 @@ fn code_generation_flags() -> Vec<String> {
     words.split('\u{1f}').filter(|w| !w.is_empty()).map(str::to_owned).collect()
 }
 
-/// The plan by which known paths were counted, with probes where they hardly ever come.
-fn residual_plan(graph: &Graph, known: &KnownFunction, frequencies: &Frequencies, options: &PlanOptions) -> Option<Plan> {
+/// The plan by which known paths were counted, with probes where they hardly ever come; and what is known.
+fn residual_plan(graph: &Graph, known: &KnownFunction, frequencies: &Frequencies, options: &PlanOptions) -> Option<(Plan, Residual)> {
     let (dag, numbering) = Plan::cut_at(graph, &known.cuts, options.entries).ok()?;
-    if numbering.paths() != known.paths || trodden_unit::known::hash_of(numbering.values()) != known.values {
+    if numbering.paths() != known.paths {
         return None;
     }
     let residual = Residual::of(&dag, &numbering, &known.known);
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
-    Some(Plan { dag, numbering, probes, partial: None })
+    Some((Plan { dag, numbering, probes, partial: None }, residual))
 }
 
 struct Unit {
@@ -312,9 +312,8 @@ impl Unit {
         let Planned { draft, graph, plan, frequencies, .. } = &planned;
         match standing {
             Some(standing) => self.marks.push(standing.marks(function, draft)),
-            None if doubles && let (Some(count), Some(known)) = (self.count, self.known(&planned)) => {
-                let residual = Residual::of(&plan.dag, &plan.numbering, &known.known);
-                residual::insert(self.around, count, &planned, &residual, &known, self.map.counters);
+            None if doubles && let (Some(count), Some(known), Some(residual)) = (self.count, self.known(&planned), &planned.residual) => {
+                residual::insert(self.around, count, &planned, residual, &known, self.map.counters);
             }
             None => {
                 let choices = self.choices(planned.measured, plan);
@@ -356,8 +355,9 @@ impl Unit {
         }
         let position = self.positions.of_function(function);
         // Before the function's blocks change: whether its callers have all claimed regions.
-        // Some functions are left to edge profiles, and claim none.
-        let open = self.options.scheme == Scheme::Targeted || self.may_be_first(function);
+        // Some functions claim none: those that are left to edge profiles, and those that count unknown paths only.
+        let claims_none = self.options.scheme == Scheme::Targeted || self.options.tier == Tier::Residual;
+        let open = claims_none || self.may_be_first(function);
         if let Some(markers) = &mut self.markers {
             markers.count_computed(function, self.around.counters);
         }
@@ -371,13 +371,15 @@ impl Unit {
         let graph =
             Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })?;
         let (frequencies, measured) = self.frequencies(&function.name(), &draft, &graph);
-        let plan = match self.known_of(&function.name(), &draft) {
+        let (plan, residual) = match self.known_of(&function.name(), &draft) {
             Some(known) => {
-                residual_plan(&graph, known, &frequencies, &self.options.plan).ok_or_else(|| Error::OtherPaths(function.name()))?
+                let made = residual_plan(&graph, known, &frequencies, &self.options.plan);
+                let (plan, residual) = made.ok_or_else(|| Error::OtherPaths(function.name()))?;
+                (plan, Some(residual))
             }
-            None => self.plan_by_scheme(&draft, &graph, &frequencies, measured),
+            None => (self.plan_by_scheme(&draft, &graph, &frequencies, measured), None),
         };
-        Ok(Planned { function, position, draft, graph, plan, frequencies, measured, open })
+        Ok(Planned { function, position, draft, graph, plan, residual, frequencies, measured, open })
     }
 
     /// What is known of a function's paths, if that is the tier's business and anything is.

@@ -2,7 +2,9 @@
 
 use crate::model::Profile;
 use crate::paths::FunctionPaths;
-use trodden_unit::{KnownPaths, MapError, TwoWays};
+use trodden_flow::Plan;
+use trodden_flow::dag::Entries;
+use trodden_unit::{FunctionMap, KnownPaths, MapError, TwoWays};
 
 /// Why the paths of a profile cannot be known to a build.
 #[derive(Debug, thiserror::Error)]
@@ -10,33 +12,42 @@ pub enum NotKnown {
     /// A map is damaged.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// There are too many paths to know.
-    #[error(
-        "function `{0}` was counted in a table, or in part: record the runs with a program built without --table-slots and with --scheme ball-larus"
-    )]
-    NotAll(String),
     /// Two ways of counting.
     #[error(transparent)]
     TwoWays(#[from] TwoWays),
+    /// Paths have other numbers than the build would give them.
+    #[error(
+        "the paths of function `{0}` are not numbered as a residual build numbers them: record a program that was built without --order weights, --table-slots, and --scheme targeted or practical"
+    )]
+    OtherNumbers(String),
 }
 
 impl Profile {
     /// The executed paths of all functions that were executed; a prefix that was counted where control might not have come back is one.
     ///
     /// # Errors
-    /// A function's map is damaged, or the profile is of two builds that count otherwise.
+    /// A function's map is damaged, or the profile is of two builds that count otherwise, or of one that numbers paths in a way of its own.
     pub fn known_paths(&self) -> Result<KnownPaths, NotKnown> {
         let mut known = KnownPaths::default();
         for (_, unit, function) in self.functions() {
-            if function.table().is_some() || function.is_partial() {
-                return Err(NotKnown::NotAll(function.name.clone()));
-            }
             let executed: Vec<(u64, u64)> = unit.counts_of(function).filter(|(_, count)| *count > 0).collect();
             if !executed.is_empty() {
                 let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
+                if !has_usual_numbers(function)? {
+                    return Err(NotKnown::OtherNumbers(function.name.clone()));
+                }
                 known.add(&unit.map, function, executed.into_iter(), &paths.edges)?;
             }
         }
         Ok(known)
     }
+}
+
+/// Whether a function's paths have the numbers that follow from its graph and its cuts alone: that is all a build is told.
+fn has_usual_numbers(function: &FunctionMap) -> Result<bool, MapError> {
+    if function.table().is_some() || function.is_partial() {
+        return Ok(false);
+    }
+    let usual = Plan::cut_at(&function.graph()?, &function.cuts, Entries::Shared);
+    Ok(usual.is_ok_and(|(dag, numbering)| dag.edges() == function.dag && numbering.values() == function.values))
 }

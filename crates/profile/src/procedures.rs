@@ -9,6 +9,8 @@ use trodden_unit::{EdgeKind, FlowEdge, FunctionMap, MapError};
 
 /// Estimated frequencies are fractions, those of procedures whole numbers.
 const SCALE: f64 = 1024.0;
+/// The greatest estimate, so that sums of many fit a word: loops within loops are estimated to come round very often.
+const GREATEST: f64 = (1u64 << 48) as f64;
 
 /// The procedure of a function with its counts, by path number.
 ///
@@ -58,7 +60,7 @@ pub fn estimated(function: &FunctionMap) -> Result<Procedure, MapError> {
         Origin::Enter(_) => cuts_into(&dag, function, edge.to).map(|e| estimate.edge(e)).sum::<f64>() / entries(&dag, edge.to),
         Origin::Stop(node) => estimate.node(node),
     };
-    let frequencies = dag.edges().iter().map(|e| (of(e) * SCALE).round() as u64).collect();
+    let frequencies = dag.edges().iter().map(|e| (of(e) * SCALE).round().min(GREATEST) as u64).collect();
     Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None })
 }
 

@@ -438,6 +438,7 @@ Examples:
   trodden export pprof -o paths.pb.gz && pprof -top paths.pb.gz
   trodden export lcov -o paths.info && genhtml paths.info
   trodden export weights -o prog.weights && trodden build --weights prog.weights -- make
+  trodden export known -o prog.known && trodden build --residual prog.known -- make
   trodden export profdata -o prog.profdata && clang -O2 -fprofile-use=prog.profdata ...")]
 pub struct Export {
     /// The form.

@@ -101,3 +101,42 @@ fn paths_with_cold_edges_are_left_out_counted_and_reported() {
     let report = place.command(trodden()).args(["report", "run.trodden"]).output().unwrap();
     assert!(String::from_utf8_lossy(&report.stdout).contains("1000 executions not told apart"));
 }
+
+/// With RARE set, a thread comes to a function that is in no other run, and control to a call that must be a tail call.
+const RARE: &str = "#include <pthread.h>\n#include <stdlib.h>\n#define NOP __asm__ volatile(\"nop\")\n\
+    static __attribute__((noinline)) void rare(unsigned x) { if (x & 1) NOP; }\n\
+    static void *run(void *too) { if (too) for (unsigned i = 0; i < 1000; i++) rare(i); return 0; }\n\
+    static __attribute__((noinline)) int other(int x) { NOP; return x + 1; }\n\
+    __attribute__((noinline)) int turn(int x) { if (x) __attribute__((musttail)) return other(x); NOP; return 1; }\n\
+    int main(void) { char *rare = getenv(\"RARE\"); pthread_t t; pthread_create(&t, 0, run, rare); pthread_join(t, 0); return !turn(rare != 0); }\n";
+
+#[test]
+fn residual_builds_count_what_threads_and_tail_calls_come_to() {
+    let place = Place::with(&[("prog.c", RARE)]);
+    assert!(build(&place, "").status().unwrap().success());
+    record(&place);
+    assert!(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).status().unwrap().success());
+    assert!(build(&place, &format!("tier=residual known={}", place.path("known").display())).status().unwrap().success());
+    let again = place.command(trodden()).args(["record", "--no-store", "-o", "rare.trodden", "--", "./prog"]).env("RARE", "1").status();
+    assert!(again.unwrap().success());
+    let profile = Profile::read(&place.path("rare.trodden")).unwrap();
+    let counts = |name: &str| {
+        let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
+        let mut counts: Vec<u64> = unit.counts_of(function).map(|(_, count)| count).collect();
+        counts.sort_unstable();
+        counts
+    };
+    assert_eq!(counts("rare"), [500, 500]);
+    assert_eq!(counts("turn"), [1]);
+}
+
+#[test]
+fn paths_with_numbers_of_their_own_are_not_known_to_residual_builds() {
+    for parameters in ["order=weights", "table-slots=64 array-paths=1"] {
+        let place = Place::with(&[("prog.c", SUBJECT)]);
+        assert!(build(&place, parameters).status().unwrap().success());
+        record(&place);
+        let export = place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).output().unwrap();
+        assert!(!export.status.success() && String::from_utf8_lossy(&export.stderr).contains("are not numbered as"), "{parameters}");
+    }
+}

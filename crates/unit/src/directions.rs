@@ -1,19 +1,18 @@
 //! Directions: what the paths of a run say should become of a program's code, from a profile to the build that carries it out.
 //!
-//! A file is the magic, then zstd of [postcard](https://postcard.jamesmunns.com/wire-format) of the entries. Functions are known again by name and by the
-//! [shape](crate::shape) of their graph, and blocks and edges by their numbers in it.
+//! A file is a list of entries ([`crate::packed`]). Functions are known again by name and by the [shape](crate::shape) of their graph, and blocks and edges
+//! by their numbers in it.
 //!
 //! Invariant: whatever directions say, code that was made by them does what it did. They decide what is copied and parted, not what is computed; so a
 //! file of another program, or of an older state of it, can cost time, but no correctness.
 
+use crate::packed::{pack, unpack};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use trodden_flow::{Edge, Node};
 
 const MAGIC: [u8; 8] = *b"TRODDIR\x01";
-/// No file unpacks to more than this; a larger claim is damage.
-const MOST_UNPACKED: usize = 1 << 30;
 
 /// Something to do with a function's code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,9 +103,7 @@ impl Directions {
             directions: directions.clone(),
         };
         let entries: Vec<Function> = self.functions.iter().map(entry).collect();
-        let plain = postcard::to_allocvec(&entries).expect("directions are plain data");
-        let packed = zstd::bulk::compress(&plain, 3).expect("memory can be compressed into memory");
-        [&MAGIC[..], &packed].concat()
+        pack(&MAGIC, &entries)
     }
 
     /// Reads the content of a file.
@@ -114,10 +111,7 @@ impl Directions {
     /// # Errors
     /// It is something else, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Directions, NoDirections> {
-        let packed = bytes.strip_prefix(&MAGIC).ok_or(NoDirections)?;
-        let size = zstd::bulk::Decompressor::upper_bound(packed).unwrap_or(MOST_UNPACKED).min(MOST_UNPACKED);
-        let plain = zstd::bulk::decompress(packed, size).map_err(|_| NoDirections)?;
-        let entries: Vec<Function> = postcard::from_bytes(&plain).map_err(|_| NoDirections)?;
+        let entries: Vec<Function> = unpack(&MAGIC, bytes).ok_or(NoDirections)?;
         let mut directions = Directions::default();
         entries.into_iter().for_each(|f| directions.add(&f.name, f.shape, f.directions));
         Ok(directions)

@@ -28,12 +28,18 @@ pub struct KnownFunction {
     pub cuts: Vec<(Edge, CutReason)>,
     /// Number of its paths.
     pub paths: u64,
-    /// Hash of the values by which they are numbered.
-    pub values: u64,
     /// Identities of the known ones, ascending, with their executions.
     pub known: Vec<(u64, u64)>,
     /// Executions of its edges.
     pub edges: Vec<u64>,
+}
+
+impl KnownFunction {
+    /// Whether its paths and cuts are some of those that it says there are.
+    fn is_sound(&self) -> bool {
+        let ids = self.known.is_sorted_by(|a, b| a.0 < b.0) && self.known.last().is_none_or(|(id, _)| *id < self.paths);
+        ids && self.cuts.iter().all(|(edge, _)| edge.index() < self.edges.len())
+    }
 }
 
 /// Source of the unit, linkage name, shape.
@@ -62,12 +68,11 @@ impl KnownPaths {
         let fresh = || KnownFunction {
             cuts: function.cuts.clone(),
             paths: function.counters,
-            values: hash_of(&function.values),
             known: Vec::new(),
             edges: vec![0; function.edges.len()],
         };
         let entry = self.functions.entry(key).or_insert_with(fresh);
-        if entry.cuts != function.cuts || entry.values != hash_of(&function.values) || entry.edges.len() != edges.len() {
+        if entry.cuts != function.cuts || entry.paths != function.counters || entry.edges.len() != edges.len() {
             return Err(TwoWays(function.name.clone()));
         }
         entry.known.extend(known);
@@ -104,20 +109,36 @@ impl KnownPaths {
     /// Reads a file's content.
     ///
     /// # Errors
-    /// It is none.
+    /// It is none, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<KnownPaths, NoKnownPaths> {
         let entries: Vec<(Key, KnownFunction)> = unpack(&MAGIC, bytes).ok_or(NoKnownPaths)?;
+        if !entries.iter().all(|(_, function)| function.is_sound()) {
+            return Err(NoKnownPaths);
+        }
         Ok(KnownPaths { functions: entries.into_iter().collect() })
     }
-}
-
-/// Hash of the values of a numbering.
-pub fn hash_of(values: &[i64]) -> u64 {
-    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    xxhash_rust::xxh3::xxh3_64(&bytes)
 }
 
 /// A file that holds no known paths.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a file of known paths: make one with `trodden export known -o FILE`")]
 pub struct NoKnownPaths;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(cut: u32, known: &[(u64, u64)]) -> Vec<u8> {
+        let function = KnownFunction { cuts: vec![(Edge(cut), CutReason::Back)], paths: 4, known: known.to_vec(), edges: vec![1, 2] };
+        let key = ("u.c".to_owned(), "f".to_owned(), 7);
+        KnownPaths { functions: BTreeMap::from([(key, function)]) }.to_bytes()
+    }
+
+    #[test]
+    fn paths_and_cuts_that_cannot_be_are_damage() {
+        assert_eq!(KnownPaths::from_bytes(&file(1, &[(0, 5), (3, 1)])).map(|known| known.len()), Ok(1));
+        for damaged in [file(2, &[(0, 5)]), file(1, &[(4, 5)]), file(1, &[(3, 1), (0, 5)]), file(1, &[(3, 1), (3, 1)])] {
+            assert_eq!(KnownPaths::from_bytes(&damaged), Err(NoKnownPaths));
+        }
+    }
+}

@@ -358,7 +358,8 @@ impl FunctionMap {
             Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => Some(e),
             Origin::Stop(_) => None,
         };
-        if let Some(bad) = self.dag.iter().filter_map(named).find(|e| e.index() >= self.edges.len()) {
+        let cuts = self.cuts.iter().map(|(edge, _)| *edge);
+        if let Some(bad) = self.dag.iter().filter_map(named).chain(cuts).find(|e| e.index() >= self.edges.len()) {
             return Err(wrong(format!("edge {} does not exist", bad.0)));
         }
         Dag::from_edges(self.blocks.len() as u32 + 1, Node(0), self.exit(), self.dag.clone()).map_err(wrong)

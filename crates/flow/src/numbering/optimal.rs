@@ -66,6 +66,8 @@ pub struct Assignment {
 
 /// Steps of a short search: doubled with each further one.
 const SHORT: u64 = 20_000;
+/// Wider spans are not searched: a search has a list of all their numbers.
+const MOST_NUMBERS: usize = 1 << 24;
 /// Steps between two questions whether to stop.
 const PATIENCE: u64 = 1 << 16;
 
@@ -134,7 +136,7 @@ impl Search<'_> {
     /// Numbers from 0 to `span - 1` for all paths, all different; with a shuffle, numbers are tried in another order.
     fn find(&mut self, span: u64, patience: u64, mut shuffle: Option<&mut Shuffle>) -> Found {
         let last = self.steps.saturating_add(patience).min(self.budget.steps);
-        let Ok(width) = usize::try_from(span) else { return Found::Unfinished };
+        let Some(width) = usize::try_from(span).ok().filter(|width| *width <= MOST_NUMBERS) else { return Found::Unfinished };
         let mut candidates: Vec<i64> = (0..width as i64).collect();
         if let Some(shuffle) = shuffle.as_mut() {
             shuffle.shuffle(&mut candidates);

@@ -59,7 +59,17 @@ impl<'a> Inside<'a> {
     pub fn improve(&mut self) {
         let mut cost = self.cost();
         while cost > 0.0 && self.steps < MOST_STEPS {
-            let best = self.moves().into_iter().map(|edges| (self.cost_without(&edges), edges)).min_by(|a, b| a.0.total_cmp(&b.0));
+            let mut best: Option<(f64, Vec<DagEdgeId>)> = None;
+            for edges in self.moves() {
+                // One round may be too much already: it takes time with the square of the function's size.
+                if self.steps >= MOST_STEPS {
+                    break;
+                }
+                let new = self.cost_without(&edges);
+                if best.as_ref().is_none_or(|(least, _)| new < *least) {
+                    best = Some((new, edges));
+                }
+            }
             match best {
                 Some((new, edges)) if new < cost * (1.0 - WORTHWHILE) => {
                     edges.iter().for_each(|e| self.leave_out(*e));
@@ -104,6 +114,9 @@ impl<'a> Inside<'a> {
     /// Edges without which no unknown path inside ends with this one: each time the one on most of them for its executions.
     fn clearing(&mut self, end: DagEdgeId) -> Option<Vec<DagEdgeId>> {
         const MOST: usize = 32;
+        if self.steps >= MOST_STEPS {
+            return None;
+        }
         let mut out = Vec::new();
         let found = loop {
             match self.most_unknown(end) {

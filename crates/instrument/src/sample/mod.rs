@@ -37,7 +37,7 @@ use ssa::Definitions;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::schedule::Choices;
-use trodden_flow::{Edge, Graph, Plan, Schedule};
+use trodden_flow::{Edge, Graph, Plan, Residual, Schedule};
 use trodden_unit::Position;
 
 pub use checks::reason_not_to_double;
@@ -54,6 +54,8 @@ pub struct Planned {
     pub graph: Graph,
     /// What is to be inserted.
     pub plan: Plan,
+    /// Of the tier `residual`: what is known of its paths, if anything is.
+    pub residual: Option<Residual>,
     /// How often its edges are executed, by estimate.
     pub frequencies: Frequencies,
     /// Whether that was measured.

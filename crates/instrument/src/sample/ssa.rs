@@ -118,10 +118,10 @@ impl Flow {
     /// The uses that a definition reaches by way of edges.
     fn uses(&self, definition: Value, defined: &HashMap<usize, usize>) -> Vec<Use> {
         let home = definition.block();
-        let users: HashSet<Value> = definition.users().filter(|u| !llvm!(LLVMIsAInstruction(u.0)).is_null()).collect();
-        let mut users: Vec<Value> = users.into_iter().filter(|u| u.is(LLVMOpcode::LLVMPHI) || u.block() != home).collect();
-        // Addresses are no order to rely on, but the order of uses changes nothing that is made; phi nodes follow the blocks.
-        users.sort();
+        let is_reached = |u: &Value| !llvm!(LLVMIsAInstruction(u.0)).is_null() && (u.is(LLVMOpcode::LLVMPHI) || u.block() != home);
+        // In the order of the uses, each user once: passes that follow go by that order, and addresses are none.
+        let mut seen = HashSet::new();
+        let users: Vec<Value> = definition.users().filter(|u| is_reached(u) && seen.insert(*u)).collect();
         let mut uses = Vec::new();
         for user in users {
             let at_end = user.is(LLVMOpcode::LLVMPHI);

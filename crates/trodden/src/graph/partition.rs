@@ -16,6 +16,8 @@ use trodden_flow::{CutReason, Dag, DagEdgeId, Origin};
 const SCHEMA_VERSION: u32 = 1;
 /// Frequencies are whole numbers; those of graphs need not be.
 const SCALE: f64 = 1024.0;
+/// The greatest frequency, so that sums of many fit a word: greater ones are scaled down together.
+const GREATEST: f64 = (1u64 << 48) as f64;
 
 /// What is asked for.
 pub struct Request {
@@ -65,7 +67,10 @@ fn procedure(named: &Named) -> Procedure {
         Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e),
         Origin::Stop(n) => frequencies.node(n),
     };
-    let frequencies = dag.edge_ids().map(|id| (of(id) * SCALE).round() as u64).collect();
+    let all: Vec<f64> = dag.edge_ids().map(of).collect();
+    let greatest = all.iter().copied().fold(1.0, f64::max);
+    let scale = SCALE.min(GREATEST / greatest);
+    let frequencies = all.iter().map(|often| (often * scale).round() as u64).collect();
     Procedure { dag, frequencies, paths: Vec::new(), call_sites: Some(1) }
 }
 
