@@ -252,6 +252,7 @@ impl Options {
             (sample && two && self.threads != Threads::Own, ("tier=sample versions=two", "threads=shared or atomic")),
             (!sample && self.one_version, ("versions=one", "another tier than sample")),
             (self.markers && self.one_version, ("versions=one", "markers=llvm")),
+            (self.tier == Tier::Addresses && self.threads != Threads::Own, ("tier=addresses", "threads=shared or atomic")),
             (self.tier == Tier::Residual && self.table_slots > 0, ("tier=residual", "table-slots")),
             (self.tier == Tier::Residual && self.threads != Threads::Own, ("tier=residual", "threads=shared or atomic")),
             (self.events.is_some() && self.markers, ("events", "markers=llvm (--pgo)")),

@@ -257,7 +257,11 @@ impl<'a> Parts<'a> {
                 self.lose(pending.offset, format!("unit {unit} of `{}`: counts beyond its map", pending.image.path));
                 counts.retain(|c| c.0 < map.counters);
             }
-            let events = pending.events.remove(&(place as u32)).unwrap_or_default();
+            let mut events = pending.events.remove(&(place as u32)).unwrap_or_default();
+            if events.last().is_some_and(|e| e.0 >= map.counters) {
+                self.lose(pending.offset, format!("unit {unit} of `{}`: events beyond its map", pending.image.path));
+                events.retain(|e| e.0 < map.counters);
+            }
             units.push(UnitProfile { unit, map, counts, events });
         }
         ImageProfile { identity: pending.identity, path: pending.image.path, build_id: pending.image.build_id, units }

@@ -321,7 +321,8 @@ impl State {
         self.claims.next = 0;
         self.leave_description(&image);
         let mut event = 0;
-        if self.source == Source::File {
+        // A thread that has no region has no counter of events either.
+        if self.source == Source::File && current != 0 {
             match events::renew() {
                 Ok(renewed) => event = renewed,
                 Err(failure) => self.source = self.give_up(&failure),
