@@ -188,6 +188,8 @@ impl Double<'_> {
         for (old, new) in &replaced {
             old.replace_uses(*new);
         }
+        // Asked once for each block: a switch may have thousands of ways to one.
+        let mut leads = HashMap::<Block, HashSet<Block>>::new();
         for phi in &arriving {
             let known = self.block(phi.node).expect("phi nodes are in blocks");
             let counted = copies.block(known);
@@ -197,7 +199,7 @@ impl Double<'_> {
                     .into_iter()
                     .flatten()
                 {
-                    let successors = from.terminator().successors();
+                    let successors = leads.entry(from).or_insert_with(|| from.terminator().successors().into_iter().collect());
                     if successors.contains(&known) {
                         to_known.push((now(value), from));
                     } else if successors.contains(&counted) {

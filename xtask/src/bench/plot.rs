@@ -159,7 +159,10 @@ fn legend(area: &Area, chart: &Chart, width: u32) -> Drawn {
 }
 
 fn colour(at: usize) -> RGBColor {
-    COLOURS[at % COLOURS.len()]
+    let RGBColor(red, green, blue) = COLOURS[at % COLOURS.len()];
+    // The second time round, pale.
+    let mix = |part: u8| if (at / COLOURS.len()).is_multiple_of(2) { part } else { 255 - (255 - part) / 5 * 2 };
+    RGBColor(mix(red), mix(green), mix(blue))
 }
 
 fn bars(area: &Area, chart: &Chart) -> Drawn {

@@ -35,7 +35,8 @@ pub fn markdown(suite: &Suite) -> String {
         ("Times and instructions", times(suite)),
         ("Code, memory, build, counts", sizes(suite)),
     ];
-    for (title, table) in parts {
+    // A table of nothing but programs says nothing.
+    for (title, table) in parts.into_iter().filter(|(_, table)| table.head.len() > 1) {
         let _ = write!(out, "\n## {title}\n\n{}", table.markdown());
     }
     let reasons = reasons(suite);
