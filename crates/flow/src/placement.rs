@@ -93,12 +93,14 @@ fn potentials(dag: &Dag, values: &[i64], tree: &[bool]) -> Vec<i64> {
     potential
 }
 
-struct DisjointSets {
+/// Disjoint sets of nodes, with path halving.
+pub(crate) struct DisjointSets {
     parent: Vec<u32>,
 }
 
 impl DisjointSets {
-    fn new(nodes: usize) -> DisjointSets {
+    /// Each node by itself.
+    pub(crate) fn new(nodes: usize) -> DisjointSets {
         DisjointSets { parent: (0..nodes as u32).collect() }
     }
 
@@ -111,8 +113,13 @@ impl DisjointSets {
         node
     }
 
+    /// Each node by itself again.
+    pub(crate) fn clear(&mut self) {
+        self.parent.iter_mut().zip(0..).for_each(|(p, n)| *p = n);
+    }
+
     /// Joins the sets of two nodes; false if they were one already.
-    fn join(&mut self, a: Node, b: Node) -> bool {
+    pub(crate) fn join(&mut self, a: Node, b: Node) -> bool {
         let (a, b) = (self.root(a.0), self.root(b.0));
         self.parent[a as usize] = b;
         a != b

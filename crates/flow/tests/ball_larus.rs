@@ -8,7 +8,7 @@ use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::plan::{Action, PlanOptions};
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin, Plan, Probes};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, forced, graph, options};
+use trodden_testkit::graphs::{Cycles, all_paths, forced, graph, options};
 
 const GRAPHS: u64 = 60_000;
 /// Graphs with more paths are left to the tests that do not enumerate.
@@ -17,23 +17,6 @@ const MOST_PATHS: u64 = 3_000;
 fn random_graph(random: &mut Random) -> Graph {
     let cycles = if random.chance(40) { Cycles::None } else { Cycles::Some };
     graph(random, 9, 20, cycles)
-}
-
-fn all_paths(dag: &Dag) -> Vec<Vec<DagEdgeId>> {
-    let mut paths = Vec::new();
-    let mut stack = vec![(dag.entry(), Vec::new())];
-    while let Some((node, path)) = stack.pop() {
-        if node == dag.exit() {
-            paths.push(path);
-            continue;
-        }
-        for (i, edge) in dag.edges().iter().enumerate().filter(|(_, e)| e.from == node) {
-            let mut longer = path.clone();
-            longer.push(DagEdgeId(i as u32));
-            stack.push((edge.to, longer));
-        }
-    }
-    paths
 }
 
 #[test]
@@ -54,7 +37,7 @@ fn identities_are_dense_invertible_and_kept_by_chord_placement() {
         let weights: Vec<f64> = dag.edge_ids().map(|_| random.below(100) as f64).collect();
         let chords = Probes::on_chords(&dag, numbering.values(), &weights);
         let direct = Probes::direct(numbering.values());
-        let paths = all_paths(&dag);
+        let paths = all_paths(&dag, usize::MAX).unwrap();
         let mut ids = BTreeSet::new();
         for path in &paths {
             let id = numbering.id(path);

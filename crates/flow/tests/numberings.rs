@@ -7,29 +7,12 @@ use trodden_flow::dag::Entries;
 use trodden_flow::numbering::{Class, Classification, NumberOptions, Placement, SearchEnd, number, preferential};
 use trodden_flow::{Dag, DagEdgeId, Edge, Graph, InterestingSet, Labelling, Node, Numbering, NumberingError, Scheme};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, graph};
+use trodden_testkit::graphs::{Cycles, all_paths, graph};
 
 const GRAPHS: u64 = 20_000;
 const MOST_PATHS: u64 = 400;
 
 type Path = Vec<DagEdgeId>;
-
-fn all_paths(dag: &Dag) -> Vec<Path> {
-    let mut paths = Vec::new();
-    let mut stack = vec![(dag.entry(), Vec::new())];
-    while let Some((node, path)) = stack.pop() {
-        if node == dag.exit() {
-            paths.push(path);
-            continue;
-        }
-        for (i, edge) in dag.edges().iter().enumerate().filter(|(_, e)| e.from == node) {
-            let mut longer: Path = path.clone();
-            longer.push(DagEdgeId(i as u32));
-            stack.push((edge.to, longer));
-        }
-    }
-    paths
-}
 
 /// A DAG with at least two paths and not too many, and some of them.
 fn subject(random: &mut Random) -> (Dag, Vec<Path>, BTreeSet<Path>) {
@@ -40,7 +23,7 @@ fn subject(random: &mut Random) -> (Dag, Vec<Path>, BTreeSet<Path>) {
         if !Numbering::ball_larus(&dag).is_ok_and(|n| few(n.paths())) {
             continue;
         }
-        let paths = all_paths(&dag);
+        let paths = all_paths(&dag, usize::MAX).unwrap();
         let wanted = 1 + random.index(paths.len().min(25));
         let chosen = (0..wanted).map(|_| paths[random.index(paths.len())].clone()).collect();
         return (dag, paths, chosen);
@@ -196,7 +179,7 @@ fn figure_3_4_of_the_thesis() {
         assert_eq!(labelling.classify(&dag, labelling.run(&word(alias))), Class::Unknown, "{alias}");
     }
     let approximate = number(Scheme::Approximate, &dag, &[1.0; 8], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
-    assert_eq!(judge(0, &dag, &approximate, &all_paths(&dag), &interesting), 2);
+    assert_eq!(judge(0, &dag, &approximate, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 2);
 }
 
 #[test]
@@ -215,7 +198,7 @@ fn figure_3_5_cannot_be_separated_by_numbers_alone() {
     }
     let labelling = number(Scheme::Ppp, &dag, &[1.0; 8], &set, &NumberOptions::default()).unwrap();
     assert_eq!(labelling.span().width(), 2);
-    assert_eq!(judge(0, &dag, &labelling, &all_paths(&dag), &interesting), 0);
+    assert_eq!(judge(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
 }
 
 #[test]
@@ -226,7 +209,7 @@ fn figure_3_6_has_no_perfect_numbers_and_its_least_span_is_7() {
     let labelling = number(Scheme::PppOptimal, &dag, &[1.0; 12], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
     let proof = labelling.proof().unwrap();
     assert_eq!((labelling.span().width(), proof.bound, proof.end), (7, 7, SearchEnd::Optimal));
-    assert_eq!(judge(0, &dag, &labelling, &all_paths(&dag), &interesting), 0);
+    assert_eq!(judge(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
 }
 
 #[test]

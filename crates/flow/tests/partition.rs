@@ -10,30 +10,10 @@ use trodden_flow::partition::tasks::tasks;
 use trodden_flow::partition::{Ends, ExecutedPath, Hits, Measure, Options, Part, Plan, Procedure, Strategy, hits, plan};
 use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, graph};
+use trodden_testkit::graphs::{Cycles, all_paths, graph};
 
 const MOST_PATHS: usize = 300;
 const STRATEGIES: [Strategy; 4] = [Strategy::Sbl, Strategy::Pbl, Strategy::P3, Strategy::Weighted];
-
-fn all_paths(dag: &Dag) -> Option<Vec<Vec<DagEdgeId>>> {
-    let mut paths = Vec::new();
-    let mut stack = vec![(dag.entry(), Vec::new())];
-    while let Some((node, path)) = stack.pop() {
-        if paths.len() > MOST_PATHS {
-            return None;
-        }
-        if node == dag.exit() {
-            paths.push(path);
-            continue;
-        }
-        for (i, edge) in dag.edges().iter().enumerate().filter(|(_, e)| e.from == node) {
-            let mut longer = path.clone();
-            longer.push(DagEdgeId(i as u32));
-            stack.push((edge.to, longer));
-        }
-    }
-    Some(paths)
-}
 
 /// A procedure with the executions of each of its paths.
 struct Subject {
@@ -52,7 +32,7 @@ fn subject(random: &mut Random) -> Option<Subject> {
     let mut frequencies = vec![0; dag.edges().len()];
     let (mut executed, mut paths) = (Vec::new(), Vec::new());
     let dominant = random.chance(30);
-    for (at, path) in all_paths(&dag)?.into_iter().enumerate() {
+    for (at, path) in all_paths(&dag, MOST_PATHS)?.into_iter().enumerate() {
         let count = match random.below(4) {
             0 => 0,
             _ if dominant && at == 0 => 5000,
@@ -214,7 +194,7 @@ fn two_ways_of_diamonds() -> Graph {
 fn sequences_of_diamonds_stay_in_one_task() {
     // The reduced graph has one path for each way.
     let dag = Dag::new(&two_ways_of_diamonds(), &[], Entries::PerEdge);
-    assert_eq!(all_paths(&dag).unwrap().len(), 8);
+    assert_eq!(all_paths(&dag, MOST_PATHS).unwrap().len(), 8);
     let sets = tasks(&dag, 2, false);
     assert_eq!(sets.len(), 2);
     let ways: Vec<bool> = sets.iter().map(|s| s[dag.real(Edge(1)).unwrap().index()]).collect();

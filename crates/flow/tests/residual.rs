@@ -122,3 +122,32 @@ fn everything_is_counted_but_known_paths() {
     assert!(known_paths > 10_000 && unknown_paths > 10_000, "{known_paths} known, {unknown_paths} unknown paths");
     assert!(3 * work_of_residual < work_of_full, "known paths: work on {work_of_residual} edges, of the full plan {work_of_full}");
 }
+
+/// Two diamonds in a row: 0 to 1 or 2, to 3, to 4 or 5, to 6.
+fn two_diamonds() -> Graph {
+    let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 6), (5, 6)];
+    Graph::new(7, Node(0), Node(6), edges.iter().map(|(a, b)| (Node(*a), Node(*b))).collect()).unwrap()
+}
+
+#[test]
+fn rare_known_paths_leave_the_inside_so_that_hot_ones_are_not_looked_up() {
+    let graph = two_diamonds();
+    let frequencies = Frequencies::estimate(&graph, &[1.0; 8]);
+    let every = trodden_flow::PlanOptions { max_paths: 100, entries: trodden_flow::dag::Entries::Shared, chords: true, hot_first: false };
+    let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
+    let id = |edges: [u32; 4]| plan.numbering.id(&edges.map(|e| plan.dag.real(Edge(e)).unwrap()));
+    let (hot, rare) = (id([0, 2, 4, 6]), id([1, 3, 5, 7]));
+    let of = |counts: [u64; 2]| {
+        let mut known = vec![(hot, counts[0]), (rare, counts[1])];
+        known.sort();
+        let residual = Residual::of(&plan.dag, &plan.numbering, &known);
+        let inside: Vec<bool> = (0..8).map(|e| residual.is_inside(plan.dag.real(Edge(e)).unwrap())).collect();
+        (inside, plan.dag.edge_ids().filter(|e| residual.is_unclear(*e)).count())
+    };
+    // Known edges can be combined to two unknown paths: what is rare gives way.
+    let (inside, unclear) = of([1_000_000, 1]);
+    assert_eq!((&inside[..], unclear), (&[true, false, true, false, true, false, true, false][..], 0));
+    // Where both are as frequent, a look at the end costs less than a way round.
+    let (inside, unclear) = of([1_000_000, 1_000_000]);
+    assert_eq!((inside, unclear), (vec![true; 8], 2));
+}

@@ -1,6 +1,6 @@
 //! The tier of unknown paths: what [`trodden_flow::residual`] decides, done to a function.
 //!
-//! The original blocks are the known version, copies ([`crate::sample::copies`]) the counted one. First control is led as the doubled graph says, and
+//! The original blocks are the first version, copies ([`crate::sample::copies`]) the counted one. First control is led as the doubled graph says, and
 //! values that are two now are merged ([`crate::sample::ssa`]); then the probes come, as into any other graph, but that they count by calls of the runtime: such code
 //! hardly ever runs, so it is to be small.
 //!
@@ -58,7 +58,7 @@ struct Double<'a> {
     draft: Draft,
 }
 
-/// A phi node of a block that control may reach from both versions: its block in the known version, and what it had.
+/// A phi node of a block that control may reach from both versions: its node, its copies in both, and what it had.
 struct Arriving {
     node: Node,
     known: Value,

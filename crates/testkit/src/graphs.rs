@@ -3,7 +3,7 @@
 use crate::random::Random;
 use trodden_flow::dag::Entries;
 use trodden_flow::plan::PlanOptions;
-use trodden_flow::{CutReason, Edge, Graph, Node};
+use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node};
 
 /// Whether a graph may have cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,4 +50,25 @@ pub fn options(random: &mut Random) -> PlanOptions {
         chords: random.chance(70),
         hot_first: random.chance(25),
     }
+}
+
+/// All paths of an acyclic graph from entry to exit, found by trying every edge; `None` if they are more than `most`.
+pub fn all_paths(dag: &Dag, most: usize) -> Option<Vec<Vec<DagEdgeId>>> {
+    let mut paths = Vec::new();
+    let mut stack = vec![(dag.entry(), Vec::new())];
+    while let Some((node, path)) = stack.pop() {
+        if paths.len() > most {
+            return None;
+        }
+        if node == dag.exit() {
+            paths.push(path);
+            continue;
+        }
+        for (i, edge) in dag.edges().iter().enumerate().filter(|(_, e)| e.from == node) {
+            let mut longer = path.clone();
+            longer.push(DagEdgeId(i as u32));
+            stack.push((edge.to, longer));
+        }
+    }
+    Some(paths)
 }

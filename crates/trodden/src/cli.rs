@@ -5,19 +5,20 @@ mod isolate;
 mod numbering;
 mod parameters;
 mod partition;
+mod showing;
 
 pub use branches::{BranchKind, Branches};
 pub use isolate::{Isolate, SuspectScore};
 pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use parameters::{Parameters, known_paths, parameters_over, weights_file};
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
+pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use trodden_report::Measure;
 
 /// Counts every acyclic path through every function of a native program, and shows which it trod.
 #[derive(Debug, Parser)]
@@ -307,213 +308,6 @@ pub struct Sample {
     /// Where the profile goes.
     #[command(flatten)]
     pub destination: Destination,
-}
-
-/// What share paths have of what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum MeasureName {
-    /// Of executed instructions.
-    Instructions,
-    /// Of executed basic blocks.
-    Blocks,
-    /// Of executions of paths.
-    Executions,
-    /// Of the events that a program built with --events sums up.
-    Events,
-}
-
-impl MeasureName {
-    /// The measure itself.
-    pub fn measure(self) -> Measure {
-        match self {
-            MeasureName::Instructions => Measure::Instructions,
-            MeasureName::Blocks => Measure::Blocks,
-            MeasureName::Executions => Measure::Count,
-            MeasureName::Events => Measure::Events,
-        }
-    }
-}
-
-/// Which paths are shown.
-#[derive(Debug, Args)]
-pub struct Shown {
-    /// Only functions of this name, or whose full name this regular expression matches.
-    #[arg(long, short, value_name = "NAME")]
-    pub function: Option<String>,
-    /// What shares are shares of.
-    #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
-    pub measure: MeasureName,
-    /// At most this many paths.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
-    /// Only paths with at least this share of the program, in per cent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
-    pub min_share: f64,
-}
-
-/// `trodden report`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trodden report                           the last run
-  trodden report last~1 --top 30           the run before it
-  trodden report nightly                   all runs of a suite, added up
-  trodden report --measure events          of a program built with --events: what costs most
-  trodden report one.trodden --html page.html")]
-pub struct Report {
-    /// A profile: a file, or a run (12, last, last~1), or a suite.
-    #[arg(default_value = LAST)]
-    pub profile: String,
-    /// What to show.
-    #[command(flatten)]
-    pub shown: Shown,
-    /// Lines shown of one path, at most; 0: all.
-    #[arg(long, value_name = "N", default_value_t = 40)]
-    pub steps: usize,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
-    /// Print JSON.
-    #[arg(long, conflicts_with = "html")]
-    pub json: bool,
-    /// Write a page for browsers instead.
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-}
-
-/// `trodden annotate`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trodden annotate main                    its hottest path
-  trodden annotate parse --path 17 last~1")]
-pub struct Annotate {
-    /// The function's name, or a regular expression for it.
-    pub function: String,
-    /// A profile: a file, or a run (12, last, last~1), or a suite.
-    #[arg(default_value = LAST)]
-    pub profile: String,
-    /// The path's number; by default the path of greatest weight.
-    #[arg(long, value_name = "N")]
-    pub path: Option<u64>,
-    /// What weight is.
-    #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
-    pub measure: MeasureName,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// A form for other tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Folded stacks, for flame graphs.
-    Folded,
-    /// A profile for pprof.
-    Pprof,
-    /// A tracefile of lines and branches.
-    Lcov,
-    /// The whole report as JSON.
-    Json,
-    /// A page for browsers.
-    Html,
-    /// Measured frequencies, for `--weights` of a later build, whose counting costs less then.
-    Weights,
-    /// The executed paths, for a residual build that counts all others.
-    Known,
-    /// An edge profile for `-fprofile-use`, of a program built with `--pgo`.
-    Profdata,
-    /// The same as text.
-    Proftext,
-}
-
-/// `trodden export`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trodden export folded | inferno-flamegraph > paths.svg
-  trodden export pprof -o paths.pb.gz && pprof -top paths.pb.gz
-  trodden export lcov -o paths.info && genhtml paths.info
-  trodden export weights -o prog.weights && trodden build --weights prog.weights -- make
-  trodden export known -o prog.known && trodden build --residual prog.known -- make
-  trodden export profdata -o prog.profdata && clang -O2 -fprofile-use=prog.profdata ...")]
-pub struct Export {
-    /// The form.
-    pub format: Format,
-    /// A profile: a file, or a run (12, last, last~1), or a suite.
-    #[arg(default_value = LAST)]
-    pub profile: String,
-    /// Where to write; by default standard output.
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Only functions of this name, or whose full name this regular expression matches.
-    #[arg(long, short, value_name = "NAME")]
-    pub function: Option<String>,
-    /// What folded stacks are weighed by.
-    #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
-    pub measure: MeasureName,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
-}
-
-/// A kind of finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FindingKind {
-    /// Branches that an earlier branch on the path decides.
-    Correlated,
-    /// Loops whose iterations fall into few patterns.
-    Loop,
-    /// Results that are computed anew though nearly all executions had them.
-    Redundant,
-    /// Edges that are taken often, and never on one path.
-    Never,
-}
-
-/// `trodden advise`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trodden advise                                the last run
-  trodden advise nightly --top 30               all runs of a suite, added up
-  trodden advise --function parse --kind correlated --decided 100
-  trodden advise one.trodden --sarif advice.sarif
-
-Savings are shares of all executed instructions, for ideal changes: what is gained in time is less, and has to be measured.")]
-pub struct Advise {
-    /// A profile: a file, or a run (12, last, last~1), or a suite.
-    #[arg(default_value = LAST)]
-    pub profile: String,
-    /// Only functions of this name, or whose full name this regular expression matches.
-    #[arg(long, short, value_name = "NAME")]
-    pub function: Option<String>,
-    /// Only findings of this kind. May be given several times.
-    #[arg(long, value_enum)]
-    pub kind: Vec<FindingKind>,
-    /// At most this many findings that save something, and as many edges never taken together.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
-    /// Only findings that save at least this share of all executed instructions, in per cent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.05)]
-    pub min_share: f64,
-    /// A branch counts as decided if at least so many per cent of its executions go one way.
-    #[arg(long, value_name = "PERCENT", default_value_t = 99.0)]
-    pub decided: f64,
-    /// Leave out what was executed less often than this.
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    pub min_count: u64,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
-    /// Print JSON.
-    #[arg(long, conflicts_with = "sarif")]
-    pub json: bool,
-    /// Write the findings to a file in SARIF 2.1.0 instead, for code review tools.
-    #[arg(long, value_name = "FILE")]
-    pub sarif: Option<PathBuf>,
 }
 
 /// `trodden runs`

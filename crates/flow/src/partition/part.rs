@@ -13,6 +13,7 @@ use super::{Ends, Measure};
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 use crate::numbering::Numbering;
+use crate::placement::DisjointSets;
 
 /// A copy's part of a procedure. All tables are by edge of the DAG.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +160,7 @@ fn on_chords(dag: &Dag, mut edges: Vec<DagEdgeId>, values: &[i64], free_exit: bo
     edges.sort_by_key(|e| (std::cmp::Reverse(weight(e.index())), *e));
     let decided = Ends::of(dag);
     let head = |e: DagEdgeId| if decided.is_decided(dag.edge(e).to) { dag.exit() } else { dag.edge(e).to };
-    let mut sets = Sets::new(dag.node_count());
+    let mut sets = DisjointSets::new(dag.node_count());
     if !free_exit {
         sets.join(dag.entry(), dag.exit());
     }
@@ -231,37 +232,4 @@ fn number_within(dag: &Dag, interesting: &[bool]) -> Vec<i64> {
         paths[node.index()] = sum;
     }
     values
-}
-
-/// Disjoint sets of nodes, with path halving.
-pub(super) struct Sets {
-    parent: Vec<u32>,
-}
-
-impl Sets {
-    /// Each node by itself.
-    pub(super) fn new(nodes: usize) -> Sets {
-        Sets { parent: (0..nodes as u32).collect() }
-    }
-
-    /// Each node by itself again.
-    pub(super) fn clear(&mut self) {
-        self.parent.iter_mut().zip(0..).for_each(|(p, n)| *p = n);
-    }
-
-    /// Joins the sets of two nodes; false if they were one already.
-    pub(super) fn join(&mut self, a: Node, b: Node) -> bool {
-        let (a, b) = (self.root(a.0), self.root(b.0));
-        self.parent[a as usize] = b;
-        a != b
-    }
-
-    fn root(&mut self, mut node: u32) -> u32 {
-        while self.parent[node as usize] != node {
-            let up = self.parent[self.parent[node as usize] as usize];
-            self.parent[node as usize] = up;
-            node = up;
-        }
-        node
-    }
 }

@@ -4,10 +4,10 @@
 //! ends, so their cost is the weight of the edges that are not in the tree; counts add the weight of the ends. That is exact but for chords whose increment
 //! happens to be zero. The cost never falls when ends are added. O(edges) for a set that was not asked before.
 
-use super::part::Sets;
 use super::{Ends, Measure, Procedure};
 use crate::dag::{DagEdge, DagEdgeId};
 use crate::graph::Node;
+use crate::placement::DisjointSets;
 use std::collections::{BTreeSet, HashMap};
 
 /// Clusters of ends that are kept for each procedure.
@@ -87,7 +87,7 @@ pub struct Weigher {
     /// Edges between undecided nodes (and ends, where those cost as labels do), by falling weight.
     sorted: Vec<(Node, Node, u64, Option<usize>)>,
     known: HashMap<EndSet, u64>,
-    sets: Sets,
+    sets: DisjointSets,
     leads: Vec<bool>,
     measure: Measure,
     /// Edges looked at so far: what the weighing costs.
@@ -118,7 +118,7 @@ impl Weigher {
             clusters: Vec::new(),
             entry: dag.entry(),
             known: HashMap::new(),
-            sets: Sets::new(dag.node_count()),
+            sets: DisjointSets::new(dag.node_count()),
             leads: vec![false; dag.node_count()],
             ends,
             weights,

@@ -84,7 +84,8 @@ fn read(file: &Path) -> Result<Named> {
 /// Reads JSON if the text begins like JSON, else DOT.
 fn parse(text: &str) -> Result<Named> {
     let input = match text.trim_start().starts_with('{') {
-        true => serde_json::from_str(text).context("not the JSON of a graph")?,
+        true => serde_json::from_str(text)
+            .context("not the JSON of a graph, such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?,
         false => dot::parse(text)?,
     };
     resolve(input)
