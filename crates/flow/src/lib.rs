@@ -29,6 +29,7 @@ pub mod placement;
 pub mod plan;
 pub mod residual;
 pub mod schedule;
+pub mod selected;
 pub mod verify;
 
 pub use dag::{Cut, CutReason, Dag, DagEdge, DagEdgeId, Origin};
@@ -38,3 +39,4 @@ pub use placement::Probes;
 pub use plan::{Partial, Plan, PlanOptions};
 pub use residual::{Doubled, Residual};
 pub use schedule::Schedule;
+pub use selected::Selected;

@@ -9,6 +9,7 @@
 //! threads share a region, that comes in between claims another cell, or finds the key there. Keys never change, so the count is the same increment as
 //! in arrays. Executions that find neither are counted apart: they are lost for the profile, but not silently.
 
+use crate::chosen::Words;
 use crate::events::Begun;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::probes::{Surroundings, mark_unlikely};
@@ -30,7 +31,7 @@ const PLACE: &str = "__trodden_place_of_a_count";
 
 /// Where a function counts, and how.
 #[derive(Clone, Copy)]
-pub struct Counters {
+pub struct Counters<'a> {
     /// Address of the thread's copy of the unit's counters, as [`crate::probes::counters_of_thread`] gives it.
     pub base: Value,
     /// The function's first one, if it counts in an array.
@@ -45,6 +46,8 @@ pub struct Counters {
     pub events: Option<Begun>,
     /// Only unknown paths are counted, and what waits is looked up.
     pub unknown: Option<Unknown>,
+    /// Only paths that were asked for have words of their own.
+    pub words: Option<Words<'a>>,
 }
 
 /// What it takes to count unknown paths only.
@@ -66,10 +69,10 @@ impl Unknown {
     }
 }
 
-impl Counters {
+impl Counters<'_> {
     /// An array of the thread's own.
-    pub fn own(base: Value, first: u64) -> Counters {
-        Counters { base, first, table: None, atomic: false, switch: None, events: None, unknown: None }
+    pub fn own(base: Value, first: u64) -> Self {
+        Counters { base, first, table: None, atomic: false, switch: None, events: None, unknown: None, words: None }
     }
 
     /// Whether a count needs blocks of its own.
@@ -139,15 +142,15 @@ pub fn make(around: Surroundings, counters: Counters, waiting: &[Waiting], locat
 }
 
 /// Makes one count. Control comes to a block that is not ended yet, and goes on in `rest`.
-struct Maker {
+struct Maker<'a> {
     module: Module,
-    counters: Counters,
+    counters: Counters<'a>,
     count: Waiting,
     location: Option<LLVMMetadataRef>,
     rest: Block,
 }
 
-impl Maker {
+impl Maker<'_> {
     fn at_end(&self, block: Block) -> Builder {
         Builder::at_end(self.module, block, self.location)
     }

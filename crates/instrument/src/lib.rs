@@ -10,6 +10,7 @@
 
 mod abandon;
 mod addresses;
+mod chosen;
 mod counting;
 mod debug;
 mod describe;

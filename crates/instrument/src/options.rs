@@ -8,7 +8,9 @@ use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
 use trodden_flow::schedule::Choices;
 use trodden_unit::marks::ADDRESSES_WORD;
-use trodden_unit::{Directions, EventSource, Identity, KnownPaths, NoDirections, NoKnownPaths, NoWeights, RESIDUAL_WORD, Weights};
+use trodden_unit::{
+    Directions, EventSource, INTERESTING_KEY, Identity, KnownPaths, NoDirections, NoKnownPaths, NoWeights, RESIDUAL_WORD, Weights,
+};
 
 /// Functions with more paths than this are cut. 4096 counters are a page of 32 KB per function at most, and few functions reach it.
 const MAX_PATHS: u64 = 4096;
@@ -21,9 +23,12 @@ const MOST_IN_TABLE: u64 = 1 << 52;
 /// All paths of a unit's functions that count in tables.
 const MOST_IN_TABLES: u64 = 1 << 56;
 
+/// How long the most compact numbers of a function are searched for, if nothing else is said.
+const TIME_LIMIT_S: u64 = 2;
+
 /// All words.
-const KNOWN: [&str; 20] = [
-    "scheme=ball-larus|targeted|practical|structural",
+const KNOWN: [&str; 22] = [
+    "scheme=ball-larus|targeted|practical|structural|spp|mspp|pertinent|pspp|ppp|known-table|ppp-optimal|approximate",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
     "rounds=on|off",
@@ -37,6 +42,8 @@ const KNOWN: [&str; 20] = [
     "weights=FILE",
     "facts=FILE",
     "known=FILE",
+    "interesting=FILE",
+    "time-limit=SECONDS (1 to 3600)",
     "table-slots=NUMBER (0 to 16777216)",
     "array-paths=NUMBER (1 to 16777216)",
     "threads=own|shared|atomic",
@@ -61,6 +68,10 @@ pub struct Options {
     pub weights: Option<(Rc<Weights>, Identity)>,
     /// Known paths, which the tier `residual` does not count, and the identity of their file.
     pub known: Option<(Rc<KnownPaths>, Identity)>,
+    /// Paths that are asked for, and the identity of their file: all others are counted together.
+    pub interesting: Option<(Rc<KnownPaths>, Identity)>,
+    /// How long the scheme `ppp-optimal` may search for the numbers of one function, in seconds.
+    pub time_limit_s: u64,
     /// Write what the unit's blocks compute to this file, and make no code.
     pub facts: Option<PathBuf>,
     /// Change the code as these directions say, and count nothing.
@@ -109,10 +120,18 @@ pub enum Scheme {
     Practical,
     /// Those of each loop apart.
     Structural,
+    /// Those that are asked for, numbered in one of the ways of [`trodden_flow::numbering`].
+    Selected(trodden_flow::Scheme),
 }
 
 impl Scheme {
-    const ALL: [Scheme; 4] = [Scheme::BallLarus, Scheme::Targeted, Scheme::Practical, Scheme::Structural];
+    const OF_ALL: [Scheme; 4] = [Scheme::BallLarus, Scheme::Targeted, Scheme::Practical, Scheme::Structural];
+
+    /// The scheme of a name.
+    fn parse(name: &str) -> Option<Scheme> {
+        let selected = || trodden_flow::Scheme::ALL.into_iter().find(|s| s.name() == name).map(Scheme::Selected);
+        Scheme::OF_ALL.into_iter().find(|s| s.name() == name).or_else(selected)
+    }
 
     /// Its name in the word.
     pub fn name(self) -> &'static str {
@@ -121,6 +140,7 @@ impl Scheme {
             Scheme::Targeted => "targeted",
             Scheme::Practical => "practical",
             Scheme::Structural => "structural",
+            Scheme::Selected(scheme) => scheme.name(),
         }
     }
 
@@ -160,6 +180,9 @@ pub enum BadOption {
         "TRODDEN_INSTRUMENT holds scheme={0} without weights=FILE: make a file of a training run (`trodden export weights`) and give it (`--weights FILE`)"
     )]
     NoWeights(&'static str),
+    /// A numbering of selected paths, and none are.
+    #[error("TRODDEN_INSTRUMENT holds scheme={0} without interesting=FILE: say which paths are to be counted (`--interesting SET`)")]
+    NothingInteresting(&'static str),
     /// The tier `residual` is that of known paths, and they are of no use to another.
     #[error("TRODDEN_INSTRUMENT holds one of tier=residual and known=FILE without the other: give both")]
     ResidualWithoutKnown,
@@ -207,6 +230,8 @@ impl Options {
             keep_bitcode: true,
             weights: None,
             known: None,
+            interesting: None,
+            time_limit_s: TIME_LIMIT_S,
             facts: None,
             apply: None,
             tier: Tier::Full,
@@ -219,14 +244,21 @@ impl Options {
             threads: Threads::Own,
             one_version: false,
         };
+        let mut scheme = None;
         for word in words.split_whitespace() {
             match word.split_once('=') {
                 Some(("weights", file)) => options.weights = Some(read_weights(Path::new(file))?),
                 Some(("known", file)) => options.known = Some(read_known(Path::new(file))?),
+                Some(("interesting", file)) => options.interesting = Some(read_known(Path::new(file))?),
+                Some(("scheme", name)) => scheme = Some(Scheme::parse(name).ok_or_else(|| BadOption::Unknown(word.into()))?),
                 Some(("apply", file)) => options.apply = Some(read_directions(Path::new(file))?),
                 _ => options.apply(word).ok_or_else(|| BadOption::Unknown(word.into()))?,
             }
         }
+        options.scheme = scheme.unwrap_or(match options.interesting {
+            Some(_) => Scheme::Selected(trodden_flow::Scheme::KnownTable),
+            None => Scheme::BallLarus,
+        });
         if options.markers && options.tier != Tier::Full {
             return Err(BadOption::MarkersWithoutCounts);
         }
@@ -244,7 +276,16 @@ impl Options {
         if left_out && self.weights.is_none() {
             return Err(BadOption::NoWeights(self.scheme.name()));
         }
+        let selected = self.interesting.is_some();
+        if matches!(self.scheme, Scheme::Selected(_)) && !selected {
+            return Err(BadOption::NothingInteresting(self.scheme.name()));
+        }
         let wrong = [
+            (selected && (left_out || self.scheme == Scheme::Structural), ("interesting", "a scheme of other paths")),
+            (selected && self.tier != Tier::Full, ("interesting", "a tier other than full")),
+            (selected && self.table_slots > 0, ("interesting", "table-slots")),
+            (selected && self.markers, ("interesting", "markers=llvm (--pgo)")),
+            (selected && self.events.is_some(), ("interesting", "events")),
             (left_out && self.table_slots > 0, ("table-slots", "a scheme that leaves paths out")),
             (left_out && self.tier != Tier::Full, ("a tier other than full", "a scheme that leaves paths out")),
             (left_out && self.markers, ("markers=llvm", "a scheme that leaves paths out")),
@@ -283,7 +324,7 @@ impl Options {
 
     fn apply(&mut self, word: &str) -> Option<()> {
         match word.split_once('=')? {
-            ("scheme", name) => self.scheme = Scheme::ALL.into_iter().find(|s| s.name() == name)?,
+            ("time-limit", n) => self.time_limit_s = n.parse().ok().filter(|n| (1..=3600).contains(n))?,
             ("max-paths", n) => self.plan.max_paths = n.parse().ok().filter(|n| (1..=MOST_MAX_PATHS).contains(n))?,
             ("chords", value) => self.plan.chords = switch(value)?,
             ("rounds", value) => self.choices.rounds = switch(value)?,
@@ -349,6 +390,12 @@ impl Options {
         }
         if self.plan.hot_first {
             words += " order=weights";
+        }
+        if let Some((_, file)) = &self.interesting {
+            words += &format!(" {INTERESTING_KEY}={file}");
+        }
+        if self.scheme == Scheme::Selected(trodden_flow::Scheme::PppOptimal) {
+            words += &format!(" time-limit={}", self.time_limit_s);
         }
         match self.threads {
             Threads::Own => {}

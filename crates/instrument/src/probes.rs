@@ -7,6 +7,7 @@
 //! First the edges get places for their code ([`crate::places`] splits edges and landing pads); then the code is made, block by block in topological
 //! order.
 
+use crate::chosen::Words;
 use crate::counting::{self, Counters, Waiting};
 use crate::describe::Draft;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
@@ -207,7 +208,7 @@ struct Work<'a> {
     graph: &'a Graph,
     schedule: &'a Schedule,
     places: &'a Places,
-    counters: Counters,
+    counters: Counters<'a>,
     /// Counts that need blocks of their own.
     waiting: RefCell<Vec<Waiting>>,
     /// Whether what is counted now is the end of a path, not that it came to a call.
@@ -371,6 +372,9 @@ impl Work<'_> {
             let path = self.value(self.plus(builder, register, increment));
             return self.waiting.borrow_mut().push(Waiting::at(module, builder, path, by));
         }
+        if let Some(words) = self.counters.words {
+            return self.count_word(builder, self.plus(builder, register, increment), words, by);
+        }
         let fixed = (self.counters.first as i64).wrapping_add(increment);
         let cells = self.counters.events.map_or(module.i64(), |e| e.cells);
         let address = match register {
@@ -386,6 +390,22 @@ impl Work<'_> {
         if let Some(events) = self.counters.events.filter(|_| self.path_ends) {
             events.end(module, builder, address);
         }
+        self.counters.add(module, builder, address, by);
+    }
+    /// Counts in the word of a path that was asked for, or in that of all others.
+    fn count_word(&self, builder: &Builder, register: Register, words: Words, by: Value) {
+        let module = self.around.module;
+        let first = self.counters.first;
+        let address = match register {
+            Register::Constant(c) => {
+                let word = first + words.of_constant(c);
+                builder.offset(module.i64(), self.counters.base, module.constant(word as i64))
+            }
+            Register::Computed(value) => {
+                let base = builder.offset(module.i64(), self.counters.base, module.constant(first as i64));
+                builder.offset(module.i64(), base, words.of(module, builder, value))
+            }
+        };
         self.counters.add(module, builder, address, by);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::abandon::{Abandonment, is_definition};
 use crate::addresses::{self, Copy, Marks, Standing};
+use crate::chosen::{self, Made, Request, Words};
 use crate::counting::Counters;
 use crate::debug::Positions;
 use crate::describe::Draft;
@@ -27,11 +28,16 @@ use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
 use trodden_flow::schedule::Choices;
+use trodden_flow::selected::Wish;
+use trodden_flow::verify::verify_full;
 use trodden_flow::{Graph, GraphError, Node, Plan, PlanOptions, Residual, Schedule};
 use trodden_unit::events::CELLS;
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_unit::{EdgeKind, Frame, FunctionMap, Identity, KnownFunction, Skipped, Storage, Table, UnitMap, UnitStore, shape};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
+
+/// Why a function is not counted where only some paths are asked for.
+const UNASKED: &str = "none of its paths was asked for (--interesting)";
 
 /// Calling convention of interrupt handlers on x86.
 const X86_INTERRUPT: u32 = 83;
@@ -88,6 +94,16 @@ pub enum Error {
         "function `{0}` has other paths than those in the file of known paths, or numbers them otherwise: record the runs anew with a program built with default parameters"
     )]
     OtherPaths(String),
+    /// The judge of numberings refutes one.
+    #[error(
+        "function `{function}`: the numbering of its paths does not hold ({what}); nothing is written, please report it with the source file"
+    )]
+    Wrong {
+        /// The function.
+        function: String,
+        /// What is wrong.
+        what: String,
+    },
     /// LLVM refuses to run passes.
     #[error("function `{function}`: LLVM does not run the passes {passes} ({what}); please report it with the version of clang")]
     Passes {
@@ -258,6 +274,7 @@ impl Unit {
             scopes: Vec::new(),
             functions: Vec::new(),
             skipped: Vec::new(),
+            instead: Vec::new(),
             counters: 0,
             edge_profile: None,
             events: options.events,
@@ -297,6 +314,8 @@ impl Unit {
         let reason = |f: &Value| doubles.then(|| sample::reason_not_to_double(*f)).flatten();
         let (refused, chosen): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| reason(f).is_some());
         skipped.extend(refused.iter().filter_map(|f| Some(Skipped { name: f.name(), reason: reason(f)?.into() })));
+        let (chosen, unasked): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| self.is_asked_for(*f));
+        skipped.extend(unasked.iter().map(|f| Skipped { name: f.name(), reason: UNASKED.into() }));
         self.chosen = chosen.iter().copied().collect();
         (chosen, skipped)
     }
@@ -316,13 +335,14 @@ impl Unit {
                 residual::insert(self.around, count, &planned, residual, &known, self.map.counters);
             }
             None => {
-                let choices = self.choices(planned.measured, plan);
+                let choices = self.choices(&planned);
                 let schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
                 let location = crate::debug::no_line(self.module, function);
                 let entry = function.blocks().next().expect("a definition has an entry");
                 let base = probes::counters_of_thread(self.around, function, location, planned.open);
                 let events = self.events.map(|e| e.begin(self.module, entry, location));
-                let counters = Counters { events, ..self.counters(base, plan) };
+                let words = planned.selected.as_ref().map(|s| Words::declare(self.module, &function.name(), &s.ending));
+                let counters = Counters { events, words, ..self.counters(base, &planned) };
                 probes::insert(self.around, function, draft, graph, plan, &schedule, counters);
                 if let Some(markers) = &mut self.markers {
                     markers.settle(base);
@@ -371,15 +391,81 @@ impl Unit {
         let graph =
             Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })?;
         let (frequencies, measured) = self.frequencies(&function.name(), &draft, &graph);
-        let (plan, residual) = match self.known_of(&function.name(), &draft) {
-            Some(known) => {
-                let made = residual_plan(&graph, known, &frequencies, &self.options.plan);
-                let (plan, residual) = made.ok_or_else(|| Error::OtherPaths(function.name()))?;
-                (plan, Some(residual))
-            }
-            None => (self.plan_by_scheme(&draft, &graph, &frequencies, measured), None),
+        let mut planned = Planned {
+            plan: self.plan_by_scheme(&draft, &graph, &frequencies, measured),
+            function,
+            position,
+            draft,
+            graph,
+            residual: None,
+            selected: None,
+            frequencies,
+            measured,
+            open,
         };
-        Ok(Planned { function, position, draft, graph, plan, residual, frequencies, measured, open })
+        self.plan_for_paths(&mut planned)?;
+        judge(&planned)?;
+        Ok(planned)
+    }
+
+    /// Plans anew where the paths that are known, or asked for, decide.
+    fn plan_for_paths(&mut self, planned: &mut Planned) -> Result<(), Error> {
+        let name = planned.function.name();
+        let other = || Error::OtherPaths(name.clone());
+        if let Some(known) = self.known_of(&name, &planned.draft) {
+            let made = residual_plan(&planned.graph, known, &planned.frequencies, &self.options.plan);
+            let (plan, residual) = made.ok_or_else(other)?;
+            (planned.plan, planned.residual) = (plan, Some(residual));
+        }
+        if self.options.interesting.is_none() {
+            return Ok(());
+        }
+        let Some(asked) = self.asked_of(&name, &planned.draft).cloned() else {
+            let reason = "it has another shape than the function of its name whose paths were asked for".into();
+            self.map.instead.push(Skipped { name, reason });
+            return Ok(());
+        };
+        let ids: Vec<u64> = asked.known.iter().map(|(id, _)| *id).collect();
+        let (dag, numbering) = Plan::cut_at(&planned.graph, &asked.cuts, self.options.plan.entries).map_err(|_| other())?;
+        if numbering.paths() != asked.paths {
+            return Err(other());
+        }
+        let aside: Vec<bool> = planned.draft.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
+        let scheme = match self.options.scheme {
+            Scheme::Selected(scheme) => Some(scheme),
+            _ => None,
+        };
+        let request = Request {
+            graph: &planned.graph,
+            frequencies: &planned.frequencies,
+            wish: Wish { scheme: scheme.unwrap_or(trodden_flow::Scheme::BallLarus), ids: &ids, aside: &aside },
+            options: &self.options.plan,
+            time_limit_s: self.options.time_limit_s,
+        };
+        // With the same cuts paths have the numbers that they had; where there are too many for an array, those of the first plan.
+        let few = numbering.paths() <= self.options.plan.max_paths;
+        let in_full = few.then(|| chosen::all_paths(&request, dag.clone(), numbering.clone()));
+        match scheme.map(|_| chosen::plan(&request, dag, numbering)) {
+            Some(Made::Selected(selected)) => (planned.plan, planned.selected) = (selected.plan.clone(), Some(selected)),
+            Some(Made::Wrong(what)) => return Err(Error::Wrong { function: name, what }),
+            Some(Made::Instead(reason)) => {
+                self.map.instead.push(Skipped { name, reason });
+                planned.plan = in_full.unwrap_or_else(|| planned.plan.clone());
+            }
+            None => planned.plan = in_full.unwrap_or_else(|| planned.plan.clone()),
+        }
+        Ok(())
+    }
+
+    /// Whether paths of a function are asked for, or of all functions.
+    fn is_asked_for(&self, function: Value) -> bool {
+        self.options.interesting.as_ref().is_none_or(|(paths, _)| paths.names(&self.map.source, &function.name()))
+    }
+
+    /// Which of a function's paths are asked for.
+    fn asked_of(&self, name: &str, draft: &Draft) -> Option<&KnownFunction> {
+        let (asked, _) = self.options.interesting.as_ref()?;
+        asked.of(&self.map.source, name, shape(&draft.blocks, &draft.edges)).filter(|k| k.edges.len() == draft.edges.len())
     }
 
     /// What is known of a function's paths, if that is the tier's business and anything is.
@@ -403,7 +489,9 @@ impl Unit {
             }
             Scheme::Structural => baselines::structural(graph, &draft.forced, frequencies, &options),
             // Nothing is known of what to leave out.
-            Scheme::BallLarus | Scheme::Targeted | Scheme::Practical => Plan::ball_larus(graph, &draft.forced, frequencies, &options),
+            Scheme::BallLarus | Scheme::Targeted | Scheme::Practical | Scheme::Selected(_) => {
+                Plan::ball_larus(graph, &draft.forced, frequencies, &options)
+            }
         }
     }
 
@@ -429,12 +517,18 @@ impl Unit {
 
     /// Enters a function into the map.
     fn enter(&mut self, planned: Planned) {
-        let Planned { function, position, draft, plan, .. } = planned;
-        let counters = plan.numbering.paths();
-        let storage = self.storage(&plan);
-        let words = match storage {
+        let storage = self.storage(&planned);
+        let Planned { function, position, draft, plan, selected, .. } = planned;
+        // Of selected paths the map has the numbers that all paths have.
+        let (dag, numbering) = match selected {
+            Some(selected) => (selected.dag, selected.numbering),
+            None => (plan.numbered().clone(), plan.numbering),
+        };
+        let counters = numbering.paths();
+        let words = match &storage {
             Storage::Array { beyond } => counters + beyond,
             Storage::Table(table) => Table::words(table.slots),
+            Storage::Chosen(chosen) => chosen.words,
         };
         if let Storage::Table(_) = storage {
             self.in_tables += counters;
@@ -449,15 +543,19 @@ impl Unit {
             storage,
             blocks: draft.blocks,
             edges: draft.edges,
-            dag: plan.numbered().edges().to_vec(),
-            values: plan.numbering.values().to_vec(),
+            dag: dag.edges().to_vec(),
+            values: numbering.values().to_vec(),
             cuts: plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
         });
         self.map.counters += words;
     }
 
     /// Where the next function's counts are kept.
-    fn storage(&self, plan: &Plan) -> Storage {
+    fn storage(&self, planned: &Planned) -> Storage {
+        let plan = &planned.plan;
+        if let Some(selected) = &planned.selected {
+            return Storage::Chosen(chosen::described(selected, self.map.counters));
+        }
         match self.options.in_table(plan.numbering.paths()) {
             false => Storage::Array { beyond: plan.partial.as_ref().map_or(0, |p| p.beyond) },
             true => Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots }),
@@ -465,9 +563,9 @@ impl Unit {
     }
 
     /// Where and how the next function counts, for the probes.
-    fn counters(&self, base: Value, plan: &Plan) -> Counters {
-        let table = match self.storage(plan) {
-            Storage::Array { .. } => None,
+    fn counters(&self, base: Value, planned: &Planned) -> Counters<'static> {
+        let table = match self.storage(planned) {
+            Storage::Array { .. } | Storage::Chosen(_) => None,
             Storage::Table(table) => Some(table),
         };
         Counters {
@@ -478,6 +576,7 @@ impl Unit {
             switch: self.switch,
             events: None,
             unknown: None,
+            words: None,
         }
     }
 
@@ -486,7 +585,9 @@ impl Unit {
         const UNSEEN: f64 = 1e-3;
         let estimate = Frequencies::estimate(graph, &branch_weights(graph, &draft.hints));
         let known = self.options.weights.as_ref().and_then(|(w, _)| w.of(name, shape(&draft.blocks, &draft.edges), draft.edges.len()));
-        match known.or_else(|| self.known_of(name, draft).map(|k| k.edges.as_slice())) {
+        let of_paths = || self.known_of(name, draft).or_else(|| self.asked_of(name, draft)).map(|k| k.edges.as_slice());
+        // Paths may be asked for that nobody has seen yet.
+        match known.or_else(of_paths).filter(|edges| edges.iter().any(|n| *n > 0)) {
             None => (estimate, false),
             Some(counts) => {
                 let edges = counts.iter().zip(estimate.edges()).map(|(count, guess)| *count as f64 + guess * UNSEEN).collect();
@@ -496,15 +597,16 @@ impl Unit {
     }
 
     /// Rounds pay in loops that are known to come round often; most loops do not. Where events are summed up, they are read when a path ends, and then only.
-    fn choices(&self, measured: bool, plan: &Plan) -> Choices {
+    fn choices(&self, planned: &Planned) -> Choices {
+        let Planned { plan, measured, selected, .. } = planned;
         if self.events.is_some() {
             return Choices { rounds: false, early: false };
         }
-        if self.options.one_version || self.options.in_table(plan.numbering.paths()) {
+        if self.options.one_version || self.options.in_table(plan.numbering.paths()) || selected.is_some() {
             // A way out would count what was not seen, or look for paths that were not taken.
             return Choices { rounds: false, ..self.options.choices };
         }
-        Choices { rounds: self.options.choices.rounds || measured, ..self.options.choices }
+        Choices { rounds: self.options.choices.rounds || *measured, ..self.options.choices }
     }
 
     /// Whether a thread may come to this function without having counted anywhere before. A local function that only instrumented functions call,
@@ -519,8 +621,8 @@ impl Unit {
     }
 
     fn finish(mut self) -> (UnitMap, Options) {
-        // Behind the words come the paths of functions whose counts are in tables.
-        for function in self.map.functions.iter_mut().filter(|f| f.table().is_some()) {
+        // Behind the words come the paths of functions whose words are not one for each path.
+        for function in self.map.functions.iter_mut().filter(|f| f.counts_elsewhere()) {
             function.first_counter = self.map.counters;
             self.map.counters += function.counters;
         }
@@ -528,6 +630,23 @@ impl Unit {
         self.map.scopes = self.positions.scopes;
         self.map.edge_profile = self.markers.map(Markers::finish);
         (self.map, self.options)
+    }
+}
+
+/// Judges the numbering of a plan; those of selected paths are judged where they are made.
+fn judge(planned: &Planned) -> Result<(), Error> {
+    let plan = &planned.plan;
+    let wrong = |what: String| Error::Wrong { function: planned.function.name(), what };
+    let values = plan.numbering.values();
+    let verdict = match &plan.partial {
+        None => verify_full(&plan.dag, values, plan.probes.increments()),
+        // Increments where paths are left out make sums that are no number: those are not judged.
+        Some(partial) => verify_full(&partial.dag, values, values),
+    };
+    let paths = verdict.map_err(|fault| wrong(fault.to_string()))?;
+    match paths == plan.numbering.paths() {
+        true => Ok(()),
+        false => Err(wrong(format!("there are {paths} paths, not {}", plan.numbering.paths()))),
     }
 }
 

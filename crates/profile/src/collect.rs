@@ -4,6 +4,7 @@
 //! gone: then the unit store, which has units by identity, is asked. A map found there is exactly the right one, because a unit's identity is
 //! the hash of what the map was made from. What cannot be found is listed; everything else is in the profile.
 
+use crate::chosen;
 use crate::container::check_map;
 use crate::error::ProfileError;
 use crate::events;
@@ -205,6 +206,7 @@ impl Collector<'_> {
                         tables.push((units.len(), place));
                     }
                     let (counts, events) = if map.events.is_some() { events::take_apart(&unit) } else { (unit.counts, Vec::new()) };
+                    let counts = chosen::by_path(&map, counts);
                     units.push(UnitProfile { unit: unit.unit, map, counts, events });
                 }
                 Ok(None) => missing.push(unit.unit),

@@ -4,7 +4,7 @@
 
 use crate::model::Profile;
 use std::fmt;
-use trodden_unit::{FunctionMap, RESIDUAL_WORD, UnitMap};
+use trodden_unit::{Aliases, FunctionMap, RESIDUAL_WORD, UnitMap};
 
 /// Words in the schemes of units whose threads share counters by plain increments.
 const SHARED_WORD: &str = "threads=shared";
@@ -33,6 +33,29 @@ pub enum Inexact {
         /// Units that do so.
         units: u64,
     },
+    /// Only paths that were asked for are told apart.
+    Chosen {
+        /// The numbering.
+        scheme: String,
+        /// Functions counted so.
+        functions: u64,
+        /// Their other paths' executions, counted together.
+        executions: u64,
+    },
+    /// Counts of paths that were asked for may have executions of other paths in them.
+    Aliases {
+        /// The numbering.
+        scheme: String,
+        /// Functions with such paths.
+        functions: u64,
+        /// So many paths counted as others, of those that were tried.
+        aliases: u64,
+    },
+    /// Numberings that were tried on some paths, not proven.
+    Unproven {
+        /// Functions so numbered.
+        functions: u64,
+    },
     /// Threads share counters without atomic increments.
     Shared {
         /// Units that do so.
@@ -57,6 +80,17 @@ impl fmt::Display for Inexact {
                     "of {units} of the units only paths that were unknown when they were built are counted (--residual); those are counted exactly"
                 )
             }
+            Inexact::Chosen { scheme, functions, executions } => write!(
+                f,
+                "only paths that were asked for are told apart (--interesting, scheme {scheme}), in {functions} functions; {executions} executions of their other paths are counted together, and functions without such paths are not counted"
+            ),
+            Inexact::Aliases { scheme, functions, aliases } => write!(
+                f,
+                "the scheme {scheme} counts {aliases} other paths of {functions} functions as some that were asked for; take ppp or known-table for exact counts"
+            ),
+            Inexact::Unproven { functions } => {
+                write!(f, "the numbering of {functions} functions has too many paths for a proof, and was tried on some drawn at random")
+            }
             Inexact::Shared { units } => {
                 write!(f, "threads of {units} units share counters, and may lose counts; build with --threads own or atomic")
             }
@@ -79,13 +113,21 @@ impl Profile {
 
 fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
     let (mut partial, mut full, mut shared, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, 0u64, String::new());
+    let (mut chosen, mut aliases, mut unproven, mut chosen_scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
     for (map, at) in maps {
         shared += u64::from(map.scheme.split(' ').any(|word| word == SHARED_WORD));
         residual += u64::from(map.scheme.split(' ').any(|word| word == RESIDUAL_WORD));
         for function in &map.functions {
             let executions = untold(at, function);
-            if function.is_partial() {
-                scheme = map.scheme.split(' ').next().unwrap_or_default().to_owned();
+            let name = || map.scheme.split(' ').next().unwrap_or_default().to_owned();
+            if let Some(words) = function.chosen() {
+                chosen_scheme = name();
+                chosen = (chosen.0 + 1, chosen.1.saturating_add(executions));
+                unproven += u64::from(!words.proven);
+                let (Aliases::Exactly(found) | Aliases::Drawn { aliases: found, .. }) = words.aliases;
+                aliases = (aliases.0 + u64::from(found > 0), aliases.1.saturating_add(found));
+            } else if function.is_partial() {
+                scheme = name();
                 partial = (partial.0 + 1, partial.1.saturating_add(executions));
             } else if executions > 0 {
                 full = (full.0 + 1, full.1.saturating_add(executions));
@@ -95,6 +137,15 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
     let mut out = Vec::new();
     if partial.0 > 0 {
         out.push(Inexact::Partial { scheme, functions: partial.0, executions: partial.1 });
+    }
+    if chosen.0 > 0 {
+        out.push(Inexact::Chosen { scheme: chosen_scheme.clone(), functions: chosen.0, executions: chosen.1 });
+    }
+    if aliases.0 > 0 {
+        out.push(Inexact::Aliases { scheme: chosen_scheme, functions: aliases.0, aliases: aliases.1 });
+    }
+    if unproven > 0 {
+        out.push(Inexact::Unproven { functions: unproven });
     }
     if full.0 > 0 {
         out.push(Inexact::TableFull { functions: full.0, executions: full.1 });

@@ -28,15 +28,32 @@ impl Profile {
     /// # Errors
     /// A function's map is damaged, or the profile is of two builds that count otherwise, or of one that numbers paths in a way of its own.
     pub fn known_paths(&self) -> Result<KnownPaths, NotKnown> {
+        self.executed(false, |executed, _| executed)
+    }
+
+    /// The executed complete paths: no prefixes.
+    ///
+    /// # Errors
+    /// As of [`Profile::known_paths`].
+    pub fn complete_paths(&self) -> Result<KnownPaths, NotKnown> {
+        self.executed(true, |_, paths| paths.complete.iter().filter(|p| p.count > 0).map(|p| (p.id, p.count)).collect())
+    }
+
+    /// What is to be known of each function, by its counts and the paths that they mean; `many`: functions may have more paths than arrays have words.
+    fn executed(&self, many: bool, of: impl Fn(Vec<(u64, u64)>, &FunctionPaths) -> Vec<(u64, u64)>) -> Result<KnownPaths, NotKnown> {
         let mut known = KnownPaths::default();
         for (_, unit, function) in self.functions() {
             let executed: Vec<(u64, u64)> = unit.counts_of(function).filter(|(_, count)| *count > 0).collect();
-            if !executed.is_empty() {
-                let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
-                if !has_usual_numbers(function)? {
+            if executed.is_empty() {
+                continue;
+            }
+            let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
+            let chosen = of(executed, &paths);
+            if !chosen.is_empty() {
+                if !(many || function.table().is_none()) || !has_usual_numbers(function)? {
                     return Err(NotKnown::OtherNumbers(function.name.clone()));
                 }
-                known.add(&unit.map, function, executed.into_iter(), &paths.edges)?;
+                known.add(&unit.map, function, chosen.into_iter(), &paths.edges)?;
             }
         }
         Ok(known)
@@ -45,7 +62,7 @@ impl Profile {
 
 /// Whether a function's paths have the numbers that follow from its graph and its cuts alone: that is all a build is told.
 fn has_usual_numbers(function: &FunctionMap) -> Result<bool, MapError> {
-    if function.table().is_some() || function.is_partial() {
+    if function.is_partial() && function.chosen().is_none() {
         return Ok(false);
     }
     let usual = Plan::cut_at(&function.graph()?, &function.cuts, Entries::Shared);

@@ -19,6 +19,8 @@
 pub mod advise;
 mod blocks;
 pub mod branches;
+pub mod choice;
+mod chosen;
 pub mod collect;
 pub mod container;
 pub mod diff;

@@ -178,7 +178,7 @@ impl FunctionPaths {
 }
 
 /// How a path ends; `None` if it ends at a call that might not return.
-fn ending(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> Option<PathEnd> {
+pub(crate) fn ending(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> Option<PathEnd> {
     let last = path.last().map(|e| dag.edge(*e).origin);
     match last {
         Some(Origin::Real(e)) if function.edges[e.index()].kind == EdgeKind::Reach => None,
@@ -196,7 +196,7 @@ fn beginning(dag: &Dag, path: &[DagEdgeId]) -> Beginning {
 }
 
 /// The blocks on a path: from the entry, or from where a cut edge leads, to the last before the exit.
-fn blocks(dag: &Dag, path: &[DagEdgeId]) -> Vec<Node> {
+pub(crate) fn blocks(dag: &Dag, path: &[DagEdgeId]) -> Vec<Node> {
     let entered = matches!(path.first().map(|e| dag.edge(*e).origin), Some(Origin::Enter(_)));
     let inner = path.iter().map(|e| dag.edge(*e).from);
     inner.skip(usize::from(entered)).collect()

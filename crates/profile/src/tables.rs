@@ -5,12 +5,13 @@
 //!
 //! Cells that make no sense (a count without a key, a path that there is not) are damage, which is counted.
 
+use crate::chosen;
 use crate::error::ProfileError;
 use crate::raw::{Words, words};
 use crate::sum::Sums;
 use std::ops::Range;
 use std::path::Path;
-use trodden_unit::UnitMap;
+use trodden_unit::{FunctionMap, UnitMap};
 
 /// What the tables of some units hold.
 #[derive(Debug, Default)]
@@ -98,6 +99,7 @@ pub(crate) fn check(map: &UnitMap) -> Result<(), String> {
     for function in &map.functions {
         match function.table() {
             Some(table) => ranges.push((table.first_word, table.cells().end, &function.name)),
+            None if let Some(chosen) = function.chosen() => ranges.push((chosen.first_word, chosen.range().end, &function.name)),
             None => ranges.push((function.first_counter, function.untold().end, &function.name)),
         }
     }
@@ -109,8 +111,12 @@ pub(crate) fn check(map: &UnitMap) -> Result<(), String> {
         }
         end = end.max(to);
     }
-    match map.functions.iter().find(|f| f.table().is_some_and(|t| t.slots == 0 || f.first_counter < words)) {
-        Some(bad) => Err(format!("the table of function `{}` is none", bad.name)),
+    let is_bad = |f: &&FunctionMap| {
+        let no_table = f.table().is_some_and(|t| t.slots == 0);
+        no_table || f.chosen().is_some_and(|c| !chosen::is_sound(c, f.counters)) || (f.counts_elsewhere() && f.first_counter < words)
+    };
+    match map.functions.iter().find(is_bad) {
+        Some(bad) => Err(format!("the words of function `{}` are none", bad.name)),
         None => Ok(()),
     }
 }

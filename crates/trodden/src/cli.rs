@@ -410,6 +410,12 @@ pub struct Instrument {
     /// Where to write the variant.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
+    /// Count only these paths, all others together: a profile, `top:N[:PROFILE]`, `share:99%[:PROFILE]`, `function:NAME`, `touch:FILE:LINES`, `through:FILE:LINE,..`, `paths:FILE`, or `diff:REVISION`. May be given several times.
+    #[arg(long, value_name = "SET", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "table_slots"])]
+    pub interesting: Vec<String>,
+    /// How many seconds `--scheme ppp-optimal` may search for the numbers of one function.
+    #[arg(long, value_name = "SECONDS", requires = "interesting", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub time_limit: Option<u64>,
     /// How to count.
     #[command(flatten)]
     pub parameters: Parameters,

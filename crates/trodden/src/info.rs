@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use trodden_flow::CutReason;
 use trodden_profile::exactness;
 use trodden_report::Name;
-use trodden_unit::{FunctionMap, Image, ImageError, UnitMap};
+use trodden_unit::{FunctionMap, Image, ImageError, Skipped, UnitMap};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -60,6 +60,8 @@ struct ImageSummary {
     not_exact: Vec<String>,
     counters: u64,
     skipped: Vec<SkippedFunction>,
+    /// Functions all of whose paths are counted although only some were asked for.
+    instead: Vec<SkippedFunction>,
     cut: Vec<CutFunction>,
     /// Functions that were compiled without trodden.
     uninstrumented: Vec<String>,
@@ -118,6 +120,7 @@ impl ImageSummary {
             not_exact: Vec::new(),
             counters: image.units.iter().map(|u| u.counters).sum(),
             skipped: Vec::new(),
+            instead: Vec::new(),
             cut: Vec::new(),
             uninstrumented: Vec::new(),
             libraries: Vec::new(),
@@ -148,14 +151,14 @@ impl ImageSummary {
             known.insert(function.plain_name().to_owned());
             self.cut.extend(cut_function(map, function));
         }
-        for skipped in &map.skipped {
-            known.insert(skipped.name.trim_start_matches('\u{1}').to_owned());
-            self.skipped.push(SkippedFunction {
-                function: Name::of(&skipped.name).full,
-                source: map.source.clone(),
-                reason: skipped.reason.clone(),
-            });
-        }
+        let named = |function: &Skipped| SkippedFunction {
+            function: Name::of(&function.name).full,
+            source: map.source.clone(),
+            reason: function.reason.clone(),
+        };
+        known.extend(map.skipped.iter().map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
+        self.skipped.extend(map.skipped.iter().map(named));
+        self.instead.extend(map.instead.iter().map(named));
         // Those for an edge profile count no paths.
         let paths = map.functions.iter().fold(0, |sum: u64, f| sum.saturating_add(f.counters));
         self.counters = self.counters.saturating_sub(map.words().unwrap_or_default()).saturating_add(paths);
@@ -193,6 +196,8 @@ impl ImageSummary {
         list(out, "Damage", self.damage.clone(), shown)?;
         let lines = self.skipped.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
         list(out, "Not counted, for a reason", lines.collect(), shown)?;
+        let lines = self.instead.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
+        list(out, "All paths counted instead of those that were asked for", lines.collect(), shown)?;
         let lines = self.cut.iter().map(|c| format!("{}  {} paths, cut at {}  ({})", c.function, c.paths, places(&c.cuts), c.source));
         list(out, "Paths cut elsewhere than at loops", lines.collect(), shown)?;
         let lines = self.uninstrumented.iter().map(|f| Name::of(f).full);

@@ -6,8 +6,9 @@
 
 use crate::assets;
 use crate::cc::{PARAMETERS_VARIABLE, arguments::CommandLine, read};
-use crate::cli::Parameters;
+use crate::cli::Instrument;
 use crate::frames;
+use crate::interesting;
 use crate::link::{self, is_of_the_system};
 use crate::notes::{note, warn};
 use crate::rebuild::{Compiler, Rebuilder};
@@ -21,15 +22,25 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
-use trodden_unit::{Frame, Identity, Image, UnitStore};
+use trodden_unit::{Frame, INTERESTING_KEY, Identity, Image, UnitStore};
 
 /// Makes the variant.
 ///
 /// # Errors
 /// The program is not instrumented, its recipe or bitcode is missing, or a tool fails.
-pub fn run(program: &Path, output: &Path, parameters: &Parameters) -> Result<ExitCode> {
-    let made = make(program, output, &parameters.words())?;
+pub fn run(job: &Instrument) -> Result<ExitCode> {
+    let (program, output) = (&job.program, &job.output);
+    let mut words = job.parameters.words();
+    if !job.interesting.is_empty() {
+        let paths = interesting::paths(&job.interesting, program)?;
+        let asked: usize = paths.functions().map(|(_, _, f)| f.known.len()).sum();
+        note(format_args!("{asked} paths of {} functions are asked for", paths.len()));
+        words += &format!(" {INTERESTING_KEY}={}", interesting::file(&paths)?);
+        words += &job.time_limit.map_or_else(String::new, |seconds| format!(" time-limit={seconds}"));
+    }
+    let made = make(program, output, &words)?;
     let made = made.ok_or_else(|| anyhow!("{} has no instrumented unit", output.display()))?;
+    tell(&made);
     note(format_args!("{}: image {}, {} units, {}", output.display(), made.identity, made.units.len(), scheme(&made)));
     Ok(ExitCode::SUCCESS)
 }
@@ -49,6 +60,15 @@ pub fn make(program: &Path, output: &Path, words: &str) -> Result<Option<Image>>
     let objects = lay_out(&recipe, &store, &place, &compiler)?;
     let line = read(&place.command_line(&recipe, &objects, &output));
     link_there(&recipe, &place, &line, words)
+}
+
+/// Names the functions that are not counted as was asked for.
+fn tell(image: &Image) {
+    for map in image.frames.iter().filter_map(|f| f.map().ok()) {
+        for function in &map.instead {
+            warn(format_args!("{}: all paths of `{}` are counted: {}", map.source, function.name, function.reason));
+        }
+    }
 }
 
 /// How the units of an image are counted.

@@ -39,6 +39,7 @@ mod graph;
 mod import;
 mod info;
 mod instrument;
+mod interesting;
 mod isolate;
 mod libraries;
 mod link;
@@ -129,7 +130,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Runs(job) => runs::runs(&job),
         Command::Merge(job) => runs::merge(&job),
         Command::Diff(job) => runs::compare(&job),
-        Command::Instrument(job) => instrument::run(&job.program, &job.output, &job.parameters),
+        Command::Instrument(job) => instrument::run(&job),
         Command::Loops(job) => loops::run(&job, cli.color),
         Command::Info(info) => info::run(&info),
         Command::Graph(job) => graph::run(&job),

@@ -191,6 +191,7 @@ mod tests {
             scopes: vec![],
             functions: vec![],
             skipped: vec![],
+            instead: vec![],
             counters: 0,
             edge_profile: None,
             events: None,

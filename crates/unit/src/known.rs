@@ -1,4 +1,4 @@
-//! Sets of known paths, from profiles to a build that counts all others.
+//! Sets of paths, from the command to a build: paths that are known, and of which the build counts all others; or those that it is to count.
 //!
 //! A file is a list of entries ([`crate::packed`]). Functions are known again by unit, name and
 //! [shape](crate::shape) of their graph. Each comes with its cuts, so that its paths have the same identities in the build as in the profile, and
@@ -8,10 +8,13 @@ use crate::packed::{pack, unpack};
 use crate::{FunctionMap, UnitMap};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use trodden_flow::{CutReason, Edge};
 
 /// The word for units that count unknown paths only, as in their scheme.
 pub const RESIDUAL_WORD: &str = "tier=residual";
+/// The key of the word for units that count only paths that were asked for, as in their scheme.
+pub const INTERESTING_KEY: &str = "interesting";
 
 const MAGIC: [u8; 8] = *b"TRODKNW\x01";
 
@@ -35,6 +38,22 @@ pub struct KnownFunction {
 }
 
 impl KnownFunction {
+    /// Adds what is known of the same function; none if its paths are others.
+    fn unite(&mut self, more: KnownFunction) -> Option<()> {
+        if self.cuts != more.cuts || self.paths != more.paths || self.edges.len() != more.edges.len() {
+            return None;
+        }
+        self.known.extend(more.known);
+        self.known.sort_unstable();
+        self.known.dedup_by(|more, kept| {
+            let same = more.0 == kept.0;
+            kept.1 = if same { kept.1.saturating_add(more.1) } else { kept.1 };
+            same
+        });
+        self.edges.iter_mut().zip(more.edges).for_each(|(sum, n)| *sum = sum.saturating_add(n));
+        Some(())
+    }
+
     /// Whether its paths and cuts are some of those that it says there are.
     fn is_sound(&self) -> bool {
         let ids = self.known.is_sorted_by(|a, b| a.0 < b.0) && self.known.last().is_none_or(|(id, _)| *id < self.paths);
@@ -71,24 +90,49 @@ impl KnownPaths {
             known: Vec::new(),
             edges: vec![0; function.edges.len()],
         };
-        let entry = self.functions.entry(key).or_insert_with(fresh);
-        if entry.cuts != function.cuts || entry.paths != function.counters || entry.edges.len() != edges.len() {
-            return Err(TwoWays(function.name.clone()));
-        }
-        entry.known.extend(known);
-        entry.known.sort_unstable();
-        entry.known.dedup_by(|more, kept| {
-            let same = more.0 == kept.0;
-            kept.1 = if same { kept.1.saturating_add(more.1) } else { kept.1 };
-            same
-        });
-        entry.edges.iter_mut().zip(edges).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
-        Ok(())
+        let more = KnownFunction { known: known.collect(), edges: edges.to_vec(), ..fresh() };
+        self.functions.entry(key).or_insert_with(fresh).unite(more).ok_or_else(|| TwoWays(function.name.clone()))
+    }
+
+    /// Whether there is anything of a function of this name, whatever its shape.
+    pub fn names(&self, unit: &str, name: &str) -> bool {
+        let from = (unit.to_owned(), name.to_owned(), 0);
+        self.functions.range(from..).next().is_some_and(|(key, _)| key.0 == unit && key.1 == name)
     }
 
     /// What is known of a function.
     pub fn of(&self, unit: &str, name: &str, shape: u64) -> Option<&KnownFunction> {
         self.functions.get(&(unit.to_owned(), name.to_owned(), shape))
+    }
+
+    /// Everything in both sets. Executions add up.
+    ///
+    /// # Errors
+    /// A function is in both with other cuts.
+    pub fn unite(&mut self, other: KnownPaths) -> Result<(), TwoWays> {
+        for (key, more) in other.functions {
+            match self.functions.entry(key) {
+                Entry::Vacant(free) => drop(free.insert(more)),
+                Entry::Occupied(mut there) => {
+                    let name = there.key().1.clone();
+                    there.get_mut().unite(more).ok_or(TwoWays(name))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps only paths, given by unit, function, number and executions, of which this is true; and functions that have such.
+    pub fn retain(&mut self, keep: impl Fn(&str, &str, u64, u64) -> bool) {
+        for ((unit, name, _), function) in &mut self.functions {
+            function.known.retain(|(path, count)| keep(unit, name, *path, *count));
+        }
+        self.functions.retain(|_, function| !function.known.is_empty());
+    }
+
+    /// The functions: unit, linkage name, and what is known.
+    pub fn functions(&self) -> impl Iterator<Item = (&str, &str, &KnownFunction)> {
+        self.functions.iter().map(|((unit, name, _), function)| (unit.as_str(), name.as_str(), function))
     }
 
     /// Number of functions.

@@ -25,7 +25,7 @@ pub use events::EventSource;
 pub use facts::UnitFacts;
 pub use frame::{Frame, FrameError};
 pub use image::{Image, ImageError};
-pub use known::{KnownFunction, KnownPaths, NoKnownPaths, RESIDUAL_WORD, TwoWays};
+pub use known::{INTERESTING_KEY, KnownFunction, KnownPaths, NoKnownPaths, RESIDUAL_WORD, TwoWays};
 pub use map::*;
 pub use store::UnitStore;
 pub use weights::{NoWeights, Weights};

@@ -10,7 +10,7 @@ use std::fmt;
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 4;
+pub const MAP_VERSION: u32 = 5;
 
 /// Identity of a unit (hash of its bitcode and of how it was instrumented) or of an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -68,8 +68,10 @@ pub struct UnitMap {
     pub functions: Vec<FunctionMap>,
     /// Functions with a body that are not instrumented, each with the reason.
     pub skipped: Vec<Skipped>,
+    /// Functions all of whose paths are counted although only some were asked for, each with the reason.
+    pub instead: Vec<Skipped>,
     /// Number of counters of the unit; each function has a range of them, and so has what its edge profile counts apart. The first
-    /// [`UnitMap::words`] of them are words of memory; behind them are the paths of functions that count in tables.
+    /// [`UnitMap::words`] of them are words of memory; behind them are the paths of functions whose words are not one for each path.
     pub counters: u64,
     /// What turns the unit's paths into LLVM's edge profile, if it was built to be optimised by that.
     pub edge_profile: Option<EdgeProfile>,
@@ -250,7 +252,7 @@ pub enum MapError {
 }
 
 /// Where a function's counts are kept in the memory of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Storage {
     /// A word for each path: counter `i` is word `first_counter + i`. Behind them lie `beyond` words for executions of paths that the scheme leaves out;
     /// which path that was is not known.
@@ -260,6 +262,56 @@ pub enum Storage {
     },
     /// An open-addressing table, since there are more paths than words: see [`Table`].
     Table(Table),
+    /// Words for the paths that were asked for, and for all others together: see [`Chosen`].
+    Chosen(Chosen),
+}
+
+/// Words of the paths that were asked for. Every other word of the range counts paths that were not, the last one among them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// The first of the unit's words that are the function's.
+    pub first_word: u64,
+    /// How many there are: one at least.
+    pub words: u64,
+    /// Words, counted from the first, with the numbers of their paths; ascending.
+    pub paths: Vec<(u64, u64)>,
+    /// Other paths that these words count, too.
+    pub aliases: Aliases,
+    /// Whether it was proven that these words count these paths, not only tried on some.
+    pub proven: bool,
+}
+
+/// Paths that are counted as others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Aliases {
+    /// So many of the function's paths.
+    Exactly(u64),
+    /// So many of those that were tried.
+    Drawn {
+        /// Paths counted as others.
+        aliases: u64,
+        /// Paths tried.
+        of: u64,
+    },
+}
+
+impl Aliases {
+    /// Whether none was found.
+    pub fn is_none(self) -> bool {
+        matches!(self, Aliases::Exactly(0) | Aliases::Drawn { aliases: 0, .. })
+    }
+}
+
+impl Chosen {
+    /// All its words, as a range.
+    pub fn range(&self) -> std::ops::Range<u64> {
+        self.first_word..self.first_word.saturating_add(self.words)
+    }
+
+    /// The word that counts other paths.
+    pub fn others(&self) -> u64 {
+        self.range().end.saturating_sub(1)
+    }
 }
 
 /// A table of counts: the word for executions that found it full, then `slots` cells of two words, key (a path's number and 1; 0: free) and
@@ -285,16 +337,16 @@ impl Table {
 }
 
 impl UnitMap {
-    /// Words of memory that the unit has in each thread's region: one for each counter, but for paths counted in tables; several where events are summed
+    /// Words of memory that the unit has in each thread's region: one for each counter, but for functions that count elsewhere; several where events are summed
     /// up. `None` if they are more than can be.
     pub fn words(&self) -> Option<u64> {
         self.counters_in_regions().checked_mul(if self.events.is_some() { CELLS } else { 1 })
     }
 
-    /// How many of its counters are in regions; those behind them are of paths that are counted in tables.
+    /// How many of its counters are in regions; those behind them are of paths that are counted in words that are not one for each path.
     pub fn counters_in_regions(&self) -> u64 {
-        let in_tables = self.functions.iter().filter(|f| f.table().is_some());
-        in_tables.fold(self.counters, |words, f| words.saturating_sub(f.counters))
+        let elsewhere = self.functions.iter().filter(|f| f.counts_elsewhere());
+        elsewhere.fold(self.counters, |words, f| words.saturating_sub(f.counters))
     }
 }
 
@@ -308,25 +360,39 @@ pub fn shape(blocks: &[Block], edges: &[FlowEdge]) -> u64 {
 impl FunctionMap {
     /// The table in which it counts, if it does.
     pub fn table(&self) -> Option<Table> {
-        match self.storage {
-            Storage::Array { .. } => None,
-            Storage::Table(table) => Some(table),
+        match &self.storage {
+            Storage::Table(table) => Some(*table),
+            Storage::Array { .. } | Storage::Chosen(_) => None,
         }
+    }
+
+    /// The words of the paths that were asked for, if it counts only such.
+    pub fn chosen(&self) -> Option<&Chosen> {
+        match &self.storage {
+            Storage::Chosen(chosen) => Some(chosen),
+            Storage::Array { .. } | Storage::Table(_) => None,
+        }
+    }
+
+    /// Whether its words of memory are not one for each path: its counters then lie behind all words of the unit.
+    pub fn counts_elsewhere(&self) -> bool {
+        !matches!(self.storage, Storage::Array { .. })
     }
 
     /// Whether some of its paths are left out: then what is known of the others says nothing of how often its blocks were executed.
     pub fn is_partial(&self) -> bool {
-        matches!(self.storage, Storage::Array { beyond: 1.. })
+        matches!(self.storage, Storage::Array { beyond: 1.. } | Storage::Chosen(_))
     }
 
     /// The counters of executions whose path is not known, as a range.
     pub fn untold(&self) -> std::ops::Range<u64> {
-        match self.storage {
+        match &self.storage {
             Storage::Array { beyond } => {
                 let from = self.first_counter.saturating_add(self.counters);
-                from..from.saturating_add(beyond)
+                from..from.saturating_add(*beyond)
             }
             Storage::Table(table) => table.first_word..table.first_word.saturating_add(1),
+            Storage::Chosen(chosen) => chosen.others()..chosen.range().end,
         }
     }
 

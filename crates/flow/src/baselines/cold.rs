@@ -69,7 +69,7 @@ fn cut_what_stays(
 }
 
 /// The graph without what is left out: for each edge its number there, and the graph. `None` if no path stays.
-fn without(
+pub(crate) fn without(
     dag: &Dag,
     graph: &Graph,
     frequencies: &Frequencies,

@@ -1,7 +1,6 @@
 //! What a scheme decides: one or two registers with values and increments for each edge, and what the registers at a path's end say.
 //!
-//! Data only. [`Labelling::classify`] is what an instrumented program does at the end of a path; [`SpecialPlan`] says what it does on which edge;
-//! [`Labelling::registers`] does it for a path given as edges, for tests and for backends that interpret.
+//! Data only. [`Labelling::classify`] says what an instrumented program does at the end of a path; [`crate::selected`] makes a plan of it, for backends.
 //!
 //! Two registers are added to on the same edges, so that one probe serves both. Arithmetic wraps around: increments on chords may be large although
 //! sums along paths are not.
@@ -11,8 +10,8 @@ use super::interesting::InterestingSet;
 use super::known::PerfectHash;
 use super::optimal::Proof;
 use super::{NumberingError, Scheme};
-use crate::dag::{Dag, DagEdgeId, Origin};
-use crate::graph::{Edge, Graph, Node};
+use crate::dag::{Dag, DagEdgeId};
+use crate::graph::Node;
 use crate::placement::Probes;
 use std::collections::HashSet;
 
@@ -366,55 +365,4 @@ pub(super) fn place(dag: &Dag, values: &[&[i64]], weights: &[f64], placement: Pl
     };
     let (a, b) = (cost(&direct), cost(&chords));
     if b.0 < a.0 || (b.0 == a.0 && b.1 < a.1) { chords } else { direct }
-}
-
-/// What the registers undergo when control takes an edge of the graph; as [`crate::plan::Action`], with two registers and a classification where a path
-/// ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Both are added to.
-    Add(Increments),
-    /// Both are added to, and the path ends: classify, and count.
-    End(Increments),
-    /// The same, and the next path begins with these registers.
-    EndAndRestart {
-        /// What to add before the path is classified.
-        increments: Increments,
-        /// The registers' values for the next path.
-        start: Increments,
-    },
-    /// Control cannot come this way from the entry: nothing.
-    Dead,
-}
-
-/// A labelling and the DAG it was made for: what a backend has to carry out.
-#[derive(Clone, Debug)]
-pub struct SpecialPlan {
-    /// The acyclic graph whose paths are told apart.
-    pub dag: Dag,
-    /// The numbering.
-    pub labelling: Labelling,
-}
-
-impl SpecialPlan {
-    /// What happens when control takes an edge of the graph that the DAG was made from.
-    pub fn step(&self, graph: &Graph, edge: Edge) -> Step {
-        let of = |id: Option<DagEdgeId>| id.map_or([0, 0], |id| self.labelling.increments(id));
-        if let Some(id) = self.dag.real(edge) {
-            return match graph.to(edge) == self.dag.exit() && graph.out(self.dag.exit()).is_empty() {
-                true => Step::End(of(Some(id))),
-                false => Step::Add(of(Some(id))),
-            };
-        }
-        match self.dag.cut(edge) {
-            None => Step::Dead,
-            Some(cut) => Step::EndAndRestart { increments: of(cut.leave), start: of(cut.enter) },
-        }
-    }
-
-    /// What is added at the end of a path in a node without out-edges.
-    pub fn stop(&self, node: Node) -> Increments {
-        let stop = self.dag.out(node).iter().find(|e| self.dag.edge(**e).origin == Origin::Stop(node));
-        stop.map_or([0, 0], |e| self.labelling.increments(*e))
-    }
 }

@@ -27,7 +27,7 @@ mod sequence;
 pub use ball_larus::{Numbering, TooManyPaths};
 pub use interesting::{InterestingSet, MOST_LISTED};
 pub use known::PerfectHash;
-pub use labelling::{Class, Classification, Increments, Labelling, Member, Placed, Placement, Register, Span, SpecialPlan, Step};
+pub use labelling::{Class, Classification, Increments, Labelling, Member, Placed, Placement, Register, Span};
 pub use optimal::{Assignment, Budget, Proof, SearchEnd};
 pub use preferential::{MOST_RESTARTS, PreferentialIds, preferential};
 pub use selective::{modified_selective, pertinent, precise_selective, selective};

@@ -8,8 +8,9 @@
 //!
 //! Small graphs are enumerated. On large ones ([`pairs`]) a search looks for an interesting path and another one with the same sums: over pairs of nodes and
 //! the difference of the sums so far, cut off where the rest of the two paths cannot make up for it; it is exact. Beyond the budget paths are drawn at
-//! random, and the verdict says so: a fault that was found is one, but none found proves nothing.
+//! random, and the verdict says so: a fault that was found is one, but none found proves nothing. Numberings of all paths are proven in one pass ([`full`]).
 
+mod full;
 mod pairs;
 mod paths;
 
@@ -17,6 +18,8 @@ use crate::dag::{Dag, DagEdgeId};
 use crate::numbering::{Class, InterestingSet, Labelling};
 use paths::Members;
 use std::collections::HashMap;
+
+pub use full::{Fault, verify_full};
 
 /// How much a verification may take.
 #[derive(Clone, Copy, Debug)]

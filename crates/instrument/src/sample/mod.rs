@@ -37,7 +37,7 @@ use ssa::Definitions;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::schedule::Choices;
-use trodden_flow::{Edge, Graph, Plan, Residual, Schedule};
+use trodden_flow::{Edge, Graph, Plan, Residual, Schedule, Selected};
 use trodden_unit::Position;
 
 pub use checks::reason_not_to_double;
@@ -56,6 +56,8 @@ pub struct Planned {
     pub plan: Plan,
     /// Of the tier `residual`: what is known of its paths, if anything is.
     pub residual: Option<Residual>,
+    /// The plan for the paths that were asked for, if some were.
+    pub selected: Option<Box<Selected>>,
     /// How often its edges are executed, by estimate.
     pub frequencies: Frequencies,
     /// Whether that was measured.
@@ -164,7 +166,7 @@ impl Tier {
 impl Planned {
     /// Inserts the probes into the counted version. Counts stay at the ends of their paths: an early one could be made before versions change, for a path that is then
     /// executed in the other.
-    fn insert(&self, around: Surroundings, function: Value, draft: &Draft, counters: Counters) -> Vec<(Value, Value)> {
+    fn insert(&self, around: Surroundings, function: Value, draft: &Draft, counters: Counters<'_>) -> Vec<(Value, Value)> {
         let facts = crate::places::facts(draft, &self.graph);
         let schedule = Schedule::of(&self.graph, &self.plan, &self.frequencies, &facts, Choices { rounds: false, early: false });
         probes::insert(around, function, draft, &self.graph, &self.plan, &schedule, counters)

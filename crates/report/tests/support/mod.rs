@@ -50,6 +50,7 @@ impl UnitBuilder {
             scopes: Vec::new(),
             functions: Vec::new(),
             skipped: Vec::new(),
+            instead: Vec::new(),
             counters: 0,
             edge_profile: None,
             events: None,

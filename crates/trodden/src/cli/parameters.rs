@@ -112,6 +112,22 @@ pub enum Scheme {
     Practical,
     /// Paths of each loop apart: shorter paths, exact counts.
     Structural,
+    /// The paths of --interesting, selectively: other paths may be counted as such.
+    Spp,
+    /// The same, repaired; exact, for small functions.
+    Mspp,
+    /// The paths over the edges of --interesting, compactly numbered.
+    Pertinent,
+    /// The same, precisely: no other path is counted as such.
+    Pspp,
+    /// The paths of --interesting, preferentially: compactly numbered, each checked.
+    Ppp,
+    /// The paths of --interesting, looked up in a table (the default with --interesting).
+    KnownTable,
+    /// As ppp, as compactly as can be found in the time of --time-limit.
+    PppOptimal,
+    /// As ppp without the check: other paths may be counted as such.
+    Approximate,
 }
 
 /// Whose counters a thread increments.

@@ -56,7 +56,10 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
 }
 
 /// The units of a program with their maps.
-fn units(program: &Path) -> Result<Vec<(Frame, UnitMap)>> {
+///
+/// # Errors
+/// It is not instrumented, or a map is missing or damaged.
+pub fn units(program: &Path) -> Result<Vec<(Frame, UnitMap)>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
     let store = assets::store().ok();

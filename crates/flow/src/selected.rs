@@ -1,0 +1,268 @@
+//! Plans that count the paths that were asked for, and all others together: from a numbering ([`crate::numbering`]) to what a backend inserts.
+//!
+//! Both registers of a numbering are one here: the second, a Ball-Larus identity below 2^w, lies in the lower w bits of the word, the first above them. Sums are
+//! linear, so one addition on an edge adds to both, negative increments and all; and a path is told by one comparison of the whole word, whatever overflowed.
+//! So every scheme is a [`Plan`] with increments of its own and an [`Ending`] that says which word counts a path.
+//!
+//! Paths that end because a call was reached (edges set `aside`) are never counted: who came to a call says nothing of paths that were not asked for.
+//!
+//! Every plan is judged ([`crate::verify`]) before it is given out.
+
+use crate::baselines::cold::without;
+use crate::dag::{Dag, DagEdgeId};
+use crate::frequency::Frequencies;
+use crate::graph::{Edge, Graph};
+use crate::numbering::{Classification, InterestingSet, Labelling, NumberOptions, Numbering, NumberingError, Scheme, number};
+use crate::placement::Probes;
+use crate::plan::{Partial, Plan, probe_costs};
+use crate::verify::{Aliases, VerifyBudget, verify};
+
+/// A function has at most this many words for its paths.
+pub const MOST_WORDS: u64 = 1 << 20;
+
+/// Which word counts a path, by the register at its end; words are numbered from 0, and the last is that of all other paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The register and `bias`, if that is a word.
+    Direct {
+        /// Minus the least number.
+        bias: i64,
+        /// Number of words but the last.
+        width: u64,
+        /// Whether sums may lie outside.
+        checked: bool,
+    },
+    /// The upper bits of the register and `bias`, if the whole is what is noted for that word.
+    Checked {
+        /// Minus the least number, in the upper bits.
+        bias: i64,
+        /// Number of the lower bits.
+        shift: u32,
+        /// For each word the register and `bias` of its path; of words without a path, what no register there can be.
+        expected: Vec<u64>,
+    },
+    /// `(register * multiplier) >> shift`, if the register is what is noted for that word.
+    Hashed {
+        /// Spreads the identities.
+        multiplier: u64,
+        /// The bits that are dropped.
+        shift: u32,
+        /// For each word its path's register; of words without a path, what no register can be.
+        keys: Vec<u64>,
+    },
+}
+
+impl Ending {
+    /// Number of words.
+    pub fn words(&self) -> u64 {
+        1 + match self {
+            Ending::Direct { width, .. } => *width,
+            Ending::Checked { expected, .. } => expected.len() as u64,
+            Ending::Hashed { keys, .. } => keys.len() as u64,
+        }
+    }
+
+    /// The word that counts a path.
+    pub fn word(&self, register: i64) -> u64 {
+        let other = self.words() - 1;
+        match self {
+            Ending::Direct { bias, .. } => (register.wrapping_add(*bias) as u64).min(other),
+            Ending::Checked { bias, shift, expected } => {
+                let biased = register.wrapping_add(*bias) as u64;
+                let word = biased >> shift;
+                if word < other && expected[word as usize] == biased { word } else { other }
+            }
+            Ending::Hashed { multiplier, shift, keys } => {
+                let word = (register as u64).wrapping_mul(*multiplier) >> shift;
+                if keys[word as usize] == register as u64 { word } else { other }
+            }
+        }
+    }
+}
+
+/// What is asked for of a function.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    /// How paths are told.
+    pub scheme: Scheme,
+    /// Ball-Larus identities of the paths.
+    pub ids: &'a [u64],
+    /// Edges of the graph that are no part of its flow: they say that a call was reached.
+    pub aside: &'a [bool],
+}
+
+/// A plan that counts the paths that were asked for.
+#[derive(Clone, Debug)]
+pub struct Selected {
+    /// The acyclic graph of all paths.
+    pub dag: Dag,
+    /// Their identities.
+    pub numbering: Numbering,
+    /// What is added where.
+    pub plan: Plan,
+    /// Which word counts a path.
+    pub ending: Ending,
+    /// Words with the identities of their paths, ascending. Other words count other paths.
+    pub paths: Vec<(u64, u64)>,
+    /// Other paths that a word of this list counts, too.
+    pub aliases: Aliases,
+    /// Whether the numbering was proven, not only tried on some paths.
+    pub proven: bool,
+}
+
+/// The plan that counts all paths together, since none of them is asked for that could be.
+fn others_alone(dag: Dag, numbering: Numbering, trimmed: Dag, all: Numbering, kept: &[Option<DagEdgeId>], wish: &Wish) -> Selected {
+    let probes = Probes::direct(&vec![0; dag.edges().len()]);
+    let kept = kept.iter().map(Option::is_some).collect();
+    let partial = Partial { dag: trimmed, kept, aside: wish.aside.to_vec(), poison: 0, beyond: 0 };
+    let plan = Plan { dag: dag.clone(), numbering: all, probes, partial: Some(partial) };
+    let ending = Ending::Direct { bias: 0, width: 0, checked: true };
+    Selected { dag, numbering, plan, ending, paths: Vec::new(), aliases: Aliases::Exactly(0), proven: true }
+}
+
+/// Why there is no such plan.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NotSelected {
+    /// All edges are aside.
+    #[error("none of its paths comes to an end")]
+    Nothing,
+    /// The scheme does not serve.
+    #[error(transparent)]
+    Numbering(#[from] NumberingError),
+    /// It would take too much memory.
+    #[error("{words} words would be needed, and there may be {MOST_WORDS}: name fewer paths, or take another scheme")]
+    TooWide {
+        /// How many.
+        words: u128,
+    },
+    /// Number and identity do not fit one word.
+    #[error("it has {paths} paths, and their identities leave no room for numbers in a word of 64 bits: take known-table")]
+    TooLong {
+        /// How many.
+        paths: u64,
+    },
+    /// The numbering was refuted.
+    #[error("the numbering does not hold: {0}")]
+    Wrong(String),
+}
+
+/// Plans to count the paths with these identities of the acyclic graph `dag`; those that end aside are left out.
+///
+/// # Errors
+/// See [`NotSelected`].
+pub fn select(
+    graph: &Graph,
+    (dag, numbering): (Dag, Numbering),
+    wish: &Wish,
+    frequencies: &Frequencies,
+    options: &NumberOptions,
+    budget: &VerifyBudget,
+) -> Result<Selected, NotSelected> {
+    let (kept, trimmed) = without(&dag, graph, frequencies, &|e: Edge| !wish.aside[e.index()], false).ok_or(NotSelected::Nothing)?;
+    let all = Numbering::ball_larus(&trimmed).map_err(NumberingError::from)?;
+    let mut paths = Vec::new();
+    for id in wish.ids {
+        let path = numbering.path(&dag, *id).ok_or(NumberingError::NoSuchId { id: *id, paths: numbering.paths() })?;
+        paths.extend(path.iter().map(|e| kept[e.index()]).collect::<Option<Vec<DagEdgeId>>>());
+    }
+    if paths.is_empty() {
+        return Ok(others_alone(dag, numbering, trimmed, all, &kept, wish));
+    }
+    let set = InterestingSet::from_paths(&trimmed, &all, &paths)?;
+    let labelling = number(wish.scheme, &trimmed, &probe_costs(&trimmed, graph, frequencies), &set, options)?;
+    let verdict = verify(&trimmed, &set, &labelling, budget);
+    if !verdict.is_good(wish.scheme.is_exact()) {
+        return Err(NotSelected::Wrong(format!("{verdict:?}")));
+    }
+    let told = Told { dag: &trimmed, all: &all, labelling: &labelling };
+    let (ending, registers) = told.ending()?;
+    let back: Vec<DagEdgeId> = dag.edge_ids().filter(|e| kept[e.index()].is_some()).collect();
+    let asked = if wish.scheme.takes_closure() { set.closed() } else { set };
+    let whole = |path: &[DagEdgeId]| numbering.id(&path.iter().map(|e| back[e.index()]).collect::<Vec<_>>());
+    let mut paths: Vec<(u64, u64)> = asked.paths(&trimmed)?.iter().map(|path| (ending.word(sum(path, &registers)), whole(path))).collect();
+    paths.sort_unstable();
+    let increments = kept.iter().map(|k| k.map_or(0, |e| registers[e.index()])).collect();
+    let kept = kept.iter().map(Option::is_some).collect();
+    let partial = Partial { dag: trimmed, kept, aside: wish.aside.to_vec(), poison: 0, beyond: 0 };
+    let plan = Plan { dag: dag.clone(), numbering: all, probes: Probes::of(increments), partial: Some(partial) };
+    Ok(Selected { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
+}
+
+fn sum(path: &[DagEdgeId], increments: &[i64]) -> i64 {
+    path.iter().fold(0i64, |sum, e| sum.wrapping_add(increments[e.index()]))
+}
+
+/// How a labelling is carried out with one register.
+struct Told<'a> {
+    dag: &'a Dag,
+    all: &'a Numbering,
+    labelling: &'a Labelling,
+}
+
+impl Told<'_> {
+    /// The ending, and the increment of each edge.
+    fn ending(&self) -> Result<(Ending, Vec<i64>), NotSelected> {
+        let span = self.labelling.span();
+        let first = || self.labelling.registers()[0].probes.increments().to_vec();
+        match self.labelling.classification() {
+            Classification::Checked { expected } => self.checked(expected, span.low),
+            Classification::Hashed(_) if self.labelling.slots() >= self.all.paths().into() => {
+                // The identities themselves take no more words.
+                Ok((Ending::Direct { bias: 0, width: small(self.all.paths().into())?, checked: false }, first()))
+            }
+            Classification::Hashed(table) => {
+                let slots = small(table.slots().into())?;
+                let (multiplier, shift) = table.parameters();
+                let keys = (0..slots).map(|s| table.key(s).unwrap_or(u64::MAX)).collect();
+                Ok((Ending::Hashed { multiplier, shift, keys }, first()))
+            }
+            Classification::Every { .. } | Classification::Closure { .. } | Classification::Listed { .. } => {
+                let width = small(span.width())?;
+                let checked = !self.sums_lie_between(span.low, span.high);
+                Ok((Ending::Direct { bias: span.low.wrapping_neg(), width, checked }, first()))
+            }
+        }
+    }
+
+    /// Two registers as one.
+    fn checked(&self, expected: &[Option<u64>], low: i64) -> Result<(Ending, Vec<i64>), NotSelected> {
+        small(expected.len() as u128)?;
+        let shift = u64::BITS - (self.all.paths() - 1).leading_zeros();
+        // The words' numbers must fit beside the identity.
+        if (expected.len() as u128) << shift > 1 << 64 {
+            return Err(NotSelected::TooLong { paths: self.all.paths() });
+        }
+        let joined = |word: u64, id: u64| (word << shift) | id;
+        let note = |(word, id): (usize, &Option<u64>)| match id {
+            Some(id) => joined(word as u64, *id),
+            // Of another word.
+            None => joined(u64::from(word == 0), 0),
+        };
+        let expected = expected.iter().enumerate().map(note).collect();
+        let increments = self.dag.edge_ids().map(|e| {
+            let [number, identity] = self.labelling.increments(e);
+            number.wrapping_shl(shift).wrapping_add(identity)
+        });
+        Ok((Ending::Checked { bias: low.wrapping_neg().wrapping_shl(shift), shift, expected }, increments.collect()))
+    }
+
+    /// Whether no path's sum lies outside of a span.
+    fn sums_lie_between(&self, low: i64, high: i64) -> bool {
+        let values = &self.labelling.registers()[0].values;
+        let mut behind: Vec<Option<(i128, i128)>> = vec![None; self.dag.node_count()];
+        behind[self.dag.exit().index()] = Some((0, 0));
+        for &node in self.dag.order().iter().rev().filter(|n| **n != self.dag.exit()) {
+            let ends = self.dag.out(node).iter().filter_map(|e| {
+                let value = i128::from(values[e.index()]);
+                behind[self.dag.edge(*e).to.index()].map(|(least, most)| (least + value, most + value))
+            });
+            behind[node.index()] = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        }
+        behind[self.dag.entry().index()].is_some_and(|(least, most)| least >= low.into() && most <= high.into())
+    }
+}
+
+/// A number of words, if it is not too great.
+fn small(words: u128) -> Result<u64, NotSelected> {
+    u64::try_from(words).ok().filter(|w| *w < MOST_WORDS).ok_or(NotSelected::TooWide { words })
+}

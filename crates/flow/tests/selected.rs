@@ -1,0 +1,155 @@
+//! Plans of selected paths, carried out: along random graphs every path that was asked for comes to a word of its own, and under the exact schemes no other
+//! path comes there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::dag::Entries;
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::numbering::NumberOptions;
+use trodden_flow::plan::Action;
+use trodden_flow::selected::{Ending, NotSelected, Selected, Wish, select};
+use trodden_flow::verify::{Aliases, VerifyBudget};
+use trodden_flow::{DagEdgeId, Edge, Graph, Node, NumberingError, Plan, Scheme};
+use trodden_testkit::Random;
+use trodden_testkit::graphs::{Cycles, all_paths, forced, graph};
+
+const MOST_PATHS: usize = 300;
+
+/// A random graph, some of its edges to the exit aside, and its plan by a scheme for some of its paths.
+fn plan(seed: u64, scheme: Scheme) -> Option<(Graph, Vec<bool>, Vec<u64>, Selected)> {
+    let random = &mut Random::new(seed);
+    let graph = graph(random, 12, 24, Cycles::Some);
+    // Nothing leaves the exit of a function.
+    if !graph.out(graph.exit()).is_empty() {
+        return None;
+    }
+    let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
+    let (dag, numbering) = Plan::cut_at(&graph, &forced(random, &graph), Entries::Shared).unwrap();
+    let inner = |e: &Edge| graph.to(*e) == graph.exit() && graph.out(graph.from(*e)).len() > 1;
+    let aside: Vec<bool> = graph.edges().map(|e| inner(&e) && random.chance(25)).collect();
+    let share = random.pick(&[5, 30, 70, 100]);
+    let ids: Vec<u64> = (0..numbering.paths().min(MOST_PATHS as u64)).filter(|_| random.chance(share)).collect();
+    let wish = Wish { scheme, ids: &ids, aside: &aside };
+    match select(&graph, (dag, numbering), &wish, &frequencies, &NumberOptions::default(), &VerifyBudget::default()) {
+        Ok(selected) => Some((graph, aside, ids, selected)),
+        Err(NotSelected::Nothing | NotSelected::TooWide { .. } | NotSelected::TooLong { .. }) => None,
+        Err(NotSelected::Numbering(NumberingError::NothingInteresting)) => panic!("seed {seed}: {ids:?}"),
+        Err(NotSelected::Numbering(_)) => None,
+        Err(NotSelected::Wrong(what)) => panic!("seed {seed} {}: {what}", scheme.name()),
+    }
+}
+
+fn register(selected: &Selected, path: &[DagEdgeId]) -> i64 {
+    path.iter().fold(0i64, |sum, e| sum.wrapping_add(selected.plan.probes.increment(*e)))
+}
+
+#[test]
+fn words_count_the_paths_that_were_asked_for() {
+    let mut endings = BTreeSet::new();
+    let mut aliases = 0;
+    for scheme in Scheme::ALL {
+        let mut plans = 0;
+        for seed in 0..120 {
+            let Some((_, aside, ids, selected)) = plan(seed, scheme) else { continue };
+            let Some(paths) = all_paths(&selected.dag, MOST_PATHS) else { continue };
+            plans += 1;
+            endings.insert((
+                selected.ending.words() > 2,
+                std::mem::discriminant(&selected.ending) == std::mem::discriminant(&Ending::Direct { bias: 0, width: 0, checked: false }),
+            ));
+            let listed: BTreeMap<u64, u64> = selected.paths.iter().copied().collect();
+            assert_eq!(listed.len(), selected.paths.len(), "seed {seed}: a word for each path");
+            let is_aside = |p: &[DagEdgeId]| p.last().and_then(|e| selected.dag.underlying(*e)).is_some_and(|e| aside[e.index()]);
+            let (mut told, mut wrong) = (BTreeSet::new(), 0u128);
+            for path in paths.iter().filter(|p| !is_aside(p)) {
+                let id = selected.numbering.id(path);
+                match listed.get(&selected.ending.word(register(&selected, path))) {
+                    Some(named) if *named == id => drop(told.insert(id)),
+                    Some(_) => wrong += 1,
+                    None => assert!(!ids.contains(&id), "seed {seed} {}: path {id} is counted", scheme.name()),
+                }
+            }
+            assert_eq!(told.len(), listed.len(), "seed {seed} {}", scheme.name());
+            match scheme.is_exact() {
+                true => assert_eq!(wrong, 0, "seed {seed} {}", scheme.name()),
+                false => assert_eq!(selected.aliases, Aliases::Exactly(wrong), "seed {seed} {}", scheme.name()),
+            }
+            aliases += wrong;
+        }
+        assert!(plans > 40, "{}: {plans}", scheme.name());
+    }
+    assert!(aliases > 0 && endings.len() > 2, "{aliases} {endings:?}");
+}
+
+/// Walks through the graph itself, doing what the plan says on each edge.
+#[test]
+fn walks_are_counted_as_the_full_plan_counts_them() {
+    let mut counted = 0;
+    for scheme in [Scheme::Ppp, Scheme::KnownTable, Scheme::Pspp, Scheme::Pertinent] {
+        for seed in 0..100 {
+            let Some((graph, aside, _, selected)) = plan(seed, scheme) else { continue };
+            let random = &mut Random::new(seed);
+            let (mut words, mut paths) = (BTreeMap::new(), BTreeMap::new());
+            for _ in 0..20 {
+                let Some(walk) = walk(random, &graph, &aside) else { continue };
+                let mut register = 0i64;
+                let mut path = Vec::new();
+                for edge in walk {
+                    let action = selected.plan.action(&graph, edge);
+                    let mut count =
+                        |increment: i64| *words.entry(selected.ending.word(register.wrapping_add(increment))).or_insert(0u64) += 1;
+                    match action {
+                        Action::Add { increment } => register = register.wrapping_add(increment),
+                        Action::Count { increment } => count(increment),
+                        Action::CountAndRestart { increment, start } => {
+                            count(increment);
+                            register = start;
+                        }
+                        Action::Poison { .. } | Action::Dead => panic!("no walk takes such an edge"),
+                    }
+                    follow(&selected, edge, &mut path, &mut paths);
+                }
+            }
+            let expected: BTreeMap<u64, u64> = selected.paths.iter().filter_map(|(w, id)| Some((*w, *paths.get(id)?))).collect();
+            let known: BTreeSet<u64> = selected.paths.iter().map(|(w, _)| *w).collect();
+            let others: u64 = words.iter().filter(|(w, _)| !known.contains(w)).map(|(_, n)| n).sum();
+            words.retain(|w, _| known.contains(w));
+            assert_eq!(words, expected, "seed {seed} {}", scheme.name());
+            assert_eq!(others + words.values().sum::<u64>(), paths.values().sum::<u64>());
+            counted += words.len();
+        }
+    }
+    assert!(counted > 300, "{counted}");
+}
+
+/// Adds an edge of the graph to the path of the acyclic one that control is on, and ends it where it ends.
+fn follow(selected: &Selected, edge: Edge, path: &mut Vec<DagEdgeId>, paths: &mut BTreeMap<u64, u64>) {
+    let dag = &selected.dag;
+    let mut end = |path: &mut Vec<DagEdgeId>| *paths.entry(selected.numbering.id(&std::mem::take(path))).or_default() += 1;
+    match (dag.real(edge), dag.cut(edge)) {
+        (Some(id), _) => {
+            path.push(id);
+            if dag.edge(id).to == dag.exit() {
+                end(path);
+            }
+        }
+        (None, Some(cut)) => {
+            path.extend(cut.leave);
+            end(path);
+            path.extend(cut.enter);
+        }
+        (None, None) => panic!("no walk takes a dead edge"),
+    }
+}
+
+fn walk(random: &mut Random, graph: &Graph, aside: &[bool]) -> Option<Vec<Edge>> {
+    let (mut at, mut walk): (Node, Vec<Edge>) = (graph.entry(), Vec::new());
+    while at != graph.exit() {
+        let out: Vec<Edge> = graph.out(at).iter().copied().filter(|e| !aside[e.index()]).collect();
+        if out.is_empty() || walk.len() > 200 {
+            return None;
+        }
+        walk.push(random.pick(&out));
+        at = graph.to(walk[walk.len() - 1]);
+    }
+    Some(walk)
+}

@@ -1,0 +1,163 @@
+//! Paths that were asked for: planned, judged, and counted in words of their own; all others together in one ([`trodden_flow::selected`]).
+//!
+//! The word is computed without a branch: the register (or its hash, or its upper bits) is the word's number, unless it lies outside, or a constant table
+//! says that this is not that word's path; then it is the last one. Where the register is a constant, so is the word.
+//!
+//! Tables have entries of as few bytes as their numbers take.
+
+use crate::llvm::{Builder, Module, Value, c_string, llvm};
+use llvm_sys::core::*;
+use llvm_sys::prelude::LLVMTypeRef;
+use llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMUnnamedAddr};
+use std::time::{Duration, Instant};
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::numbering::{Budget, NumberOptions, Placement};
+use trodden_flow::plan::probe_costs;
+use trodden_flow::selected::{Ending, NotSelected, Selected, Wish, select};
+use trodden_flow::verify::{Aliases as Found, VerifyBudget};
+use trodden_flow::{Dag, Graph, Numbering, Plan, PlanOptions, Probes};
+use trodden_unit::{Aliases, Chosen};
+
+/// Orders of out-edges that preferential numbering tries.
+const RESTARTS: u32 = 16;
+
+/// A plan for the paths of a function that were asked for; or none, with the reason.
+pub enum Made {
+    /// A plan.
+    Selected(Box<Selected>),
+    /// All paths are to be counted instead.
+    Instead(String),
+    /// The numbering was refuted.
+    Wrong(String),
+}
+
+/// What is asked for, and how to get it.
+pub struct Request<'a> {
+    /// The function's graph.
+    pub graph: &'a Graph,
+    /// Its frequencies.
+    pub frequencies: &'a Frequencies,
+    /// The numbering, the paths, the edges that are no part of the flow.
+    pub wish: Wish<'a>,
+    /// How plans are made.
+    pub options: &'a PlanOptions,
+    /// How long the optimal scheme may search, in seconds.
+    pub time_limit_s: u64,
+}
+
+/// Plans to count what is asked for, of the paths of an acyclic graph.
+pub fn plan(request: &Request, dag: Dag, numbering: Numbering) -> Made {
+    let Request { graph, frequencies, wish, options, .. } = request;
+    let began = Instant::now();
+    let limit = Duration::from_secs(request.time_limit_s);
+    let stop = || began.elapsed() >= limit;
+    let placement = if options.chords { Placement::Cheaper } else { Placement::Direct };
+    let number = NumberOptions { restarts: RESTARTS, placement, budget: Budget { steps: u64::MAX, stop: &stop } };
+    match select(graph, (dag, numbering), wish, frequencies, &number, &VerifyBudget::default()) {
+        Ok(selected) => Made::Selected(Box::new(selected)),
+        Err(NotSelected::Wrong(what)) => Made::Wrong(what),
+        Err(why) => Made::Instead(why.to_string()),
+    }
+}
+
+/// The plan of all paths of an acyclic graph.
+pub fn all_paths(request: &Request, dag: Dag, numbering: Numbering) -> Plan {
+    let probes = match request.options.chords {
+        true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, request.graph, request.frequencies)),
+        false => Probes::direct(numbering.values()),
+    };
+    Plan { dag, numbering, probes, partial: None }
+}
+
+/// What the unit's map says of a function's words.
+pub fn described(selected: &Selected, first_word: u64) -> Chosen {
+    let number = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
+    let aliases = match selected.aliases {
+        Found::Exactly(aliases) => Aliases::Exactly(number(aliases)),
+        Found::Drawn { aliases, of } => Aliases::Drawn { aliases, of },
+    };
+    Chosen { first_word, words: selected.ending.words(), paths: selected.paths.clone(), aliases, proven: selected.proven }
+}
+
+/// How a function finds the word of a path.
+#[derive(Clone, Copy)]
+pub struct Words<'a> {
+    ending: &'a Ending,
+    /// The table and the type of its entries, if there is one.
+    table: Option<(Value, LLVMTypeRef)>,
+}
+
+impl<'a> Words<'a> {
+    /// Puts the table into the module, if it takes one.
+    pub fn declare(module: Module, function: &str, ending: &'a Ending) -> Words<'a> {
+        let entries = match ending {
+            Ending::Direct { .. } => return Words { ending, table: None },
+            // Beyond the last word there is an entry, too: it is read, and does not matter.
+            Ending::Checked { expected, .. } => expected.iter().copied().chain([0]).collect(),
+            Ending::Hashed { keys, .. } => keys.clone(),
+        };
+        Words { ending, table: Some(constant_table(module, function, &entries)) }
+    }
+
+    /// The word for a register that is known now.
+    pub fn of_constant(&self, register: i64) -> u64 {
+        self.ending.word(register)
+    }
+
+    /// Computes the word.
+    pub fn of(&self, module: Module, builder: &Builder, register: Value) -> Value {
+        let constant = |value: u64| module.constant(value as i64);
+        if self.ending.words() == 1 {
+            return constant(0);
+        }
+        let last = constant(self.ending.words() - 1);
+        let right = |value: Value, bits: u32| Value(llvm!(LLVMBuildLShr(builder.raw(), value.0, constant(bits.into()).0, c"".as_ptr())));
+        let choose =
+            |condition: Value, value: Value| Value(llvm!(LLVMBuildSelect(builder.raw(), condition.0, value.0, last.0, c"".as_ptr())));
+        let below = |value: Value| choose(builder.compare(LLVMIntPredicate::LLVMIntULT, value, last), value);
+        match self.ending {
+            Ending::Direct { bias, checked, .. } => {
+                let word = plus(module, builder, register, *bias);
+                if *checked { below(word) } else { word }
+            }
+            Ending::Checked { bias, shift, .. } => {
+                let biased = plus(module, builder, register, *bias);
+                let word = below(right(biased, *shift));
+                choose(self.is_noted(module, builder, word, biased), word)
+            }
+            Ending::Hashed { multiplier, shift, .. } => {
+                let spread = llvm!(LLVMBuildMul(builder.raw(), register.0, constant(*multiplier).0, c"".as_ptr()));
+                let word = right(Value(spread), *shift);
+                choose(self.is_noted(module, builder, word, register), word)
+            }
+        }
+    }
+
+    /// Whether a number is what the table has for a word.
+    fn is_noted(&self, module: Module, builder: &Builder, word: Value, number: Value) -> Value {
+        let (table, entry) = self.table.expect("such an ending has a table");
+        let noted = builder.load(entry, builder.offset(entry, table, word));
+        let noted = Value(llvm!(LLVMBuildZExt(builder.raw(), noted.0, module.i64(), c"".as_ptr())));
+        builder.compare(LLVMIntPredicate::LLVMIntEQ, noted, number)
+    }
+}
+
+fn plus(module: Module, builder: &Builder, register: Value, by: i64) -> Value {
+    if by == 0 { register } else { builder.add(register, module.constant(by)) }
+}
+
+/// A constant array of numbers in as few bytes each as they take. The greatest number of all stands for none, and is so in any width.
+fn constant_table(module: Module, function: &str, entries: &[u64]) -> (Value, LLVMTypeRef) {
+    const NONE: u64 = u64::MAX;
+    let most = entries.iter().copied().filter(|e| *e != NONE).max().unwrap_or(0);
+    let bytes = [1usize, 2, 4].into_iter().find(|b| most < (1 << (8 * b)) - 1).unwrap_or(8);
+    let content: Vec<u8> = entries.iter().flat_map(|e| e.to_le_bytes().into_iter().take(bytes)).collect();
+    let text = llvm!(LLVMConstStringInContext2(module.context(), content.as_ptr().cast(), content.len(), 1));
+    let table = llvm!(LLVMAddGlobal(module.raw, llvm!(LLVMTypeOf(text)), c_string(&format!("{function}.paths")).as_ptr()));
+    llvm!(LLVMSetInitializer(table, text));
+    llvm!(LLVMSetGlobalConstant(table, 1));
+    llvm!(LLVMSetLinkage(table, LLVMLinkage::LLVMPrivateLinkage));
+    llvm!(LLVMSetUnnamedAddress(table, LLVMUnnamedAddr::LLVMGlobalUnnamedAddr));
+    llvm!(LLVMSetAlignment(table, bytes as u32));
+    (Value(table), llvm!(LLVMIntTypeInContext(module.context(), 8 * bytes as u32)))
+}

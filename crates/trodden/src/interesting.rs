@@ -1,0 +1,121 @@
+//! The sets of `--interesting`: words of the command line to paths of a program, united, and to the file that the plugin reads.
+
+use crate::assets;
+use crate::plan::units;
+use crate::profiles::{LAST, load};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trodden_profile::choice::{self, Place};
+use trodden_report::Name;
+use trodden_unit::{FunctionMap, Identity, KnownPaths, UnitMap};
+
+/// The paths of a program that are in one of the sets.
+///
+/// # Errors
+/// A word is no set, its profile or file cannot be read, or no path of the program is in any.
+pub fn paths(sets: &[String], program: &Path) -> Result<KnownPaths> {
+    let maps: Vec<UnitMap> = units(program)?.into_iter().map(|(_, map)| map).collect();
+    let maps: Vec<&UnitMap> = maps.iter().collect();
+    let mut all = KnownPaths::default();
+    for set in sets {
+        let found = one(set, &maps).with_context(|| format!("--interesting {set}"))?;
+        if found.is_empty() {
+            bail!("--interesting {set}: the program has no such path");
+        }
+        all.unite(found)?;
+    }
+    // A profile may be of another program, or know functions that this one has not.
+    let has = |unit: &str, name: &str| maps.iter().any(|m| m.source == unit && m.functions.iter().any(|f| f.name == name));
+    all.retain(|unit, name, _, _| has(unit, name));
+    if all.is_empty() {
+        bail!("no function of {} has a path in --interesting: take a profile of this program", program.display());
+    }
+    Ok(all)
+}
+
+/// Writes a set of paths beside the units of the store, where builds find it; gives its name as a word for the plugin.
+///
+/// # Errors
+/// It cannot be written.
+pub fn file(paths: &KnownPaths) -> Result<String> {
+    let bytes = paths.to_bytes();
+    let path: PathBuf = std::path::absolute(assets::store()?.root().join("known").join(Identity::of(&bytes).to_string()))?;
+    assets::write_whole(&path, &bytes)?;
+    match path.to_str().filter(|p| !p.contains(char::is_whitespace)) {
+        Some(word) => Ok(word.to_owned()),
+        None => bail!("{} has blanks in its name: set TRODDEN_STORE to a folder without", path.display()),
+    }
+}
+
+fn one(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
+    let named = |f: &FunctionMap, name: &str| Name::of(f.plain_name()).is(name);
+    let Some((kind, rest)) = set.split_once(':') else { return of_profile(set) };
+    match kind {
+        "executed" => of_profile(rest),
+        "top" => {
+            let (number, profile) = rest.split_once(':').unwrap_or((rest, LAST));
+            let mut paths = of_profile(profile)?;
+            choice::most_frequent(&mut paths, number.parse().with_context(|| format!("`{number}` is no number of paths"))?);
+            Ok(paths)
+        }
+        "share" => {
+            let (share, profile) = rest.split_once(':').unwrap_or((rest, LAST));
+            let mut paths = of_profile(profile)?;
+            choice::most_of(&mut paths, percent(share)?);
+            Ok(paths)
+        }
+        "function" => Ok(choice::of_functions(maps, |f| named(f, rest))?),
+        "touch" => Ok(choice::touching(maps, &places(rest)?)?),
+        "through" => Ok(choice::through(maps, &places(rest)?)?),
+        "paths" => {
+            let text = fs::read_to_string(rest).with_context(|| format!("cannot read {rest}"))?;
+            Ok(choice::along(maps, &choice::sequences(&text)?, named)?)
+        }
+        "diff" => {
+            let places = choice::changed(&difference(rest)?);
+            if places.is_empty() {
+                bail!("nothing is changed");
+            }
+            Ok(choice::touching(maps, &places)?)
+        }
+        _ => of_profile(set),
+    }
+}
+
+/// The executed paths of a profile, or those of a file of paths.
+fn of_profile(wanted: &str) -> Result<KnownPaths> {
+    if let Ok(bytes) = fs::read(wanted)
+        && let Ok(paths) = KnownPaths::from_bytes(&bytes)
+    {
+        return Ok(paths);
+    }
+    Ok(load(wanted)?.complete_paths()?)
+}
+
+fn places(text: &str) -> Result<Vec<Place>> {
+    Ok(text.split(',').map(Place::parse).collect::<Result<_, _>>()?)
+}
+
+/// `99%` as a share of one.
+fn percent(text: &str) -> Result<f64> {
+    let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
+    match number.filter(|n| (0.0..=100.0).contains(n)) {
+        Some(number) => Ok(number / 100.0),
+        None => bail!("`{text}` is no share: write it as 99%"),
+    }
+}
+
+/// A difference in a file, or from a revision to the files as they are.
+fn difference(of: &str) -> Result<String> {
+    if Path::new(of).is_file() {
+        return fs::read_to_string(of).with_context(|| format!("cannot read {of}"));
+    }
+    let words = ["diff", "--unified=0", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/", of, "--"];
+    let output = Command::new("git").args(words).output().context("cannot run git")?;
+    if !output.status.success() {
+        bail!("git diff {of} fails: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
