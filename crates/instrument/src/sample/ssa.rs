@@ -5,6 +5,9 @@
 //! same one, else a phi node. So phi nodes are made only where the value is live and definitions meet. The idea, phi nodes made on demand from the uses, is that of Braun et al.,
 //! "Simple and efficient construction of static single assignment form" (CC 2013), section 2; done by worklist here, since functions may be deep.
 //!
+//! What code generation would make anew where it is used (an address a constant away from another, a comparison) is not merged but made anew: merged, it would be in a register or in the
+//! stack frame all the time, which in large functions costs more than all else ([`Flow::recompute`]).
+//!
 //! Invariant: blocks and edges do not change between [`Flow::of`] and the last [`Flow::variable`].
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
@@ -115,6 +118,35 @@ impl Flow {
         }
     }
 
+    /// Of a value of two versions that [`is_made_anew`]: makes it anew in front of each use that both versions' values reach. What it is made of is to be seen to afterwards.
+    pub fn recompute(&mut self, definitions: &[Value]) {
+        let defined: HashMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
+        let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
+        let Some(live) = self.live(&uses, &defined, false) else { return };
+        self.solve(&live, &defined);
+        let mut made = HashMap::<(Value, usize, bool), Value>::new();
+        for Use { user, operand, block, at_end } in uses {
+            let definition = Value(llvm!(LLVMGetOperand(user.0, operand)));
+            let value = match self.arrival(block) {
+                Arrival::Definition(definition) => definitions[definition],
+                Arrival::Unknown => Value(llvm!(LLVMGetPoison(definition.kind()))),
+                Arrival::Phi(_) => *made.entry((definition, block, at_end)).or_insert_with(|| {
+                    let mut others = self.blocks[block].instructions();
+                    let before = if at_end { None } else { others.find(|i| uses_value(*i, definition)) };
+                    self.make_anew(definition, before.unwrap_or_else(|| self.blocks[block].terminator()))
+                }),
+            };
+            llvm!(LLVMSetOperand(user.0, operand, value.0));
+        }
+    }
+
+    fn make_anew(&self, definition: Value, before: Value) -> Value {
+        let copy = Value(llvm!(LLVMInstructionClone(definition.0)));
+        Builder::before(self.module, before, None).insert(copy);
+        copy.set_location(before.location());
+        copy
+    }
+
     /// The uses that a definition reaches by way of edges.
     fn uses(&self, definition: Value, defined: &HashMap<usize, usize>) -> Vec<Use> {
         let home = definition.block();
@@ -194,6 +226,22 @@ impl Flow {
         let (variable, arrival) = self.arrivals[block];
         if variable == self.variable { arrival } else { Arrival::Unknown }
     }
+}
+
+/// Whether code generation makes such a value anew where it is used, in other blocks than its own, rather than keep it.
+pub fn is_made_anew(value: Value) -> bool {
+    let is_constant = |index: u32| llvm!(LLVMIsConstant(llvm!(LLVMGetOperand(value.0, index)))) != 0;
+    match value.opcode() {
+        LLVMOpcode::LLVMGetElementPtr => (1..llvm!(LLVMGetNumOperands(value.0)) as u32).all(is_constant),
+        LLVMOpcode::LLVMBitCast | LLVMOpcode::LLVMPtrToInt | LLVMOpcode::LLVMIntToPtr => true,
+        LLVMOpcode::LLVMICmp => is_constant(0) || is_constant(1),
+        _ => false,
+    }
+}
+
+fn uses_value(instruction: Value, value: Value) -> bool {
+    let operands = llvm!(LLVMGetNumOperands(instruction.0)) as u32;
+    !instruction.is(LLVMOpcode::LLVMPHI) && (0..operands).any(|i| llvm!(LLVMGetOperand(instruction.0, i)) == value.0)
 }
 
 /// All blocks, those first that are reached from the first block; iteratively, for functions may be deep.
