@@ -6,6 +6,9 @@
 //! the same name, so that builds from equal profiles are equal byte by byte, which is looked at, too. How well the profiles agree is asked of
 //! `llvm-profdata`.
 
+mod branches;
+mod short;
+
 use crate::bench::instructions::Counter;
 use crate::bench::statistics::{Spread, geometric_mean};
 use crate::bench::usage;
@@ -36,7 +39,8 @@ const BUILT: usize = 5;
 #[command(after_help = "\
 Examples:
   cargo xtask pgo
-  cargo xtask pgo sqlite --rounds 9")]
+  cargo xtask pgo sqlite --rounds 9
+  cargo xtask pgo ripgrep oxipng --short")]
 pub struct Options {
     /// Programs of the corpus, or `all`.
     #[arg(default_values = PROGRAMS)]
@@ -44,6 +48,9 @@ pub struct Options {
     /// Runs of each build; their median counts.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// Only compare `trodden pgo` with the build by the compiler's own profile, by instructions and branches instead of times.
+    #[arg(long)]
+    short: bool,
     /// Where to work.
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
@@ -77,6 +84,9 @@ pub fn run(options: &Options) -> Result<()> {
     let corpus = options.folder.as_deref().map_or_else(Corpus::own, Corpus::at);
     let programs = corpus.programs(&options.programs)?;
     corpus.ensure_packages(&programs)?;
+    if options.short {
+        return short::run(&corpus, &programs);
+    }
     let counter = Counter::available();
     println!("{HEAD}");
     let mut rows = Vec::new();
@@ -159,8 +169,8 @@ fn by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
     Ok(profile)
 }
 
-/// A program made by one command.
-fn by_trodden(corpus: &Corpus, program: &str, build: &str, options: &[&str]) -> Result<()> {
+/// A program made by one command; gives what was changed by paths, a line for each function.
+fn by_trodden(corpus: &Corpus, program: &str, build: &str, options: &[&str]) -> Result<Vec<String>> {
     let output = binary(corpus, build, program);
     fs::create_dir_all(output.parent().unwrap_or(Path::new("/")))
         .with_context(|| format!("cannot make the folder of {}", output.display()))?;
@@ -170,11 +180,19 @@ fn by_trodden(corpus: &Corpus, program: &str, build: &str, options: &[&str]) -> 
     };
     let mut command = Command::new(steps::target().join("release/trodden"));
     command.arg("pgo").args(options).arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary(corpus, WORK, program));
-    command.arg("-o").arg(&output).args(["--", "sh", "-c"]).arg(recipe("build"));
-    let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name));
+    command.arg("-o").arg(&output);
+    if corpus.is_rust(program)? {
+        // What is on the search path links build scripts.
+        command.arg("--only-variables");
+    }
+    command.args(["--", "sh", "-c"]).arg(recipe("build"));
+    // Cargo's command is trodden's.
+    let builder = Variant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
+    let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
     command.envs(variables).env("BUILD", WORK).env("TRODDEN_STORE", corpus.folder().join("store"));
-    steps::output(&mut command)?;
-    Ok(())
+    let said = steps::errors(&mut command)?;
+    let changed = said.lines().filter(|l| l.starts_with("trodden: ") && l.contains("% of all instructions)"));
+    Ok(changed.map(|l| l.trim_start_matches("trodden: ").to_owned()).collect())
 }
 
 /// Builds with a profile, in the shared folder, and puts the program where `build` has it.

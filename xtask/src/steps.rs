@@ -64,13 +64,26 @@ pub fn run(command: &mut Command) -> Result<()> {
 /// # Errors
 /// It cannot be started, or fails; its last line is in the message.
 pub fn output(command: &mut Command) -> Result<String> {
+    Ok(silently(command)?.0)
+}
+
+/// The same, giving what it printed to standard error.
+///
+/// # Errors
+/// It cannot be started, or fails; its last line is in the message.
+pub fn errors(command: &mut Command) -> Result<String> {
+    Ok(silently(command)?.1)
+}
+
+fn silently(command: &mut Command) -> Result<(String, String)> {
     let line = spelled(command);
     let out = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
     if !out.status.success() {
         let errors = String::from_utf8_lossy(&out.stderr);
         bail!("`{line}` failed ({}): {}", out.status, errors.trim().lines().next_back().unwrap_or("it printed nothing"));
     }
-    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok((text(&out.stdout), text(&out.stderr)))
 }
 
 /// The search path with folders before it.

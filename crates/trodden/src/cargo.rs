@@ -187,8 +187,8 @@ fn cargo(verb: &str, invocation: &Invocation) -> Result<Command> {
     }
     command.args(&invocation.words[invocation.own..]);
     let parameters = parameters(invocation);
-    if !pgo::asked_for(&parameters) {
-        // Where a profile is collected for another build, names must be as there, and cargo makes them of the settings, too.
+    if !pgo::names_matter(&parameters) {
+        // Where a profile is collected or used, names must be those of the other build, and cargo makes them of the settings, too.
         let variable = invocation.profile(verb).to_uppercase().replace('-', "_");
         command.env(format!("CARGO_PROFILE_{variable}_LTO"), "fat");
     }
@@ -224,7 +224,10 @@ fn runner(target: &str, verb: &str) -> Result<OsString> {
 }
 
 /// The package's own target folder, as cargo has it.
-fn target_folder(words: &[OsString]) -> Result<PathBuf> {
+///
+/// # Errors
+/// There is no cargo, or no package here.
+pub fn target_folder(words: &[OsString]) -> Result<PathBuf> {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["metadata", "--no-deps", "--format-version=1"]);
     let mut words = words.iter();

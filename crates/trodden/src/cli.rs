@@ -185,10 +185,12 @@ Examples:
   trodden pgo --train './prog typical input' --clean 'make clean' -- make
   trodden pgo --train './prog a' --train './prog b' -o prog.fast -- sh -c 'rm -rf out && cmake -B out && cmake --build out'
   trodden pgo --edges --train 'make check' --program src/prog --clean 'make clean' -- make
+  trodden pgo --train '$TRODDEN_PROGRAM typical input' -- cargo build --release --bin prog
 
-The build runs twice, so it must begin anew each time: by --clean, or by itself. What builds and trainings print is theirs.")]
+The build runs twice, so it must begin anew each time: by --clean, or by itself. Cargo builds in a folder of its own, target/trodden/pgo, which is emptied
+before. What builds and trainings print is theirs.")]
 pub struct Pgo {
-    /// A command of the shell that runs the program as it is used; may be given several times.
+    /// A command of the shell that runs the program as it is used; may be given several times. `$TRODDEN_PROGRAM` is the program's path in it.
     #[arg(long, value_name = "COMMAND", required = true)]
     pub train: Vec<String>,
     /// Where the program goes; default: its name with `.fast`, in the current folder.

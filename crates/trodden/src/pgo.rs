@@ -7,21 +7,21 @@
 //! The second training counts the paths of exactly the code that the edge profile has led to, and the last step works on the bitcode that was kept of it; so
 //! what paths tell is not lost between two compilations. What is made of paths is described in [`trodden_profile::directions`].
 
-use crate::build;
-use crate::cc::pgo::{MARKERS, USE_VARIABLE};
-use crate::cli::{Build, Parameters, Pgo};
+mod building;
+
+use crate::cli::Pgo;
 use crate::instrument;
 use crate::link::APPLY_KEY;
 use crate::notes::{note, warn};
 use crate::{profdata, record};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use building::Building;
 use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use trodden_profile::directions::{Directed, DirectionOptions, collected, directed};
-use trodden_unit::{Direction, Image};
+use trodden_unit::Direction;
 
 /// Builds, trains, builds, trains, and makes the program.
 ///
@@ -31,13 +31,15 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     let folder = tempfile::Builder::new().prefix("trodden-pgo-").tempdir().context("cannot make a temporary folder")?;
     let profile = folder.path().join("edges.profdata");
     note("1 of 5: building to collect an edge profile");
-    let program = built(job, true, None)?;
+    let building = Building::of(job)?;
+    let program = building.run(None)?;
     note("2 of 5: training");
-    fs::write(&profile, profdata::indexed(&record::train(&job.train)?)?).with_context(|| format!("cannot write {}", profile.display()))?;
+    fs::write(&profile, profdata::indexed(&record::train(&job.train, &program)?)?)
+        .with_context(|| format!("cannot write {}", profile.display()))?;
     note("3 of 5: building by the edge profile, with paths counted");
-    let again = built(job, false, Some(&profile))?;
+    let again = building.run(Some(&profile))?;
     ensure!(again == program, "the second build made {} instead of {}: name one with --program", again.display(), program.display());
-    let directed = if job.edges { Vec::new() } else { by_paths(job)? };
+    let directed = if job.edges { Vec::new() } else { by_paths(job, &program)? };
     note("5 of 5: making the program, with nothing counted");
     let output = job.output.clone().unwrap_or_else(|| with_ending(&program));
     let file = folder.path().join("directions");
@@ -54,48 +56,10 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
 }
 
 /// What the paths of the second training say.
-fn by_paths(job: &Pgo) -> Result<Vec<Directed>> {
+fn by_paths(job: &Pgo, program: &Path) -> Result<Vec<Directed>> {
     note("4 of 5: training again, for paths");
     let options = DirectionOptions { least_saving: job.min_share / 100.0, ..DirectionOptions::default() };
-    Ok(directed(&record::train(&job.train)?, &options)?)
-}
-
-/// Runs the build; gives the program.
-fn built(job: &Pgo, markers: bool, profile: Option<&Path>) -> Result<PathBuf> {
-    if let Some(clean) = &job.clean {
-        let status = Command::new("sh").arg("-c").arg(clean).status().context("cannot run sh")?;
-        ensure!(status.success(), "the command of --clean fails ({status}): {clean}");
-    }
-    let parameters = Parameters { pgo: markers, ..Parameters::default() };
-    let build = Build { lto: false, only_variables: job.only_variables, parameters, command: job.command.clone() };
-    let variables: Vec<(&str, OsString)> = profile.map(|p| (USE_VARIABLE, p.into())).into_iter().collect();
-    let (status, images) = build::carry_out(&build, &variables)?;
-    ensure!(status.success(), "the build fails ({status})");
-    let program = the_program(job, &images)?;
-    let bytes = fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
-    let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
-    let marked = image.frames.iter().filter_map(|f| f.map().ok()).any(|m| m.scheme.contains(MARKERS));
-    ensure!(
-        marked == markers,
-        "{} was not built anew: give --clean the command that removes what was built (`make clean`)",
-        program.display()
-    );
-    Ok(program)
-}
-
-/// The program that is meant.
-fn the_program(job: &Pgo, images: &[PathBuf]) -> Result<PathBuf> {
-    if let Some(program) = &job.program {
-        return Ok(std::path::absolute(program)?);
-    }
-    match images {
-        [one] => Ok(one.clone()),
-        [] => bail!("the build linked nothing: give --clean the command that removes what was built before (`make clean`)"),
-        several => {
-            let names: Vec<String> = several.iter().map(|p| p.display().to_string()).collect();
-            bail!("the build made {} programs and libraries ({}): say with --program which is meant", several.len(), names.join(", "))
-        }
-    }
+    Ok(directed(&record::train(&job.train, program)?, &options)?)
 }
 
 /// `prog.fast` for `prog`, in the current folder.

@@ -29,6 +29,9 @@ use tempfile::TempDir;
 use trodden_profile::{Collected, Ending, Profile, Run, RunStore, Sampled, Sampling, collect, raw_files};
 use trodden_wire::OUTPUT_VARIABLE;
 
+/// Variable by which trainings find the program that is trained.
+const PROGRAM_VARIABLE: &str = "TRODDEN_PROGRAM";
+
 /// Records a run; gives the command's exit status.
 ///
 /// # Errors
@@ -66,16 +69,17 @@ pub fn trial(program: &Path, folder: &Path) -> Result<Profile> {
     }
 }
 
-/// Runs commands of the shell one after the other and gives what they counted together.
+/// Runs commands of the shell one after the other, with the path of the program in a variable, and gives what they counted together.
 ///
 /// # Errors
 /// A command cannot be run or fails, or nothing was counted.
-pub fn train(commands: &[String]) -> Result<Profile> {
+pub fn train(commands: &[String], program: &Path) -> Result<Profile> {
     let folder = tempfile::Builder::new().prefix("trodden-train-").tempdir().context("cannot make a temporary folder")?;
     let bursts = Bursts { burst: Duration::from_micros(100), every: Duration::from_millis(5) };
     let mut last = None;
     for line in commands {
-        let counted = count(&["sh".into(), "-c".into(), line.into()], folder.path(), bursts)?;
+        let counted =
+            count_with(&["sh".into(), "-c".into(), line.into()], &[(PROGRAM_VARIABLE, program.as_os_str())], folder.path(), bursts)?;
         anyhow::ensure!(matches!(counted.status, Ending::Exit(0)), "the training `{line}` ends with {:?}", counted.status);
         last = Some(counted);
     }
@@ -122,8 +126,13 @@ fn run_folder(record: &Record) -> Result<TempDir> {
 
 /// Runs a command whose counts go to a folder.
 fn count(words: &[OsString], folder: &Path, bursts: Bursts) -> Result<Counted> {
+    count_with(words, &[], folder, bursts)
+}
+
+/// The same with further variables.
+fn count_with(words: &[OsString], variables: &[(&str, &OsStr)], folder: &Path, bursts: Bursts) -> Result<Counted> {
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).env(OUTPUT_VARIABLE, pattern(folder));
+    command.args(&words[1..]).env(OUTPUT_VARIABLE, pattern(folder)).envs(variables.iter().copied());
     if std::env::var_os(ROLE_VARIABLE).is_some() {
         // `cargo trodden run` calls us: what it told rustc is not the program's business.
         [ROLE_VARIABLE, CARGO_FOLDER_VARIABLE, "RUSTC_WRAPPER"].into_iter().for_each(|name| _ = command.env_remove(name));

@@ -52,10 +52,15 @@ pub fn wrap(arguments: Vec<OsString>) -> Result<ExitCode> {
         }
         last = Some(status);
     }
-    if pgo::wanted() {
+    if names_matter() {
         job.remove_temporaries()?;
     }
     Ok(last.map_or(ExitCode::SUCCESS, linking::exit_code))
+}
+
+/// Whether a profile is collected or used, which goes by names.
+fn names_matter() -> bool {
+    pgo::names_matter(&env::var(PARAMETERS_VARIABLE).unwrap_or_default())
 }
 
 /// A crate that rustc compiles for the target.
@@ -190,7 +195,7 @@ impl Job {
     /// One module of everything.
     fn program(&self, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
         let mut command = self.base(rustc, types);
-        if pgo::wanted() {
+        if names_matter() {
             // Asked for bitcode, rustc makes one part of a crate rather than as many as otherwise, and a profile would not fit the names in them.
             command.arg(format!("--emit={}", emit.join(","))).args(["-Clto=fat", "-Csave-temps"]);
         } else {
@@ -232,9 +237,7 @@ impl Job {
         if !self.debug {
             command.arg("-Cdebuginfo=line-tables-only");
         }
-        if pgo::wanted() {
-            command.args(pgo::rustc_options());
-        }
+        command.args(pgo::rustc_options());
         command
     }
 

@@ -136,24 +136,47 @@ fn foreign_profile_options_are_refused() {
 
 const RUST: &str = "\
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 fn grade(n: u64) -> &'static str { match n % 7 { 0 => \"zero\", 1 | 2 => \"low\", 3 if n > 1000 => \"high\", _ => \"rest\" } }
 fn main() {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for n in 0..50_000u64 { *counts.entry(grade(n)).or_default() += 1; }
     let apply: [&dyn Fn(u64) -> u64; 2] = [&|n| n + 1, &|n| n * 3];
     let sum: u64 = (0..3000).map(|n| apply[n as usize % 2](n)).sum();
-    println!(\"{counts:?} {sum}\");
+    let mut x = 12345;
+    for _ in 0..60_000 { x = step(x); }
+    println!(\"{counts:?} {sum} {x}\");
     if counts.len() > 2 { std::process::exit(0) }
+}
+static TABLE: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+static ODDS: AtomicU32 = AtomicU32::new(0);
+#[inline(never)] fn up() { ODDS.fetch_add(1, Relaxed); }
+#[inline(never)] fn down() { ODDS.fetch_add(7, Relaxed); }
+/// The second test is decided by the first.
+#[inline(never)] fn step(x: u32) -> u32 {
+    let x = x.wrapping_mul(1664525).wrapping_add(1013904223);
+    let odd = x >> 16 & 1 == 1;
+    if odd { up() } else { down() }
+    let seen = TABLE[x as usize & 63].fetch_add(1, Relaxed) ^ TABLE[(x >> 6) as usize & 63].load(Relaxed);
+    TABLE[(x >> 12) as usize & 63].store(seen, Relaxed);
+    if odd { down() } else { up() }
+    x ^ ODDS.load(Relaxed)
 }
 ";
 
 fn cargo(place: &Place, program: impl AsRef<Path>, words: &str, flags: &str) -> String {
-    let mut command: Command = place.command(program.as_ref());
+    let mut command = without_cargos_variables(place.command(program.as_ref()));
+    let output = must(command.args(words.split_whitespace()).env("RUSTFLAGS", flags));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Tests run below cargo, which leaves variables behind.
+fn without_cargos_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
     }
-    let output = must(command.args(words.split_whitespace()).env("RUSTFLAGS", flags).env_remove("RUSTC_WRAPPER").env_remove("OUT_DIR"));
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    ["RUSTC_WRAPPER", "RUSTFLAGS", "OUT_DIR"].into_iter().for_each(|name| _ = command.env_remove(name));
+    command
 }
 
 #[test]
@@ -178,4 +201,17 @@ fn rust_programs() {
     let flags = format!("-Cprofile-use={} -Cllvm-args=-pgo-warn-missing-function", place.path("own.profdata").display());
     let said = cargo(&place, "cargo", &format!("build --release --target {target} --target-dir used"), &flags);
     assert!(!said.contains("warning"), "{said}");
+    check_one_command(&place, &format!("used/{target}/release/subject"), &llvm);
+}
+
+/// `trodden pgo` with cargo's own command: the same edge profile, a program that does what it did, and what only paths tell.
+fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
+    let words = ["pgo", "--train", "$TRODDEN_PROGRAM > trained", "--keep-profile", "kept.profdata", "--", "cargo", "build", "--release"];
+    let mut command = without_cargos_variables(place.command(trodden()));
+    let told = String::from_utf8(must(command.args(words)).stderr).unwrap();
+    assert_equal(llvm, &read(place, "kept.profdata"), "rust, in one command");
+    assert!(told.contains("step") && told.contains("ways behind decided branches copied: "), "{told}");
+    assert_eq!(place.output("subject.fast"), place.output(plain));
+    let symbols = String::from_utf8(place.tool("nm", "subject.fast").stdout).unwrap();
+    assert!(!symbols.contains("trodden") && !symbols.contains("__llvm_prf"), "{symbols}");
 }

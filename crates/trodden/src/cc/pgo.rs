@@ -23,10 +23,20 @@ pub const USE_VARIABLE: &str = "TRODDEN_PROFILE_USE";
 
 /// What is added to compile by an edge profile, if the environment names one. Warnings of functions that the profile does not know would be many.
 pub fn use_options(line: &CommandLine) -> Vec<OsString> {
-    let Some(file) = env::var_os(USE_VARIABLE).filter(|f| !f.is_empty() && line.kind.compiles()) else { return Vec::new() };
+    let Some(file) = used().filter(|_| line.kind.compiles()) else { return Vec::new() };
     let mut option = OsString::from("-fprofile-use=");
     option.push(file);
     vec![option, "-Wno-profile-instr-unprofiled".into(), "-Wno-profile-instr-out-of-date".into()]
+}
+
+/// The edge profile by which the environment asks to compile.
+pub fn used() -> Option<OsString> {
+    env::var_os(USE_VARIABLE).filter(|file| !file.is_empty())
+}
+
+/// Whether names of functions must be those of a plain build, because a profile goes by them.
+pub fn names_matter(parameters: &str) -> bool {
+    asked_for(parameters) || used().is_some()
 }
 
 /// Whether the environment asks for markers.
@@ -40,9 +50,19 @@ pub fn asked_for(parameters: &str) -> bool {
 }
 
 /// What is added to rustc. It has no option for atomic updates, LLVM has.
-pub fn rustc_options() -> Vec<String> {
-    let arguments = LLVM_OPTIONS.into_iter().chain(["-instrprof-atomic-counter-update-all"]);
-    std::iter::once("-Cprofile-generate".to_owned()).chain(arguments.map(|a| format!("-Cllvm-args={a}"))).collect()
+pub fn rustc_options() -> Vec<OsString> {
+    let mut options = Vec::new();
+    if wanted() {
+        let arguments = LLVM_OPTIONS.into_iter().chain(["-instrprof-atomic-counter-update-all"]);
+        options.push("-Cprofile-generate".into());
+        options.extend(arguments.map(|a| OsString::from(format!("-Cllvm-args={a}"))));
+    }
+    options.extend(used().map(|file| {
+        let mut option = OsString::from("-Cprofile-use=");
+        option.push(file);
+        option
+    }));
+    options
 }
 
 /// Takes LLVM's runtime for profiles, which nothing in the program needs any more, out of a link that rustc asks for.
