@@ -8,12 +8,14 @@
 //! | `corpus.rs` | real programs: fetching, building, running them |
 //! | `bench.rs`, `bench/` | what counting costs, beside clang's counters |
 //! | `pgo.rs` | what profile-guided builds gain, by clang's profiles and by ours |
+//! | `bugs.rs` | seeded bugs that paths find, and lines and branches do not |
 //! | `oracle.rs` | path profiles before independent judges |
 //! | `packages.rs` | what has to be installed |
 //! | `steps.rs` | running commands so that one sees what is done |
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bugs;
 mod corpus;
 mod demo;
 mod oracle;
@@ -52,6 +54,8 @@ enum Task {
     Bench(bench::Options),
     /// Measure what programs gain by profile-guided builds, with profiles of clang's and of trodden's.
     Pgo(pgo::Options),
+    /// Find seeded bugs in programs of the corpus by the paths of failing runs.
+    Bugs(bugs::Options),
     /// Hold path profiles against block counters, LLVM's edge profiles and logs of every step.
     Oracle(oracle::Options),
     /// Run a command and append what it used to a file, as a line of JSON.
@@ -83,6 +87,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Corpus(options) => corpus::run(&options)?,
         Task::Bench(options) => bench::run(&options)?,
         Task::Pgo(options) => pgo::run(&options)?,
+        Task::Bugs(options) => bugs::run(&options)?,
         Task::Oracle(options) => oracle::run(&options)?,
         Task::Measure { file, command } => return bench::usage::measure(&file, &command),
     }

@@ -27,7 +27,7 @@ const STRIPPED: &[&str] = &[".sh", ".toml", ".c", ".js", ".css"];
 /// What the pure core must not use.
 const IMPURE: &[&str] = &["std::fs", "std::env", "std::time", "std::process", "std::net", "std::io"];
 /// Crates whose work needs unsafe code.
-const UNSAFE: &[&str] = &["trodden-runtime", "trodden-instrument"];
+const UNSAFE: &[&str] = &["trodden-runtime", "trodden-instrument", "trodden-trace"];
 /// Crates that may hide errors' kinds.
 const ANYHOW: &[&str] = &["trodden", "xtask"];
 

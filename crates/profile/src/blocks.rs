@@ -58,6 +58,8 @@ impl Kind {
             Kind::Map => MAP_VERSION,
             // Version 1 had no weights.
             Kind::Sampling => 2,
+            // Version 1 had no test.
+            Kind::Run => 2,
             _ => 1,
         }
     }
@@ -369,13 +371,18 @@ impl Head {
 
     fn content(&self, packed: &[u8], known: &Maps) -> Result<Content, String> {
         let kind = Kind::of(self.kind).ok_or("a newer version of trodden wrote it")?;
-        if self.layout != kind.layout() {
+        let before_tests = (kind, self.layout) == (Kind::Run, 1);
+        if self.layout != kind.layout() && !before_tests {
             return Err(format!("it has layout {}, this program reads {}", self.layout, kind.layout()));
         }
         if kind == Kind::Map && known.contains_key(&self.subject) {
             return Ok(Content::KnownMap);
         }
-        let bytes = unpack(packed, self.unpacked)?;
+        let mut bytes = unpack(packed, self.unpacked)?;
+        if before_tests {
+            // The last field, an option, is none.
+            bytes.push(0);
+        }
         Ok(match kind {
             Kind::Run => Content::Run(parse(&bytes)?),
             Kind::Map => Content::Map(Box::new(parse(&bytes)?)),

@@ -13,12 +13,15 @@
 //! 9. [`edges`]: LLVM's edge profile, as it follows from paths;
 //! 10. [`branches`]: profiles of branches that hardware recorded;
 //! 11. [`sampling`]: what a profile that was not counted in full says of itself;
-//! 11. [`procedures`]: what partitions of the counting among copies of a program are made of.
+//! 12. [`suite`]: which tests of a suite are redundant, and in which order to run them; [`changes`]: changed lines;
+//! 13. [`expression`]: paths that run through given places;
+//! 14. [`procedures`]: what partitions of the counting among copies of a program are made of.
 #![forbid(unsafe_code)]
 
 pub mod advise;
 mod blocks;
 pub mod branches;
+pub mod changes;
 pub mod choice;
 mod chosen;
 pub mod collect;
@@ -29,6 +32,7 @@ pub mod edges;
 mod error;
 pub mod events;
 pub mod exactness;
+pub mod expression;
 pub mod isolate;
 mod known;
 pub mod merge;
@@ -38,6 +42,7 @@ pub mod procedures;
 pub mod raw;
 pub mod sampling;
 pub mod store;
+pub mod suite;
 mod sum;
 pub mod tables;
 pub mod values;
@@ -53,7 +58,7 @@ pub use exactness::Inexact;
 pub use known::NotKnown;
 pub use merge::{Builds, Merged, Merger, merge_files};
 pub use model::{Ending, ImageProfile, Profile, Run, UnitProfile};
-pub use paths::{Beginning, FunctionPaths, Lost, PathCount, PathEnd, Unfinished};
+pub use paths::{Beginning, FunctionPaths, Lost, PathCount, PathEnd, Unfinished, Walk, Walks};
 pub use raw::{RawProblem, RawProfile, RawUnitCounts};
 pub use sampling::{BranchSampling, BranchSource, BurstSampling, CounterEstimate, Estimate, Losses, Observed};
 pub use sampling::{Readings, Sampled, Sampling, Switch, UnitEstimates};

@@ -213,5 +213,6 @@ fn in_common(one: Run, other: Run) -> Run {
         ending: same(one.ending, &other.ending),
         runs: one.runs.saturating_add(other.runs),
         recorder: same(one.recorder, &other.recorder),
+        test: same(one.test, &other.test),
     }
 }

@@ -41,10 +41,12 @@ pub struct Run {
     pub runs: u64,
     /// Version of trodden that recorded it.
     pub recorder: String,
+    /// The test of a suite that it is; a run without a name is known by its command.
+    pub test: Option<String>,
 }
 
 /// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Ending {
     /// With an exit status.
     Exit(i32),

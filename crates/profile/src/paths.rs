@@ -177,6 +177,46 @@ impl FunctionPaths {
     }
 }
 
+/// A function's paths, one at a time by their numbers.
+#[derive(Debug)]
+pub struct Walks<'a> {
+    function: &'a FunctionMap,
+    dag: Dag,
+    numbering: Numbering,
+}
+
+/// A path by its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// Its blocks.
+    pub blocks: Vec<Node>,
+    /// How it begins.
+    pub beginning: Beginning,
+    /// How it ends; `None` if it stands for those who come to a call that might not return, in its last block.
+    pub end: Option<PathEnd>,
+}
+
+impl<'a> Walks<'a> {
+    /// The paths of a function.
+    ///
+    /// # Errors
+    /// The map is damaged.
+    pub fn of(function: &'a FunctionMap) -> Result<Walks<'a>, MapError> {
+        let inconsistent = |what: String| MapError::Inconsistent { function: function.name.clone(), what };
+        let dag = function.dag()?;
+        check_origins(function, &dag).map_err(inconsistent)?;
+        let numbering = Numbering::from_values(&dag, &function.values).map_err(inconsistent)?;
+        Ok(Walks { function, dag, numbering })
+    }
+
+    /// The path of a number; `None` if no path has it.
+    pub fn walk(&self, id: u64) -> Option<Walk> {
+        let path = self.numbering.path(&self.dag, id)?;
+        let end = ending(self.function, &self.dag, &path);
+        Some(Walk { blocks: blocks(&self.dag, &path), beginning: beginning(&self.dag, &path), end })
+    }
+}
+
 /// How a path ends; `None` if it ends at a call that might not return.
 pub(crate) fn ending(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> Option<PathEnd> {
     let last = path.last().map(|e| dag.edge(*e).origin);

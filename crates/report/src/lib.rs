@@ -18,6 +18,7 @@ pub mod error;
 pub mod events;
 pub mod extent;
 pub mod folded;
+pub mod found;
 pub mod html;
 pub mod isolation;
 pub mod json;

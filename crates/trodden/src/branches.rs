@@ -11,11 +11,10 @@ use anyhow::{Context, Result, bail, ensure};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::BufReader;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use trodden_profile::{Ending, Run};
+use trodden_profile::Run;
 
 /// From one sample to the next, in branches; prime, so that it keeps no step with loops.
 const PERIOD: &str = "100003";
@@ -37,19 +36,15 @@ pub fn run(job: &Record, kind: BranchKind) -> Result<ExitCode> {
     let mut command = recording(&perf, job, kind, &data);
     command.arg("--").args(&job.command);
     let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", perf.display()))?;
-    let ending = match (status.code(), status.signal()) {
-        (Some(code), _) => Ending::Exit(code),
-        (None, signal) => Ending::Signal(signal.unwrap_or(0)),
-    };
     let run = Run {
         duration_ns: clock.elapsed().as_nanos() as u64,
         suite: job.destination.suite.clone(),
-        ..record::circumstances(&job.command, started, ending)
+        ..record::circumstances(&job.command, started, record::ending(status))
     };
     if let Err(error) = keep(&perf, job, kind, &data, &programs, run) {
         warn(format_args!("no profile of this run: {error:#}"));
     }
-    Ok(exit_code(status))
+    Ok(record::exit_code(status))
 }
 
 /// `perf record` with its options.
@@ -124,9 +119,4 @@ fn find(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     }
     let path: OsString = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
-}
-
-fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    ExitCode::from(code as u8)
 }

@@ -81,7 +81,22 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         bail!("`cargo trodden {verb}` is unknown: build, run, test and bench are known (see `cargo trodden --help`)");
     }
     let invocation = Invocation::read(arguments)?;
-    let mut command = cargo(&verb, &invocation)?;
+    let mut command = cargo(&verb, &invocation, &recorder(&verb))?;
+    run_cargo(&mut command)
+}
+
+/// `cargo test` or `cargo nextest run`, each test as a run of a suite in the run store of the current folder.
+///
+/// # Errors
+/// As [`run`].
+pub fn test_as_suite(words: Vec<OsString>, suite: &str) -> Result<ExitCode> {
+    let project = env::current_dir()?;
+    let project = project.to_str().context("the path of the current folder is not UTF-8")?;
+    let step = ["suite", "step", "--suite", suite, "--project", project];
+    run_cargo(&mut cargo("test", &Invocation::read(words)?, &step.map(str::to_owned))?)
+}
+
+fn run_cargo(command: &mut Command) -> Result<ExitCode> {
     let status = command.status().context("cannot run cargo: install Rust from https://rustup.rs")?;
     Ok(exit_code(status))
 }
@@ -166,7 +181,7 @@ impl Invocation {
 }
 
 /// The cargo command.
-fn cargo(verb: &str, invocation: &Invocation) -> Result<Command> {
+fn cargo(verb: &str, invocation: &Invocation, recorder: &[String]) -> Result<Command> {
     Tool::Clang.find()?;
     assets::plugin()?;
     let store = assets::store()?;
@@ -183,7 +198,7 @@ fn cargo(verb: &str, invocation: &Invocation) -> Result<Command> {
     command.args(&invocation.words[..invocation.own]);
     command.arg(format!("--target={target}")).arg("--target-dir").arg(&folder);
     if verb != "build" && verb != "b" {
-        command.arg("--config").arg(runner(&target, verb)?);
+        command.arg("--config").arg(runner(&target, recorder)?);
     }
     command.args(&invocation.words[invocation.own..]);
     let parameters = parameters(invocation);
@@ -210,16 +225,23 @@ fn parameters(invocation: &Invocation) -> String {
     parameters_over(&old, &invocation.parameters.join(" "))
 }
 
-/// Cargo's setting that has `trodden record` run what cargo runs.
-fn runner(target: &str, verb: &str) -> Result<OsString> {
+/// The words by which `trodden` records what cargo runs.
+fn recorder(verb: &str) -> Vec<String> {
+    let suite = match verb {
+        "bench" => Some("bench"),
+        "test" | "t" => Some("test"),
+        _ => None,
+    };
+    let words = ["record"].into_iter().chain(suite.iter().flat_map(|suite| ["--suite", *suite]));
+    words.map(str::to_owned).collect()
+}
+
+/// Cargo's setting that has `trodden` run what cargo runs, with these words.
+fn runner(target: &str, recorder: &[String]) -> Result<OsString> {
     let trodden = assets::own_folder()?.join("trodden");
     let trodden = trodden.to_str().with_context(|| format!("the path {} is not UTF-8", trodden.display()))?;
-    let mut words = vec![trodden.to_owned(), "record".into()];
-    if verb.starts_with('t') || verb == "bench" {
-        words.extend(["--suite".into(), if verb == "bench" { "bench".into() } else { "test".into() }]);
-    }
-    words.push("--".into());
-    let list = words.iter().map(|w| serde_json::to_string(w).expect("text")).collect::<Vec<_>>().join(",");
+    let words = [trodden].into_iter().chain(recorder.iter().map(String::as_str)).chain(["--"]);
+    let list = words.map(|w| serde_json::to_string(w).expect("text")).collect::<Vec<_>>().join(",");
     Ok(format!("target.{target}.runner=[{list}]").into())
 }
 

@@ -1,18 +1,22 @@
 //! The syntax of the command line; what commands do is elsewhere. Man pages, completions and `--help` all come from here.
 
 mod branches;
+mod find;
 mod isolate;
 mod numbering;
 mod parameters;
 mod partition;
 mod showing;
+mod suite;
 
 pub use branches::{BranchKind, Branches};
+pub use find::Find;
 pub use isolate::{Isolate, SuspectScore};
 pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use parameters::{Parameters, known_paths, parameters_over, weights_file};
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
+pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteRun, SuiteWorth};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -106,10 +110,15 @@ pub enum Command {
     Annotate(Annotate),
     /// Say what the paths of a run suggest to change in the program.
     Advise(Advise),
+    /// Find the paths that run through given lines, blocks and inlined functions.
+    Find(Find),
     /// Rank the paths by which failing runs differ from passing ones.
     Isolate(Isolate),
     /// Write a profile in a form that other tools read.
     Export(Export),
+    /// Run test suites; find redundant tests; order tests by what they take, or by what a change touches.
+    #[command(subcommand)]
+    Suite(Suite),
     /// List recorded runs, remove them, put them into suites.
     Runs(Runs),
     /// Add profiles up.
@@ -238,16 +247,22 @@ pub struct Destination {
 #[command(after_help = "\
 Examples:
   trodden record -- ./prog args
-  trodden record --suite nightly -- make check
+  trodden record --suite nightly -- make check             a run for each program it runs
   trodden record -o one.trodden --no-store -- ./prog
   trodden record --burst 1ms --every 100ms -- ./sampled-prog
   trodden record --branches -- ./prog                      built with --addresses
 
-Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.")]
+Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.
+
+With --suite, each program that the command runs is a run of its own, with its own command, status and duration; a script names its tests by the variable TRODDEN_TEST. That follows
+the processes by ptrace, as a debugger does.")]
 pub struct Record {
     /// Where its profile goes.
     #[command(flatten)]
     pub destination: Destination,
+    /// With --suite: make one run of all processes, without following them. So it is also with --sample, --branches and --no-store.
+    #[arg(long, requires = "suite")]
+    pub together: bool,
     /// Only in bursts: fail if nothing that runs was built with --sample.
     #[arg(long)]
     pub sample: bool,

@@ -11,8 +11,11 @@
 //! | `build.rs`, `events.rs` | running a build; what its drivers did |
 //! | `cargo.rs`, `rust.rs` | `cargo trodden`; standing in for rustc's linker |
 //! | `record.rs` | running a program and storing its profile |
+//! | `programs.rs` | storing each program that a command runs as a run of a suite |
 //! | `sample.rs` | bursts: switching the counting of sampled programs on and off |
 //! | `profiles.rs`, `reports.rs`, `runs.rs` | stored profiles: naming, showing, listing, merging, comparing them |
+//! | `find.rs` | paths that run through given places |
+//! | `suite/` | tests as runs; redundant tests, orders of tests |
 //! | `advise.rs`, `facts.rs` | advice from a profile; what units compute, from their bitcode |
 //! | `import.rs` | profiles of branches that hardware recorded |
 //! | `profdata.rs`, `cc/pgo.rs` | edge profiles for `-fprofile-use`; builds that collect for them |
@@ -34,6 +37,7 @@ mod cli;
 mod doctor;
 mod events;
 mod facts;
+mod find;
 mod frames;
 mod graph;
 mod import;
@@ -51,6 +55,7 @@ mod pgo;
 mod plan;
 mod profdata;
 mod profiles;
+mod programs;
 mod rebuild;
 mod recipe;
 mod record;
@@ -59,6 +64,7 @@ mod runs;
 mod rust;
 mod sample;
 mod store;
+mod suite;
 mod toolchain;
 
 use anyhow::Result;
@@ -125,8 +131,10 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Report(job) => reports::report(&job, cli.color),
         Command::Annotate(job) => reports::annotate(&job, cli.color),
         Command::Advise(job) => advise::run(&job, cli.color),
+        Command::Find(job) => find::run(&job, cli.color),
         Command::Isolate(job) => isolate::run(&job, cli.color),
         Command::Export(job) => reports::export(&job),
+        Command::Suite(job) => suite::run(&job),
         Command::Runs(job) => runs::runs(&job),
         Command::Merge(job) => runs::merge(&job),
         Command::Diff(job) => runs::compare(&job),

@@ -9,6 +9,7 @@ use crate::branches;
 use crate::cc::CARGO_FOLDER_VARIABLE;
 use crate::cli::{Bursts, Collect, Destination, Record};
 use crate::notes::{note, warn};
+use crate::programs;
 use crate::rust::ROLE_VARIABLE;
 use crate::sample::{self, Bursting, Files};
 use anyhow::{Context, Result};
@@ -24,6 +25,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 use trodden_profile::{Collected, Ending, Profile, Run, RunStore, Sampled, Sampling, collect, raw_files};
@@ -31,6 +33,8 @@ use trodden_wire::OUTPUT_VARIABLE;
 
 /// Variable by which trainings find the program that is trained.
 const PROGRAM_VARIABLE: &str = "TRODDEN_PROGRAM";
+/// Environment variable that names the test which a program's run is.
+pub const TEST_VARIABLE: &str = "TRODDEN_TEST";
 
 /// Records a run; gives the command's exit status.
 ///
@@ -40,18 +44,41 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     if let Some(kind) = record.branches.kind {
         return branches::run(record, kind);
     }
+    if let Some(suite) = record.destination.suite.as_deref().filter(|_| !record.together && !record.sample && !record.destination.no_store)
+    {
+        return programs::run(record, suite);
+    }
     let folder = run_folder(record)?;
     let mut counted = count(&record.command, folder.path(), record.bursts)?;
     counted.run.suite = record.destination.suite.clone();
-    let code = match counted.status {
-        Ending::Exit(code) => code,
-        Ending::Signal(signal) => 128 + signal,
-    };
+    counted.run.test = test();
+    let code = exit_code(counted.status);
     if let Err(error) = keep(record, counted, folder.path()) {
         let kept = folder.keep();
         warn(format_args!("no profile of this run: {error:#}; the raw counts are in {0} (`trodden collect {0}`)", kept.display()));
     }
-    Ok(ExitCode::from(code as u8))
+    Ok(code)
+}
+
+/// The test that whoever calls us says it is.
+fn test() -> Option<String> {
+    std::env::var(TEST_VARIABLE).ok().filter(|name| !name.is_empty())
+}
+
+/// The exit status by which a command's end is passed on.
+pub fn exit_code(status: ExitStatus) -> ExitCode {
+    ExitCode::from(match ending(status) {
+        Ending::Exit(code) => code,
+        Ending::Signal(signal) => 128 + signal,
+    } as u8)
+}
+
+/// How a process ended.
+pub fn ending(status: ExitStatus) -> Ending {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Ending::Exit(code),
+        (None, signal) => Ending::Signal(signal.unwrap_or(0)),
+    }
 }
 
 /// Runs a program in a folder and gives its profile, for `trodden doctor`.
@@ -61,7 +88,7 @@ pub fn run(record: &Record) -> Result<ExitCode> {
 pub fn trial(program: &Path, folder: &Path) -> Result<Profile> {
     let bursts = Bursts { burst: Duration::from_millis(1), every: Duration::from_millis(10) };
     let counted = count(&[program.into()], folder, bursts)?;
-    anyhow::ensure!(matches!(counted.status, Ending::Exit(0)), "it ends with {:?}", counted.status);
+    anyhow::ensure!(counted.status.success(), "it ends with {}", counted.status);
     let collected = counted.collect(folder)?;
     match collected.problems.first() {
         Some(problem) => Err(anyhow::anyhow!("{problem}")),
@@ -78,9 +105,9 @@ pub fn train(commands: &[String], program: &Path) -> Result<Profile> {
     let bursts = Bursts { burst: Duration::from_micros(100), every: Duration::from_millis(5) };
     let mut last = None;
     for line in commands {
-        let counted =
-            count_with(&["sh".into(), "-c".into(), line.into()], &[(PROGRAM_VARIABLE, program.as_os_str())], folder.path(), bursts)?;
-        anyhow::ensure!(matches!(counted.status, Ending::Exit(0)), "the training `{line}` ends with {:?}", counted.status);
+        let words = ["sh".into(), "-c".into(), line.into()];
+        let counted = count_with(&words, &[(PROGRAM_VARIABLE, program.as_os_str())], folder.path(), bursts)?;
+        anyhow::ensure!(counted.status.success(), "the training `{line}` ends with {}", counted.status);
         last = Some(counted);
     }
     anyhow::ensure!(!raw_files(folder.path())?.is_empty(), "the training counted nothing: does it run the program that is built here?");
@@ -94,7 +121,7 @@ pub fn train(commands: &[String], program: &Path) -> Result<Profile> {
 /// A run that has ended.
 struct Counted {
     run: Run,
-    status: Ending,
+    status: ExitStatus,
     /// If programs of the sample tier ran.
     sampling: Option<Sampled>,
 }
@@ -110,7 +137,7 @@ impl Counted {
 }
 
 /// The folder of the run's raw files, where its profile is to be: in the run store, or beside the output.
-fn run_folder(record: &Record) -> Result<TempDir> {
+pub fn run_folder(record: &Record) -> Result<TempDir> {
     let base = match &record.destination.output {
         Some(output) if record.destination.no_store => {
             output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
@@ -131,24 +158,28 @@ fn count(words: &[OsString], folder: &Path, bursts: Bursts) -> Result<Counted> {
 
 /// The same with further variables.
 fn count_with(words: &[OsString], variables: &[(&str, &OsStr)], folder: &Path, bursts: Bursts) -> Result<Counted> {
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).env(OUTPUT_VARIABLE, pattern(folder)).envs(variables.iter().copied());
-    if std::env::var_os(ROLE_VARIABLE).is_some() {
-        // `cargo trodden run` calls us: what it told rustc is not the program's business.
-        [ROLE_VARIABLE, CARGO_FOLDER_VARIABLE, "RUSTC_WRAPPER"].into_iter().for_each(|name| _ = command.env_remove(name));
-    }
+    // No process number: all processes of one image share a file.
+    let mut command = command(words, folder, "%m.raw");
+    command.envs(variables.iter().copied());
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
     let bursting = Bursting::start(Files::of_folder(folder), bursts)?;
     let status = wait_forwarding(&mut command);
     let sampling = bursting.stop();
     let status = status.with_context(|| format!("cannot run {}", words[0].display()))?;
-    let ending = match (status.code(), status.signal()) {
-        (Some(code), _) => Ending::Exit(code),
-        (None, signal) => Ending::Signal(signal.unwrap_or(0)),
-    };
-    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..circumstances(words, started, ending) };
-    Ok(Counted { run, status: ending, sampling })
+    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..circumstances(words, started, ending(status)) };
+    Ok(Counted { run, status, sampling })
+}
+
+/// A command whose counts go to files of these names in a folder.
+pub fn command(words: &[OsString], folder: &Path, names: &str) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).env(OUTPUT_VARIABLE, pattern(folder, names));
+    if std::env::var_os(ROLE_VARIABLE).is_some() {
+        // `cargo trodden run` calls us: what it told rustc is not the program's business.
+        [ROLE_VARIABLE, CARGO_FOLDER_VARIABLE, "RUSTC_WRAPPER"].into_iter().for_each(|name| _ = command.env_remove(name));
+    }
+    command
 }
 
 /// What is known of a run of a command, but for its duration.
@@ -156,18 +187,24 @@ pub fn circumstances(words: &[OsString], started: Duration, ending: Ending) -> R
     Run {
         command: words.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
         directory: std::env::current_dir().unwrap_or_default().display().to_string(),
-        host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned(),
+        host: host(),
         suite: None,
         started_ns: started.as_nanos() as u64,
         duration_ns: 0,
         ending: Some(ending),
         runs: 1,
         recorder: env!("CARGO_PKG_VERSION").into(),
+        test: None,
     }
 }
 
-/// The pattern of raw files: no process number, so all processes of one image share a file.
-fn pattern(folder: &Path) -> OsString {
+/// Name of this computer.
+pub fn host() -> String {
+    nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The pattern of raw files in a folder.
+fn pattern(folder: &Path, names: &str) -> OsString {
     let mut bytes = Vec::new();
     for byte in folder.as_os_str().as_bytes() {
         bytes.push(*byte);
@@ -175,33 +212,55 @@ fn pattern(folder: &Path) -> OsString {
             bytes.push(b'%');
         }
     }
-    bytes.extend(b"/%m.raw");
+    bytes.push(b'/');
+    bytes.extend(names.as_bytes());
     OsString::from_vec(bytes)
 }
 
 /// Runs a command to its end and hands on the signals that somebody sends to us meanwhile.
 pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
+    forwarding_signals(|begun| {
+        let mut child: Child = command.spawn()?;
+        begun.tell(child.id());
+        child.wait()
+    })?
+}
+
+/// Takes the number of the process that gets our signals.
+pub struct Begun(Sender<u32>);
+
+impl Begun {
+    /// It runs.
+    pub fn tell(&self, process: u32) {
+        // The thread that listens ends after the process.
+        let _ = self.0.send(process);
+    }
+}
+
+/// Does something that begins a process, and meanwhile hands on to that process the signals that somebody sends to us.
+pub fn forwarding_signals<T>(work: impl FnOnce(Begun) -> T) -> io::Result<T> {
     let ignored = ignored_signals();
     let forwarded = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2].into_iter().filter(|s| !ignored.contains(s));
     let mut signals = SignalsInfo::<WithOrigin>::new(forwarded)?;
     let handle = signals.handle();
-    let mut child: Child = command.spawn()?;
-    let pid = Pid::from_raw(child.id() as i32);
+    let (sender, process) = channel();
     let forwarder = std::thread::spawn(move || {
+        let Ok(process) = process.recv() else { return };
+        let process = Pid::from_raw(process as i32);
         for origin in signals.forever() {
             // What the terminal sends (no process did) goes to the whole group, so the command has it already.
             if origin.process.is_some()
                 && let Ok(signal) = Signal::try_from(origin.signal)
             {
                 // It may just have ended.
-                let _ = kill(pid, signal);
+                let _ = kill(process, signal);
             }
         }
     });
-    let status = child.wait();
+    let result = work(Begun(sender));
     handle.close();
     let _ = forwarder.join();
-    status
+    Ok(result)
 }
 
 /// Signals that whoever called us wants ignored (`nohup`): a handler here would have the command not ignore them.
@@ -262,7 +321,8 @@ pub fn deliver(collected: &Collected, destination: &Destination) -> Result<()> {
     Ok(())
 }
 
-fn nothing_counted(program: &OsStr) -> Result<()> {
+/// Says why there is no profile.
+pub fn nothing_counted(program: &OsStr) -> Result<()> {
     warn(format_args!(
         "nothing was counted: unless a program said above why it could not, none that ran was built with trodden; build `{0}` with `trodden build -- ...` or `cargo trodden build`, and see `trodden info {0}`",
         program.display()

@@ -57,7 +57,7 @@ fn run_json(entry: &RunEntry) -> Value {
 }
 
 fn table(runs: &[RunEntry]) -> String {
-    let mut out = format!("{:>5}  {:<12} {:>10}  {:<10}  {}\n", "run", "suite", "seconds", "ending", "command");
+    let mut out = format!("{:>5}  {:<12} {:>10}  {:<10}  {}\n", "run", "suite", "seconds", "ending", "test or command");
     for entry in runs {
         let ending = match entry.run.ending {
             Some(Ending::Exit(status)) => format!("exit {status}"),
@@ -66,7 +66,7 @@ fn table(runs: &[RunEntry]) -> String {
         };
         let suite = entry.run.suite.as_deref().unwrap_or("-");
         let seconds = entry.run.duration_ns as f64 / 1e9;
-        let command = entry.run.command.join(" ").replace(char::is_control, " ");
+        let command = entry.run.test.clone().unwrap_or_else(|| entry.run.command.join(" ")).replace(char::is_control, " ");
         writeln!(out, "{:>5}  {suite:<12} {seconds:>10.3}  {ending:<10}  {command}", entry.number).expect("writing to a string");
     }
     out

@@ -103,6 +103,69 @@ fn runs_are_stored_with_their_suite() {
 }
 
 #[test]
+fn each_program_of_a_suite_is_a_run() {
+    let place = program(
+        "int main(int c, char **v) { int n = atoi(v[1]); for (int i = 0; i < n; i++) step(i); if (n == 5) raise(SIGSEGV); if (n == 6 && !fork()) return step(1); return n; }",
+    );
+    // A program that is no test, tests in parallel, one that crashes, one that forks, one with a name.
+    let script = "true; ./prog 3 & ./prog 4; wait; ./prog 5; ./prog 6; cd /; TRODDEN_TEST='the last' exec $OLDPWD/prog 7";
+    let output =
+        place.command(trodden()).args(["record", "--suite", "tests", "-o", "all.trodden", "--", "bash", "-c", script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
+    let store = RunStore::open(&place.path(".trodden")).unwrap();
+    let mut seen: Vec<_> = store
+        .select("tests")
+        .unwrap()
+        .iter()
+        .map(|entry| {
+            let profile = store.load(entry).unwrap();
+            assert_eq!(profile.run, entry.run);
+            assert!(entry.run.started_ns > 0 && entry.run.duration_ns > 0 && entry.run.duration_ns < 60_000_000_000);
+            (
+                entry.run.command[1].clone(),
+                executions(&profile, "step").unwrap(),
+                entry.run.ending,
+                entry.run.test.clone(),
+                entry.run.directory == "/",
+            )
+        })
+        .collect();
+    seen.sort();
+    let run = |n: &str, steps, ending, test: Option<&str>| (n.to_owned(), steps, Some(ending), test.map(str::to_owned), test.is_some());
+    // What a forked process counts belongs to its program.
+    let all = [
+        run("3", 3, Ending::Exit(3), None),
+        run("4", 4, Ending::Exit(4), None),
+        run("5", 5, Ending::Signal(11), None),
+        run("6", 7, Ending::Exit(6), None),
+        run("7", 7, Ending::Exit(7), Some("the last")),
+    ];
+    assert_eq!(seen, all);
+    assert_eq!(executions(&Profile::read(&place.path("all.trodden")).unwrap(), "step"), Some(26));
+    let left =
+        std::fs::read_dir(place.path(".trodden")).unwrap().filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with("raw"));
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn a_suite_can_be_one_run() {
+    let place = program("int main(int c, char **v) { return step(atoi(v[1])); }");
+    let output = place
+        .command(trodden())
+        .args(["record", "--suite", "tests", "--together", "--", "sh", "-c", "./prog 2; ./prog 3"])
+        .env("TRODDEN_TEST", "both")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let runs = RunStore::open(&place.path(".trodden")).unwrap().select("tests").unwrap();
+    assert_eq!((runs.len(), runs[0].run.test.as_deref()), (1, Some("both")));
+    let missing = place.command(trodden()).args(["record", "--suite", "tests", "--", "./missing"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(said.contains("cannot run ./missing") && !said.contains("--together"), "{said}");
+}
+
+#[test]
 fn a_folder_with_a_percent_sign_is_a_folder() {
     let place = program("int main(void) { return step(0); }");
     std::fs::create_dir(place.path("100%p")).unwrap();

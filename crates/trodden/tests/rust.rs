@@ -3,6 +3,7 @@
 mod place;
 
 use place::{Place, cargo_trodden, executions, must, trodden};
+use std::path::Path;
 use std::process::{Command, Output};
 use trodden_profile::{Profile, RunStore};
 
@@ -72,15 +73,19 @@ fn subject() -> Place {
 }
 
 fn cargo(place: &Place, words: &str) -> Output {
-    // Tests run below cargo, which leaves variables behind.
-    let mut command: Command = place.command(cargo_trodden());
+    must(outside_cargo(place, cargo_trodden()).arg("trodden").args(words.split_whitespace()))
+}
+
+/// Tests run below cargo, which leaves variables behind.
+fn outside_cargo(place: &Place, program: &Path) -> Command {
+    let mut command: Command = place.command(program);
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
     }
     for name in ["RUSTC_WRAPPER", "RUSTFLAGS", "OUT_DIR", "LD_LIBRARY_PATH"] {
         command.env_remove(name);
     }
-    must(command.arg("trodden").args(words.split_whitespace()))
+    command
 }
 
 #[test]
@@ -137,4 +142,22 @@ fn check_recorded_tests(place: &Place) {
     let runs = store.select("test").unwrap();
     assert_eq!(runs.len(), 1);
     assert_eq!(executions(&store.load(&runs[0]).unwrap(), "weigh"), Some(2));
+    check_each_test(place);
+}
+
+/// Each test of a test binary as a run of its own; both are built already.
+fn check_each_test(place: &Place) {
+    let words = "suite run each --cargo -- --lib --offline";
+    let output = must(outside_cargo(place, trodden()).args(words.split_whitespace()));
+    let store = RunStore::open(&place.path(".trodden")).unwrap();
+    let runs = store.select("each").unwrap();
+    let mut tests: Vec<_> = runs.iter().map(|r| r.run.test.clone().unwrap()).collect();
+    tests.sort();
+    assert_eq!(tests, ["subject::tests::even", "subject::tests::odd"], "{output:?}");
+    let picked = |test: &str| {
+        let run = runs.iter().find(|r| r.run.test.as_deref() == Some(test)).unwrap();
+        executions(&store.load(run).unwrap(), "pick")
+    };
+    // Even numbers are picked by the function in C.
+    assert_eq!((picked("subject::tests::even"), picked("subject::tests::odd")), (Some(1), Some(0)));
 }

@@ -40,6 +40,7 @@ pub fn run(command: &str) -> Run {
         ending: Some(Ending::Exit(0)),
         runs: 1,
         recorder: "0.1.0".into(),
+        test: None,
     }
 }
 

@@ -177,6 +177,7 @@ pub fn profile(images: Vec<(&str, Vec<UnitProfile>)>) -> Profile {
             ending: Some(Ending::Exit(0)),
             runs: 1,
             recorder: "trodden 0.1.0".into(),
+            test: None,
         },
         images: images.into_iter().map(image).collect(),
         sampling: None,

@@ -1,0 +1,302 @@
+//! Reading path expressions.
+
+use super::{Begin, End, Expression, Gap, Place, Sequence};
+use std::fmt;
+use std::str::FromStr;
+
+/// An expression that cannot be read: what is wrong where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// The expression.
+    pub text: String,
+    /// Where in it, in characters from 0.
+    pub at: usize,
+    /// What is wrong, and what is expected.
+    pub what: String,
+}
+
+impl std::error::Error for ParseError {}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one_line: String = self.text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
+        write!(f, "{}\n  {one_line}\n  {:2$}^", self.what, "", self.at)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    Gap,
+    Not,
+    And,
+    Or,
+    Word(String),
+}
+
+impl FromStr for Expression {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Expression, ParseError> {
+        let characters: Vec<char> = text.chars().collect();
+        let (function, from) = function(&characters);
+        let mut parser = Parser { text, tokens: tokens(&characters, from), at: 0, end: characters.len() };
+        if function.as_deref() == Some("") {
+            return Err(parser.error_at(0, "the name of a function is expected before the colon"));
+        }
+        let mut patterns = vec![parser.pattern()?];
+        while parser.take(&Token::Or) {
+            patterns.push(parser.pattern()?);
+        }
+        match parser.peek() {
+            None => Ok(Expression { function, patterns }),
+            Some(_) => {
+                Err(parser.error("nothing more is expected here but | and &: what ends a path (exit, back, call) and !PLACE come last"))
+            }
+        }
+    }
+}
+
+/// The function before a colon that white space follows (names have colons, too), and where the rest begins.
+fn function(text: &[char]) -> (Option<String>, usize) {
+    let ends = |at: &usize| text[*at] == ':' && text.get(at + 1).is_none_or(|c| c.is_whitespace());
+    match (0..text.len()).find(ends) {
+        Some(at) => (Some(text[..at].iter().collect::<String>().trim().to_owned()), at + 1),
+        None => (None, 0),
+    }
+}
+
+fn tokens(text: &[char], mut at: usize) -> Vec<(usize, Token)> {
+    let mut out = Vec::new();
+    let is_gap = |at: usize| text.get(at) == Some(&'.') && text.get(at + 1) == Some(&'.') && text.get(at + 2) != Some(&'/');
+    while let Some(character) = text.get(at) {
+        let single = match character {
+            '!' => Some(Token::Not),
+            '&' => Some(Token::And),
+            '|' => Some(Token::Or),
+            _ => None,
+        };
+        if character.is_whitespace() {
+            at += 1;
+        } else if let Some(token) = single {
+            out.push((at, token));
+            at += 1;
+        } else if is_gap(at) {
+            out.push((at, Token::Gap));
+            at += 2;
+        } else {
+            let ends = |at: &usize| text[*at].is_whitespace() || "!&|".contains(text[*at]) || is_gap(*at);
+            let end = (at + 1..text.len()).find(ends).unwrap_or(text.len());
+            out.push((at, Token::Word(text[at..end].iter().collect())));
+            at = end;
+        }
+    }
+    out
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: Vec<(usize, Token)>,
+    at: usize,
+    end: usize,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at).map(|t| &t.1)
+    }
+
+    fn take(&mut self, token: &Token) -> bool {
+        let found = self.peek() == Some(token);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn take_word<T>(&mut self, known: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let Some(Token::Word(word)) = self.peek() else { return None };
+        let found = known(word);
+        self.at += usize::from(found.is_some());
+        found
+    }
+
+    fn error(&self, what: &str) -> ParseError {
+        self.error_at(self.tokens.get(self.at).map_or(self.end, |t| t.0), what)
+    }
+
+    fn error_at(&self, at: usize, what: &str) -> ParseError {
+        ParseError { text: self.text.to_owned(), at, what: what.to_owned() }
+    }
+
+    fn pattern(&mut self) -> Result<Vec<Sequence>, ParseError> {
+        let mut sequences = vec![self.sequence()?];
+        while self.take(&Token::And) {
+            sequences.push(self.sequence()?);
+        }
+        Ok(sequences)
+    }
+
+    fn sequence(&mut self) -> Result<Sequence, ParseError> {
+        let started = self.at;
+        let begin = self.take_word(|word| match word {
+            "entry" => Some(Begin::Entry),
+            "head" => Some(Begin::Head),
+            _ => None,
+        });
+        let mut sequence = Sequence { begin, before: self.gap()?, ..Sequence::default() };
+        if begin.is_none() && sequence.before == Gap::Nothing {
+            sequence.before = Gap::Without(Vec::new());
+        }
+        while let Some(Token::Word(word)) = self.peek() {
+            if end(word).is_some() {
+                break;
+            }
+            let place = self.place()?;
+            let gap = self.gap()?;
+            sequence.steps.push((place, gap));
+        }
+        sequence.end = self.take_word(end);
+        if sequence.end.is_none() {
+            // What is not said to end may go on.
+            match sequence.steps.last_mut() {
+                Some((_, gap)) if *gap == Gap::Nothing => *gap = Gap::Without(Vec::new()),
+                _ => {}
+            }
+            if sequence.steps.is_empty() && sequence.before == Gap::Nothing {
+                sequence.before = Gap::Without(Vec::new());
+            }
+        }
+        while self.take(&Token::Not) {
+            sequence.never.push(self.place()?);
+        }
+        match self.at == started {
+            true => Err(self.error("a place is expected: a line (12, 12-15, file.c:12), a block (b7), inlined code (name()), any block (_); or entry, head, exit, back, call, .., !")),
+            false => Ok(sequence),
+        }
+    }
+
+    fn gap(&mut self) -> Result<Gap, ParseError> {
+        if !self.take(&Token::Gap) {
+            return Ok(Gap::Nothing);
+        }
+        let mut without = Vec::new();
+        while self.take(&Token::Not) {
+            without.push(self.place()?);
+        }
+        match self.peek() {
+            Some(Token::Gap) => Err(self.error("a place is expected between two gaps")),
+            _ => Ok(Gap::Without(without)),
+        }
+    }
+
+    fn place(&mut self) -> Result<Place, ParseError> {
+        let Some(Token::Word(word)) = self.peek() else {
+            return Err(
+                self.error("a place is expected: a line (12, 12-15, file.c:12), a block (b7), inlined code (name()), or any block (_)")
+            );
+        };
+        let place = place(word).map_err(|what| self.error(&what))?;
+        self.at += 1;
+        Ok(place)
+    }
+}
+
+fn end(word: &str) -> Option<End> {
+    match word {
+        "exit" => Some(End::Exit),
+        "back" => Some(End::Back),
+        "call" => Some(End::Call),
+        _ => None,
+    }
+}
+
+fn place(word: &str) -> Result<Place, String> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if word == "_" {
+        return Ok(Place::Any);
+    }
+    if let Some(number) = word.strip_prefix('b').filter(|n| is_number(n)) {
+        return number.parse().map(Place::Block).map_err(|_| format!("there is no block {number}"));
+    }
+    if let Some(name) = word.strip_suffix("()").filter(|n| !n.is_empty()) {
+        return Ok(Place::Inlined(name.to_owned()));
+    }
+    if word == "entry" || word == "head" {
+        return Err(format!("`{word}` comes first: it says how a path begins"));
+    }
+    let (file, lines) = match word.rsplit_once(':') {
+        Some((file, lines)) => (Some(file.to_owned()), lines),
+        None => (None, word),
+    };
+    let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
+    if !is_number(first) || !is_number(last) || file.as_deref() == Some("") {
+        return Err(format!("`{word}` is no place: a line is 12, 12-15 or file.c:12, a block b7, inlined code {word}(), any block _"));
+    }
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if first <= last && first > 0 => Ok(Place::Lines { file, first, last }),
+        _ => Err(format!("there are no lines {lines}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Expression {
+        text.parse().unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn line(n: u32) -> Place {
+        Place::Lines { file: None, first: n, last: n }
+    }
+
+    fn anything() -> Gap {
+        Gap::Without(Vec::new())
+    }
+
+    #[test]
+    fn sequences_are_read() {
+        let found = read("ns::f(int): entry 12 .. 34-36 !56");
+        assert_eq!(found.function.as_deref(), Some("ns::f(int)"));
+        let range = Place::Lines { file: None, first: 34, last: 36 };
+        let expected = Sequence {
+            begin: Some(Begin::Entry),
+            before: Gap::Nothing,
+            steps: vec![(line(12), anything()), (range, anything())],
+            end: None,
+            never: vec![line(56)],
+        };
+        assert_eq!(found.patterns, [[expected]]);
+        // Behind a gap, `!` is of the gap.
+        let between = &read("b1..!b2!a.c:3 _ back | g()&!7").patterns;
+        let file = Place::Lines { file: Some("a.c".into()), first: 3, last: 3 };
+        assert_eq!(between[0][0].steps, [(Place::Block(1), Gap::Without(vec![Place::Block(2), file])), (Place::Any, Gap::Nothing)]);
+        assert_eq!((between[0][0].end, between[0][0].before.clone()), (Some(End::Back), anything()));
+        assert_eq!((between[1].len(), between[1][0].steps[0].0.clone()), (2, Place::Inlined("g".into())));
+        assert_eq!(between[1][1], Sequence { before: anything(), never: vec![line(7)], ..Sequence::default() });
+        assert_eq!(read("../a.c:3").patterns[0][0].steps[0].0, Place::Lines { file: Some("../a.c".into()), first: 3, last: 3 });
+        assert_eq!(read("12..34"), read("12 .. 34"));
+    }
+
+    #[test]
+    fn errors_say_where() {
+        for (text, at, what) in [
+            ("", 0, "a place is expected"),
+            ("f:", 2, "a place is expected"),
+            (": 12", 0, "name of a function"),
+            ("12 .. .. 13", 6, "between two gaps"),
+            ("12 | ", 5, "a place is expected"),
+            ("f: 12 nonsense", 6, "`nonsense` is no place"),
+            ("12 !", 4, "a place is expected"),
+            ("12 exit 13", 8, "nothing more"),
+            ("12 !13 14", 7, "nothing more"),
+            ("13 entry", 3, "comes first"),
+            ("15-12", 0, "no lines 15-12"),
+            ("ü 0", 0, "`ü` is no place"),
+            ("_ b99999999999", 2, "no block"),
+        ] {
+            let error = text.parse::<Expression>().unwrap_err();
+            assert!(error.at == at && error.what.contains(what), "{text}: {error:?}");
+        }
+        let shown = "f: 12 x".parse::<Expression>().unwrap_err().to_string();
+        assert!(shown.ends_with("\n  f: 12 x\n        ^"), "{shown}");
+    }
+}

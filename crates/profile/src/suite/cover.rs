@@ -1,0 +1,325 @@
+//! The cheapest set of tests that takes all paths which all tests together take: weighted set cover.
+//!
+//! - *Greedy* (Chvatal, "A greedy heuristic for the set-covering problem", 1979): the test with most new paths for its cost, until all are covered; then tests that have become
+//!   superfluous are left out.
+//! - *Exact*: a branch and bound. What is decided anyway is taken out first (Beasley, "An algorithm for set covering problems", 1987): paths that the same tests take, paths that
+//!   are covered whenever another is, tests that alone take a path, tests that another covers for no more. What is left falls into parts without common tests. Lower bounds are
+//!   Lagrangian, with multipliers in whole numbers, so that no rounding can make them wrong.
+//!
+//! Where the search is stopped, what was proven up to then stands: [`Cover::bound`].
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Multipliers are in this part of a unit of cost.
+const SCALE: i128 = 1 << 12;
+/// Steps by which bounds are improved: at first, and in each node of the search.
+const STEPS: (u32, u32) = (300, 25);
+
+/// What to cover, and what each set costs.
+#[derive(Clone, Debug, Default)]
+pub struct Problem {
+    /// The elements of each set.
+    pub sets: Vec<Vec<u32>>,
+    /// The cost of each, above 0.
+    pub costs: Vec<u64>,
+}
+
+/// Sets that cover everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cover {
+    /// Places of the sets, ascending.
+    pub chosen: Vec<usize>,
+    /// What they cost.
+    pub cost: u64,
+    /// What any cover costs at least. The cover is the cheapest if that is its cost.
+    pub bound: u64,
+}
+
+impl Cover {
+    /// Whether no cover is cheaper.
+    pub fn is_proven(&self) -> bool {
+        self.cost == self.bound
+    }
+}
+
+/// For each element (that differs from others in it) the sets that have it.
+type Rows = Vec<Vec<u32>>;
+
+/// The greedy cover, with a lower bound of any.
+pub fn greedy(problem: &Problem) -> Cover {
+    let rows = rows(problem);
+    let chosen = greedy_rows(&rows, &problem.costs);
+    let root = Part { rows, costs: &problem.costs };
+    let bound = root.bound(&mut BTreeMap::new(), STEPS.0, cost(&chosen, &problem.costs));
+    finish(chosen, bound, problem)
+}
+
+/// The cheapest cover, if `go_on` lets the search end; it is asked once for each node.
+pub fn exact(problem: &Problem, go_on: &mut dyn FnMut() -> bool) -> Cover {
+    let mut rows = rows(problem);
+    let mut chosen = reduce(&mut rows, &problem.costs);
+    let mut bound = cost(&chosen, &problem.costs);
+    for rows in parts(rows) {
+        let part = Part { rows, costs: &problem.costs };
+        let best = greedy_rows(&part.rows, &problem.costs);
+        let least = part.bound(&mut BTreeMap::new(), STEPS.0, cost(&best, &problem.costs));
+        let mut search = Search { costs: &problem.costs, cost: cost(&best, &problem.costs), best, go_on, stopped: false };
+        if search.cost > least {
+            search.descend(&part, &mut Vec::new(), BTreeMap::new());
+        }
+        bound += if search.stopped { least } else { search.cost };
+        chosen.extend(search.best);
+    }
+    finish(chosen, bound, problem)
+}
+
+fn finish(mut chosen: Vec<u32>, bound: u64, problem: &Problem) -> Cover {
+    chosen.sort_unstable();
+    let cost = cost(&chosen, &problem.costs);
+    Cover { chosen: chosen.into_iter().map(|s| s as usize).collect(), cost, bound: bound.min(cost) }
+}
+
+fn cost(sets: &[u32], costs: &[u64]) -> u64 {
+    sets.iter().map(|s| costs[*s as usize]).sum()
+}
+
+/// Elements by the sets that have them; those that the same sets have are one.
+fn rows(problem: &Problem) -> Rows {
+    let mut of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (set, elements) in problem.sets.iter().enumerate() {
+        for element in elements.iter().collect::<BTreeSet<_>>() {
+            of.entry(*element).or_default().push(set as u32);
+        }
+    }
+    let mut rows: Rows = of.into_values().collect::<HashSet<_>>().into_iter().collect();
+    rows.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+    rows
+}
+
+/// The places of the rows that each set covers.
+fn columns(rows: &Rows) -> BTreeMap<u32, Vec<u32>> {
+    let mut columns: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (at, row) in rows.iter().enumerate() {
+        row.iter().for_each(|set| columns.entry(*set).or_default().push(at as u32));
+    }
+    columns
+}
+
+fn greedy_rows(rows: &Rows, costs: &[u64]) -> Vec<u32> {
+    let mut columns = columns(rows);
+    let (mut open, mut chosen) = (vec![true; rows.len()], Vec::new());
+    let mut left = rows.len();
+    while left > 0 {
+        columns.values_mut().for_each(|c| c.retain(|row| open[*row as usize]));
+        // Most rows for the cost; of equals the first.
+        let better = |a: (&u32, &Vec<u32>), b: (&u32, &Vec<u32>)| {
+            let weigh = |n: usize, other: u32| n as u128 * u128::from(costs[other as usize]);
+            weigh(b.1.len(), *a.0) > weigh(a.1.len(), *b.0)
+        };
+        let best = columns.iter().reduce(|a, b| if better(a, b) { b } else { a });
+        let Some((&set, _)) = best else { break };
+        let covered = columns.remove(&set).unwrap_or_default();
+        left -= covered.len();
+        covered.iter().for_each(|row| open[*row as usize] = false);
+        chosen.push(set);
+    }
+    drop_superfluous(rows, chosen, costs)
+}
+
+/// Leaves out what the others cover, the most expensive first.
+fn drop_superfluous(rows: &Rows, mut chosen: Vec<u32>, costs: &[u64]) -> Vec<u32> {
+    let mut times: Vec<u32> = rows.iter().map(|row| row.iter().filter(|s| chosen.contains(s)).count() as u32).collect();
+    let columns = columns(rows);
+    let mut order = chosen.clone();
+    order.sort_by_key(|s| std::cmp::Reverse(costs[*s as usize]));
+    for set in order {
+        let own = &columns[&set];
+        if own.iter().all(|row| times[*row as usize] > 1) {
+            own.iter().for_each(|row| times[*row as usize] -= 1);
+            chosen.retain(|s| *s != set);
+        }
+    }
+    chosen
+}
+
+/// Takes out what is decided anyway; gives the sets that every cheapest cover may as well have.
+fn reduce(rows: &mut Rows, costs: &[u64]) -> Vec<u32> {
+    let mut chosen = Vec::new();
+    loop {
+        let before = (rows.len(), rows.iter().map(Vec::len).sum::<usize>());
+        let forced: BTreeSet<u32> = rows.iter().filter(|r| r.len() == 1).map(|r| r[0]).collect();
+        rows.retain(|row| !row.iter().any(|s| forced.contains(s)));
+        chosen.extend(forced);
+        drop_implied_rows(rows);
+        drop_dominated_sets(rows, costs);
+        if before == (rows.len(), rows.iter().map(Vec::len).sum::<usize>()) {
+            return chosen;
+        }
+    }
+}
+
+fn is_subset(small: &[u32], large: &[u32]) -> bool {
+    let mut rest = large.iter();
+    small.len() <= large.len() && small.iter().all(|s| rest.by_ref().any(|l| l == s))
+}
+
+/// A row is covered whenever one is whose sets are among its own.
+fn drop_implied_rows(rows: &mut Rows) {
+    rows.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+    rows.dedup();
+    let columns = columns(rows);
+    let mut implied = vec![false; rows.len()];
+    for (at, row) in rows.iter().enumerate() {
+        if implied[at] {
+            continue;
+        }
+        // Whoever has all these sets has the rarest.
+        let rarest = row.iter().map(|s| &columns[s]).min_by_key(|c| c.len());
+        for other in rarest.into_iter().flatten().map(|o| *o as usize).filter(|o| *o > at) {
+            implied[other] = implied[other] || is_subset(row, &rows[other]);
+        }
+    }
+    let mut at = 0..;
+    rows.retain(|_| !implied[at.next().expect("endless")]);
+}
+
+/// A set is not needed if another that costs no more covers all that it does.
+fn drop_dominated_sets(rows: &mut Rows, costs: &[u64]) {
+    let columns = columns(rows);
+    let mut gone = BTreeSet::new();
+    for (set, own) in &columns {
+        let Some(rarest) = own.iter().map(|row| &rows[*row as usize]).min_by_key(|r| r.len()) else { continue };
+        let dominates = |other: &&u32| {
+            let (mine, theirs) = (costs[*set as usize], costs[**other as usize]);
+            let equal = columns[*other].len() == own.len() && mine == theirs;
+            *other != set && !gone.contains(*other) && theirs <= mine && is_subset(own, &columns[*other]) && (!equal || *other < set)
+        };
+        if rarest.iter().find(dominates).is_some() {
+            gone.insert(*set);
+        }
+    }
+    rows.iter_mut().for_each(|row| row.retain(|s| !gone.contains(s)));
+}
+
+/// Rows in parts without common sets.
+fn parts(rows: Rows) -> Vec<Rows> {
+    let mut part_of: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut parts: Vec<Rows> = Vec::new();
+    for row in rows {
+        let met: BTreeSet<usize> = row.iter().filter_map(|s| part_of.get(s).copied()).collect();
+        let into = met.first().copied().unwrap_or_else(|| {
+            parts.push(Vec::new());
+            parts.len() - 1
+        });
+        for other in met.into_iter().filter(|p| *p != into) {
+            let moved = std::mem::take(&mut parts[other]);
+            moved.iter().flatten().for_each(|s| _ = part_of.insert(*s, into));
+            parts[into].extend(moved);
+        }
+        row.iter().for_each(|s| _ = part_of.insert(*s, into));
+        parts[into].push(row);
+    }
+    parts.retain(|p| !p.is_empty());
+    parts
+}
+
+/// What is to be covered, in a node of the search.
+struct Part<'a> {
+    rows: Rows,
+    costs: &'a [u64],
+}
+
+impl Part<'_> {
+    /// What any cover of it costs at least: the Lagrangian bound, improved by subgradient steps (Held and Karp, 1971). `multipliers`, by the row's sets, are taken over and
+    /// improved.
+    fn bound(&self, multipliers: &mut BTreeMap<Vec<u32>, i128>, steps: u32, upper: u64) -> u64 {
+        if self.rows.is_empty() {
+            return 0;
+        }
+        let columns = columns(&self.rows);
+        let scaled = |set: &u32| i128::from(self.costs[*set as usize]) * SCALE;
+        // At first each row asks for an even share of its cheapest set.
+        let share = |row: &Vec<u32>| row.iter().map(|s| scaled(s) / columns[s].len() as i128).min().unwrap_or(0);
+        let mut prices: Vec<i128> = self.rows.iter().map(|row| multipliers.get(row).copied().unwrap_or_else(|| share(row))).collect();
+        let (mut best, mut best_prices) = (0, prices.clone());
+        let mut step = 2.0;
+        for round in 0..steps {
+            let mut covered = vec![0i128; self.rows.len()];
+            let mut value: i128 = prices.iter().sum();
+            for (set, own) in &columns {
+                let reduced = scaled(set) - own.iter().map(|row| prices[*row as usize]).sum::<i128>();
+                if reduced < 0 {
+                    value += reduced;
+                    own.iter().for_each(|row| covered[*row as usize] += 1);
+                }
+            }
+            if value > best {
+                (best, best_prices) = (value, prices.clone());
+            }
+            let missing: i128 = covered.iter().map(|c| (1 - c) * (1 - c)).sum();
+            if missing == 0 || ceiling(best) >= upper {
+                break;
+            }
+            if round % 20 == 19 {
+                step /= 1.5;
+            }
+            // Where the next step goes does not matter to what a bound proves, so it may be rounded.
+            let length = step * (i128::from(upper) * SCALE - value).max(1) as f64 / missing as f64;
+            for (price, covered) in prices.iter_mut().zip(&covered) {
+                *price = (*price + (length * (1 - covered) as f64) as i128).max(0);
+            }
+        }
+        *multipliers = self.rows.iter().cloned().zip(best_prices).collect();
+        ceiling(best)
+    }
+}
+
+/// Costs are whole numbers.
+fn ceiling(scaled: i128) -> u64 {
+    ((scaled + SCALE - 1) / SCALE).max(0) as u64
+}
+
+struct Search<'a> {
+    costs: &'a [u64],
+    best: Vec<u32>,
+    cost: u64,
+    go_on: &'a mut dyn FnMut() -> bool,
+    stopped: bool,
+}
+
+impl Search<'_> {
+    /// Looks for a cheaper cover of a part beside what is chosen already.
+    fn descend(&mut self, part: &Part, chosen: &mut Vec<u32>, mut multipliers: BTreeMap<Vec<u32>, i128>) {
+        self.stopped |= !(self.go_on)();
+        if self.stopped {
+            return;
+        }
+        let spent = cost(chosen, self.costs);
+        let completed = greedy_rows(&part.rows, self.costs);
+        if spent + cost(&completed, self.costs) < self.cost {
+            self.cost = spent + cost(&completed, self.costs);
+            self.best = chosen.iter().chain(&completed).copied().collect();
+        }
+        if spent + part.bound(&mut multipliers, STEPS.1, self.cost.saturating_sub(spent)) >= self.cost {
+            return;
+        }
+        // Some set of this row is in the cover: first with the one that covers most; then without it.
+        let Some(row) = part.rows.iter().min_by_key(|r| r.len()) else { return };
+        let columns = columns(&part.rows);
+        let mut sets = row.clone();
+        sets.sort_by_key(|s| std::cmp::Reverse(columns[s].len()));
+        for (at, set) in sets.iter().enumerate() {
+            let without = &sets[..at];
+            let open = part.rows.iter().filter(|r| !r.contains(set));
+            let mut rows: Rows = open.map(|r| r.iter().copied().filter(|s| !without.contains(s)).collect()).collect();
+            if rows.iter().any(Vec::is_empty) {
+                continue;
+            }
+            let kept = chosen.len();
+            chosen.push(*set);
+            chosen.extend(reduce(&mut rows, self.costs));
+            self.descend(&Part { rows, costs: self.costs }, chosen, multipliers.clone());
+            chosen.truncate(kept);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The order in which tests cover most soonest.
+//!
+//! *Additional coverage*: the next test is the one that takes most paths not taken yet; when none takes any, it begins anew with the rest. How good an order is: the average
+//! percentage of paths covered, which is 100 % if the first test of many takes all. Both by Rothermel, Untch, Chu and Harrold, "Prioritizing test cases for regression testing",
+//! 2001 (their APFD, with paths for faults).
+
+use super::{PathIndex, Test};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+/// A test in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Its place in the suite.
+    pub test: usize,
+    /// How many of the wanted paths it takes.
+    pub takes: u64,
+    /// How many of them no test before it takes (since the order began anew).
+    pub adds: u64,
+    /// How often the order had begun anew.
+    pub round: u32,
+}
+
+/// What a test is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worth {
+    /// The number of new paths.
+    Paths,
+    /// The number of new paths for its time.
+    PathsPerTime,
+}
+
+/// Orders tests by the wanted paths. Tests that take none of them come last, ordered by all their paths.
+pub fn order(tests: &[Test], wanted: Option<&BTreeSet<PathIndex>>, worth: Worth) -> Vec<Placed> {
+    let sets = |only: Option<&BTreeSet<PathIndex>>| -> Vec<Vec<PathIndex>> {
+        tests.iter().map(|t| t.paths.iter().filter(|p| only.is_none_or(|w| w.contains(p))).copied().collect()).collect()
+    };
+    let chosen = sets(wanted);
+    let (first, last): (Vec<usize>, Vec<usize>) = (0..tests.len()).partition(|t| wanted.is_none() || !chosen[*t].is_empty());
+    let mut placed = additional(tests, first, &chosen, worth);
+    let rest = additional(tests, last, &sets(None), worth);
+    placed.extend(rest.into_iter().map(|p| Placed { takes: 0, adds: 0, ..p }));
+    placed
+}
+
+/// By what each test adds. What a test adds only falls while others are chosen, so a value that is out of date is an upper bound: it is worked out again only when it comes up.
+fn additional(tests: &[Test], mut left: Vec<usize>, sets: &[Vec<PathIndex>], worth: Worth) -> Vec<Placed> {
+    let (mut placed, mut round) = (Vec::new(), 0);
+    while !left.is_empty() {
+        let mut covered: BTreeSet<PathIndex> = BTreeSet::new();
+        let value = |test: usize, adds: u64| match worth {
+            Worth::Paths => u128::from(adds) << 64,
+            // In paths a second, with enough digits.
+            Worth::PathsPerTime => (u128::from(adds) << 64) / u128::from(tests[test].duration_ns.max(1)),
+        };
+        let mut heap: BinaryHeap<(u128, Reverse<usize>, u64)> =
+            left.iter().map(|t| (value(*t, sets[*t].len() as u64), Reverse(*t), sets[*t].len() as u64)).collect();
+        let before = placed.len();
+        while let Some((_, Reverse(test), known)) = heap.pop() {
+            let adds = sets[test].iter().filter(|p| !covered.contains(p)).count() as u64;
+            if adds != known {
+                heap.push((value(test, adds), Reverse(test), adds));
+            } else if adds > 0 {
+                covered.extend(&sets[test]);
+                placed.push(Placed { test, takes: sets[test].len() as u64, adds, round });
+            } else {
+                break;
+            }
+        }
+        let done: BTreeSet<usize> = placed[before..].iter().map(|p| p.test).collect();
+        left.retain(|t| !done.contains(t));
+        if done.is_empty() {
+            // Tests without any path: as they were recorded.
+            placed.extend(left.drain(..).map(|test| Placed { test, takes: 0, adds: 0, round }));
+        }
+        round += 1;
+    }
+    placed
+}
+
+/// The average percentage of paths covered by an order of tests, from 0 to 100; 100 if there is nothing to cover.
+pub fn average_covered(tests: &[Test], order: impl Iterator<Item = usize>, wanted: Option<&BTreeSet<PathIndex>>) -> f64 {
+    let (mut covered, mut places, mut length) = (BTreeSet::new(), 0u64, 0u64);
+    for (place, test) in (1u64..).zip(order) {
+        for path in tests[test].paths.iter().filter(|p| wanted.is_none_or(|w| w.contains(p))) {
+            places += if covered.insert(*path) { place } else { 0 };
+        }
+        length = place;
+    }
+    if covered.is_empty() {
+        return 100.0;
+    }
+    let (n, m) = (length as f64, covered.len() as f64);
+    100.0 * (1.0 - places as f64 / (n * m) + 0.5 / n)
+}

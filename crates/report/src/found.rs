@@ -1,0 +1,167 @@
+//! Paths that a path expression matches, on a terminal and as JSON.
+
+use crate::error::ReportError;
+use crate::json::SCHEMA_VERSION;
+use crate::paint::{self, fit, right};
+use crate::select::{Measure, matching, share};
+use crate::source::SourceCache;
+use crate::story::Story;
+use crate::text::{Page, TextOptions, tell};
+use crate::view::{Function, View};
+use crate::words::{count, percent, plural};
+use serde_json::{Value, json};
+use trodden_profile::expression::{Expression, Matcher, Place};
+
+/// A path that matches.
+struct Match {
+    function: usize,
+    id: u64,
+    complete: bool,
+    count: u64,
+    weight: u128,
+    story: Story,
+}
+
+/// What was found.
+pub struct Found<'v, 'a> {
+    expression: &'v str,
+    view: &'v View<'a>,
+    functions: Vec<&'v Function<'a>>,
+    matches: Vec<Match>,
+    /// Places that no block of any of the functions is.
+    nowhere: Vec<Place>,
+    /// Executions of paths of functions with a match, matching or not.
+    executions: u128,
+}
+
+impl<'v, 'a> Found<'v, 'a> {
+    /// Looks an expression up in a profile. `text` is what was parsed.
+    ///
+    /// # Errors
+    /// There is no function of the name.
+    pub fn of(expression: &Expression, text: &'v str, view: &'v View<'a>) -> Result<Found<'v, 'a>, ReportError> {
+        let functions = match &expression.function {
+            Some(name) => matching(view, name)?,
+            None => view.functions.iter().collect(),
+        };
+        let (mut matches, mut executions) = (Vec::new(), 0);
+        let mut nowhere: Option<Vec<Place>> = None;
+        for (at, function) in functions.iter().enumerate() {
+            let matcher = Matcher::of(expression, function.units_map(), function.map);
+            let missing: Vec<Place> = matcher.nowhere().into_iter().cloned().collect();
+            nowhere = Some(nowhere.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
+            let before = matches.len();
+            matches.extend(complete(at, function, &matcher));
+            matches.extend(unfinished(at, function, &matcher));
+            if matches.len() > before {
+                executions += function.total(Measure::Count);
+            }
+        }
+        matches.sort_by(|a, b| b.weight.cmp(&a.weight).then(b.count.cmp(&a.count)).then((a.function, a.id).cmp(&(b.function, b.id))));
+        let mut nowhere = nowhere.unwrap_or_default();
+        nowhere.dedup();
+        Ok(Found { expression: text, view, functions, matches, nowhere, executions })
+    }
+
+    /// Number of paths.
+    pub fn paths(&self) -> usize {
+        self.matches.len()
+    }
+
+    /// What no block is, in words: such a place can match nothing.
+    pub fn nowhere(&self) -> Vec<String> {
+        self.nowhere.iter().map(words).collect()
+    }
+
+    fn counted(&self) -> u128 {
+        self.matches.iter().map(|m| u128::from(m.count)).sum()
+    }
+
+    fn share(&self, found: &Match) -> f64 {
+        share(found.weight, self.view.total(Measure::Instructions))
+    }
+
+    /// For a terminal: at most `top` paths.
+    pub fn text(&self, sources: &SourceCache, options: &TextOptions, top: usize) -> String {
+        let page = &Page::new(options);
+        let weight: u128 = self.matches.iter().map(|m| m.weight).sum();
+        let all = format!(
+            "{}, {} of {} executions of their functions, {} of the program's instructions",
+            plural(self.matches.len() as u128, "path", "paths"),
+            count(self.counted()),
+            count(self.executions),
+            percent(share(weight, self.view.total(Measure::Instructions)))
+        );
+        let mut out = format!("{}  {}\n", page.paint(paint::TITLE, self.expression), page.paint(paint::DIM, &all));
+        for (rank, found) in self.matches.iter().take(top).enumerate() {
+            let function = self.functions[found.function];
+            let name = page.paint(paint::NAME, &fit(&function.name.short, page.width.saturating_sub(50).max(20)));
+            let what = if found.complete { "path" } else { "unfinished path" };
+            let numbers = format!("{what} {}  taken {} times, {}", found.id, count(found.count.into()), percent(self.share(found)));
+            out.push_str(&format!("\n{}  {name}  {numbers}\n", page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3))));
+            out.push_str(&tell(function, &found.story, sources, page));
+        }
+        if self.matches.len() > top {
+            out.push_str(&format!("\n... and {} more (--top)\n", self.matches.len() - top));
+        }
+        out
+    }
+
+    /// As JSON; the schema is described in the user guide.
+    pub fn json(&self, top: usize) -> Value {
+        let path = |m: &Match| {
+            let function = self.functions[m.function];
+            json!({
+                "function": function.name.full, "linkage_name": function.name.linkage, "image": function.image.path,
+                "file": function.file(), "line": function.line(), "path": m.id, "complete": m.complete, "count": m.count.to_string(),
+                "share": self.share(m), "outline": m.story.outline(usize::MAX),
+                "blocks": m.story.steps.iter().flat_map(|s| &s.blocks).map(|b| b.0).collect::<Vec<_>>(),
+            })
+        };
+        json!({
+            "schema_version": SCHEMA_VERSION,
+            "kind": "found-paths",
+            "expression": self.expression,
+            "paths_found": self.matches.len(),
+            "executions": self.counted().to_string(),
+            "executions_of_functions": self.executions.to_string(),
+            "nowhere": self.nowhere(),
+            "paths": self.matches.iter().take(top).map(path).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn complete(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
+    let fits = |p: &&trodden_profile::PathCount| p.count > 0 && matcher.matches(&p.blocks, p.beginning, Some(p.end));
+    let found = |p: &trodden_profile::PathCount| Match {
+        function: at,
+        id: p.id,
+        complete: true,
+        count: p.count,
+        weight: function.weight(p, Measure::Instructions),
+        story: Story::of(function, p),
+    };
+    function.paths.complete.iter().filter(fits).map(found).collect()
+}
+
+fn unfinished(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
+    let fits = |u: &&trodden_profile::Unfinished| u.count > 0 && matcher.matches(&u.blocks, u.beginning, None);
+    let found = |u: &trodden_profile::Unfinished| {
+        let times = u.count.max(0) as u64;
+        let weight = u128::from(times) * u128::from(function.length(&u.blocks));
+        Match { function: at, id: u.id, complete: false, count: times, weight, story: Story::of_unfinished(function, u) }
+    };
+    function.paths.unfinished.iter().filter(fits).map(found).collect()
+}
+
+fn words(place: &Place) -> String {
+    match place {
+        Place::Any => "_".into(),
+        Place::Block(number) => format!("block b{number}"),
+        Place::Lines { file, first, last } => {
+            let lines = if first == last { format!("line {first}") } else { format!("lines {first}-{last}") };
+            file.as_ref().map_or(lines.clone(), |f| format!("{lines} of {f}"))
+        }
+        Place::Inlined(name) => format!("inlined code of {name}"),
+    }
+}

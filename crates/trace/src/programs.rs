@@ -1,0 +1,286 @@
+//! Every program that a command runs, by ptrace(2): nothing else tells how a process ended that somebody else started.
+//!
+//! A *program* begins where a process executes a file and has that process and those it forks which execute nothing. It ends as its first process does. Processes stop for
+//! the moment in which they fork, execute a file, or get a signal; nothing else of them is touched.
+//!
+//! A child's first stop may be told before its parent's fork or after it. If before, the parent is still stopped, and the child's parent in `/proc` is the one that made it; if
+//! after, the fork has said so. Either way every process is known with its program before it runs.
+
+use crate::system::{self, Change};
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant, SystemTime};
+
+/// While the command has not begun, how often to look at it.
+const LOOK: Duration = Duration::from_micros(100);
+
+/// A program's number, in the order in which they began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProgramId(pub u64);
+
+/// A program that ran.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its number.
+    pub id: ProgramId,
+    /// Its arguments, the program's name first.
+    pub command: Vec<String>,
+    /// The folder it began in; empty if unknown.
+    pub directory: String,
+    /// Value of the variable that was asked for, if its environment has it.
+    pub variable: Option<String>,
+    /// When it began.
+    pub started: SystemTime,
+    /// How long its first process ran.
+    pub duration: Duration,
+    /// How its first process ended; `None` if it executed another program, or went on when the command ended.
+    pub ending: Option<ExitStatus>,
+}
+
+/// What happens.
+#[derive(Debug)]
+pub enum Event {
+    /// The process has left its program: it has ended, or executes another. Its memory is unmapped (unless the command's end left it behind).
+    Left {
+        /// The program.
+        program: ProgramId,
+        /// The process.
+        process: u32,
+    },
+    /// All processes of a program have left it, or the command has ended.
+    Ended(Program),
+}
+
+/// Why processes cannot be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The command cannot be started.
+    #[error("it cannot be started: {0}")]
+    Start(io::Error),
+    /// The system forbids following it.
+    #[error("its processes cannot be followed: {0} (a sandbox without ptrace?)")]
+    Forbidden(io::Error),
+    /// A process cannot be waited for any more.
+    #[error("its processes cannot be followed any more: {0}")]
+    Lost(io::Error),
+}
+
+/// What to run, and whom to tell.
+pub struct Follow<'a> {
+    /// The command.
+    pub command: Command,
+    /// The environment's variable that [`Program::variable`] has.
+    pub variable: &'a str,
+    /// Gets the number of the command's process as soon as it runs.
+    pub begun: &'a mut dyn FnMut(u32),
+    /// Gets what happens.
+    pub tell: &'a mut dyn FnMut(Event),
+}
+
+/// Runs a command to its end. Programs that go on then are not followed any longer; they end when this thread does not hold them, so call it in a thread of its own.
+///
+/// # Errors
+/// The command cannot be started, or the system forbids following it.
+pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
+    let Follow { command, variable, begun, tell } = follow;
+    let root = start(command)?;
+    begun(root as u32);
+    let mut followed = Followed { variable, tell, next: 0, of: HashMap::new(), made_by: HashMap::new(), running: HashMap::new() };
+    followed.begin(root);
+    system::go_on(root, 0).map_err(TraceError::Lost)?;
+    while let Some((process, change)) = system::wait().map_err(TraceError::Lost)? {
+        match change {
+            Change::Ended(status) => {
+                let status = ExitStatus::from_raw(status);
+                followed.leave(process, Some(status));
+                if process == root {
+                    followed.finish();
+                    return Ok(status);
+                }
+                continue;
+            }
+            Change::Exec => {
+                followed.leave(process, None);
+                followed.begin(process);
+            }
+            Change::Fork => followed.fork(process),
+            Change::Begun => followed.join(process),
+            Change::Signal(_) | Change::GroupStop => {}
+        }
+        match change {
+            Change::GroupStop => system::stay_stopped(process),
+            Change::Signal(signal) => system::go_on(process, signal),
+            _ => system::go_on(process, 0),
+        }
+        .map_err(TraceError::Lost)?;
+    }
+    Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD)))
+}
+
+/// Starts the command; gives its process, stopped where its program begins.
+///
+/// The child waits before it executes the program until it is followed. `spawn` comes back only then, so it runs in another thread; this one must follow.
+fn start(mut command: Command) -> Result<i32, TraceError> {
+    let (mut numbers, mut number) = io::pipe().map_err(TraceError::Start)?;
+    let (mut gate, mut opener) = io::pipe().map_err(TraceError::Start)?;
+    let inherited = opener.as_raw_fd();
+    let hold = move || {
+        // Else it would wait for itself if we were gone.
+        system::close(inherited);
+        number.write_all(&std::process::id().to_ne_bytes())?;
+        gate.read_exact(&mut [0])
+    };
+    // SAFETY: between fork and exec, this calls only close, getpid, write and read.
+    unsafe { command.pre_exec(hold) };
+    std::thread::scope(|scope| {
+        // The command, and with it the other ends of the pipes, is gone when this ends.
+        let spawner = scope.spawn(move || command.spawn());
+        let mut bytes = [0; 4];
+        let mut seized = Ok(());
+        let mut process = 0;
+        if numbers.read_exact(&mut bytes).is_ok() {
+            process = i32::from_ne_bytes(bytes);
+            seized = system::seize(process);
+        }
+        match seized {
+            Ok(()) => drop(opener.write_all(&[1])),
+            Err(_) => drop(opener),
+        }
+        let mut executes = false;
+        while !executes && !spawner.is_finished() {
+            match system::look(process).map_err(TraceError::Lost)? {
+                Some((_, Change::Signal(signal))) => system::go_on(process, signal).map_err(TraceError::Lost)?,
+                Some((_, Change::Exec)) => executes = true,
+                Some(_) => system::go_on(process, 0).map_err(TraceError::Lost)?,
+                None => std::thread::sleep(LOOK),
+            }
+        }
+        let spawned = spawner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        seized.map_err(TraceError::Forbidden)?;
+        spawned.map_err(TraceError::Start)?;
+        while !executes {
+            match system::wait().map_err(TraceError::Lost)? {
+                Some((_, Change::Exec)) => executes = true,
+                Some((_, Change::Signal(signal))) => system::go_on(process, signal).map_err(TraceError::Lost)?,
+                Some((_, Change::Ended(_))) | None => return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ESRCH))),
+                Some(_) => system::go_on(process, 0).map_err(TraceError::Lost)?,
+            }
+        }
+        Ok(process)
+    })
+}
+
+/// A program with processes.
+struct Running {
+    program: Program,
+    first: i32,
+    processes: u64,
+    clock: Instant,
+}
+
+struct Followed<'a> {
+    variable: &'a str,
+    tell: &'a mut dyn FnMut(Event),
+    next: u64,
+    /// The program of each process.
+    of: HashMap<i32, ProgramId>,
+    /// Processes and threads that were made, but have not begun, with the program of whoever made them.
+    made_by: HashMap<i32, ProgramId>,
+    running: HashMap<ProgramId, Running>,
+}
+
+impl Followed<'_> {
+    /// A process executes a program.
+    fn begin(&mut self, process: i32) {
+        let id = ProgramId(self.next);
+        self.next += 1;
+        let program = Program {
+            id,
+            command: words(process, "cmdline"),
+            directory: std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default().display().to_string(),
+            variable: value(&words(process, "environ"), self.variable),
+            started: SystemTime::now(),
+            duration: Duration::ZERO,
+            ending: None,
+        };
+        self.running.insert(id, Running { program, first: process, processes: 1, clock: Instant::now() });
+        self.of.insert(process, id);
+    }
+
+    /// A process is about to go on after it made another.
+    fn fork(&mut self, process: i32) {
+        let maker = self.of.get(&process).copied().or_else(|| self.of.get(&leader(process)?.0).copied());
+        if let (Some(made), Some(program)) = (system::made(process), maker)
+            && !self.of.contains_key(&made)
+        {
+            self.made_by.insert(made, program);
+        }
+    }
+
+    /// A process or thread stands before its first instruction, or goes on after a stop.
+    fn join(&mut self, process: i32) {
+        let maker = self.made_by.remove(&process);
+        if self.of.contains_key(&process) {
+            return;
+        }
+        match leader(process) {
+            // Of a thread.
+            Some((leader, _)) if leader != process => {}
+            Some((_, parent)) => match maker.or_else(|| self.of.get(&parent).copied()) {
+                Some(program) => {
+                    self.of.insert(process, program);
+                    self.running.entry(program).and_modify(|r| r.processes += 1);
+                }
+                None => self.begin(process),
+            },
+            None => {}
+        }
+    }
+
+    fn leave(&mut self, process: i32, ending: Option<ExitStatus>) {
+        self.made_by.remove(&process);
+        let Some(id) = self.of.remove(&process) else { return };
+        (self.tell)(Event::Left { program: id, process: process as u32 });
+        let Some(running) = self.running.get_mut(&id) else { return };
+        running.processes -= 1;
+        if running.first == process {
+            running.program.ending = ending;
+            running.program.duration = running.clock.elapsed();
+            // Its number may be given to another.
+            running.first = 0;
+        }
+        if running.processes == 0
+            && let Some(running) = self.running.remove(&id)
+        {
+            (self.tell)(Event::Ended(running.program));
+        }
+    }
+
+    /// The command has ended: what still runs is left alone.
+    fn finish(&mut self) {
+        let mut left: Vec<i32> = self.of.keys().copied().collect();
+        left.sort_unstable();
+        left.into_iter().for_each(|process| self.leave(process, None));
+    }
+}
+
+/// What `/proc` has of a process as words, each with a zero behind it.
+fn words(process: i32, file: &str) -> Vec<String> {
+    let bytes = std::fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
+    let words = bytes.strip_suffix(&[0]).unwrap_or(&bytes).split(|b| *b == 0);
+    words.map(|w| String::from_utf8_lossy(w).into_owned()).collect()
+}
+
+fn value(environment: &[String], variable: &str) -> Option<String> {
+    environment.iter().find_map(|entry| entry.strip_prefix(variable)?.strip_prefix('=')).map(str::to_owned)
+}
+
+/// The process that a thread belongs to, and that one's parent.
+fn leader(thread: i32) -> Option<(i32, i32)> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let number = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).and_then(|n| n.trim().parse().ok());
+    Some((number("Tgid:")?, number("PPid:")?))
+}

@@ -1,0 +1,40 @@
+//! The syntax of `trodden find`.
+
+use crate::profiles::LAST;
+use clap::Args;
+use std::path::PathBuf;
+
+/// `trodden find`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden find 'main: 12 .. 34 !56'             through line 12, later 34, nowhere 56
+  trodden find 'parse: head 40 .. !52 60 back'  rounds of a loop from line 40 to 60 without 52 between
+  trodden find 'get(): b3 _ b7'                 block 3, any block, block 7
+  trodden find 'io.c:100-120 .. exit' tests     in all functions, of all runs of a suite
+  trodden find --fail 'free_all: 12 & 31'       exit status 1 if a path has both
+
+A place is a line (12, 12-15, file.c:12), a block (b7), inlined code (name()) or any block (_). `..` lets any blocks lie between two places, `.. !PLACE` any but those; without it
+the second follows directly. entry or head say how a path begins; exit, back or call how it ends. !PLACE behind all places: nowhere on the path. & and | combine.")]
+pub struct Find {
+    /// The path expression.
+    pub expression: String,
+    /// A profile: a file, or a run (12, last, last~1), or a suite.
+    #[arg(default_value = LAST)]
+    pub profile: String,
+    /// At most this many paths.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// At most this many source lines of each path; 0 for all.
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    pub steps: usize,
+    /// Where source files are, if they have moved. May be given several times.
+    #[arg(long, value_name = "FOLDER")]
+    pub source: Vec<PathBuf>,
+    /// Exit with status 1 if a path matches.
+    #[arg(long)]
+    pub fail: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,153 @@
+//! The syntax of `trodden suite`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// `trodden suite`
+#[derive(Debug, Subcommand)]
+pub enum Suite {
+    /// Run tests, each as a run of its own.
+    Run(SuiteRun),
+    /// List the suites, or the tests of one.
+    List {
+        /// The suite.
+        suite: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Find tests without which the suite takes the same paths.
+    Redundant(Redundant),
+    /// Order tests so that they take most paths soonest; those first that take paths which a change touches.
+    Order(Order),
+    /// Run a test binary of Rust's, each test of it as a run of its own: what `suite run --cargo` has cargo run.
+    #[command(hide = true)]
+    Step {
+        /// The suite.
+        #[arg(long)]
+        suite: String,
+        /// The folder with the run store.
+        #[arg(long)]
+        project: PathBuf,
+        /// The test binary with its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+}
+
+/// `trodden suite run`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden suite run tests --commands tests.txt         a command of the shell on each line
+  trodden suite run tests --ctest build -- -LE slow    tests of CMake's ctest, chosen by its options
+  trodden suite run tests --cargo -- --release         cargo test; each test in a process of its own
+  trodden suite run tests --nextest -- --lib           the same by cargo nextest
+
+All processes of a test are counted to it. A line of --commands may begin with a name and a tab. Exit status 1 if a test failed. For scripts and `make check`, see
+`trodden record --suite`.")]
+pub struct SuiteRun {
+    /// The suite.
+    pub suite: String,
+    /// Where the tests come from.
+    #[command(flatten)]
+    pub from: SuiteFrom,
+    /// Tests at a time.
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: u16,
+    /// Options of ctest, cargo test or cargo nextest run.
+    #[arg(last = true, value_name = "OPTIONS")]
+    pub options: Vec<OsString>,
+}
+
+/// Where tests come from.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct SuiteFrom {
+    /// A file with a command of the shell on each line; `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    pub commands: Option<PathBuf>,
+    /// A build folder of CMake.
+    #[arg(long, value_name = "FOLDER")]
+    pub ctest: Option<PathBuf>,
+    /// The tests of the Rust package here.
+    #[arg(long)]
+    pub cargo: bool,
+    /// The same, run by cargo-nextest.
+    #[arg(long)]
+    pub nextest: bool,
+}
+
+/// `trodden suite redundant`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden suite redundant tests
+  trodden suite redundant tests --by time --json
+
+The set that is kept takes every path that the suite takes. It is searched for exactly; where --time-limit ends the search, the least that any such set needs is told.")]
+pub struct Redundant {
+    /// The suite.
+    pub suite: String,
+    /// What the tests that are kept should have little of.
+    #[arg(long, value_enum, default_value_t = SuiteCost::Tests)]
+    pub by: SuiteCost,
+    /// Seconds to search for the best set; 0 for the greedy one.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub time_limit: u64,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What tests cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SuiteCost {
+    /// Their number.
+    Tests,
+    /// Their time.
+    Time,
+}
+
+/// `trodden suite order`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden suite order tests                     most new paths first
+  trodden suite order tests --since HEAD        first those that take paths through lines changed since the commit that was built
+  git diff main... | trodden suite order tests --diff - --names | head -20
+  trodden suite order tests --by rate           most new paths for their time
+
+Lines of a change are those of the old sources, from which the program was built that the tests ran.")]
+pub struct Order {
+    /// The suite.
+    pub suite: String,
+    /// What a test is worth.
+    #[arg(long, value_enum, default_value_t = SuiteWorth::Paths)]
+    pub by: SuiteWorth,
+    /// A unified diff; `-` for standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "since")]
+    pub diff: Option<PathBuf>,
+    /// What changed since this commit, by `git diff`.
+    #[arg(long, value_name = "COMMIT")]
+    pub since: Option<String>,
+    /// Only tests that take a changed path.
+    #[arg(long)]
+    pub only_changed: bool,
+    /// Print names only, one to a line.
+    #[arg(long, conflicts_with = "json")]
+    pub names: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What tests are worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SuiteWorth {
+    /// New paths.
+    Paths,
+    /// New paths for their time.
+    Rate,
+}

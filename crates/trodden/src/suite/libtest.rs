@@ -1,0 +1,80 @@
+//! Test binaries of Rust's: each test of one as a run of its own.
+//!
+//! Cargo and cargo-nextest run test binaries through this (as cargo's `runner`). nextest asks a binary for its tests and runs them one by one, so a call with `--exact` is one test. Cargo runs a
+//! binary once for all its tests; then the binary is asked for the list, and run for each. A binary that has no such list is one test.
+
+use super::run::{Recorder, Test, run_all};
+use crate::record;
+use anyhow::{Context, Result};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// Options that go on to each test.
+const KEPT: [&str; 5] = ["--nocapture", "--no-capture", "--include-ignored", "--ignored", "--show-output"];
+/// Exit status of a test binary of which a test failed.
+const TEST_FAILED: u8 = 101;
+
+/// Runs a test binary.
+///
+/// # Errors
+/// It cannot be run, or its counts cannot be kept.
+pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCode> {
+    let (binary, arguments) = command.split_first().context("a test binary is needed")?;
+    let has = |word: &str| arguments.iter().any(|a| a == word);
+    if has("--list") {
+        let error = Command::new(binary).args(arguments).exec();
+        return Err(error).with_context(|| format!("cannot run {}", binary.display()));
+    }
+    let recorder = Recorder::of(suite, project)?;
+    let crate_name = crate_name(Path::new(binary));
+    if has("--exact") {
+        let name = arguments.iter().find(|a| !a.to_string_lossy().starts_with('-')).map(|a| a.to_string_lossy().into_owned());
+        let name = name.map_or(crate_name.clone(), |name| format!("{crate_name}::{name}"));
+        return Ok(record::exit_code(recorder.run(&name, command)?.0));
+    }
+    let Some(names) = listed(binary, arguments)? else {
+        return Ok(record::exit_code(recorder.run(&crate_name, command)?.0));
+    };
+    let kept: Vec<OsString> = arguments.iter().filter(|a| KEPT.iter().any(|k| a == k)).cloned().collect();
+    let test = |name: &String| {
+        let words = [binary.clone(), "--exact".into(), name.into(), "--quiet".into()];
+        Test { name: format!("{crate_name}::{name}"), words: words.into_iter().chain(kept.iter().cloned()).collect() }
+    };
+    let tests: Vec<Test> = names.iter().map(test).collect();
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let (failed, _) = run_all(&tests, jobs, &recorder)?;
+    println!("{crate_name}: {} tests, {} failed", tests.len(), failed.len());
+    failed.iter().for_each(|name| println!("failed: {name}"));
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
+}
+
+/// The tests that a binary would run with these arguments; `None` if it does not say.
+fn listed(binary: &OsString, arguments: &[OsString]) -> Result<Option<Vec<String>>> {
+    let output = Command::new(binary).args(arguments).args(["--list", "--format", "terse"]).output();
+    let output = output.with_context(|| format!("cannot run {}", binary.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let tests: Option<Vec<&str>> = text.lines().map(|l| l.strip_suffix(": test").or_else(|| l.strip_suffix(": benchmark"))).collect();
+    Ok(tests.filter(|_| output.status.success()).map(|tests| tests.into_iter().map(str::to_owned).collect()))
+}
+
+/// The name of a test binary without the hash that cargo puts behind it.
+fn crate_name(binary: &Path) -> String {
+    let name = binary.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    match name.rsplit_once('-') {
+        Some((stem, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => stem.to_owned(),
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_no_part_of_a_name() {
+        assert_eq!(crate_name(Path::new("/t/deps/my-crate-0123456789abcdef")), "my-crate");
+        assert_eq!(crate_name(Path::new("/t/my-tests")), "my-tests");
+    }
+}

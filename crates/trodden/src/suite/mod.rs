@@ -1,0 +1,148 @@
+//! `trodden suite`: tests as runs; which of them are redundant; in which order to run them. The algorithms are `trodden_profile::suite`.
+
+mod libtest;
+mod run;
+mod show;
+
+use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteWorth};
+use crate::notes::{Progress, note, warn};
+use crate::reports::{json_text, print};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+use trodden_profile::changes::ChangedLines;
+use trodden_profile::suite::Suite;
+use trodden_profile::suite::cover::{Problem, exact, greedy};
+use trodden_profile::suite::order::{Worth, average_covered, order};
+use trodden_profile::{Maps, Profile, RunStore};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// `trodden suite`
+///
+/// # Errors
+/// There is no such suite, its runs are of several builds, or tests cannot be run.
+pub fn run(job: &Job) -> Result<ExitCode> {
+    match job {
+        Job::Run(job) => return run::run(job),
+        Job::Step { suite, project, command } => return libtest::step(suite, project, command),
+        Job::List { suite: None, json } => list_suites(*json)?,
+        Job::List { suite: Some(suite), json } => print(&show::tests(suite, &load(suite)?, *json)?)?,
+        Job::Redundant(job) => redundant(job)?,
+        Job::Order(job) => put_in_order(job)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list_suites(as_json: bool) -> Result<()> {
+    let suites = RunStore::find(Path::new("."))?.suites()?;
+    if as_json {
+        let suites: Vec<_> = suites.iter().map(|(name, runs)| json!({ "suite": name, "runs": runs })).collect();
+        return print(&json_text(&json!({ "schema_version": SCHEMA_VERSION, "kind": "suites", "suites": suites }))?);
+    }
+    let mut out = format!("{:>8}  suite\n", "runs");
+    suites.iter().for_each(|(name, runs)| out += &format!("{runs:>8}  {name}\n"));
+    print(out.as_bytes())
+}
+
+/// Reads the runs of a suite.
+fn load(name: &str) -> Result<Suite> {
+    let store = RunStore::find(Path::new("."))?;
+    if !store.suites()?.iter().any(|(suite, _)| suite == name) {
+        // Says which there are.
+        store.select(name)?;
+        bail!("`{name}` is a run, not a suite");
+    }
+    let runs = store.select(name)?;
+    let progress = Progress::of(runs.len(), "runs");
+    let (mut suite, mut maps) = (Suite::default(), Maps::new());
+    for entry in &runs {
+        let profile = Profile::read_sharing(&entry.profile, &mut maps)?;
+        if profile.sampling.is_some() {
+            warn(format_args!("run {} was sampled: paths of it are missing", entry.number));
+        }
+        suite.add(&profile).with_context(|| format!("run {}", entry.number))?;
+        progress.step();
+    }
+    Ok(suite)
+}
+
+fn redundant(job: &Redundant) -> Result<()> {
+    let suite = load(&job.suite)?;
+    let sets = suite.tests.iter().map(|t| t.paths.iter().map(|p| p.0).collect()).collect();
+    let cost = |duration_ns: u64| match job.by {
+        SuiteCost::Tests => 1,
+        // In microseconds.
+        SuiteCost::Time => (duration_ns / 1000).max(1),
+    };
+    let problem = Problem { sets, costs: suite.tests.iter().map(|t| cost(t.duration_ns)).collect() };
+    let quick = greedy(&problem);
+    let until = Instant::now() + Duration::from_secs(job.time_limit);
+    let best = match job.time_limit {
+        0 => quick.clone(),
+        _ => exact(&problem, &mut || Instant::now() < until),
+    };
+    let found = show::Found { suite: &suite, name: &job.suite, by: job.by, greedy: &quick, best: &best };
+    print(&if job.json { json_text(&found.json())? } else { found.text().into_bytes() })
+}
+
+fn put_in_order(job: &Order) -> Result<()> {
+    let suite = load(&job.suite)?;
+    let changes = changes(job)?;
+    let wanted = match changes {
+        Some(mut changes) => {
+            let paths = suite.changed_paths(&mut changes)?;
+            tell_changes(&changes);
+            Some(paths)
+        }
+        None => None,
+    };
+    ensure!(wanted.is_some() || !job.only_changed, "--only-changed needs a change: give --diff FILE or --since COMMIT");
+    let worth = match job.by {
+        SuiteWorth::Paths => Worth::Paths,
+        SuiteWorth::Rate => Worth::PathsPerTime,
+    };
+    let mut placed = order(&suite.tests, wanted.as_ref(), worth);
+    let average = |tests: &mut dyn Iterator<Item = usize>| average_covered(&suite.tests, tests, wanted.as_ref());
+    let (now, before) = (average(&mut placed.iter().map(|p| p.test)), average(&mut (0..suite.tests.len())));
+    if job.only_changed {
+        placed.retain(|p| p.takes > 0);
+    }
+    let ordered =
+        show::Ordered { suite: &suite, name: &job.suite, placed: &placed, wanted: wanted.as_ref(), average: now, average_recorded: before };
+    print(&match (job.json, job.names) {
+        (true, _) => json_text(&ordered.json())?,
+        (_, true) => placed.iter().map(|p| format!("{}\n", suite.tests[p.test].name)).collect::<String>().into_bytes(),
+        _ => ordered.text().into_bytes(),
+    })
+}
+
+/// The lines that a change touches, if one is given.
+fn changes(job: &Order) -> Result<Option<ChangedLines>> {
+    let text = match (&job.diff, &job.since) {
+        (None, None) => return Ok(None),
+        (Some(file), _) if file == Path::new("-") => {
+            let mut text = Vec::new();
+            std::io::stdin().read_to_end(&mut text).context("cannot read standard input")?;
+            text
+        }
+        (Some(file), _) => std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?,
+        (None, Some(commit)) => {
+            let mut git = Command::new("git");
+            git.args(["diff", "--unified=0", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/", commit, "--"]);
+            let output = git.output().context("cannot run git")?;
+            ensure!(output.status.success(), "git diff {commit}: {}", String::from_utf8_lossy(&output.stderr).trim());
+            output.stdout
+        }
+    };
+    Ok(Some(ChangedLines::of_diff(&String::from_utf8_lossy(&text))?))
+}
+
+fn tell_changes(changes: &ChangedLines) {
+    let (all, found) = changes.lines();
+    note(format_args!("{all} old lines changed in {} files; {found} of them have code in what the tests ran", changes.files().len()));
+}

@@ -1,0 +1,148 @@
+//! `trodden suite` and `trodden find` through the real command: tests from lists and from ctest, redundant tests, orders by a change, path expressions.
+
+mod place;
+
+use place::{Place, must, trodden};
+use serde_json::Value;
+use std::process::Output;
+
+/// Two options that do something each; a third argument makes it fail.
+const PROGRAM: &str = "\
+#include <stdlib.h>
+#define KEEP __attribute__((noinline))
+KEEP void touch(int *n) { __asm__ volatile(\"\" : : \"r\"(n) : \"memory\"); }
+KEEP int convert(int n, int scaled, int rounded) {
+    if (scaled) {
+        n *= 10;
+        touch(&n);
+    }
+    if (rounded) {
+        n = n / 10 * 10;
+        touch(&n);
+    }
+    return n;
+}
+int main(int argc, char **argv) {
+    convert(7, atoi(argv[1]), atoi(argv[2]));
+    return argc > 3;
+}
+";
+
+/// The first test is redundant beside the last, which does what it does and more.
+const TESTS: &str = "\
+# tests
+plain\t./prog 0 0
+scaled\t./prog 1 0
+both\t./prog 1 1
+rounded\t./prog 0 1
+plain and scaled\t./prog 0 0; ./prog 1 0; ./prog 0 0 fail
+";
+
+fn built() -> Place {
+    let place = Place::with(&[("a.c", PROGRAM), ("tests.txt", TESTS)]);
+    place.cc("-O1 -g a.c -o prog");
+    place
+}
+
+fn run(place: &Place, words: &str) -> Output {
+    place.command(trodden()).args(words.split_whitespace()).output().unwrap()
+}
+
+fn json(place: &Place, words: &str) -> Value {
+    serde_json::from_slice(&place.trodden(words).stdout).unwrap()
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|t| t["test"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn redundant_tests_are_found_and_orders_follow_changes() {
+    let place = built();
+    let output = run(&place, "suite run tests --commands tests.txt --jobs 2");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("5 tests, 1 failed") && said.contains("failed: plain and scaled"), "{said}");
+    let list = json(&place, "suite list tests --json");
+    assert_eq!(list["tests"].as_array().unwrap().len(), 5);
+    let failed: Vec<&Value> = list["tests"].as_array().unwrap().iter().filter(|t| t["status"] == "failed").collect();
+    assert_eq!(failed.len(), 1);
+
+    let found = json(&place, "suite redundant tests --json");
+    assert_eq!(
+        (&found["cost"], &found["least_cost"], &found["proven"]),
+        (&Value::from(3), &Value::from(3), &Value::from(true)),
+        "{found:#}"
+    );
+    let mut redundant = names(&found["redundant"]);
+    redundant.sort_unstable();
+    assert_eq!(redundant, ["plain", "scaled"]);
+    let text = String::from_utf8(place.trodden("suite redundant tests").stdout).unwrap();
+    assert!(text.contains("no set needs less (proven)"), "{text}");
+
+    // Line 10 is in the branch of `rounded`.
+    place.write("change.diff", "--- a/a.c\n+++ b/a.c\n@@ -10 +10 @@\n-        n = n / 10 * 10;\n+        n = n / 10 * 11;\n");
+    let order = json(&place, "suite order tests --diff change.diff --only-changed --json");
+    let mut first = names(&order["tests"]);
+    first.sort_unstable();
+    assert_eq!((first, &order["changed_paths"]), (vec!["both", "rounded"], &Value::from(2)));
+    let all = String::from_utf8(place.trodden("suite order tests --names").stdout).unwrap();
+    assert!(all.starts_with("plain and scaled\n") && all.lines().count() == 5, "{all}");
+}
+
+#[test]
+fn tests_of_ctest_are_runs() {
+    let place = built();
+    place.write(
+        "CMakeLists.txt",
+        "cmake_minimum_required(VERSION 3.20)\nproject(x NONE)\nenable_testing()\n\
+         add_test(NAME one COMMAND ${CMAKE_SOURCE_DIR}/prog 0 0)\nadd_test(NAME fails COMMAND ${CMAKE_SOURCE_DIR}/prog 1 0 fail)\n\
+         add_test(NAME \"should fail\" COMMAND ${CMAKE_SOURCE_DIR}/prog 1 1 fail)\nset_tests_properties(\"should fail\" PROPERTIES WILL_FAIL TRUE)\n",
+    );
+    must(place.command("cmake").args(["-S", ".", "-B", "out"]));
+    assert_eq!(run(&place, "suite run checks --ctest out").status.code(), Some(1));
+    let list = json(&place, "suite list checks --json");
+    let seen: Vec<_> =
+        list["tests"].as_array().unwrap().iter().map(|t| (t["test"].as_str().unwrap(), t["status"].as_str().unwrap())).collect();
+    assert_eq!(seen, [("one", "passed"), ("fails", "failed"), ("should fail", "passed")]);
+    assert_eq!(run(&place, "suite run one --ctest out -- -R ^one$").status.code(), Some(0));
+    assert_eq!(names(&json(&place, "suite list one --json")["tests"]), ["one"]);
+}
+
+#[test]
+fn expressions_find_paths() {
+    let place = built();
+    for options in ["0 0", "1 0", "1 1", "0 1"] {
+        place.trodden(&format!("record --suite tests -- ./prog {options}"));
+    }
+    let find = |expression: &str, more: &[&str]| {
+        let output = place.command(trodden()).arg("find").arg(expression).arg("tests").args(more).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (expression, paths) in [
+        ("convert: 6 .. 10", 1),
+        ("convert: 10 .. 6", 0),
+        ("convert: 6 !10", 1),
+        ("convert: !6 !10", 1),
+        ("convert: 6 | 10", 3),
+        ("convert: 6 & 10", 1),
+        ("convert: entry .. exit", 4),
+        ("a.c:10 .. exit", 2),
+        ("convert: back", 0),
+    ] {
+        let (status, out, said) = find(expression, &["--json"]);
+        assert_eq!(status, Some(0), "{expression}: {said}");
+        let found: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(found["paths_found"], Value::from(paths), "{expression}: {found:#}");
+    }
+    let (_, text, said) = find("convert: 6 .. 10 !99", &["--fail"]);
+    assert!(text.contains("1 path, 1 of 4 executions") && text.contains("n *= 10;"), "{text}");
+    assert!(said.contains("no block of these functions is line 99"), "{said}");
+    assert_eq!(find("convert: 6", &["--fail"]).0, Some(1));
+    let (status, _, said) = find("convert: 6 nonsense", &[]);
+    assert!(
+        status == Some(2) && said.contains("`nonsense` is no place") && said.ends_with("  convert: 6 nonsense\n             ^\n"),
+        "{said}"
+    );
+    assert!(find("nowhere: 6", &[]).2.contains("nowhere"));
+}
