@@ -9,11 +9,13 @@
 //! | `bench.rs`, `bench/` | what counting costs, beside clang's counters |
 //! | `pgo.rs` | what profile-guided builds gain, by clang's profiles and by ours |
 //! | `oracle.rs` | path profiles before independent judges |
+//! | `copies.rs` | copies that share the counting, before one program that counts all |
 //! | `packages.rs` | what has to be installed |
 //! | `steps.rs` | running commands so that one sees what is done |
 #![forbid(unsafe_code)]
 
 mod bench;
+mod copies;
 mod corpus;
 mod demo;
 mod oracle;
@@ -54,6 +56,8 @@ enum Task {
     Pgo(pgo::Options),
     /// Hold path profiles against block counters, LLVM's edge profiles and logs of every step.
     Oracle(oracle::Options),
+    /// Count programs of the corpus by copies, and hold that against one program that counts all.
+    Copies(copies::Options),
     /// Run a command and append what it used to a file, as a line of JSON.
     #[command(hide = true)]
     Measure {
@@ -84,6 +88,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Bench(options) => bench::run(&options)?,
         Task::Pgo(options) => pgo::run(&options)?,
         Task::Oracle(options) => oracle::run(&options)?,
+        Task::Copies(options) => copies::run(&options)?,
         Task::Measure { file, command } => return bench::usage::measure(&file, &command),
     }
     Ok(ExitCode::SUCCESS)

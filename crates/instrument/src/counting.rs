@@ -45,6 +45,8 @@ pub struct Counters {
     pub events: Option<Begun>,
     /// Only unknown paths are counted, and what waits is looked up.
     pub unknown: Option<Unknown>,
+    /// The first of the unit's two words in which hits of probes are counted.
+    pub hits: Option<u64>,
 }
 
 /// What it takes to count unknown paths only.
@@ -69,7 +71,7 @@ impl Unknown {
 impl Counters {
     /// An array of the thread's own.
     pub fn own(base: Value, first: u64) -> Counters {
-        Counters { base, first, table: None, atomic: false, switch: None, events: None, unknown: None }
+        Counters { base, first, table: None, atomic: false, switch: None, events: None, unknown: None, hits: None }
     }
 
     /// Whether a count needs blocks of its own.

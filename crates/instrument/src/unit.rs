@@ -27,10 +27,12 @@ use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
 use trodden_flow::schedule::Choices;
+use trodden_flow::plan::Share;
 use trodden_flow::{Graph, GraphError, Node, Plan, PlanOptions, Residual, Schedule};
 use trodden_unit::events::CELLS;
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{EdgeKind, Frame, FunctionMap, Identity, KnownFunction, Skipped, Storage, Table, UnitMap, UnitStore, shape};
+use trodden_unit::{EdgeKind, Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore};
+use trodden_unit::shape;
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
 
 /// Calling convention of interrupt handlers on x86.
@@ -88,6 +90,9 @@ pub enum Error {
         "function `{0}` has other paths than those in the file of known paths, or numbers them otherwise: record the runs anew with a program built with default parameters"
     )]
     OtherPaths(String),
+    /// The parts of a copy are those of another graph.
+    #[error("function `{0}` has other paths than in the program that is divided among copies: build that program again, and divide it anew")]
+    OtherParts(String),
     /// LLVM refuses to run passes.
     #[error("function `{function}`: LLVM does not run the passes {passes} ({what}); please report it with the version of clang")]
     Passes {
@@ -217,7 +222,7 @@ fn residual_plan(graph: &Graph, known: &KnownFunction, frequencies: &Frequencies
     }
     let residual = Residual::of(&dag, &numbering, &known.known);
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
-    Some((Plan { dag, numbering, probes, partial: None }, residual))
+    Some((Plan { dag, numbering, probes, partial: None, share: None }, residual))
 }
 
 struct Unit {
@@ -296,6 +301,9 @@ impl Unit {
         let doubles = self.options.tier == Tier::Sample;
         let reason = |f: &Value| doubles.then(|| sample::reason_not_to_double(*f)).flatten();
         let (refused, chosen): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| reason(f).is_some());
+        // Where a copy has no part it counts nothing, and no code is put in.
+        let (chosen, absent): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| self.options.parts.is_none() || self.part_of(&f.name()).is_some());
+        skipped.extend(absent.iter().map(|f| Skipped { name: f.name(), reason: "other copies of the program count its paths".into() }));
         skipped.extend(refused.iter().filter_map(|f| Some(Skipped { name: f.name(), reason: reason(f)?.into() })));
         self.chosen = chosen.iter().copied().collect();
         (chosen, skipped)
@@ -317,7 +325,10 @@ impl Unit {
             }
             None => {
                 let choices = self.choices(planned.measured, plan);
-                let schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
+                let mut schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
+                if let Some(share) = plan.share.as_ref().filter(|_| self.options.count_hits) {
+                    schedule.count_hits(graph, &plan.dag, &share.part);
+                }
                 let location = crate::debug::no_line(self.module, function);
                 let entry = function.blocks().next().expect("a definition has an entry");
                 let base = probes::counters_of_thread(self.around, function, location, planned.open);
@@ -372,6 +383,7 @@ impl Unit {
             Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })?;
         let (frequencies, measured) = self.frequencies(&function.name(), &draft, &graph);
         let (plan, residual) = match self.known_of(&function.name(), &draft) {
+            _ if self.options.parts.is_some() => (self.plan_of_part(&function.name(), &draft, &graph)?, None),
             Some(known) => {
                 let made = residual_plan(&graph, known, &frequencies, &self.options.plan);
                 let (plan, residual) = made.ok_or_else(|| Error::OtherPaths(function.name()))?;
@@ -390,6 +402,19 @@ impl Unit {
 
     fn known(&self, planned: &Planned) -> Option<KnownFunction> {
         self.known_of(&planned.function.name(), &planned.draft).cloned()
+    }
+
+    fn part_of(&self, name: &str) -> Option<&FunctionPart> {
+        self.options.parts.as_ref()?.0.of(self.options.origin?, name)
+    }
+
+    /// The plan of this copy's part of a function.
+    fn plan_of_part(&self, name: &str, draft: &Draft, graph: &Graph) -> Result<Plan, Error> {
+        let other = || Error::OtherParts(name.to_owned());
+        let known = self.part_of(name).filter(|k| k.shape == shape(&draft.blocks, &draft.edges)).ok_or_else(other)?;
+        let (dag, numbering) = Plan::cut_at(graph, &known.cuts, self.options.plan.entries).map_err(|_| other())?;
+        let plan = if numbering.paths() == known.paths { Plan::of_part(dag, known.part.clone()) } else { None };
+        plan.ok_or_else(other)
     }
 
     fn plan_by_scheme(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies, measured: bool) -> Plan {
@@ -432,11 +457,12 @@ impl Unit {
         let Planned { function, position, draft, plan, .. } = planned;
         let counters = plan.numbering.paths();
         let storage = self.storage(&plan);
-        let words = match storage {
+        let words = match &storage {
             Storage::Array { beyond } => counters + beyond,
             Storage::Table(table) => Table::words(table.slots),
+            Storage::Labels(labels) => labels.range().end - labels.range().start,
         };
-        if let Storage::Table(_) = storage {
+        if let Storage::Table(_) = &storage {
             self.in_tables += counters;
         }
         self.map.functions.push(FunctionMap {
@@ -458,6 +484,9 @@ impl Unit {
 
     /// Where the next function's counts are kept.
     fn storage(&self, plan: &Plan) -> Storage {
+        if let Some(Share { labels, words, .. }) = &plan.share {
+            return Storage::Labels(LabelWords { first_word: self.map.counters, words: *words, with_hits: self.options.count_hits, labels: labels.clone() });
+        }
         match self.options.in_table(plan.numbering.paths()) {
             false => Storage::Array { beyond: plan.partial.as_ref().map_or(0, |p| p.beyond) },
             true => Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots }),
@@ -466,9 +495,10 @@ impl Unit {
 
     /// Where and how the next function counts, for the probes.
     fn counters(&self, base: Value, plan: &Plan) -> Counters {
-        let table = match self.storage(plan) {
-            Storage::Array { .. } => None,
-            Storage::Table(table) => Some(table),
+        let (table, hits) = match self.storage(plan) {
+            Storage::Array { .. } => (None, None),
+            Storage::Labels(labels) => (None, labels.hits()),
+            Storage::Table(table) => (Some(table), None),
         };
         Counters {
             base,
@@ -478,6 +508,7 @@ impl Unit {
             switch: self.switch,
             events: None,
             unknown: None,
+            hits,
         }
     }
 
@@ -519,8 +550,8 @@ impl Unit {
     }
 
     fn finish(mut self) -> (UnitMap, Options) {
-        // Behind the words come the paths of functions whose counts are in tables.
-        for function in self.map.functions.iter_mut().filter(|f| f.table().is_some()) {
+        // Behind the words come the paths of functions whose counts are in tables, or by sums of labels.
+        for function in self.map.functions.iter_mut().filter(|f| f.counts_elsewhere()) {
             function.first_counter = self.map.counters;
             self.map.counters += function.counters;
         }

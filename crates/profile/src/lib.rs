@@ -13,7 +13,7 @@
 //! 9. [`edges`]: LLVM's edge profile, as it follows from paths;
 //! 10. [`branches`]: profiles of branches that hardware recorded;
 //! 11. [`sampling`]: what a profile that was not counted in full says of itself;
-//! 11. [`procedures`]: what partitions of the counting among copies of a program are made of.
+//! 12. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the copies counted, as one profile.
 #![forbid(unsafe_code)]
 
 pub mod advise;
@@ -21,6 +21,7 @@ mod blocks;
 pub mod branches;
 pub mod collect;
 pub mod container;
+pub mod copies;
 pub mod diff;
 pub mod directions;
 pub mod edges;
@@ -29,6 +30,7 @@ pub mod events;
 pub mod exactness;
 pub mod isolate;
 mod known;
+mod labels;
 pub mod merge;
 pub mod model;
 pub mod paths;
@@ -46,9 +48,10 @@ pub use collect::{CollectProblem, Collected, collect, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
 pub use diff::{Change, Diff, DiffOptions, FunctionDiff, Overlap, PathDiff, diff};
 pub use edges::{EdgeCounts, EdgeError, FunctionEdges};
+pub use copies::{CopiesError, Divergence, MergedCopies, merge_copies};
 pub use error::ProfileError;
 pub use exactness::Inexact;
-pub use known::NotKnown;
+pub use known::{NotKnown, has_usual_numbers};
 pub use merge::{Builds, Merged, Merger, merge_files};
 pub use model::{Ending, ImageProfile, Profile, Run, UnitProfile};
 pub use paths::{Beginning, FunctionPaths, Lost, PathCount, PathEnd, Unfinished};

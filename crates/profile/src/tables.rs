@@ -10,7 +10,7 @@ use crate::raw::{Words, words};
 use crate::sum::Sums;
 use std::ops::Range;
 use std::path::Path;
-use trodden_unit::UnitMap;
+use trodden_unit::{FunctionMap, Storage, UnitMap};
 
 /// What the tables of some units hold.
 #[derive(Debug, Default)]
@@ -96,10 +96,12 @@ pub(crate) fn check(map: &UnitMap) -> Result<(), String> {
     let words = map.counters_in_regions();
     let mut ranges = Vec::new();
     for function in &map.functions {
-        match function.table() {
-            Some(table) => ranges.push((table.first_word, table.cells().end, &function.name)),
-            None => ranges.push((function.first_counter, function.untold().end, &function.name)),
-        }
+        let (from, to) = match &function.storage {
+            Storage::Table(table) => (table.first_word, table.cells().end),
+            Storage::Labels(labels) => (labels.range().start, labels.range().end),
+            Storage::Array { .. } => (function.first_counter, function.untold().end),
+        };
+        ranges.push((from, to, &function.name));
     }
     ranges.sort();
     let mut end = 0;
@@ -109,8 +111,13 @@ pub(crate) fn check(map: &UnitMap) -> Result<(), String> {
         }
         end = end.max(to);
     }
-    match map.functions.iter().find(|f| f.table().is_some_and(|t| t.slots == 0 || f.first_counter < words)) {
-        Some(bad) => Err(format!("the table of function `{}` is none", bad.name)),
+    let is_none = |f: &&FunctionMap| match &f.storage {
+        Storage::Table(table) => table.slots == 0 || f.first_counter < words,
+        Storage::Labels(labels) => labels.labels.len() != f.dag.len() || f.first_counter < words,
+        Storage::Array { .. } => false,
+    };
+    match map.functions.iter().find(is_none) {
+        Some(bad) => Err(format!("what the map says of the words of function `{}` makes no sense", bad.name)),
         None => Ok(()),
     }
 }

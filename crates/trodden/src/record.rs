@@ -6,6 +6,7 @@
 
 use crate::assets;
 use crate::branches;
+use crate::copies;
 use crate::cc::CARGO_FOLDER_VARIABLE;
 use crate::cli::{Bursts, Collect, Destination, Record};
 use crate::notes::{note, warn};
@@ -36,6 +37,9 @@ use trodden_wire::OUTPUT_VARIABLE;
 pub fn run(record: &Record) -> Result<ExitCode> {
     if let Some(kind) = record.branches.kind {
         return branches::run(record, kind);
+    }
+    if record.copies.copies.is_some() {
+        return copies::run(record);
     }
     let folder = run_folder(record)?;
     let mut counted = count(&record.command, folder.path(), record.bursts)?;
@@ -106,7 +110,10 @@ impl Counted {
 }
 
 /// The folder of the run's raw files, where its profile is to be: in the run store, or beside the output.
-fn run_folder(record: &Record) -> Result<TempDir> {
+///
+/// # Errors
+/// It cannot be made.
+pub fn run_folder(record: &Record) -> Result<TempDir> {
     let base = match &record.destination.output {
         Some(output) if record.destination.no_store => {
             output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
@@ -158,7 +165,7 @@ pub fn circumstances(words: &[OsString], started: Duration, ending: Ending) -> R
 }
 
 /// The pattern of raw files: no process number, so all processes of one image share a file.
-fn pattern(folder: &Path) -> OsString {
+pub fn pattern(folder: &Path) -> OsString {
     let mut bytes = Vec::new();
     for byte in folder.as_os_str().as_bytes() {
         bytes.push(*byte);

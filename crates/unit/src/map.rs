@@ -10,7 +10,7 @@ use std::fmt;
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 4;
+pub const MAP_VERSION: u32 = 5;
 
 /// Identity of a unit (hash of its bitcode and of how it was instrumented) or of an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ pub struct UnitMap {
     /// Functions with a body that are not instrumented, each with the reason.
     pub skipped: Vec<Skipped>,
     /// Number of counters of the unit; each function has a range of them, and so has what its edge profile counts apart. The first
-    /// [`UnitMap::words`] of them are words of memory; behind them are the paths of functions that count in tables.
+    /// [`UnitMap::words`] of them are words of memory; behind them are the paths of functions whose words are not one for each path.
     pub counters: u64,
     /// What turns the unit's paths into LLVM's edge profile, if it was built to be optimised by that.
     pub edge_profile: Option<EdgeProfile>,
@@ -250,7 +250,7 @@ pub enum MapError {
 }
 
 /// Where a function's counts are kept in the memory of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Storage {
     /// A word for each path: counter `i` is word `first_counter + i`. Behind them lie `beyond` words for executions of paths that the scheme leaves out;
     /// which path that was is not known.
@@ -260,6 +260,22 @@ pub enum Storage {
     },
     /// An open-addressing table, since there are more paths than words: see [`Table`].
     Table(Table),
+    /// A word for each sum of labels, of a function of which only some paths are counted: see [`LabelWords`].
+    Labels(LabelWords),
+}
+
+/// Words of counts by sums of labels. The function's `dag` has the edges of the paths that are counted here and no others; each of its paths is counted in the word
+/// whose number is the sum of the labels on its edges. Words of other sums hold executions of paths that are counted elsewhere, or nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabelWords {
+    /// The unit's word of the sum 0.
+    pub first_word: u64,
+    /// Number of words.
+    pub words: u64,
+    /// Behind them lie two more, for executions of labels and of all probes ([`LabelWords::hits`]).
+    pub with_hits: bool,
+    /// A label for each edge of the function's `dag`.
+    pub labels: Vec<i64>,
 }
 
 /// A table of counts: the word for executions that found it full, then `slots` cells of two words, key (a path's number and 1; 0: free) and
@@ -271,6 +287,22 @@ pub struct Table {
     /// Number of cells.
     pub slots: u64,
 }
+
+impl LabelWords {
+    /// All its words, as a range.
+    pub fn range(&self) -> std::ops::Range<u64> {
+        let hits = if self.with_hits { HIT_WORDS } else { 0 };
+        self.first_word..self.first_word.saturating_add(self.words).saturating_add(hits)
+    }
+
+    /// The word of executions of labels; behind it that of executions of all probes.
+    pub fn hits(&self) -> Option<u64> {
+        self.with_hits.then(|| self.first_word.saturating_add(self.words))
+    }
+}
+
+/// Words for hits of probes.
+const HIT_WORDS: u64 = 2;
 
 impl Table {
     /// Words of a table with so many slots.
@@ -291,10 +323,10 @@ impl UnitMap {
         self.counters_in_regions().checked_mul(if self.events.is_some() { CELLS } else { 1 })
     }
 
-    /// How many of its counters are in regions; those behind them are of paths that are counted in tables.
+    /// How many of its counters are in regions; those behind them are of paths that are counted in words that are not one for each path.
     pub fn counters_in_regions(&self) -> u64 {
-        let in_tables = self.functions.iter().filter(|f| f.table().is_some());
-        in_tables.fold(self.counters, |words, f| words.saturating_sub(f.counters))
+        let elsewhere = self.functions.iter().filter(|f| f.counts_elsewhere());
+        elsewhere.fold(self.counters, |words, f| words.saturating_sub(f.counters))
     }
 }
 
@@ -309,24 +341,39 @@ impl FunctionMap {
     /// The table in which it counts, if it does.
     pub fn table(&self) -> Option<Table> {
         match self.storage {
-            Storage::Array { .. } => None,
             Storage::Table(table) => Some(table),
+            Storage::Array { .. } | Storage::Labels(_) => None,
         }
+    }
+
+    /// The words in which it counts by sums of labels, if it does.
+    pub fn label_words(&self) -> Option<&LabelWords> {
+        match &self.storage {
+            Storage::Labels(words) => Some(words),
+            Storage::Array { .. } | Storage::Table(_) => None,
+        }
+    }
+
+    /// Whether its words of memory are not one for each path: its counters then lie behind all words of the unit.
+    pub fn counts_elsewhere(&self) -> bool {
+        !matches!(self.storage, Storage::Array { .. })
     }
 
     /// Whether some of its paths are left out: then what is known of the others says nothing of how often its blocks were executed.
     pub fn is_partial(&self) -> bool {
-        matches!(self.storage, Storage::Array { beyond: 1.. })
+        matches!(self.storage, Storage::Array { beyond: 1.. } | Storage::Labels(_))
     }
 
     /// The counters of executions whose path is not known, as a range.
     pub fn untold(&self) -> std::ops::Range<u64> {
-        match self.storage {
+        match &self.storage {
             Storage::Array { beyond } => {
                 let from = self.first_counter.saturating_add(self.counters);
-                from..from.saturating_add(beyond)
+                from..from.saturating_add(*beyond)
             }
             Storage::Table(table) => table.first_word..table.first_word.saturating_add(1),
+            // What such words hold besides is dropped when they are read.
+            Storage::Labels(_) => 0..0,
         }
     }
 
