@@ -10,12 +10,14 @@
 //! | `pgo.rs` | what profile-guided builds gain, by clang's profiles and by ours |
 //! | `bugs.rs` | seeded bugs that paths find, and lines and branches do not |
 //! | `oracle.rs` | path profiles before independent judges |
+//! | `copies.rs` | copies that share the counting, before one program that counts all |
 //! | `packages.rs` | what has to be installed |
 //! | `steps.rs` | running commands so that one sees what is done |
 #![forbid(unsafe_code)]
 
 mod bench;
 mod bugs;
+mod copies;
 mod corpus;
 mod demo;
 mod oracle;
@@ -58,6 +60,8 @@ enum Task {
     Bugs(bugs::Options),
     /// Hold path profiles against block counters, LLVM's edge profiles and logs of every step.
     Oracle(oracle::Options),
+    /// Count programs of the corpus by copies, and hold that against one program that counts all.
+    Copies(copies::Options),
     /// Run a command and append what it used to a file, as a line of JSON.
     #[command(hide = true)]
     Measure {
@@ -89,6 +93,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Pgo(options) => pgo::run(&options)?,
         Task::Bugs(options) => bugs::run(&options)?,
         Task::Oracle(options) => oracle::run(&options)?,
+        Task::Copies(options) => copies::run(&options)?,
         Task::Measure { file, command } => return bench::usage::measure(&file, &command),
     }
     Ok(ExitCode::SUCCESS)

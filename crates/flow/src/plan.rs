@@ -8,6 +8,7 @@ use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph};
 use crate::limit::cut_to_limit;
 use crate::numbering::{Numbering, TooManyPaths};
+use crate::partition::Part;
 use crate::placement::Probes;
 
 /// How a function's paths are to be numbered and counted.
@@ -63,6 +64,21 @@ pub struct Plan {
     pub probes: Probes,
     /// What is left out, if anything is: then the numbering is that of the paths which are not.
     pub partial: Option<Partial>,
+    /// If one of several copies is to count just a part of the paths: then the numbering is that of this part, and [`crate::schedule`] counts at ends.
+    pub share: Option<Share>,
+}
+
+/// What one of several copies counts; see [`crate::partition`].
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// The acyclic graph of the paths that are counted.
+    pub dag: Dag,
+    /// For each of its edges the label whose sum along a path tells in which word the path is counted.
+    pub labels: Vec<i64>,
+    /// Number of words.
+    pub words: u64,
+    /// Increments and places of counts, by edge of the plan's graph.
+    pub part: Part,
 }
 
 /// What a plan leaves out; see [`crate::baselines::cold`].
@@ -92,12 +108,32 @@ impl Plan {
             true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, graph, frequencies)),
             false => Probes::direct(numbering.values()),
         };
-        Plan { dag, numbering, probes, partial: None }
+        Plan { dag, numbering, probes, partial: None, share: None }
+    }
+
+    /// One copy's part of the paths of a graph; `None` if it is none of this graph.
+    pub fn of_part(dag: Dag, part: Part) -> Option<Plan> {
+        if !part.fits(dag.edges().len()) {
+            return None;
+        }
+        let inside = || dag.edge_ids().filter(|e| part.interesting[e.index()]);
+        let edges = inside().map(|e| dag.edge(e)).collect();
+        let counted = Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).ok()?;
+        let numbering = Numbering::ball_larus(&counted).ok()?;
+        let (least, most) = part.counted_numbers(&dag)?;
+        let words = u64::try_from(most).ok().filter(|_| least >= 0)?.checked_add(1)?;
+        let labels = inside().map(|e| part.values[e.index()]).collect();
+        let probes = Probes::of(part.increments.clone());
+        Some(Plan { dag, numbering, probes, partial: None, share: Some(Share { dag: counted, labels, words, part }) })
     }
 
     /// The acyclic graph whose paths are numbered: without what is left out.
     pub fn numbered(&self) -> &Dag {
-        self.partial.as_ref().map_or(&self.dag, |partial| &partial.dag)
+        match (&self.partial, &self.share) {
+            (Some(partial), _) => &partial.dag,
+            (None, Some(share)) => &share.dag,
+            (None, None) => &self.dag,
+        }
     }
 
     /// The numbering of paths that are cut at exactly these edges, as an earlier plan cut them.
@@ -110,7 +146,7 @@ impl Plan {
         Ok((dag, numbering))
     }
 
-    /// What happens when control takes an edge of the graph the plan was made for.
+    /// What happens when control takes an edge of the graph the plan was made for. Of a plan with a [`Share`] that is a matter of [`crate::schedule`].
     pub fn action(&self, graph: &Graph, edge: Edge) -> Action {
         let whole = self.whole_action(graph, edge);
         match &self.partial {

@@ -7,12 +7,17 @@
 //!    edges into it: their places in the array are constants there, so no register has to be set, and the node keeps its size (which decides
 //!    whether a code generator copies it, as it does with the computed jump of an interpreter).
 //!
+//! What one of several copies counts of a function has a schedule of its own ([`part`]).
+//!
 //! Both leave the counts as they are; a path in the middle of such a loop, or of such a node, may be seen in memory late or early. That is why nodes
 //! that call something are left alone: nobody but a signal can look in between.
 
-use crate::dag::{Cut, CutReason};
+mod part;
+
+use crate::dag::{Cut, CutReason, Dag};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
+use crate::partition::{Hits, Part};
 use crate::plan::{Action, Plan};
 
 /// Loops are counted by rounds if they come round this often: what the ways out cost then is less than what the rounds would.
@@ -110,13 +115,18 @@ pub struct Rounds {
 pub struct Schedule {
     tasks: Vec<Task>,
     loops: Vec<Rounds>,
+    /// By edge, if hits are to be counted.
+    hits: Vec<Hits>,
 }
 
 impl Schedule {
     /// Rearranges a plan.
     pub fn of(graph: &Graph, plan: &Plan, frequencies: &Frequencies, facts: &Facts, choices: Choices) -> Schedule {
+        if let Some(share) = &plan.share {
+            return part::schedule(graph, &plan.dag, &share.part);
+        }
         let task = |e: Edge| Task { flush: None, step: Step::Plain(plan.action(graph, e)), count: None };
-        let mut schedule = Schedule { tasks: graph.edges().map(task).collect(), loops: Vec::new() };
+        let mut schedule = Schedule::from_tasks(graph.edges().map(task).collect());
         if choices.rounds && plan.partial.is_none() {
             for cut in plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
                 schedule.count_by_rounds(graph, plan, frequencies, facts, cut);
@@ -128,7 +138,17 @@ impl Schedule {
 
     /// A schedule of just these tasks, by edge.
     pub fn from_tasks(tasks: Vec<Task>) -> Schedule {
-        Schedule { tasks, loops: Vec::new() }
+        Schedule { tasks, loops: Vec::new(), hits: Vec::new() }
+    }
+
+    /// Has the probes of one copy's part counted besides, wherever control takes an edge with some: to check what their hits are said to be.
+    pub fn count_hits(&mut self, graph: &Graph, dag: &Dag, part: &Part) {
+        self.hits = graph.edges().map(|e| part::hits(dag, part, e)).collect();
+    }
+
+    /// Hits to be counted on an edge.
+    pub fn hits(&self, edge: Edge) -> Hits {
+        self.hits.get(edge.index()).copied().unwrap_or_default()
     }
 
     /// What has to be done on an edge.
@@ -272,7 +292,7 @@ impl Schedule {
                 | Step::Round(_)
                 | Step::Inside
         );
-        task.flush.is_some() || task.count.is_some() || !silent
+        task.flush.is_some() || task.count.is_some() || !silent || self.hits(edge) != Hits::default()
     }
 
     /// The register behind each edge, where it is the same on all ways there.

@@ -115,7 +115,7 @@ fn others_alone(dag: Dag, numbering: Numbering, trimmed: Dag, all: Numbering, ke
     let probes = Probes::direct(&vec![0; dag.edges().len()]);
     let kept = kept.iter().map(Option::is_some).collect();
     let partial = Partial { dag: trimmed, kept, aside: wish.aside.to_vec(), poison: 0, beyond: 0 };
-    let plan = Plan { dag: dag.clone(), numbering: all, probes, partial: Some(partial) };
+    let plan = Plan { dag: dag.clone(), numbering: all, probes, partial: Some(partial), share: None };
     let ending = Ending::Direct { bias: 0, width: 0, checked: true };
     Selected { dag, numbering, plan, ending, paths: Vec::new(), aliases: Aliases::Exactly(0), proven: true }
 }
@@ -184,7 +184,7 @@ pub fn select(
     let increments = kept.iter().map(|k| k.map_or(0, |e| registers[e.index()])).collect();
     let kept = kept.iter().map(Option::is_some).collect();
     let partial = Partial { dag: trimmed, kept, aside: wish.aside.to_vec(), poison: 0, beyond: 0 };
-    let plan = Plan { dag: dag.clone(), numbering: all, probes: Probes::of(increments), partial: Some(partial) };
+    let plan = Plan { dag: dag.clone(), numbering: all, probes: Probes::of(increments), partial: Some(partial), share: None };
     Ok(Selected { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use trodden_flow::frequency::Frequencies;
+use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
 use trodden_flow::plan::{Action, Plan};
 use trodden_flow::schedule::{Choices, Facts, Schedule, Step};
-use trodden_flow::{Edge, Graph, Node};
+use trodden_flow::{CutReason, Dag, Edge, Graph, Node, Numbering};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
@@ -125,4 +126,120 @@ fn schedules_count_what_plans_count() {
         }
     }
     assert!(by_rounds > 1_000 && early > 1_000 && many > 1_000, "{by_rounds} loops, {early} early counts, {many} counts above 1");
+}
+
+/// Random walks; control may come back behind an edge that returns twice, without taking it again.
+struct Walks(Vec<(Option<Edge>, Vec<Edge>)>);
+
+impl Walks {
+    fn of(random: &mut Random, graph: &Graph, twice: &[Edge]) -> Option<Walks> {
+        let first = random_walk(random, graph)?;
+        let mut walks = vec![(None, first)];
+        let passed = walks[0].1.iter().position(|e| twice.contains(e));
+        for at in passed.into_iter().filter(|_| random.chance(70)) {
+            let (again, rest) = (walks[0].1[at], walks[0].1[at + 1..].to_vec());
+            walks.push((Some(again), rest));
+        }
+        Some(Walks(walks))
+    }
+
+    /// What a machine counts on them.
+    fn counts(&self, take: impl Fn(&mut Machine, Edge), start: impl Fn(Edge) -> i64) -> BTreeMap<i64, u64> {
+        let mut machine = Machine::default();
+        for (again, walk) in &self.0 {
+            machine.register = again.map_or(0, &start);
+            walk.iter().for_each(|e| take(&mut machine, *e));
+        }
+        machine.counts
+    }
+}
+
+/// Cuts of a graph: any, and edges that alone lead to a node, as behind calls that return twice.
+fn cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
+    let alone = |e: Edge| graph.incoming(graph.to(e)).len() == 1 && graph.to(e) != graph.entry();
+    let mut cuts = forced(random, graph);
+    let twice = graph.edges().filter(|e| alone(*e) && graph.to(*e) != graph.exit() && random.chance(15));
+    let twice: Vec<Edge> = twice.collect();
+    cuts.retain(|(e, _)| !twice.contains(e));
+    cuts.extend(twice.into_iter().map(|e| (e, CutReason::ReturnsTwice)));
+    cuts.sort_by_key(|(e, _)| *e);
+    cuts
+}
+
+#[test]
+fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
+    let (mut compared, mut parts, mut beginnings, mut returns) = (0, 0, 0, 0);
+    for seed in 0..12_000 {
+        let mut random = Random::new(seed ^ 0xc0_91e5);
+        let graph = graph(&mut random, 9, 16, Cycles::Some);
+        if !graph.out(graph.exit()).is_empty() {
+            continue;
+        }
+        let cuts = cuts(&mut random, &graph);
+        let twice: Vec<Edge> = cuts.iter().filter(|(_, r)| *r == CutReason::ReturnsTwice).map(|(e, _)| *e).collect();
+        let weights: Vec<f64> = graph.edges().map(|_| random.below(40) as f64).collect();
+        let plan = Plan::ball_larus(&graph, &cuts, &Frequencies::estimate(&graph, &weights), &options(&mut random));
+        if plan.dag.edges().is_empty() || plan.numbering.paths() > 500 {
+            continue;
+        }
+        let frequencies = plan.dag.edges().iter().map(|_| random.below(100)).collect();
+        let procedure = Procedure { dag: plan.dag.clone(), frequencies, paths: Vec::new(), call_sites: None };
+        let strategy = random.pick(&[Strategy::Sbl, Strategy::Pbl, Strategy::P3, Strategy::Weighted]);
+        let copies = random.pick(&[1, 2, 3, 5]);
+        let options =
+            Options { copies, all_procedures: true, fold_again: random.chance(50), measure: random.pick(&[Measure::All, Measure::Labels]) };
+        let parted = partition::plan(&[procedure], strategy, &options);
+        let Some(walks) = Walks::of(&mut random, &graph, &twice) else { continue };
+        returns += walks.0.len() - 1;
+        let start = |edge| match plan.action(&graph, edge) {
+            Action::CountAndRestart { start, .. } => start,
+            other => panic!("{other:?}"),
+        };
+        let truth = walks.counts(|m, e| m.act(plan.action(&graph, e)), start);
+        let mut known = BTreeMap::new();
+        for part in parted.copies.into_iter().filter_map(|mut c| c.parts.remove(0)) {
+            let copy = Plan::of_part(plan.dag.clone(), part.clone()).expect("a part has a plan");
+            let schedule = Schedule::of(
+                &graph,
+                &copy,
+                &Frequencies::estimate(&graph, &weights),
+                &facts(&mut random, &graph),
+                Choices { rounds: true, early: true },
+            );
+            beginnings += graph.edges().filter(|e| schedule.task(*e).count.is_some() && plan.dag.cut(*e).is_some()).count();
+            let start = |edge| match schedule.task(edge).step {
+                Step::Plain(Action::CountAndRestart { start, .. }) | Step::Restart { start } => start,
+                other => panic!("{other:?}"),
+            };
+            let counts = walks.counts(|m, e| m.take(&schedule, &graph, e), start);
+            parts += 1;
+            check_copy(seed, &plan.dag, &plan.numbering, &copy, &counts, &truth, &mut known);
+        }
+        compared += known.len();
+        assert_eq!(known, truth, "seed {seed} {strategy:?}");
+    }
+    assert!(compared > 5_000 && parts > 5_000 && beginnings > 200 && returns > 100, "{compared} {parts} {beginnings} {returns}");
+}
+
+/// Whether a copy's words tell how often its paths were taken, and no other word is written.
+fn check_copy(
+    seed: u64,
+    dag: &Dag,
+    all: &Numbering,
+    copy: &Plan,
+    counts: &BTreeMap<i64, u64>,
+    truth: &BTreeMap<i64, u64>,
+    known: &mut BTreeMap<i64, u64>,
+) {
+    let share = copy.share.as_ref().unwrap();
+    assert!(counts.keys().all(|word| (0..share.words as i64).contains(word)), "seed {seed}: {counts:?} of {} words", share.words);
+    for id in 0..all.paths() {
+        let path = all.path(dag, id).unwrap();
+        if share.part.profiles(&path) {
+            let word = path.iter().map(|e| share.part.values[e.index()]).sum::<i64>();
+            let count = counts.get(&word).copied();
+            assert_eq!(count, truth.get(&(id as i64)).copied(), "seed {seed}: path {id} in word {word}");
+            count.into_iter().for_each(|count| _ = known.insert(id as i64, count));
+        }
+    }
 }

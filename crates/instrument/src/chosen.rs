@@ -66,7 +66,7 @@ pub fn all_paths(request: &Request, dag: Dag, numbering: Numbering) -> Plan {
         true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, request.graph, request.frequencies)),
         false => Probes::direct(numbering.values()),
     };
-    Plan { dag, numbering, probes, partial: None }
+    Plan { dag, numbering, probes, partial: None, share: None }
 }
 
 /// What the unit's map says of a function's words.

@@ -48,6 +48,8 @@ pub struct Counters<'a> {
     pub unknown: Option<Unknown>,
     /// Only paths that were asked for have words of their own.
     pub words: Option<Words<'a>>,
+    /// The first of the unit's two words in which hits of probes are counted.
+    pub hits: Option<u64>,
 }
 
 /// What it takes to count unknown paths only.
@@ -72,7 +74,7 @@ impl Unknown {
 impl Counters<'_> {
     /// An array of the thread's own.
     pub fn own(base: Value, first: u64) -> Self {
-        Counters { base, first, table: None, atomic: false, switch: None, events: None, unknown: None, words: None }
+        Counters { base, first, table: None, atomic: false, switch: None, events: None, unknown: None, words: None, hits: None }
     }
 
     /// Whether a count needs blocks of its own.

@@ -8,9 +8,8 @@ use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
 use trodden_flow::schedule::Choices;
 use trodden_unit::marks::ADDRESSES_WORD;
-use trodden_unit::{
-    Directions, EventSource, INTERESTING_KEY, Identity, KnownPaths, NoDirections, NoKnownPaths, NoWeights, RESIDUAL_WORD, Weights,
-};
+use trodden_unit::{Directions, EventSource, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoWeights, Parts, Weights};
+use trodden_unit::{INTERESTING_KEY, ORIGIN_WORD, PARTS_WORD, RESIDUAL_WORD};
 
 /// Functions with more paths than this are cut. 4096 counters are a page of 32 KB per function at most, and few functions reach it.
 const MAX_PATHS: u64 = 4096;
@@ -27,7 +26,7 @@ const MOST_IN_TABLES: u64 = 1 << 56;
 const TIME_LIMIT_S: u64 = 2;
 
 /// All words.
-const KNOWN: [&str; 22] = [
+const KNOWN: [&str; 25] = [
     "scheme=ball-larus|targeted|practical|structural|spp|mspp|pertinent|pspp|ppp|known-table|ppp-optimal|approximate",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
@@ -44,6 +43,9 @@ const KNOWN: [&str; 22] = [
     "known=FILE",
     "interesting=FILE",
     "time-limit=SECONDS (1 to 3600)",
+    "parts=FILE",
+    "origin=UNIT",
+    "hits=unknown|counted",
     "table-slots=NUMBER (0 to 16777216)",
     "array-paths=NUMBER (1 to 16777216)",
     "threads=own|shared|atomic",
@@ -72,6 +74,12 @@ pub struct Options {
     pub interesting: Option<(Rc<KnownPaths>, Identity)>,
     /// How long the scheme `ppp-optimal` may search for the numbers of one function, in seconds.
     pub time_limit_s: u64,
+    /// What this copy of a program counts, and the identity of the file.
+    pub parts: Option<(Rc<Parts>, Identity)>,
+    /// The unit of which this one is made, as the program has it that is divided among copies.
+    pub origin: Option<Identity>,
+    /// Executions of a copy's probes are counted, too.
+    pub count_hits: bool,
     /// Write what the unit's blocks compute to this file, and make no code.
     pub facts: Option<PathBuf>,
     /// Change the code as these directions say, and count nothing.
@@ -186,6 +194,17 @@ pub enum BadOption {
     /// The tier `residual` is that of known paths, and they are of no use to another.
     #[error("TRODDEN_INSTRUMENT holds one of tier=residual and known=FILE without the other: give both")]
     ResidualWithoutKnown,
+    /// A copy's parts are those of units, and this one does not say which it is.
+    #[error("TRODDEN_INSTRUMENT holds one of parts=FILE and origin=UNIT without the other: `trodden record --copies` gives both")]
+    PartsWithoutOrigin,
+    /// The file of parts is none.
+    #[error("{file}: {source}")]
+    Parts {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        source: NoParts,
+    },
     /// The file of known paths is none.
     #[error("{file}: {source}")]
     KnownPaths {
@@ -232,6 +251,9 @@ impl Options {
             known: None,
             interesting: None,
             time_limit_s: TIME_LIMIT_S,
+            parts: None,
+            origin: None,
+            count_hits: false,
             facts: None,
             apply: None,
             tier: Tier::Full,
@@ -250,6 +272,7 @@ impl Options {
                 Some(("weights", file)) => options.weights = Some(read_weights(Path::new(file))?),
                 Some(("known", file)) => options.known = Some(read_known(Path::new(file))?),
                 Some(("interesting", file)) => options.interesting = Some(read_known(Path::new(file))?),
+                Some(("parts", file)) => options.parts = Some(read_parts(Path::new(file))?),
                 Some(("scheme", name)) => scheme = Some(Scheme::parse(name).ok_or_else(|| BadOption::Unknown(word.into()))?),
                 Some(("apply", file)) => options.apply = Some(read_directions(Path::new(file))?),
                 _ => options.apply(word).ok_or_else(|| BadOption::Unknown(word.into()))?,
@@ -265,6 +288,9 @@ impl Options {
         if (options.tier == Tier::Residual) != options.known.is_some() {
             return Err(BadOption::ResidualWithoutKnown);
         }
+        if options.parts.is_some() != options.origin.is_some() {
+            return Err(BadOption::PartsWithoutOrigin);
+        }
         options.exclusions()?;
         Ok(options)
     }
@@ -272,7 +298,7 @@ impl Options {
     /// What cannot be had together.
     fn exclusions(&self) -> Result<(), BadOption> {
         let (sample, two) = (self.tier == Tier::Sample, !self.one_version);
-        let left_out = self.scheme.leaves_out();
+        let (left_out, parts) = (self.scheme.leaves_out(), self.parts.is_some());
         if left_out && self.weights.is_none() {
             return Err(BadOption::NoWeights(self.scheme.name()));
         }
@@ -300,6 +326,12 @@ impl Options {
             (self.events.is_some() && self.tier != Tier::Full, ("events", "a tier other than full (--sample, --addresses)")),
             (self.events.is_some() && self.table_slots > 0, ("events", "table-slots")),
             (self.events.is_some() && self.threads != Threads::Own, ("events", "threads=shared or atomic")),
+            (self.count_hits && !parts, ("hits=counted", "no parts of a copy")),
+            (parts && left_out, ("parts", "a scheme that leaves paths out")),
+            (parts && self.tier != Tier::Full, ("parts", "a tier other than full")),
+            (parts && self.table_slots > 0, ("parts", "table-slots")),
+            (parts && self.markers, ("parts", "markers=llvm (--pgo)")),
+            (parts && self.events.is_some(), ("parts", "events")),
             (self.events.is_some() && left_out, ("events", "a scheme that leaves paths out")),
         ];
         wrong.into_iter().find(|(is, _)| *is).map_or(Ok(()), |(_, (one, other))| Err(BadOption::Conflict(one, other)))
@@ -345,6 +377,8 @@ impl Options {
             ("tails", value) => self.tails_apart = either(value, "merged", "apart")?,
             ("markers", value) => self.markers = either(value, "none", "llvm")?,
             ("events", name) => self.events = Some(EventSource::parse(name)?),
+            ("origin", unit) => self.origin = Some(Identity::parse(unit)?),
+            ("hits", value) => self.count_hits = either(value, "unknown", "counted")?,
             ("facts", file) if !file.is_empty() => self.facts = Some(file.into()),
             _ => return None,
         }
@@ -397,6 +431,12 @@ impl Options {
         if self.scheme == Scheme::Selected(trodden_flow::Scheme::PppOptimal) {
             words += &format!(" time-limit={}", self.time_limit_s);
         }
+        if let (Some((_, file)), Some(unit)) = (&self.parts, self.origin) {
+            words += &format!(" {PARTS_WORD}{file} {ORIGIN_WORD}{unit}");
+        }
+        if self.count_hits {
+            words += " hits=counted";
+        }
         match self.threads {
             Threads::Own => {}
             Threads::Shared => words += " threads=shared",
@@ -426,6 +466,12 @@ fn read_known(file: &Path) -> Result<(Rc<KnownPaths>, Identity), BadOption> {
     let bytes = std::fs::read(file).map_err(|source| BadOption::Unreadable { file: file.to_owned(), source })?;
     let known = KnownPaths::from_bytes(&bytes).map_err(|source| BadOption::KnownPaths { file: file.to_owned(), source })?;
     Ok((Rc::new(known), Identity::of(&bytes)))
+}
+
+fn read_parts(file: &Path) -> Result<(Rc<Parts>, Identity), BadOption> {
+    let bytes = std::fs::read(file).map_err(|source| BadOption::Unreadable { file: file.to_owned(), source })?;
+    let parts = Parts::from_bytes(&bytes).map_err(|source| BadOption::Parts { file: file.to_owned(), source })?;
+    Ok((Rc::new(parts), Identity::of(&bytes)))
 }
 
 fn read_directions(file: &Path) -> Result<Rc<Directions>, BadOption> {

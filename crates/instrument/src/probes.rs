@@ -355,7 +355,21 @@ impl Work<'_> {
         if let Some(increment) = task.count {
             self.count(code(), after, increment, one);
         }
+        if let Some(first) = self.counters.hits {
+            self.count_hits(edge, first);
+        }
         self.leaving[edge.index()] = after;
+    }
+
+    /// Counts hits of an edge's probes.
+    fn count_hits(&self, edge: Edge, first: u64) {
+        let (hits, module) = (self.schedule.hits(edge), self.around.module);
+        for (word, by) in [(first, hits.labels), (first + 1, hits.all)].into_iter().filter(|(_, by)| *by > 0) {
+            let place = self.places.code(edge).expect("an edge with code has a place");
+            let builder = Builder::before(module, place.instruction(), self.location);
+            let address = builder.offset(module.i64(), self.counters.base, module.constant(word as i64));
+            self.counters.add(module, &builder, address, module.constant(by as i64));
+        }
     }
 
     fn plus(&self, builder: &Builder, register: Register, increment: i64) -> Register {

@@ -27,13 +27,17 @@ use std::path::PathBuf;
 use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
+use trodden_flow::plan::Share;
 use trodden_flow::schedule::Choices;
 use trodden_flow::selected::Wish;
 use trodden_flow::verify::verify_full;
 use trodden_flow::{Graph, GraphError, Node, Plan, PlanOptions, Residual, Schedule};
 use trodden_unit::events::CELLS;
+use trodden_unit::shape;
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{EdgeKind, Frame, FunctionMap, Identity, KnownFunction, Skipped, Storage, Table, UnitMap, UnitStore, shape};
+use trodden_unit::{
+    EdgeKind, Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore,
+};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
 
 /// Why a function is not counted where only some paths are asked for.
@@ -104,6 +108,11 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// The parts of a copy are those of another graph.
+    #[error(
+        "function `{0}` has other paths than in the program that is divided among copies: build that program again, and divide it anew"
+    )]
+    OtherParts(String),
     /// LLVM refuses to run passes.
     #[error("function `{function}`: LLVM does not run the passes {passes} ({what}); please report it with the version of clang")]
     Passes {
@@ -233,7 +242,7 @@ fn residual_plan(graph: &Graph, known: &KnownFunction, frequencies: &Frequencies
     }
     let residual = Residual::of(&dag, &numbering, &known.known);
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
-    Some((Plan { dag, numbering, probes, partial: None }, residual))
+    Some((Plan { dag, numbering, probes, partial: None, share: None }, residual))
 }
 
 struct Unit {
@@ -313,6 +322,10 @@ impl Unit {
         let doubles = self.options.tier == Tier::Sample;
         let reason = |f: &Value| doubles.then(|| sample::reason_not_to_double(*f)).flatten();
         let (refused, chosen): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| reason(f).is_some());
+        // Where a copy has no part it counts nothing, and no code is put in.
+        let (chosen, absent): (Vec<Value>, Vec<Value>) =
+            chosen.into_iter().partition(|f| self.options.parts.is_none() || self.part_of(&f.name()).is_some());
+        skipped.extend(absent.iter().map(|f| Skipped { name: f.name(), reason: "other copies of the program count its paths".into() }));
         skipped.extend(refused.iter().filter_map(|f| Some(Skipped { name: f.name(), reason: reason(f)?.into() })));
         let (chosen, unasked): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| self.is_asked_for(*f));
         skipped.extend(unasked.iter().map(|f| Skipped { name: f.name(), reason: UNASKED.into() }));
@@ -336,7 +349,10 @@ impl Unit {
             }
             None => {
                 let choices = self.choices(&planned);
-                let schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
+                let mut schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
+                if let Some(share) = plan.share.as_ref().filter(|_| self.options.count_hits) {
+                    schedule.count_hits(graph, &plan.dag, &share.part);
+                }
                 let location = crate::debug::no_line(self.module, function);
                 let entry = function.blocks().next().expect("a definition has an entry");
                 let base = probes::counters_of_thread(self.around, function, location, planned.open);
@@ -391,19 +407,14 @@ impl Unit {
         let graph =
             Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })?;
         let (frequencies, measured) = self.frequencies(&function.name(), &draft, &graph);
-        let mut planned = Planned {
-            plan: self.plan_by_scheme(&draft, &graph, &frequencies, measured),
-            function,
-            position,
-            draft,
-            graph,
-            residual: None,
-            selected: None,
-            frequencies,
-            measured,
-            open,
+        let plan = match self.options.parts {
+            Some(_) => self.plan_of_part(&function.name(), &draft, &graph)?,
+            None => self.plan_by_scheme(&draft, &graph, &frequencies, measured),
         };
-        self.plan_for_paths(&mut planned)?;
+        let mut planned = Planned { plan, function, position, draft, graph, residual: None, selected: None, frequencies, measured, open };
+        if self.options.parts.is_none() {
+            self.plan_for_paths(&mut planned)?;
+        }
         judge(&planned)?;
         Ok(planned)
     }
@@ -478,6 +489,19 @@ impl Unit {
         self.known_of(&planned.function.name(), &planned.draft).cloned()
     }
 
+    fn part_of(&self, name: &str) -> Option<&FunctionPart> {
+        self.options.parts.as_ref()?.0.of(self.options.origin?, name)
+    }
+
+    /// The plan of this copy's part of a function.
+    fn plan_of_part(&self, name: &str, draft: &Draft, graph: &Graph) -> Result<Plan, Error> {
+        let other = || Error::OtherParts(name.to_owned());
+        let known = self.part_of(name).filter(|k| k.shape == shape(&draft.blocks, &draft.edges)).ok_or_else(other)?;
+        let (dag, numbering) = Plan::cut_at(graph, &known.cuts, self.options.plan.entries).map_err(|_| other())?;
+        let plan = if numbering.paths() == known.paths { Plan::of_part(dag, known.part.clone()) } else { None };
+        plan.ok_or_else(other)
+    }
+
     fn plan_by_scheme(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies, measured: bool) -> Plan {
         let options = self.options.plan_of(self.in_tables);
         let aside: Vec<bool> = draft.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
@@ -529,8 +553,9 @@ impl Unit {
             Storage::Array { beyond } => counters + beyond,
             Storage::Table(table) => Table::words(table.slots),
             Storage::Chosen(chosen) => chosen.words,
+            Storage::Labels(labels) => labels.range().end - labels.range().start,
         };
-        if let Storage::Table(_) = storage {
+        if let Storage::Table(_) = &storage {
             self.in_tables += counters;
         }
         self.map.functions.push(FunctionMap {
@@ -556,6 +581,14 @@ impl Unit {
         if let Some(selected) = &planned.selected {
             return Storage::Chosen(chosen::described(selected, self.map.counters));
         }
+        if let Some(Share { labels, words, .. }) = &plan.share {
+            return Storage::Labels(LabelWords {
+                first_word: self.map.counters,
+                words: *words,
+                with_hits: self.options.count_hits,
+                labels: labels.clone(),
+            });
+        }
         match self.options.in_table(plan.numbering.paths()) {
             false => Storage::Array { beyond: plan.partial.as_ref().map_or(0, |p| p.beyond) },
             true => Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots }),
@@ -564,9 +597,10 @@ impl Unit {
 
     /// Where and how the next function counts, for the probes.
     fn counters(&self, base: Value, planned: &Planned) -> Counters<'static> {
-        let table = match self.storage(planned) {
-            Storage::Array { .. } | Storage::Chosen(_) => None,
-            Storage::Table(table) => Some(table),
+        let (table, hits) = match self.storage(planned) {
+            Storage::Array { .. } | Storage::Chosen(_) => (None, None),
+            Storage::Labels(labels) => (None, labels.hits()),
+            Storage::Table(table) => (Some(table), None),
         };
         Counters {
             base,
@@ -577,6 +611,7 @@ impl Unit {
             events: None,
             unknown: None,
             words: None,
+            hits,
         }
     }
 
@@ -636,6 +671,10 @@ impl Unit {
 /// Judges the numbering of a plan; those of selected paths are judged where they are made.
 fn judge(planned: &Planned) -> Result<(), Error> {
     let plan = &planned.plan;
+    if plan.share.is_some() {
+        // What a copy counts is part of a numbering; merging the copies finds what does not fit.
+        return Ok(());
+    }
     let wrong = |what: String| Error::Wrong { function: planned.function.name(), what };
     let values = plan.numbering.values();
     let verdict = match &plan.partial {

@@ -8,6 +8,7 @@ use crate::chosen;
 use crate::container::check_map;
 use crate::error::ProfileError;
 use crate::events;
+use crate::labels;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::raw::{RawProblem, RawProfile, RawUnitCounts};
 use crate::sum;
@@ -205,6 +206,10 @@ impl Collector<'_> {
                     if tables::has_tables(&map) {
                         tables.push((units.len(), place));
                     }
+                    let unit = match labels::has_labels(&map) {
+                        true => self.by_path(&path, unit, &map),
+                        false => unit,
+                    };
                     let (counts, events) = if map.events.is_some() { events::take_apart(&unit) } else { (unit.counts, Vec::new()) };
                     let counts = chosen::by_path(&map, counts);
                     units.push(UnitProfile { unit: unit.unit, map, counts, events });
@@ -228,6 +233,15 @@ impl Collector<'_> {
             }
         }
         (!units.is_empty() || all == 0).then_some(ImageProfile { identity: raw.image, path, build_id: disk.build_id, units })
+    }
+
+    /// Puts counts by path in the place of those by sums of labels.
+    fn by_path(&mut self, image: &str, mut unit: RawUnitCounts, map: &UnitMap) -> RawUnitCounts {
+        match labels::to_paths(map, std::mem::take(&mut unit.counts)) {
+            Ok(counts) => unit.counts = counts,
+            Err(what) => self.problems.push(CollectProblem::BadMap { image: image.into(), unit: unit.unit, what: what.to_string() }),
+        }
+        unit
     }
 
     /// Puts counts by path in the place of the cells of tables: for units given by their place among those of the profile and of the image.

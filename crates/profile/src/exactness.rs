@@ -4,7 +4,7 @@
 
 use crate::model::Profile;
 use std::fmt;
-use trodden_unit::{Aliases, FunctionMap, RESIDUAL_WORD, UnitMap};
+use trodden_unit::{Aliases, FunctionMap, RESIDUAL_WORD, UnitMap, parts};
 
 /// Words in the schemes of units whose threads share counters by plain increments.
 const SHARED_WORD: &str = "threads=shared";
@@ -56,6 +56,11 @@ pub enum Inexact {
         /// Functions so numbered.
         functions: u64,
     },
+    /// One of several copies, each of which counts a part of the paths.
+    Copy {
+        /// Units that do so.
+        units: u64,
+    },
     /// Threads share counters without atomic increments.
     Shared {
         /// Units that do so.
@@ -91,6 +96,12 @@ impl fmt::Display for Inexact {
             Inexact::Unproven { functions } => {
                 write!(f, "the numbering of {functions} functions has too many paths for a proof, and was tried on some drawn at random")
             }
+            Inexact::Copy { units } => {
+                write!(
+                    f,
+                    "{units} units are those of one of several copies, which count a part of the paths each; those are counted exactly"
+                )
+            }
             Inexact::Shared { units } => {
                 write!(f, "threads of {units} units share counters, and may lose counts; build with --threads own or atomic")
             }
@@ -114,10 +125,13 @@ impl Profile {
 fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
     let (mut partial, mut full, mut shared, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, 0u64, String::new());
     let (mut chosen, mut aliases, mut unproven, mut chosen_scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
+    let mut copy = 0u64;
     for (map, at) in maps {
         shared += u64::from(map.scheme.split(' ').any(|word| word == SHARED_WORD));
         residual += u64::from(map.scheme.split(' ').any(|word| word == RESIDUAL_WORD));
-        for function in &map.functions {
+        let is_copy = parts::origin(map).is_some();
+        copy += u64::from(is_copy);
+        for function in map.functions.iter().filter(|_| !is_copy) {
             let executions = untold(at, function);
             let name = || map.scheme.split(' ').next().unwrap_or_default().to_owned();
             if let Some(words) = function.chosen() {
@@ -152,6 +166,9 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
     }
     if residual > 0 {
         out.push(Inexact::Residual { units: residual });
+    }
+    if copy > 0 {
+        out.push(Inexact::Copy { units: copy });
     }
     if shared > 0 {
         out.push(Inexact::Shared { units: shared });

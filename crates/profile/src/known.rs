@@ -61,7 +61,10 @@ impl Profile {
 }
 
 /// Whether a function's paths have the numbers that follow from its graph and its cuts alone: that is all a build is told.
-fn has_usual_numbers(function: &FunctionMap) -> Result<bool, MapError> {
+///
+/// # Errors
+/// The map is damaged.
+pub fn has_usual_numbers(function: &FunctionMap) -> Result<bool, MapError> {
     if function.is_partial() && function.chosen().is_none() {
         return Ok(false);
     }

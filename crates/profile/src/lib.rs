@@ -15,7 +15,7 @@
 //! 11. [`sampling`]: what a profile that was not counted in full says of itself;
 //! 12. [`suite`]: which tests of a suite are redundant, and in which order to run them; [`changes`]: changed lines;
 //! 13. [`expression`]: paths that run through given places;
-//! 14. [`procedures`]: what partitions of the counting among copies of a program are made of.
+//! 14. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the copies counted, as one profile.
 #![forbid(unsafe_code)]
 
 pub mod advise;
@@ -26,6 +26,7 @@ pub mod choice;
 mod chosen;
 pub mod collect;
 pub mod container;
+pub mod copies;
 pub mod diff;
 pub mod directions;
 pub mod edges;
@@ -35,6 +36,7 @@ pub mod exactness;
 pub mod expression;
 pub mod isolate;
 mod known;
+mod labels;
 pub mod merge;
 pub mod model;
 pub mod paths;
@@ -51,11 +53,12 @@ mod weights;
 pub use branches::{BranchImport, import};
 pub use collect::{CollectProblem, Collected, collect, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
+pub use copies::{CopiesError, Divergence, MergedCopies, merge_copies};
 pub use diff::{Change, Diff, DiffOptions, FunctionDiff, Overlap, PathDiff, diff};
 pub use edges::{EdgeCounts, EdgeError, FunctionEdges};
 pub use error::ProfileError;
 pub use exactness::Inexact;
-pub use known::NotKnown;
+pub use known::{NotKnown, has_usual_numbers};
 pub use merge::{Builds, Merged, Merger, merge_files};
 pub use model::{Ending, ImageProfile, Profile, Run, UnitProfile};
 pub use paths::{Beginning, FunctionPaths, Lost, PathCount, PathEnd, Unfinished, Walk, Walks};

@@ -11,7 +11,7 @@ use crate::raw::{Words, words};
 use crate::sum::Sums;
 use std::ops::Range;
 use std::path::Path;
-use trodden_unit::{FunctionMap, UnitMap};
+use trodden_unit::{FunctionMap, Storage, UnitMap};
 
 /// What the tables of some units hold.
 #[derive(Debug, Default)]
@@ -97,11 +97,13 @@ pub(crate) fn check(map: &UnitMap) -> Result<(), String> {
     let words = map.counters_in_regions();
     let mut ranges = Vec::new();
     for function in &map.functions {
-        match function.table() {
-            Some(table) => ranges.push((table.first_word, table.cells().end, &function.name)),
-            None if let Some(chosen) = function.chosen() => ranges.push((chosen.first_word, chosen.range().end, &function.name)),
-            None => ranges.push((function.first_counter, function.untold().end, &function.name)),
-        }
+        let (from, to) = match &function.storage {
+            Storage::Table(table) => (table.first_word, table.cells().end),
+            Storage::Chosen(chosen) => (chosen.first_word, chosen.range().end),
+            Storage::Labels(labels) => (labels.range().start, labels.range().end),
+            Storage::Array { .. } => (function.first_counter, function.untold().end),
+        };
+        ranges.push((from, to, &function.name));
     }
     ranges.sort();
     let mut end = 0;
@@ -111,12 +113,14 @@ pub(crate) fn check(map: &UnitMap) -> Result<(), String> {
         }
         end = end.max(to);
     }
-    let is_bad = |f: &&FunctionMap| {
-        let no_table = f.table().is_some_and(|t| t.slots == 0);
-        no_table || f.chosen().is_some_and(|c| !chosen::is_sound(c, f.counters)) || (f.counts_elsewhere() && f.first_counter < words)
+    let is_bad = |f: &&FunctionMap| match &f.storage {
+        Storage::Table(table) => table.slots == 0 || f.first_counter < words,
+        Storage::Chosen(chosen) => !chosen::is_sound(chosen, f.counters) || f.first_counter < words,
+        Storage::Labels(labels) => labels.labels.len() != f.dag.len() || f.first_counter < words,
+        Storage::Array { .. } => false,
     };
     match map.functions.iter().find(is_bad) {
-        Some(bad) => Err(format!("the words of function `{}` are none", bad.name)),
+        Some(bad) => Err(format!("what the map says of the words of function `{}` makes no sense", bad.name)),
         None => Ok(()),
     }
 }

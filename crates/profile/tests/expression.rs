@@ -9,7 +9,21 @@ use trodden_unit::{FunctionMap, UnitMap};
 fn unit() -> UnitMap {
     let (source, producer, target, scheme) = ("a.c".into(), String::new(), String::new(), String::new());
     let (codegen, files, scopes, functions, skipped) = (vec![], vec![], vec![], vec![], vec![]);
-    UnitMap { source, producer, target, scheme, codegen, files, scopes, functions, skipped, instead: vec![], counters: 0, edge_profile: None, events: None }
+    UnitMap {
+        source,
+        producer,
+        target,
+        scheme,
+        codegen,
+        files,
+        scopes,
+        functions,
+        skipped,
+        instead: vec![],
+        counters: 0,
+        edge_profile: None,
+        events: None,
+    }
 }
 
 fn place(random: &mut Random, blocks: u64) -> Place {

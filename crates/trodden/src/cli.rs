@@ -1,6 +1,7 @@
 //! The syntax of the command line; what commands do is elsewhere. Man pages, completions and `--help` all come from here.
 
 mod branches;
+mod copies;
 mod find;
 mod isolate;
 mod numbering;
@@ -10,6 +11,7 @@ mod showing;
 mod suite;
 
 pub use branches::{BranchKind, Branches};
+pub use copies::{Copies, EngineKind};
 pub use find::Find;
 pub use isolate::{Isolate, SuspectScore};
 pub use numbering::{Interesting, ModelScheme, NumberJob};
@@ -138,11 +140,29 @@ pub enum Command {
     Plan(Plan),
     /// Say how large the unit store is, and make it smaller.
     Store(Store),
-    /// Check that everything trodden needs is there, by a trial from end to end.
+    /// Check that everything trodden needs is there, by a trial from end to end; or whether a program does the same each time it runs.
+    #[command(after_help = "\
+Examples:
+  trodden doctor
+  trodden doctor --runs 3 -- ./prog args     does it do the same each time? (else copies cannot share its counting)")]
     Doctor {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+        /// How often the program runs.
+        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100), requires = "command")]
+        runs: u32,
+        /// An instrumented program and its arguments.
+        #[arg(last = true, value_name = "COMMAND")]
+        command: Vec<OsString>,
+    },
+    /// Run one copy of a job of `trodden record --copies`.
+    #[command(hide = true)]
+    Copy {
+        /// The job's folder.
+        folder: PathBuf,
+        /// The copy's number.
+        copy: usize,
     },
     /// Write links named trodden-cc, trodden-c++ and cargo-trodden into a folder.
     Drivers {
@@ -251,6 +271,7 @@ Examples:
   trodden record -o one.trodden --no-store -- ./prog
   trodden record --burst 1ms --every 100ms -- ./sampled-prog
   trodden record --branches -- ./prog                      built with --addresses
+  trodden record --copies 4 --weights last -- ./prog args  four copies of the program count a part each
 
 Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.
 
@@ -272,6 +293,9 @@ pub struct Record {
     /// Branches instead of counts.
     #[command(flatten)]
     pub branches: Branches,
+    /// Several copies that share the counting.
+    #[command(flatten)]
+    pub copies: Copies,
     /// The command to run.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

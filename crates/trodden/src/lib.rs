@@ -21,7 +21,7 @@
 //! | `profdata.rs`, `cc/pgo.rs` | edge profiles for `-fprofile-use`; builds that collect for them |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
-//! | `plan/` | dividing the counting among copies of a program |
+//! | `plan/`, `copies/` | dividing the counting among copies of a program; building, running and adding up copies |
 //! | `store.rs` | size of the unit store, and pruning it |
 //! | `doctor.rs` | is everything there |
 //! | `assets.rs`, `toolchain.rs` | what trodden brings along; where LLVM is |
@@ -34,6 +34,7 @@ mod build;
 mod cargo;
 pub mod cc;
 mod cli;
+mod copies;
 mod doctor;
 mod events;
 mod facts;
@@ -144,7 +145,9 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Graph(job) => graph::run(&job),
         Command::Plan(job) => plan::run(&job),
         Command::Store(job) => store::run(&job),
-        Command::Doctor { json } => doctor::run(json),
+        Command::Doctor { json, command, .. } if command.is_empty() => doctor::run(json),
+        Command::Doctor { json, runs, command } => copies::determinism(&command, runs, json),
+        Command::Copy { folder, copy } => copies::work(&folder, copy),
         Command::Drivers { folder } => manual::drivers(folder),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(&folder),

@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{Frame, Identity};
+use trodden_unit::{Frame, Identity, ORIGIN_WORD, PARTS_WORD};
 
 /// Compiles bitcode through the plugin.
 #[derive(Debug)]
@@ -45,6 +45,19 @@ impl Compiler {
     /// Clang fails; the message is clang's.
     pub fn object(&self, bitcode: &Path, codegen: &[String], output: &Path) -> Result<()> {
         self.run(self.command(bitcode, codegen, output), bitcode)
+    }
+
+    /// Makes the object of a unit: that of a copy has to know which unit it is made of.
+    ///
+    /// # Errors
+    /// Clang fails; the message is clang's.
+    fn unit_object(&self, unit: Identity, bitcode: &Path, codegen: &[String], output: &Path) -> Result<()> {
+        let mut command = self.command(bitcode, codegen, output);
+        let parameters = self.parameters.to_string_lossy();
+        if parameters.split_whitespace().any(|word| word.starts_with(PARTS_WORD)) {
+            command.env(PARAMETERS_VARIABLE, format!("{parameters} {ORIGIN_WORD}{unit}"));
+        }
+        self.run(command, bitcode)
     }
 
     /// The command that makes an object.
@@ -181,7 +194,9 @@ fn compile_unit(compiler: &Compiler, frame: &Frame, folder: &Path) -> Result<()>
     let map = frame.map()?;
     let bitcode = folder.join(format!("{}.bc", frame.unit));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("no other variant of {}", map.source))?)?;
-    compiler.object(&bitcode, &map.codegen, &object_path(folder, frame.unit)).with_context(|| format!("unit of {}", map.source))?;
+    compiler
+        .unit_object(frame.unit, &bitcode, &map.codegen, &object_path(folder, frame.unit))
+        .with_context(|| format!("unit of {}", map.source))?;
     fs::remove_file(&bitcode)?;
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::assets;
 use crate::branches;
 use crate::cc::CARGO_FOLDER_VARIABLE;
 use crate::cli::{Bursts, Collect, Destination, Record};
+use crate::copies;
 use crate::notes::{note, warn};
 use crate::programs;
 use crate::rust::ROLE_VARIABLE;
@@ -43,6 +44,9 @@ pub const TEST_VARIABLE: &str = "TRODDEN_TEST";
 pub fn run(record: &Record) -> Result<ExitCode> {
     if let Some(kind) = record.branches.kind {
         return branches::run(record, kind);
+    }
+    if record.copies.copies.is_some() {
+        return copies::run(record);
     }
     if let Some(suite) = record.destination.suite.as_deref().filter(|_| !record.together && !record.sample && !record.destination.no_store)
     {
@@ -137,6 +141,9 @@ impl Counted {
 }
 
 /// The folder of the run's raw files, where its profile is to be: in the run store, or beside the output.
+///
+/// # Errors
+/// It cannot be made.
 pub fn run_folder(record: &Record) -> Result<TempDir> {
     let base = match &record.destination.output {
         Some(output) if record.destination.no_store => {
@@ -204,7 +211,7 @@ pub fn host() -> String {
 }
 
 /// The pattern of raw files in a folder.
-fn pattern(folder: &Path, names: &str) -> OsString {
+pub fn pattern(folder: &Path, names: &str) -> OsString {
     let mut bytes = Vec::new();
     for byte in folder.as_os_str().as_bytes() {
         bytes.push(*byte);

@@ -264,6 +264,8 @@ pub enum Storage {
     Table(Table),
     /// Words for the paths that were asked for, and for all others together: see [`Chosen`].
     Chosen(Chosen),
+    /// A word for each sum of labels, of a function of which only some paths are counted: see [`LabelWords`].
+    Labels(LabelWords),
 }
 
 /// Words of the paths that were asked for. Every other word of the range counts paths that were not, the last one among them.
@@ -314,6 +316,20 @@ impl Chosen {
     }
 }
 
+/// Words of counts by sums of labels. The function's `dag` has the edges of the paths that are counted here and no others; each of its paths is counted in the word
+/// whose number is the sum of the labels on its edges. Words of other sums hold executions of paths that are counted elsewhere, or nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabelWords {
+    /// The unit's word of the sum 0.
+    pub first_word: u64,
+    /// Number of words.
+    pub words: u64,
+    /// Behind them lie two more, for executions of labels and of all probes ([`LabelWords::hits`]).
+    pub with_hits: bool,
+    /// A label for each edge of the function's `dag`.
+    pub labels: Vec<i64>,
+}
+
 /// A table of counts: the word for executions that found it full, then `slots` cells of two words, key (a path's number and 1; 0: free) and
 /// count. A key is never changed; which cell it is in depends on what was counted before, so tables cannot be added cell by cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -323,6 +339,22 @@ pub struct Table {
     /// Number of cells.
     pub slots: u64,
 }
+
+impl LabelWords {
+    /// All its words, as a range.
+    pub fn range(&self) -> std::ops::Range<u64> {
+        let hits = if self.with_hits { HIT_WORDS } else { 0 };
+        self.first_word..self.first_word.saturating_add(self.words).saturating_add(hits)
+    }
+
+    /// The word of executions of labels; behind it that of executions of all probes.
+    pub fn hits(&self) -> Option<u64> {
+        self.with_hits.then(|| self.first_word.saturating_add(self.words))
+    }
+}
+
+/// Words for hits of probes.
+const HIT_WORDS: u64 = 2;
 
 impl Table {
     /// Words of a table with so many slots.
@@ -362,7 +394,7 @@ impl FunctionMap {
     pub fn table(&self) -> Option<Table> {
         match &self.storage {
             Storage::Table(table) => Some(*table),
-            Storage::Array { .. } | Storage::Chosen(_) => None,
+            Storage::Array { .. } | Storage::Chosen(_) | Storage::Labels(_) => None,
         }
     }
 
@@ -370,7 +402,15 @@ impl FunctionMap {
     pub fn chosen(&self) -> Option<&Chosen> {
         match &self.storage {
             Storage::Chosen(chosen) => Some(chosen),
-            Storage::Array { .. } | Storage::Table(_) => None,
+            Storage::Array { .. } | Storage::Table(_) | Storage::Labels(_) => None,
+        }
+    }
+
+    /// The words in which it counts by sums of labels, if it does.
+    pub fn label_words(&self) -> Option<&LabelWords> {
+        match &self.storage {
+            Storage::Labels(words) => Some(words),
+            Storage::Array { .. } | Storage::Chosen(_) | Storage::Table(_) => None,
         }
     }
 
@@ -381,7 +421,7 @@ impl FunctionMap {
 
     /// Whether some of its paths are left out: then what is known of the others says nothing of how often its blocks were executed.
     pub fn is_partial(&self) -> bool {
-        matches!(self.storage, Storage::Array { beyond: 1.. } | Storage::Chosen(_))
+        matches!(self.storage, Storage::Array { beyond: 1.. } | Storage::Chosen(_) | Storage::Labels(_))
     }
 
     /// The counters of executions whose path is not known, as a range.
@@ -393,6 +433,8 @@ impl FunctionMap {
             }
             Storage::Table(table) => table.first_word..table.first_word.saturating_add(1),
             Storage::Chosen(chosen) => chosen.others()..chosen.range().end,
+            // What such words hold besides is dropped when they are read.
+            Storage::Labels(_) => 0..0,
         }
     }
 

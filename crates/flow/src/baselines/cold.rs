@@ -43,7 +43,7 @@ pub fn leave_out(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Freq
         false => by(&direct),
     };
     let partial = Partial { dag: hot, kept: kept.iter().map(Option::is_some).collect(), aside: left.aside.clone(), poison, beyond };
-    Plan { dag, numbering, probes: Probes::of(increments), partial: Some(partial) }
+    Plan { dag, numbering, probes: Probes::of(increments), partial: Some(partial), share: None }
 }
 
 /// The acyclic graph of everything, cut until the paths that stay are few enough.

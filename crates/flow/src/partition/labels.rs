@@ -70,3 +70,45 @@ pub fn closure(dag: &Dag, interesting: &[bool]) -> Vec<bool> {
     let lies = |e: DagEdgeId| interesting[e.index()] && from_entry[dag.edge(e).from.index()] && to_exit[dag.edge(e).to.index()];
     dag.edge_ids().map(lies).collect()
 }
+
+/// Finds paths by the sums of their labels. At each node the sums behind the interesting edges must lie in ranges that do not overlap, as in precise
+/// selective labels and in Ball-Larus: so the walk never has to go back.
+pub struct Sums<'a> {
+    dag: &'a Dag,
+    labels: &'a [i64],
+    interesting: &'a [bool],
+    /// Least and greatest sum of interesting edges from each node to the exit.
+    ranges: Vec<Option<(i64, i64)>>,
+}
+
+impl<'a> Sums<'a> {
+    /// Prepares the search. Both tables have an entry for each edge.
+    pub fn of(dag: &'a Dag, labels: &'a [i64], interesting: &'a [bool]) -> Sums<'a> {
+        let mut ranges: Vec<Option<(i64, i64)>> = vec![None; dag.node_count()];
+        ranges[dag.exit().index()] = Some((0, 0));
+        for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
+            let behind = |e: &DagEdgeId| {
+                let (least, most) = ranges[dag.edge(*e).to.index()].filter(|_| interesting[e.index()])?;
+                Some((least.wrapping_add(labels[e.index()]), most.wrapping_add(labels[e.index()])))
+            };
+            ranges[node.index()] = dag.out(node).iter().filter_map(behind).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        }
+        Sums { dag, labels, interesting, ranges }
+    }
+
+    /// The interesting path with a sum, if there is one.
+    pub fn path(&self, sum: i64) -> Option<Vec<DagEdgeId>> {
+        let (mut path, mut node, mut left) = (Vec::new(), self.dag.entry(), sum);
+        while node != self.dag.exit() {
+            let fits = |e: &&DagEdgeId| {
+                let range = self.ranges[self.dag.edge(**e).to.index()].filter(|_| self.interesting[e.index()]);
+                range.is_some_and(|(least, most)| (least..=most).contains(&left.wrapping_sub(self.labels[e.index()])))
+            };
+            let &edge = self.dag.out(node).iter().find(fits)?;
+            left = left.wrapping_sub(self.labels[edge.index()]);
+            node = self.dag.edge(edge).to;
+            path.push(edge);
+        }
+        (left == 0).then_some(path)
+    }
+}

@@ -8,15 +8,16 @@
 //! - [`Part::by_ends`]: the paths of some [ends](super::ends). Only nodes from which such an end is reached need labels, and nothing is counted at other ends; so
 //!   uninteresting paths, which all leave by other ends, need no sums of their own.
 
-use super::labels::{closure, pspp};
+use super::labels::{Sums, closure, pspp};
 use super::{Ends, Measure};
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 use crate::numbering::Numbering;
 use crate::placement::DisjointSets;
+use serde::{Deserialize, Serialize};
 
 /// A copy's part of a procedure. All tables are by edge of the DAG.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Whether an edge lies on an interesting path; all such paths are profiled.
     pub interesting: Vec<bool>,
@@ -74,6 +75,35 @@ impl Part {
         (0..self.increments.len()).filter(probe).count()
     }
 
+    /// Whether there is an entry for each of so many edges: what was stored may be damaged.
+    pub fn fits(&self, edges: usize) -> bool {
+        let tables = [self.interesting.len(), self.values.len(), self.increments.len(), self.counted.len(), self.ends.len()];
+        tables == [edges; 5]
+    }
+
+    /// The nodes from which a place is reached where this part counts.
+    pub fn leads(&self, dag: &Dag) -> Vec<bool> {
+        let mut leads = vec![false; dag.node_count()];
+        for &node in dag.order().iter().rev() {
+            leads[node.index()] = dag.out(node).iter().any(|e| self.counted[e.index()] || leads[dag.edge(*e).to.index()]);
+        }
+        leads
+    }
+
+    /// Least and greatest number that is counted, those of uninteresting paths too; `None` if nothing is.
+    pub fn counted_numbers(&self, dag: &Dag) -> Option<(i64, i64)> {
+        let mut sums: Vec<Option<(i64, i64)>> = vec![None; dag.node_count()];
+        for &node in dag.order().iter().rev() {
+            let by = |edge: DagEdgeId| {
+                let behind = if self.counted[edge.index()] { Some((self.offset, self.offset)) } else { sums[dag.edge(edge).to.index()] };
+                let increment = self.increments[edge.index()];
+                behind.map(|(least, most)| (least.wrapping_add(increment), most.wrapping_add(increment)))
+            };
+            sums[node.index()] = dag.out(node).iter().filter_map(|e| by(*e)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        }
+        sums[dag.entry().index()]
+    }
+
     /// A path's number in this part.
     pub fn id(&self, path: &[DagEdgeId]) -> i64 {
         path.iter().map(|e| self.values[e.index()]).sum()
@@ -84,35 +114,9 @@ impl Part {
         path.iter().all(|e| self.interesting[e.index()])
     }
 
-    /// The interesting path with a number, if there is one. At each node the sums behind the interesting edges lie in ranges that do not overlap, in
-    /// precise selective labels as in Ball-Larus, so that the walk never has to go back.
+    /// The interesting path with a number, if there is one.
     pub fn path(&self, dag: &Dag, id: i64) -> Option<Vec<DagEdgeId>> {
-        let ranges = self.ranges(dag);
-        let (mut path, mut node, mut left) = (Vec::new(), dag.entry(), id);
-        while node != dag.exit() {
-            let fits = |e: &&DagEdgeId| {
-                let range = ranges[dag.edge(**e).to.index()].filter(|_| self.interesting[e.index()]);
-                range.is_some_and(|(low, high)| (low..=high).contains(&(left - self.values[e.index()])))
-            };
-            let &edge = dag.out(node).iter().find(fits)?;
-            left -= self.values[edge.index()];
-            node = dag.edge(edge).to;
-            path.push(edge);
-        }
-        (left == 0).then_some(path)
-    }
-
-    /// Least and greatest sum of interesting edges from each node to the exit.
-    fn ranges(&self, dag: &Dag) -> Vec<Option<(i64, i64)>> {
-        let mut ranges: Vec<Option<(i64, i64)>> = vec![None; dag.node_count()];
-        ranges[dag.exit().index()] = Some((0, 0));
-        for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
-            let out = dag.out(node).iter().filter(|e| self.interesting[e.index()]);
-            let behind =
-                out.filter_map(|e| ranges[dag.edge(*e).to.index()].map(|(l, h)| (l + self.values[e.index()], h + self.values[e.index()])));
-            ranges[node.index()] = behind.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        }
-        ranges
+        Sums::of(dag, &self.values, &self.interesting).path(id)
     }
 
     fn counting_all(dag: &Dag, interesting: Vec<bool>, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {

@@ -55,10 +55,10 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The units of a program with their maps.
+/// The units of a program with their maps, in link order.
 ///
 /// # Errors
-/// It is not instrumented, or a map is missing or damaged.
+/// It cannot be read, is not instrumented, or a map is missing or damaged.
 pub fn units(program: &Path) -> Result<Vec<(Frame, UnitMap)>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
@@ -78,7 +78,10 @@ pub fn units(program: &Path) -> Result<Vec<(Frame, UnitMap)>> {
 }
 
 /// The functions, with what the profile knows of them; without one, with estimated frequencies.
-fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>> {
+///
+/// # Errors
+/// The profile is of another program, or a map is damaged.
+pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>> {
     let counted: Option<HashMap<Identity, _>> =
         profile.map(|p| p.images.iter().flat_map(|i| &i.units).map(|unit| (unit.unit, unit)).collect());
     if counted.as_ref().is_some_and(|known| !units.iter().any(|(frame, _)| known.contains_key(&frame.unit))) {
@@ -100,7 +103,11 @@ fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<V
     Ok(out)
 }
 
-fn add_call_sites(units: &[(Frame, UnitMap)], procedures: &mut [Procedure]) -> Result<()> {
+/// Says of each function from how many places it is called.
+///
+/// # Errors
+/// A unit has no bitcode, or `opt` is missing.
+pub fn add_call_sites(units: &[(Frame, UnitMap)], procedures: &mut [Procedure]) -> Result<()> {
     let sources: Vec<(Frame, &str)> = units.iter().map(|(frame, map)| (frame.clone(), map.source.as_str())).collect();
     let calls = Calls::of(&sources)?;
     let functions = units.iter().enumerate().flat_map(|(at, (_, map))| map.functions.iter().map(move |f| (at, f)));

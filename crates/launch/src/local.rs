@@ -1,0 +1,163 @@
+//! Tasks as processes of this machine: so many at a time, each in a process group of its own and on cores of its own, ended together.
+
+use crate::{Error, Event, Job, MEMORY_VARIABLE, Stop};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::collections::VecDeque;
+use std::fs::OpenOptions;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How often running tasks are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long tasks have to end when they are asked to, before they are ended.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How tasks run here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// Most tasks at a time, each on a core of its own while there are enough.
+    pub parallel: usize,
+    /// Bound on the address space of each process, in bytes.
+    pub memory: Option<u64>,
+    /// How often a task without a result is run again.
+    pub retries: u32,
+}
+
+impl Local {
+    /// As many tasks at a time as there are cores, no bound, two retries.
+    pub fn new() -> Local {
+        Local { parallel: std::thread::available_parallelism().map_or(1, usize::from), memory: None, retries: 2 }
+    }
+}
+
+impl Default for Local {
+    fn default() -> Local {
+        Local::new()
+    }
+}
+
+/// Runs a job.
+pub(crate) fn run(job: &Job, local: &Local, stop: &Stop, tell: &mut dyn FnMut(Event)) -> Result<Vec<u32>, Error> {
+    let cores = cores();
+    let pinned = local.parallel <= cores.len() && is_there("taskset");
+    if !pinned {
+        tell(Event::Note("tasks are not pinned to cores: there are more at a time than cores, or no taskset (package util-linux)".into()));
+    }
+    let start = |task: usize, slot: usize| {
+        let mut command = match pinned {
+            true => Command::new("taskset"),
+            false => Command::new("sh"),
+        };
+        if pinned {
+            command.arg("-c").arg(cores[slot].to_string()).arg("sh");
+        }
+        command.arg(job.script(task));
+        if let Some(bytes) = local.memory {
+            command.env(MEMORY_VARIABLE, (bytes / 1024).to_string());
+        }
+        command
+    };
+    run_commands(job, local.parallel, local.retries, &start, stop, tell)
+}
+
+/// The cores that this process may use.
+fn cores() -> Vec<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
+    let range = |text: &str| {
+        let (from, to) = text.split_once('-').unwrap_or((text, text));
+        Some(from.trim().parse::<usize>().ok()?..=to.trim().parse().ok()?)
+    };
+    list.split(',').filter_map(range).flatten().collect()
+}
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+}
+
+struct Running {
+    task: usize,
+    slot: usize,
+    child: Child,
+}
+
+/// Processes that are ended when this goes out of scope.
+struct All(Vec<Running>);
+
+impl Drop for All {
+    fn drop(&mut self) {
+        let group = |running: &Running| Pid::from_raw(running.child.id() as i32);
+        self.0.iter().for_each(|r| _ = killpg(group(r), Signal::SIGTERM));
+        let begun = Instant::now();
+        while begun.elapsed() < GRACE && self.0.iter_mut().any(|r| matches!(r.child.try_wait(), Ok(None))) {
+            sleep(LOOK_EVERY);
+        }
+        for running in &mut self.0 {
+            // The group may have outlived its leader.
+            let _ = killpg(group(running), Signal::SIGKILL);
+            let _ = running.child.wait();
+        }
+    }
+}
+
+/// Runs a command for each task, some at a time; those without a result again.
+pub(crate) fn run_commands(
+    job: &Job,
+    parallel: usize,
+    retries: u32,
+    start: &dyn Fn(usize, usize) -> Command,
+    stop: &Stop,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Vec<u32>, Error> {
+    let mut attempts = vec![0; job.tasks.len()];
+    let mut waiting: VecDeque<usize> = job.open().into();
+    let mut free: Vec<usize> = (0..parallel.max(1)).rev().collect();
+    let mut running = All(Vec::new());
+    while !waiting.is_empty() || !running.0.is_empty() {
+        stop.check()?;
+        while let (Some(&task), Some(&slot)) = (waiting.front(), free.last()) {
+            let child = spawn(job, task, start(task, slot))?;
+            (waiting.pop_front(), free.pop());
+            attempts[task] += 1;
+            running.0.push(Running { task, slot, child });
+        }
+        sleep(LOOK_EVERY);
+        for done in ended(&mut running)? {
+            free.push(done.slot);
+            if job.tasks[done.task].result.exists() {
+                tell(Event::Done(job.tasks.len() - job.open().len(), job.tasks.len()));
+            } else if attempts[done.task] <= retries {
+                tell(Event::Retried(done.task));
+                waiting.push_back(done.task);
+            } else {
+                return Err(job.failed(done.task));
+            }
+        }
+    }
+    Ok(attempts)
+}
+
+fn spawn(job: &Job, task: usize, mut command: Command) -> Result<Child, Error> {
+    let path = job.log(task);
+    let log = OpenOptions::new().create(true).append(true).open(&path).map_err(|source| Error::File { path: path.clone(), source })?;
+    let copy = log.try_clone().map_err(|source| Error::File { path, source })?;
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stdout(log).stderr(copy).process_group(0);
+    command.spawn().map_err(|source| Error::Tool { program, source, remedy: "install it" })
+}
+
+fn ended(running: &mut All) -> Result<Vec<Running>, Error> {
+    let mut done = Vec::new();
+    let mut at = 0;
+    while at < running.0.len() {
+        let child = &mut running.0[at].child;
+        match child.try_wait().map_err(|source| Error::Tool { program: "sh".into(), source, remedy: "run it again" })? {
+            Some(_) => done.push(running.0.swap_remove(at)),
+            None => at += 1,
+        }
+    }
+    Ok(done)
+}

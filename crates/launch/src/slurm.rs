@@ -1,0 +1,137 @@
+//! Tasks as a job array of a Slurm cluster whose machines all see the job's folder.
+//!
+//! Slurm puts tasks of a lost node back into its queue (`--requeue`). Whether a task is done is told by its result alone; what ends without one is
+//! submitted again, a few times. The queue is polled: `sbatch --wait` looks ever more rarely.
+
+use crate::script::quoted;
+use crate::{Error, Event, Job, Stop};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How often signals are looked for while waiting.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often the queue may fail to answer, one time after the other, before that is an error.
+const MOST_SILENCE: u32 = 60;
+
+/// How a job is submitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slurm {
+    /// More options of `sbatch`.
+    pub options: Vec<String>,
+    /// Time between two looks at the queue.
+    pub poll: Duration,
+    /// How often what ended without a result is submitted again.
+    pub retries: u32,
+}
+
+impl Default for Slurm {
+    fn default() -> Slurm {
+        Slurm { options: Vec::new(), poll: Duration::from_millis(500), retries: 2 }
+    }
+}
+
+/// A submitted array; cancelled when this goes out of scope while it is not done.
+struct Submitted {
+    id: String,
+    done: bool,
+}
+
+impl Drop for Submitted {
+    fn drop(&mut self) {
+        if !self.done {
+            let _ = Command::new("scancel").arg(&self.id).output();
+        }
+    }
+}
+
+/// Runs a job.
+pub(crate) fn run(job: &Job, slurm: &Slurm, stop: &Stop, tell: &mut dyn FnMut(Event)) -> Result<Vec<u32>, Error> {
+    let mut attempts = vec![0; job.tasks.len()];
+    for round in 0..=slurm.retries {
+        let open = job.open();
+        if open.is_empty() {
+            break;
+        }
+        if round > 0 {
+            open.iter().for_each(|task| tell(Event::Retried(*task)));
+        }
+        open.iter().for_each(|task| attempts[*task] += 1);
+        let mut submitted = submit(job, slurm, &open)?;
+        tell(Event::Note(format!("job {} of the Slurm cluster", submitted.id)));
+        wait(job, slurm, &submitted, stop, tell)?;
+        submitted.done = true;
+    }
+    Ok(attempts)
+}
+
+fn submit(job: &Job, slurm: &Slurm, open: &[usize]) -> Result<Submitted, Error> {
+    let path: PathBuf = job.folder.join("slurm.sh");
+    let mut text = b"#!/bin/sh\nexec sh ".to_vec();
+    text.extend(quoted(job.each().as_os_str()));
+    text.push(b'\n');
+    fs::write(&path, text).map_err(|source| Error::File { path: path.clone(), source })?;
+    let array: Vec<String> = open.iter().map(usize::to_string).collect();
+    let mut command = Command::new("sbatch");
+    command.args(["--parsable", "--requeue", "--open-mode=append"]).arg(format!("--array={}", array.join(",")));
+    command.arg(format!("--job-name={}", job.name)).arg("--output").arg(job.folder.join("task-%a.log")).args(&slurm.options).arg(&path);
+    let output = command.output().map_err(|source| Error::Tool {
+        program: "sbatch".into(),
+        source,
+        remedy: "run this where jobs can be submitted (package slurm-client)",
+    })?;
+    if !output.status.success() {
+        return Err(refused("sbatch", &output));
+    }
+    // `ID`, or `ID;CLUSTER`.
+    let id = String::from_utf8_lossy(&output.stdout).trim().split(';').next().unwrap_or_default().to_owned();
+    Ok(Submitted { id, done: false })
+}
+
+fn refused(program: &str, output: &Output) -> Error {
+    Error::Refused { program: program.into(), message: String::from_utf8_lossy(&output.stderr).trim().to_owned() }
+}
+
+/// Waits until the queue has nothing of the array any more.
+fn wait(job: &Job, slurm: &Slurm, submitted: &Submitted, stop: &Stop, tell: &mut dyn FnMut(Event)) -> Result<(), Error> {
+    let (mut known, mut silent) = (usize::MAX, 0);
+    loop {
+        let mut left = slurm.poll;
+        while !left.is_zero() {
+            stop.check()?;
+            let nap = left.min(LOOK_EVERY);
+            sleep(nap);
+            left -= nap;
+        }
+        let done = job.tasks.len() - job.open().len();
+        if done != known {
+            tell(Event::Done(done, job.tasks.len()));
+            known = done;
+        }
+        match queued(&submitted.id) {
+            Ok(true) => silent = 0,
+            Ok(false) => return Ok(()),
+            Err(error) => {
+                silent += 1;
+                if silent >= MOST_SILENCE {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+/// Whether anything of a job is waiting or running.
+fn queued(id: &str) -> Result<bool, Error> {
+    let output = Command::new("squeue").args(["-h", "-r", "-o", "%i", "-j", id]).output();
+    let output = output.map_err(|source| Error::Tool { program: "squeue".into(), source, remedy: "install package slurm-client" })?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    match output.status.success() {
+        true => Ok(!output.stdout.trim_ascii().is_empty()),
+        // It was done long ago.
+        false if text.contains("Invalid job id") => Ok(false),
+        false => Err(refused("squeue", &output)),
+    }
+}

@@ -1,0 +1,70 @@
+//! Tasks by any command that runs a script elsewhere: `ssh`, `mpirun`, a batch system of one's own.
+//!
+//! Placeholders of the command line, each already a word of the shell: `{script}` (a task's script), `{index}` (its number, from 0), `{folder}` (the job's folder),
+//! `{count}` (number of tasks), `{each}` (a script that runs the task whose number an MPI launcher tells it). With `{script}` or `{index}` the command is run once for each task, without
+//! once for all.
+
+use crate::local::run_commands;
+use crate::script::quoted_word;
+use crate::{Error, Event, Job, Stop};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::process::Command;
+
+/// A command line of the shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    /// The command line.
+    pub line: String,
+    /// Most tasks at a time.
+    pub parallel: usize,
+    /// How often a task without a result is run again.
+    pub retries: u32,
+}
+
+/// Runs a job.
+pub(crate) fn run(job: &Job, template: &Template, stop: &Stop, tell: &mut dyn FnMut(Event)) -> Result<Vec<u32>, Error> {
+    let one_by_one = template.line.contains("{script}") || template.line.contains("{index}");
+    if !one_by_one && !template.line.contains("{each}") {
+        return Err(Error::NoPlaceholder(template.line.clone()));
+    }
+    let start = |task: usize, _: usize| {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(filled(job, &template.line, task));
+        command
+    };
+    if one_by_one {
+        return run_commands(job, template.parallel, template.retries, &start, stop, tell);
+    }
+    let all = Job { tasks: job.tasks[..job.tasks.len().min(1)].to_vec(), ..job.clone() };
+    let attempts = run_commands(&all, 1, template.retries, &start, stop, tell)?;
+    Ok(vec![attempts.first().copied().unwrap_or(0); job.tasks.len()])
+}
+
+fn filled(job: &Job, line: &str, task: usize) -> OsString {
+    let word = |path: std::path::PathBuf| quoted_word(path.as_os_str()).into_vec();
+    let values: [(&str, Vec<u8>); 5] = [
+        ("{script}", word(job.script(task))),
+        ("{index}", task.to_string().into_bytes()),
+        ("{folder}", word(job.folder.clone())),
+        ("{count}", job.tasks.len().to_string().into_bytes()),
+        ("{each}", word(job.each())),
+    ];
+    let (mut out, mut rest) = (Vec::new(), line);
+    while let Some(at) = rest.find('{') {
+        out.extend(rest[..at].bytes());
+        rest = &rest[at..];
+        match values.iter().find(|(name, _)| rest.starts_with(name)) {
+            Some((name, value)) => {
+                out.extend(value);
+                rest = &rest[name.len()..];
+            }
+            None => {
+                out.push(b'{');
+                rest = &rest[1..];
+            }
+        }
+    }
+    out.extend(std::ffi::OsStr::new(rest).as_bytes());
+    OsString::from_vec(out)
+}

@@ -1,0 +1,117 @@
+//! Jobs of small shell commands: results, retries, duplicates, words that a shell would change, and what is ended.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use trodden_launch::{Engine, Error, Event, Job, Kubernetes, Local, Task, Template, kubernetes, run};
+
+fn job(folder: &Path, commands: &[&[&str]]) -> Job {
+    let task = |(at, words): (usize, &&[&str])| Task {
+        command: words.iter().map(OsString::from).collect(),
+        environment: vec![("WORD".into(), "it's $HOME".into())],
+        directory: folder.to_owned(),
+        input: None,
+        result: folder.join(format!("result-{at}")),
+    };
+    Job { name: "test".into(), folder: folder.join("the job's"), tasks: commands.iter().enumerate().map(task).collect() }
+}
+
+fn local() -> Engine {
+    Engine::Local(Local { parallel: 2, memory: None, retries: 1 })
+}
+
+fn result(folder: &Path, at: usize) -> String {
+    fs::read_to_string(folder.join(format!("result-{at}"))).unwrap()
+}
+
+#[test]
+fn commands_run_with_their_words_input_and_environment_and_are_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = "printf '%s|' \"$@\" \"$WORD\" > \"$LAUNCH_RESULT\"; cat >> \"$LAUNCH_RESULT\"";
+    let second = "test -e tried && echo again > \"$LAUNCH_RESULT\" && exit 0; touch tried; exit 1";
+    let mut job = job(folder.path(), &[&["sh", "-c", write, "sh", "a b", "'*'", "$x", ""], &["sh", "-c", second]]);
+    fs::write(folder.path().join("in"), "input").unwrap();
+    job.tasks[0].input = Some(folder.path().join("in"));
+    let mut retried = Vec::new();
+    let attempts = run(&job, &local(), &mut |event| retried.extend(matches!(event, Event::Retried(_)).then_some(event))).unwrap();
+    assert_eq!((attempts, retried), (vec![1, 2], vec![Event::Retried(1)]));
+    assert_eq!(result(folder.path(), 0), "a b|'*'|$x||it's $HOME|input");
+    assert_eq!(result(folder.path(), 1), "again\n");
+    // Results that are there are not made anew.
+    assert_eq!(run(&job, &local(), &mut |_| {}).unwrap(), [0, 0]);
+}
+
+#[test]
+fn tasks_without_a_result_are_errors_and_end_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = job(folder.path(), &[&["sh", "-c", "sleep 600 & sleep 600"], &["sh", "-c", "echo no luck >&2; exit 3"]]);
+    let begun = Instant::now();
+    let error = run(&job, &local(), &mut |_| {}).unwrap_err();
+    assert!(matches!(&error, Error::Failed { task: 1, last, .. } if last == "no luck; no luck"), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    let silent = self::job(&folder.path().join("."), &[&["true"]]);
+    assert!(matches!(run(&silent, &local(), &mut |_| {}), Err(Error::Failed { task: 0, .. })));
+}
+
+#[test]
+fn a_second_result_must_equal_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = job(folder.path(), &[&["sh", "-c", "cat number > \"$LAUNCH_RESULT\""]]);
+    let twice = Engine::Template(Template {
+        line: "sh {script}; echo $(($(cat number) + STEP)) > number; sh {script}".into(),
+        parallel: 1,
+        retries: 0,
+    });
+    fs::write(folder.path().join("number"), "0\n").unwrap();
+    let line = |step: &str| match &twice {
+        Engine::Template(t) => {
+            Engine::Template(Template { line: format!("cd {}; {}", folder.path().display(), t.line.replace("STEP", step)), ..t.clone() })
+        }
+        _ => unreachable!(),
+    };
+    run(&job, &line("0"), &mut |_| {}).unwrap();
+    fs::remove_file(&job.tasks[0].result).unwrap();
+    assert!(matches!(run(&job, &line("1"), &mut |_| {}), Err(Error::Duplicate { task: 0, .. })));
+    assert_eq!(result(folder.path(), 0), "0\n");
+}
+
+#[test]
+fn templates_name_scripts_and_launchers_tell_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = ["sh", "-c", "echo $PLACE > \"$LAUNCH_RESULT\""];
+    let template = |line: &str| Engine::Template(Template { line: line.into(), parallel: 2, retries: 0 });
+    let one = job(folder.path(), &[&write, &write]);
+    run(&one, &template("PLACE=h{index}-{count} sh {script}"), &mut |_| {}).unwrap();
+    assert_eq!((result(folder.path(), 0), result(folder.path(), 1)), ("h0-2\n".into(), "h1-2\n".into()));
+    let other = tempfile::tempdir().unwrap();
+    let mpi = "for rank in 0 1; do PLACE=r$rank OMPI_COMM_WORLD_RANK=$rank sh {each}; done";
+    run(&job(other.path(), &[&write, &write]), &template(mpi), &mut |_| {}).unwrap();
+    assert_eq!((result(other.path(), 0), result(other.path(), 1)), ("r0\n".into(), "r1\n".into()));
+    let none = job(&folder.path().join("."), &[&write]);
+    assert!(matches!(run(&none, &template("ssh host"), &mut |_| {}), Err(Error::NoPlaceholder(_))));
+}
+
+#[test]
+fn memory_is_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = job(folder.path(), &[&["sh", "-c", "ulimit -v > \"$LAUNCH_RESULT\""]]);
+    run(&job, &Engine::Local(Local { memory: Some(1 << 30), ..Local::new() }), &mut |_| {}).unwrap();
+    assert_eq!(result(folder.path(), 0), "1048576\n");
+}
+
+#[test]
+fn manifests_have_an_index_for_each_task() {
+    let job = job(Path::new("/shared"), &[&["true"], &["true"]]);
+    let kubernetes = Kubernetes { image: "tools:1".into(), claim: "data".into(), mount: "/shared".into(), retries: 3 };
+    let text = kubernetes::manifest(&job, &kubernetes);
+    for line in [
+        "completionMode: Indexed",
+        "completions: 2",
+        "backoffLimitPerIndex: 3",
+        "image: \"tools:1\"",
+        "command: [\"sh\", \"/shared/the job's/each.sh\"]",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}

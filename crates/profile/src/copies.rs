@@ -1,0 +1,283 @@
+//! What several copies of a program counted, each its part of the paths, as one profile of the program that was divided.
+//!
+//! A copy's unit says which unit of that program it was made of ([`trodden_unit::parts`]), and its functions' graphs have the edges of the copy's paths. So a
+//! copy's paths are found again among all paths edge by edge, and get the numbers they have there: the result is what the program itself would have counted.
+//!
+//! Copies must have been the same execution. Two things tell when they were not:
+//!
+//! - a path that lies within the parts of two copies was counted differently by them ([`Divergence::Counts`]), or so was anything that all copies count in full
+//!   (libraries, other programs that were started);
+//! - paths of a function that several copies share do not fit together: behind some cut edge another number of paths begins than arrives there
+//!   ([`Divergence::Flow`]). That may also be a path that a signal interrupted, as in any profile.
+
+use crate::model::{ImageProfile, Profile, Run, UnitProfile};
+use crate::paths::FunctionPaths;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use trodden_flow::{Dag, DagEdgeId, Numbering};
+use trodden_unit::{FunctionMap, Identity, MapError, UnitMap, parts};
+
+/// Copies that were not the same execution, where they are seen to differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Divergence {
+    /// Two copies counted a path differently.
+    Counts {
+        /// The function.
+        function: String,
+        /// The path's number.
+        path: u64,
+        /// A copy and its count.
+        one: (usize, u64),
+        /// Another copy and its count.
+        other: (usize, u64),
+    },
+    /// What several copies counted of a function does not fit together.
+    Flow {
+        /// The function.
+        function: String,
+        /// How many paths began that did not arrive, or the other way round (negative).
+        missing: i64,
+    },
+    /// An image that all copies count in full was counted differently, or not at all, by one.
+    Image {
+        /// Its path.
+        image: String,
+        /// The copy that differs from the first.
+        copy: usize,
+        /// A function that differs, if one does.
+        function: Option<String>,
+    },
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Divergence::Counts { function, path, one, other } => write!(
+                f,
+                "path {path} of function `{function}` was executed {} times in copy {} and {} times in copy {}",
+                one.1, one.0, other.1, other.0
+            ),
+            Divergence::Flow { function, missing } => {
+                write!(f, "the counts of function `{function}`, which several copies share, do not fit together (by {missing})")
+            }
+            Divergence::Image { image, copy, function: Some(function) } => {
+                write!(f, "function `{function}` of `{image}` was executed otherwise in copy {copy} than in copy 0")
+            }
+            Divergence::Image { image, copy, function: None } => write!(f, "`{image}` did not run in both copy {copy} and copy 0"),
+        }
+    }
+}
+
+/// Why copies do not make a profile.
+#[derive(Debug, thiserror::Error)]
+pub enum CopiesError {
+    /// A map is damaged.
+    #[error(transparent)]
+    Map(#[from] MapError),
+    /// A copy is one of another program.
+    #[error("copy {copy} has a function `{function}` that the program does not have like that: make the copies anew")]
+    OtherProgram {
+        /// The copy.
+        copy: usize,
+        /// The function.
+        function: String,
+    },
+    /// No copy counted anything.
+    #[error("no copy counted anything of the program: does the command run the program that was given?")]
+    Nothing,
+    /// No copy counts a function.
+    #[error("no copy counts the function `{0}`: make the copies anew")]
+    Uncounted(String),
+}
+
+/// The program that was divided.
+#[derive(Clone, Debug)]
+pub struct Divided {
+    /// Identity of the image.
+    pub identity: Identity,
+    /// Its path.
+    pub path: String,
+    /// The linker's build id, if it has one.
+    pub build_id: Option<String>,
+    /// Its units in link order.
+    pub units: Vec<(Identity, Arc<UnitMap>)>,
+}
+
+/// One profile of all copies.
+#[derive(Debug)]
+pub struct MergedCopies {
+    /// The profile.
+    pub profile: Profile,
+    /// Where copies differ.
+    pub divergences: Vec<Divergence>,
+    /// Paths with counts that two copies or more agree on.
+    pub confirmed: u64,
+}
+
+/// Adds up what copies counted, in the order of their numbers.
+///
+/// # Errors
+/// The copies are not those of the program.
+pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<MergedCopies, CopiesError> {
+    // Of a copy that came to none of its functions there is nothing.
+    let own: Vec<Option<&ImageProfile>> = copies.iter().map(|copy| copy.images.iter().find(|i| is_copy(i))).collect();
+    if own.iter().all(Option::is_none) {
+        return Err(CopiesError::Nothing);
+    }
+    let silent = own.iter().any(Option::is_none);
+    let mut merged = MergedCopies { profile: Profile { run, images: Vec::new(), sampling: None }, divergences: Vec::new(), confirmed: 0 };
+    let mut seen = HashMap::<Identity, usize>::new();
+    let mut units = Vec::new();
+    for (unit, map) in &program.units {
+        let occurrence = seen.entry(*unit).or_default();
+        let parts: Vec<Option<&UnitProfile>> = own.iter().map(|i| part_of((*i)?, *unit, *occurrence)).collect();
+        *occurrence += 1;
+        let mut counts = Vec::new();
+        for function in &map.functions {
+            counts
+                .extend(merged.function(function, &parts, silent)?.into_iter().map(|(path, count)| (function.first_counter + path, count)));
+        }
+        counts.sort_unstable();
+        units.push(UnitProfile { unit: *unit, map: map.clone(), counts, events: Vec::new() });
+    }
+    let Divided { identity, path, build_id, .. } = program.clone();
+    merged.profile.images.push(ImageProfile { identity, path, build_id, units });
+    merged.others(copies);
+    Ok(merged)
+}
+
+/// Whether an image is a copy that counts a part.
+fn is_copy(image: &ImageProfile) -> bool {
+    image.units.iter().any(|u| parts::origin(&u.map).is_some())
+}
+
+/// The copy's unit that was made of a unit of the program.
+fn part_of(image: &ImageProfile, unit: Identity, occurrence: usize) -> Option<&UnitProfile> {
+    image.units.iter().filter(|u| parts::origin(&u.map) == Some(unit)).nth(occurrence)
+}
+
+/// A copy's counts of one function.
+struct Part {
+    copy: usize,
+    /// Whether each edge of the function's path graph is one of the copy's paths.
+    within: Vec<bool>,
+    /// Counts by number among all paths.
+    counts: BTreeMap<u64, u64>,
+}
+
+impl Part {
+    /// Finds a copy's paths among all.
+    fn of(copy: usize, function: &FunctionMap, own: &FunctionMap, unit: &UnitProfile) -> Result<Part, CopiesError> {
+        let other = || CopiesError::OtherProgram { copy, function: function.name.clone() };
+        let mut rest = function.dag.iter().enumerate();
+        // The copy has some of the edges, in their order.
+        let places: Option<Vec<usize>> = own.dag.iter().map(|e| rest.find(|(_, known)| *known == e).map(|(at, _)| at)).collect();
+        let places = places.filter(|_| own.shape == function.shape).ok_or_else(other)?;
+        let mut within = vec![false; function.dag.len()];
+        places.iter().for_each(|at| within[*at] = true);
+        let mut part = Part { copy, within, counts: BTreeMap::new() };
+        let mut counted = unit.counts_of(own).peekable();
+        if counted.peek().is_some() {
+            let dag = own.dag()?;
+            let numbering = Numbering::from_values(&dag, &own.values).map_err(|_| other())?;
+            for (id, count) in counted {
+                let path = numbering.path(&dag, id).ok_or_else(other)?;
+                let id = path.iter().map(|e| function.values[places[e.index()]]).sum::<i64>() as u64;
+                part.counts.insert(id, count);
+            }
+        }
+        Ok(part)
+    }
+
+    fn profiles(&self, path: &[DagEdgeId]) -> bool {
+        path.iter().all(|e| self.within[e.index()])
+    }
+}
+
+impl MergedCopies {
+    /// The counts of one function by path, from all copies that count some of it. `silent`: of some copies nothing is known, because they counted nothing.
+    fn function(
+        &mut self,
+        function: &FunctionMap,
+        units: &[Option<&UnitProfile>],
+        silent: bool,
+    ) -> Result<BTreeMap<u64, u64>, CopiesError> {
+        let mut parts = Vec::new();
+        for (copy, unit) in units.iter().enumerate() {
+            let Some(unit) = unit else { continue };
+            if let Some(own) = unit.map.functions.iter().find(|f| f.name == function.name) {
+                parts.push(Part::of(copy, function, own, unit)?);
+            }
+        }
+        let mut counts = BTreeMap::new();
+        match parts.as_slice() {
+            [] if function.counters > 0 && !silent => return Err(CopiesError::Uncounted(function.name.clone())),
+            [] => {}
+            [only] => counts.clone_from(&only.counts),
+            several => {
+                let dag = function.dag()?;
+                let numbering = Numbering::from_values(&dag, &function.values)
+                    .map_err(|what| MapError::Inconsistent { function: function.name.clone(), what })?;
+                self.shared(function, &dag, &numbering, several, &mut counts);
+                self.check_flow(function, &counts)?;
+            }
+        }
+        Ok(counts)
+    }
+
+    fn shared(&mut self, function: &FunctionMap, dag: &Dag, numbering: &Numbering, parts: &[Part], counts: &mut BTreeMap<u64, u64>) {
+        for part in parts {
+            for (&id, &count) in &part.counts {
+                if counts.insert(id, count).is_some() {
+                    continue;
+                }
+                let path = numbering.path(dag, id).unwrap_or_default();
+                let others = parts.iter().filter(|p| p.copy != part.copy && p.profiles(&path));
+                let differing = |p: &&Part| p.counts.get(&id).copied().unwrap_or(0) != count;
+                let (wrong, right): (Vec<&Part>, Vec<&Part>) = others.partition(differing);
+                self.confirmed += u64::from(!right.is_empty());
+                self.divergences.extend(wrong.iter().map(|p| Divergence::Counts {
+                    function: function.name.clone(),
+                    path: id,
+                    one: (part.copy, count),
+                    other: (p.copy, p.counts.get(&id).copied().unwrap_or(0)),
+                }));
+            }
+        }
+    }
+
+    /// Whether as many paths begin behind each cut edge as arrive there.
+    fn check_flow(&mut self, function: &FunctionMap, counts: &BTreeMap<u64, u64>) -> Result<(), CopiesError> {
+        let paths = FunctionPaths::decode(function, counts.iter().map(|(id, count)| (*id, *count)))?;
+        let missing = paths.lost.iter().map(|l| l.count).max_by_key(|c| c.unsigned_abs());
+        self.divergences.extend(missing.map(|missing| Divergence::Flow { function: function.name.clone(), missing }));
+        Ok(())
+    }
+
+    /// Images that all copies count in full.
+    fn others(&mut self, copies: &[Profile]) {
+        let others = |p: &Profile| p.images.iter().filter(|i| !is_copy(i)).cloned().collect::<Vec<ImageProfile>>();
+        let Some(first) = copies.first().map(others) else { return };
+        for (copy, profile) in copies.iter().enumerate().skip(1) {
+            let own = others(profile);
+            for image in &first {
+                match own.iter().find(|i| i.identity == image.identity) {
+                    None => self.divergences.push(Divergence::Image { image: image.path.clone(), copy, function: None }),
+                    Some(same) => self.divergences.extend(differing(image, same, copy)),
+                }
+            }
+            let more = own.iter().filter(|i| first.iter().all(|f| f.identity != i.identity));
+            self.divergences.extend(more.map(|i| Divergence::Image { image: i.path.clone(), copy, function: None }));
+        }
+        self.profile.images.extend(first);
+    }
+}
+
+/// The first function that was counted differently.
+fn differing(one: &ImageProfile, other: &ImageProfile, copy: usize) -> Option<Divergence> {
+    let pairs = one.units.iter().zip(&other.units);
+    let mut functions = pairs.flat_map(|(a, b)| a.map.functions.iter().map(move |f| (a, b, f)));
+    let (_, _, function) = functions.find(|(a, b, f)| a.counts_of(f).ne(b.counts_of(f)))?;
+    Some(Divergence::Image { image: one.path.clone(), copy, function: Some(function.name.clone()) })
+}

@@ -1,0 +1,93 @@
+//! Options of recording with several copies.
+
+use super::partition::{CopyStrategy, HitsCounted, copies};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// Several copies of a program, each of which counts a part of the paths.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Copies")]
+pub struct Copies {
+    /// Run so many differently instrumented copies on the same input, and add up what they count.
+    #[arg(long, value_name = "K", value_parser = copies, conflicts_with_all = ["sample", "kind"])]
+    pub copies: Option<usize>,
+    /// How to divide the counting.
+    #[arg(long, value_enum, default_value_t = CopyStrategy::Weighted, requires = "copies")]
+    pub strategy: CopyStrategy,
+    /// A profile of an earlier run of this build, by which to divide: a file, a run or a suite. Without one, frequencies are estimated.
+    #[arg(long, value_name = "PROFILE", requires = "copies")]
+    pub weights: Option<String>,
+    /// What is to be small.
+    #[arg(long, value_enum, default_value_t = HitsCounted::All, requires = "copies")]
+    pub hits: HitsCounted,
+    /// Divide functions that are called from several places as well (p3).
+    #[arg(long, requires = "copies")]
+    pub all_procedures: bool,
+    /// Who runs the copies.
+    #[arg(long, value_enum, default_value_t = EngineKind::Local, requires = "copies")]
+    pub engine: EngineKind,
+    /// With --engine template: a command of the shell with {script} or {index} (run for each copy), or {each} (run once): `ssh host{index} sh {script}`.
+    #[arg(long, value_name = "COMMAND", required_if_eq("engine", "template"))]
+    pub template: Option<String>,
+    /// With --engine slurm: an option of sbatch; may be given several times.
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    pub slurm_option: Vec<String>,
+    /// With --engine kubernetes: the container image.
+    #[arg(long, value_name = "IMAGE", required_if_eq("engine", "kubernetes"))]
+    pub image: Option<String>,
+    /// With --engine kubernetes: the claim of the volume that has the working folder.
+    #[arg(long, value_name = "CLAIM", required_if_eq("engine", "kubernetes"))]
+    pub claim: Option<String>,
+    /// Most copies at a time (local, template); by default as many as there are cores.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub parallel: Option<u32>,
+    /// Bound on each copy's memory (address space) in MiB (local).
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
+    pub memory: Option<u64>,
+    /// How often a copy that did not come to its end is run again.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub retries: u32,
+    /// Each copy runs in a copy of the working folder, so that their files do not clash; what the first one makes is copied back.
+    #[arg(long, requires = "copies")]
+    pub own_folders: bool,
+    /// Standard input of each copy. By default what comes by a pipe is kept and given to each; else there is none.
+    #[arg(long, value_name = "FILE", requires = "copies")]
+    pub input: Option<PathBuf>,
+    /// Run the program itself and one without counting as well, each alone: for overheads, and to compare the profiles.
+    #[arg(long, requires = "copies")]
+    pub baseline: bool,
+    /// Count executions of probes in the copies as well, which slows them down: to check the hits that are computed.
+    #[arg(long, requires = "copies")]
+    pub count_hits: bool,
+    /// Write what each copy cost to this file: a page with a chart if its name ends in .html, else JSON.
+    #[arg(long, value_name = "FILE", requires = "copies")]
+    pub costs: Option<PathBuf>,
+    /// Folder for the copies and their results, which all machines see; kept. By default a temporary one beside the profile.
+    #[arg(long, value_name = "FOLDER", requires = "copies")]
+    pub work: Option<PathBuf>,
+}
+
+/// Who runs copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EngineKind {
+    /// Processes of this machine.
+    Local,
+    /// A job array of a Slurm cluster.
+    Slurm,
+    /// Any command that runs a script elsewhere.
+    Template,
+    /// An Indexed Job; its manifest is written, and results are waited for.
+    Kubernetes,
+}
+
+impl EngineKind {
+    /// Its word on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineKind::Local => "local",
+            EngineKind::Slurm => "slurm",
+            EngineKind::Template => "template",
+            EngineKind::Kubernetes => "kubernetes",
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What copies cost: times of each, hits of its probes as they follow from the merged profile, and what bounds them.
+
+use super::make::Division;
+use super::spec::Times;
+use super::{CopyRun, chart};
+use crate::cli::Copies;
+use crate::notes::{note, warn};
+use anyhow::{Context, Result};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use trodden_flow::partition::bound::bound;
+use trodden_flow::partition::{Measure, Part, hits};
+use trodden_profile::copies::MergedCopies;
+use trodden_profile::{Profile, UnitProfile};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// Costs of all copies.
+#[derive(Clone, Debug, Serialize)]
+pub struct Costs {
+    schema_version: u32,
+    /// Path of the program.
+    pub program: String,
+    /// How the counting was divided.
+    pub strategy: &'static str,
+    engine: &'static str,
+    hits_counted: &'static str,
+    /// One for each copy.
+    pub copies: Vec<CopyCosts>,
+    /// Place of the copy that took longest.
+    pub slowest_copy: usize,
+    /// Hits of the copy that has most.
+    pub hits_of_slowest: u64,
+    /// Hits of a program that counts everything (sequential Ball-Larus).
+    pub sequential_hits: u64,
+    /// That divided by the number of copies.
+    pub ideal_hits: u64,
+    /// No plan for so many copies has less.
+    pub proven_hits: u64,
+    /// Paths on whose counts several copies agree.
+    pub confirmed_paths: u64,
+    /// The program without counting, and with all of it, each run alone.
+    pub baseline: Option<Baseline>,
+    /// Where copies differ.
+    pub diverged: Vec<String>,
+}
+
+/// Costs of one copy.
+#[derive(Clone, Debug, Serialize)]
+pub struct CopyCosts {
+    /// Wall time.
+    pub wall_ns: u64,
+    /// Processor time.
+    pub cpu_ns: u64,
+    host: String,
+    /// How often it was started.
+    attempts: u32,
+    /// Functions in which it counts.
+    functions: usize,
+    probes: usize,
+    /// Executions of labels and counts.
+    pub hits: u64,
+    /// Executions of labels alone.
+    label_hits: u64,
+    /// Executions of labels and counts, and of labels alone, as the copy itself counted them.
+    pub counted: Option<[u64; 2]>,
+    /// By how much of its time it is slower than the program without counting.
+    pub overhead: Option<f64>,
+}
+
+/// Times without copies.
+#[derive(Clone, Debug, Serialize)]
+pub struct Baseline {
+    /// Without counting.
+    pub plain_ns: u64,
+    /// With all counting in one program.
+    pub sequential_ns: u64,
+}
+
+impl Costs {
+    /// Adds up what copies cost.
+    pub fn of(division: &Division, merged: &MergedCopies, copies: &[CopyRun], attempts: &[u32], options: &Copies) -> Result<Costs> {
+        let procedures = division.measured(&merged.profile)?;
+        let measure = Measure::from(options.hits);
+        let bound = bound(&procedures, copies.len(), measure);
+        let of_copy = |at: usize| {
+            let parts: Vec<&Part> = division.copies[at].parts.iter().flatten().collect();
+            let hits = hits::of_copy(&procedures, &division.copies[at]);
+            CopyCosts {
+                wall_ns: copies[at].times.wall_ns,
+                cpu_ns: copies[at].times.cpu_ns,
+                host: copies[at].times.host.clone(),
+                attempts: attempts.get(at).copied().unwrap_or(1),
+                functions: parts.len(),
+                probes: parts.iter().map(|p| p.probes()).sum(),
+                hits: hits.all,
+                label_hits: hits.labels,
+                counted: options.count_hits.then(|| counted_hits(&copies[at].profile)),
+                overhead: None,
+            }
+        };
+        if copies.iter().any(|c| !c.times.fixed_addresses) {
+            note("addresses of memory are random here (a container may forbid to change that): programs that go by addresses may differ");
+        }
+        let costs: Vec<CopyCosts> = (0..copies.len()).map(of_copy).collect();
+        let most = |c: &CopyCosts| if measure == Measure::All { c.hits } else { c.label_hits };
+        Ok(Costs {
+            schema_version: SCHEMA_VERSION,
+            program: division.program.path.clone(),
+            strategy: options.strategy.name(),
+            engine: options.engine.name(),
+            hits_counted: if measure == Measure::All { "all" } else { "labels" },
+            slowest_copy: (0..costs.len()).max_by_key(|at| costs[*at].wall_ns).unwrap_or(0),
+            hits_of_slowest: costs.iter().map(most).max().unwrap_or(0),
+            copies: costs,
+            sequential_hits: bound.sequential,
+            ideal_hits: bound.ideal,
+            proven_hits: bound.proven(),
+            confirmed_paths: merged.confirmed,
+            baseline: None,
+            diverged: Vec::new(),
+        })
+    }
+
+    /// Adds the times of the program without counting and with all of it.
+    pub fn add_baseline(&mut self, plain: &Times, sequential: &Times) {
+        self.baseline = Some(Baseline { plain_ns: plain.wall_ns, sequential_ns: sequential.wall_ns });
+        for copy in &mut self.copies {
+            copy.overhead = Some(copy.wall_ns as f64 / plain.wall_ns.max(1) as f64 - 1.0);
+        }
+    }
+
+    /// A table on standard error.
+    pub fn tell(&self) {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let share = |hits: u64| 100.0 * hits as f64 / self.sequential_hits.max(1) as f64;
+        note(format_args!("{} copies ({}), hits in per cent of one program that counts all", self.copies.len(), self.strategy));
+        for (at, copy) in self.copies.iter().enumerate() {
+            let overhead = copy.overhead.map_or(String::new(), |o| format!(", overhead {:.1} %", 100.0 * o));
+            let hits = if self.hits_counted == "all" { copy.hits } else { copy.label_hits };
+            note(format_args!(
+                "copy {at}: {:.3} s, {:.1} % of hits, {} functions{overhead}",
+                seconds(copy.wall_ns),
+                share(hits),
+                copy.functions
+            ));
+            if let Some([all, labels]) = copy.counted.filter(|counted| *counted != [copy.hits, copy.label_hits]) {
+                warn(format_args!(
+                    "copy {at} counted {all} hits and {labels} of labels, computed were {} and {}",
+                    copy.hits, copy.label_hits
+                ));
+            }
+        }
+        let slowest = &self.copies[self.slowest_copy];
+        note(format_args!(
+            "slowest copy {:.3} s; most hits {:.1} %, ideal {:.1} %, no plan below {:.1} %",
+            seconds(slowest.wall_ns),
+            share(self.hits_of_slowest),
+            share(self.ideal_hits),
+            share(self.proven_hits)
+        ));
+        if let Some(Baseline { plain_ns, sequential_ns }) = self.baseline {
+            let over = |ns: u64| 100.0 * (ns as f64 / plain_ns.max(1) as f64 - 1.0);
+            note(format_args!(
+                "without counting {:.3} s, one program that counts all {:.3} s (overhead {:.1} %); the slowest copy saves {:.1} % of that time",
+                seconds(plain_ns),
+                seconds(sequential_ns),
+                over(sequential_ns),
+                100.0 * (1.0 - slowest.wall_ns as f64 / sequential_ns.max(1) as f64)
+            ));
+        }
+    }
+
+    /// Writes them to a file: a page, or JSON.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let text = match path.extension().is_some_and(|e| e == "html") {
+            true => chart::page(self),
+            false => serde_json::to_string_pretty(self)? + "\n",
+        };
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// Hits that a copy counted itself: all, and of labels.
+fn counted_hits(profile: &Profile) -> [u64; 2] {
+    let mut sums = [0; 2];
+    for (_, unit, function) in profile.functions() {
+        let Some(first) = function.label_words().and_then(|words| words.hits()) else { continue };
+        let word = |at: u64| unit.counts.binary_search_by_key(&at, |c| c.0).map_or(0, |place| unit.counts[place].1);
+        sums[0] += word(first + 1);
+        sums[1] += word(first);
+    }
+    sums
+}
+
+/// Functions that two profiles of the same images count differently.
+pub fn differences(one: &Profile, other: &Profile) -> Vec<String> {
+    let mut out = Vec::new();
+    let known: BTreeMap<_, _> = other.images.iter().map(|i| (i.identity, i)).collect();
+    for image in &one.images {
+        let Some(same) = known.get(&image.identity) else {
+            out.push(format!("`{}` ran in one and not in the other", image.path));
+            continue;
+        };
+        let pairs = image.units.iter().zip(&same.units);
+        out.extend(pairs.flat_map(|(a, b)| differing(a, b)));
+    }
+    if one.images.len() != other.images.len() {
+        out.push(format!("{} images ran in one, {} in the other", one.images.len(), other.images.len()));
+    }
+    out
+}
+
+fn differing(one: &UnitProfile, other: &UnitProfile) -> Vec<String> {
+    let functions = one.map.functions.iter().filter(|f| one.counts_of(f).ne(other.counts_of(f)));
+    functions.map(|f| format!("the paths of function `{}` were executed otherwise", f.name)).collect()
+}

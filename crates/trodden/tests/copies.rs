@@ -1,0 +1,159 @@
+//! `trodden record --copies`: several copies together count what one program counts, and programs that do not do the same each time are found out.
+
+mod place;
+
+use place::{Place, must, trodden};
+use std::collections::BTreeMap;
+use std::process::Output;
+use trodden_oracle::random;
+use trodden_profile::Profile;
+
+/// Branches, loops, `setjmp`, a computed jump, recursion, a child process that goes on, an exit from within.
+const PROGRAM: &str = r#"
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static jmp_buf back;
+__attribute__((noinline)) int step(int n) { if (n % 3 == 0) return n / 3; if (n & 1) return 3 * n + 1; return n >> 1; }
+__attribute__((noinline)) int run(int n) { int s = 0; for (int i = 0; i < n; i++) { int k = step(i); if (k & 4) s += k; else if (k > 9) s -= i; if (s < -50) s = 0; } return s; }
+__attribute__((noinline)) int depth(int n) { return n < 2 ? n : depth(n - 1) + (n & 1 ? 1 : depth(n / 2)); }
+__attribute__((noinline)) void jump(int n) { if (n > 2) longjmp(back, n); puts("no jump"); }
+__attribute__((noinline)) int twice(int n) { int k = setjmp(back); if (k > 5) return k; if (k > 3) jump(k + 4); jump(n); return 0; }
+__attribute__((noinline)) int dispatch(const char *s) {
+  static void *to[] = {&&a, &&b, &&end}; int n = 0;
+#define NEXT goto *to[*s++ - '0']
+  NEXT; a: n += 2; NEXT; b: n *= 3; NEXT; end: return n; }
+__attribute__((noinline)) int child(int n) { int s = 0; pid_t pid = fork(); for (int i = 0; i < n; i++) s += step(i); if (pid == 0) { run(7); exit(0); } waitpid(pid, 0, 0); return s; }
+__attribute__((noinline)) void leave(int n) { if (n > 10) { puts("leaving"); exit(3); } }
+int main(int argc, char **argv) {
+  char line[100]; int lines = 0;
+  while (fgets(line, sizeof line, stdin)) lines++;
+  printf("%d %d %d %d %d %d\n", lines, run(2000), depth(15), twice(1) + twice(4) + twice(9), dispatch("0011012"), child(20));
+  fflush(stdout);
+  leave(argc);
+  leave(argc + 10);
+  return 0;
+}
+"#;
+
+fn record(place: &Place, program: &str, words: &str) -> Output {
+    let mut command = place.command(trodden());
+    command.args(["record", "--no-store", "-o", "run.trodden"]).args(words.split_whitespace()).arg("--").arg(program);
+    command.stdin(std::fs::File::open(place.path("input")).unwrap());
+    command.output().unwrap()
+}
+
+/// Counts by function and path, and the identities of images.
+fn counts(place: &Place) -> BTreeMap<(String, String, u64), u64> {
+    let profile = Profile::read(&place.path("run.trodden")).unwrap();
+    let functions = profile.functions();
+    functions
+        .flat_map(|(image, unit, f)| unit.counts_of(f).map(move |(path, n)| ((image.identity.to_string(), f.name.clone(), path), n)))
+        .collect()
+}
+
+#[test]
+fn copies_count_together_what_one_program_counts() {
+    let place = Place::with(&[("prog.c", PROGRAM), ("input", "one\ntwo\n")]);
+    place.cc("-O2 prog.c -o prog");
+    let one = record(&place, "./prog", "");
+    assert_eq!(one.status.code(), Some(3), "{}", String::from_utf8_lossy(&one.stderr));
+    let truth = counts(&place);
+    assert!(truth.len() > 40, "{truth:?}");
+    std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
+    for words in [
+        "--copies 2",
+        "--copies 3 --weights one.trodden --costs costs.json --baseline",
+        "--copies 3 --strategy p3 --all-procedures --own-folders",
+        // Copies that count nothing.
+        "--copies 2 --strategy sbl",
+    ] {
+        let copies = record(&place, "./prog", words);
+        let told = String::from_utf8_lossy(&copies.stderr).into_owned();
+        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{words}: {told}");
+        assert_eq!(counts(&place), truth, "{words}");
+    }
+    let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
+    let hits = |name: &str| costs[name].as_u64().unwrap();
+    assert!(hits("proven_hits") <= hits("hits_of_slowest") && hits("hits_of_slowest") < hits("sequential_hits"), "{costs}");
+    assert!(costs["baseline"]["sequential_ns"].as_u64().unwrap() > 0 && costs["diverged"].as_array().unwrap().is_empty(), "{costs}");
+}
+
+#[test]
+fn random_programs_are_divided_exactly() {
+    for seed in 0..4 {
+        let program = random::program(seed);
+        let (source, driver) = if program.language == random::Language::C { ("s.c", "cc") } else { ("s.cpp", "c++") };
+        let place = Place::with(&[(source, &program.text), ("input", "")]);
+        must(place.command(trodden()).arg(driver).args(["-O1", "-w", "-pthread", source, "-o", "prog"]));
+        let one = record(&place, "./prog", "");
+        let truth = counts(&place);
+        std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
+        let words = ["--copies 2 --weights one.trodden", "--copies 3 --strategy p3 --all-procedures", "--copies 3"][seed as usize % 3];
+        let copies = record(&place, "./prog", words);
+        let told = String::from_utf8_lossy(&copies.stderr).into_owned();
+        assert_eq!((copies.status.code(), &copies.stdout), (one.status.code(), &one.stdout), "seed {seed} {words}: {told}");
+        assert_eq!(counts(&place), truth, "seed {seed} {words}");
+    }
+}
+
+/// Loops, branches and calls that come back.
+const COUNTED: &str = "#include <stdio.h>\n\
+    __attribute__((noinline)) int step(int n) { if (n % 3 == 0) return n / 3; if (n & 1) return 3 * n + 1; return n >> 1; }\n\
+    __attribute__((noinline)) int run(int n) { int s = 0; for (int i = 0; i < n; i++) { int k = step(i); if (k & 4) s += k; else if (k > 9) s -= i; if (s < -50) s = 0; } return s; }\n\
+    int main(void) { int s = 0; for (int i = 0; i < 50; i++) s += run(i * 10); printf(\"%d\\n\", s); return 0; }\n";
+
+#[test]
+fn copies_count_the_hits_that_are_computed() {
+    let place = Place::with(&[("prog.c", COUNTED), ("input", "")]);
+    place.cc("-O2 prog.c -o prog");
+    record(&place, "./prog", "");
+    std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
+    for strategy in ["p3 --all-procedures", "weighted"] {
+        let words = format!("--copies 2 --weights one.trodden --count-hits --costs costs.json --strategy {strategy}");
+        let copies = record(&place, "./prog", &words);
+        assert_eq!(copies.status.code(), Some(0), "{}", String::from_utf8_lossy(&copies.stderr));
+        let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
+        let mut all = 0;
+        for copy in costs["copies"].as_array().unwrap() {
+            let hits = |name: &str| copy[name].as_u64().unwrap();
+            all += hits("hits");
+            assert_eq!(copy["counted"], serde_json::json!([hits("hits"), hits("label_hits")]), "{strategy}");
+        }
+        assert!(all > 1_000, "{strategy}: {all} hits");
+    }
+}
+
+/// Does something else in each process.
+const DIFFERENT: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; return n / 2; }\n\
+    int main(void) { int s = 0; for (int i = 0; i < getpid() % 1000 + 10; i++) s += step(i); printf(\"%d\\n\", s); return 0; }\n";
+
+#[test]
+fn programs_that_do_something_else_each_time_are_found_out() {
+    let place = Place::with(&[("prog.c", DIFFERENT), ("same.c", "int main(int c, char **v) { return c > 1 ? 2 : 0; }\n"), ("input", "")]);
+    place.cc("-O1 prog.c -o prog");
+    place.cc("-O1 same.c -o same");
+    let copies = record(&place, "./prog", "--copies 2");
+    let told = String::from_utf8_lossy(&copies.stderr).into_owned();
+    assert_eq!(copies.status.code(), Some(1), "{told}");
+    assert!(told.contains("not the same execution") && told.contains("copy 1 printed something else"), "{told}");
+    let doctor = |words: &[&str]| place.command(trodden()).args(["doctor", "--runs", "3", "--"]).args(words).output().unwrap();
+    let differs = doctor(&["./prog"]);
+    let told = String::from_utf8_lossy(&differs.stdout).into_owned();
+    assert_eq!(differs.status.code(), Some(1), "{told}");
+    assert!(told.contains("run 2: the paths of function `main`"), "{told}");
+    let same = doctor(&["./same", "x"]);
+    assert_eq!(same.status.code(), Some(0), "{}", String::from_utf8_lossy(&same.stdout));
+}
+
+#[test]
+fn what_copies_write_is_kept_apart_and_comes_back() {
+    let source = "#include <stdio.h>\nint main(void) { FILE *f = fopen(\"out.txt\", \"r\"); if (f) return 1; f = fopen(\"out.txt\", \"w\"); fputs(\"made\\n\", f); fclose(f); return 0; }\n";
+    let place = Place::with(&[("prog.c", source), ("input", "")]);
+    place.cc("-O1 prog.c -o prog");
+    let copies = record(&place, "./prog", "--copies 3 --own-folders");
+    assert_eq!(copies.status.code(), Some(0), "{}", String::from_utf8_lossy(&copies.stderr));
+    assert_eq!(std::fs::read_to_string(place.path("out.txt")).unwrap(), "made\n");
+}

@@ -1,0 +1,99 @@
+//! What one of several copies of a program counts, from a plan of all copies to the build of one.
+//!
+//! A file is a list of entries ([`crate::packed`]): for each unit, known by the identity it had in the program that is divided, the copy's
+//! [part](trodden_flow::partition::Part) of each function in which it counts anything. Functions come with their cuts, so that paths are those of the
+//! program that is divided, and with the [shape](crate::shape) of their graph, to be sure that it is the same.
+
+use crate::packed::{pack, unpack};
+use crate::{FunctionMap, Identity, UnitMap};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use trodden_flow::partition::Part;
+use trodden_flow::{CutReason, Edge};
+
+const MAGIC: [u8; 8] = *b"TRODPRT\x01";
+
+/// The word for units of a copy, as in their scheme: with the identity of the file of parts.
+pub const PARTS_WORD: &str = "parts=";
+/// The word for the unit that a copy's unit was made of, as in its scheme.
+pub const ORIGIN_WORD: &str = "origin=";
+
+/// A copy's parts of functions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    units: BTreeMap<Identity, BTreeMap<String, FunctionPart>>,
+}
+
+/// A copy's part of one function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionPart {
+    /// Hash of the function's graph.
+    pub shape: u64,
+    /// Where its paths are cut.
+    pub cuts: Vec<(Edge, CutReason)>,
+    /// Number of all its paths.
+    pub paths: u64,
+    /// What the copy does.
+    pub part: Part,
+}
+
+impl Parts {
+    /// Adds a function of a unit.
+    pub fn add(&mut self, unit: Identity, function: &FunctionMap, part: Part) {
+        let part = FunctionPart { shape: function.shape, cuts: function.cuts.clone(), paths: function.counters, part };
+        self.units.entry(unit).or_default().insert(function.name.clone(), part);
+    }
+
+    /// The part of a function of a unit; `None` if the copy counts nothing there.
+    pub fn of(&self, unit: Identity, function: &str) -> Option<&FunctionPart> {
+        self.units.get(&unit)?.get(function)
+    }
+
+    /// The content of a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        pack(&MAGIC, &self.units.iter().collect::<Vec<_>>())
+    }
+
+    /// Reads a file's content.
+    ///
+    /// # Errors
+    /// It is none, or damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Parts, NoParts> {
+        let units: Vec<(Identity, BTreeMap<String, FunctionPart>)> = unpack(&MAGIC, bytes).ok_or(NoParts)?;
+        Ok(Parts { units: units.into_iter().collect() })
+    }
+}
+
+/// The unit of which a copy's unit was made; `None` if it is no copy's.
+pub fn origin(map: &UnitMap) -> Option<Identity> {
+    map.scheme.split(' ').find_map(|word| Identity::parse(word.strip_prefix(ORIGIN_WORD)?))
+}
+
+/// A file that holds no parts.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a file of a copy's parts: `trodden record --copies` makes them")]
+pub struct NoParts;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_come_back_from_a_file() {
+        let flags = vec![true, false];
+        let part = Part {
+            interesting: flags.clone(),
+            values: vec![0, 1],
+            increments: vec![2, 0],
+            offset: -2,
+            counted: flags.clone(),
+            ends: flags,
+        };
+        let function = FunctionPart { shape: 7, cuts: vec![(Edge(1), CutReason::Back)], paths: 2, part };
+        let unit = Identity([3; 16]);
+        let parts = Parts { units: BTreeMap::from([(unit, BTreeMap::from([("f".to_owned(), function.clone())]))]) };
+        let read = Parts::from_bytes(&parts.to_bytes()).unwrap();
+        assert_eq!((read.of(unit, "f"), read.of(unit, "g"), read.of(Identity([4; 16]), "f")), (Some(&function), None, None));
+        assert_eq!(Parts::from_bytes(&parts.to_bytes()[..12]), Err(NoParts));
+    }
+}
