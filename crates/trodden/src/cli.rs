@@ -97,7 +97,7 @@ pub enum Command {
     /// Run a build command with the drivers as its C and C++ compilers.
     Build(Build),
     /// Run an instrumented program and store the profile.
-    Record(Record),
+    Record(Box<Record>),
     /// Count programs of the sample tier that run already, in bursts.
     Sample(Sample),
     /// Make a profile of raw files that a program wrote by TRODDEN_OUTPUT, without `trodden record`.

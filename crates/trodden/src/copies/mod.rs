@@ -322,7 +322,7 @@ fn show_output(folder: &Path, own_folders: bool) -> Result<()> {
 fn tell_differences(differences: &[String]) {
     const SHOWN: usize = 10;
     warn("the copies were not the same execution, so the profile is not exact:");
-    differences.iter().take(SHOWN).for_each(|d| warn(d));
+    differences.iter().take(SHOWN).for_each(warn);
     if differences.len() > SHOWN {
         warn(format_args!("and {} more differences", differences.len() - SHOWN));
     }
