@@ -22,7 +22,7 @@ const MOST_IN_TABLE: u64 = 1 << 52;
 const MOST_IN_TABLES: u64 = 1 << 56;
 
 /// All words.
-const KNOWN: [&str; 20] = [
+const KNOWN: [&str; 21] = [
     "scheme=ball-larus|targeted|practical|structural",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
@@ -37,6 +37,7 @@ const KNOWN: [&str; 20] = [
     "weights=FILE",
     "facts=FILE",
     "known=FILE",
+    "known-cap=NUMBER",
     "table-slots=NUMBER (0 to 16777216)",
     "array-paths=NUMBER (1 to 16777216)",
     "threads=own|shared|atomic",
@@ -61,6 +62,8 @@ pub struct Options {
     pub weights: Option<(Rc<Weights>, Identity)>,
     /// Known paths, which the tier `residual` does not count, and the identity of their file.
     pub known: Option<(Rc<KnownPaths>, Identity)>,
+    /// Most known paths of a function; the others are left out, and so counted.
+    pub known_cap: Option<usize>,
     /// Write what the unit's blocks compute to this file, and make no code.
     pub facts: Option<PathBuf>,
     /// Change the code as these directions say, and count nothing.
@@ -207,6 +210,7 @@ impl Options {
             keep_bitcode: true,
             weights: None,
             known: None,
+            known_cap: None,
             facts: None,
             apply: None,
             tier: Tier::Full,
@@ -233,6 +237,9 @@ impl Options {
         if (options.tier == Tier::Residual) != options.known.is_some() {
             return Err(BadOption::ResidualWithoutKnown);
         }
+        if let (Some(most), Some((known, _))) = (options.known_cap, &mut options.known) {
+            Rc::make_mut(known).cap(most);
+        }
         options.exclusions()?;
         Ok(options)
     }
@@ -253,6 +260,7 @@ impl Options {
             (!sample && self.one_version, ("versions=one", "another tier than sample")),
             (self.markers && self.one_version, ("versions=one", "markers=llvm")),
             (self.tier == Tier::Addresses && self.threads != Threads::Own, ("tier=addresses", "threads=shared or atomic")),
+            (self.tier != Tier::Residual && self.known_cap.is_some(), ("known-cap", "a tier other than residual")),
             (self.tier == Tier::Residual && self.table_slots > 0, ("tier=residual", "table-slots")),
             (self.tier == Tier::Residual && self.threads != Threads::Own, ("tier=residual", "threads=shared or atomic")),
             (self.events.is_some() && self.markers, ("events", "markers=llvm (--pgo)")),
@@ -303,6 +311,7 @@ impl Options {
             ("versions", value) => self.one_version = either(value, "two", "one")?,
             ("tails", value) => self.tails_apart = either(value, "merged", "apart")?,
             ("markers", value) => self.markers = either(value, "none", "llvm")?,
+            ("known-cap", most) => self.known_cap = Some(most.parse().ok()?),
             ("events", name) => self.events = Some(EventSource::parse(name)?),
             ("facts", file) if !file.is_empty() => self.facts = Some(file.into()),
             _ => return None,
@@ -320,7 +329,8 @@ impl Options {
             Tier::Sample => " tier=sample".into(),
             Tier::Residual => {
                 let file = self.known.as_ref().map_or_else(String::new, |(_, file)| format!(" known={file}"));
-                format!(" {RESIDUAL_WORD}{file}")
+                let cap = self.known_cap.map_or_else(String::new, |most| format!(" known-cap={most}"));
+                format!(" {RESIDUAL_WORD}{file}{cap}")
             }
             Tier::Addresses if self.tails_apart => format!(" {ADDRESSES_WORD} tails=apart"),
             Tier::Addresses => format!(" {ADDRESSES_WORD}"),

@@ -13,7 +13,9 @@
 //! 9. [`edges`]: LLVM's edge profile, as it follows from paths;
 //! 10. [`branches`]: profiles of branches that hardware recorded;
 //! 11. [`sampling`]: what a profile that was not counted in full says of itself;
-//! 11. [`procedures`]: what partitions of the counting among copies of a program are made of.
+//! 12. [`untested`]: what the field takes and tests do not;
+//! 13. [`field`]: reports of many users, added up;
+//! 14. [`procedures`]: what partitions of the counting among copies of a program are made of.
 #![forbid(unsafe_code)]
 
 pub mod advise;
@@ -27,6 +29,7 @@ pub mod edges;
 mod error;
 pub mod events;
 pub mod exactness;
+pub mod field;
 pub mod isolate;
 mod known;
 pub mod merge;
@@ -38,6 +41,7 @@ pub mod sampling;
 pub mod store;
 mod sum;
 pub mod tables;
+pub mod untested;
 pub mod values;
 mod weights;
 

@@ -1,17 +1,21 @@
 //! The syntax of the command line; what commands do is elsewhere. Man pages, completions and `--help` all come from here.
 
 mod branches;
+mod field;
 mod isolate;
 mod numbering;
 mod parameters;
 mod partition;
+mod residual;
 mod showing;
 
 pub use branches::{BranchKind, Branches};
+pub use field::{Aggregate, Field, Pack};
 pub use isolate::{Isolate, SuspectScore};
 pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use parameters::{Parameters, known_paths, parameters_over, weights_file};
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
+pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 
 use crate::profiles::LAST;
@@ -108,6 +112,11 @@ pub enum Command {
     Advise(Advise),
     /// Rank the paths by which failing runs differ from passing ones.
     Isolate(Isolate),
+    /// Show which paths the field takes that no test has taken.
+    Residual(Residual),
+    /// Reports of untested paths from many machines: making them, adding them up.
+    #[command(subcommand)]
+    Field(Field),
     /// Write a profile in a form that other tools read.
     Export(Export),
     /// List recorded runs, remove them, put them into suites.
@@ -400,8 +409,11 @@ pub struct Diff {
 /// `trodden instrument`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
+Examples:
   trodden instrument ./prog -o prog.plain-edges --chords off
+  trodden instrument ./prog --residual tests -o prog.field     counts what tests have not taken
+
+What a residual variant counts goes into the run store of this folder (or above), unless it runs elsewhere or TRODDEN_OUTPUT says where to.
 
 The program must have been linked by trodden on this machine (or with this TRODDEN_STORE), with its bitcode kept.")]
 pub struct Instrument {
@@ -410,9 +422,25 @@ pub struct Instrument {
     /// Where to write the variant.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
+    /// With --residual: what the program does when it takes an untested path, besides counting it, unless TRODDEN_ON_UNTESTED says otherwise.
+    #[arg(long, value_enum, requires = "residual")]
+    pub on_untested: Option<OnUntested>,
     /// How to count.
     #[command(flatten)]
     pub parameters: Parameters,
+}
+
+/// What a residual build does at an untested path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnUntested {
+    /// Count it, and nothing else.
+    Count,
+    /// A line on standard error, the first time.
+    Report,
+    /// A line, then SIGABRT.
+    Abort,
+    /// Call the program's `trodden_untested(function, path, count)`.
+    Callback,
 }
 
 /// `trodden loops`

@@ -14,6 +14,8 @@
 //! | `sample.rs` | bursts: switching the counting of sampled programs on and off |
 //! | `profiles.rs`, `reports.rs`, `runs.rs` | stored profiles: naming, showing, listing, merging, comparing them |
 //! | `advise.rs`, `facts.rs` | advice from a profile; what units compute, from their bitcode |
+//! | `residual.rs` | untested paths: what the field takes and tests do not |
+//! | `field.rs`, `field/` | reports of untested paths from many machines |
 //! | `import.rs` | profiles of branches that hardware recorded |
 //! | `profdata.rs`, `cc/pgo.rs` | edge profiles for `-fprofile-use`; builds that collect for them |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
@@ -34,6 +36,7 @@ mod cli;
 mod doctor;
 mod events;
 mod facts;
+mod field;
 mod frames;
 mod graph;
 mod import;
@@ -54,6 +57,7 @@ mod rebuild;
 mod recipe;
 mod record;
 mod reports;
+mod residual;
 mod runs;
 mod rust;
 mod sample;
@@ -125,11 +129,13 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Annotate(job) => reports::annotate(&job, cli.color),
         Command::Advise(job) => advise::run(&job, cli.color),
         Command::Isolate(job) => isolate::run(&job, cli.color),
+        Command::Residual(job) => residual::run(&job, cli.color),
+        Command::Field(job) => field::run(&job, cli.color),
         Command::Export(job) => reports::export(&job),
         Command::Runs(job) => runs::runs(&job),
         Command::Merge(job) => runs::merge(&job),
         Command::Diff(job) => runs::compare(&job),
-        Command::Instrument(job) => instrument::run(&job.program, &job.output, &job.parameters),
+        Command::Instrument(job) => instrument::run(&job),
         Command::Loops(job) => loops::run(&job, cli.color),
         Command::Info(info) => info::run(&info),
         Command::Graph(job) => graph::run(&job),

@@ -8,6 +8,7 @@ use crate::packed::{pack, unpack};
 use crate::{FunctionMap, UnitMap};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use trodden_flow::{CutReason, Edge};
 
 /// The word for units that count unknown paths only, as in their scheme.
@@ -35,6 +36,31 @@ pub struct KnownFunction {
 }
 
 impl KnownFunction {
+    fn add(&mut self, known: impl IntoIterator<Item = (u64, u64)>, edges: &[u64]) {
+        self.known.extend(known);
+        self.known.sort_unstable();
+        self.known.dedup_by(|more, kept| {
+            let same = more.0 == kept.0;
+            kept.1 = if same { kept.1.saturating_add(more.1) } else { kept.1 };
+            same
+        });
+        self.edges.iter_mut().zip(edges).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
+    }
+
+    /// Adds what is known of the same function elsewhere; false if its paths are not the same.
+    fn join(&mut self, other: KnownFunction) -> bool {
+        let same = self.cuts == other.cuts && self.paths == other.paths && self.edges.len() == other.edges.len();
+        if same {
+            self.add(other.known, &other.edges);
+        }
+        same
+    }
+
+    /// Whether a path is known.
+    pub fn knows(&self, path: u64) -> bool {
+        self.known.binary_search_by_key(&path, |k| k.0).is_ok()
+    }
+
     /// Whether its paths and cuts are some of those that it says there are.
     fn is_sound(&self) -> bool {
         let ids = self.known.is_sorted_by(|a, b| a.0 < b.0) && self.known.last().is_none_or(|(id, _)| *id < self.paths);
@@ -75,15 +101,35 @@ impl KnownPaths {
         if entry.cuts != function.cuts || entry.paths != function.counters || entry.edges.len() != edges.len() {
             return Err(TwoWays(function.name.clone()));
         }
-        entry.known.extend(known);
-        entry.known.sort_unstable();
-        entry.known.dedup_by(|more, kept| {
-            let same = more.0 == kept.0;
-            kept.1 = if same { kept.1.saturating_add(more.1) } else { kept.1 };
-            same
-        });
-        entry.edges.iter_mut().zip(edges).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
+        entry.add(known, edges);
         Ok(())
+    }
+
+    /// Adds what another set knows.
+    ///
+    /// # Errors
+    /// A function is there already with other cuts.
+    pub fn join(&mut self, other: KnownPaths) -> Result<(), TwoWays> {
+        for (key, function) in other.functions {
+            match self.functions.entry(key) {
+                Entry::Vacant(place) => drop(place.insert(function)),
+                Entry::Occupied(mut place) => match place.get_mut().join(function) {
+                    true => {}
+                    false => return Err(TwoWays(place.key().1.clone())),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves each function only the paths that were taken most, at most so many; equal ones by number. What is left out is counted by a build, and has to be told from what is
+    /// unknown afterwards.
+    pub fn cap(&mut self, most: usize) {
+        for function in self.functions.values_mut().filter(|f| f.known.len() > most) {
+            function.known.sort_unstable_by_key(|(id, count)| (std::cmp::Reverse(*count), *id));
+            function.known.truncate(most);
+            function.known.sort_unstable();
+        }
     }
 
     /// What is known of a function.
@@ -132,6 +178,19 @@ mod tests {
         let function = KnownFunction { cuts: vec![(Edge(cut), CutReason::Back)], paths: 4, known: known.to_vec(), edges: vec![1, 2] };
         let key = ("u.c".to_owned(), "f".to_owned(), 7);
         KnownPaths { functions: BTreeMap::from([(key, function)]) }.to_bytes()
+    }
+
+    #[test]
+    fn sets_are_joined_and_capped() {
+        let mut one = KnownPaths::from_bytes(&file(1, &[(0, 5), (2, 9)])).unwrap();
+        one.join(KnownPaths::from_bytes(&file(1, &[(2, 1), (3, 7)])).unwrap()).unwrap();
+        let known = |set: &KnownPaths| set.of("u.c", "f", 7).unwrap().clone();
+        assert_eq!((known(&one).known, known(&one).edges), (vec![(0, 5), (2, 10), (3, 7)], vec![2, 4]));
+        assert!(known(&one).knows(3) && !known(&one).knows(1));
+        one.cap(2);
+        assert_eq!(known(&one).known, [(2, 10), (3, 7)]);
+        let other = KnownPaths::from_bytes(&file(0, &[(0, 1)])).unwrap();
+        assert_eq!(one.join(other), Err(TwoWays("f".into())));
     }
 
     #[test]
