@@ -10,10 +10,10 @@ use llvm_sys::prelude::{LLVMTypeRef, LLVMValueRef};
 use llvm_sys::{LLVMThreadLocalMode, LLVMVisibility};
 use std::mem::offset_of;
 use std::path::Path;
-use trodden_unit::Identity;
+use trodden_unit::{Identity, UnitMap};
 use trodden_wire::{
-    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, FRAMES_SECTION, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION,
-    UNITS_SECTION, UnitRecord,
+    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, FRAMES_SECTION, FUNCTIONS_SECTION, FunctionRecord, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL,
+    UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord,
 };
 
 /// Name of the unit's counters; local to the object file.
@@ -132,4 +132,21 @@ pub fn sections(module: Module, unit: Identity, counters: u64, several: bool, fr
          .pushsection {FRAMES_SECTION},\"\",@progbits\n.incbin \"{path}\"\n.popsection\n"
     );
     module.append_assembly(&assembly);
+}
+
+/// Emits a record of each function, by which the runtime knows a counter's function and where its time is noted.
+pub fn functions(module: Module, map: &UnitMap) {
+    // The runtime does not say so: where there are none, gold would give hidden ones its own address.
+    module.append_assembly(&format!(".hidden __start_{FUNCTIONS_SECTION}\n.hidden __stop_{FUNCTIONS_SECTION}\n"));
+    let (at_name, to_times) = (offset_of!(FunctionRecord, name_delta), 8 * map.counters);
+    for (number, function) in map.functions.iter().enumerate().filter(|(_, f)| f.counters > 0) {
+        let name: String = function.plain_name().bytes().map(|b| format!("\\{b:03o}")).collect();
+        module.append_assembly(&format!(
+            ".pushsection .rodata,\"a\",@progbits\n.Ltrodden_name_{number}:\n.asciz \"{name}\"\n.popsection\n\
+             .pushsection {FUNCTIONS_SECTION},\"aR\",@progbits\n.p2align 3\n.quad {COUNTERS_SYMBOL}-.+{}\n.quad {}\n.quad {to_times}\n\
+             .quad .Ltrodden_name_{number}-.+{at_name}\n.popsection\n",
+            8 * function.first_counter,
+            function.counters
+        ));
+    }
 }

@@ -26,7 +26,7 @@ const MOST_IN_TABLES: u64 = 1 << 56;
 const TIME_LIMIT_S: u64 = 2;
 
 /// All words.
-const KNOWN: [&str; 25] = [
+const KNOWN: [&str; 26] = [
     "scheme=ball-larus|targeted|practical|structural|spp|mspp|pertinent|pspp|ppp|known-table|ppp-optimal|approximate",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
@@ -41,6 +41,7 @@ const KNOWN: [&str; 25] = [
     "weights=FILE",
     "facts=FILE",
     "known=FILE",
+    "known-cap=NUMBER",
     "interesting=FILE",
     "time-limit=SECONDS (1 to 3600)",
     "parts=FILE",
@@ -70,6 +71,8 @@ pub struct Options {
     pub weights: Option<(Rc<Weights>, Identity)>,
     /// Known paths, which the tier `residual` does not count, and the identity of their file.
     pub known: Option<(Rc<KnownPaths>, Identity)>,
+    /// Most known paths of a function; the others are left out, and so counted.
+    pub known_cap: Option<usize>,
     /// Paths that are asked for, and the identity of their file: all others are counted together.
     pub interesting: Option<(Rc<KnownPaths>, Identity)>,
     /// How long the scheme `ppp-optimal` may search for the numbers of one function, in seconds.
@@ -249,6 +252,7 @@ impl Options {
             keep_bitcode: true,
             weights: None,
             known: None,
+            known_cap: None,
             interesting: None,
             time_limit_s: TIME_LIMIT_S,
             parts: None,
@@ -291,6 +295,9 @@ impl Options {
         if options.parts.is_some() != options.origin.is_some() {
             return Err(BadOption::PartsWithoutOrigin);
         }
+        if let (Some(most), Some((known, _))) = (options.known_cap, &mut options.known) {
+            Rc::make_mut(known).cap(most);
+        }
         options.exclusions()?;
         Ok(options)
     }
@@ -320,6 +327,7 @@ impl Options {
             (!sample && self.one_version, ("versions=one", "another tier than sample")),
             (self.markers && self.one_version, ("versions=one", "markers=llvm")),
             (self.tier == Tier::Addresses && self.threads != Threads::Own, ("tier=addresses", "threads=shared or atomic")),
+            (self.tier != Tier::Residual && self.known_cap.is_some(), ("known-cap", "a tier other than residual")),
             (self.tier == Tier::Residual && self.table_slots > 0, ("tier=residual", "table-slots")),
             (self.tier == Tier::Residual && self.threads != Threads::Own, ("tier=residual", "threads=shared or atomic")),
             (self.events.is_some() && self.markers, ("events", "markers=llvm (--pgo)")),
@@ -376,6 +384,7 @@ impl Options {
             ("versions", value) => self.one_version = either(value, "two", "one")?,
             ("tails", value) => self.tails_apart = either(value, "merged", "apart")?,
             ("markers", value) => self.markers = either(value, "none", "llvm")?,
+            ("known-cap", most) => self.known_cap = Some(most.parse().ok()?),
             ("events", name) => self.events = Some(EventSource::parse(name)?),
             ("origin", unit) => self.origin = Some(Identity::parse(unit)?),
             ("hits", value) => self.count_hits = either(value, "unknown", "counted")?,
@@ -395,7 +404,8 @@ impl Options {
             Tier::Sample => " tier=sample".into(),
             Tier::Residual => {
                 let file = self.known.as_ref().map_or_else(String::new, |(_, file)| format!(" known={file}"));
-                format!(" {RESIDUAL_WORD}{file}")
+                let cap = self.known_cap.map_or_else(String::new, |most| format!(" known-cap={most}"));
+                format!(" {RESIDUAL_WORD}{file}{cap}")
             }
             Tier::Addresses if self.tails_apart => format!(" {ADDRESSES_WORD} tails=apart"),
             Tier::Addresses => format!(" {ADDRESSES_WORD}"),

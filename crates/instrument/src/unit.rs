@@ -180,12 +180,19 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
     if let Some(count) = work.count {
         emit::forget_unused(&[work.around.enter, count]);
     }
-    let each = if work.options.events.is_some() { CELLS } else { 1 };
+    let each = match work.options.tier {
+        Tier::Residual => 2,
+        _ if work.options.events.is_some() => CELLS,
+        _ => 1,
+    };
     let words = work.map.counters.checked_mul(each).expect("a unit has fewer counters than memory has bytes");
     let map = work.finish();
     let bitcode = if map.1.keep_bitcode { bitcode } else { Vec::new() };
     let frame = store(&Frame::pack(unit, &map.0, &bitcode))?;
     emit::sections(module, unit, words, map.0.events.is_some(), &frame);
+    if map.0.has_times() {
+        emit::functions(module, &map.0);
+    }
     Ok(Outcome::Code)
 }
 

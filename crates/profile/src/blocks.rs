@@ -45,11 +45,14 @@ pub enum Kind {
     Sampling = 6,
     /// [`EventsBlock`]; the subject is the unit. Only of units that sum up events.
     Events = 7,
+    /// [`CountsBlock`] of times, nanoseconds since 1970; the subject is the unit. Only of units that note when paths were taken first.
+    Times = 8,
 }
 
 impl Kind {
     fn of(number: u32) -> Option<Kind> {
-        [Kind::Run, Kind::Map, Kind::Image, Kind::Counts, Kind::End, Kind::Sampling, Kind::Events].into_iter().find(|k| *k as u32 == number)
+        let all = [Kind::Run, Kind::Map, Kind::Image, Kind::Counts, Kind::End, Kind::Sampling, Kind::Events, Kind::Times];
+        all.into_iter().find(|k| *k as u32 == number)
     }
 
     /// Version of what a block of this kind holds.
@@ -73,6 +76,7 @@ impl Kind {
             Kind::End => "the end",
             Kind::Sampling => "how it was sampled",
             Kind::Events => "the events of unit",
+            Kind::Times => "the times of unit",
         }
     }
 }
@@ -214,6 +218,8 @@ pub enum Content {
     Sampling(Sampling),
     /// Events.
     Events(EventsBlock),
+    /// When counters were counted first.
+    Times(CountsBlock),
     /// The end, and the number of blocks before it.
     End(u64),
 }
@@ -363,7 +369,9 @@ impl Head {
 
     fn name(&self) -> String {
         match Kind::of(self.kind) {
-            Some(kind @ (Kind::Map | Kind::Image | Kind::Counts | Kind::Events)) => format!("{} {}", kind.words(), self.subject),
+            Some(kind @ (Kind::Map | Kind::Image | Kind::Counts | Kind::Events | Kind::Times)) => {
+                format!("{} {}", kind.words(), self.subject)
+            }
             Some(kind) => kind.words().into(),
             None => format!("a block of unknown kind {}", self.kind),
         }
@@ -391,6 +399,7 @@ impl Head {
             Kind::End => Content::End(parse(&bytes)?),
             Kind::Sampling => Content::Sampling(parse(&bytes)?),
             Kind::Events => Content::Events(parse(&bytes)?),
+            Kind::Times => Content::Times(parse(&bytes)?),
         })
     }
 }

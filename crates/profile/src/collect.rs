@@ -199,7 +199,7 @@ impl Collector<'_> {
         let disk = look_at(&raw);
         let all = raw.units.len();
         let (mut units, mut missing) = (Vec::new(), Vec::new());
-        let mut tables = Vec::new();
+        let (mut tables, mut timed) = (Vec::new(), Vec::new());
         for (place, unit) in raw.units.into_iter().enumerate() {
             match self.map(&path, &unit, &disk) {
                 Ok(Some(map)) => {
@@ -211,14 +211,19 @@ impl Collector<'_> {
                         false => unit,
                     };
                     let (counts, events) = if map.events.is_some() { events::take_apart(&unit) } else { (unit.counts, Vec::new()) };
-                    let counts = chosen::by_path(&map, counts);
-                    units.push(UnitProfile { unit: unit.unit, map, counts, events });
+                    let mut counts = chosen::by_path(&map, counts);
+                    if map.has_times() {
+                        timed.push((units.len(), place));
+                        counts.retain(|c| c.0 < map.counters);
+                    }
+                    units.push(UnitProfile { unit: unit.unit, map, counts, events, first_seen: Vec::new() });
                 }
                 Ok(None) => missing.push(unit.unit),
                 Err(what) => self.problems.push(CollectProblem::BadMap { image: path.clone(), unit: unit.unit, what }),
             }
         }
         self.read_tables(&path, files, &mut units, &tables);
+        self.read_times(files, &mut units, &timed);
         let (image, ran) = (path.clone(), raw.image);
         match (disk.other, missing.is_empty()) {
             (Some(on_disk), true) => self.problems.push(CollectProblem::RebuiltButStored { image, ran, on_disk }),
@@ -264,6 +269,22 @@ impl Collector<'_> {
                     if read.damaged > 0 {
                         let problem = RawProblem::Cells(read.damaged);
                         self.problems.push(CollectProblem::Raw { file: file.clone(), image: image.into(), problem });
+                    }
+                }
+                Err(error) => self.problems.push(CollectProblem::Unreadable(error)),
+            }
+        }
+    }
+
+    /// Notes when paths were taken first: of units as for tables.
+    fn read_times(&mut self, files: &[PathBuf], units: &mut [UnitProfile], which: &[(usize, usize)]) {
+        let maps: Vec<_> = which.iter().map(|(unit, place)| (*place, units[*unit].map.clone())).collect();
+        let maps: Vec<_> = maps.iter().map(|(place, map)| (*place, &**map)).collect();
+        for file in files.iter().filter(|_| !which.is_empty()) {
+            match tables::read_times(file, &maps) {
+                Ok(times) => {
+                    for ((unit, _), times) in which.iter().zip(&times) {
+                        units[*unit].first_seen = sum::earliest(&units[*unit].first_seen, times);
                     }
                 }
                 Err(error) => self.problems.push(CollectProblem::Unreadable(error)),

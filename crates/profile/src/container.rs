@@ -117,6 +117,9 @@ impl Profile {
                     let events = EventsBlock { image: number as u32, place: place as u32, events: unit.events.clone() };
                     blocks.put(Kind::Events, unit.unit, &events)?;
                 }
+                if !unit.first_seen.is_empty() {
+                    blocks.put(Kind::Times, unit.unit, &CountsBlock::pack(number as u32, place as u32, &unit.first_seen))?;
+                }
             }
         }
         blocks.finish()
@@ -159,6 +162,7 @@ struct Pending {
     image: ImageBlock,
     counts: HashMap<u32, Vec<(u64, u64)>>,
     events: HashMap<u32, Vec<(u64, PathEvents)>>,
+    times: HashMap<u32, Vec<(u64, u64)>>,
 }
 
 impl<'a> Parts<'a> {
@@ -189,17 +193,23 @@ impl<'a> Parts<'a> {
                 Err(what) => self.lose(offset, format!("the map of unit {}: {what}", head.subject)),
             },
             Content::KnownMap => {}
-            Content::Image(image) => {
-                self.images.push(Pending { offset, identity: head.subject, image, counts: HashMap::new(), events: HashMap::new() })
-            }
-            Content::Counts(counts) => self.take_counts(offset, &head, &counts),
+            Content::Image(image) => self.images.push(Pending {
+                offset,
+                identity: head.subject,
+                image,
+                counts: HashMap::new(),
+                events: HashMap::new(),
+                times: HashMap::new(),
+            }),
+            Content::Counts(counts) => self.take_counts(offset, &head, &counts, false),
             Content::Events(events) => self.take_events(offset, &head, events),
+            Content::Times(times) => self.take_counts(offset, &head, &times, true),
         }
         self.blocks += 1;
     }
 
-    fn take_counts(&mut self, offset: u64, head: &Head, block: &CountsBlock) {
-        let lost = |what: &str| format!("counts of unit {}: {what}", head.subject);
+    fn take_counts(&mut self, offset: u64, head: &Head, block: &CountsBlock, are_times: bool) {
+        let lost = |what: &str| format!("{} of unit {}: {what}", if are_times { "times" } else { "counts" }, head.subject);
         let Some(pending) = self.images.iter_mut().find(|p| p.image.number == block.image) else {
             return self.lose(offset, lost("the image they belong to is lost"));
         };
@@ -207,6 +217,7 @@ impl<'a> Parts<'a> {
             return self.lose(offset, lost("the image has no such unit"));
         }
         match block.unpack() {
+            Some(times) if are_times => drop(pending.times.insert(block.place, times)),
             Some(counts) => drop(pending.counts.insert(block.place, counts)),
             None => self.lose(offset, lost("they are not in order")),
         }
@@ -262,7 +273,12 @@ impl<'a> Parts<'a> {
                 self.lose(pending.offset, format!("unit {unit} of `{}`: events beyond its map", pending.image.path));
                 events.retain(|e| e.0 < map.counters);
             }
-            units.push(UnitProfile { unit, map, counts, events });
+            let mut first_seen = pending.times.remove(&(place as u32)).unwrap_or_default();
+            if first_seen.last().is_some_and(|t| t.0 >= map.counters) {
+                self.lose(pending.offset, format!("unit {unit} of `{}`: times beyond its map", pending.image.path));
+                first_seen.retain(|t| t.0 < map.counters);
+            }
+            units.push(UnitProfile { unit, map, counts, events, first_seen });
         }
         ImageProfile { identity: pending.identity, path: pending.image.path, build_id: pending.image.build_id, units }
     }

@@ -139,7 +139,7 @@ pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<M
                 .extend(merged.function(function, &parts, silent)?.into_iter().map(|(path, count)| (function.first_counter + path, count)));
         }
         counts.sort_unstable();
-        units.push(UnitProfile { unit: *unit, map: map.clone(), counts, events: Vec::new() });
+        units.push(UnitProfile { unit: *unit, map: map.clone(), counts, events: Vec::new(), first_seen: Vec::new() });
     }
     let Divided { identity, path, build_id, .. } = program.clone();
     merged.profile.images.push(ImageProfile { identity, path, build_id, units });

@@ -15,7 +15,8 @@
 //! 11. [`sampling`]: what a profile that was not counted in full says of itself;
 //! 12. [`suite`]: which tests of a suite are redundant, and in which order to run them; [`changes`]: changed lines;
 //! 13. [`expression`]: paths that run through given places;
-//! 14. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the copies counted, as one profile.
+//! 14. [`untested`]: what the field takes and tests do not; [`field`]: reports of many users, added up;
+//! 15. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the copies counted, as one profile.
 #![forbid(unsafe_code)]
 
 pub mod advise;
@@ -34,6 +35,7 @@ mod error;
 pub mod events;
 pub mod exactness;
 pub mod expression;
+pub mod field;
 pub mod isolate;
 mod known;
 mod labels;
@@ -47,6 +49,7 @@ pub mod store;
 pub mod suite;
 mod sum;
 pub mod tables;
+pub mod untested;
 pub mod values;
 mod weights;
 

@@ -197,6 +197,9 @@ fn add_counts(unit: &mut UnitProfile, more: &UnitProfile) {
     if !more.events.is_empty() {
         unit.events = events::merge(&unit.events, &more.events);
     }
+    if !more.first_seen.is_empty() {
+        unit.first_seen = sum::earliest(&unit.first_seen, &more.first_seen);
+    }
 }
 
 fn in_common(one: Run, other: Run) -> Run {

@@ -78,6 +78,9 @@ pub struct UnitProfile {
     pub counts: Vec<(u64, u64)>,
     /// Events by index of the counter, ascending, if the unit sums some up ([`UnitMap::events`]).
     pub events: Vec<(u64, PathEvents)>,
+    /// When counters were counted first, nanoseconds since 1970, by index of the counter, ascending, where the program notes that
+    /// ([`UnitMap::has_times`]) and it is known.
+    pub first_seen: Vec<(u64, u64)>,
 }
 
 impl UnitProfile {
@@ -92,6 +95,12 @@ impl UnitProfile {
     pub fn events_of(&self, function: &FunctionMap, path: u64) -> PathEvents {
         let counter = function.first_counter.saturating_add(path);
         self.events.binary_search_by_key(&counter, |e| e.0).map_or(PathEvents::default(), |place| self.events[place].1)
+    }
+
+    /// When a path of one of the unit's functions was taken first, nanoseconds since 1970, if that is known.
+    pub fn first_seen(&self, function: &FunctionMap, path: u64) -> Option<u64> {
+        let counter = function.first_counter.saturating_add(path);
+        self.first_seen.binary_search_by_key(&counter, |t| t.0).ok().map(|place| self.first_seen[place].1)
     }
 
     /// Executions of one of the unit's functions that were counted without their path: because its table was full, or because the scheme leaves paths out.

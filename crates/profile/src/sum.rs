@@ -86,6 +86,14 @@ pub fn merge(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
     }
 }
 
+/// Of two lists of times, ascending by index, the earlier ones.
+pub fn earliest(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut all: Vec<(u64, u64)> = one.iter().chain(other).copied().collect();
+    all.sort_unstable();
+    all.dedup_by_key(|t| t.0);
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +111,11 @@ mod tests {
         let expected = [(0, 1200), (1, 1200), (2, 1200), (3, 1200), (4, 1200), (7, 3000), (9, u64::MAX), (1 << 60, 1)];
         assert_eq!(sums.finish(), (expected.to_vec(), vec![(9, 3)]));
         assert_eq!(beyond(&[(1, 5), (9, u64::MAX)], &[(1, 1), (9, 2)], [(9, 3), (8, 1)].into_iter()), [(8, 1), (9, 5)]);
+    }
+
+    #[test]
+    fn of_times_the_earlier_ones_stay() {
+        assert_eq!(earliest(&[(1, 9), (4, 2)], &[(0, 5), (1, 3), (4, 7)]), [(0, 5), (1, 3), (4, 2)]);
     }
 
     #[test]

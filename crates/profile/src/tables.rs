@@ -3,12 +3,15 @@
 //! In which cell a path is counted depends on what the thread counted before (see [`trodden_unit::Table`]). So tables are read region by region, where
 //! arrays can be summed up word by word; after that counts are counters like all others, by path.
 //!
+//! Likewise times at which paths were taken first, which are no numbers to add up.
+//!
 //! Cells that make no sense (a count without a key, a path that there is not) are damage, which is counted.
 
 use crate::chosen;
 use crate::error::ProfileError;
 use crate::raw::{Words, words};
 use crate::sum::Sums;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use trodden_unit::{FunctionMap, Storage, UnitMap};
@@ -77,6 +80,30 @@ fn cells_of(raw: &Words, units: &[(usize, &UnitMap)]) -> Vec<Cells> {
     }
     all.sort_by_key(|c| c.words.start);
     all
+}
+
+/// When counters of units, given by their place in the image, were counted first in any region of a raw file: for each unit by index, ascending. Units that do not note it have none.
+///
+/// # Errors
+/// As of [`crate::RawProfile::read`].
+pub fn read_times(file: &Path, units: &[(usize, &UnitMap)]) -> Result<Vec<Vec<(u64, u64)>>, ProfileError> {
+    let mut found: Vec<BTreeMap<u64, u64>> = vec![BTreeMap::new(); units.len()];
+    // First and last word of times, the unit.
+    let mut ranges: Vec<(u64, u64, usize)> = Vec::new();
+    words(file, &mut |raw: &Words, word| {
+        if ranges.is_empty() {
+            let range = |(unit, (place, map)): (usize, &(usize, &UnitMap))| {
+                let first = raw.first_words.get(*place)?.checked_add(map.counters)?;
+                Some((first, first.checked_add(map.counters)?, unit))
+            };
+            ranges = units.iter().enumerate().filter_map(range).collect();
+            ranges.sort_unstable();
+        }
+        let at = ranges.partition_point(|r| r.1 <= word.index);
+        let Some((first, _, unit)) = ranges.get(at).filter(|r| r.0 <= word.index) else { return };
+        found[*unit].entry(word.index - first).and_modify(|t| *t = (*t).min(word.value)).or_insert(word.value);
+    })?;
+    Ok(found.into_iter().map(|times| times.into_iter().collect()).collect())
 }
 
 /// Whether a unit has tables.

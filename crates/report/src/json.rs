@@ -193,7 +193,7 @@ fn unfinished(function: &Function, path: &Unfinished, sources: &SourceCache) -> 
     out
 }
 
-fn told(function: &Function, story: &Story, sources: &SourceCache) -> Map<String, Value> {
+pub(crate) fn told(function: &Function, story: &Story, sources: &SourceCache) -> Map<String, Value> {
     let mut out = Map::new();
     out.insert("begins".into(), begins(&story.begins));
     out.insert("steps".into(), story.steps.iter().map(|s| step(function, s, sources)).collect());

@@ -18,6 +18,22 @@ pub fn lcov(view: &View, test_name: &str) -> String {
     out
 }
 
+/// Writes a tracefile of what was executed, and of nothing else: of a profile that has a part of all paths, a line that is not on these may well
+/// have been executed on others.
+pub fn executed_only(view: &View, test_name: &str) -> String {
+    let mut counts = LineCounts::of(view.executed());
+    let mut out = String::new();
+    for (file, counts) in &mut counts.files {
+        counts.lines.retain(|_, n| *n > 0);
+        counts.functions.retain(|_, n| *n > 0);
+        counts.branches.clear();
+        if !counts.lines.is_empty() {
+            record(&mut out, test_name, file, counts).expect("strings take whatever is written");
+        }
+    }
+    out
+}
+
 fn record(out: &mut String, test: &str, file: &str, counts: &FileCounts) -> std::fmt::Result {
     writeln!(out, "TN:{test}\nSF:{}", file.replace(['\n', '\r'], " "))?;
     for (line, name) in counts.functions.keys() {

@@ -28,11 +28,14 @@ pub mod names;
 pub mod paint;
 pub mod pprof;
 pub mod proftext;
+pub mod residual;
 mod sampled;
+pub mod sarif;
 pub mod select;
 pub mod source;
 pub mod story;
 pub mod text;
+pub mod users;
 pub mod view;
 pub mod words;
 

@@ -2,10 +2,11 @@
 //! and destructors; the handlers of `fork`.
 //!
 //! Invariants: `__trodden_enter` changes rax and r11 only, and needs nothing but a stack (of which it takes up to 2.2 KiB, some 1 KiB
-//! without an output file); libc is called by constructor and destructor alone, with no lock held and no signal blocked.
+//! without an output file); `__trodden_count` changes r11 only; libc is called by constructor and destructor alone, with no lock held and no signal blocked.
 
 use crate::image::{Image, address_of};
 use crate::state;
+use crate::untested::{self, ACTING};
 use core::arch::{asm, global_asm};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -77,8 +78,15 @@ global_asm!(
     "test r11, r11",
     "je 2f",
     "3:",
+    "cmp byte ptr [rip + {acting}], 0",
+    "jne 4f",
     "inc qword ptr [rdi + r11]",
+    "cmp qword ptr [rdi + r11], 1",
+    "je 4f",
     "ret",
+    "4:",
+    "add r11, rdi",
+    "jmp __trodden_noted",
     "2:",
     "push rax",
     ".cfi_adjust_cfa_offset 8",
@@ -89,6 +97,49 @@ global_asm!(
     "jmp 3b",
     ".cfi_endproc",
     ".size __trodden_count, . - __trodden_count",
+    ".popsection",
+    // The rest of it, in Rust: the counter's address is in rdi, that of the thread's copy in r11.
+    ".pushsection .text.__trodden_noted, \"ax\", @progbits",
+    ".type __trodden_noted, @function",
+    ".balign 16",
+    "__trodden_noted:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "push rax",
+    "push rcx",
+    "push rdx",
+    "push rsi",
+    "push rdi",
+    "push r8",
+    "push r9",
+    "push r10",
+    "pushfq",
+    "cld",
+    "sub rsp, 512",
+    "and rsp, -16",
+    "fxsave64 [rsp]",
+    "mov rsi, r11",
+    "call {noted}",
+    "fxrstor64 [rsp]",
+    "lea rsp, [rbp - 72]",
+    "popfq",
+    "pop r10",
+    "pop r9",
+    "pop r8",
+    "pop rdi",
+    "pop rsi",
+    "pop rdx",
+    "pop rcx",
+    "pop rax",
+    "pop rbp",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    ".size __trodden_noted, . - __trodden_noted",
     ".popsection",
     ".pushsection .tbss.__trodden_bias, \"awT\", @nobits",
     ".globl __trodden_bias",
@@ -107,13 +158,15 @@ global_asm!(
     ".balign 8",
     ".quad {destruct}",
     ".popsection",
-    // `__trodden_switch` is not among them: where there is none, gold would give its own address to a hidden one. Where there is one, it is hidden.
+    // `__trodden_switch` and the bounds of `trodden_functions` are not among them: where there is none, gold would give its own address to a hidden one. Where there is one, it is hidden.
     ".hidden __start_trodden_units",
     ".hidden __stop_trodden_units",
     ".hidden __start_trodden_counters",
     ".hidden __stop_trodden_counters",
     construct = sym construct,
     destruct = sym destruct,
+    acting = sym ACTING,
+    noted = sym noted,
 );
 
 /// The calling thread's bias.
@@ -140,6 +193,10 @@ extern "C" fn enter() -> i64 {
 
 extern "C" fn enter_shared() -> i64 {
     state::enter_shared()
+}
+
+extern "C" fn noted(counter: usize, copy: usize) {
+    untested::noted(counter, copy);
 }
 
 /// Whether `fork` handlers are registered.
@@ -174,6 +231,7 @@ extern "C" fn after_fork_in_parent() {
 }
 
 extern "C" fn after_fork_in_child() {
+    untested::after_fork_in_child();
     state::after_fork_in_child();
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: every unit's counters lie within the section of counters, or the image is refused as a whole.
 
 use crate::text::Failure;
-use crate::wire::{Identity, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
+use crate::wire::{FunctionRecord, Identity, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
 use core::arch::asm;
 use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
@@ -39,6 +39,63 @@ macro_rules! address_of {
     }};
 }
 pub(crate) use address_of;
+
+/// The bytes of a text before its NUL. (Nothing of libc finds its end.)
+pub fn text_bytes(address: usize) -> impl Iterator<Item = u8> {
+    // SAFETY: callers know of a text there that ends in NUL, is never written and lives as long as this code.
+    (address..).map(|at| unsafe { (at as *const u8).read_volatile() }).take_while(|byte| *byte != 0)
+}
+
+/// A text that the image may define, by the address of its symbol.
+fn text_at(address: usize) -> Option<&'static [u8]> {
+    // SAFETY: who defines such a symbol puts a text there.
+    (address != 0).then(|| unsafe { core::slice::from_raw_parts(address as *const u8, text_bytes(address).count()) })
+}
+
+/// The pattern of raw files that the image itself names.
+pub fn default_output() -> Option<&'static [u8]> {
+    text_at(address_of!("__trodden_default_output"))
+}
+
+/// What to do at untested paths, as the image itself says.
+pub fn default_on_untested() -> Option<&'static [u8]> {
+    text_at(address_of!("__trodden_default_on_untested"))
+}
+
+/// A function of the residual tier.
+pub struct ResidualFunction {
+    /// Address of its first counter in the template.
+    pub first: usize,
+    /// Bytes from a counter to the word for its time.
+    pub to_times: usize,
+    /// Address of its linkage name, a text that ends in NUL.
+    pub name: usize,
+}
+
+/// Whether the image has functions of the residual tier.
+pub fn is_residual() -> bool {
+    !function_records().is_empty()
+}
+
+fn function_records() -> &'static [FunctionRecord] {
+    let (first, end) = (address_of!("__start_trodden_functions"), address_of!("__stop_trodden_functions"));
+    match if first == 0 { 0 } else { end.wrapping_sub(first) / size_of::<FunctionRecord>() } {
+        0 => &[],
+        // SAFETY: the section holds FunctionRecords without gaps, is never written, and lives as long as this code.
+        count => unsafe { core::slice::from_raw_parts(first as *const FunctionRecord, count) },
+    }
+}
+
+/// The function that a counter of the template belongs to.
+pub fn function_of(counter: usize) -> Option<ResidualFunction> {
+    function_records().iter().find_map(|record| {
+        let at = &raw const *record as usize;
+        let first = at.wrapping_add(record.counters_delta as usize);
+        let inside = counter.wrapping_sub(first) / size_of::<u64>() < record.counters as usize;
+        let name = at.wrapping_add(record.name_delta as usize);
+        inside.then_some(ResidualFunction { first, to_times: record.to_times as usize, name })
+    })
+}
 
 impl Image {
     /// Reads the bounds that the linker defined. No unit: nothing is counted in this image.

@@ -14,6 +14,8 @@
 //! | `kept.rs` | the raw file's descriptor, which stays open; knowing it again |
 //! | `region.rs` | claiming a region of a raw file; anonymous regions |
 //! | `events.rs` | events of each path: a thread's counter, what reading it costs |
+//! | `untested.rs` | of residual builds: when a path was first taken, what is done about it; paths that became known later |
+//! | `clock.rs` | the time without system calls |
 //! | `image.rs` | the unit records of the image |
 //! | `start.rs` | an object of its own: the entry of programs without libc's start-up |
 //! | `lock.rs`, `system.rs`, `text.rs`, `memory.rs` | lock and signal mask, system calls, strings and messages, copying |
@@ -27,7 +29,8 @@
 //! - **fork**: counts made before belong to the parent alone; the child counts in a region of its own (with `%p`, a file of its own).
 //!   `vfork`, `posix_spawn`, `system` and `exec` need nothing.
 //! - **The subject is never stopped, killed or made to fail.** Whatever goes wrong, one line on standard error names the file and the
-//!   remedy, and counting goes on in memory that is thrown away. Without `TRODDEN_OUTPUT` no file is written at all.
+//!   remedy, and counting goes on in memory that is thrown away. Without `TRODDEN_OUTPUT` no file is written at all, unless the image itself names one
+//!   (residual variants) and its folder exists.
 //! - **Sandboxes**: the file is opened when the image starts, and stays open (descriptor 200 or above, where the limit allows that). So
 //!   threads that start after Landlock, a seccomp filter, `chroot` or a loss of privileges count in the file as all others do, without
 //!   opening anything; so do children of `fork`, which try to open it and otherwise share their parent's description, with locks of
@@ -68,6 +71,7 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("the runtime is written for x86-64 Linux; subjects on other platforms are not supported");
 
+mod clock;
 pub mod entry;
 mod events;
 mod file;
@@ -82,6 +86,7 @@ mod state;
 mod system;
 mod table;
 mod text;
+mod untested;
 
 use trodden_wire as wire;
 

@@ -3,16 +3,22 @@
 //! Source of the environment: `/proc/self/environ` (proc(5)), which needs no libc and does not change with `setenv`. In privileged
 //! programs (AT_SECURE in `/proc/self/auxv`, see getauxval(3)) the variable counts as unset.
 
+use crate::image;
 use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
 use crate::text::{Failure, Full, Text};
 use crate::wire::{Identity, OUTPUT_VARIABLE};
 
 const TOO_LONG: Failure = Failure::new(b"the path is too long", b"set TRODDEN_OUTPUT to at most 4095 bytes");
 
-/// Puts the variable's value into `pattern` as an absolute path (the others are for work); false if it is unset, empty or to be ignored.
+/// Puts the variable's value into `pattern` as an absolute path (the others are for work); false if it is unset, empty or to be ignored. Where it is unset, the image itself may name
+/// a pattern, which holds as long as its folder exists.
 pub fn find_pattern(pattern: &mut Text, whole: &mut Text, scratch: &mut Text) -> Result<bool, Failure> {
     pattern.clear();
-    if !read_variable(pattern, scratch)? || pattern.bytes().is_empty() || is_privileged() {
+    let is_set = read_variable(OUTPUT_VARIABLE, pattern, scratch)?;
+    if !is_set && (!read_default(pattern)? || !has_folder(pattern, whole)) {
+        return Ok(false);
+    }
+    if pattern.bytes().is_empty() || is_privileged() {
         return Ok(false);
     }
     if pattern.bytes().last() == Some(&b'/') {
@@ -22,8 +28,29 @@ pub fn find_pattern(pattern: &mut Text, whole: &mut Text, scratch: &mut Text) ->
     Ok(true)
 }
 
+/// Appends the image's own pattern; false if it has none.
+fn read_default(pattern: &mut Text) -> Result<bool, Failure> {
+    let Some(default) = image::default_output() else { return Ok(false) };
+    pattern.extend(default).map(|()| true).map_err(|Full| TOO_LONG)
+}
+
+/// Whether the folder of a pattern exists. (What `%` sequences in it stand for, does not.)
+fn has_folder(pattern: &Text, folder: &mut Text) -> bool {
+    let Some(end) = pattern.bytes().iter().rposition(|&byte| byte == b'/') else { return true };
+    folder.clear();
+    let whole = folder.extend(pattern.bytes().get(..=end).unwrap_or(&[]));
+    let flags = system::O_PATH | system::O_DIRECTORY | O_CLOEXEC;
+    whole.is_ok() && system::open_at(&Descriptor::CURRENT_FOLDER, folder.with_nul(0), flags, 0).is_ok()
+}
+
+/// Puts the value of a variable into `value` (`scratch` is for work); false if it is unset, too long, or to be ignored.
+pub fn find_variable(name: &str, value: &mut Text, scratch: &mut Text) -> bool {
+    value.clear();
+    matches!(read_variable(name, value, scratch), Ok(true)) && !is_privileged()
+}
+
 /// Appends the value of the first definition to `value`; false if there is none.
-fn read_variable(value: &mut Text, chunk: &mut Text) -> Result<bool, Failure> {
+fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool, Failure> {
     /// Where in an entry `NAME=value` the reader is.
     enum At {
         Name(usize),
@@ -31,7 +58,7 @@ fn read_variable(value: &mut Text, chunk: &mut Text) -> Result<bool, Failure> {
         Other,
     }
     let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/environ\0", O_RDONLY | O_CLOEXEC, 0) else { return Ok(false) };
-    let name = OUTPUT_VARIABLE.as_bytes();
+    let name = name.as_bytes();
     let mut at = At::Name(0);
     while chunk.fill(|buffer| system::read(&file, buffer)).is_ok() && !chunk.bytes().is_empty() {
         for &byte in chunk.bytes() {

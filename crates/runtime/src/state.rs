@@ -14,6 +14,7 @@ use crate::region::{self, Claims, LockLife, Region};
 use crate::system;
 use crate::table::{PINNED, Table};
 use crate::text::{self, Failure, Text};
+use crate::untested;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
@@ -178,6 +179,7 @@ impl State {
         if self.source == Source::Unknown {
             text::note_stderr();
             self.find_source();
+            untested::prepare(&mut self.path, &mut self.scratch);
         }
     }
 

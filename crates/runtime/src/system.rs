@@ -371,9 +371,9 @@ pub fn process_is_gone(process: u32) -> bool {
 
 /// The kernel's `struct timespec`.
 #[repr(C)]
-struct Time {
-    seconds: i64,
-    nanoseconds: i64,
+pub struct Time {
+    pub seconds: i64,
+    pub nanoseconds: i64,
 }
 
 pub fn sleep_ms(milliseconds: i64) {
@@ -407,6 +407,25 @@ pub fn set_signal_mask(mask: u64) -> u64 {
     let mut before = 0u64;
     let _ = system!(14, SIG_SETMASK, &raw const mask, &raw mut before, size_of::<u64>());
     before
+}
+
+/// Ends the process as `abort` of C does: by SIGABRT to the calling thread, which a handler may see; then, whatever that did, for certain.
+pub fn abort() {
+    const SIGABRT: i32 = 6;
+    /// `struct sigaction` of the kernel.
+    #[repr(C)]
+    struct Action {
+        handler: usize,
+        flags: u64,
+        restorer: usize,
+        mask: u64,
+    }
+    let _ = system!(234, process_id(), thread_id(), SIGABRT);
+    let default = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
+    let _ = system!(13, SIGABRT, &raw const default, 0, size_of::<u64>());
+    set_signal_mask(!(1 << (SIGABRT - 1)));
+    let _ = system!(234, process_id(), thread_id(), SIGABRT);
+    let _ = system!(231, 134);
 }
 
 /// Writes to a descriptor if that needs no waiting and somebody reads it; otherwise does nothing (so that neither SIGPIPE nor a full

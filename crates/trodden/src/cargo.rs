@@ -27,7 +27,7 @@ use trodden_unit::store::STORE_VARIABLE;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Parameters of the plugin with a value, as `trodden build` has them.
-const PARAMETERS: [&str; 13] = [
+const PARAMETERS: [&str; 14] = [
     "--scheme",
     "--max-paths",
     "--table-slots",
@@ -41,6 +41,7 @@ const PARAMETERS: [&str; 13] = [
     "--tails",
     "--events",
     "--residual",
+    "--known-cap",
 ];
 /// Those without.
 const FLAGS: [(&str, &str); 3] = [("--sample", SAMPLE_WORD), ("--addresses", ADDRESSES_WORD), ("--pgo", pgo::MARKERS)];
@@ -50,7 +51,7 @@ Builds, runs, tests or benches a Rust package with its paths counted.
 Usage: cargo trodden <build|run|test|bench> [OPTIONS] [cargo's options] [-- arguments]
 
 Options, as of `trodden build`: --scheme S, --max-paths N, --table-slots N, --array-paths N, --threads own|shared|atomic, --order graph|weights,
---chords on|off, --reach doubtful|all, --keep bitcode|map, --weights FILE, --sample, --addresses, --tails merged|apart, --pgo, --events EVENT, --residual PROFILE.
+--chords on|off, --reach doubtful|all, --keep bitcode|map, --weights FILE, --sample, --addresses, --tails merged|apart, --pgo, --events EVENT, --residual PROFILE, --known-cap N.
 Everything else goes to cargo. Programs are in target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record
 what they run; `trodden report` shows it. With --pgo, `trodden export profdata` makes a profile for -Cprofile-use of it.
 

@@ -2,21 +2,25 @@
 
 mod branches;
 mod copies;
+mod field;
 mod find;
 mod isolate;
 mod numbering;
 mod parameters;
 mod partition;
+mod residual;
 mod showing;
 mod suite;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
+pub use field::{Aggregate, Field, Pack};
 pub use find::Find;
 pub use isolate::{Isolate, SuspectScore};
 pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use parameters::{Parameters, known_paths, parameters_over, weights_file};
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
+pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteRun, SuiteWorth};
 
@@ -116,6 +120,11 @@ pub enum Command {
     Find(Find),
     /// Rank the paths by which failing runs differ from passing ones.
     Isolate(Isolate),
+    /// Show which paths the field takes that no test has taken.
+    Residual(Residual),
+    /// Reports of untested paths from many machines: making them, adding them up.
+    #[command(subcommand)]
+    Field(Field),
     /// Write a profile in a form that other tools read.
     Export(Export),
     /// Run test suites; find redundant tests; order tests by what they take, or by what a change touches.
@@ -441,8 +450,11 @@ pub struct Diff {
 /// `trodden instrument`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
+Examples:
   trodden instrument ./prog -o prog.plain-edges --chords off
+  trodden instrument ./prog --residual tests -o prog.field     counts what tests have not taken
+
+What a residual variant counts goes into the run store of this folder (or above), unless it runs elsewhere or TRODDEN_OUTPUT says where to.
 
 The program must have been linked by trodden on this machine (or with this TRODDEN_STORE), with its bitcode kept.")]
 pub struct Instrument {
@@ -457,9 +469,25 @@ pub struct Instrument {
     /// How many seconds `--scheme ppp-optimal` may search for the numbers of one function.
     #[arg(long, value_name = "SECONDS", requires = "interesting", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub time_limit: Option<u64>,
+    /// With --residual: what the program does when it takes an untested path, besides counting it, unless TRODDEN_ON_UNTESTED says otherwise.
+    #[arg(long, value_enum, requires = "residual")]
+    pub on_untested: Option<OnUntested>,
     /// How to count.
     #[command(flatten)]
     pub parameters: Parameters,
+}
+
+/// What a residual build does at an untested path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnUntested {
+    /// Count it, and nothing else.
+    Count,
+    /// A line on standard error, the first time.
+    Report,
+    /// A line, then SIGABRT.
+    Abort,
+    /// Call the program's `trodden_untested(function, path, count)`.
+    Callback,
 }
 
 /// `trodden loops`

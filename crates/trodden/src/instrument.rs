@@ -6,23 +6,27 @@
 
 use crate::assets;
 use crate::cc::{PARAMETERS_VARIABLE, arguments::CommandLine, read};
-use crate::cli::Instrument;
+use crate::cli::{Instrument, OnUntested};
 use crate::frames;
 use crate::interesting;
 use crate::link::{self, is_of_the_system};
 use crate::notes::{note, warn};
 use crate::rebuild::{Compiler, Rebuilder};
 use crate::recipe::{Driver, Made, Recipe, RecipeStore};
+use crate::residual::FIELD_FOLDER;
 use crate::toolchain::Tool;
 use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
 use std::collections::HashSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+use trodden_profile::RunStore;
 use trodden_unit::{Frame, INTERESTING_KEY, Identity, Image, UnitStore};
+use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL};
 
 /// Makes the variant.
 ///
@@ -38,10 +42,20 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
         words += &format!(" {INTERESTING_KEY}={}", interesting::file(&paths)?);
         words += &job.time_limit.map_or_else(String::new, |seconds| format!(" time-limit={seconds}"));
     }
-    let made = make(program, output, &words)?;
+    let defaults = Defaults::of(job);
+    let made = make_with(program, output, &words, &defaults)?;
     let made = made.ok_or_else(|| anyhow!("{} has no instrumented unit", output.display()))?;
     tell(&made);
     note(format_args!("{}: image {}, {} units, {}", output.display(), made.identity, made.units.len(), scheme(&made)));
+    match &defaults.output {
+        Some(pattern) => {
+            note(format_args!("it writes to {pattern}, unless TRODDEN_OUTPUT names another file; `trodden residual` reads that"))
+        }
+        None if job.parameters.residual.is_some() => note(
+            "there is no run store here: it writes what it counts only where TRODDEN_OUTPUT says, as in TRODDEN_OUTPUT=/var/tmp/%m.raw",
+        ),
+        None => {}
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -50,6 +64,10 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
 /// # Errors
 /// The program is not instrumented, its recipe or bitcode is missing, or a tool fails.
 pub fn make(program: &Path, output: &Path, words: &str) -> Result<Option<Image>> {
+    make_with(program, output, words, &Defaults::default())
+}
+
+fn make_with(program: &Path, output: &Path, words: &str, defaults: &Defaults) -> Result<Option<Image>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
     let store = assets::store()?;
@@ -58,8 +76,52 @@ pub fn make(program: &Path, output: &Path, words: &str) -> Result<Option<Image>>
     let place = Place::new(&recipe)?;
     let compiler = Compiler::new(words.into())?;
     let objects = lay_out(&recipe, &store, &place, &compiler)?;
-    let line = read(&place.command_line(&recipe, &objects, &output));
-    link_there(&recipe, &place, &line, words)
+    let mut line = place.command_line(&recipe, &objects, &output);
+    if let Some(object) = defaults.object(place.folder.path())? {
+        // In front: of several definitions, which are weak, the first counts.
+        line.splice(0..0, ["-Xlinker".into(), object.into()]);
+    }
+    link_there(&recipe, &place, &read(&line), words)
+}
+
+/// What a residual variant does where the environment says nothing.
+#[derive(Default)]
+struct Defaults {
+    /// The pattern of its raw files: in the run store, if there is one here.
+    output: Option<String>,
+    /// What it does at untested paths.
+    on_untested: Option<OnUntested>,
+}
+
+impl Defaults {
+    fn of(job: &Instrument) -> Defaults {
+        let store = job.parameters.residual.as_ref().and_then(|_| RunStore::find(Path::new(".")).ok());
+        let output = store.and_then(|store| {
+            let folder = store.folder().join(FIELD_FOLDER);
+            fs::create_dir_all(&folder).ok()?;
+            Some(format!("{}/%m.raw", fs::canonicalize(folder).ok()?.to_str()?.replace('%', "%%")))
+        });
+        Defaults { output, on_untested: job.on_untested }
+    }
+
+    /// An object that says so, made in a folder; none if there is nothing to say.
+    fn object(&self, folder: &Path) -> Result<Option<PathBuf>> {
+        let action = self.on_untested.and_then(|a| Some(a.to_possible_value()?.get_name().to_owned()));
+        let texts = [(DEFAULT_OUTPUT_SYMBOL, self.output.clone()), (DEFAULT_ON_UNTESTED_SYMBOL, action)];
+        let mut assembly = String::from(".section .note.GNU-stack,\"\",@progbits\n.section .rodata\n");
+        for (symbol, text) in texts.iter().filter_map(|(symbol, text)| Some((symbol, text.as_ref()?))) {
+            let bytes: String = text.bytes().map(|b| format!("\\{b:03o}")).collect();
+            assembly += &format!(".weak {symbol}\n.hidden {symbol}\n.type {symbol},@object\n{symbol}:\n.asciz \"{bytes}\"\n");
+        }
+        if texts.iter().all(|(_, text)| text.is_none()) {
+            return Ok(None);
+        }
+        let (source, object) = (folder.join("defaults.s"), folder.join("defaults.o"));
+        fs::write(&source, assembly)?;
+        let status = Command::new(Tool::Clang.find()?).arg("-c").arg(&source).arg("-o").arg(&object).status()?;
+        anyhow::ensure!(status.success(), "the assembler fails on {}", source.display());
+        Ok(Some(object))
+    }
 }
 
 /// Names the functions that are not counted as was asked for.

@@ -17,6 +17,8 @@
 //! | `find.rs` | paths that run through given places |
 //! | `suite/` | tests as runs; redundant tests, orders of tests |
 //! | `advise.rs`, `facts.rs` | advice from a profile; what units compute, from their bitcode |
+//! | `residual.rs` | untested paths: what the field takes and tests do not |
+//! | `field.rs`, `field/` | reports of untested paths from many machines |
 //! | `import.rs` | profiles of branches that hardware recorded |
 //! | `profdata.rs`, `cc/pgo.rs` | edge profiles for `-fprofile-use`; builds that collect for them |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
@@ -38,6 +40,7 @@ mod copies;
 mod doctor;
 mod events;
 mod facts;
+mod field;
 mod find;
 mod frames;
 mod graph;
@@ -61,6 +64,7 @@ mod rebuild;
 mod recipe;
 mod record;
 mod reports;
+mod residual;
 mod runs;
 mod rust;
 mod sample;
@@ -134,6 +138,8 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Advise(job) => advise::run(&job, cli.color),
         Command::Find(job) => find::run(&job, cli.color),
         Command::Isolate(job) => isolate::run(&job, cli.color),
+        Command::Residual(job) => residual::run(&job, cli.color),
+        Command::Field(job) => field::run(&job, cli.color),
         Command::Export(job) => reports::export(&job),
         Command::Suite(job) => suite::run(&job),
         Command::Runs(job) => runs::runs(&job),

@@ -2,7 +2,7 @@
 
 use crate::cli::{Annotate, Color, Export, Format, Report, Shown};
 use crate::notes::{note, warn};
-use crate::{profdata, profiles};
+use crate::{profdata, profiles, residual};
 use anyhow::{Context, Result};
 use std::env;
 use std::fs;
@@ -63,6 +63,7 @@ pub fn annotate(job: &Annotate, color: Color) -> Result<ExitCode> {
 /// # Errors
 /// There is no such profile or function, or the file cannot be written.
 pub fn export(job: &Export) -> Result<ExitCode> {
+    anyhow::ensure!(job.program.is_none() || job.format == Format::Known, "--for is for `trodden export known`");
     let profile = profiles::load(&job.profile)?;
     let view = View::of(&profile);
     let provider = sources(&job.source, &profile.run.directory);
@@ -77,7 +78,10 @@ pub fn export(job: &Export) -> Result<ExitCode> {
         Format::Lcov => lcov::lcov(&view, profile.run.suite.as_deref().unwrap_or("trodden")).into_bytes(),
         Format::Json => json_text(&json::report(&view, &selection, &sources)?)?,
         Format::Weights => profile.weights()?.to_bytes(),
-        Format::Known => profile.known_paths()?.to_bytes(),
+        Format::Known => match &job.program {
+            Some(program) => residual::known_to(program, &profile.known_paths()?)?,
+            None => profile.known_paths()?.to_bytes(),
+        },
         Format::Html => html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() }).into_bytes(),
     };
     match &job.output {

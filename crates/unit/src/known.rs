@@ -54,6 +54,11 @@ impl KnownFunction {
         Some(())
     }
 
+    /// Whether a path is known.
+    pub fn knows(&self, path: u64) -> bool {
+        self.known.binary_search_by_key(&path, |k| k.0).is_ok()
+    }
+
     /// Whether its paths and cuts are some of those that it says there are.
     fn is_sound(&self) -> bool {
         let ids = self.known.is_sorted_by(|a, b| a.0 < b.0) && self.known.last().is_none_or(|(id, _)| *id < self.paths);
@@ -98,6 +103,16 @@ impl KnownPaths {
     pub fn names(&self, unit: &str, name: &str) -> bool {
         let from = (unit.to_owned(), name.to_owned(), 0);
         self.functions.range(from..).next().is_some_and(|(key, _)| key.0 == unit && key.1 == name)
+    }
+
+    /// Leaves each function only the paths that were taken most, at most so many; equal ones by number. What is left out is counted by a build, and has to be told from what is
+    /// unknown afterwards.
+    pub fn cap(&mut self, most: usize) {
+        for function in self.functions.values_mut().filter(|f| f.known.len() > most) {
+            function.known.sort_unstable_by_key(|(id, count)| (std::cmp::Reverse(*count), *id));
+            function.known.truncate(most);
+            function.known.sort_unstable();
+        }
     }
 
     /// What is known of a function.
@@ -176,6 +191,19 @@ mod tests {
         let function = KnownFunction { cuts: vec![(Edge(cut), CutReason::Back)], paths: 4, known: known.to_vec(), edges: vec![1, 2] };
         let key = ("u.c".to_owned(), "f".to_owned(), 7);
         KnownPaths { functions: BTreeMap::from([(key, function)]) }.to_bytes()
+    }
+
+    #[test]
+    fn sets_are_joined_and_capped() {
+        let mut one = KnownPaths::from_bytes(&file(1, &[(0, 5), (2, 9)])).unwrap();
+        one.unite(KnownPaths::from_bytes(&file(1, &[(2, 1), (3, 7)])).unwrap()).unwrap();
+        let known = |set: &KnownPaths| set.of("u.c", "f", 7).unwrap().clone();
+        assert_eq!((known(&one).known, known(&one).edges), (vec![(0, 5), (2, 10), (3, 7)], vec![2, 4]));
+        assert!(known(&one).knows(3) && !known(&one).knows(1));
+        one.cap(2);
+        assert_eq!(known(&one).known, [(2, 10), (3, 7)]);
+        let other = KnownPaths::from_bytes(&file(0, &[(0, 1)])).unwrap();
+        assert_eq!(one.unite(other), Err(TwoWays("f".into())));
     }
 
     #[test]

@@ -370,9 +370,19 @@ impl Table {
 
 impl UnitMap {
     /// Words of memory that the unit has in each thread's region: one for each counter, but for functions that count elsewhere; several where events are summed
-    /// up. `None` if they are more than can be.
+    /// up; two where it is noted when they were counted first. `None` if they are more than can be.
     pub fn words(&self) -> Option<u64> {
-        self.counters_in_regions().checked_mul(if self.events.is_some() { CELLS } else { 1 })
+        let each = match (self.events, self.has_times()) {
+            (Some(_), _) => CELLS,
+            (None, true) => 2,
+            (None, false) => 1,
+        };
+        self.counters_in_regions().checked_mul(each)
+    }
+
+    /// Whether behind the counters there are as many words for when each was counted first ([`trodden_wire::FunctionRecord`]): of the residual tier.
+    pub fn has_times(&self) -> bool {
+        self.scheme.split(' ').any(|word| word == crate::RESIDUAL_WORD)
     }
 
     /// How many of its counters are in regions; those behind them are of paths that are counted in words that are not one for each path.

@@ -35,13 +35,56 @@ pub const BIAS_SYMBOL: &str = "__trodden_bias";
 /// `r11` and the flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller nothing.
 pub const ENTER_SYMBOL: &str = "__trodden_enter";
 
-/// Function `(counter: *mut u64)` that adds one to the calling thread's copy of a counter of the template, claiming a region if there is none. Preserves every register but
-/// `r11` and the flags.
+/// Function `(counter: *mut u64)` that adds one to the calling thread's copy of a counter of the template, claiming a region if there is none; of the residual tier. The first
+/// time in a region it notes when that was (see [`FunctionRecord`]). Preserves every register but `r11` and the flags.
 pub const COUNT_SYMBOL: &str = "__trodden_count";
 /// Hidden `i64` in each image that has units whose threads count in one region: that region's bias. 0: none claimed yet.
 pub const SHARED_BIAS_SYMBOL: &str = "__trodden_shared_bias";
 /// Function `() -> i64` that claims the region which all threads share, and stores and returns its bias; as [`ENTER_SYMBOL`] otherwise.
 pub const ENTER_SHARED_SYMBOL: &str = "__trodden_enter_shared";
+
+/// Section of the [`FunctionRecord`]s of the residual tier. A C identifier, as [`UNITS_SECTION`].
+pub const FUNCTIONS_SECTION: &str = "trodden_functions";
+
+/// What an image says of a function of the residual tier. Behind the counters of its unit lie as many words for times: that of a counter holds when it
+/// was counted first in its region, in nanoseconds since 1970; 0: not yet, or unknown.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionRecord {
+    /// Address of the function's first counter minus the address of this record.
+    pub counters_delta: i64,
+    /// Number of its counters.
+    pub counters: u64,
+    /// Bytes from a counter to its time.
+    pub to_times: u64,
+    /// Address of the function's linkage name, which ends in NUL, minus the address of this record.
+    pub name_delta: i64,
+}
+
+/// Hidden text, NUL at its end, that an image may define: the pattern of raw files where [`OUTPUT_VARIABLE`] is not set. Heeded only while its folder exists.
+pub const DEFAULT_OUTPUT_SYMBOL: &str = "__trodden_default_output";
+/// Hidden text likewise: what stands for [`ON_UNTESTED_VARIABLE`] where that is not set.
+pub const DEFAULT_ON_UNTESTED_SYMBOL: &str = "__trodden_default_on_untested";
+/// Environment variable: what to do when a path is taken that a residual build does not know, besides counting it. `report`, `abort`, `callback`, or `count` (nothing).
+pub const ON_UNTESTED_VARIABLE: &str = "TRODDEN_ON_UNTESTED";
+/// Environment variable: file of paths that count as known besides those that were known when the image was built; see [`KnownHeader`].
+pub const KNOWN_VARIABLE: &str = "TRODDEN_KNOWN";
+/// Weak function `(function: *const c_char, path: u64, count: u64)` of the subject, called for `callback`.
+pub const UNTESTED_SYMBOL: &str = "trodden_untested";
+/// First bytes of a file of more known paths.
+pub const KNOWN_MAGIC: [u8; 8] = *b"TRODMORE";
+
+/// Start of a file of more known paths. Behind it is a bit for each counter of the image's template, lowest first: 1 for known paths.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownHeader {
+    /// [`KNOWN_MAGIC`].
+    pub magic: [u8; 8],
+    /// Identity of the image.
+    pub image: Identity,
+    /// Counters of the image's template.
+    pub counters: u64,
+}
 
 /// The switch of the sample tier: a byte at the beginning of a page, hidden in each image that has units of that tier. While it is not 0, they count. The
 /// runtime maps the raw file's page [`RawHeader::switch_offset`] there, so that others can flip it.
@@ -231,6 +274,7 @@ mod tests {
         assert_eq!(size_of::<UnitRecord>(), 40);
         assert_eq!(size_of::<RawHeader>(), 8 + 4 + 4 + 16 + 10 * 8);
         assert_eq!(size_of::<RawUnit>(), 32);
+        assert_eq!((size_of::<FunctionRecord>(), size_of::<KnownHeader>()), (32, 32));
     }
 
     #[test]

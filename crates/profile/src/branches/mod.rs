@@ -200,6 +200,7 @@ fn profile(images: Vec<AddressImage>, tally: Tally, counts: Counts, source: Bran
                 map: map.clone(),
                 counts: paths.map(|(at, seen)| (*at, estimate(seen))).collect(),
                 events: Vec::new(),
+                first_seen: Vec::new(),
             }
         });
         ImageProfile {

@@ -50,7 +50,7 @@ pub fn profile(build: u8, seed: u64) -> Profile {
     let mut unit = |number: u8| {
         let map = unit_map(u64::from(number) + 1000 * u64::from(build), &format!("unit_{number}.c"));
         let counts = counts(&mut random, &map);
-        UnitProfile { unit: Identity([number ^ (build << 4); 16]), map, counts, events: Vec::new() }
+        UnitProfile { unit: Identity([number ^ (build << 4); 16]), map, counts, events: Vec::new(), first_seen: Vec::new() }
     };
     let program = vec![unit(1), unit(2), unit(1), unit(3)];
     let library = vec![unit(4)];

@@ -1,7 +1,8 @@
 //! Advice as SARIF 2.1.0 (OASIS standard), which code review tools and editors show beside the source; the places of a finding are a code flow.
 
 use super::{Advice, Ranked, words as say};
-use crate::view::{Function, file_of};
+use crate::sarif::{self, location};
+use crate::view::Function;
 use serde_json::{Value, json};
 use trodden_flow::Node;
 use trodden_profile::advise::{Advice as Found, Kind};
@@ -18,15 +19,7 @@ const RULES: [(Kind, &str); 4] = [
 pub fn advice(advice: &Advice) -> Value {
     let rules = RULES.map(|(kind, text)| json!({ "id": say::kind(kind), "shortDescription": { "text": text } }));
     let results = advice.savings.iter().chain(&advice.others).map(result);
-    json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{
-            "tool": { "driver": { "name": "trodden", "version": env!("CARGO_PKG_VERSION"), "rules": rules } },
-            "columnKind": "utf16CodeUnits",
-            "results": results.collect::<Vec<_>>(),
-        }],
-    })
+    sarif::log(json!(rules), results.collect())
 }
 
 fn result(ranked: &Ranked) -> Value {
@@ -70,20 +63,4 @@ fn places(function: &Function, advice: &Found) -> Vec<(Option<Position>, String)
             ]
         }
     }
-}
-
-fn location(function: &Function, position: Position, text: &str) -> Option<Value> {
-    let file = file_of(function.units_map(), position).filter(|f| !f.is_empty())?;
-    let mut region = json!({ "startLine": position.line });
-    if position.column > 0 {
-        region["startColumn"] = json!(position.column);
-    }
-    let uri = if file.starts_with('/') { format!("file://{}", escaped(file)) } else { escaped(file) };
-    Some(json!({ "message": { "text": text }, "physicalLocation": { "artifactLocation": { "uri": uri }, "region": region } }))
-}
-
-/// Characters that a URI cannot have as they are.
-fn escaped(path: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-~+,@".contains(&b);
-    path.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }

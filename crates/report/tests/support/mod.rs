@@ -126,7 +126,7 @@ impl UnitBuilder {
 
     pub fn finish(self) -> UnitProfile {
         let unit = Identity::of(self.map.source.as_bytes());
-        UnitProfile { unit, map: Arc::new(self.map), counts: self.counts.into_iter().collect(), events: Vec::new() }
+        UnitProfile { unit, map: Arc::new(self.map), counts: self.counts.into_iter().collect(), events: Vec::new(), first_seen: Vec::new() }
     }
 }
 

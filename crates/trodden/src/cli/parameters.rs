@@ -2,7 +2,7 @@
 
 use crate::cc::pgo::MARKERS;
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use trodden_profile::sampling::SAMPLE_TIER as SAMPLE_WORD;
 use trodden_unit::marks::ADDRESSES_WORD;
 use trodden_unit::{EventSource, Identity, KnownPaths, RESIDUAL_WORD};
@@ -52,9 +52,12 @@ pub struct Parameters {
     /// Besides counting, sum up events for each path: their number, mean and deviation. `tsc` (time) works everywhere; hardware events need a machine that counts them.
     #[arg(long, value_name = "EVENT", value_parser = event, conflicts_with_all = ["addresses", "pgo", "sample"])]
     pub events: Option<EventSource>,
-    /// Count only paths that this profile does not have: a file, a run, a suite, or known paths (`trodden export known`). Known paths cost next to nothing.
+    /// Count only paths that this profile does not have: a file, a run, a suite, known paths (`trodden export known`), or several of these divided by commas. Known paths cost next to nothing.
     #[arg(long, value_name = "PROFILE", value_parser = known_paths, conflicts_with_all = ["addresses", "pgo", "sample", "events"])]
     pub residual: Option<String>,
+    /// With --residual: know at most this many paths of each function, those taken most. The others are counted, and told from untested ones by `trodden residual`.
+    #[arg(long, value_name = "N", requires = "residual")]
+    pub known_cap: Option<usize>,
     /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
     #[arg(long)]
     pub sample: bool,
@@ -69,22 +72,29 @@ pub fn weights_file(path: &str) -> Result<String, String> {
     trodden_unit::Weights::from_bytes(&bytes).map(|_| word.to_owned()).map_err(|e| e.to_string())
 }
 
-/// A file of known paths: itself if it is one, else one made of the profile that is meant, beside the units of the store. Builds go on after this command, so it stays.
+/// A file of the known paths that are meant, in the store, where `trodden residual` finds it by its identity. Several names are divided by commas.
 pub fn known_paths(wanted: &str) -> Result<String, String> {
-    let path = match std::fs::read(wanted) {
-        Ok(bytes) if KnownPaths::from_bytes(&bytes).is_ok() => std::path::absolute(wanted).map_err(|e| e.to_string())?,
-        _ => {
-            let written = || -> anyhow::Result<PathBuf> {
-                let bytes = crate::profiles::load(wanted)?.known_paths()?.to_bytes();
-                let path = crate::assets::store()?.root().join("known").join(Identity::of(&bytes).to_string());
-                crate::assets::write_whole(&path, &bytes)?;
-                Ok(std::path::absolute(path)?)
-            };
-            written().map_err(|e| format!("{e:#}"))?
+    let written = || -> anyhow::Result<PathBuf> {
+        let mut known = KnownPaths::default();
+        for name in if Path::new(wanted).is_file() { vec![wanted] } else { wanted.split(',').collect() } {
+            known.unite(known_of(name)?)?;
         }
+        let bytes = known.to_bytes();
+        let path = crate::assets::store()?.root().join("known").join(Identity::of(&bytes).to_string());
+        crate::assets::write_whole(&path, &bytes)?;
+        Ok(std::path::absolute(path)?)
     };
+    let path = written().map_err(|e| format!("{e:#}"))?;
     let word = path.to_str().filter(|p| !p.contains(char::is_whitespace));
-    word.map(str::to_owned).ok_or_else(|| format!("{} has blanks in its name: copy it to a place without", path.display()))
+    word.map(str::to_owned).ok_or_else(|| format!("{} has blanks in its name: set TRODDEN_STORE to a folder without", path.display()))
+}
+
+/// What a file of known paths, a profile, a run, or a suite knows.
+fn known_of(name: &str) -> anyhow::Result<KnownPaths> {
+    match std::fs::read(name).ok().and_then(|bytes| KnownPaths::from_bytes(&bytes).ok()) {
+        Some(known) => Ok(known),
+        None => Ok(crate::profiles::load(name)?.known_paths()?),
+    }
 }
 
 fn event(name: &str) -> Result<EventSource, String> {
@@ -199,6 +209,7 @@ impl Parameters {
             word("tails", self.tails),
             self.events.map(|event| format!("events={}", event.name())),
             self.residual.as_ref().map(|file| format!("{RESIDUAL_WORD} known={file}")),
+            self.known_cap.map(|most| format!("known-cap={most}")),
             self.pgo.then(|| MARKERS.to_owned()),
             self.sample.then(|| SAMPLE_WORD.to_owned()),
         ];

@@ -135,6 +135,7 @@ Examples:
   trodden export lcov -o paths.info && genhtml paths.info
   trodden export weights -o prog.weights && trodden build --weights prog.weights -- make
   trodden export known -o prog.known && trodden build --residual prog.known -- make
+  trodden export known tests -o more.known --for ./prog.field && TRODDEN_KNOWN=more.known ./prog.field
   trodden export profdata -o prog.profdata && clang -O2 -fprofile-use=prog.profdata ...")]
 pub struct Export {
     /// The form.
@@ -151,6 +152,9 @@ pub struct Export {
     /// What folded stacks are weighed by.
     #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
     pub measure: MeasureName,
+    /// With `known`: a file for TRODDEN_KNOWN, by which this program, built with --residual, knows these paths too, without being built anew.
+    #[arg(long = "for", value_name = "PROGRAM")]
+    pub program: Option<PathBuf>,
     /// Where source files are, if they have moved. May be given several times.
     #[arg(long, value_name = "FOLDER")]
     pub source: Vec<PathBuf>,

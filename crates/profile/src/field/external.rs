@@ -1,0 +1,194 @@
+//! Sorting and adding up more rows than memory holds: sorted runs in temporary files, merged (Knuth, "The Art of Computer Programming", volume 3, section 5.4).
+//!
+//! Rows of one key are added up as soon as they meet: in memory when it is full, and again when runs are merged. At most [`FAN_IN`] runs are open at a time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::mem;
+
+/// Runs that are merged at a time.
+const FAN_IN: usize = 64;
+/// Bytes of a row in a file.
+const ROW: usize = 44;
+const BUFFER: usize = 1 << 16;
+
+/// Executions of one path by one user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Row {
+    /// Number of the unit in an image.
+    pub unit: u32,
+    /// The path's counter in it.
+    pub counter: u64,
+    /// Who.
+    pub user: [u8; 16],
+    /// Reports.
+    pub reports: u64,
+    /// Executions.
+    pub count: u64,
+}
+
+impl Row {
+    fn key(&self) -> (u32, u64, [u8; 16]) {
+        (self.unit, self.counter, self.user)
+    }
+
+    fn add(&mut self, other: &Row) {
+        self.reports = self.reports.saturating_add(other.reports);
+        self.count = self.count.saturating_add(other.count);
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut bytes = [0; ROW];
+        bytes[..4].copy_from_slice(&self.unit.to_le_bytes());
+        bytes[4..12].copy_from_slice(&self.counter.to_le_bytes());
+        bytes[12..28].copy_from_slice(&self.user);
+        bytes[28..36].copy_from_slice(&self.reports.to_le_bytes());
+        bytes[36..].copy_from_slice(&self.count.to_le_bytes());
+        out.write_all(&bytes)
+    }
+
+    fn read(input: &mut BufReader<File>) -> io::Result<Option<Row>> {
+        let mut bytes = [0; ROW];
+        match input.read_exact(&mut bytes) {
+            // Runs hold whole rows only.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            other => other?,
+        }
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let unit = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
+        let user = bytes[12..28].try_into().expect("sixteen bytes");
+        Ok(Some(Row { unit, counter: word(4), user, reports: word(28), count: word(36) }))
+    }
+}
+
+/// Takes rows in any order.
+pub struct Sorter {
+    rows: Vec<Row>,
+    most: usize,
+    runs: Vec<File>,
+}
+
+impl Sorter {
+    /// With at most so many bytes for rows.
+    pub fn new(memory: usize) -> Sorter {
+        Sorter { rows: Vec::new(), most: (memory / size_of::<Row>()).max(1024), runs: Vec::new() }
+    }
+
+    /// Takes a row.
+    ///
+    /// # Errors
+    /// A temporary file cannot be written.
+    pub fn add(&mut self, row: Row) -> io::Result<()> {
+        if self.rows.len() == self.most {
+            self.settle();
+            // Rows that were added up leave room; unless that is little, sorting again and again would cost more than it saves.
+            if self.rows.len() > self.most / 2 {
+                self.spill()?;
+            }
+        }
+        if self.rows.capacity() == 0 {
+            self.rows.reserve_exact(self.most);
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// Calls `visit` with the sum of each key's rows, ascending.
+    ///
+    /// # Errors
+    /// A temporary file cannot be written or read, or what `visit` says.
+    pub fn finish(mut self, visit: &mut dyn FnMut(&Row) -> io::Result<()>) -> io::Result<()> {
+        self.settle();
+        if self.runs.is_empty() {
+            return self.rows.iter().try_for_each(visit);
+        }
+        self.spill()?;
+        self.rows = Vec::new();
+        while self.runs.len() > FAN_IN {
+            let some: Vec<File> = self.runs.drain(..FAN_IN).collect();
+            self.runs.push(written(|out| merge(some, &mut |row| row.write(out)))?);
+        }
+        merge(mem::take(&mut self.runs), visit)
+    }
+
+    fn settle(&mut self) {
+        self.rows.sort_unstable();
+        self.rows.dedup_by(|next, kept| {
+            let same = next.key() == kept.key();
+            if same {
+                kept.add(next);
+            }
+            same
+        });
+    }
+
+    fn spill(&mut self) -> io::Result<()> {
+        let rows = &self.rows;
+        self.runs.push(written(|out| rows.iter().try_for_each(|row| row.write(out)))?);
+        self.rows.clear();
+        Ok(())
+    }
+}
+
+/// A temporary file with what is written, to be read from its beginning.
+fn written(write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<File> {
+    let mut out = BufWriter::with_capacity(BUFFER, tempfile::tempfile()?);
+    write(&mut out)?;
+    let mut file = out.into_inner().map_err(|e| e.into_error())?;
+    file.rewind()?;
+    Ok(file)
+}
+
+fn merge(runs: Vec<File>, visit: &mut dyn FnMut(&Row) -> io::Result<()>) -> io::Result<()> {
+    let mut inputs: Vec<BufReader<File>> = runs.into_iter().map(|f| BufReader::with_capacity(BUFFER, f)).collect();
+    let mut heads = BinaryHeap::new();
+    for (number, input) in inputs.iter_mut().enumerate() {
+        heads.extend(Row::read(input)?.map(|row| Reverse((row, number))));
+    }
+    let mut current: Option<Row> = None;
+    while let Some(Reverse((row, number))) = heads.pop() {
+        heads.extend(Row::read(&mut inputs[number])?.map(|row| Reverse((row, number))));
+        match &mut current {
+            Some(sum) if sum.key() == row.key() => sum.add(&row),
+            _ => {
+                if let Some(sum) = current.replace(row) {
+                    visit(&sum)?;
+                }
+            }
+        }
+    }
+    current.map_or(Ok(()), |sum| visit(&sum))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn sums_are_those_of_a_map_however_little_memory_there_is() {
+        for (rows, memory) in [(0u64, 0), (500, 0), (200_000, 0), (200_000, 1 << 30)] {
+            let (mut sorter, mut expected) = (Sorter::new(memory), BTreeMap::new());
+            let mut state = 7u64;
+            for _ in 0..rows {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let user = [(state >> 33) as u8 % 16; 16];
+                let row = Row { unit: (state >> 60) as u32, counter: state >> 40 & 0x3ff, user, reports: 1, count: state >> 50 & 7 };
+                let sum: &mut (u64, u64) = expected.entry(row.key()).or_default();
+                *sum = (sum.0 + 1, sum.1 + row.count);
+                sorter.add(row).unwrap();
+            }
+            assert_eq!(sorter.runs.len() > FAN_IN, rows > 1000 && memory == 0);
+            let mut found = Vec::new();
+            sorter
+                .finish(&mut |row| {
+                    found.push((row.key(), (row.reports, row.count)));
+                    Ok(())
+                })
+                .unwrap();
+            assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Untested paths, on a terminal and as JSON; SARIF is in [`crate::sarif`].
+//!
+//! The view is of a weeded profile ([`trodden_profile::untested`]): all it has is untested.
+
+use crate::json::{self, SCHEMA_VERSION, number};
+use crate::paint::{self, fit, right};
+use crate::source::SourceCache;
+use crate::story::{Story, first_line, last_line};
+use crate::text::{Page, TextOptions, tell};
+use crate::view::{Function, View};
+use crate::words::{self, count, plural};
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use trodden_flow::Edge;
+use trodden_profile::untested::{self, FunctionKey, HotPath, Sighting, Sightings, Summary};
+use trodden_unit::KnownPaths;
+
+/// What untested paths are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Executions, most first.
+    Count,
+    /// When they were taken first, the latest first: what is new.
+    Newest,
+    /// Runs that took them, most first.
+    Runs,
+}
+
+/// Which untested paths are shown.
+pub struct Wanted<'a> {
+    /// Only of these functions, if a name is given: as of reports.
+    pub function: Option<&'a str>,
+    /// At most this many.
+    pub top: usize,
+    /// Only paths that were taken at least this often.
+    pub least_count: u64,
+    /// Only paths all of whose edges are known.
+    pub old_edges_only: bool,
+    /// Sorted so.
+    pub order: Order,
+}
+
+/// A run as people know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunLabel {
+    /// Its number in the run store, if it is there.
+    pub number: Option<u64>,
+    /// The command line; of a deployed program, whose command line is not kept, the file that it wrote.
+    pub words: String,
+}
+
+/// What a report is made of.
+#[derive(Clone, Copy)]
+pub struct Field<'v, 'a> {
+    /// Of the weeded profile.
+    pub view: &'v View<'a>,
+    /// Where paths were seen.
+    pub sightings: &'v Sightings,
+    /// What is known.
+    pub known: &'v KnownPaths,
+    /// The runs that were added up.
+    pub runs: &'v [RunLabel],
+}
+
+/// An untested path.
+pub struct Untested<'v, 'a> {
+    /// Its function.
+    pub function: &'v Function<'a>,
+    /// Its number.
+    pub id: u64,
+    /// Whether it was completed, or control did not come back to it.
+    pub complete: bool,
+    /// Executions.
+    pub count: u64,
+    /// Edges of it that no known path takes.
+    pub new_edges: Vec<Edge>,
+    /// Where it was seen.
+    pub seen: Sighting,
+    /// What it runs through.
+    pub story: Story,
+}
+
+/// An untested edge.
+pub struct NewEdge<'v, 'a> {
+    /// Its function.
+    pub function: &'v Function<'a>,
+    /// Its number.
+    pub edge: Edge,
+    /// Executions.
+    pub count: u64,
+}
+
+/// The untested paths that are wanted, and what there are in all.
+pub struct Residual<'v, 'a> {
+    field: Field<'v, 'a>,
+    /// Shown, in order.
+    pub shown: Vec<Untested<'v, 'a>>,
+    /// Untested edges of the functions that are wanted, most executed first.
+    pub edges: Vec<NewEdge<'v, 'a>>,
+    /// Paths that were wanted, shown or not.
+    pub found: usize,
+    /// Of all functions.
+    pub summary: Summary,
+}
+
+impl<'v, 'a> Residual<'v, 'a> {
+    /// Picks paths and sorts them.
+    ///
+    /// # Errors
+    /// There is no function of the wanted name.
+    pub fn of(field: Field<'v, 'a>, wanted: &Wanted) -> Result<Residual<'v, 'a>, crate::ReportError> {
+        let chosen = match wanted.function {
+            // Where nothing is untested, there is nothing to be named wrongly.
+            Some(_) if field.view.functions.is_empty() => Vec::new(),
+            Some(name) => crate::select::matching(field.view, name)?,
+            None => field.view.functions.iter().collect(),
+        };
+        let mut summary = Summary::default();
+        for function in &field.view.functions {
+            summary.add(&untested::new_in(function.map, field.known_of(function), &function.paths));
+        }
+        let mut shown: Vec<Untested> = chosen.iter().flat_map(|f| field.paths_of(f)).collect();
+        shown.retain(|u| u.count >= wanted.least_count && (!wanted.old_edges_only || u.new_edges.is_empty()));
+        shown.sort_by_key(|u| {
+            let weight = match wanted.order {
+                Order::Count => u.count,
+                Order::Newest => u.seen.first_ns,
+                Order::Runs => u.seen.runs,
+            };
+            (Reverse(weight), Reverse(u.count), u.function.name.full.clone(), u.id)
+        });
+        let found = shown.len();
+        shown.truncate(wanted.top);
+        let mut edges: Vec<NewEdge> = chosen.iter().flat_map(|f| field.edges_of(f)).collect();
+        edges.sort_by_key(|e| Reverse(e.count));
+        Ok(Residual { field, shown, edges, found, summary })
+    }
+
+    /// Whether there is any path that is wanted.
+    pub fn is_empty(&self) -> bool {
+        self.found == 0
+    }
+
+    /// Of the field's executions, those that are untested, from 0 to 1; where the program counts known paths as well.
+    pub fn share(&self) -> Option<f64> {
+        let all = self.field.sightings.executions;
+        (self.field.sightings.counts_known && all > 0).then(|| self.summary.executions as f64 / all as f64)
+    }
+
+    /// The run that took a path first.
+    pub fn run_of(&self, path: &Untested) -> Option<&RunLabel> {
+        self.field.runs.get(path.seen.first_run)
+    }
+
+    /// For a terminal.
+    pub fn text(&self, sources: &SourceCache, options: &TextOptions, edges: bool) -> String {
+        let page = &Page::new(options);
+        let runs = plural(self.field.runs.len() as u128, "run", "runs");
+        let mut out = format!("{}  {}\n", page.paint(paint::TITLE, "Untested paths"), page.paint(paint::DIM, &format!("of {runs}")));
+        out.push_str(&self.overview());
+        for (rank, path) in self.shown.iter().enumerate() {
+            out.push_str(&self.title(rank + 1, path, page));
+            out.push_str(&tell(path.function, &path.story, sources, page));
+            out.push('\n');
+        }
+        if self.found > self.shown.len() {
+            out.push_str(&format!("{} of {} shown (--top)\n", self.shown.len(), plural(self.found as u128, "path", "paths")));
+        }
+        if edges && !self.edges.is_empty() {
+            out.push_str(&format!("\n{}\n", page.paint(paint::TITLE, "Untested edges")));
+            self.edges.iter().for_each(|e| out.push_str(&edge_line(e, page)));
+        }
+        out
+    }
+
+    fn overview(&self) -> String {
+        let Summary { paths, executions, old_edges_only, in_functions_without_new_edges, edges, functions } = self.summary;
+        if paths == 0 && self.found == 0 {
+            return "No path that is not known.\n".into();
+        }
+        let share = self.share().map_or(String::new(), |s| format!(", {} of all", words::percent(s)));
+        format!(
+            "{} in {}, {}{share}; {}\n{} new although every edge is known; {} in functions without an untested edge\n\n",
+            plural(paths.into(), "path", "paths"),
+            plural(functions.into(), "function", "functions"),
+            plural(executions, "execution", "executions"),
+            plural(edges.into(), "untested edge", "untested edges"),
+            plural(old_edges_only.into(), "path is", "paths are"),
+            count(in_functions_without_new_edges.into()),
+        )
+    }
+
+    fn title(&self, rank: usize, path: &Untested, page: &Page) -> String {
+        let what = if path.complete { "path" } else { "unfinished path" };
+        let head = format!(
+            "{}  {}  {what} {}",
+            page.paint(paint::TITLE, &right(&rank.to_string(), 3)),
+            page.paint(paint::NAME, &fit(&path.function.name.short, page.width.saturating_sub(50).max(20))),
+            path.id
+        );
+        let edges = match path.new_edges.len() {
+            0 => "every edge is known".to_owned(),
+            n => plural(n as u128, "untested edge", "untested edges"),
+        };
+        let taken =
+            format!("taken {} in {}; {edges}", plural(path.count.into(), "time", "times"), plural(path.seen.runs.into(), "run", "runs"));
+        let first = self.first(path).map_or(String::new(), |f| format!("      {}\n", page.paint(paint::DIM, &f)));
+        format!("{head}\n      {taken}\n{first}")
+    }
+
+    fn first(&self, path: &Untested) -> Option<String> {
+        let run = self.run_of(path)?;
+        let when = if path.seen.first_ns == 0 { "at an unknown time".into() } else { words::moment(path.seen.first_ns) };
+        let number = run.number.map_or(String::new(), |n| format!("run {n}: "));
+        Some(format!("first {when} by {number}{}", run.words.replace(char::is_control, " ")))
+    }
+
+    /// As JSON; the schema is described in the user guide.
+    pub fn json(&self, sources: &SourceCache) -> Value {
+        let paths = self.shown.iter().enumerate().map(|(at, p)| {
+            let mut out = json::told(p.function, &p.story, sources);
+            let more = json!({
+                "rank": at + 1,
+                "function": p.function.name.full,
+                "linkage_name": p.function.name.linkage,
+                "image": p.function.image.path,
+                "image_identity": p.function.image.identity.to_string(),
+                "unit": p.function.unit.unit.to_string(),
+                "file": p.function.file(),
+                "line": p.function.line(),
+                "id": number(p.id),
+                "complete": p.complete,
+                "count": number(p.count),
+                "runs": number(p.seen.runs),
+                "first_seen_ns": number(p.seen.first_ns),
+                "first_run": self.run_of(p).map(|r| json!({ "number": r.number, "command": r.words })),
+                "new_edges": p.new_edges.iter().map(|e| e.0).collect::<Vec<_>>(),
+                "every_edge_known": p.new_edges.is_empty(),
+            });
+            out.extend(more.as_object().cloned().unwrap_or_default());
+            Value::Object(out)
+        });
+        let edges = self.edges.iter().map(|e| {
+            let (from, to) = ends_of(e);
+            json!({ "function": e.function.name.full, "file": e.function.file(), "edge": e.edge.0, "from_line": from, "to_line": to, "count": number(e.count) })
+        });
+        json!({
+            "schema_version": SCHEMA_VERSION,
+            "kind": "residual",
+            "runs": self.field.runs.iter().map(|r| json!({ "number": r.number, "command": r.words })).collect::<Vec<_>>(),
+            "summary": summary(&self.summary, self.share(), self.field.sightings.counted.len()),
+            "found": self.found,
+            "paths": paths.collect::<Vec<_>>(),
+            "edges": edges.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// A summary as JSON.
+pub fn summary(summary: &Summary, share: Option<f64>, counted: usize) -> Value {
+    json!({
+        "untested_paths": summary.paths,
+        "counted_paths": counted,
+        "untested_executions": number(summary.executions),
+        "share_of_executions": share,
+        "every_edge_known": summary.old_edges_only,
+        "in_functions_without_untested_edges": summary.in_functions_without_new_edges,
+        "untested_edges": summary.edges,
+        "functions": summary.functions,
+    })
+}
+
+impl<'v, 'a> Field<'v, 'a> {
+    fn known_of(&self, function: &Function) -> Option<&'v trodden_unit::KnownFunction> {
+        untested::known_of(self.known, &function.unit.map, function.map)
+    }
+
+    fn sighting(&self, function: &Function, id: u64) -> Option<Sighting> {
+        self.sightings.paths.get(&(function.unit.unit, function.map.first_counter + id)).cloned()
+    }
+
+    fn paths_of(&self, function: &'v Function<'a>) -> Vec<Untested<'v, 'a>> {
+        let known = self.known_of(function);
+        let new = |path: &[_]| untested::new_edges(function.map, known, path).into_iter().collect();
+        let complete = function.paths.complete.iter().map(|p| Untested {
+            function,
+            id: p.id,
+            complete: true,
+            count: p.count,
+            new_edges: new(&p.path),
+            seen: self.sighting(function, p.id).unwrap_or_default(),
+            story: Story::of(function, p),
+        });
+        // Prefixes that are known were not counted: what follows for them by subtraction is nothing.
+        let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0).filter_map(|u| {
+            Some(Untested {
+                function,
+                id: u.id,
+                complete: false,
+                count: u.count.unsigned_abs(),
+                new_edges: new(&u.path),
+                seen: self.sighting(function, u.id)?,
+                story: Story::of_unfinished(function, u),
+            })
+        });
+        complete.chain(unfinished).collect()
+    }
+
+    fn edges_of(&self, function: &'v Function<'a>) -> Vec<NewEdge<'v, 'a>> {
+        let known = self.known_of(function);
+        let mut counts = BTreeMap::<Edge, u64>::new();
+        for path in &function.paths.complete {
+            for edge in untested::new_edges(function.map, known, &path.path) {
+                let sum = counts.entry(edge).or_default();
+                *sum = sum.saturating_add(path.count);
+            }
+        }
+        counts.into_iter().map(|(edge, count)| NewEdge { function, edge, count }).collect()
+    }
+}
+
+/// Lines from which and to which an edge leads.
+fn ends_of(edge: &NewEdge) -> (Option<u32>, Option<u32>) {
+    let flow = &edge.function.map.edges[edge.edge.index()];
+    (last_line(edge.function, flow.from), first_line(edge.function, flow.to))
+}
+
+fn edge_line(edge: &NewEdge, page: &Page) -> String {
+    let (from, to) = ends_of(edge);
+    let line = |l: Option<u32>| l.map_or("?".to_owned(), |l| l.to_string());
+    let way = words::way(&edge.function.map.edges[edge.edge.index()]);
+    let file = edge.function.file().map_or("?", words::base_name);
+    let name = page.paint(paint::NAME, &edge.function.name.short);
+    format!("{}  {name}  {file}: {} → {} ({way})\n", right(&words::brief(edge.count), 8), line(from), line(to))
+}
+
+/// What became of the paths that tests executed most, on a terminal. The view is of the field's whole profile.
+pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions) -> String {
+    let page = &Page::new(options);
+    let stay = hot.iter().filter(|h| h.rank.is_some_and(|r| r <= hot.len())).count();
+    let taken = hot.iter().filter(|h| h.rank.is_some()).count();
+    let mut out = format!("{}\n", page.paint(paint::TITLE, "Do hot paths stay hot?"));
+    out.push_str(&format!(
+        "Of the {} that tests execute most, {stay} are among the {} of the field, {taken} were taken there at all; {} of the field's executions are theirs.\n\n",
+        plural(hot.len() as u128, "path", "paths"),
+        hot.len(),
+        words::percent(share)
+    ));
+    out.push_str(&format!("{}  {}  {}  {}\n", right("tests", 6), right("field", 6), right("times", 8), "path"));
+    let functions = functions(view);
+    for (at, path) in hot.iter().enumerate() {
+        let rank = path.rank.map_or("-".to_owned(), |r| r.to_string());
+        let (name, lines) = functions.get(&path.function).map_or(("?".to_owned(), String::new()), |f| {
+            let outline = f.paths.complete.iter().find(|p| p.id == path.path).map(|p| Story::of(f, p).outline(12));
+            (f.name.short.clone(), outline.unwrap_or_default())
+        });
+        let name = page.paint(paint::NAME, &name);
+        let numbers = (right(&(at + 1).to_string(), 6), right(&rank, 6), right(&words::brief(path.field), 8));
+        out.push_str(&format!("{}  {}  {}  {name} {} {lines}\n", numbers.0, numbers.1, numbers.2, path.path));
+    }
+    out
+}
+
+/// The same as JSON.
+pub fn hot_json(view: &View, hot: &[HotPath], share: f64) -> Value {
+    let functions = functions(view);
+    let path = |(at, p): (usize, &HotPath)| {
+        let name = functions.get(&p.function).map(|f| f.name.full.as_str());
+        json!({ "tests_rank": at + 1, "field_rank": p.rank, "function": name, "id": number(p.path), "tests_count": number(p.tested), "field_count": number(p.field) })
+    };
+    json!({ "share_of_field": share, "paths": hot.iter().enumerate().map(path).collect::<Vec<_>>() })
+}
+
+fn functions<'v, 'a>(view: &'v View<'a>) -> HashMap<FunctionKey, &'v Function<'a>> {
+    let place = |f: &Function| f.unit.map.functions.iter().position(|m| std::ptr::eq(m, f.map)).unwrap_or_default();
+    view.functions.iter().map(|f| ((f.unit.unit, place(f)), f)).collect()
+}

@@ -1,0 +1,113 @@
+//! SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"), which tools for code review and editors show beside the source: what all logs share, and the log of untested paths. Each
+//! path is a result with a code flow, whose locations are the steps of the path.
+
+use crate::residual::{Residual, Untested};
+use crate::story::{Step, Story};
+use crate::view::{Function, file_of};
+use crate::words;
+use serde_json::{Value, json};
+use trodden_unit::Position;
+
+/// Where the schema is published.
+const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+const RULE: &str = "untested-path";
+
+/// A log of these results.
+pub(crate) fn log(rules: Value, results: Vec<Value>) -> Value {
+    json!({
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "trodden", "version": env!("CARGO_PKG_VERSION"), "rules": rules } },
+            "columnKind": "utf16CodeUnits",
+            "results": results,
+        }],
+    })
+}
+
+/// A place in the source, with what there is to be said of it; `None` if the file is unknown.
+pub(crate) fn location(function: &Function, position: Position, text: &str) -> Option<Value> {
+    let file = file_of(function.units_map(), position).filter(|f| !f.is_empty())?;
+    let mut region = json!({ "startLine": position.line });
+    if position.column > 0 {
+        region["startColumn"] = json!(position.column);
+    }
+    let mut location = json!({ "physicalLocation": { "artifactLocation": { "uri": uri(file) }, "region": region } });
+    if !text.is_empty() {
+        location["message"] = json!({ "text": text });
+    }
+    Some(location)
+}
+
+/// The log of untested paths.
+pub fn untested(residual: &Residual) -> Value {
+    let rule = json!({
+        "id": RULE,
+        "shortDescription": { "text": "A path that no test takes." },
+        "fullDescription": { "text": "The program took this path through a function, and none of the recorded tests did." },
+    });
+    log(json!([rule]), residual.shown.iter().map(|p| result(residual, p)).collect())
+}
+
+fn result(residual: &Residual, path: &Untested) -> Value {
+    let edges = if path.new_edges.is_empty() { " although each of its branches was" } else { "" };
+    let taken = words::plural(path.count.into(), "time", "times");
+    let text = format!("Path {} of {} was not tested{edges}. It was taken {taken}.", path.id, path.function.name.full);
+    let mut out = json!({
+        "ruleId": RULE,
+        "ruleIndex": 0,
+        "level": "note",
+        "message": { "text": text },
+        "locations": place(path.function).into_iter().collect::<Vec<_>>(),
+        "partialFingerprints": { "trodden/v1": format!("{}/{:016x}/{}", path.function.name.linkage, path.function.map.shape, path.id) },
+        "occurrenceCount": path.count.min(i64::MAX as u64),
+        "properties": {
+            "path": path.id,
+            "complete": path.complete,
+            "runs": path.seen.runs,
+            "everyEdgeKnown": path.new_edges.is_empty(),
+            "firstSeenNs": path.seen.first_ns,
+            "firstRun": residual.run_of(path).map(|r| r.words.clone()),
+        },
+    });
+    let steps: Vec<Value> = path.story.steps.iter().filter_map(|s| step(path.function, &path.story, s)).collect();
+    // A flow without a place is none.
+    if !steps.is_empty() {
+        out["codeFlows"] = json!([{ "threadFlows": [{ "locations": steps }] }]);
+    }
+    out
+}
+
+/// Where a function is declared.
+fn place(function: &Function) -> Option<Value> {
+    let mut place = location(function, function.map.position.filter(|p| p.line > 0)?, "")?;
+    place["logicalLocations"] = json!([{ "name": function.name.short, "fullyQualifiedName": function.name.full, "kind": "function" }]);
+    Some(place)
+}
+
+fn step(function: &Function, story: &Story, step: &Step) -> Option<Value> {
+    let at = step.chain.last().filter(|p| p.line > 0)?;
+    let begins = if std::ptr::eq(step, &story.steps[0]) { words::begins(&story.begins) } else { String::new() };
+    let turns = words::turns(&step.turns);
+    let text = [begins, turns].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join("; ");
+    // What was inlined is a level deeper.
+    Some(json!({ "location": location(function, *at, &text)?, "nestingLevel": step.chain.len() - 1 }))
+}
+
+/// A path as a reference (RFC 3986): what has a meaning there is escaped.
+fn uri(path: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-~+,@".contains(&b);
+    let escaped: String = path.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect();
+    if path.starts_with('/') { format!("file://{escaped}") } else { escaped }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_references() {
+        assert_eq!(uri("/a b/c#d.c"), "file:///a%20b/c%23d.c");
+        assert_eq!(uri("src/ä:x.c"), "src/%C3%A4%3Ax.c");
+    }
+}

@@ -1,0 +1,289 @@
+//! Residual builds: what happens when a path is counted that the build did not know.
+//!
+//! `__trodden_count` counts by itself; it comes here when the thread's copy of a counter becomes 1, to note the time, and always while [`ACTING`] is set: because more paths
+//! became known (`TRODDEN_KNOWN`), or because something is to be done (`TRODDEN_ON_UNTESTED`):
+//!
+//! - `report`: a line on standard error, when the path is new in the thread's region;
+//! - `abort`: a line, and SIGABRT to the calling thread, whenever such a path is taken;
+//! - `callback`: the subject's `trodden_untested(function, path, count)` is called whenever such a path is taken.
+//!
+//! All of it may happen in a signal handler, and does nothing that is not safe there. A callback that takes untested paths itself is not called
+//! for them: which threads are in one is known by their thread pointers.
+
+use crate::clock;
+use crate::image::{self, Image, address_of};
+use crate::output;
+use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
+use crate::text::{self, Failure, Text};
+use crate::wire::{KNOWN_MAGIC, KNOWN_VARIABLE, KnownHeader, ON_UNTESTED_VARIABLE};
+use core::arch::{asm, global_asm};
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+
+const COUNT: u8 = 0;
+const REPORT: u8 = 1;
+const ABORT: u8 = 2;
+const CALLBACK: u8 = 3;
+const RELOADED: u8 = 4;
+
+/// Not 0: `__trodden_count` leaves counting to [`noted`]. What is to be done, and [`RELOADED`] if there is a set of more known paths.
+pub static ACTING: AtomicU8 = AtomicU8::new(COUNT);
+/// Address of a bit for each counter of the template: 1 for paths that became known.
+static MORE_KNOWN: AtomicUsize = AtomicUsize::new(0);
+/// Thread pointers of the threads that are in a callback.
+static CALLING: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+/// Whether vector registers wider than 128 bits have to be kept: 0 not known yet, 1 no, 2 yes.
+static WIDE: AtomicU8 = AtomicU8::new(0);
+
+const UNKNOWN_WORD: Failure = Failure {
+    reason: b"TRODDEN_ON_UNTESTED is none of count, report, abort, callback",
+    error: None,
+    remedy: b"untested paths are only counted",
+};
+const NO_CALLBACK: Failure =
+    Failure { reason: b"there is no function trodden_untested", error: None, remedy: b"untested paths are only counted" };
+const NOT_OF_IMAGE: Failure = Failure {
+    reason: b"it holds no known paths of this program",
+    error: None,
+    remedy: b"make it anew with `trodden export known --for PROGRAM`; what was known to the build is known",
+};
+
+/// At the image's start: what the environment, or else the image itself, says. The texts are for work.
+pub fn prepare(text: &mut Text, scratch: &mut Text) {
+    if !image::is_residual() {
+        return;
+    }
+    clock::prepare();
+    let mut acting = find_action(text, scratch);
+    if output::find_variable(KNOWN_VARIABLE, text, scratch) && !text.bytes().is_empty() {
+        match load(text, &Image::of_linker()) {
+            Some(address) => {
+                MORE_KNOWN.store(address, Relaxed);
+                acting |= RELOADED;
+            }
+            None => tell(text, &NOT_OF_IMAGE, scratch),
+        }
+    }
+    ACTING.store(acting, Relaxed);
+}
+
+fn find_action(text: &mut Text, scratch: &mut Text) -> u8 {
+    if !output::find_variable(ON_UNTESTED_VARIABLE, text, scratch) {
+        text.clear();
+        let _ = text.extend(image::default_on_untested().unwrap_or(b"count"));
+    }
+    match text.bytes() {
+        b"report" => REPORT,
+        b"abort" => ABORT,
+        b"callback" if callback() != 0 => CALLBACK,
+        b"callback" => {
+            tell(text, &NO_CALLBACK, scratch);
+            COUNT
+        }
+        b"count" | b"" => COUNT,
+        _ => {
+            tell(text, &UNKNOWN_WORD, scratch);
+            COUNT
+        }
+    }
+}
+
+/// `trodden: SUBJECT: reason: remedy`.
+fn tell(subject: &Text, failure: &Failure, line: &mut Text) {
+    line.clear();
+    let parts: [&[u8]; 6] =
+        [b"trodden: ", subject.bytes().get(..1024).unwrap_or(subject.bytes()), b": ", failure.reason, b": ", failure.remedy];
+    let _ = parts.iter().try_for_each(|part| line.extend(part));
+    let _ = line.push(b'\n');
+    text::say_line(line.bytes());
+}
+
+/// Reads a file of more known paths into memory; `None` if it is none of this image.
+fn load(path: &Text, image: &Image) -> Option<usize> {
+    let file = system::open_at(&Descriptor::CURRENT_FOLDER, path.with_nul(0), O_RDONLY | O_CLOEXEC | system::O_NONBLOCK, 0).ok()?;
+    let mut header = [0u8; size_of::<KnownHeader>()];
+    if system::read_at(&file, &mut header, 0).ok()? != header.len() {
+        return None;
+    }
+    let (magic, rest) = header.split_at_checked(8)?;
+    let (identity, counters) = rest.split_at_checked(16)?;
+    if magic != KNOWN_MAGIC || identity != image.identity() || counters != image.counters.to_le_bytes() {
+        return None;
+    }
+    let length = image.counters.div_ceil(8) as usize;
+    let address = system::map_zeros(length, None).ok()?;
+    // SAFETY: fresh memory of that length, which nobody else knows.
+    let bits = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, length) };
+    let mut have = 0;
+    while have < length {
+        match system::read_at(&file, bits.get_mut(have..)?, (header.len() + have) as u64) {
+            Ok(0) | Err(_) => {
+                system::unmap(address, length);
+                return None;
+            }
+            Ok(more) => have += more,
+        }
+    }
+    Some(address)
+}
+
+fn is_known(counter: usize) -> bool {
+    let bits = MORE_KNOWN.load(Relaxed);
+    let at = counter.wrapping_sub(Image::of_linker().template) / size_of::<u64>();
+    // SAFETY: the map has a bit for each counter of the template, and is never unmapped.
+    bits != 0 && unsafe { ((bits + at / 8) as *const u8).read() } >> (at % 8) & 1 == 1
+}
+
+/// A path was taken: `counter` is its counter in the template, `copy` the thread's copy of that. It was counted already, unless [`ACTING`] is set.
+pub fn noted(counter: usize, copy: usize) {
+    let acting = ACTING.load(Relaxed);
+    if acting & RELOADED != 0 && is_known(counter) {
+        return;
+    }
+    if acting != 0 {
+        // SAFETY: the thread's copy of a counter; one instruction, so that a signal handler that counts there loses nothing.
+        unsafe { asm!("inc qword ptr [{0}]", in(reg) copy, options(nostack)) };
+    }
+    // SAFETY: as above.
+    let count = unsafe { (copy as *const u64).read_volatile() };
+    let Some(function) = image::function_of(counter) else { return };
+    if count == 1 {
+        // SAFETY: the word that the record names lies in the same region.
+        unsafe { ((copy + function.to_times) as *mut u64).write_volatile(clock::now_ns()) };
+    }
+    let path = (counter.wrapping_sub(function.first) / size_of::<u64>()) as u64;
+    match acting & !RELOADED {
+        REPORT if count == 1 => report(function.name, path),
+        ABORT => {
+            report(function.name, path);
+            system::abort();
+        }
+        CALLBACK => call_back(function.name, path, count),
+        _ => {}
+    }
+}
+
+/// `trodden: untested path PATH of FUNCTION`. Long names lose their end.
+fn report(name: usize, path: u64) {
+    // On the subject's stack, so it is short.
+    let mut line = [0u8; 256];
+    let mut digits = [0u8; 20];
+    let mut rest = path;
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        if let Some(digit) = digits.get_mut(first) {
+            *digit = b'0' + (rest % 10) as u8;
+        }
+        rest /= 10;
+        if rest == 0 || first == 0 {
+            break;
+        }
+    }
+    let number = digits.iter().skip(first).copied();
+    let words = b"trodden: untested path ".iter().copied().chain(number).chain(b" of ".iter().copied()).chain(image::text_bytes(name));
+    let mut length = 0;
+    for (place, byte) in line.iter_mut().take(255).zip(words) {
+        *place = byte;
+        length += 1;
+    }
+    if let Some(end) = line.get_mut(length) {
+        *end = b'\n';
+    }
+    text::say_line(line.get(..=length).unwrap_or(&[]));
+}
+
+/// Address of the subject's function; 0 if it has none.
+fn callback() -> usize {
+    address_of!("trodden_untested")
+}
+
+/// Calls the subject's function, unless this thread is in it, or as many others are as can be.
+fn call_back(name: usize, path: u64, count: u64) {
+    let own = thread_pointer();
+    if CALLING.iter().any(|thread| thread.load(Relaxed) == own) {
+        return;
+    }
+    let Some(place) = CALLING.iter().find(|thread| thread.compare_exchange(0, own, Relaxed, Relaxed).is_ok()) else { return };
+    match has_wide_vectors() {
+        // SAFETY: the stub keeps all registers for code that was promised that they stay.
+        true => unsafe { __trodden_call_wide(callback(), name, path, count) },
+        false => {
+            // SAFETY: a function of that name has this type.
+            let call = unsafe { core::mem::transmute::<usize, extern "C" fn(usize, u64, u64)>(callback()) };
+            call(name, path, count);
+        }
+    }
+    place.store(0, Relaxed);
+}
+
+/// Only the forking thread goes on in a child.
+pub fn after_fork_in_child() {
+    let own = thread_pointer();
+    CALLING.iter().filter(|thread| thread.load(Relaxed) != own).for_each(|thread| thread.store(0, Relaxed));
+}
+
+fn thread_pointer() -> usize {
+    let own: usize;
+    // SAFETY: the psABI has a pointer to itself at the thread pointer.
+    unsafe { asm!("mov {0}, qword ptr fs:[0]", out(reg) own, options(nostack, readonly)) };
+    own
+}
+
+/// Whether the system keeps vector registers wider than those that `fxsave` knows.
+fn has_wide_vectors() -> bool {
+    const OSXSAVE: u32 = 1 << 27;
+    if WIDE.load(Relaxed) == 0 {
+        let wide = core::arch::x86_64::__cpuid(1).ecx & OSXSAVE != 0;
+        WIDE.store(1 + u8::from(wide), Relaxed);
+    }
+    WIDE.load(Relaxed) == 2
+}
+
+// Calls the function in the first argument with the other three, and keeps the state of x87, SSE, AVX and AVX-512 meanwhile (masks 0xe7): 2696 bytes in the standard layout,
+// whose head has to be zero.
+global_asm!(
+    ".pushsection .text.__trodden_call_wide, \"ax\", @progbits",
+    ".hidden __trodden_call_wide",
+    ".globl __trodden_call_wide",
+    ".type __trodden_call_wide, @function",
+    ".balign 16",
+    "__trodden_call_wide:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "sub rsp, 2752",
+    "and rsp, -64",
+    "mov r11, rdi",
+    "mov rdi, rsi",
+    "mov rsi, rdx",
+    "mov r8, rcx",
+    "lea r9, [rsp + 512]",
+    "xor eax, eax",
+    "mov ecx, 8",
+    "5:",
+    "mov qword ptr [r9 + 8 * rcx - 8], rax",
+    "dec ecx",
+    "jnz 5b",
+    "mov eax, 0xe7",
+    "xor edx, edx",
+    "xsave64 [rsp]",
+    "mov rdx, r8",
+    "call r11",
+    "mov eax, 0xe7",
+    "xor edx, edx",
+    "xrstor64 [rsp]",
+    "mov rsp, rbp",
+    "pop rbp",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    ".size __trodden_call_wide, . - __trodden_call_wide",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    fn __trodden_call_wide(function: usize, name: usize, path: u64, count: u64);
+}

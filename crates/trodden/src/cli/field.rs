@@ -1,0 +1,74 @@
+//! The syntax of `trodden field`.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// `trodden field`
+#[derive(Debug, Subcommand)]
+pub enum Field {
+    /// Make a report to send: identities and counts of untested paths, and nothing else.
+    #[command(after_help = "\
+Examples:
+  trodden field pack /var/tmp/counts -o report.field
+  trodden field pack --user \"$(cat /etc/machine-id)\" -o report.field      a hash of it, so that reports of one user are told as one's
+
+What stands in a report: identities of builds, units and paths, executions, and that hash. No command lines, no names of hosts, files or functions, no times.")]
+    Pack(Pack),
+    /// Add up reports of many users: who took which untested path.
+    #[command(after_help = "\
+Examples:
+  trodden field aggregate inbox                  a folder of reports; in one file, too: cat *.field > all.field
+  trodden field aggregate all.field --rows rows.csv
+  trodden field aggregate all.field --rows rows.parquet      if trodden was built with --features parquet
+
+Memory is bounded by --memory, however many reports there are; temporary files lie in TMPDIR.")]
+    Aggregate(Aggregate),
+}
+
+/// `trodden field pack`
+#[derive(Debug, Args)]
+pub struct Pack {
+    /// Profiles: as of `trodden residual`.
+    pub profiles: Vec<String>,
+    /// More known paths, as of `trodden residual`.
+    #[arg(long, value_name = "PROFILE")]
+    pub known: Vec<String>,
+    /// What tells users apart; only its hash is in the report. By default reports say nothing of users.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub user: String,
+    /// The report.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Append the report to the file.
+    #[arg(long)]
+    pub append: bool,
+}
+
+/// `trodden field aggregate`
+#[derive(Debug, Args)]
+pub struct Aggregate {
+    /// Files of reports, or folders of files whose names end in .field.
+    #[arg(required = true, value_name = "FILE|FOLDER")]
+    pub reports: Vec<PathBuf>,
+    /// At most this many paths, those that most users took.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// At most this many users of each path.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub users: usize,
+    /// Memory for sorting, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub memory: u32,
+    /// Write a row for each path of each user, ordered by path: CSV, or Parquet if the name ends in .parquet.
+    #[arg(long, value_name = "FILE")]
+    pub rows: Option<PathBuf>,
+    /// At most this many source lines of each path; 0 for all.
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    pub steps: usize,
+    /// Where source files are, if they have moved. May be given several times.
+    #[arg(long, value_name = "FOLDER")]
+    pub source: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}

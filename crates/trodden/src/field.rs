@@ -1,0 +1,173 @@
+//! `trodden field`: reports of untested paths from many machines. What they hold and how they are added up is in `trodden_profile::field`.
+
+mod rows;
+
+use crate::assets;
+use crate::cli::{Aggregate as AggregateJob, Color, Field, Pack};
+use crate::notes::{note, warn};
+use crate::reports::{self, json_text};
+use crate::residual::{Known, inputs};
+use anyhow::{Context, Result};
+use rows::Rows;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use trodden_profile::field::aggregate::{Aggregate, Aggregator, Limits, SeenPath, UnitKey};
+use trodden_profile::field::{FieldReport, user_of};
+use trodden_profile::untested::Sightings;
+use trodden_profile::{Builds, ImageProfile, Merger, Profile, Run, UnitProfile};
+use trodden_report::users::{Taken, users_json, users_text};
+use trodden_report::{SourceCache, View};
+use trodden_unit::{UnitMap, UnitStore};
+
+/// Ending of the names of reports.
+const EXTENSION: &str = "field";
+
+/// Makes a report, or adds reports up.
+///
+/// # Errors
+/// There are no profiles or reports, or a file cannot be read or written.
+pub fn run(job: &Field, color: Color) -> Result<ExitCode> {
+    match job {
+        Field::Pack(job) => pack(job),
+        Field::Aggregate(job) => aggregate(job, color),
+    }
+}
+
+fn pack(job: &Pack) -> Result<ExitCode> {
+    let mut known = Known::default();
+    job.known.iter().try_for_each(|wanted| known.add_wanted(wanted))?;
+    let (mut sightings, mut merger) = (Sightings::default(), Merger::new(Builds::Separate));
+    for input in inputs(&job.profiles)? {
+        let Some((label, mut profile)) = input.read_or_warn()? else { continue };
+        known.add_of_builds(&profile)?;
+        sightings.add(0, &mut profile, &known.paths)?;
+        merger.add(&label.words, profile)?;
+    }
+    let profile = merger.finish().context("no profile can be read")?;
+    known.check(&profile)?;
+    let report = FieldReport::of(&profile, user_of(&job.user))?;
+    let mut bytes = Vec::new();
+    report.write_to(&mut bytes)?;
+    let written = match job.append {
+        true => fs::OpenOptions::new().append(true).create(true).open(&job.output).and_then(|mut f| f.write_all(&bytes)),
+        false => fs::write(&job.output, &bytes),
+    };
+    written.with_context(|| format!("cannot write {}", job.output.display()))?;
+    let paths: usize = report.units.iter().map(|u| u.counts.len()).sum();
+    note(format_args!("{}: {paths} paths in {} bytes", job.output.display(), bytes.len()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
+    let limits = Limits { memory: (job.memory as usize) << 20, paths: job.top, users: job.users };
+    let mut aggregator = Aggregator::new(limits);
+    for file in files(&job.reports)? {
+        // One damaged file does not spoil what thousands of machines sent.
+        if let Err(error) = aggregator.add_file(&file) {
+            warn(format_args!("{error}; the rest of this file is left out"));
+        }
+    }
+    let mut maps = Maps { store: assets::store()?, known: BTreeMap::new() };
+    let sums = match &job.rows {
+        Some(file) => {
+            let mut rows = Rows::create(file)?;
+            let sums =
+                aggregator.finish(&mut |row| rows.add(row, &mut maps)).with_context(|| format!("cannot write {}", file.display()))?;
+            rows.finish().with_context(|| format!("cannot write {}", file.display()))?;
+            sums
+        }
+        None => aggregator.finish(&mut |_| Ok(())).context("cannot use temporary files")?,
+    };
+    show(job, color, &sums, &mut maps)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn files(wanted: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut out = Vec::new();
+    for path in wanted {
+        if !path.is_dir() {
+            out.push(path.clone());
+            continue;
+        }
+        let read = || format!("cannot read {}", path.display());
+        for entry in fs::read_dir(path).with_context(read)? {
+            out.push(entry.with_context(read)?.path());
+        }
+        out.retain(|p| p.extension().is_some_and(|e| e == EXTENSION) || wanted.contains(p));
+    }
+    out.sort();
+    anyhow::ensure!(!out.is_empty(), "there are no reports (files *.{EXTENSION}) in these folders: `trodden field pack` makes them");
+    Ok(out)
+}
+
+/// Maps of units, from the store; one that is looked for in vain is so once.
+struct Maps {
+    store: UnitStore,
+    known: BTreeMap<UnitKey, Option<Arc<UnitMap>>>,
+}
+
+/// Maps that are kept: rows come unit by unit.
+const MOST_MAPS: usize = 64;
+
+impl Maps {
+    fn of(&mut self, key: UnitKey) -> Option<Arc<UnitMap>> {
+        if let Some(map) = self.known.get(&key) {
+            return map.clone();
+        }
+        if self.known.len() >= MOST_MAPS {
+            self.known.clear();
+        }
+        let map = self.store.get(key.unit).ok().flatten().and_then(|frame| frame.map().ok()).map(Arc::new);
+        self.known.insert(key, map.clone());
+        map
+    }
+}
+
+/// The paths that most users took, with their source.
+fn show(job: &AggregateJob, color: Color, sums: &Aggregate, maps: &mut Maps) -> Result<()> {
+    let mut missing = 0;
+    let mut units = BTreeMap::<UnitKey, UnitProfile>::new();
+    for path in &sums.top {
+        let Some(map) = maps.of(path.unit) else {
+            missing += 1;
+            continue;
+        };
+        let unit = UnitProfile { unit: path.unit.unit, map, counts: Vec::new(), events: Vec::new(), first_seen: Vec::new() };
+        units.entry(path.unit).or_insert(unit);
+    }
+    let images =
+        units.into_iter().map(|(key, unit)| ImageProfile { identity: key.image, path: String::new(), build_id: None, units: vec![unit] });
+    let profile = Profile { run: Run::default(), images: images.collect(), sampling: None };
+    let view = View::of(&profile);
+    let taken: Vec<Taken> = sums.top.iter().map(taken).collect();
+    let provider = reports::sources(&job.source, ".");
+    let sources = SourceCache::new(&provider);
+    match job.json {
+        true => reports::print(&json_text(&users_json(&view, &taken, sums.reports, sums.paths, &sources))?)?,
+        false => {
+            let text = users_text(&view, &taken, sums.reports, sums.paths, &sources, &reports::text_options(color, job.steps));
+            reports::print(text.as_bytes())?;
+        }
+    }
+    if missing > 0 {
+        let root = maps.store.root().display().to_string();
+        warn(format_args!("maps of {missing} of these paths are not in the unit store {root}: set TRODDEN_STORE to that of the build"));
+    }
+    reports::remarks(&view, &sources);
+    Ok(())
+}
+
+fn taken(path: &SeenPath) -> Taken {
+    let SeenPath { unit, counter, users, reports, count, ref most } = *path;
+    let most = most.iter().map(|(user, count)| (rows::user(user), *count)).collect();
+    Taken { image: unit.image, unit: unit.unit, counter, users, reports, count, most }
+}
+
+/// Whether a file is to be Parquet.
+fn is_parquet(file: &Path) -> bool {
+    file.extension().is_some_and(|e| e == "parquet")
+}

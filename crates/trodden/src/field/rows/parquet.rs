@@ -1,0 +1,93 @@
+//! Rows as Parquet, not compressed, in groups of some ten thousand.
+
+use super::Row;
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+const GROUP: usize = 1 << 16;
+const SCHEMA: &str = "message untested_paths {
+    REQUIRED BYTE_ARRAY build (UTF8);
+    REQUIRED BYTE_ARRAY unit (UTF8);
+    OPTIONAL BYTE_ARRAY function (UTF8);
+    OPTIONAL INT64 path;
+    REQUIRED INT64 counter;
+    OPTIONAL BYTE_ARRAY user (UTF8);
+    REQUIRED INT64 reports;
+    REQUIRED INT64 executions;
+}";
+
+/// A table while it is written.
+pub struct Table {
+    writer: SerializedFileWriter<File>,
+    rows: Vec<Row>,
+}
+
+impl Table {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn new(file: File) -> io::Result<Table> {
+        let schema = Arc::new(parse_message_type(SCHEMA).map_err(io::Error::other)?);
+        let properties = WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).build();
+        let writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(io::Error::other)?;
+        Ok(Table { writer, rows: Vec::with_capacity(GROUP) })
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn add(&mut self, row: Row) -> io::Result<()> {
+        self.rows.push(row);
+        if self.rows.len() < GROUP { Ok(()) } else { self.flush().map_err(io::Error::other) }
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.flush().map_err(io::Error::other)?;
+        self.writer.close().map(drop).map_err(io::Error::other)
+    }
+
+    fn flush(&mut self) -> Result<(), ParquetError> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let rows = std::mem::take(&mut self.rows);
+        let mut group = self.writer.next_row_group()?;
+        let text = |t: &str| ByteArray::from(t.as_bytes().to_vec());
+        let number = |n: u64| n.min(i64::MAX as u64) as i64;
+        column::<ByteArrayType>(&mut group, rows.iter().map(|r| Some(text(&r.build))))?;
+        column::<ByteArrayType>(&mut group, rows.iter().map(|r| Some(text(&r.unit))))?;
+        column::<ByteArrayType>(&mut group, rows.iter().map(|r| r.function.as_deref().map(text)))?;
+        column::<Int64Type>(&mut group, rows.iter().map(|r| r.path.map(number)))?;
+        column::<Int64Type>(&mut group, rows.iter().map(|r| Some(number(r.counter))))?;
+        column::<ByteArrayType>(&mut group, rows.iter().map(|r| r.user.as_deref().map(text)))?;
+        column::<Int64Type>(&mut group, rows.iter().map(|r| Some(number(r.reports))))?;
+        column::<Int64Type>(&mut group, rows.iter().map(|r| Some(number(r.executions))))?;
+        group.close().map(drop)
+    }
+}
+
+/// Writes the next column of a group. Levels of definition are heeded where it is optional only.
+fn column<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: impl Iterator<Item = Option<T::T>>,
+) -> Result<(), ParquetError> {
+    let values: Vec<Option<T::T>> = values.collect();
+    let levels: Vec<i16> = values.iter().map(|v| i16::from(v.is_some())).collect();
+    let values: Vec<T::T> = values.into_iter().flatten().collect();
+    let mut column = group.next_column()?.ok_or_else(|| ParquetError::General("there are fewer columns than expected".into()))?;
+    column.typed::<T>().write_batch(&values, Some(&levels), None)?;
+    column.close()
+}

@@ -1,0 +1,198 @@
+//! Untested paths from end to end: what a residual build finds is what full builds tell apart, and every form of it is sound.
+//!
+//! `sarif-2.1.0.schema.json` is the schema that OASIS publishes (as the package serde-sarif 0.8 has it).
+
+mod place;
+
+use place::{Place, must, trodden};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Output;
+
+/// Two branches that tests take in both ways, but only two of the four combinations; a third that no test takes; a way out by `exit`.
+const SUBJECT: &str = r#"#include <stdio.h>
+#include <stdlib.h>
+#define NOP __asm__ volatile("nop")
+__attribute__((noinline)) int classify(int a, int b) {
+    int r = 0;
+    if (a > 10) { NOP; r += 1; } else { NOP; NOP; r -= 1; }
+    NOP;
+    if (b > 10) { NOP; NOP; r *= 3; } else { NOP; r += 7; }
+    if (b > 100) { NOP; NOP; NOP; r += a; }
+    if (b > 1000) exit(3);
+    return r;
+}
+int main(int argc, char **argv) {
+    int sum = 0;
+    for (int i = 1; i + 1 < argc; i += 2) sum += classify(atoi(argv[i]), atoi(argv[i + 1]));
+    printf("%d\n", sum);
+    return 0;
+}
+"#;
+/// What defines a callback, besides.
+const CALLBACK: &str = r#"#include <stdio.h>
+int called;
+__attribute__((noinline)) int helper(int n) { if (n % 3 == 2) { __asm__ volatile("nop"); return 1; } return 0; }
+void trodden_untested(const char *function, unsigned long path, unsigned long count) {
+    called += helper((int)count);
+    printf("untested %s %lu %lu\n", function, path, count);
+}
+"#;
+
+/// A program, tests of it in a suite, and a field build.
+fn place() -> Place {
+    let place = Place::with(&[("prog.c", SUBJECT), ("callback.c", CALLBACK), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
+    place.cc("-O1 -g prog.c -o prog");
+    place.trodden("record --suite tests -- sh run-tests");
+    place.trodden("instrument ./prog --residual tests -o prog.field");
+    place
+}
+
+fn json(place: &Place, words: &str) -> Value {
+    serde_json::from_slice(&place.trodden(&format!("residual --json {words}")).stdout).unwrap()
+}
+
+/// Function, number and executions of the paths in a report; complete ones only.
+fn paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
+    let complete = report["paths"].as_array().unwrap().iter().filter(|p| p["complete"] == true);
+    complete.map(|p| (p["function"].as_str().unwrap().into(), p["id"].as_u64().unwrap(), p["count"].as_u64().unwrap())).collect()
+}
+
+fn run(place: &Place, program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    place.command(place.path(program)).args(arguments).envs(variables.iter().copied()).output().unwrap()
+}
+
+#[test]
+fn the_field_tells_what_tests_did_not_take() {
+    let place = place();
+    let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let field = ["1", "20", "1", "20", "20", "200", "1", "1"];
+    assert_eq!(run(&place, "prog.field", &field, &[]).stdout, b"20\n");
+    let report = json(&place, "");
+    // The same by full builds and weeding off line.
+    must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog"]).args(field));
+    let full = json(&place, "full --known tests");
+    let found = paths(&report);
+    assert_eq!(found, paths(&full));
+    let classify: BTreeSet<u64> = found.iter().filter(|p| p.0 == "classify").map(|p| p.2).collect();
+    assert_eq!(classify, BTreeSet::from([1, 2]), "{found:?}");
+    let of = |count: u64| report["paths"].as_array().unwrap().iter().find(|p| p["function"] == "classify" && p["count"] == count).unwrap();
+    assert_eq!((&of(2)["every_edge_known"], &of(1)["every_edge_known"]), (&true.into(), &false.into()));
+    let seen = of(2)["first_seen_ns"].as_u64().or_else(|| of(2)["first_seen_ns"].as_str().map(|t| t.parse().unwrap())).unwrap();
+    assert!(seen + 100_000_000 > before && seen < before + 60_000_000_000, "{seen} is not about {before}");
+    assert_eq!(report["summary"]["share_of_executions"], Value::Null);
+    let share = full["summary"]["share_of_executions"].as_f64().unwrap();
+    let untested = full["summary"]["untested_executions"].as_f64().unwrap();
+    assert!(share > 0.0 && share < 1.0 && untested > 3.0, "{share} {untested}");
+    let text = String::from_utf8(place.trodden("residual --known-edges --function classify").stdout).unwrap();
+    assert!(text.contains("every edge is known") && text.contains("if (a > 10)") && text.contains("taken 2 times in 1 run"), "{text}");
+    // Run by run, with the command lines.
+    must(place.command(trodden()).args(["record", "--suite", "field", "--", "./prog.field", "1", "20"]));
+    let recorded = json(&place, "field --function classify");
+    assert_eq!(recorded["paths"][0]["first_run"]["command"], "./prog.field 1 20");
+    // What becomes known is no news.
+    assert_eq!(place.command(trodden()).args(["residual", "field", "--fail-if-new"]).status().unwrap().code(), Some(1));
+    place.trodden("residual field --fail-if-new --known full");
+    assert_eq!(paths(&json(&place, "field --known full")).len(), 0);
+}
+
+#[test]
+fn other_tools_read_it() {
+    let place = place();
+    run(&place, "prog.field", &["1", "20", "20", "200"], &[]);
+    place.trodden("residual --format sarif -o untested.sarif");
+    let sarif: Value = serde_json::from_slice(&fs::read(place.path("untested.sarif")).unwrap()).unwrap();
+    let schema: Value = serde_json::from_str(include_str!("sarif-2.1.0.schema.json")).unwrap();
+    let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+    compiler.add_resource("sarif.json", schema).unwrap();
+    let compiled = compiler.compile("sarif.json", &mut schemas).unwrap();
+    schemas.validate(&sarif, compiled).unwrap_or_else(|e| panic!("{e:#}"));
+    let results = sarif["runs"][0]["results"].as_array().unwrap();
+    let flow = |r: &Value| r["codeFlows"][0]["threadFlows"][0]["locations"].as_array().map_or(0, Vec::len);
+    assert!(results.len() >= 2 && results.iter().all(|r| flow(r) >= 2), "{results:?}");
+    let mut wrong = sarif.clone();
+    wrong["runs"][0]["results"][0]["level"] = "loud".into();
+    assert!(schemas.validate(&wrong, compiled).is_err());
+    let lcov = String::from_utf8(place.trodden("residual --format lcov").stdout).unwrap();
+    assert!(lcov.contains("DA:6,2") && lcov.contains("DA:9,1") && !lcov.contains(",0\n"), "{lcov}");
+}
+
+#[test]
+fn hot_paths_are_compared_where_they_are_counted() {
+    let place = place();
+    must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog", "1", "20", "1", "20", "1", "1"]));
+    let hot: Value = serde_json::from_slice(&place.trodden("residual full --known tests --hot 4 --json").stdout).unwrap();
+    let paths = hot["paths"].as_array().unwrap();
+    assert_eq!(paths.len(), 4);
+    let field = |name: &str| -> Vec<&Value> { paths.iter().filter(|p| p["function"] == name).map(|p| &p["field_count"]).collect() };
+    assert!(field("classify").contains(&&Value::from(1)), "{hot}");
+    run(&place, "prog.field", &["1", "20"], &[]);
+    let refused = place.command(trodden()).args(["residual", "--hot", "4"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("does not count what is known"));
+}
+
+#[test]
+fn what_is_left_out_above_a_cap_is_weeded_out() {
+    let place = place();
+    place.trodden("instrument ./prog --residual tests --known-cap 1 -o prog.capped");
+    let variables = |file: &str| [("TRODDEN_OUTPUT".to_owned(), place.path(file).display().to_string())];
+    for (program, file) in [("prog.capped", "capped.raw"), ("prog.field", "field.raw")] {
+        must(place.command(place.path(program)).args(["1", "20", "20", "20"]).envs(variables(file)));
+    }
+    let (capped, field) = (json(&place, "capped.raw"), json(&place, "field.raw"));
+    assert_eq!(paths(&capped), paths(&field));
+    assert!(!paths(&field).is_empty());
+    let counted = |report: &Value| report["summary"]["counted_paths"].as_u64().unwrap();
+    assert!(counted(&capped) > counted(&field), "{capped}");
+}
+
+#[test]
+fn programs_act_on_untested_paths() {
+    let place = place();
+    let act =
+        |arguments: &[&str], action: &str| run(&place, "prog.field", arguments, &[("TRODDEN_ON_UNTESTED", action), ("TRODDEN_OUTPUT", "")]);
+    let errors = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
+    let reported = act(&["1", "20", "1", "20", "1", "1"], "report");
+    assert!(reported.status.success() && reported.stdout == b"8\n");
+    assert_eq!(errors(&reported).lines().filter(|l| l.starts_with("trodden: untested path ") && l.ends_with(" of classify")).count(), 1);
+    assert_eq!(errors(&act(&["1", "1"], "report")), "");
+    let aborted = act(&["1", "20"], "abort");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&aborted.status), Some(6));
+    assert!(act(&["1", "1"], "abort").status.success());
+    assert!(errors(&act(&["1", "1"], "callback")).contains("there is no function trodden_untested"));
+    assert!(errors(&act(&["1", "1"], "shout")).contains("is none of count, report, abort, callback"));
+    // With a callback, which takes untested paths itself.
+    place.cc("-O1 -g prog.c callback.c -o with");
+    place.trodden("record --suite with -- ./with 1 1 20 20");
+    place.trodden("instrument ./with --residual with --on-untested callback -o with.field");
+    let called = run(&place, "with.field", &["1", "20", "1", "20"], &[("TRODDEN_OUTPUT", "")]);
+    let lines = String::from_utf8(called.stdout).unwrap();
+    let of_classify: Vec<&str> = lines.lines().filter(|l| l.starts_with("untested classify ")).collect();
+    assert!(of_classify.len() == 2 && of_classify[0].ends_with(" 1") && of_classify[1].ends_with(" 2"), "{lines}");
+    assert!(!lines.contains("untested helper"), "{lines}");
+    let silent = run(&place, "with.field", &["1", "20"], &[("TRODDEN_OUTPUT", ""), ("TRODDEN_ON_UNTESTED", "count")]);
+    assert!(!String::from_utf8_lossy(&silent.stdout).contains("untested"));
+}
+
+#[test]
+fn more_becomes_known_without_a_new_build() {
+    let place = place();
+    must(place.command(trodden()).args(["record", "--suite", "more", "--", "./prog", "1", "20"]));
+    place.trodden("export known more -o more.known --for prog.field");
+    let counts = |known: &str| {
+        let file = place.path(&format!("{}.raw", known.len()));
+        let variables = [("TRODDEN_OUTPUT", file.to_str().unwrap()), ("TRODDEN_KNOWN", known)];
+        let output = run(&place, "prog.field", &["1", "20", "20", "200", "20", "200"], &variables);
+        let report = json(&place, &format!("{} --function classify", file.display()));
+        let counts: Vec<u64> = report["paths"].as_array().unwrap().iter().map(|p| p["count"].as_u64().unwrap()).collect();
+        (counts, String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(counts(""), (vec![2, 1], String::new()));
+    let more = place.path("more.known");
+    assert_eq!(counts(more.to_str().unwrap()), (vec![2], String::new()));
+    let (all, error) = counts(place.path("prog.c").to_str().unwrap());
+    assert!(all == [2, 1] && error.contains("holds no known paths of this program"), "{error}");
+    let refused = place.command(trodden()).args(["export", "known", "more", "-o", "x", "--for", "prog"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("was not built with --residual"));
+}
