@@ -12,6 +12,7 @@ use crate::notes::{note, warn};
 use crate::programs;
 use crate::rust::ROLE_VARIABLE;
 use crate::sample::{self, Bursting, Files};
+use crate::watch::{self, Watching};
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -42,12 +43,19 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     if let Some(kind) = record.branches.kind {
         return branches::run(record, kind);
     }
-    if let Some(suite) = record.destination.suite.as_deref().filter(|_| !record.together && !record.sample && !record.destination.no_store)
-    {
+    if let Some(suite) = record.destination.suite.as_deref().filter(|_| follows(record)) {
         return programs::run(record, suite);
     }
     let folder = run_folder(record)?;
-    let mut counted = count(&record.command, folder.path(), record.bursts)?;
+    let watching = match &record.watch {
+        Some(expression) => Some(Watching::start(folder.path(), expression, record.on_match)?),
+        None => None,
+    };
+    // Without a process number all processes of one image share a file.
+    let names = if watching.is_some() { watch::FILES } else { "%m.raw" };
+    let counted = count(&record.command, folder.path(), names, record.bursts);
+    watching.map_or(Ok(()), Watching::stop)?;
+    let mut counted = counted?;
     counted.run.suite = record.destination.suite.clone();
     counted.run.test = test();
     let code = exit_code(counted.status);
@@ -56,6 +64,11 @@ pub fn run(record: &Record) -> Result<ExitCode> {
         warn(format_args!("no profile of this run: {error:#}; the raw counts are in {0} (`trodden collect {0}`)", kept.display()));
     }
     Ok(code)
+}
+
+/// Whether each program is to be a run of its own.
+fn follows(record: &Record) -> bool {
+    !(record.together || record.sample || record.watch.is_some() || record.destination.no_store)
 }
 
 /// The test that whoever calls us says it is.
@@ -85,7 +98,7 @@ pub fn ending(status: ExitStatus) -> Ending {
 /// It cannot be run or fails, or nothing was counted.
 pub fn trial(program: &Path, folder: &Path) -> Result<Profile> {
     let bursts = Bursts { burst: Duration::from_millis(1), every: Duration::from_millis(10) };
-    let counted = count(&[program.into()], folder, bursts)?;
+    let counted = count(&[program.into()], folder, "%m.raw", bursts)?;
     anyhow::ensure!(counted.status.success(), "it ends with {}", counted.status);
     let collected = counted.collect(folder)?;
     match collected.problems.first() {
@@ -103,7 +116,7 @@ pub fn train(commands: &[String]) -> Result<Profile> {
     let bursts = Bursts { burst: Duration::from_micros(100), every: Duration::from_millis(5) };
     let mut last = None;
     for line in commands {
-        let counted = count(&["sh".into(), "-c".into(), line.into()], folder.path(), bursts)?;
+        let counted = count(&["sh".into(), "-c".into(), line.into()], folder.path(), "%m.raw", bursts)?;
         anyhow::ensure!(counted.status.success(), "the training `{line}` ends with {}", counted.status);
         last = Some(counted);
     }
@@ -148,10 +161,9 @@ pub fn run_folder(record: &Record) -> Result<TempDir> {
     tempfile::Builder::new().prefix("raw-").tempdir_in(&base).with_context(|| format!("cannot write to {}", base.display()))
 }
 
-/// Runs a command whose counts go to a folder.
-fn count(words: &[OsString], folder: &Path, bursts: Bursts) -> Result<Counted> {
-    // No process number: all processes of one image share a file.
-    let mut command = command(words, folder, "%m.raw");
+/// Runs a command whose counts go to files of these names in a folder.
+fn count(words: &[OsString], folder: &Path, names: &str, bursts: Bursts) -> Result<Counted> {
+    let mut command = command(words, folder, names);
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
     let bursting = Bursting::start(Files::of_folder(folder), bursts)?;
