@@ -156,7 +156,7 @@ impl Keeper {
             merged.profile.context("no run can be read again")?.write(output)?;
             note(format_args!("all runs, added up, are in {}", output.display()));
         }
-        note(format_args!("recorded {} runs in the suite {}; `trodden runs {1}` lists them", self.stored.len(), self.suite));
+        note(format_args!("recorded {} runs in the suite {}; `trodden suite list {1}` shows them", self.stored.len(), self.suite));
         anyhow::ensure!(self.failures == 0, "{} runs could not be stored", self.failures);
         Ok(())
     }
