@@ -1,6 +1,7 @@
 //! Which functions and paths a report shows, and in which order.
 
 use crate::error::ReportError;
+use crate::names::Name;
 use crate::view::{Function, View};
 use regex_lite::Regex;
 use trodden_profile::PathCount;
@@ -138,16 +139,25 @@ pub fn share(part: u128, whole: u128) -> f64 {
 /// # Errors
 /// There is none, or the pattern is no regular expression.
 pub fn matching<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Function<'a>>, ReportError> {
-    let named: Vec<_> = view.functions.iter().filter(|f| f.name.is(text)).collect();
+    let found = chosen(view.functions.iter().map(|f| &f.name), text)?;
+    match found.is_empty() {
+        true => Err(ReportError::NoSuchFunction { name: text.to_string(), similar: similar(view, text) }),
+        false => Ok(found.into_iter().map(|at| &view.functions[at]).collect()),
+    }
+}
+
+/// The places of those names that are a text, or, where none is, whose full form a regular expression matches.
+///
+/// # Errors
+/// No name is it, and it is no regular expression.
+pub fn chosen<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &str) -> Result<Vec<usize>, ReportError> {
+    let places = |is: &dyn Fn(&Name) -> bool| names.clone().enumerate().filter(|(_, n)| is(n)).map(|(at, _)| at).collect::<Vec<usize>>();
+    let named = places(&|name| name.is(text));
     if !named.is_empty() {
         return Ok(named);
     }
     let pattern = Regex::new(text).map_err(|e| ReportError::Pattern { pattern: text.to_string(), reason: e.to_string() })?;
-    let found: Vec<_> = view.functions.iter().filter(|f| pattern.is_match(&f.name.full)).collect();
-    match found.is_empty() {
-        true => Err(ReportError::NoSuchFunction { name: text.to_string(), similar: similar(view, text) }),
-        false => Ok(found),
-    }
+    Ok(places(&|name| pattern.is_match(&name.full)))
 }
 
 /// One path of a function: the given one, else that of greatest weight.

@@ -281,6 +281,7 @@ Examples:
   trodden record --burst 1ms --every 100ms -- ./sampled-prog
   trodden record --branches -- ./prog                      built with --addresses
   trodden record --copies 4 --weights last -- ./prog args  four copies of the program count a part each
+  trodden record --watch 'main: 12 .. 34' --on-match abort -- ./prog
 
 Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.
 
@@ -290,9 +291,15 @@ pub struct Record {
     /// Where its profile goes.
     #[command(flatten)]
     pub destination: Destination,
-    /// With --suite: make one run of all processes, without following them. So it is also with --sample, --branches and --no-store.
+    /// With --suite: make one run of all processes, without following them. So it is also with --sample, --branches, --watch and --no-store.
     #[arg(long, requires = "suite")]
     pub together: bool,
+    /// Notice paths that match this expression (see `trodden find`) while the program runs.
+    #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["sample", "kind"])]
+    pub watch: Option<String>,
+    /// What to do when a watched path is taken.
+    #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnMatch::Report, requires = "watch")]
+    pub on_match: OnMatch,
     /// Only in bursts: fail if nothing that runs was built with --sample.
     #[arg(long)]
     pub sample: bool,
@@ -308,6 +315,17 @@ pub struct Record {
     /// The command to run.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// What to do when a watched path is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnMatch {
+    /// Count it, and tell at the end.
+    Count,
+    /// Tell it, when it is taken for the first time.
+    Report,
+    /// Tell it, and end the process by SIGABRT.
+    Abort,
 }
 
 /// When a sampled program counts.

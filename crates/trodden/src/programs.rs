@@ -116,10 +116,13 @@ impl Keeper {
         let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, assets::store().ok().as_ref());
         let lost = collected.problems.iter().filter(|p| p.loses_counts()).count();
         collected.problems.iter().for_each(|p| self.tell(&p.to_string()));
-        if collected.profile.images.is_empty() || lost > 0 {
+        if lost > 0 {
             bail!("counts of a run cannot be decoded");
         }
-        self.stored.push(self.store.add_run(&collected.profile)?.profile);
+        // A process that is killed as it starts leaves a file without anything in it.
+        if !collected.profile.images.is_empty() {
+            self.stored.push(self.store.add_run(&collected.profile)?.profile);
+        }
         fs::remove_dir_all(place).with_context(|| format!("cannot remove {}", place.display()))
     }
 
@@ -153,7 +156,7 @@ impl Keeper {
             merged.profile.context("no run can be read again")?.write(output)?;
             note(format_args!("all runs, added up, are in {}", output.display()));
         }
-        note(format_args!("recorded {} runs in the suite {}; `trodden runs {1}` lists them", self.stored.len(), self.suite));
+        note(format_args!("recorded {} runs in the suite {}; `trodden suite list {1}` shows them", self.stored.len(), self.suite));
         anyhow::ensure!(self.failures == 0, "{} runs could not be stored", self.failures);
         Ok(())
     }

@@ -13,6 +13,7 @@ use crate::notes::{note, warn};
 use crate::programs;
 use crate::rust::ROLE_VARIABLE;
 use crate::sample::{self, Bursting, Files};
+use crate::watch::{self, Watching};
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -48,12 +49,19 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     if record.copies.copies.is_some() {
         return copies::run(record);
     }
-    if let Some(suite) = record.destination.suite.as_deref().filter(|_| !record.together && !record.sample && !record.destination.no_store)
-    {
+    if let Some(suite) = record.destination.suite.as_deref().filter(|_| follows(record)) {
         return programs::run(record, suite);
     }
     let folder = run_folder(record)?;
-    let mut counted = count(&record.command, folder.path(), record.bursts)?;
+    let watching = match &record.watch {
+        Some(expression) => Some(Watching::start(folder.path(), expression, record.on_match)?),
+        None => None,
+    };
+    // Without a process number all processes of one image share a file.
+    let names = if watching.is_some() { watch::FILES } else { "%m.raw" };
+    let counted = count(&record.command, folder.path(), names, record.bursts);
+    watching.map_or(Ok(()), Watching::stop)?;
+    let mut counted = counted?;
     counted.run.suite = record.destination.suite.clone();
     counted.run.test = test();
     let code = exit_code(counted.status);
@@ -62,6 +70,11 @@ pub fn run(record: &Record) -> Result<ExitCode> {
         warn(format_args!("no profile of this run: {error:#}; the raw counts are in {0} (`trodden collect {0}`)", kept.display()));
     }
     Ok(code)
+}
+
+/// Whether each program is to be a run of its own.
+fn follows(record: &Record) -> bool {
+    !(record.together || record.sample || record.watch.is_some() || record.destination.no_store)
 }
 
 /// The test that whoever calls us says it is.
@@ -91,7 +104,7 @@ pub fn ending(status: ExitStatus) -> Ending {
 /// It cannot be run or fails, or nothing was counted.
 pub fn trial(program: &Path, folder: &Path) -> Result<Profile> {
     let bursts = Bursts { burst: Duration::from_millis(1), every: Duration::from_millis(10) };
-    let counted = count(&[program.into()], folder, bursts)?;
+    let counted = count(&[program.into()], folder, "%m.raw", bursts)?;
     anyhow::ensure!(counted.status.success(), "it ends with {}", counted.status);
     let collected = counted.collect(folder)?;
     match collected.problems.first() {
@@ -110,7 +123,7 @@ pub fn train(commands: &[String], program: &Path) -> Result<Profile> {
     let mut last = None;
     for line in commands {
         let words = ["sh".into(), "-c".into(), line.into()];
-        let counted = count_with(&words, &[(PROGRAM_VARIABLE, program.as_os_str())], folder.path(), bursts)?;
+        let counted = count_with(&words, &[(PROGRAM_VARIABLE, program.as_os_str())], folder.path(), "%m.raw", bursts)?;
         anyhow::ensure!(counted.status.success(), "the training `{line}` ends with {}", counted.status);
         last = Some(counted);
     }
@@ -158,15 +171,14 @@ pub fn run_folder(record: &Record) -> Result<TempDir> {
     tempfile::Builder::new().prefix("raw-").tempdir_in(&base).with_context(|| format!("cannot write to {}", base.display()))
 }
 
-/// Runs a command whose counts go to a folder.
-fn count(words: &[OsString], folder: &Path, bursts: Bursts) -> Result<Counted> {
-    count_with(words, &[], folder, bursts)
+/// Runs a command whose counts go to files of these names in a folder.
+fn count(words: &[OsString], folder: &Path, names: &str, bursts: Bursts) -> Result<Counted> {
+    count_with(words, &[], folder, names, bursts)
 }
 
 /// The same with further variables.
-fn count_with(words: &[OsString], variables: &[(&str, &OsStr)], folder: &Path, bursts: Bursts) -> Result<Counted> {
-    // No process number: all processes of one image share a file.
-    let mut command = command(words, folder, "%m.raw");
+fn count_with(words: &[OsString], variables: &[(&str, &OsStr)], folder: &Path, names: &str, bursts: Bursts) -> Result<Counted> {
+    let mut command = command(words, folder, names);
     command.envs(variables.iter().copied());
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();

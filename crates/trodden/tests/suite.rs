@@ -146,3 +146,45 @@ fn expressions_find_paths() {
     );
     assert!(find("nowhere: 6", &[]).2.contains("nowhere"));
 }
+
+/// Takes the watched path after a while; if nobody minds it goes on for a minute, unless it is told not to.
+const SLOW: &str = "\
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((noinline)) int step(int n) {
+    __asm__ volatile(\"\");
+    if (n == 20) {
+        __asm__ volatile(\"\");
+        n = 2;
+    }
+    return n;
+}
+int main(int argc, char **argv) {
+    for (int i = 0; i < atoi(argv[1]); i++) {
+        step(i % 30);
+        usleep(2000);
+    }
+    return 3;
+}
+";
+
+#[test]
+fn watched_paths_are_noticed_while_the_program_runs() {
+    let place = Place::with(&[("a.c", SLOW)]);
+    place.cc("-O1 -g a.c -o prog");
+    let record = |options: &[&str], rounds: &str| {
+        let output = place.command(trodden()).arg("record").args(options).args(["--", "./prog", rounds]).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, said) = record(&["--watch", "step: 6", "--on-match", "abort"], "30000");
+    assert_eq!(status, Some(134), "{said}");
+    assert!(said.contains(" of step was taken: lines ") && said.contains("1 paths match; they were taken"), "{said}");
+    let (status, said) = record(&["--watch", "step: !6", "--on-match", "count"], "65");
+    assert!(status == Some(3) && said.contains("1 paths match; they were taken 63 times") && !said.contains("was taken:"), "{said}");
+    let (status, said) = record(&["--watch", "step: 8000"], "2");
+    assert!(status == Some(3) && said.contains("0 paths match"), "{said}");
+    for (expression, message) in [("step: 6 call", "cannot be watched"), ("step: 6 x", "is no place")] {
+        let (status, said) = record(&["--watch", expression], "2");
+        assert!(status == Some(2) && said.contains(message), "{said}");
+    }
+}

@@ -43,11 +43,25 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
         Test { name: format!("{crate_name}::{name}"), words: words.into_iter().chain(kept.iter().cloned()).collect() }
     };
     let tests: Vec<Test> = names.iter().map(test).collect();
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let (failed, _) = run_all(&tests, jobs, &recorder)?;
+    let (failed, _) = run_all(&tests, threads(arguments), &recorder)?;
     println!("{crate_name}: {} tests, {} failed", tests.len(), failed.len());
     failed.iter().for_each(|name| println!("failed: {name}"));
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
+}
+
+/// How many tests to run at a time, as the test harness has it.
+fn threads(arguments: &[OsString]) -> usize {
+    let mut words = arguments.iter().map(|a| a.to_string_lossy());
+    let mut told = std::env::var("RUST_TEST_THREADS").ok();
+    while let Some(word) = words.next() {
+        match word.strip_prefix("--test-threads") {
+            Some("") => told = words.next().map(Into::into),
+            Some(joined) => told = joined.strip_prefix('=').map(str::to_owned),
+            None => {}
+        }
+    }
+    let number = told.and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+    number.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// The tests that a binary would run with these arguments; `None` if it does not say.
@@ -76,5 +90,12 @@ mod tests {
     fn hashes_are_no_part_of_a_name() {
         assert_eq!(crate_name(Path::new("/t/deps/my-crate-0123456789abcdef")), "my-crate");
         assert_eq!(crate_name(Path::new("/t/my-tests")), "my-tests");
+    }
+
+    #[test]
+    fn the_harness_number_of_threads_holds() {
+        let of = |words: &str| threads(&words.split_whitespace().map(OsString::from).collect::<Vec<_>>());
+        assert_eq!((of("--test-threads=3 x"), of("x --test-threads 5")), (3, 5));
+        assert!(of("x") > 0);
     }
 }

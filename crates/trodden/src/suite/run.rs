@@ -37,6 +37,10 @@ pub struct Test {
 pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     let from = &job.from;
     if from.cargo || from.nextest {
+        ensure!(
+            job.jobs == 1,
+            "--jobs is for --commands and --ctest: cargo has `-- -- --test-threads N` behind its options, nextest `-- -j N`"
+        );
         let verb: &[&str] = if from.nextest { &["nextest", "run"] } else { &["test"] };
         let words = verb.iter().map(OsString::from).chain(job.options.iter().cloned()).collect();
         let before = runs_of(&job.suite)?;
