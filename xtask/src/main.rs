@@ -15,6 +15,7 @@
 
 mod bench;
 mod corpus;
+mod delta;
 mod demo;
 mod oracle;
 mod packages;
@@ -52,6 +53,8 @@ enum Task {
     Bench(bench::Options),
     /// Measure what programs gain by profile-guided builds, with profiles of clang's and of trodden's.
     Pgo(pgo::Options),
+    /// Measure how compact the numbers of executed paths are, and could be.
+    Delta(delta::Options),
     /// Hold path profiles against block counters, LLVM's edge profiles and logs of every step.
     Oracle(oracle::Options),
     /// Run a command and append what it used to a file, as a line of JSON.
@@ -83,6 +86,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Corpus(options) => corpus::run(&options)?,
         Task::Bench(options) => bench::run(&options)?,
         Task::Pgo(options) => pgo::run(&options)?,
+        Task::Delta(options) => delta::run(&options)?,
         Task::Oracle(options) => oracle::run(&options)?,
         Task::Measure { file, command } => return bench::usage::measure(&file, &command),
     }
