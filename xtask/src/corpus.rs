@@ -188,6 +188,9 @@ impl Corpus {
     /// # Errors
     /// The recipe failed.
     pub fn build(&self, program: &str, variant: &Variant) -> Result<()> {
+        if let Some(scheme) = variant.chosen() {
+            return self.build_chosen(program, variant, scheme);
+        }
         eprintln!("building {program}, {}", variant.name());
         let mut command = self.recipe("build", program);
         let mut variables = variant.build_environment()?;
@@ -200,8 +203,31 @@ impl Corpus {
         self.step(&mut command)
     }
 
+    /// Makes trodden's build again, to count the paths of its short run by a scheme.
+    fn build_chosen(&self, program: &str, variant: &Variant, scheme: &str) -> Result<()> {
+        let stored = self.short_run(program)?;
+        eprintln!("building {program}, {}", variant.name());
+        let output = self.program(program, variant);
+        if let Some(folder) = output.parent() {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        let mut instrument = Command::new(steps::target().join("release/trodden"));
+        instrument.arg("instrument").arg(self.program(program, &Variant::trodden())).arg("-o").arg(output);
+        steps::output(instrument.args(["--scheme", scheme, "--interesting"]).arg(&stored)).map(drop)
+    }
+
     /// Measured frequencies of a program's short run, for variants that go by them.
     fn weights(&self, program: &str) -> Result<PathBuf> {
+        let stored = self.short_run(program)?;
+        let weights = stored.with_extension("weights");
+        steps::output(
+            Command::new(steps::target().join("release/trodden")).args(["export", "weights"]).arg(&stored).arg("-o").arg(&weights),
+        )?;
+        std::path::absolute(&weights).context("there is no current folder")
+    }
+
+    /// The stored profile of a program's short run, as trodden counts by default.
+    fn short_run(&self, program: &str) -> Result<PathBuf> {
         let trodden = Variant::trodden();
         self.inputs(program)?;
         self.build_once(program, &trodden)?;
@@ -209,11 +235,10 @@ impl Corpus {
         let counts = self.folder.join("counts").join(trodden.folder()).join(format!("{program}.{}", Input::Train.name()));
         let folder = self.folder.join("weights");
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let (stored, weights) = (folder.join(format!("{program}.trodden")), folder.join(format!("{program}.weights")));
-        let command = || Command::new(steps::target().join("release/trodden"));
-        steps::output(command().args(["collect", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
-        steps::output(command().args(["export", "weights"]).arg(&stored).arg("-o").arg(&weights))?;
-        std::path::absolute(&weights).context("there is no current folder")
+        let stored = folder.join(format!("{program}.trodden"));
+        let mut collect = Command::new(steps::target().join("release/trodden"));
+        steps::output(collect.args(["collect", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
+        std::path::absolute(&stored).context("there is no current folder")
     }
 
     /// Builds a variant, if it is not there or older than the tools that build it.

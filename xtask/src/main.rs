@@ -19,6 +19,7 @@ mod bench;
 mod bugs;
 mod copies;
 mod corpus;
+mod delta;
 mod demo;
 mod oracle;
 mod packages;
@@ -58,6 +59,8 @@ enum Task {
     Pgo(pgo::Options),
     /// Find seeded bugs in programs of the corpus by the paths of failing runs.
     Bugs(bugs::Options),
+    /// Measure how compact the numbers of executed paths are, and could be.
+    Delta(delta::Options),
     /// Hold path profiles against block counters, LLVM's edge profiles and logs of every step.
     Oracle(oracle::Options),
     /// Count programs of the corpus by copies, and hold that against one program that counts all.
@@ -92,6 +95,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Bench(options) => bench::run(&options)?,
         Task::Pgo(options) => pgo::run(&options)?,
         Task::Bugs(options) => bugs::run(&options)?,
+        Task::Delta(options) => delta::run(&options)?,
         Task::Oracle(options) => oracle::run(&options)?,
         Task::Copies(options) => copies::run(&options)?,
         Task::Measure { file, command } => return bench::usage::measure(&file, &command),

@@ -181,6 +181,9 @@ pub fn select(
     let whole = |path: &[DagEdgeId]| numbering.id(&path.iter().map(|e| back[e.index()]).collect::<Vec<_>>());
     let mut paths: Vec<(u64, u64)> = asked.paths(&trimmed)?.iter().map(|path| (ending.word(sum(path, &registers)), whole(path))).collect();
     paths.sort_unstable();
+    if !paths.is_sorted_by(|a, b| a.0 < b.0) || paths.last().is_some_and(|p| p.0 + 1 >= ending.words()) {
+        return Err(NotSelected::Wrong("two paths have one word".into()));
+    }
     let increments = kept.iter().map(|k| k.map_or(0, |e| registers[e.index()])).collect();
     let kept = kept.iter().map(Option::is_some).collect();
     let partial = Partial { dag: trimmed, kept, aside: wish.aside.to_vec(), poison: 0, beyond: 0 };

@@ -2,7 +2,7 @@
 
 use crate::abandon::{Abandonment, is_definition};
 use crate::addresses::{self, Copy, Marks, Standing};
-use crate::chosen::{self, Made, Request, Words};
+use crate::chosen::{self, Words};
 use crate::counting::Counters;
 use crate::debug::Positions;
 use crate::describe::Draft;
@@ -29,8 +29,6 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
 use trodden_flow::plan::Share;
 use trodden_flow::schedule::Choices;
-use trodden_flow::selected::Wish;
-use trodden_flow::verify::verify_full;
 use trodden_flow::{Graph, GraphError, Node, Plan, PlanOptions, Residual, Schedule};
 use trodden_unit::events::CELLS;
 use trodden_unit::shape;
@@ -39,6 +37,8 @@ use trodden_unit::{
     EdgeKind, Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore,
 };
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
+
+mod asked;
 
 /// Why a function is not counted where only some paths are asked for.
 const UNASKED: &str = "none of its paths was asked for (--interesting)";
@@ -422,68 +422,8 @@ impl Unit {
         if self.options.parts.is_none() {
             self.plan_for_paths(&mut planned)?;
         }
-        judge(&planned)?;
+        asked::judge(&planned)?;
         Ok(planned)
-    }
-
-    /// Plans anew where the paths that are known, or asked for, decide.
-    fn plan_for_paths(&mut self, planned: &mut Planned) -> Result<(), Error> {
-        let name = planned.function.name();
-        let other = || Error::OtherPaths(name.clone());
-        if let Some(known) = self.known_of(&name, &planned.draft) {
-            let made = residual_plan(&planned.graph, known, &planned.frequencies, &self.options.plan);
-            let (plan, residual) = made.ok_or_else(other)?;
-            (planned.plan, planned.residual) = (plan, Some(residual));
-        }
-        if self.options.interesting.is_none() {
-            return Ok(());
-        }
-        let Some(asked) = self.asked_of(&name, &planned.draft).cloned() else {
-            let reason = "it has another shape than the function of its name whose paths were asked for".into();
-            self.map.instead.push(Skipped { name, reason });
-            return Ok(());
-        };
-        let ids: Vec<u64> = asked.known.iter().map(|(id, _)| *id).collect();
-        let (dag, numbering) = Plan::cut_at(&planned.graph, &asked.cuts, self.options.plan.entries).map_err(|_| other())?;
-        if numbering.paths() != asked.paths {
-            return Err(other());
-        }
-        let aside: Vec<bool> = planned.draft.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
-        let scheme = match self.options.scheme {
-            Scheme::Selected(scheme) => Some(scheme),
-            _ => None,
-        };
-        let request = Request {
-            graph: &planned.graph,
-            frequencies: &planned.frequencies,
-            wish: Wish { scheme: scheme.unwrap_or(trodden_flow::Scheme::BallLarus), ids: &ids, aside: &aside },
-            options: &self.options.plan,
-            time_limit_s: self.options.time_limit_s,
-        };
-        // With the same cuts paths have the numbers that they had; where there are too many for an array, those of the first plan.
-        let few = numbering.paths() <= self.options.plan.max_paths;
-        let in_full = few.then(|| chosen::all_paths(&request, dag.clone(), numbering.clone()));
-        match scheme.map(|_| chosen::plan(&request, dag, numbering)) {
-            Some(Made::Selected(selected)) => (planned.plan, planned.selected) = (selected.plan.clone(), Some(selected)),
-            Some(Made::Wrong(what)) => return Err(Error::Wrong { function: name, what }),
-            Some(Made::Instead(reason)) => {
-                self.map.instead.push(Skipped { name, reason });
-                planned.plan = in_full.unwrap_or_else(|| planned.plan.clone());
-            }
-            None => planned.plan = in_full.unwrap_or_else(|| planned.plan.clone()),
-        }
-        Ok(())
-    }
-
-    /// Whether paths of a function are asked for, or of all functions.
-    fn is_asked_for(&self, function: Value) -> bool {
-        self.options.interesting.as_ref().is_none_or(|(paths, _)| paths.names(&self.map.source, &function.name()))
-    }
-
-    /// Which of a function's paths are asked for.
-    fn asked_of(&self, name: &str, draft: &Draft) -> Option<&KnownFunction> {
-        let (asked, _) = self.options.interesting.as_ref()?;
-        asked.of(&self.map.source, name, shape(&draft.blocks, &draft.edges)).filter(|k| k.edges.len() == draft.edges.len())
     }
 
     /// What is known of a function's paths, if that is the tier's business and anything is.
@@ -672,27 +612,6 @@ impl Unit {
         self.map.scopes = self.positions.scopes;
         self.map.edge_profile = self.markers.map(Markers::finish);
         (self.map, self.options)
-    }
-}
-
-/// Judges the numbering of a plan; those of selected paths are judged where they are made.
-fn judge(planned: &Planned) -> Result<(), Error> {
-    let plan = &planned.plan;
-    if plan.share.is_some() {
-        // What a copy counts is part of a numbering; merging the copies finds what does not fit.
-        return Ok(());
-    }
-    let wrong = |what: String| Error::Wrong { function: planned.function.name(), what };
-    let values = plan.numbering.values();
-    let verdict = match &plan.partial {
-        None => verify_full(&plan.dag, values, plan.probes.increments()),
-        // Increments where paths are left out make sums that are no number: those are not judged.
-        Some(partial) => verify_full(&partial.dag, values, values),
-    };
-    let paths = verdict.map_err(|fault| wrong(fault.to_string()))?;
-    match paths == plan.numbering.paths() {
-        true => Ok(()),
-        false => Err(wrong(format!("there are {paths} paths, not {}", plan.numbering.paths()))),
     }
 }
 

@@ -7,12 +7,13 @@
 //! 2. [`log`]: a log of every step, from which the paths are counted anew, counter by counter;
 //! 3. [`pgo`]: LLVM's own edge profile, where paths were finished (elsewhere what it infers is wrong).
 //!
-//! [`random`] makes programs to judge, in C and C++, with everything in them that moves control in odd ways.
+//! [`selected`] holds programs that count some paths against those that count all. [`random`] makes programs to judge, in C and C++, with everything in them that moves control in odd ways.
 #![forbid(unsafe_code)]
 
 pub mod branches;
 pub mod check;
 pub mod counts;
+pub mod delta;
 mod error;
 pub mod judge;
 pub mod log;
@@ -20,6 +21,7 @@ pub mod mark;
 pub mod pgo;
 pub mod program;
 pub mod random;
+pub mod selected;
 pub mod step;
 pub mod subject;
 pub mod text;

@@ -9,8 +9,11 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
+use std::time::Duration;
 use trodden_oracle::check::{Variant, check, check_sources};
-use trodden_oracle::{Error, Toolkit, random, step};
+use trodden_oracle::selected::compare;
+use trodden_oracle::{Error, Toolkit, delta, random, step};
+use trodden_profile::Profile;
 
 /// Holds path profiles against independent judges.
 #[derive(Debug, Parser)]
@@ -72,6 +75,24 @@ enum Task {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
+    /// Compare the stored profile of a program that counts selected paths with that of the one that counts all, of the same run.
+    Selected {
+        /// The profile of all paths.
+        full: PathBuf,
+        /// The profile of selected paths.
+        selected: PathBuf,
+        /// The numbering promises to be exact: differences are faults.
+        #[arg(long)]
+        exact: bool,
+    },
+    /// How compact the numbers of the executed paths of a stored profile can be: a line of JSON for each function.
+    Delta {
+        /// The profile.
+        profile: PathBuf,
+        /// How many milliseconds the least span of a function may be searched for.
+        #[arg(long, default_value_t = 1000)]
+        limit_ms: u64,
+    },
     /// Print the random program of a seed.
     Show {
         /// The seed.
@@ -95,11 +116,42 @@ fn run(task: Task) -> Result<ExitCode, Error> {
             print!("{}", random::program(seed).text);
             Ok(ExitCode::SUCCESS)
         }
+        Task::Selected { full, selected, exact } => selected_paths(&full, &selected, exact),
+        Task::Delta { profile, limit_ms } => compactness(&profile, limit_ms),
         Task::Branches { output, window, apart, command } => branches(&output, window, apart, &command),
         Task::Judge { store, report, log, command } => trial::judge(&trial::Trial { store, report, log, command }),
         Task::File { sources, options } => files(&sources, &options),
         Task::Random { seeds, first, keep } => random_programs(first..first + seeds, keep),
     }
+}
+
+fn selected_paths(full: &Path, selected: &Path, exact: bool) -> Result<ExitCode, Error> {
+    let found = compare(&Profile::read(full)?, &Profile::read(selected)?)?;
+    println!(
+        "{} functions, {} paths asked for, {} of them executed, {} times; {} executions of other paths; {} counted as others; {} functions count all paths instead",
+        found.functions, found.paths, found.executed, found.executions, found.others, found.misplaced, found.instead
+    );
+    if exact {
+        found.differences.iter().take(20).for_each(|d| println!("  differs: {d}"));
+    }
+    Ok(ExitCode::from(u8::from(exact && !found.differences.is_empty())))
+}
+
+fn compactness(profile: &Path, limit_ms: u64) -> Result<ExitCode, Error> {
+    for row in delta::measure(&Profile::read(profile)?, Duration::from_millis(limit_ms))? {
+        let line = serde_json::json!({
+            "function": row.function,
+            "paths": row.paths,
+            "ball_larus": row.ball_larus.to_string(),
+            "published": row.published,
+            "restarted": row.restarted,
+            "searched": row.searched,
+            "bound": row.bound,
+            "proven": row.proven,
+        });
+        println!("{line}");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn branches(output: &Path, window: Option<usize>, apart: u64, command: &[OsString]) -> Result<ExitCode, Error> {

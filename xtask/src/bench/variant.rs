@@ -34,6 +34,8 @@ struct Kind {
     words: &'static str,
     /// It goes by a profile of the short run.
     trained: bool,
+    /// It is trodden's build made again, to count the paths of the short run by this scheme.
+    chosen: Option<&'static str>,
     /// The variant that it is compared with.
     base: Option<&'static str>,
     rust: Rust,
@@ -74,6 +76,7 @@ const PLAIN: Kind = Kind {
     flags: "",
     words: "",
     trained: false,
+    chosen: None,
     base: None,
     rust: Rust::Flags(""),
     callbacks: None,
@@ -121,6 +124,14 @@ static KINDS: &[Kind] = &[
         trained: true,
         ..TRODDEN
     },
+    Kind { name: "ppp", about: "the short run's paths, preferentially numbered; others together", chosen: Some("ppp"), ..TRODDEN },
+    Kind {
+        name: "known-table",
+        about: "the short run's paths, looked up in tables; others together",
+        chosen: Some("known-table"),
+        ..TRODDEN
+    },
+    Kind { name: "pspp", about: "paths over the short run's edges, precisely selected; others together", chosen: Some("pspp"), ..TRODDEN },
     Kind { name: "structural", about: "paths of each loop apart", words: "scheme=structural", ..TRODDEN },
     Kind {
         name: "continuous",
@@ -295,11 +306,16 @@ impl Variant {
         self.kind.trained
     }
 
+    /// The scheme of the short run's paths that alone it counts, if it is such: made again of trodden's build.
+    pub fn chosen(&self) -> Option<&'static str> {
+        self.kind.chosen
+    }
+
     /// Whether its counts are all that happened, so that they can be judged: not if paths are left out, threads lose counts or a switch is off.
     pub fn is_exact(&self) -> bool {
         const NOT: [&str; 5] = ["scheme=targeted", "scheme=practical", "threads=shared", "tier=sample", "table-slots=700"];
         let words = format!("{} {}", self.kind.words, self.words);
-        self.is_trodden() && !words.split_whitespace().any(|w| NOT.contains(&w))
+        self.is_trodden() && self.kind.chosen.is_none() && !words.split_whitespace().any(|w| NOT.contains(&w))
     }
 
     /// What runs it, if it is not run by itself.

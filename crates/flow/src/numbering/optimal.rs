@@ -68,13 +68,17 @@ pub struct Assignment {
 const SHORT: u64 = 20_000;
 /// Wider spans are not searched: a search has a list of all their numbers.
 const MOST_NUMBERS: usize = 1 << 24;
+/// The numbers of more paths are not searched for.
+const MOST_SEARCHED: usize = 200;
 /// Steps between two questions whether to stop.
 const PATIENCE: u64 = 1 << 16;
 
 /// Finds compact numbers for `paths`, no two equal, beginning with those in `first`.
 pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialIds, budget: Budget) -> Result<Assignment, NumberingError> {
     let count = paths.len() as u64;
-    let Some(lattice) = Lattice::of(dag, paths) else {
+    // The lattice alone takes time that grows with the cube of the paths, and cannot be interrupted.
+    let lattice = if paths.len() <= MOST_SEARCHED { Lattice::of(dag, paths) } else { None };
+    let Some(lattice) = lattice else {
         let end = if first.span == count { SearchEnd::Optimal } else { SearchEnd::BudgetSpent };
         let proof = Proof { bound: count, end, rank: 0, steps: 0 };
         return Ok(Assignment { values: first.values, span: first.span, proof });

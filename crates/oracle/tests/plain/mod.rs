@@ -1,4 +1,5 @@
 //! Random programs built by the plugin alone, without trodden's drivers, run, and their counts.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

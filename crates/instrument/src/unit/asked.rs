@@ -1,0 +1,91 @@
+//! Plans that go by paths: those that are known, and those that are asked for; and the judgement of every numbering before it is used.
+
+use super::{Error, Unit, residual_plan};
+use crate::chosen::{self, Made, Request};
+use crate::describe::Draft;
+use crate::llvm::Value;
+use crate::options::Scheme;
+use crate::sample::Planned;
+use trodden_flow::Plan;
+use trodden_flow::selected::Wish;
+use trodden_flow::verify::verify_full;
+use trodden_unit::{EdgeKind, KnownFunction, Skipped, shape};
+
+impl Unit {
+    /// Plans anew where the paths that are known, or asked for, decide.
+    pub(super) fn plan_for_paths(&mut self, planned: &mut Planned) -> Result<(), Error> {
+        let name = planned.function.name();
+        let other = || Error::OtherPaths(name.clone());
+        if let Some(known) = self.known_of(&name, &planned.draft) {
+            let made = residual_plan(&planned.graph, known, &planned.frequencies, &self.options.plan);
+            let (plan, residual) = made.ok_or_else(other)?;
+            (planned.plan, planned.residual) = (plan, Some(residual));
+        }
+        if self.options.interesting.is_none() {
+            return Ok(());
+        }
+        let Some(asked) = self.asked_of(&name, &planned.draft).cloned() else {
+            let reason = "it has another shape than the function of its name whose paths were asked for".into();
+            self.map.instead.push(Skipped { name, reason });
+            return Ok(());
+        };
+        let ids: Vec<u64> = asked.known.iter().map(|(id, _)| *id).collect();
+        let (dag, numbering) = Plan::cut_at(&planned.graph, &asked.cuts, self.options.plan.entries).map_err(|_| other())?;
+        if numbering.paths() != asked.paths {
+            return Err(other());
+        }
+        let aside: Vec<bool> = planned.draft.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
+        let scheme = match self.options.scheme {
+            Scheme::Selected(scheme) => Some(scheme),
+            _ => None,
+        };
+        let request = Request {
+            graph: &planned.graph,
+            frequencies: &planned.frequencies,
+            wish: Wish { scheme: scheme.unwrap_or(trodden_flow::Scheme::BallLarus), ids: &ids, aside: &aside },
+            options: &self.options.plan,
+            time_limit_s: self.options.time_limit_s,
+        };
+        // With the same cuts paths have the numbers that they had; where there are too many for an array, those of the first plan.
+        let few = numbering.paths() <= self.options.plan.max_paths;
+        let in_full = few.then(|| chosen::all_paths(&request, dag.clone(), numbering.clone()));
+        match scheme.map(|_| chosen::plan(&request, dag, numbering)) {
+            Some(Made::Selected(selected)) => (planned.plan, planned.selected) = (selected.plan.clone(), Some(selected)),
+            Some(Made::Wrong(what)) => return Err(Error::Wrong { function: name, what }),
+            Some(Made::Instead(reason)) => {
+                self.map.instead.push(Skipped { name, reason });
+                planned.plan = in_full.unwrap_or_else(|| planned.plan.clone());
+            }
+            None => planned.plan = in_full.unwrap_or_else(|| planned.plan.clone()),
+        }
+        Ok(())
+    }
+
+    /// Whether paths of a function are asked for, or of all functions.
+    pub(super) fn is_asked_for(&self, function: Value) -> bool {
+        self.options.interesting.as_ref().is_none_or(|(paths, _)| paths.names(&self.map.source, &function.name()))
+    }
+
+    /// Which of a function's paths are asked for.
+    pub(super) fn asked_of(&self, name: &str, draft: &Draft) -> Option<&KnownFunction> {
+        let (asked, _) = self.options.interesting.as_ref()?;
+        asked.of(&self.map.source, name, shape(&draft.blocks, &draft.edges)).filter(|k| k.edges.len() == draft.edges.len())
+    }
+}
+
+/// Judges the numbering of a plan; those of selected paths are judged where they are made.
+pub(super) fn judge(planned: &Planned) -> Result<(), Error> {
+    let plan = &planned.plan;
+    let wrong = |what: String| Error::Wrong { function: planned.function.name(), what };
+    let values = plan.numbering.values();
+    let verdict = match &plan.partial {
+        None => verify_full(&plan.dag, values, plan.probes.increments()),
+        // Increments where paths are left out make sums that are no number: those are not judged.
+        Some(partial) => verify_full(&partial.dag, values, values),
+    };
+    let paths = verdict.map_err(|fault| wrong(fault.to_string()))?;
+    match paths == plan.numbering.paths() {
+        true => Ok(()),
+        false => Err(wrong(format!("there are {paths} paths, not {}", plan.numbering.paths()))),
+    }
+}

@@ -1,0 +1,61 @@
+//! Random programs that count selected paths, by every numbering: exact schemes count them as the full tier does, the others say how far they are off.
+
+mod plain;
+
+use trodden_flow::Scheme;
+use trodden_oracle::random::Dice;
+use trodden_oracle::selected::{Findings, compare};
+use trodden_oracle::{Toolkit, random};
+use trodden_profile::exactness::Inexact;
+
+/// Programs in C and in C++; `TRODDEN_ORACLE_SEEDS` as for the other tests.
+const SEEDS: std::ops::RangeInclusive<u64> = 0..=5;
+
+fn seeds() -> Vec<u64> {
+    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return SEEDS.collect() };
+    let (first, last) = text.split_once('-').expect("TRODDEN_ORACLE_SEEDS is FIRST-LAST");
+    (first.parse().unwrap()..=last.parse().unwrap()).collect()
+}
+
+#[test]
+fn selected_paths_are_counted_as_the_full_tier_counts_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let mut all = Findings::default();
+    for seed in seeds() {
+        let program = random::program(seed);
+        let (level, words) = [("-O2", ""), ("-O1", "max-paths=16"), ("-O3", "threads=atomic"), ("-O0", "chords=off")][seed as usize % 4];
+        let place = |name: &str| folder.path().join(format!("{seed}/{name}"));
+        let full = plain::execute(&plain::build(&program, level, words, &[], &tools, &place("full")), &[]);
+        // All schemes in turn, some for each program.
+        for scheme in Scheme::ALL.into_iter().filter(|s| (*s as u64 + seed).is_multiple_of(3)) {
+            let (share, mut dice) = ([20, 60, 95][(seed as usize + scheme as usize / 3) % 3], Dice::new(seed ^ scheme as u64));
+            let mut asked = full.profile.clone();
+            for unit in asked.images.iter_mut().flat_map(|i| &mut i.units) {
+                unit.counts.retain(|_| dice.below(100) < share);
+            }
+            let file = place(&format!("{}.paths", scheme.name()));
+            std::fs::write(&file, asked.known_paths().unwrap().to_bytes()).unwrap();
+            let words = format!("{words} scheme={} interesting={}", scheme.name(), file.display());
+            let done = plain::execute(&plain::build(&program, level, &words, &[], &tools, &place(scheme.name())), &[]);
+            assert_eq!(done.outcome, full.outcome, "seed {seed} {}", scheme.name());
+            let found = compare(&full.profile, &done.profile).unwrap();
+            if scheme.is_exact() {
+                assert_eq!(found.differences, [""; 0], "seed {seed} {level} {}", scheme.name());
+            } else if found.misplaced > 0 {
+                assert!(done.profile.inexact().iter().any(|i| matches!(i, Inexact::Aliases { .. })), "seed {seed}: {found:?}");
+            }
+            let told = done
+                .profile
+                .inexact()
+                .iter()
+                .any(|i| matches!(i, Inexact::Chosen { executions, .. } if u128::from(*executions) == found.others));
+            assert!(told || scheme == Scheme::BallLarus || found.misplaced > 0, "seed {seed} {}: {found:?}", scheme.name());
+            all.functions += found.functions;
+            all.executed += found.executed;
+            all.others += found.others;
+        }
+    }
+    let programs = seeds().len();
+    assert!(all.functions > 10 * programs && all.executed > 30 * programs && all.others > 100, "{all:?}");
+}
