@@ -73,8 +73,13 @@ pub fn run(options: &Options) -> Result<()> {
     let named = if options.programs.is_empty() { DEFAULT.iter().map(|p| (*p).to_owned()).collect() } else { options.programs.clone() };
     let programs = corpus.programs(&named)?;
     corpus.ensure_packages(&programs)?;
-    println!("hits of the slowest copy, in per cent of one program that counts all; wall time of the slowest copy, and of that program, over the plain program's");
-    println!("{:<12} {:<9} {:>2} {:>7} {:>7} {:>9} {:>9} {:>10}", "program", "strategy", "k", "hits", "labels", "at least", "slowest", "sequential");
+    println!(
+        "hits of the slowest copy, in per cent of one program that counts all; wall time of the slowest copy, and of that program, over the plain program's"
+    );
+    println!(
+        "{:<12} {:<9} {:>2} {:>7} {:>7} {:>9} {:>9} {:>10}",
+        "program", "strategy", "k", "hits", "labels", "at least", "slowest", "sequential"
+    );
     let mut sums: BTreeMap<(String, u32), (f64, f64, u32)> = BTreeMap::new();
     for program in &programs {
         let subject = Subject::prepare(&corpus, program, &trodden, options)?;
@@ -178,7 +183,8 @@ impl<'a> Subject<'a> {
         thread::scope(|scope| {
             let loser = options.lose_node.then(|| scope.spawn(|| cluster.lose_node(&over)));
             let words = format!("{words} --engine slurm --work {}", work.display());
-            let runner = format!("env SLURM_CONF={} {} record --no-store {words} --", cluster.configuration().display(), self.trodden.display());
+            let runner =
+                format!("env SLURM_CONF={} {} record --no-store {words} --", cluster.configuration().display(), self.trodden.display());
             let printed = self.corpus.run(self.name, &Variant::trodden(), options.input, &runner);
             over.store(true, Ordering::Relaxed);
             let lost = loser.map(|l| l.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).transpose()?;

@@ -59,6 +59,8 @@ pub enum Error {
     #[error("interrupted; what was running has been ended")]
     Interrupted,
     /// A template without what it needs.
-    #[error("the command `{0}` names neither {{script}}, {{index}} nor {{each}}: say where a task's script goes (`ssh host{{index}} sh {{script}}`)")]
+    #[error(
+        "the command `{0}` names neither {{script}}, {{index}} nor {{each}}: say where a task's script goes (`ssh host{{index}} sh {{script}}`)"
+    )]
     NoPlaceholder(String),
 }

@@ -120,7 +120,8 @@ pub(crate) fn run_commands(
         stop.check()?;
         while let (Some(&task), Some(&slot)) = (waiting.front(), free.last()) {
             let child = spawn(job, task, start(task, slot))?;
-            (waiting.pop_front(), free.pop());
+            waiting.pop_front();
+            free.pop();
             attempts[task] += 1;
             running.0.push(Running { task, slot, child });
         }

@@ -42,7 +42,7 @@ impl Job {
 
     fn text_of_each(&self) -> Vec<u8> {
         let number = NUMBERS.iter().rev().fold(String::new(), |inner, name| format!("${{{name}:-{inner}}}"));
-        let mut text = format!("#!/bin/sh\nexec sh ").into_bytes();
+        let mut text = b"#!/bin/sh\nexec sh ".to_vec();
         text.extend(quoted(self.folder.as_os_str()));
         text.extend(format!("/task-\"{number}\".sh\n").bytes());
         text

@@ -58,10 +58,16 @@ fn tasks_without_a_result_are_errors_and_end_the_others() {
 fn a_second_result_must_equal_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let job = job(folder.path(), &[&["sh", "-c", "cat number > \"$LAUNCH_RESULT\""]]);
-    let twice = Engine::Template(Template { line: "sh {script}; echo $(($(cat number) + STEP)) > number; sh {script}".into(), parallel: 1, retries: 0 });
+    let twice = Engine::Template(Template {
+        line: "sh {script}; echo $(($(cat number) + STEP)) > number; sh {script}".into(),
+        parallel: 1,
+        retries: 0,
+    });
     fs::write(folder.path().join("number"), "0\n").unwrap();
     let line = |step: &str| match &twice {
-        Engine::Template(t) => Engine::Template(Template { line: format!("cd {}; {}", folder.path().display(), t.line.replace("STEP", step)), ..t.clone() }),
+        Engine::Template(t) => {
+            Engine::Template(Template { line: format!("cd {}; {}", folder.path().display(), t.line.replace("STEP", step)), ..t.clone() })
+        }
         _ => unreachable!(),
     };
     run(&job, &line("0"), &mut |_| {}).unwrap();
@@ -99,7 +105,13 @@ fn manifests_have_an_index_for_each_task() {
     let job = job(Path::new("/shared"), &[&["true"], &["true"]]);
     let kubernetes = Kubernetes { image: "tools:1".into(), claim: "data".into(), mount: "/shared".into(), retries: 3 };
     let text = kubernetes::manifest(&job, &kubernetes);
-    for line in ["completionMode: Indexed", "completions: 2", "backoffLimitPerIndex: 3", "image: \"tools:1\"", "command: [\"sh\", \"/shared/the job's/each.sh\"]"] {
+    for line in [
+        "completionMode: Indexed",
+        "completions: 2",
+        "backoffLimitPerIndex: 3",
+        "image: \"tools:1\"",
+        "command: [\"sh\", \"/shared/the job's/each.sh\"]",
+    ] {
         assert!(text.contains(line), "{text}");
     }
 }

@@ -63,7 +63,10 @@ impl fmt::Display for Inexact {
                 )
             }
             Inexact::Copy { units } => {
-                write!(f, "{units} units are those of one of several copies, which count a part of the paths each; those are counted exactly")
+                write!(
+                    f,
+                    "{units} units are those of one of several copies, which count a part of the paths each; those are counted exactly"
+                )
             }
             Inexact::Shared { units } => {
                 write!(f, "threads of {units} units share counters, and may lose counts; build with --threads own or atomic")

@@ -106,7 +106,8 @@ impl Image {
     pub fn units(&self) -> impl Iterator<Item = RawUnit> + '_ {
         self.records.iter().map(|record| {
             let counters = (&raw const *record as usize).wrapping_add(record.counters_delta as usize);
-            let first = counters.wrapping_sub(self.template) / size_of::<u64>();
+            // A unit without counters has no place among them.
+            let first = if record.counters == 0 { 0 } else { counters.wrapping_sub(self.template) / size_of::<u64>() };
             RawUnit { unit: record.unit, first: first as u64, counters: record.counters }
         })
     }

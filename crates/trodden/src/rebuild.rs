@@ -194,7 +194,9 @@ fn compile_unit(compiler: &Compiler, frame: &Frame, folder: &Path) -> Result<()>
     let map = frame.map()?;
     let bitcode = folder.join(format!("{}.bc", frame.unit));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("no other variant of {}", map.source))?)?;
-    compiler.unit_object(frame.unit, &bitcode, &map.codegen, &object_path(folder, frame.unit)).with_context(|| format!("unit of {}", map.source))?;
+    compiler
+        .unit_object(frame.unit, &bitcode, &map.codegen, &object_path(folder, frame.unit))
+        .with_context(|| format!("unit of {}", map.source))?;
     fs::remove_file(&bitcode)?;
     Ok(())
 }

@@ -6,9 +6,9 @@
 
 use crate::assets;
 use crate::branches;
-use crate::copies;
 use crate::cc::CARGO_FOLDER_VARIABLE;
 use crate::cli::{Bursts, Collect, Destination, Record};
+use crate::copies;
 use crate::notes::{note, warn};
 use crate::rust::ROLE_VARIABLE;
 use crate::sample::{self, Bursting, Files};

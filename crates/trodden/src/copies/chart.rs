@@ -49,7 +49,8 @@ pub fn page(costs: &Costs) -> String {
 fn bars(rows: &[Row]) -> String {
     let most = rows.iter().map(|r| r.value).fold(f64::MIN_POSITIVE, f64::max);
     let height = BAR * rows.len() as u32;
-    let mut out = format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{height}\" role=\"img\">", LEFT + WIDTH as u32 + 90);
+    let mut out =
+        format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{height}\" role=\"img\">", LEFT + WIDTH as u32 + 90);
     for (at, row) in rows.iter().enumerate() {
         let (top, width) = (BAR * at as u32, row.value / most * WIDTH);
         let _ = write!(

@@ -140,9 +140,17 @@ impl Costs {
         for (at, copy) in self.copies.iter().enumerate() {
             let overhead = copy.overhead.map_or(String::new(), |o| format!(", overhead {:.1} %", 100.0 * o));
             let hits = if self.hits_counted == "all" { copy.hits } else { copy.label_hits };
-            note(format_args!("copy {at}: {:.3} s, {:.1} % of hits, {} functions{overhead}", seconds(copy.wall_ns), share(hits), copy.functions));
+            note(format_args!(
+                "copy {at}: {:.3} s, {:.1} % of hits, {} functions{overhead}",
+                seconds(copy.wall_ns),
+                share(hits),
+                copy.functions
+            ));
             if let Some([all, labels]) = copy.counted.filter(|counted| *counted != [copy.hits, copy.label_hits]) {
-                warn(format_args!("copy {at} counted {all} hits and {labels} of labels, computed were {} and {}", copy.hits, copy.label_hits));
+                warn(format_args!(
+                    "copy {at} counted {all} hits and {labels} of labels, computed were {} and {}",
+                    copy.hits, copy.label_hits
+                ));
             }
         }
         let slowest = &self.copies[self.slowest_copy];

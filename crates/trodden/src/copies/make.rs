@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_flow::partition::{self, CopyPlan, Measure, Options, Procedure, Strategy};
+use trodden_flow::partition::{self, CopyPlan, Measure, Options, Procedure, Strategy, hits};
 use trodden_profile::copies::Divided;
 use trodden_profile::{Profile, has_usual_numbers, procedures};
 use trodden_unit::{Frame, Image, PARTS_WORD, Parts, UnitMap};
@@ -28,6 +28,8 @@ pub struct Division {
     pub copies: Vec<CopyPlan>,
     /// Words of the plugin for all copies.
     words: String,
+    /// Hits of each copy in the run by which the counting was divided, if one was.
+    expected: Option<Vec<u64>>,
 }
 
 impl Division {
@@ -37,7 +39,8 @@ impl Division {
     /// It cannot be read, is not counted in full, or the profile to go by is not of this build.
     pub fn of(path: &Path, options: &Copies) -> Result<Division> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let image = Image::read(&bytes).with_context(|| format!("{}: give the instrumented program itself, not a script that runs it", path.display()))?;
+        let image = Image::read(&bytes)
+            .with_context(|| format!("{}: give the instrumented program itself, not a script that runs it", path.display()))?;
         let mut units = plan::units(path)?;
         let program = Divided {
             identity: image.identity,
@@ -50,7 +53,9 @@ impl Division {
         let words = words(&units)? + if options.count_hits { " hits=counted" } else { "" };
         let profile = options.weights.as_deref().map(profiles::load).transpose()?;
         if profile.is_none() {
-            note("the counting is divided by estimated frequencies: give an earlier profile of this build (--weights last) for a better division");
+            note(
+                "the counting is divided by estimated frequencies: give an earlier profile of this build (--weights last) for a better division",
+            );
         }
         let mut procedures = plan::procedures(&units, profile.as_ref())?;
         let strategy = Strategy::from(options.strategy);
@@ -61,7 +66,13 @@ impl Division {
         let choices =
             Options { copies: count, all_procedures: options.all_procedures, fold_again: false, measure: Measure::from(options.hits) };
         let copies = partition::plan(&procedures, strategy, &choices).copies;
-        Ok(Division { program, units, copies, words })
+        let expected = profile.map(|_| copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
+        Ok(Division { program, units, copies, words, expected })
+    }
+
+    /// Whether a copy that counted nothing should have counted something, as the earlier run says.
+    pub fn expects_counts(&self, copy: usize) -> bool {
+        self.expected.as_ref().is_some_and(|hits| hits[copy] > 0)
     }
 
     /// Makes the programs of the copies in a folder, and one that counts nothing if that is wanted.

@@ -58,6 +58,8 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
     let merged = merge_copies(&division.program, run_of(record, &copies), &profiles)?;
     differences.extend(merged.divergences.iter().map(Divergence::to_string));
+    let missing = merged.silent.iter().filter(|copy| division.expects_counts(**copy));
+    differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run by which the counting was divided")));
     let mut costs = Costs::of(&division, &merged, &copies, &attempts, options)?;
     if options.baseline {
         differences.extend(baseline(work.path(), count, &merged.profile, &mut costs)?);
@@ -168,7 +170,8 @@ fn copy_without(from: &Path, to: &Path, without: &Path) -> Result<bool> {
     for entry in fs::read_dir(from)? {
         let path = entry?.path();
         if !without.starts_with(&path) {
-            let status = std::process::Command::new("cp").args(["-a", "--reflink=auto"]).arg(&path).arg(to).status().context("cannot run cp")?;
+            let status =
+                std::process::Command::new("cp").args(["-a", "--reflink=auto"]).arg(&path).arg(to).status().context("cannot run cp")?;
             ensure!(status.success(), "{} cannot be copied", path.display());
         }
     }
@@ -236,7 +239,9 @@ fn launch(folder: &Path, copies: std::ops::Range<usize>, engine: &Engine) -> Res
             note(format_args!("{done} of {all} runs are done"));
         }
         Event::Done(..) => {}
-        Event::Retried(task) => warn(format_args!("copy {task} ended without a result, and is run again (see {})", job.log(task).display())),
+        Event::Retried(task) => {
+            warn(format_args!("copy {task} ended without a result, and is run again (see {})", job.log(task).display()))
+        }
         Event::Note(text) => note(text),
     };
     Ok(trodden_launch::run(&job, engine, &mut tell)?)
@@ -309,7 +314,8 @@ fn show_output(folder: &Path, own_folders: bool) -> Result<()> {
     if own_folders {
         let made = file(folder, "made", 0);
         let here = std::env::current_dir()?;
-        let status = std::process::Command::new("cp").args(["-a", "--update"]).arg(made.join(".")).arg(&here).status().context("cannot run cp")?;
+        let status =
+            std::process::Command::new("cp").args(["-a", "--update"]).arg(made.join(".")).arg(&here).status().context("cannot run cp")?;
         ensure!(status.success(), "what the program made cannot be copied to {}", here.display());
     }
     Ok(())
@@ -318,7 +324,7 @@ fn show_output(folder: &Path, own_folders: bool) -> Result<()> {
 fn tell_differences(differences: &[String]) {
     const SHOWN: usize = 10;
     warn("the copies were not the same execution, so the profile is not exact:");
-    differences.iter().take(SHOWN).for_each(|d| warn(d));
+    differences.iter().take(SHOWN).for_each(warn);
     if differences.len() > SHOWN {
         warn(format_args!("and {} more differences", differences.len() - SHOWN));
     }

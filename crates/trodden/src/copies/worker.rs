@@ -26,7 +26,8 @@ use trodden_wire::OUTPUT_VARIABLE;
 /// # Errors
 /// It cannot be run, or counts are lost. How the program ends is no error, but a part of the result.
 pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
-    let result = std::env::var_os(RESULT_VARIABLE).with_context(|| format!("{RESULT_VARIABLE} is not set: `trodden record --copies` runs this"))?;
+    let result =
+        std::env::var_os(RESULT_VARIABLE).with_context(|| format!("{RESULT_VARIABLE} is not set: `trodden record --copies` runs this"))?;
     let spec = Spec::read(folder)?;
     let program = spec.programs.get(copy).with_context(|| format!("there is no copy {copy}"))?.to_path();
     let place = Place::of(folder, &spec, copy)?;
