@@ -26,13 +26,15 @@ use std::path::PathBuf;
 use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
-use trodden_flow::schedule::Choices;
 use trodden_flow::plan::Share;
+use trodden_flow::schedule::Choices;
 use trodden_flow::{Graph, GraphError, Node, Plan, PlanOptions, Residual, Schedule};
 use trodden_unit::events::CELLS;
-use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{EdgeKind, Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore};
 use trodden_unit::shape;
+use trodden_unit::store::STORE_VARIABLE;
+use trodden_unit::{
+    EdgeKind, Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore,
+};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
 
 /// Calling convention of interrupt handlers on x86.
@@ -91,7 +93,9 @@ pub enum Error {
     )]
     OtherPaths(String),
     /// The parts of a copy are those of another graph.
-    #[error("function `{0}` has other paths than in the program that is divided among copies: build that program again, and divide it anew")]
+    #[error(
+        "function `{0}` has other paths than in the program that is divided among copies: build that program again, and divide it anew"
+    )]
     OtherParts(String),
     /// LLVM refuses to run passes.
     #[error("function `{function}`: LLVM does not run the passes {passes} ({what}); please report it with the version of clang")]
@@ -302,7 +306,8 @@ impl Unit {
         let reason = |f: &Value| doubles.then(|| sample::reason_not_to_double(*f)).flatten();
         let (refused, chosen): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| reason(f).is_some());
         // Where a copy has no part it counts nothing, and no code is put in.
-        let (chosen, absent): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| self.options.parts.is_none() || self.part_of(&f.name()).is_some());
+        let (chosen, absent): (Vec<Value>, Vec<Value>) =
+            chosen.into_iter().partition(|f| self.options.parts.is_none() || self.part_of(&f.name()).is_some());
         skipped.extend(absent.iter().map(|f| Skipped { name: f.name(), reason: "other copies of the program count its paths".into() }));
         skipped.extend(refused.iter().filter_map(|f| Some(Skipped { name: f.name(), reason: reason(f)?.into() })));
         self.chosen = chosen.iter().copied().collect();
@@ -485,7 +490,12 @@ impl Unit {
     /// Where the next function's counts are kept.
     fn storage(&self, plan: &Plan) -> Storage {
         if let Some(Share { labels, words, .. }) = &plan.share {
-            return Storage::Labels(LabelWords { first_word: self.map.counters, words: *words, with_hits: self.options.count_hits, labels: labels.clone() });
+            return Storage::Labels(LabelWords {
+                first_word: self.map.counters,
+                words: *words,
+                with_hits: self.options.count_hits,
+                labels: labels.clone(),
+            });
         }
         match self.options.in_table(plan.numbering.paths()) {
             false => Storage::Array { beyond: plan.partial.as_ref().map_or(0, |p| p.beyond) },

@@ -81,8 +81,14 @@ mod tests {
     #[test]
     fn parts_come_back_from_a_file() {
         let flags = vec![true, false];
-        let part =
-            Part { interesting: flags.clone(), values: vec![0, 1], increments: vec![2, 0], offset: -2, counted: flags.clone(), ends: flags };
+        let part = Part {
+            interesting: flags.clone(),
+            values: vec![0, 1],
+            increments: vec![2, 0],
+            offset: -2,
+            counted: flags.clone(),
+            ends: flags,
+        };
         let function = FunctionPart { shape: 7, cuts: vec![(Edge(1), CutReason::Back)], paths: 2, part };
         let unit = Identity([3; 16]);
         let parts = Parts { units: BTreeMap::from([(unit, BTreeMap::from([("f".to_owned(), function.clone())]))]) };
