@@ -113,6 +113,8 @@ pub struct MergedCopies {
     pub divergences: Vec<Divergence>,
     /// Paths with counts that two copies or more agree on.
     pub confirmed: u64,
+    /// Copies that counted nothing, because control came to none of their functions.
+    pub silent: Vec<usize>,
 }
 
 /// Adds up what copies counted, in the order of their numbers.
@@ -125,8 +127,9 @@ pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<M
     if own.iter().all(Option::is_none) {
         return Err(CopiesError::Nothing);
     }
-    let silent = own.iter().any(Option::is_none);
-    let mut merged = MergedCopies { profile: Profile { run, images: Vec::new(), sampling: None }, divergences: Vec::new(), confirmed: 0 };
+    let silent: Vec<usize> = (0..own.len()).filter(|at| own[*at].is_none()).collect();
+    let mut merged =
+        MergedCopies { profile: Profile { run, images: Vec::new(), sampling: None }, divergences: Vec::new(), confirmed: 0, silent };
     let mut seen = HashMap::<Identity, usize>::new();
     let mut units = Vec::new();
     for (unit, map) in &program.units {
@@ -135,8 +138,7 @@ pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<M
         *occurrence += 1;
         let mut counts = Vec::new();
         for function in &map.functions {
-            counts
-                .extend(merged.function(function, &parts, silent)?.into_iter().map(|(path, count)| (function.first_counter + path, count)));
+            counts.extend(merged.function(function, &parts)?.into_iter().map(|(path, count)| (function.first_counter + path, count)));
         }
         counts.sort_unstable();
         units.push(UnitProfile { unit: *unit, map: map.clone(), counts, events: Vec::new(), first_seen: Vec::new() });
@@ -196,13 +198,8 @@ impl Part {
 }
 
 impl MergedCopies {
-    /// The counts of one function by path, from all copies that count some of it. `silent`: of some copies nothing is known, because they counted nothing.
-    fn function(
-        &mut self,
-        function: &FunctionMap,
-        units: &[Option<&UnitProfile>],
-        silent: bool,
-    ) -> Result<BTreeMap<u64, u64>, CopiesError> {
+    /// The counts of one function by path, from all copies that count some of it.
+    fn function(&mut self, function: &FunctionMap, units: &[Option<&UnitProfile>]) -> Result<BTreeMap<u64, u64>, CopiesError> {
         let mut parts = Vec::new();
         for (copy, unit) in units.iter().enumerate() {
             let Some(unit) = unit else { continue };
@@ -212,7 +209,7 @@ impl MergedCopies {
         }
         let mut counts = BTreeMap::new();
         match parts.as_slice() {
-            [] if function.counters > 0 && !silent => return Err(CopiesError::Uncounted(function.name.clone())),
+            [] if function.counters > 0 && self.silent.is_empty() => return Err(CopiesError::Uncounted(function.name.clone())),
             [] => {}
             [only] => counts.clone_from(&only.counts),
             several => {

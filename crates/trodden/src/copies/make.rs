@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_flow::partition::{self, CopyPlan, Measure, Options, Procedure, Strategy};
+use trodden_flow::partition::{self, CopyPlan, Measure, Options, Procedure, Strategy, hits};
 use trodden_profile::copies::Divided;
 use trodden_profile::{Profile, has_usual_numbers, procedures};
 use trodden_unit::{Frame, Image, PARTS_WORD, Parts, UnitMap};
@@ -28,6 +28,8 @@ pub struct Division {
     pub copies: Vec<CopyPlan>,
     /// Words of the plugin for all copies.
     words: String,
+    /// Hits of each copy in the run by which the counting was divided, if one was.
+    expected: Option<Vec<u64>>,
 }
 
 impl Division {
@@ -64,7 +66,13 @@ impl Division {
         let choices =
             Options { copies: count, all_procedures: options.all_procedures, fold_again: false, measure: Measure::from(options.hits) };
         let copies = partition::plan(&procedures, strategy, &choices).copies;
-        Ok(Division { program, units, copies, words })
+        let expected = profile.map(|_| copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
+        Ok(Division { program, units, copies, words, expected })
+    }
+
+    /// Whether a copy that counted nothing should have counted something, as the earlier run says.
+    pub fn expects_counts(&self, copy: usize) -> bool {
+        self.expected.as_ref().is_some_and(|hits| hits[copy] > 0)
     }
 
     /// Makes the programs of the copies in a folder, and one that counts nothing if that is wanted.

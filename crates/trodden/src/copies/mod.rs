@@ -58,6 +58,8 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
     let merged = merge_copies(&division.program, run_of(record, &copies), &profiles)?;
     differences.extend(merged.divergences.iter().map(Divergence::to_string));
+    let missing = merged.silent.iter().filter(|copy| division.expects_counts(**copy));
+    differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run by which the counting was divided")));
     let mut costs = Costs::of(&division, &merged, &copies, &attempts, options)?;
     if options.baseline {
         differences.extend(baseline(work.path(), count, &merged.profile, &mut costs)?);
