@@ -73,6 +73,9 @@ pub struct Options {
     /// Runs of each variant; their median counts.
     #[arg(long)]
     rounds: Option<usize>,
+    /// The run whose instructions are counted. Variants that go by a profile of the short run may fare otherwise in the long one.
+    #[arg(long, value_enum, value_name = "RUN", default_value_t = Input::Train)]
+    instructions_of: Input,
     /// Do not count instructions.
     #[arg(long)]
     no_instructions: bool,
@@ -168,7 +171,8 @@ fn begin<'a>(options: &Options, corpus: &'a Corpus, variants: &[Variant]) -> Res
     let counter = if options.no_instructions { None } else { Counter::available() };
     let ready = variants.iter().map(Ready::of).collect();
     let known = Known::at(&corpus.folder().join("known.json"));
-    let bench = Bench { corpus, variants: ready, input, rounds, counter, judge, rebuild: options.rebuild, known };
+    let counted = options.instructions_of;
+    let bench = Bench { corpus, variants: ready, input, rounds, counter, counted, judge, rebuild: options.rebuild, known };
     let fresh = Suite {
         schema_version: SCHEMA_VERSION,
         date: steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
@@ -177,6 +181,7 @@ fn begin<'a>(options: &Options, corpus: &'a Corpus, variants: &[Variant]) -> Res
         input: input.name().to_owned(),
         rounds,
         instructions_by: counter.map(|c| c.name().to_owned()),
+        instructions_input: counted.name().to_owned(),
         variants: variants.iter().map(|v| About { name: v.name(), about: v.about(), base: v.base().map(|b| b.name()) }).collect(),
         rows: Vec::new(),
     };
@@ -187,7 +192,11 @@ fn begin<'a>(options: &Options, corpus: &'a Corpus, variants: &[Variant]) -> Res
 /// An interrupted result, if it was made in the same way.
 fn resumed(file: &Path, fresh: &Suite) -> Result<Suite> {
     let old = Suite::read(file)?;
-    let same = old.input == fresh.input && old.rounds == fresh.rounds && old.variants == fresh.variants && old.machine == fresh.machine;
+    let same = old.input == fresh.input
+        && old.instructions_input == fresh.instructions_input
+        && old.rounds == fresh.rounds
+        && old.variants == fresh.variants
+        && old.machine == fresh.machine;
     if !same || old.commit != fresh.commit {
         bail!(
             "{} was measured otherwise (commit {}, input {}, {} rounds, other variants, or another machine): it cannot be gone on with",

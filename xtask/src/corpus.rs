@@ -1,6 +1,6 @@
 //! `cargo xtask corpus`: the programs of `corpus/`, whose recipes are shell, driven from here.
 
-use crate::bench::variant::Variant;
+use crate::bench::variant::{Trained, Variant};
 use crate::demo::build_trodden;
 use crate::packages::{self, Purpose};
 use crate::steps;
@@ -194,10 +194,10 @@ impl Corpus {
         eprintln!("building {program}, {}", variant.name());
         let mut command = self.recipe("build", program);
         let mut variables = variant.build_environment()?;
-        if variant.is_trained() {
-            let weights = self.weights(program)?;
+        if let Some(trained) = variant.trained() {
+            let file = self.of_short_run(program, trained)?;
             let words = variables.iter_mut().filter(|(name, _)| *name == "TRODDEN_INSTRUMENT");
-            words.for_each(|(_, words)| words.push(format!(" weights={}", weights.display())));
+            words.for_each(|(_, words)| words.push(format!(" {}={}", trained.name(), file.display())));
         }
         command.envs(variables).env("BUILD", variant.folder());
         self.step(&mut command)
@@ -216,14 +216,13 @@ impl Corpus {
         steps::output(instrument.args(["--scheme", scheme, "--interesting"]).arg(&stored)).map(drop)
     }
 
-    /// Measured frequencies of a program's short run, for variants that go by them.
-    fn weights(&self, program: &str) -> Result<PathBuf> {
+    /// What a program's short run says, for variants that go by it.
+    fn of_short_run(&self, program: &str, trained: Trained) -> Result<PathBuf> {
         let stored = self.short_run(program)?;
-        let weights = stored.with_extension("weights");
-        steps::output(
-            Command::new(steps::target().join("release/trodden")).args(["export", "weights"]).arg(&stored).arg("-o").arg(&weights),
-        )?;
-        std::path::absolute(&weights).context("there is no current folder")
+        let file = stored.with_extension(trained.name());
+        let mut export = Command::new(steps::target().join("release/trodden"));
+        steps::output(export.args(["export", trained.name()]).arg(&stored).arg("-o").arg(&file))?;
+        Ok(file)
     }
 
     /// The stored profile of a program's short run, as trodden counts by default.
@@ -233,7 +232,7 @@ impl Corpus {
         self.build_once(program, &trodden)?;
         self.run(program, &trodden, Input::Train, "")?;
         let counts = self.folder.join("counts").join(trodden.folder()).join(format!("{program}.{}", Input::Train.name()));
-        let folder = self.folder.join("weights");
+        let folder = self.folder.join("profiles");
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let stored = folder.join(format!("{program}.trodden"));
         let mut collect = Command::new(steps::target().join("release/trodden"));

@@ -16,7 +16,7 @@
 //!
 //! Identities are those of the full profile: increments are the same in both versions, so a register that crosses over means the same.
 
-use crate::dag::{Dag, DagEdgeId};
+use crate::dag::{Dag, DagEdgeId, Origin};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
 use crate::numbering::Numbering;
@@ -33,6 +33,8 @@ pub struct Residual {
     known: Vec<bool>,
     inside: Vec<bool>,
     unclear: Vec<bool>,
+    /// The known paths, with their executions.
+    paths: Vec<(Vec<DagEdgeId>, u64)>,
 }
 
 impl Residual {
@@ -43,7 +45,8 @@ impl Residual {
         let known = choice.edges.clone();
         choice.improve();
         let unclear = choice.unclear();
-        Residual { known, inside: choice.edges, unclear }
+        let (inside, paths) = choice.into_parts();
+        Residual { known, inside, unclear, paths }
     }
 
     /// Whether a known path takes this edge.
@@ -109,6 +112,8 @@ pub struct Doubled {
     pub schedule: Schedule,
     /// Which nodes control reaches.
     pub reached: Vec<bool>,
+    /// How often the known paths take its edges.
+    pub executions: Vec<u64>,
 }
 
 impl Doubled {
@@ -135,13 +140,38 @@ impl Doubled {
         for edge in doubled.edges().filter(|e| !reached[doubled.from(*e).index()]) {
             tasks[edge.index()].step = Step::Plain(Action::Dead);
         }
-        Doubled { graph: doubled, order, schedule: Schedule::from_tasks(tasks), reached }
+        let executions = executions(graph, plan, residual, single);
+        Doubled { graph: doubled, order, schedule: Schedule::from_tasks(tasks), reached, executions }
     }
 
     /// Whether anything has to be done at all.
     pub fn has_code(&self) -> bool {
         self.graph.edges().any(|e| self.schedule.has_code(e))
     }
+}
+
+/// How often the known paths take each edge of the doubled graph.
+fn executions(graph: &Graph, plan: &Plan, residual: &Residual, single: &[Node]) -> Vec<u64> {
+    let m = graph.edge_count();
+    let mut executions = vec![0u64; 2 * m];
+    for (path, count) in &residual.paths {
+        let mut version = Version::First;
+        for &id in path {
+            let stays = version == Version::First && residual.is_inside(id);
+            match plan.dag.edge(id).origin {
+                Origin::Enter(e) => {
+                    version = if residual.is_inside(id) || single.contains(&graph.to(e)) { Version::First } else { Version::Counted }
+                }
+                Origin::Real(e) | Origin::Leave(e) => {
+                    let at = e.index() + if version == Version::First { 0 } else { m };
+                    executions[at] = executions[at].saturating_add(*count);
+                    version = if stays { Version::First } else { Version::Counted };
+                }
+                Origin::Stop(_) => {}
+            }
+        }
+    }
+    executions
 }
 
 fn place(node: Node, version: Version, n: u32) -> Node {

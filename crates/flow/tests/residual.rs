@@ -88,6 +88,21 @@ fn residual(graph: &Graph, doubled: &Doubled, known: &BTreeSet<u64>, walks: &[Ve
     (counts, work)
 }
 
+/// How often walks take each edge of both versions.
+fn taken(graph: &Graph, doubled: &Doubled, walks: &[Vec<Edge>]) -> Vec<u64> {
+    let (n, m) = (graph.exit().0, graph.edge_count());
+    let mut taken = vec![0; 2 * m];
+    for walk in walks {
+        let mut at = graph.entry();
+        for edge in walk {
+            let edge = edge.index() + if at.0 < n { 0 } else { m };
+            taken[edge] += 1;
+            at = doubled.graph.to(Edge(edge as u32));
+        }
+    }
+    taken
+}
+
 #[test]
 fn everything_is_counted_but_known_paths() {
     let (mut known_paths, mut unknown_paths, mut work_of_full, mut work_of_residual) = (0, 0, 0, 0);
@@ -114,6 +129,7 @@ fn everything_is_counted_but_known_paths() {
         let (counted, _) = residual(&graph, &doubled, &ids, &walks);
         let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
         assert_eq!(counted, expected, "seed {seed}");
+        assert_eq!(doubled.executions, taken(&graph, &doubled, &walks[..tested]), "seed {seed}");
         known_paths += known.len();
         unknown_paths += expected.len();
         work_of_full += work;

@@ -16,7 +16,7 @@ use crate::probes::{Surroundings, mark_unlikely};
 use crate::shape::{new_block_behind, split_off_behind};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMIntPredicate};
+use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMInlineAsmDialect, LLVMIntPredicate};
 use trodden_unit::Table;
 
 /// Spreads path numbers: 2^64 divided by the golden ratio.
@@ -28,6 +28,11 @@ const MOST_PROBES: u64 = 32;
 
 /// Name of the function that stands for a count to be made.
 const PLACE: &str = "__trodden_place_of_a_count";
+
+/// To the runtime's function that counts, and back. Not a call: a function that calls nothing else would get a frame for it, on its known paths too.
+const JUMP_TO_COUNT: &str = "leaq 1f(%rip), %r11\n\tjmp ${1:P}\n1:";
+/// The counter's address, the function; what both change.
+const JUMP_REGISTERS: &str = "{rdi},i,~{r10},~{r11},~{flags},~{fpsr},~{dirflag}";
 
 /// Where a function counts, and how.
 #[derive(Clone, Copy)]
@@ -64,10 +69,17 @@ pub struct Unknown {
 impl Unknown {
     /// Counts at an address of the template.
     pub fn count(&self, builder: &Builder, counter: Value) {
-        let kind = llvm!(LLVMGlobalGetValueType(self.count.0));
-        let mut arguments = [counter.0];
-        let call = llvm!(LLVMBuildCall2(builder.raw(), kind, self.count.0, arguments.as_mut_ptr(), 1, c"".as_ptr()));
-        llvm!(LLVMSetInstructionCallConv(call, llvm!(LLVMGetFunctionCallConv(self.count.0))));
+        let kind = llvm!(LLVMTypeOf(self.count.0));
+        let mut kinds = [kind, kind];
+        let nothing = llvm!(LLVMVoidTypeInContext(llvm!(LLVMGetTypeContext(kind))));
+        let kind = llvm!(LLVMFunctionType(nothing, kinds.as_mut_ptr(), 2, 0));
+        let (text, registers) = (JUMP_TO_COUNT, JUMP_REGISTERS);
+        let dialect = LLVMInlineAsmDialect::LLVMInlineAsmDialectATT;
+        let (length, registers_length) = (text.len(), registers.len());
+        let assembly =
+            llvm!(LLVMGetInlineAsm(kind, text.as_ptr().cast(), length, registers.as_ptr().cast(), registers_length, 1, 0, dialect, 0));
+        let mut arguments = [counter.0, self.count.0];
+        llvm!(LLVMBuildCall2(builder.raw(), kind, assembly, arguments.as_mut_ptr(), 2, c"".as_ptr()));
     }
 }
 

@@ -186,17 +186,35 @@ pub fn mark_unlikely(module: Module, branch: Value) {
 /// Tells code generation that these ways of a terminator are hardly ever taken; says nothing of those that have no other beside them.
 pub fn mark_ways_unlikely(module: Module, terminator: Value, ways: &BTreeSet<usize>) {
     let all = terminator.successors().len();
-    if ways.len() == all || !(terminator.is(LLVMOpcode::LLVMBr) || terminator.is(LLVMOpcode::LLVMSwitch)) {
+    if ways.len() == all || !has_weights(terminator) {
         return;
     }
+    let weight = |way| if ways.contains(&way) { 1 } else { (1 << 20) - 1 };
+    set_weights(module, terminator, (0..all).map(weight));
+}
+
+/// Tells code generation how often each way of a terminator is taken; says nothing if none is.
+pub fn weigh_ways(module: Module, terminator: Value, executions: &[u64]) {
+    const MOST: u64 = 1 << 30;
+    let most = executions.iter().copied().max().unwrap_or_default();
+    if most == 0 || executions.len() < 2 || !has_weights(terminator) {
+        return;
+    }
+    // What was never taken is not impossible.
+    let weight = |n: &u64| (u128::from(*n) * u128::from(MOST) / u128::from(most)) as u64 / executions.len() as u64 + 1;
+    set_weights(module, terminator, executions.iter().map(weight));
+}
+
+fn has_weights(terminator: Value) -> bool {
+    terminator.is(LLVMOpcode::LLVMBr) || terminator.is(LLVMOpcode::LLVMSwitch)
+}
+
+fn set_weights(module: Module, terminator: Value, weights: impl Iterator<Item = u64>) {
     let context = module.context();
     let i32 = llvm!(LLVMInt32TypeInContext(context));
     let name = "branch_weights";
     let mut operands = vec![llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len()))];
-    for way in 0..all {
-        let weight = if ways.contains(&way) { 1 } else { (1 << 20) - 1 };
-        operands.push(llvm!(LLVMValueAsMetadata(llvm!(LLVMConstInt(i32, weight, 0)))));
-    }
+    operands.extend(weights.map(|weight| llvm!(LLVMValueAsMetadata(llvm!(LLVMConstInt(i32, weight, 0))))));
     let node = llvm!(LLVMMDNodeInContext2(context, operands.as_mut_ptr(), operands.len()));
     let kind = llvm!(LLVMGetMDKindIDInContext(context, c"prof".as_ptr(), 4));
     llvm!(LLVMSetMetadata(terminator.0, kind, llvm!(LLVMMetadataAsValue(context, node))));

@@ -1,8 +1,9 @@
 //! The tier of unknown paths: what [`trodden_flow::residual`] decides, done to a function.
 //!
 //! The original blocks are the first version, copies ([`crate::sample::copies`]) the counted one. First control is led as the doubled graph says, and
-//! values that are two now are merged ([`crate::sample::ssa`]); then the probes come, as into any other graph, but that they count by calls of the runtime: such code
-//! hardly ever runs, so it is to be small.
+//! values that are two now are merged ([`crate::sample::ssa`]); then the probes come, as into any other graph, but that they count by jumps to the runtime and back: such code
+//! hardly ever runs, so it is to be small, and must not make a frame necessary. Last, loops of the first version get [`gates`], so that code generation sees them as they were; and it is told how often
+//! the known paths take each way ([`weigh`]).
 //!
 //! Computed jumps have addresses of blocks in data, so the jumps of both versions arrive in one block; there it is known whether the path that begins is.
 
@@ -17,8 +18,10 @@ use crate::shape::predecessors;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use trodden_flow::{Doubled, Edge, Node, Residual};
+use trodden_flow::{CutReason, Doubled, Edge, Graph, Node, Plan, Residual};
 use trodden_unit::{BlockKind, KnownFunction};
+
+mod gates;
 
 /// Makes a function count its unknown paths.
 pub fn insert(around: Surroundings, count: Value, planned: &Planned, residual: &Residual, known: &KnownFunction, first_counter: u64) {
@@ -30,10 +33,50 @@ pub fn insert(around: Surroundings, count: Value, planned: &Planned, residual: &
     }
     let mut work = Double { module: around.module, planned, doubled: &doubled, draft: planned.draft.clone() };
     let draft = work.make(*function);
+    weigh(around.module, &draft, &doubled);
     let known = known_bytes(around.module, function.name().as_str(), known);
     let course = Course { graph: &doubled.graph, order: &doubled.order, schedule: &doubled.schedule };
     let unknown = Some(Unknown { count, known });
     probes::insert_along(around, *function, &draft, course, Counters { unknown, ..Counters::own(around.counters, first_counter) });
+    let (first, counted) = draft.nodes.split_at(planned.draft.nodes.len());
+    let heads: Vec<Block> = first.iter().flatten().copied().collect();
+    let nests = nests(graph, plan).into_iter().filter_map(|n| first[n.index()]).collect();
+    gates::insert(around.module, *function, &heads, &counted.iter().flatten().copied().collect(), &nests);
+}
+
+/// The heads of loops that hold others.
+fn nests(graph: &Graph, plan: &Plan) -> Vec<Node> {
+    let back: Vec<Edge> = plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back).map(|c| c.edge).collect();
+    let heads: HashSet<Node> = back.iter().map(|e| graph.to(*e)).collect();
+    let mut nests = Vec::new();
+    for &edge in &back {
+        let (head, mut seen, mut stack) = (graph.to(edge), HashSet::new(), vec![graph.from(edge)]);
+        while let Some(node) = stack.pop() {
+            if node != head && seen.insert(node) {
+                stack.extend(graph.incoming(node).iter().map(|e| graph.from(*e)));
+            }
+        }
+        if seen.iter().any(|n| heads.contains(n)) {
+            nests.push(head);
+        }
+    }
+    nests
+}
+
+/// Tells code generation how often the known paths take each way of both versions; where they never come, what was said before stays.
+fn weigh(module: Module, draft: &Draft, doubled: &Doubled) {
+    let graph = &doubled.graph;
+    for node in graph.nodes().filter(|n| *n != graph.exit() && doubled.reached[n.index()]) {
+        let Some(block) = draft.nodes[node.index()] else { continue };
+        let mut ways = vec![0; block.terminator().successors().len()];
+        for edge in graph.out(node) {
+            if let Site::OnEdge(successors) = &draft.sites[edge.index()] {
+                let each = doubled.executions[edge.index()].div_ceil(successors.len().max(1) as u64);
+                successors.iter().for_each(|way| ways[*way] = each);
+            }
+        }
+        probes::weigh_ways(module, block.terminator(), &ways);
+    }
 }
 
 /// A byte for each path: 1 for known ones.

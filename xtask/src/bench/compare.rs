@@ -62,7 +62,7 @@ pub fn compare(old: &Suite, new: &Suite) -> Result<Vec<Comparison>> {
             if old.input == "ref" { "out" } else { "" }
         );
     }
-    let same_counter = old.instructions_by == new.instructions_by;
+    let same_counter = counted(old) == counted(new);
     let mut all = Vec::new();
     for row in new.rows.iter().filter(|row| new.base_of(&row.variant).is_some()) {
         let (program, variant) = (row.program.as_str(), row.variant.as_str());
@@ -136,8 +136,8 @@ pub fn render(old: &Suite, new: &Suite, all: &[Comparison]) -> String {
         out,
         "\nTime and instructions over the base's. A change of time counts if the rounds differ by the exact test of ranks (1 %) and by 1 % at least, one of instructions by 0.2 %."
     );
-    if old.instructions_by != new.instructions_by {
-        let _ = writeln!(out, "Instructions were counted by different means and are not compared.");
+    if counted(old) != counted(new) {
+        let _ = writeln!(out, "Instructions were counted by different means, or of different runs, and are not compared.");
     }
     if old.machine != new.machine {
         let _ = writeln!(out, "The machines differ: {} and {}.", old.machine.processor, new.machine.processor);
@@ -164,6 +164,11 @@ fn line(program: &str, variant: &str, time: Option<Change>, instructions: Option
         }
     };
     format!("{program:<16}{variant:<28}{}{}", cells(time), cells(instructions)).trim_end().to_owned()
+}
+
+/// Who counted instructions, in which run.
+fn counted(suite: &Suite) -> (&Option<String>, &str) {
+    (&suite.instructions_by, &suite.instructions_input)
 }
 
 #[cfg(test)]

@@ -35,18 +35,18 @@ impl Counter {
         }
     }
 
-    /// Instructions of a program's short run.
+    /// Instructions of a program's run.
     ///
     /// # Errors
     /// The run failed, or the counter wrote no number.
-    pub fn of_run(self, corpus: &Corpus, program: &str, variant: &Variant) -> Result<u64> {
+    pub fn of_run(self, corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<u64> {
         let log = steps::own_file("xtask-instructions", "log");
         let _ = std::fs::remove_file(&log);
         let runner = self.runner(&log);
         match self {
-            Counter::Perf => corpus.run(program, variant, Input::Train, &runner)?,
+            Counter::Perf => corpus.run(program, variant, input, &runner)?,
             // Valgrind 3.19 gives up on clang's debug information.
-            Counter::Valgrind => corpus.run_stripped(program, variant, Input::Train, &runner)?,
+            Counter::Valgrind => corpus.run_stripped(program, variant, input, &runner)?,
         };
         let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
         let _ = std::fs::remove_file(&log);

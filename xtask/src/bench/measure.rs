@@ -27,6 +27,8 @@ pub struct Bench<'a> {
     pub counter: Option<Counter>,
     /// The judges' program, if counts are to be judged.
     pub judge: Option<PathBuf>,
+    /// The run in which they are counted.
+    pub counted: Input,
     /// Build what is built already.
     pub rebuild: bool,
     /// Figures that do not change from run to run.
@@ -178,13 +180,14 @@ impl Bench<'_> {
         Ok(figures)
     }
 
-    /// Instructions of the short run, if anybody counts them.
+    /// Instructions of a run, if anybody counts them.
     fn instructions(&self, program: &str, variant: &Variant) -> Result<Option<u64>> {
         let Some(counter) = self.counter else { return Ok(None) };
-        let what = format!("{program}: instructions, by {}", counter.name());
+        let run = if self.counted == Input::Train { "" } else { " of the long run" };
+        let what = format!("{program}: instructions{run}, by {}", counter.name());
         let find = || {
             steps::progress(&format!("{what}: {}", variant.name()));
-            counter.of_run(self.corpus, program, variant)
+            counter.of_run(self.corpus, program, variant, self.counted)
         };
         self.known.once(&what, &[&self.corpus.program(program, variant)], |_| true, find).map(Some)
     }

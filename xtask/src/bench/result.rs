@@ -25,10 +25,18 @@ pub struct Suite {
     pub rounds: usize,
     /// Who counted instructions, if anybody.
     pub instructions_by: Option<String>,
+    /// In which run: `train` or `ref`.
+    #[serde(default = "train")]
+    pub instructions_input: String,
     /// The variants, in the order of the tables.
     pub variants: Vec<About>,
     /// One for each variant of each program.
     pub rows: Vec<Row>,
+}
+
+/// The run whose instructions are counted where nothing else is said.
+fn train() -> String {
+    "train".into()
 }
 
 /// A variant, in words.
@@ -94,7 +102,7 @@ pub struct Figures {
     pub wall_s: Vec<f64>,
     /// Seconds of user time of the base's run, where it is not the one in the base's row: other input.
     pub base_user_s: Option<f64>,
-    /// Instructions of the short run.
+    /// Instructions of one run.
     pub instructions: Option<u64>,
     /// Bytes of code.
     pub code_bytes: Option<u64>,
@@ -254,6 +262,7 @@ pub mod tests {
             input: "ref".into(),
             rounds: 5,
             instructions_by: Some("perf".into()),
+            instructions_input: train(),
             variants: vec![about("plain", None), about("trodden", Some("plain"))],
             rows: rows.iter().map(row).collect(),
         }

@@ -176,7 +176,8 @@ fn closing(suite: &Suite) -> Vec<String> {
     if suite.rows.iter().any(|row| row.figures().is_some_and(|f| f.base_user_s.is_some())) {
         lines.push("callgrind: one short run, beside a short run of the plain build.".into());
     }
-    lines.extend(suite.instructions_by.as_ref().map(|counter| format!("Instructions of the short run, by {counter}.")));
+    let run = if suite.instructions_input == "ref" { "long" } else { "short" };
+    lines.extend(suite.instructions_by.as_ref().map(|counter| format!("Instructions of the {run} run, by {counter}.")));
     if suite.rows.iter().any(|row| row.figures().is_some_and(|f| f.exact.is_some())) {
         lines.push(
             "Exact functions: equal, of those compared, in the short run: to a counter in every block; to LLVM's own profile.".into(),

@@ -32,8 +32,8 @@ struct Kind {
     flags: &'static str,
     /// Words for the plugin that the variant stands for.
     words: &'static str,
-    /// It goes by a profile of the short run.
-    trained: bool,
+    /// What it takes of a profile of the short run.
+    trained: Option<Trained>,
     /// It is trodden's build made again, to count the paths of the short run by this scheme.
     chosen: Option<&'static str>,
     /// The variant that it is compared with.
@@ -49,6 +49,25 @@ struct Kind {
     under: Option<&'static str>,
     /// Debian packages that bring what it takes.
     packages: &'static [&'static str],
+}
+
+/// What a build takes of the counts of an earlier run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trained {
+    /// How often edges were executed.
+    Weights,
+    /// Which paths were.
+    Known,
+}
+
+impl Trained {
+    /// The name of the export that has it, and of the plugin's word for its file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Trained::Weights => "weights",
+            Trained::Known => "known",
+        }
+    }
 }
 
 /// Who compiles C and C++.
@@ -75,7 +94,7 @@ const PLAIN: Kind = Kind {
     compiler: Compiler::Clang,
     flags: "",
     words: "",
-    trained: false,
+    trained: None,
     chosen: None,
     base: None,
     rust: Rust::Flags(""),
@@ -114,14 +133,14 @@ static KINDS: &[Kind] = &[
         name: "targeted",
         about: "targeted path profiling: paths with locally cold edges left out",
         words: "scheme=targeted",
-        trained: true,
+        trained: Some(Trained::Weights),
         ..TRODDEN
     },
     Kind {
         name: "practical",
         about: "practical path profiling: paths with globally cold edges left out",
         words: "scheme=practical",
-        trained: true,
+        trained: Some(Trained::Weights),
         ..TRODDEN
     },
     Kind { name: "ppp", about: "the short run's paths, preferentially numbered; others together", chosen: Some("ppp"), ..TRODDEN },
@@ -139,7 +158,20 @@ static KINDS: &[Kind] = &[
         words: "tier=sample versions=one",
         ..TRODDEN
     },
-    Kind { name: "hot-first", about: "paths numbered by measured frequency", words: "order=weights", trained: true, ..TRODDEN },
+    Kind {
+        name: "hot-first",
+        about: "paths numbered by measured frequency",
+        words: "order=weights",
+        trained: Some(Trained::Weights),
+        ..TRODDEN
+    },
+    Kind {
+        name: "residual",
+        about: "only paths that the short run did not take",
+        words: "tier=residual",
+        trained: Some(Trained::Known),
+        ..TRODDEN
+    },
     Kind {
         name: "clang-edges",
         about: "clang -fprofile-generate: edges, counted by the optimiser",
@@ -301,8 +333,8 @@ impl Variant {
         self.kind.compiler == Compiler::Trodden
     }
 
-    /// Whether it goes by a profile of the program's short run.
-    pub fn is_trained(&self) -> bool {
+    /// What it takes of a profile of the program's short run.
+    pub fn trained(&self) -> Option<Trained> {
         self.kind.trained
     }
 
@@ -313,7 +345,7 @@ impl Variant {
 
     /// Whether its counts are all that happened, so that they can be judged: not if paths are left out, threads lose counts or a switch is off.
     pub fn is_exact(&self) -> bool {
-        const NOT: [&str; 5] = ["scheme=targeted", "scheme=practical", "threads=shared", "tier=sample", "table-slots=700"];
+        const NOT: [&str; 6] = ["scheme=targeted", "scheme=practical", "threads=shared", "tier=sample", "tier=residual", "table-slots=700"];
         let words = format!("{} {}", self.kind.words, self.words);
         self.is_trodden() && self.kind.chosen.is_none() && !words.split_whitespace().any(|w| NOT.contains(&w))
     }

@@ -89,6 +89,11 @@ impl<'a> Inside<'a> {
         }
     }
 
+    /// The edges inside, and the paths.
+    pub fn into_parts(self) -> (Vec<bool>, Vec<(Vec<DagEdgeId>, u64)>) {
+        (self.edges, self.paths)
+    }
+
     /// For each edge whether unknown paths inside end with it.
     pub fn unclear(&self) -> Vec<bool> {
         let ways = self.ways();
