@@ -7,7 +7,7 @@
 //! - other loops have one if a round is long enough for it not to matter, or if nothing around them has and they call something;
 //! - a loop in nearly every round of which an inner one is entered that looks at the switch needs none of its own; so mostly one loop of a nest has;
 //! - where computed jumps arrive, if each version has landings of its own, those have one behind which much is done before the next such jump, and those of
-//!   an interpreter's instructions that may set its program counter to something else than what follows ([`super::steps`]): each loop of the interpreted program has one of these;
+//!   an interpreter's instructions that may set its program counter to something else than what follows ([`super::steps`]), most of the time: those that may as well go on cost more than they bring;
 //! - a function that other code cannot call, and no chain of such functions calls itself through, has none at its entry: its callers enter the
 //!   version they are in. It becomes two functions then.
 //!
@@ -31,8 +31,6 @@ const LONG: f64 = 128.0;
 const LONG_BEHIND_JUMP: f64 = 128.0;
 /// An instruction of an interpreter that jumps as often as that, by estimate, is one that jumps.
 const LIKELY_JUMP: f64 = 0.55;
-/// A jump that can only lead back counts for so many others: it ends a loop's round, and static estimates know nothing of that.
-const BACK: f64 = 8.0;
 /// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and nobody knows when it ends.
 const MANY_BLOCKS: usize = 64;
 /// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost are those that come round less.
@@ -109,8 +107,8 @@ pub fn long_landings(landings: &[Block], draft: &Draft, graph: &Graph, plan: &Pl
             far += share * behind.0;
             jumps += share * behind.1;
         }
-        let jump = draft.nodes.get(node.index()).copied().flatten().and_then(|b| jumping.get(&b));
-        ahead[node.index()] = (far, jump.map_or(jumps, |back| if *back { BACK } else { 1.0 }));
+        let is_jump = draft.nodes.get(node.index()).copied().flatten().is_some_and(|b| jumping.contains(&b));
+        ahead[node.index()] = (far, if is_jump { 1.0 } else { jumps });
     }
     let is_chosen = |(far, jumps): (f64, f64)| far >= LONG_BEHIND_JUMP || jumps >= LIKELY_JUMP;
     let looks = |landing: &Block| draft.nodes.iter().position(|n| *n == Some(*landing)).is_some_and(|n| is_chosen(ahead[n]));

@@ -1,8 +1,7 @@
 //! Interpreters: where does the program counter of the interpreted program jump, rather than go on to what follows?
 //!
 //! The pointer to the next instruction is merged where instructions are dispatched. It is known by what comes there from most of them: itself, a constant further on. Where anything else comes
-//! (an operand was added, or it was loaded), the interpreted program jumps, calls or returns. Each of its loops has such a place; an interpreter that looks at the switch there only does not
-//! stay in one version for long.
+//! (an operand was added, or it was loaded), the interpreted program jumps, calls or returns.
 //!
 //! The jumps are searched for by way of phi nodes, as far as values are merged before the dispatch.
 
@@ -10,18 +9,14 @@ use crate::llvm::{Block, Value, llvm};
 use crate::shape::predecessors;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMOpcode, LLVMTypeKind};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-/// The blocks that bring a dispatch another program counter than one a constant further on, and whether it can only be an earlier one; `landings` are the blocks where computed jumps arrive.
-pub fn jumping(landings: &[Block]) -> HashMap<Block, bool> {
+/// The blocks that bring a dispatch another program counter than one a constant further on; `landings` are the blocks where computed jumps arrive.
+pub fn jumping(landings: &[Block]) -> HashSet<Block> {
     let mut merging: HashSet<Block> = landings.iter().copied().collect();
     merging.extend(landings.iter().flat_map(|l| predecessors(*l)));
     let counters = merging.iter().flat_map(|b| b.phis().collect::<Vec<_>>()).filter(|p| is_pointer(*p));
-    let mut jumping = HashMap::new();
-    for (block, back) in counters.map(Origins::of).filter(|o| o.advances).flat_map(|o| o.jumps) {
-        *jumping.entry(block).or_insert(false) |= back;
-    }
-    jumping
+    counters.map(Origins::of).filter(|o| o.advances).flat_map(|o| o.jumps).collect()
 }
 
 /// Where the values of a phi node come from.
@@ -29,8 +24,8 @@ pub fn jumping(landings: &[Block]) -> HashMap<Block, bool> {
 struct Origins {
     /// Some value is the node's own, a constant other than 0 further on.
     advances: bool,
-    /// The blocks from which others come, and whether these are earlier.
-    jumps: Vec<(Block, bool)>,
+    /// The blocks from which others come.
+    jumps: Vec<Block>,
 }
 
 impl Origins {
@@ -51,7 +46,7 @@ impl Origins {
             } else if is(root, LLVMOpcode::LLVMSelect) {
                 stack.extend([1, 2].map(|i| (operand(root, i), from, moved)));
             } else {
-                origins.jumps.push((from, is_back(root)));
+                origins.jumps.push(from);
             }
         }
         origins
@@ -66,12 +61,6 @@ fn without_constants(address: Value) -> (Value, bool) {
         (root, further) = (operand(root, 0), true);
     }
     (root, further)
-}
-
-/// Whether something was subtracted from an address.
-fn is_back(address: Value) -> bool {
-    let subtracted = |index: Value| is(index, LLVMOpcode::LLVMSub) && operand(index, 0).as_integer() == Some(0);
-    is(address, LLVMOpcode::LLVMGetElementPtr) && subtracted(operand(address, 1))
 }
 
 fn operand(instruction: Value, index: u32) -> Value {
