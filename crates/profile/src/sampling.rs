@@ -6,7 +6,7 @@ pub mod readings;
 
 pub use branches::{BranchSampling, BranchSource, Losses, Observed};
 pub use bursts::{BurstSampling, CounterEstimate, Estimate, SAMPLE_TIER, Switch, UnitEstimates, is_sampled, subtract};
-pub use readings::{Readings, Sampled};
+pub use readings::{ENOUGH_NS, Readings, Sampled, Spent};
 
 use serde::{Deserialize, Serialize};
 

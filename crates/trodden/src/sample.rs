@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trodden_profile::sampling::subtract;
+use trodden_profile::sampling::{ENOUGH_NS, Spent, subtract};
 use trodden_profile::{ProfileError, RawProfile, Readings, Run, Sampled, Sampling, Switch, collect, raw_files};
 
 /// While no image with a switch is there, how often to look for one.
@@ -34,8 +34,6 @@ const LOOK: Duration = Duration::from_millis(2);
 const LOOK_FOR_MORE: Duration = Duration::from_millis(50);
 /// Counts are read as often as possible, but so many times the processor time of a reading must pass before the next.
 const PAUSE_PER_READING: u32 = 60;
-/// Processor time of others is known to the clock tick: less than this of it tells less than wall time does.
-const ENOUGH: Duration = Duration::from_millis(50);
 
 /// `trodden sample`: counts programs that run already.
 ///
@@ -184,6 +182,8 @@ impl Bursting {
             random: Random::new(),
             on: Time::default(),
             since: Time::default(),
+            passed: Duration::ZERO,
+            last_reading: Instant::now(),
             number: 0,
         };
         Ok(Bursting { stop, thread: std::thread::spawn(move || flipper.run()) })
@@ -211,6 +211,9 @@ struct Flipper {
     on: Time,
     /// Switched-on time since the counts were read.
     since: Time,
+    /// All processor time since then, as far as it was looked at.
+    passed: Duration,
+    last_reading: Instant,
     number: u64,
 }
 
@@ -226,6 +229,10 @@ impl Time {
         self.wall += other.wall;
         self.processor += other.processor;
     }
+
+    fn spent(self) -> Spent {
+        Spent { wall_ns: self.wall.as_nanos() as u64, processor_ns: self.processor.as_nanos() as u64 }
+    }
 }
 
 impl Flipper {
@@ -240,7 +247,8 @@ impl Flipper {
         }
         self.look_at_clocks();
         let began = Instant::now();
-        let (mut last_look, mut last_reading) = (began, began);
+        let mut last_look = began;
+        (self.last_reading, self.passed) = (began, Duration::ZERO);
         // Anywhere within the first period, so that no part of it is seen less.
         let mut pause = self.bursts.every.mul_f64(self.random.next());
         while !self.wait(pause) {
@@ -251,9 +259,8 @@ impl Flipper {
             if self.burst() {
                 break;
             }
-            if last_reading.elapsed() >= self.reading_took * PAUSE_PER_READING * self.readings.stride() {
+            if self.last_reading.elapsed() >= self.reading_took * PAUSE_PER_READING * self.readings.stride() {
                 self.read();
-                last_reading = Instant::now();
             }
             pause = (self.bursts.every - self.bursts.burst).mul_f64(0.5 + self.random.next());
         }
@@ -262,11 +269,11 @@ impl Flipper {
         let processor: Duration = self.processor.values().map(|(first, last)| last.saturating_sub(*first)).sum();
         let total = Time { wall: began.elapsed(), processor };
         self.read();
-        let by_processor = total.processor * 2 >= total.wall && self.on.processor >= ENOUGH;
+        let by_processor = total.processor * 2 >= total.wall && self.on.processor.as_nanos() as u64 >= ENOUGH_NS;
         let pick = |t: Time| (if by_processor { t.processor } else { t.wall }).as_nanos() as u64;
         let any = self.switches.values().any(Option::is_some);
         let (on_ns, total_ns) = (pick(self.on), pick(total).max(pick(self.on)));
-        any.then_some(Sampled { readings: self.readings, on_ns, total_ns, bursts: self.number })
+        any.then_some(Sampled { readings: self.readings, on_ns, total_ns, bursts: self.number, by_processor })
     }
 
     /// Processor time of the programs since the last look.
@@ -278,6 +285,7 @@ impl Flipper {
             passed += now.saturating_sub(*last);
             *last = now;
         }
+        self.passed += passed;
         passed
     }
 
@@ -322,10 +330,10 @@ impl Flipper {
         let with_switch: Vec<PathBuf> = self.switches.iter().filter(|(_, s)| s.is_some()).map(|(f, _)| f.clone()).collect();
         // What cannot be read now is reported when the profile is made.
         if let Ok(raws) = read(&with_switch) {
-            // Only the relation of these times matters.
             let since = std::mem::take(&mut self.since);
-            let on = if self.on.processor * 2 >= self.on.wall { since.processor } else { since.wall };
-            self.readings.read(&raws, on.as_nanos() as u64);
+            let passed = Time { wall: self.last_reading.elapsed(), processor: std::mem::take(&mut self.passed) };
+            self.readings.read(&raws, since.spent(), passed.spent());
+            self.last_reading = Instant::now();
         }
         self.reading_took = processor_time_of_thread().saturating_sub(began);
     }

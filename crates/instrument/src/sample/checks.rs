@@ -6,7 +6,8 @@
 //! - innermost loops that call nothing have none (but in `main`), unless a round is long: one run of such a loop stays in one version;
 //! - other loops have one if a round is long enough for it not to matter, or if nothing around them has and they call something;
 //! - a loop in nearly every round of which an inner one is entered that looks at the switch needs none of its own; so mostly one loop of a nest has;
-//! - where computed jumps arrive, if each version has landings of its own, those have one behind which much is done before the next such jump;
+//! - where computed jumps arrive, if each version has landings of its own, those have one behind which much is done before the next such jump, and those of
+//!   an interpreter's instructions that may set its program counter to something else than what follows ([`super::steps`]), most of the time: those that may as well go on cost more than they bring;
 //! - a function that other code cannot call, and no chain of such functions calls itself through, has none at its entry: its callers enter the
 //!   version they are in. It becomes two functions then.
 //!
@@ -28,6 +29,8 @@ const SHORT_OUTERMOST: f64 = 64.0;
 const LONG: f64 = 128.0;
 /// What follows a computed jump is long from so many on. An interpreter may do little that is longer for a long time, and stay in one version as long.
 const LONG_BEHIND_JUMP: f64 = 128.0;
+/// An instruction of an interpreter that jumps as often as that, by estimate, is one that jumps.
+const LIKELY_JUMP: f64 = 0.55;
 /// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and nobody knows when it ends.
 const MANY_BLOCKS: usize = 64;
 /// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost are those that come round less.
@@ -89,17 +92,27 @@ impl Loop {
     }
 }
 
-/// Of the blocks where computed jumps arrive, those behind which much is done before the next computed jump, or the end, or the next round of a loop.
+/// Of the blocks where computed jumps arrive, those behind which much is done before the next computed jump, or the end, or the next round of a loop; and those of an interpreter's
+/// instructions that may jump.
 pub fn long_landings(landings: &[Block], draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequencies) -> Vec<Block> {
-    let mut ahead = vec![0.0; graph.node_count()];
+    let jumping = super::steps::jumping(landings);
+    // What is ahead of a block: work, and how likely a jump.
+    let mut ahead = vec![(0.0, 0.0); graph.node_count()];
     for &node in plan.dag.order().iter().rev() {
         let often = frequencies.node(node).max(f64::MIN_POSITIVE);
         let goes_on = |e: &&Edge| plan.dag.cut(**e).is_none() && draft.edges[e.index()].kind != EdgeKind::Reach;
-        let behind = graph.out(node).iter().filter(goes_on).map(|e| frequencies.edge(*e) / often * ahead[graph.to(*e).index()]);
-        ahead[node.index()] = work(draft, node) + behind.sum::<f64>();
+        let (mut far, mut jumps) = (work(draft, node), 0.0);
+        for edge in graph.out(node).iter().filter(goes_on) {
+            let (share, behind) = (frequencies.edge(*edge) / often, ahead[graph.to(*edge).index()]);
+            far += share * behind.0;
+            jumps += share * behind.1;
+        }
+        let is_jump = draft.nodes.get(node.index()).copied().flatten().is_some_and(|b| jumping.contains(&b));
+        ahead[node.index()] = (far, if is_jump { 1.0 } else { jumps });
     }
-    let is_long = |landing: &Block| draft.nodes.iter().position(|n| *n == Some(*landing)).is_some_and(|n| ahead[n] >= LONG_BEHIND_JUMP);
-    landings.iter().copied().filter(is_long).collect()
+    let is_chosen = |(far, jumps): (f64, f64)| far >= LONG_BEHIND_JUMP || jumps >= LIKELY_JUMP;
+    let looks = |landing: &Block| draft.nodes.iter().position(|n| *n == Some(*landing)).is_some_and(|n| is_chosen(ahead[n]));
+    landings.iter().copied().filter(looks).collect()
 }
 
 /// Whether code can go on the edge itself. Exceptions arrive in landing pads only.

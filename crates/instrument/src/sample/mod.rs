@@ -20,6 +20,7 @@ mod checks;
 pub mod copies;
 mod dispatch;
 pub mod ssa;
+mod steps;
 
 use crate::counting::Counters;
 use crate::describe::{Draft, Site};

@@ -11,7 +11,10 @@
 //! inclusion probabilities (Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe", 1952), where the probability is known by a model. Code outside
 //! counted functions is taken to slow down alike.
 //!
-//! Errors: readings are joined to slices of about equal length, and the weighted counts of each are compared with what a path of constant rate would have had: the variance of a ratio
+//! Bursts are not of equal length: on a busy machine one may be many times longer than asked for, and what the program did just then would be seen too much. So readings are joined to slices of
+//! the run, and each slice's counts stand for its own time: they are multiplied by its time over its switched-on time (post-stratification by time; Cochran, "Sampling Techniques", section 5A.9).
+//!
+//! Errors: the weighted counts of each slice are compared with what a path of constant rate would have had: the variance of a ratio
 //! estimator (Cochran, "Sampling Techniques", section 6.4), with slices as the sample (batch means: neighbouring bursts are alike, slices less so).
 //!
 //! Invariant: memory is bounded; when readings become many, neighbours are joined.
@@ -31,6 +34,8 @@ const COST: f64 = 8.0;
 const MOST_SLOWDOWN: f64 = 4.0;
 /// More slices than this are joined.
 const MOST_SLICES: usize = 64;
+/// Less processor time than this tells less than wall time does.
+pub const ENOUGH_NS: u64 = 50_000_000;
 /// Fewer say nothing about the spread.
 const FEWEST_SLICES: usize = 4;
 /// More readings than this, or more counts in them, are joined, two at a time.
@@ -42,10 +47,22 @@ type Key = (Identity, usize);
 /// Counters by unit: index and count, ascending.
 type Counts = BTreeMap<Key, Vec<(u64, u64)>>;
 
+/// Time by two clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Nanoseconds that passed.
+    pub wall_ns: u64,
+    /// Nanoseconds of the programs' processor time; what is known of others is known to the clock tick only.
+    pub processor_ns: u64,
+}
+
 /// What was seen in a part of the run.
 #[derive(Clone, Debug, Default)]
 struct Reading {
-    on_ns: u64,
+    /// Time with the switch on.
+    on: Spent,
+    /// All time.
+    passed: Spent,
     counts: Counts,
 }
 
@@ -75,6 +92,19 @@ pub struct Sampled {
     pub total_ns: u64,
     /// As [`BurstSampling::bursts`].
     pub bursts: u64,
+    /// Whether these times are processor time.
+    pub by_processor: bool,
+}
+
+impl Spent {
+    fn add(&mut self, other: Spent) {
+        self.wall_ns += other.wall_ns;
+        self.processor_ns += other.processor_ns;
+    }
+
+    fn pick(self, by_processor: bool) -> f64 {
+        (if by_processor { self.processor_ns } else { self.wall_ns }) as f64
+    }
 }
 
 impl Readings {
@@ -83,8 +113,8 @@ impl Readings {
         self.stride
     }
 
-    /// Notes the counts of now, `on_ns` of switched-on time after the reading before.
-    pub fn read(&mut self, raws: &[RawProfile], on_ns: u64) {
+    /// Notes the counts of now, with the time that `passed` since the reading before, and the part of it with the switch `on`.
+    pub fn read(&mut self, raws: &[RawProfile], on: Spent, passed: Spent) {
         let mut now = Counts::new();
         for raw in raws {
             for (place, unit) in raw.units.iter().enumerate() {
@@ -93,7 +123,7 @@ impl Readings {
                 *known = sum::merge(known, &unit.counts);
             }
         }
-        let mut reading = Reading { on_ns, counts: Counts::new() };
+        let mut reading = Reading { on, passed, counts: Counts::new() };
         for (key, counts) in &now {
             let gained = difference(counts, self.before.get(key).map_or(&[][..], Vec::as_slice));
             if !gained.is_empty() {
@@ -138,22 +168,29 @@ impl Reading {
 impl Sampled {
     /// What is known of the whole run, given the profile of its counts.
     pub fn finish(self, profile: &Profile) -> BurstSampling {
-        let Sampled { readings, on_ns, total_ns, bursts } = self;
+        let Sampled { readings, on_ns, total_ns, bursts, by_processor } = self;
         let mut weights = readings.slowdowns(profile);
         // What was counted nearly all the time stands for itself.
-        if on_ns > total_ns / 2 {
+        let stands_for_itself = on_ns > total_ns / 2;
+        if stands_for_itself {
             weights.fill(1.0);
         }
         // The time of the run without counting, as part of its time as it was.
-        let on: f64 = readings.readings.iter().map(|r| r.on_ns as f64).sum();
-        let uncounted: f64 = readings.readings.iter().zip(&weights).map(|(r, w)| r.on_ns as f64 / w).sum();
+        let on: f64 = readings.readings.iter().map(|r| r.on.pick(by_processor)).sum();
+        let uncounted: f64 = readings.readings.iter().zip(&weights).map(|(r, w)| r.on.pick(by_processor) / w).sum();
         let share = on_ns as f64 / total_ns.max(1) as f64;
         let faster = if on > 0.0 { 1.0 - share + share * uncounted / on } else { 1.0 };
         weights.iter_mut().for_each(|w| *w *= faster);
-        let slices = slices(&readings.readings, &weights);
+        let mut slices = slices(&readings.readings, &weights);
+        if !stands_for_itself {
+            slices.iter_mut().for_each(|slice| slice.stand_for_its_time(share, by_processor));
+        }
         let number = slices.len() as u64;
-        let units =
-            readings.units.iter().map(|(key, unit)| UnitEstimates { image: key.0, unit: *unit, counters: estimates(&slices, *key) });
+        let units = readings.units.iter().map(|(key, unit)| UnitEstimates {
+            image: key.0,
+            unit: *unit,
+            counters: estimates(&slices, *key, by_processor),
+        });
         BurstSampling { on_ns, total_ns, bursts, slices: number, units: units.filter(|u| !u.counters.is_empty()).collect() }
     }
 }
@@ -177,38 +214,59 @@ fn instructions(profile: &Profile, image: Identity, unit: Identity) -> HashMap<u
 /// Weighted counts of a part of the run.
 #[derive(Debug, Default)]
 struct Slice {
-    on_ns: f64,
+    readings: usize,
+    on: Spent,
+    passed: Spent,
     counts: BTreeMap<Key, HashMap<u64, f64>>,
 }
 
+impl Slice {
+    /// Weights the counts as if the slice had been counted for the same `share` of its time as the whole run.
+    fn stand_for_its_time(&mut self, share: f64, by_processor: bool) {
+        let by = by_processor && self.on.processor_ns >= ENOUGH_NS;
+        let (on, passed) = (self.on.pick(by), self.passed.pick(by));
+        if on > 0.0 && passed > 0.0 {
+            let factor = share * passed.max(on) / on;
+            self.counts.values_mut().flat_map(HashMap::values_mut).for_each(|count| *count *= factor);
+            let time = |of: u64| (of as f64 * share) as u64;
+            self.on = Spent { wall_ns: time(self.passed.wall_ns), processor_ns: time(self.passed.processor_ns) };
+        }
+    }
+}
+
+/// Slices of about equally many readings; none is without switched-on time, unless it is the only one.
 fn slices(readings: &[Reading], weights: &[f64]) -> Vec<Slice> {
     let together = readings.len().div_ceil(MOST_SLICES).max(1);
-    let slice = |(readings, weights): (&[Reading], &[f64])| {
-        let mut slice = Slice::default();
-        for (reading, weight) in readings.iter().zip(weights) {
-            slice.on_ns += reading.on_ns as f64;
-            for (key, counts) in &reading.counts {
-                let sums = slice.counts.entry(*key).or_default();
-                counts.iter().for_each(|(index, count)| *sums.entry(*index).or_default() += *count as f64 * weight);
-            }
+    let mut slices: Vec<Slice> = Vec::new();
+    for (reading, weight) in readings.iter().zip(weights) {
+        if slices.last().is_none_or(|s| s.readings >= together && s.on.wall_ns > 0 && reading.on.wall_ns > 0) {
+            slices.push(Slice::default());
         }
-        slice
-    };
-    readings.chunks(together).zip(weights.chunks(together)).map(slice).collect()
+        let slice = slices.last_mut().expect("there is one");
+        slice.readings += 1;
+        slice.on.add(reading.on);
+        slice.passed.add(reading.passed);
+        for (key, counts) in &reading.counts {
+            let sums = slice.counts.entry(*key).or_default();
+            counts.iter().for_each(|(index, count)| *sums.entry(*index).or_default() += *count as f64 * weight);
+        }
+    }
+    slices
 }
 
 /// The weighted counts of a unit's counters, with their standard errors if there are enough slices:
 /// `sqrt(n / (n - 1) * sum((count - rate * time)^2))`.
-fn estimates(slices: &[Slice], key: Key) -> Vec<CounterEstimate> {
+fn estimates(slices: &[Slice], key: Key, by_processor: bool) -> Vec<CounterEstimate> {
+    let on = |slice: &Slice| slice.on.pick(by_processor);
     let mut sums = BTreeMap::<u64, (f64, f64, f64)>::new();
     for slice in slices {
         for (index, count) in slice.counts.get(&key).into_iter().flatten() {
             let sum = sums.entry(*index).or_default();
-            *sum = (sum.0 + count, sum.1 + count * count, sum.2 + count * slice.on_ns);
+            *sum = (sum.0 + count, sum.1 + count * count, sum.2 + count * on(slice));
         }
     }
-    let (number, time) = (slices.len() as f64, slices.iter().map(|s| s.on_ns).sum::<f64>());
-    let squares: f64 = slices.iter().map(|s| s.on_ns * s.on_ns).sum();
+    let (number, time) = (slices.len() as f64, slices.iter().map(on).sum::<f64>());
+    let squares: f64 = slices.iter().map(|s| on(s) * on(s)).sum();
     let estimate = |(index, (counts, count_squares, products)): (u64, (f64, f64, f64))| {
         let rate = if time > 0.0 { counts / time } else { 0.0 };
         let residues = count_squares - 2.0 * rate * products + rate * rate * squares;
@@ -220,7 +278,8 @@ fn estimates(slices: &[Slice], key: Key) -> Vec<CounterEstimate> {
 
 fn join(mut one: Reading, other: Option<&Reading>) -> Reading {
     if let Some(other) = other {
-        one.on_ns += other.on_ns;
+        one.on.add(other.on);
+        one.passed.add(other.passed);
         for (key, counts) in &other.counts {
             let known = one.counts.entry(*key).or_default();
             *known = sum::merge(known, counts);
@@ -265,8 +324,18 @@ mod tests {
         }
     }
 
+    /// A reading after bursts of `on` in a time a hundred times longer.
+    fn read(readings: &mut Readings, raw: RawProfile, on: u64) {
+        let wall = |ns| Spent { wall_ns: ns, processor_ns: 0 };
+        readings.read(&[raw], wall(on), wall(100 * on));
+    }
+
     fn finish(readings: Readings, on_ns: u64, total_ns: u64) -> BurstSampling {
-        Sampled { readings, on_ns, total_ns, bursts: 5 }.finish(&Profile { run: Run::default(), images: Vec::new(), sampling: None })
+        Sampled { readings, on_ns, total_ns, bursts: 5, by_processor: false }.finish(&Profile {
+            run: Run::default(),
+            images: Vec::new(),
+            sampling: None,
+        })
     }
 
     /// The formula of the textbook, slice by slice.
@@ -284,7 +353,7 @@ mod tests {
         let mut sum = 0;
         for (count, time) in counts.iter().zip(times) {
             sum += *count as u64;
-            readings.read(&[raw(&[(7, sum), (8, 1)])], time as u64);
+            read(&mut readings, raw(&[(7, sum), (8, 1)]), time as u64);
         }
         let sampling = finish(readings, 54, 5400);
         assert_eq!(sampling.slices, 5);
@@ -295,11 +364,28 @@ mod tests {
     }
 
     #[test]
+    fn a_burst_that_is_late_stands_for_its_own_time_only() {
+        // 3 executions in each unit of time, all along; the third burst lasts ten times as long as the others.
+        let (ons, passed) = ([10, 10, 100, 10, 10], 1000);
+        let mut readings = Readings::default();
+        let (mut early, mut late) = (0, 0);
+        for (slice, on) in ons.into_iter().enumerate() {
+            *(if slice == 2 { &mut late } else { &mut early }) += 3 * on;
+            let wall = |ns| Spent { wall_ns: ns, processor_ns: 0 };
+            readings.read(&[raw(&[(1, early), (2, late)])], wall(on), wall(passed));
+        }
+        let sampling = finish(readings, 140, 5 * passed);
+        let executions = |index, seen| sampling.estimate(Identity([1; 16]), Identity([2; 16]), index, seen).executions;
+        assert!((executions(1, early) - 12_000.0).abs() < 1.0, "{}", executions(1, early));
+        assert!((executions(2, late) - 3_000.0).abs() < 1.0, "{}", executions(2, late));
+    }
+
+    #[test]
     fn many_readings_are_joined_and_lose_nothing() {
         let mut readings = Readings::default();
         let number = 2 * MOST_READINGS as u64 + 1;
         for reading in 1..=number {
-            readings.read(&[raw(&[(3, reading * 1000)])], 1);
+            read(&mut readings, raw(&[(3, reading * 1000)]), 1);
         }
         assert!(readings.readings.len() < MOST_READINGS && readings.stride() > 1);
         let sampling = finish(readings, number, 100 * number);
@@ -311,7 +397,7 @@ mod tests {
     #[test]
     fn short_runs_have_no_errors() {
         let mut readings = Readings::default();
-        readings.read(&[raw(&[(3, 4)])], 5);
+        read(&mut readings, raw(&[(3, 4)]), 5);
         assert_eq!(finish(readings, 5, 50).estimate(Identity([1; 16]), Identity([2; 16]), 3, 4).margin, None);
     }
 }
