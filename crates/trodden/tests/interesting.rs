@@ -1,0 +1,124 @@
+//! Programs made again to count only some paths: every kind of set, every numbering, and what is said of the rest.
+
+mod place;
+
+use place::{Place, must, trodden};
+use trodden_profile::{FunctionPaths, Inexact, Profile};
+
+/// `tread` has eight paths, each taken 1000 times; lines 4, 6 and 8 are on half of them each.
+const SUBJECT: &str = "#define NOP __asm__ volatile(\"nop\")
+__attribute__((noinline)) void tread(unsigned x) {
+  if (x & 1)
+    NOP;
+  if (x & 2)
+    NOP;
+  if (x & 4)
+    NOP;
+}
+void other(unsigned x);
+int main(void) { for (unsigned i = 0; i < 8000; i++) { tread(i); other(i); } return 0; }
+";
+
+/// A unit of its own, of which nothing may be asked for.
+const OTHER: &str = "void other(unsigned x) { if (x & 1) __asm__ volatile(\"nop\"); }\n";
+
+fn built() -> Place {
+    let place = Place::with(&[("prog.c", SUBJECT), ("other.c", OTHER)]);
+    place.cc("-O2 -g prog.c other.c -o prog");
+    place.record("prog");
+    place
+}
+
+/// Makes the program again and runs it.
+fn again(place: &Place, words: &str) -> Profile {
+    place.trodden(&format!("instrument prog -o again {words}"));
+    place.trodden("record --no-store -o again.trodden -- ./again");
+    Profile::read(&place.path("again.trodden")).unwrap()
+}
+
+/// What a build is refused for.
+fn refused(place: &Place, words: &str) -> String {
+    let output = place.command(trodden()).args(["instrument", "prog", "-o", "again"]).args(words.split(' ')).output().unwrap();
+    assert!(!output.status.success(), "{words}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Counts of a function's paths, and its executions without a path; none if it is not counted.
+fn counts(profile: &Profile, name: &str) -> Option<(Vec<u64>, u64)> {
+    let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name)?;
+    let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
+    Some((paths.complete.iter().map(|p| p.count).collect(), unit.untold(function)))
+}
+
+#[test]
+fn every_kind_of_set_is_counted() {
+    let place = built();
+    place.write("paths", "# all three\ntread: prog.c:4 prog.c:6 prog.c:8\n");
+    place.write("change.diff", "--- a/prog.c\n+++ b/prog.c\n@@ -6 +6 @@\n-x\n+y\n");
+    for (set, paths) in [
+        ("touch:prog.c:4", 4),
+        ("touch:prog.c:4-5", 8),
+        ("through:prog.c:4,prog.c:8", 2),
+        ("paths:paths", 1),
+        ("diff:change.diff", 4),
+        ("function:tread", 8),
+    ] {
+        let profile = again(&place, &format!("--interesting {set}"));
+        assert_eq!(counts(&profile, "tread"), Some((vec![1000; paths], 8000 - 1000 * paths as u64)), "{set}");
+        assert_eq!(counts(&profile, "other"), None, "{set}");
+    }
+    let all = again(&place, "--interesting run.trodden");
+    assert_eq!((counts(&all, "tread"), counts(&all, "other")), (Some((vec![1000; 8], 0)), Some((vec![4000; 2], 0))));
+    // The loop of `main` takes one path 7999 times; `other` has the next two.
+    let top = again(&place, "--interesting top:3:run.trodden");
+    assert_eq!((counts(&top, "tread"), counts(&top, "other")), (None, Some((vec![4000; 2], 0))));
+    let both = again(&place, "--interesting top:3:run.trodden --interesting touch:prog.c:4");
+    assert!(counts(&both, "tread").is_some() && counts(&both, "other").is_some());
+    let share = again(&place, "--interesting share:60%:run.trodden");
+    assert_eq!((counts(&share, "tread"), counts(&share, "other")), (None, Some((vec![4000; 2], 0))));
+}
+
+#[test]
+fn every_scheme_counts_and_says_what_it_leaves_out() {
+    let place = built();
+    for scheme in ["spp", "mspp", "pertinent", "pspp", "ppp", "known-table", "ppp-optimal", "approximate"] {
+        let profile = again(&place, &format!("--interesting touch:prog.c:4 --scheme {scheme}"));
+        let (found, others) = counts(&profile, "tread").unwrap();
+        let inexact = profile.inexact();
+        assert!(
+            matches!(&inexact[0], Inexact::Chosen { scheme: named, functions: 1, executions } if named == scheme && *executions == others)
+        );
+        let aliases = inexact.iter().any(|i| matches!(i, Inexact::Aliases { .. }));
+        assert!(aliases || (found == [1000; 4] && others == 4000), "{scheme}: {found:?} {others}");
+        assert!(!aliases || scheme == "spp" || scheme == "approximate", "{scheme}");
+    }
+    let full = again(&place, "--interesting touch:prog.c:4 --scheme ball-larus");
+    assert_eq!((counts(&full, "tread"), full.inexact()), (Some((vec![1000; 8], 0)), vec![]));
+}
+
+#[test]
+fn what_is_not_counted_is_told() {
+    let place = built();
+    again(&place, "--interesting touch:prog.c:4 --scheme ppp");
+    let info = String::from_utf8(place.trodden("info again").stdout).unwrap();
+    assert!(info.contains("none of its paths was asked for") && info.contains("scheme ppp"), "{info}");
+    let report = String::from_utf8(place.trodden("report again.trodden").stdout).unwrap();
+    assert!(report.contains("4000 executions of their other paths are counted together"), "{report}");
+    assert!(refused(&place, "--scheme ppp").contains("--interesting"));
+    assert!(refused(&place, "--interesting touch:prog.c:999").contains("no such path"));
+    assert!(refused(&place, "--interesting touch:prog.c").contains("write FILE:LINE"));
+    assert!(refused(&place, "--interesting share:2:run.trodden").contains("99%"));
+}
+
+#[test]
+fn paths_that_a_change_touches_are_those_through_its_lines() {
+    let place = Place::with(&[("prog.c", SUBJECT), ("other.c", OTHER)]);
+    must(place.command("git").args(["init", "--quiet"]));
+    must(place.command("git").args(["add", "prog.c"]));
+    must(place.command("git").args(["-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "--message", "one"]));
+    place.write("prog.c", &SUBJECT.replacen("  if (x & 4)\n    NOP;", "  if (x & 4)\n    __asm__ volatile(\"nop; nop\");", 1));
+    place.cc("-O2 -g prog.c other.c -o prog");
+    let profile = again(&place, "--interesting diff:HEAD");
+    assert_eq!(counts(&profile, "tread"), Some((vec![1000; 4], 4000)));
+    assert_eq!(counts(&profile, "other"), None);
+}
