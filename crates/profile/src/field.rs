@@ -134,7 +134,7 @@ impl<'a, R: BufRead> Reports<'a, R> {
         if self.input.fill_buf().map_err(failed)?.is_empty() {
             return Ok(false);
         }
-        let damaged = |at: u64, what: &str| ProfileError::RawDamaged { path: self.path.to_owned(), offset: at, what: what.to_owned() };
+        let damaged = |at: u64, what: &str| ProfileError::io(self.path, "read")(std::io::Error::other(format!("byte {at}: {what}")));
         let mut head = [0; 16];
         self.input.read_exact(&mut head).map_err(|_| damaged(self.at, "it ends within the head of a report of untested paths"))?;
         let half = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));

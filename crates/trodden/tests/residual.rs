@@ -68,7 +68,7 @@ fn the_field_tells_what_tests_did_not_take() {
     let place = place();
     let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let field = ["1", "20", "1", "20", "20", "200", "1", "1"];
-    assert_eq!(run(&place, "prog.field", &field, &[]).stdout, b"20\n");
+    assert_eq!(run(&place, "prog.field", &field, &[]).stdout, b"23\n");
     let report = json(&place, "");
     // The same by full builds and weeding off line.
     must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog"]).args(field));
@@ -115,7 +115,7 @@ fn other_tools_read_it() {
     wrong["runs"][0]["results"][0]["level"] = "loud".into();
     assert!(schemas.validate(&wrong, compiled).is_err());
     let lcov = String::from_utf8(place.trodden("residual --format lcov").stdout).unwrap();
-    assert!(lcov.contains("DA:6,2") && lcov.contains("DA:9,1") && !lcov.contains(",0\n"), "{lcov}");
+    assert!(lcov.contains("DA:6,2") && lcov.contains("DA:9,2") && !lcov.contains(",0\n"), "{lcov}");
 }
 
 #[test]
@@ -124,7 +124,8 @@ fn hot_paths_are_compared_where_they_are_counted() {
     must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog", "1", "20", "1", "20", "1", "1"]));
     let hot: Value = serde_json::from_slice(&place.trodden("residual full --known tests --hot 4 --json").stdout).unwrap();
     let paths = hot["paths"].as_array().unwrap();
-    assert_eq!(paths.len(), 4);
+    // All that the tests complete.
+    assert_eq!(paths.len(), 3);
     let field = |name: &str| -> Vec<&Value> { paths.iter().filter(|p| p["function"] == name).map(|p| &p["field_count"]).collect() };
     assert!(field("classify").contains(&&Value::from(1)), "{hot}");
     run(&place, "prog.field", &["1", "20"], &[]);
@@ -138,7 +139,7 @@ fn what_is_left_out_above_a_cap_is_weeded_out() {
     place.trodden("instrument ./prog --residual tests --known-cap 1 -o prog.capped");
     let variables = |file: &str| [("TRODDEN_OUTPUT".to_owned(), place.path(file).display().to_string())];
     for (program, file) in [("prog.capped", "capped.raw"), ("prog.field", "field.raw")] {
-        must(place.command(place.path(program)).args(["1", "20", "20", "20"]).envs(variables(file)));
+        must(place.command(place.path(program)).args(["1", "20", "1", "1"]).envs(variables(file)));
     }
     let (capped, field) = (json(&place, "capped.raw"), json(&place, "field.raw"));
     assert_eq!(paths(&capped), paths(&field));
@@ -154,7 +155,7 @@ fn programs_act_on_untested_paths() {
         |arguments: &[&str], action: &str| run(&place, "prog.field", arguments, &[("TRODDEN_ON_UNTESTED", action), ("TRODDEN_OUTPUT", "")]);
     let errors = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
     let reported = act(&["1", "20", "1", "20", "1", "1"], "report");
-    assert!(reported.status.success() && reported.stdout == b"8\n");
+    assert!(reported.status.success() && reported.stdout == b"0\n");
     assert_eq!(errors(&reported).lines().filter(|l| l.starts_with("trodden: untested path ") && l.ends_with(" of classify")).count(), 1);
     assert_eq!(errors(&act(&["1", "1"], "report")), "");
     let aborted = act(&["1", "20"], "abort");
@@ -164,8 +165,8 @@ fn programs_act_on_untested_paths() {
     assert!(errors(&act(&["1", "1"], "shout")).contains("is none of count, report, abort, callback"));
     // With a callback, which takes untested paths itself.
     place.cc("-O1 -g prog.c callback.c -o with");
-    place.trodden("record --suite with -- ./with 1 1 20 20");
-    place.trodden("instrument ./with --residual with --on-untested callback -o with.field");
+    place.trodden("record --suite called -- ./with 1 1 20 20");
+    place.trodden("instrument ./with --residual called --on-untested callback -o with.field");
     let called = run(&place, "with.field", &["1", "20", "1", "20"], &[("TRODDEN_OUTPUT", "")]);
     let lines = String::from_utf8(called.stdout).unwrap();
     let of_classify: Vec<&str> = lines.lines().filter(|l| l.starts_with("untested classify ")).collect();
