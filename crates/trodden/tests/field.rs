@@ -36,8 +36,11 @@ fn inbox() -> Place {
     place
 }
 
+/// By image, unit and counter.
+type Executions = BTreeMap<(Vec<u8>, Vec<u8>, u64), u64>;
+
 /// What stands in a report, read as its format is described: user, and executions by image, unit and counter. Whatever else there were would be left over.
-fn read(bytes: &[u8]) -> (Vec<u8>, BTreeMap<(Vec<u8>, Vec<u8>, u64), u64>) {
+fn read(bytes: &[u8]) -> (Vec<u8>, Executions) {
     assert_eq!(&bytes[..8], b"TRODFLD\x01");
     assert_eq!(u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize, bytes.len() - 16);
     let mut rest = bytes[16..].iter().copied();
@@ -96,7 +99,8 @@ fn paths_are_ranked_by_users() {
     assert_eq!(first["most"].as_array().unwrap().iter().map(|m| m["count"].as_u64().unwrap()).collect::<Vec<_>>(), [3, 1]);
     let csv = fs::read_to_string(place.path("rows.csv")).unwrap();
     let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(|l| l.split(',').collect()).collect();
-    let of_path: Vec<_> = rows.iter().filter(|r| r[2] == "secret_function" && r[3] == first["id"].to_string()).collect();
+    let id = first["id"].to_string();
+    let of_path: Vec<_> = rows.iter().filter(|r| r[2] == "secret_function" && r[3] == id).collect();
     let mut executions: Vec<&str> = of_path.iter().map(|r| r[7]).collect();
     executions.sort_unstable();
     assert_eq!(executions, ["1", "3"], "{csv}");

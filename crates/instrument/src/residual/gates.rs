@@ -21,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 pub fn insert(module: Module, function: Value, heads: &[Block], counted: &HashSet<Block>, nests: &HashSet<Block>) {
     let ways = Ways::of(function, heads, counted);
     for &head in heads {
-        if let Some(outer) = ways.from_outside(head) {
+        if let Some(outer) = ways.outer_predecessors(head) {
             gate(module, head, &outer);
             if nests.contains(&head) {
                 keep_counters(module, head);
@@ -114,7 +114,7 @@ impl Ways {
 
     /// The blocks that lead to a loop's head and are not in the loop; `None` if the counted version is not among them, if there is no loop, or if one of them
     /// cannot be led elsewhere.
-    fn from_outside(&self, head: Block) -> Option<HashSet<Block>> {
+    fn outer_predecessors(&self, head: Block) -> Option<HashSet<Block>> {
         let at = self.number[&head];
         if head.landing_pad().is_some() || !self.starts.contains(&at) {
             return None;
