@@ -5,7 +5,8 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
 use trodden_flow::plan::{Action, Plan};
 use trodden_flow::schedule::{Choices, Facts, Schedule, Step};
-use trodden_flow::{CutReason, Dag, Edge, Graph, Node, Numbering};
+use trodden_flow::verify::verify_part;
+use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
@@ -198,6 +199,7 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
         let truth = walks.counts(|m, e| m.act(plan.action(&graph, e)), start);
         let mut known = BTreeMap::new();
         for part in parted.copies.into_iter().filter_map(|mut c| c.parts.remove(0)) {
+            judge(seed, &mut random, &plan.dag, &part);
             let copy = Plan::of_part(plan.dag.clone(), part.clone()).expect("a part has a plan");
             let schedule = Schedule::of(
                 &graph,
@@ -219,6 +221,28 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
         assert_eq!(known, truth, "seed {seed} {strategy:?}");
     }
     assert!(compared > 5_000 && parts > 5_000 && beginnings > 200 && returns > 30, "{compared} {parts} {beginnings} {returns}");
+}
+
+/// The judge of parts passes a part, and none whose counts are off by one or left out, or that gives two paths one number.
+fn judge(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
+    assert_eq!(verify_part(dag, part), Ok(()), "seed {seed}");
+    let counted: Vec<usize> = (0..part.counted.len()).filter(|e| part.counted[*e] && part.interesting[*e]).collect();
+    let at = random.pick(&counted);
+    let mut shifted = part.clone();
+    shifted.increments[at] += 1;
+    let mut silent = part.clone();
+    silent.counted[at] = false;
+    for wrong in [shifted, silent] {
+        assert!(verify_part(dag, &wrong).is_err(), "seed {seed}: edge {at}");
+    }
+    let inside = |e: &DagEdgeId| part.interesting[e.index()];
+    if let Some(node) = dag.order().iter().find(|n| dag.out(**n).iter().copied().filter(inside).count() > 1) {
+        let mut alike = part.clone();
+        for edge in dag.out(*node).iter().filter(|e| inside(e)) {
+            (alike.values[edge.index()], alike.increments[edge.index()]) = (0, 0);
+        }
+        assert!(verify_part(dag, &alike).is_err(), "seed {seed}: node {node:?}");
+    }
 }
 
 /// Whether a copy's words tell how often its paths were taken, and no other word is written.

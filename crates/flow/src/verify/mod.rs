@@ -8,10 +8,12 @@
 //!
 //! Small graphs are enumerated. On large ones ([`pairs`]) a search looks for an interesting path and another one with the same sums: over pairs of nodes and
 //! the difference of the sums so far, cut off where the rest of the two paths cannot make up for it; it is exact. Beyond the budget paths are drawn at
-//! random, and the verdict says so: a fault that was found is one, but none found proves nothing. Numberings of all paths are proven in one pass ([`full`]).
+//! random, and the verdict says so: a fault that was found is one, but none found proves nothing. Numberings of all paths are proven in one pass ([`full`]), and so is
+//! most of what one of several copies does ([`part`]).
 
 mod full;
 mod pairs;
+mod part;
 mod paths;
 
 use crate::dag::{Dag, DagEdgeId};
@@ -20,6 +22,7 @@ use paths::Members;
 use std::collections::HashMap;
 
 pub use full::{Fault, verify_full};
+pub use part::{PartFault, verify_part};
 
 /// How much a verification may take.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use crate::options::Scheme;
 use crate::sample::Planned;
 use trodden_flow::Plan;
 use trodden_flow::selected::Wish;
-use trodden_flow::verify::verify_full;
+use trodden_flow::verify::{verify_full, verify_part};
 use trodden_unit::{EdgeKind, KnownFunction, Skipped, shape};
 
 impl Unit {
@@ -76,6 +76,10 @@ impl Unit {
 /// Judges the numbering of a plan; those of selected paths are judged where they are made.
 pub(super) fn judge(planned: &Planned) -> Result<(), Error> {
     let plan = &planned.plan;
+    if let Some(share) = &plan.share {
+        let fault = verify_part(&plan.dag, &share.part).err();
+        return fault.map_or(Ok(()), |fault| Err(Error::Wrong { function: planned.function.name(), what: fault.to_string() }));
+    }
     let wrong = |what: String| Error::Wrong { function: planned.function.name(), what };
     let values = plan.numbering.values();
     let verdict = match &plan.partial {

@@ -1,0 +1,92 @@
+//! Judge of one copy's part of a procedure's paths, in two passes, however many paths there are.
+//!
+//! Interesting paths have different numbers if behind each node the numbers that lie behind its interesting edges are in intervals that do not overlap. And
+//! each is counted once, in the word of its number, if what the register lacks to the sum of values is the same on all ways to a node, and is made up for by the
+//! offset and by the values behind the edge where the path is counted, which must be the same on all interesting ways on.
+//!
+//! That paths of other copies are not counted in words of this one's is not judged here: copies that differ in what both count are found out when they are merged.
+
+use crate::dag::{Dag, DagEdgeId};
+use crate::partition::Part;
+
+/// What is wrong with a part.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PartFault {
+    /// Two interesting paths may have one number.
+    #[error("numbers of interesting paths behind node {0} overlap")]
+    Numbers(u32),
+    /// The register does not hold the path's number where it is counted.
+    #[error("the increments on the way through edge {0} do not add up to the numbers")]
+    Increments(u32),
+    /// An interesting path is not counted, or twice.
+    #[error("interesting paths through edge {0} are not counted once")]
+    Counts(u32),
+}
+
+/// The least and the greatest number behind a node.
+type Interval = (i128, i128);
+
+/// Proves that each interesting path has a number of its own, and is counted once and by it.
+///
+/// # Errors
+/// That is not so.
+pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
+    let inside = |e: &&DagEdgeId| part.interesting[e.index()];
+    let mut behind: Vec<Option<Interval>> = vec![None; dag.node_count()];
+    behind[dag.exit().index()] = Some((0, 0));
+    for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
+        let of = |e: &DagEdgeId| {
+            let (least, most) = behind[dag.edge(*e).to.index()]?;
+            let value = i128::from(part.values[e.index()]);
+            Some((least + value, most + value))
+        };
+        let mut intervals: Vec<Interval> = dag.out(node).iter().filter(inside).filter_map(of).collect();
+        intervals.sort_unstable();
+        if intervals.windows(2).any(|pair| pair[0].1 >= pair[1].0) {
+            return Err(PartFault::Numbers(node.0));
+        }
+        behind[node.index()] = intervals.first().zip(intervals.last()).map(|(first, last)| (first.0, last.1));
+    }
+    counts_once(dag, part, &behind)
+}
+
+/// What is known at a node of the interesting paths that lead to it.
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    /// They are not counted yet; the sum of values is so much more than the register.
+    Open(i128),
+    Counted,
+}
+
+fn counts_once(dag: &Dag, part: &Part, behind: &[Option<Interval>]) -> Result<(), PartFault> {
+    let mut states: Vec<Option<State>> = vec![None; dag.node_count()];
+    states[dag.entry().index()] = Some(State::Open(0));
+    for &node in dag.order() {
+        let Some(state) = states[node.index()] else { continue };
+        for &edge in dag.out(node).iter().filter(|e| part.interesting[e.index()]) {
+            let to = dag.edge(edge).to;
+            let next = match (state, part.counted[edge.index()]) {
+                (State::Counted, false) => State::Counted,
+                (State::Counted, true) => return Err(PartFault::Counts(edge.0)),
+                (State::Open(ahead), counted) => {
+                    let ahead = ahead + i128::from(part.values[edge.index()]) - i128::from(part.increments[edge.index()]);
+                    match (counted, behind[to.index()]) {
+                        (false, _) => State::Open(ahead),
+                        (true, Some((least, most))) if least == most && ahead + least == i128::from(part.offset) => State::Counted,
+                        (true, _) => return Err(PartFault::Increments(edge.0)),
+                    }
+                }
+            };
+            let known = states[to.index()].get_or_insert(next);
+            match (*known == next, *known, next) {
+                (true, ..) => {}
+                (false, State::Open(_), State::Open(_)) => return Err(PartFault::Increments(edge.0)),
+                (false, ..) => return Err(PartFault::Counts(edge.0)),
+            }
+        }
+    }
+    match states[dag.exit().index()] {
+        Some(State::Open(_)) => Err(PartFault::Counts(dag.incoming(dag.exit()).first().map_or(0, |e| e.0))),
+        _ => Ok(()),
+    }
+}
