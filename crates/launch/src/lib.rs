@@ -24,8 +24,8 @@ pub use template::Template;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Variable that tells a task's command under which name to write its result.
 pub const RESULT_VARIABLE: &str = "LAUNCH_RESULT";
@@ -133,8 +133,20 @@ pub(crate) struct Stop {
     handlers: Vec<signal_hook::SigId>,
 }
 
+/// Set while no job runs: then signals do what they do by default. Taking a handler away does not bring that back.
+static IDLE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
 impl Stop {
     fn new() -> Result<Stop, Error> {
+        if IDLE.get().is_none() {
+            let idle = Arc::new(AtomicBool::new(false));
+            for signal in [SIGINT, SIGTERM, SIGHUP] {
+                signal_hook::flag::register_conditional_default(signal, idle.clone()).map_err(Error::Signals)?;
+            }
+            // Where another thread was faster, ours stays unset, and does nothing.
+            let _ = IDLE.set(idle);
+        }
+        set_idle(false);
         let flag = Arc::new(AtomicBool::new(false));
         let handlers = [SIGINT, SIGTERM, SIGHUP].into_iter().map(|s| signal_hook::flag::register(s, flag.clone()));
         Ok(Stop { handlers: handlers.collect::<Result<_, _>>().map_err(Error::Signals)?, flag })
@@ -145,8 +157,15 @@ impl Stop {
     }
 }
 
+fn set_idle(idle: bool) {
+    if let Some(known) = IDLE.get() {
+        known.store(idle, Ordering::Relaxed);
+    }
+}
+
 impl Drop for Stop {
     fn drop(&mut self) {
+        set_idle(true);
         self.handlers.drain(..).for_each(|id| _ = signal_hook::low_level::unregister(id));
     }
 }

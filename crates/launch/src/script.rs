@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Variables by which launchers tell a process its number: Open MPI, MPICH and others, Slurm, Kubernetes.
-const NUMBERS: [&str; 5] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"];
+const NUMBERS: [&str; 5] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX"];
 
 impl Job {
     /// Writes the scripts.

@@ -5,7 +5,9 @@
 
 use crate::script::quoted;
 use crate::{Error, Event, Job, Stop};
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::thread::sleep;
@@ -13,6 +15,8 @@ use std::time::Duration;
 
 /// How often signals are looked for while waiting.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How much later than the end of its task a result may be seen.
+const LATE: Duration = Duration::from_secs(3);
 /// How often the queue may fail to answer, one time after the other, before that is an error.
 const MOST_SILENCE: u32 = 60;
 
@@ -70,13 +74,14 @@ pub(crate) fn run(job: &Job, slurm: &Slurm, stop: &Stop, tell: &mut dyn FnMut(Ev
 fn submit(job: &Job, slurm: &Slurm, open: &[usize]) -> Result<Submitted, Error> {
     let path: PathBuf = job.folder.join("slurm.sh");
     let mut text = b"#!/bin/sh\nexec sh ".to_vec();
-    text.extend(quoted(job.each().as_os_str()));
-    text.push(b'\n');
+    text.extend(quoted(job.folder.as_os_str()));
+    // Not the script that asks for any launcher's number: a job that submits jobs has such numbers of its own.
+    text.extend(b"/task-\"$SLURM_ARRAY_TASK_ID\".sh\n");
     fs::write(&path, text).map_err(|source| Error::File { path: path.clone(), source })?;
     let array: Vec<String> = open.iter().map(usize::to_string).collect();
     let mut command = Command::new("sbatch");
     command.args(["--parsable", "--requeue", "--open-mode=append"]).arg(format!("--array={}", array.join(",")));
-    command.arg(format!("--job-name={}", job.name)).arg("--output").arg(job.folder.join("task-%a.log")).args(&slurm.options).arg(&path);
+    command.arg(format!("--job-name={}", job.name)).arg("--output").arg(pattern_of_logs(job)).args(&slurm.options).arg(&path);
     let output = command.output().map_err(|source| Error::Tool {
         program: "sbatch".into(),
         source,
@@ -88,6 +93,12 @@ fn submit(job: &Job, slurm: &Slurm, open: &[usize]) -> Result<Submitted, Error> 
     // `ID`, or `ID;CLUSTER`.
     let id = String::from_utf8_lossy(&output.stdout).trim().split(';').next().unwrap_or_default().to_owned();
     Ok(Submitted { id, done: false })
+}
+
+/// Where tasks print to; `%` means something to Slurm.
+fn pattern_of_logs(job: &Job) -> OsString {
+    let folder = job.folder.as_os_str().as_bytes().iter().flat_map(|b| if *b == b'%' { vec![b'%'; 2] } else { vec![*b] });
+    OsString::from_vec(folder.chain(*b"/task-%a.log").collect())
 }
 
 fn refused(program: &str, output: &Output) -> Error {
@@ -112,7 +123,7 @@ fn wait(job: &Job, slurm: &Slurm, submitted: &Submitted, stop: &Stop, tell: &mut
         }
         match queued(&submitted.id) {
             Ok(true) => silent = 0,
-            Ok(false) => return Ok(()),
+            Ok(false) => return wait_for_files(job, stop),
             Err(error) => {
                 silent += 1;
                 if silent >= MOST_SILENCE {
@@ -121,6 +132,17 @@ fn wait(job: &Job, slurm: &Slurm, submitted: &Submitted, stop: &Stop, tell: &mut
             }
         }
     }
+}
+
+/// Results of other machines may be seen a little late.
+fn wait_for_files(job: &Job, stop: &Stop) -> Result<(), Error> {
+    let mut left = LATE;
+    while !job.open().is_empty() && !left.is_zero() {
+        stop.check()?;
+        sleep(LOOK_EVERY);
+        left = left.saturating_sub(LOOK_EVERY);
+    }
+    Ok(())
 }
 
 /// Whether anything of a job is waiting or running.

@@ -36,9 +36,39 @@ pub(crate) fn run(job: &Job, template: &Template, stop: &Stop, tell: &mut dyn Fn
     if one_by_one {
         return run_commands(job, template.parallel, template.retries, &start, stop, tell);
     }
-    let all = Job { tasks: job.tasks[..job.tasks.len().min(1)].to_vec(), ..job.clone() };
-    let attempts = run_commands(&all, 1, template.retries, &start, stop, tell)?;
-    Ok(vec![attempts.first().copied().unwrap_or(0); job.tasks.len()])
+    run_all_at_once(job, template, &start, stop, tell)
+}
+
+/// Runs a command that runs all tasks, again while results are missing. It prints to the first task's log, which is the others', too.
+fn run_all_at_once(
+    job: &Job,
+    template: &Template,
+    start: &dyn Fn(usize, usize) -> Command,
+    stop: &Stop,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Vec<u32>, Error> {
+    let mut attempts = vec![0; job.tasks.len()];
+    for round in 0..=template.retries {
+        let open = job.open();
+        let Some(&first) = open.first() else { break };
+        for &task in &open {
+            attempts[task] += 1;
+            if round > 0 {
+                tell(Event::Retried(task));
+            }
+        }
+        let one = Job { tasks: vec![job.tasks[first].clone()], ..job.clone() };
+        match run_commands(&one, 1, 0, start, stop, tell) {
+            // It is looked at again, and told in the end.
+            Ok(_) | Err(Error::Failed { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        for task in job.open().into_iter().filter(|task| *task != 0) {
+            // None if it was linked in an earlier round.
+            let _ = std::fs::hard_link(job.log(0), job.log(task));
+        }
+    }
+    Ok(attempts)
 }
 
 fn filled(job: &Job, line: &str, task: usize) -> OsString {

@@ -66,10 +66,18 @@ fn object(store: &UnitStore, content: &[u8]) -> Result<PathBuf> {
 /// # Errors
 /// The folder cannot be made or written.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    write_whole_as(path, bytes, readable())
+}
+
+/// The same with other permissions.
+///
+/// # Errors
+/// As above.
+pub fn write_whole_as(path: &Path, bytes: &[u8], permissions: fs::Permissions) -> std::io::Result<()> {
     use std::io::Write;
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".new-").permissions(readable()).tempfile_in(folder)?;
+    let mut file = tempfile::Builder::new().prefix(".new-").permissions(permissions).tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.persist(path)?;
     Ok(())

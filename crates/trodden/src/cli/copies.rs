@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[command(next_help_heading = "Copies")]
 pub struct Copies {
     /// Run so many differently instrumented copies on the same input, and add up what they count.
-    #[arg(long, value_name = "K", value_parser = copies, conflicts_with_all = ["sample", "kind"])]
+    #[arg(long, value_name = "K", value_parser = copies, conflicts_with_all = ["sample", "kind", "watch", "together"])]
     pub copies: Option<usize>,
     /// How to divide the counting.
     #[arg(long, value_enum, default_value_t = CopyStrategy::Weighted, requires = "copies")]
@@ -27,25 +27,25 @@ pub struct Copies {
     #[arg(long, value_enum, default_value_t = EngineKind::Local, requires = "copies")]
     pub engine: EngineKind,
     /// With --engine template: a command of the shell with {script} or {index} (run for each copy), or {each} (run once): `ssh host{index} sh {script}`.
-    #[arg(long, value_name = "COMMAND", required_if_eq("engine", "template"))]
+    #[arg(long, value_name = "COMMAND", required_if_eq("engine", "template"), requires = "copies")]
     pub template: Option<String>,
     /// With --engine slurm: an option of sbatch; may be given several times.
-    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true, requires = "copies")]
     pub slurm_option: Vec<String>,
     /// With --engine kubernetes: the container image.
-    #[arg(long, value_name = "IMAGE", required_if_eq("engine", "kubernetes"))]
+    #[arg(long, value_name = "IMAGE", required_if_eq("engine", "kubernetes"), requires = "copies")]
     pub image: Option<String>,
     /// With --engine kubernetes: the claim of the volume that has the working folder.
-    #[arg(long, value_name = "CLAIM", required_if_eq("engine", "kubernetes"))]
+    #[arg(long, value_name = "CLAIM", required_if_eq("engine", "kubernetes"), requires = "copies")]
     pub claim: Option<String>,
     /// Most copies at a time (local, template); by default as many as there are cores.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", requires = "copies", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub parallel: Option<u32>,
     /// Bound on each copy's memory (address space) in MiB (local).
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
+    #[arg(long, value_name = "MIB", requires = "copies", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
     pub memory: Option<u64>,
     /// How often a copy that did not come to its end is run again.
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, requires = "copies")]
     pub retries: u32,
     /// Each copy runs in a copy of the working folder, so that their files do not clash; what the first one makes is copied back.
     #[arg(long, requires = "copies")]

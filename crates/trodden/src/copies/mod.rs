@@ -38,21 +38,32 @@ use trodden_profile::{Collected, Divergence, Ending, Profile, Run};
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_wire::OUTPUT_VARIABLE;
 
+/// Name of the folder that is as the working folder was.
+const PRISTINE: &str = "pristine";
+/// How names of folders with scripts of tasks begin.
+const TASKS: &str = "tasks-";
+
 /// Records a run by several copies; gives the program's exit status, or 1 if the copies were not the same execution.
 ///
 /// # Errors
 /// The copies cannot be made or run.
 pub fn run(record: &Record) -> Result<ExitCode> {
-    let options = &record.copies;
-    let work = WorkFolder::of(record)?;
+    let engine = engine(&record.copies)?;
     let program = program(&record.command[0])?;
-    let division = Division::of(&program, options)?;
+    let division = Division::of(&program, &record.copies)?;
+    let work = WorkFolder::of(record)?;
+    let done = run_divided(record, &engine, program, &division, &work);
+    done.map_err(|error| work.keep_what_ran(error))
+}
+
+fn run_divided(record: &Record, engine: &Engine, program: PathBuf, division: &Division, work: &WorkFolder) -> Result<ExitCode> {
+    let options = &record.copies;
     let mut programs: Vec<PathBuf> = division.make(work.path(), options.baseline)?;
     programs.extend(options.baseline.then_some(program));
     let programs = programs.iter().map(|p| Word::from(p.as_os_str())).collect();
     spec(&record.command, programs, work.path(), options.own_folders, options.input.as_deref())?.write(work.path())?;
     let count = division.copies.len();
-    let attempts = launch(work.path(), 0..count, &engine(options)?)?;
+    let attempts = launch(work.path(), 0..count, engine)?;
     let copies = results(work.path(), 0..count)?;
     let mut differences = outcomes(&copies);
     let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
@@ -60,15 +71,19 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     differences.extend(merged.divergences.iter().map(Divergence::to_string));
     let missing = merged.silent.iter().filter(|copy| division.expects_counts(**copy));
     differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run by which the counting was divided")));
-    let mut costs = Costs::of(&division, &merged, &copies, &attempts, options)?;
+    let mut costs = Costs::of(division, &merged, &copies, &attempts, options)?;
     if options.baseline {
         differences.extend(baseline(work.path(), count, &merged.profile, &mut costs)?);
     }
     costs.diverged.clone_from(&differences);
-    show_output(work.path(), options.own_folders)?;
+    // First what took long to find out: what follows may fail, because nobody reads the output any more.
+    deliver(&Collected { profile: merged.profile, problems: Vec::new() }, &record.destination)?;
+    print_output(work.path())?;
+    if options.own_folders {
+        bring_back(&file(work.path(), "made", 0), &work.path().join(PRISTINE), &std::env::current_dir()?)?;
+    }
     costs.tell();
     options.costs.iter().try_for_each(|path| costs.write(path))?;
-    deliver(&Collected { profile: merged.profile, problems: Vec::new() }, &record.destination)?;
     if !differences.is_empty() {
         tell_differences(&differences);
         return Ok(ExitCode::FAILURE);
@@ -130,6 +145,20 @@ impl WorkFolder {
         Ok(WorkFolder::Own(crate::record::run_folder(record)?))
     }
 
+    /// After an error: what copies left is kept if any of them ran, so that it can be looked at.
+    fn keep_what_ran(self, error: anyhow::Error) -> anyhow::Error {
+        let ran = fs::read_dir(self.path()).is_ok_and(|entries| {
+            entries.filter_map(Result::ok).any(|entry| entry.file_name().as_encoded_bytes().starts_with(TASKS.as_bytes()))
+        });
+        match self {
+            WorkFolder::Own(folder) if ran => {
+                let kept = folder.keep();
+                error.context(format!("the copies are not one profile; what they left is kept in {}", kept.display()))
+            }
+            _ => error,
+        }
+    }
+
     fn path(&self) -> &Path {
         match self {
             WorkFolder::Given(path) => path,
@@ -154,7 +183,7 @@ fn spec(command: &[OsString], programs: Vec<Word>, folder: &Path, own_folders: b
     let mut spec = Spec::of(words, Word::from(here.as_os_str()), environment, programs);
     spec.input = input_file(folder, input)?.map(|file| Word::from(file.as_os_str()));
     if own_folders {
-        let pristine = folder.join("pristine");
+        let pristine = folder.join(PRISTINE);
         fs::create_dir(&pristine)?;
         ensure!(!folder.starts_with(&here) || copy_without(&here, &pristine, folder)?, "the working folder cannot be copied");
         if !folder.starts_with(&here) {
@@ -198,6 +227,7 @@ fn input_file(folder: &Path, given: Option<&Path>) -> Result<Option<PathBuf>> {
 }
 
 fn engine(options: &Copies) -> Result<Engine> {
+    ensure!(options.memory.is_none() || options.engine == EngineKind::Local, "--memory is for --engine local: others have bounds of their own");
     let parallel = options.parallel.map_or(Local::new().parallel, |n| n as usize);
     Ok(match options.engine {
         EngineKind::Local => Engine::Local(Local { parallel, memory: options.memory.map(|mib| mib << 20), retries: options.retries }),
@@ -230,7 +260,7 @@ fn launch(folder: &Path, copies: std::ops::Range<usize>, engine: &Engine) -> Res
         input: None,
         result: file(folder, "result", copy),
     };
-    let name = format!("tasks-{}-{}", copies.start, copies.end);
+    let name = format!("{TASKS}{}-{}", copies.start, copies.end);
     let job = Job { name: "trodden-copies".into(), folder: folder.join(name), tasks: copies.map(task).collect() };
     let mut known = 0;
     let mut tell = |event: Event| match event {
@@ -303,22 +333,47 @@ fn run_of(record: &Record, copies: &[CopyRun]) -> Run {
     Run { duration_ns: slowest, suite: record.destination.suite.clone(), ..run }
 }
 
-/// Prints what the first copy printed, and brings back what it made.
-fn show_output(folder: &Path, own_folders: bool) -> Result<()> {
+/// Prints what the first copy printed. That nobody reads it to its end is no error.
+fn print_output(folder: &Path) -> Result<()> {
     let print = |name: &str, to: &mut dyn Write| -> Result<()> {
-        to.write_all(&fs::read(file(folder, name, 0))?)?;
-        Ok(to.flush()?)
+        let text = fs::read(file(folder, name, 0))?;
+        match to.write_all(&text).and_then(|()| to.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => Ok(other?),
+        }
     };
     print("out", &mut io::stdout().lock())?;
-    print("err", &mut io::stderr().lock())?;
-    if own_folders {
-        let made = file(folder, "made", 0);
-        let here = std::env::current_dir()?;
-        let status =
-            std::process::Command::new("cp").args(["-a", "--update"]).arg(made.join(".")).arg(&here).status().context("cannot run cp")?;
-        ensure!(status.success(), "what the program made cannot be copied to {}", here.display());
+    print("err", &mut io::stderr().lock())
+}
+
+/// Brings back what a copy made or changed in its folder, which was like another before.
+fn bring_back(made: &Path, before: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(made)? {
+        let entry = entry?;
+        let (old, target) = (before.join(entry.file_name()), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() && old.is_dir() && target.is_dir() {
+            bring_back(&entry.path(), &old, &target)?;
+        } else if !is_same(&entry.path(), &old)? {
+            let mut copy = std::process::Command::new("cp");
+            copy.args(["-a", "--remove-destination", "--no-target-directory"]).arg(entry.path()).arg(&target);
+            ensure!(copy.status().context("cannot run cp")?.success(), "what the program made cannot be copied to {}", target.display());
+        }
     }
     Ok(())
+}
+
+/// Whether two places hold the same; false if there is nothing at the second.
+fn is_same(one: &Path, other: &Path) -> Result<bool> {
+    let Ok(there) = other.symlink_metadata() else { return Ok(false) };
+    let here = one.symlink_metadata()?;
+    if here.file_type() != there.file_type() || here.permissions() != there.permissions() {
+        return Ok(false);
+    }
+    if here.is_symlink() {
+        return Ok(fs::read_link(one)? == fs::read_link(other)?);
+    }
+    // Times do not tell: a program may set them.
+    Ok(!here.is_file() || here.len() == there.len() && fs::read(one)? == fs::read(other)?)
 }
 
 fn tell_differences(differences: &[String]) {

@@ -3,7 +3,7 @@
 //! `job.json` says what to run; `result-N` is what copy N counted, how it ended and hashes of what it printed, the same however often it runs; `times-N.json` how long it
 //! took, and `out-N`, `err-N` what it printed.
 
-use crate::assets::write_whole;
+use crate::assets::{write_whole, write_whole_as};
 use crate::recipe::Word;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -73,9 +73,9 @@ impl Spec {
     /// Writes it to a folder.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join("job.json");
-        write_whole(&path, &serde_json::to_vec_pretty(self)?).with_context(|| format!("cannot write {}", path.display()))?;
         // An environment may hold secrets.
-        Ok(fs::set_permissions(&path, Permissions::from_mode(0o600))?)
+        let own = Permissions::from_mode(0o600);
+        write_whole_as(&path, &serde_json::to_vec_pretty(self)?, own).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Reads it from there.
