@@ -237,7 +237,11 @@ fn abort(process: u32, file: &Path) -> Result<()> {
     let held = pidfd_open(number, PidfdFlags::empty()).context("it has ended, or is in another namespace")?;
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).context("what it has mapped cannot be read")?;
     let inode = fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?.ino();
-    ensure!(maps.lines().any(|line| is_mapping(line, file, inode)), "it has not mapped {}: it is another process", file.display());
+    ensure!(
+        maps.lines().any(|line| is_mapping(line, file, inode)),
+        "it has not mapped {}: it has ended, or is another process",
+        file.display()
+    );
     pidfd_send_signal(held, Signal::ABORT).context("it has ended")
 }
 
