@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
+use trodden_flow::partition::{self, Measure, Options, Part, Procedure, Strategy};
 use trodden_flow::plan::{Action, Plan};
 use trodden_flow::schedule::{Choices, Facts, Schedule, Step};
 use trodden_flow::verify::verify_part;

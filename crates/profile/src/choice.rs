@@ -3,6 +3,7 @@
 //! Sets of a profile come with executions, others without. All hold complete paths only: a prefix up to a call is no path that could be asked for.
 //! Paths are found by trying all paths of the functions in question, which is why a function with very many is refused.
 
+use crate::changes::{self, DiffError, is_file};
 use crate::paths::{blocks, ending};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -37,6 +38,8 @@ pub struct Sequence {
     pub function: String,
     /// All blocks of the path; or places.
     pub waypoints: Vec<Waypoint>,
+    /// The line that says so.
+    pub text: String,
 }
 
 /// Why a set could not be made.
@@ -90,39 +93,30 @@ impl Place {
     /// Whether a block has code of these lines.
     fn is_in(&self, map: &UnitMap, block: &Block) -> bool {
         let at = |p: &trodden_unit::Position| {
-            self.lines.contains(&p.line) && map.files.get(p.file as usize).is_some_and(|f| ends_with(f, &self.file))
+            self.lines.contains(&p.line) && map.files.get(p.file as usize).is_some_and(|f| is_file(f, &self.file))
         };
         block.positions.iter().chain(&block.branch).any(at)
     }
 }
 
-/// Whether the last parts of a path are these.
-fn ends_with(path: &str, end: &str) -> bool {
-    let end = end.trim_start_matches("./");
-    path.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with('/') || end.starts_with('/'))
-}
-
 /// The places that a difference in the unified form (`git diff`) changes, as the newer files have them: the lines that it adds, and those around what it removes.
-pub fn changed(difference: &str) -> Vec<Place> {
+///
+/// # Errors
+/// It is no difference, or a damaged one.
+pub fn changed(difference: &str) -> Result<Vec<Place>, DiffError> {
     let mut places = Vec::new();
-    let mut file = None;
-    for line in difference.lines() {
-        if let Some(name) = line.strip_prefix("+++ ") {
-            let name = name.split('\t').next().unwrap_or(name);
-            file = (name != "/dev/null").then(|| name.strip_prefix("b/").unwrap_or(name).to_owned());
-        } else if let (Some(hunk), Some(file)) = (line.strip_prefix("@@ "), &file)
-            && let Some(lines) = hunk.split(' ').find_map(|w| w.strip_prefix('+')).and_then(lines_of_hunk)
-        {
-            places.push(Place { file: file.clone(), lines });
+    for change in changes::of_files(difference)? {
+        let Some(file) = change.new_name else { continue };
+        let mut lines = change.new.into_iter().peekable();
+        while let Some(first) = lines.next() {
+            let mut last = first;
+            while let Some(next) = lines.next_if(|next| next - 1 == last) {
+                last = next;
+            }
+            places.push(Place { file: file.clone(), lines: first..=last });
         }
     }
-    places
-}
-
-fn lines_of_hunk(text: &str) -> Option<RangeInclusive<u32>> {
-    let (first, count) = text.split_once(',').unwrap_or((text, "1"));
-    let (first, count): (u32, u32) = (first.parse().ok()?, count.parse().ok()?);
-    Some(if count == 0 { first..=first.saturating_add(1) } else { first..=first.saturating_add(count - 1) })
+    Ok(places)
 }
 
 /// Reads sequences, one a line: `FUNCTION: 0 1 4` or `FUNCTION: a.c:10 a.c:12-14`. Empty lines and those that begin with `#` say nothing.
@@ -148,7 +142,7 @@ pub fn sequences(text: &str) -> Result<Vec<Sequence>, NoChoice> {
         if waypoints.is_empty() || (blocks > 0 && blocks < waypoints.len()) {
             return Err(wrong());
         }
-        all.push(Sequence { function: function.to_owned(), waypoints });
+        all.push(Sequence { function: function.to_owned(), waypoints, text: line.to_owned() });
     }
     Ok(all)
 }
@@ -195,7 +189,7 @@ pub fn along(units: &[&UnitMap], sequences: &[Sequence], is: impl Fn(&FunctionMa
             is(function, &sequence.function).then_some(move |path: &[Node]| follows(map, function, path, &sequence.waypoints))
         })?;
         if found.is_empty() {
-            return Err(NoChoice::NoSuchPath(format!("{sequence:?}")));
+            return Err(NoChoice::NoSuchPath(sequence.text.clone()));
         }
         all.unite(found)?;
     }
@@ -293,25 +287,28 @@ mod tests {
 
     #[test]
     fn changes_are_read_as_the_newer_files_have_them() {
-        let text = "diff --git a/x.c b/x.c\n--- a/x.c\n+++ b/src/x.c\n@@ -3,2 +5,3 @@ int f\n-a\n+b\n@@ -20,4 +21,0 @@\n-c\n@@ -30 +28 @@\n+d\n\
-                    --- a/gone.c\n+++ /dev/null\n@@ -1,9 +0,0 @@\n--- old.c\t2020\n+++ new.c\t2021\n@@ -0,0 +1,2 @@\n";
+        let text = "diff --git a/x.c b/x.c\n--- a/x.c\n+++ b/src/x.c\n@@ -3,3 +5,4 @@ int f\n-a\n+b\n c\n+++ d\n e\n@@ -20,2 +21,0 @@\n-c\n-c\n@@ -30 +28 @@\n-c\n+d\n\
+                    --- a/gone.c\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-x\n--- old.c\t2020\n+++ new.c\t2021\n@@ -0,0 +1,2 @@\n+x\n+y\n";
         let place = |file: &str, lines| Place { file: file.into(), lines };
-        assert_eq!(changed(text), [place("src/x.c", 5..=7), place("src/x.c", 21..=22), place("src/x.c", 28..=28), place("new.c", 1..=2)]);
+        let places = [place("src/x.c", 5..=5), place("src/x.c", 7..=7), place("src/x.c", 21..=22), place("src/x.c", 28..=28)];
+        assert_eq!(changed(text).unwrap(), [&places[..], &[place("new.c", 1..=2)]].concat());
+        assert!(changed("hello").is_err());
     }
 
     #[test]
     fn sequences_are_blocks_or_places() {
         let read = sequences("# none\n\nns::f(int): 0 2 3\ng: a.c:10 b/a.c:12-14\n").unwrap();
-        assert_eq!(read[0], Sequence { function: "ns::f(int)".into(), waypoints: [0, 2, 3].map(Waypoint::Block).to_vec() });
+        assert_eq!(
+            read[0],
+            Sequence {
+                function: "ns::f(int)".into(),
+                waypoints: [0, 2, 3].map(Waypoint::Block).to_vec(),
+                text: "ns::f(int): 0 2 3".into()
+            }
+        );
         assert_eq!(read[1].waypoints[1], Waypoint::Place(Place { file: "b/a.c".into(), lines: 12..=14 }));
         for wrong in ["f", "f: ", "f: 0 a.c:3", "f: x"] {
             assert!(matches!(sequences(wrong), Err(NoChoice::NoSequence { line: 1, .. })), "{wrong}");
         }
-    }
-
-    #[test]
-    fn files_are_known_by_the_ends_of_their_paths() {
-        assert!(ends_with("/a/src/x.c", "src/x.c") && ends_with("x.c", "./x.c") && ends_with("/a/x.c", "/a/x.c"));
-        assert!(!ends_with("/a/src/xx.c", "x.c"));
     }
 }

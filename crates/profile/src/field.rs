@@ -1,7 +1,7 @@
 //! Reports of many users: what a machine sends, and adding up what came in.
 //!
-//! A report holds identities of builds and of paths, executions, and a number for whoever sent it, which says nothing of them; no names, no command lines, no times. Reports stand one behind
-//! the other in a file, so that collecting them is appending.
+//! A report holds identities of builds and of paths, executions, and a number for whoever sent it, a hash of what they call themselves (who can guess that can tell whose it is); no names, no command lines,
+//! no times. Reports stand one behind the other in a file, so that collecting them is appending.
 //!
 //! ```text
 //! report  magic "TRODFLD\x01" 8 | length of the body u32 | checksum u32 (low half of XXH3, 64 bits, of the body) | body
@@ -15,7 +15,7 @@ mod external;
 use crate::error::ProfileError;
 use crate::model::Profile;
 use crate::paths::FunctionPaths;
-use std::io::{BufRead, Write};
+use std::io::{BufRead, ErrorKind, Write};
 use std::path::Path;
 use trodden_unit::{Identity, MapError};
 use xxhash_rust::xxh3::xxh3_64;
@@ -134,15 +134,22 @@ impl<'a, R: BufRead> Reports<'a, R> {
         if self.input.fill_buf().map_err(failed)?.is_empty() {
             return Ok(false);
         }
-        let damaged = |at: u64, what: &str| ProfileError::io(self.path, "read")(std::io::Error::other(format!("byte {at}: {what}")));
+        let path = self.path;
+        let damaged = |offset: u64, what: &'static str| ProfileError::ReportDamaged { path: path.to_owned(), offset, what };
+        let short = |offset: u64, what: &'static str| {
+            move |error: std::io::Error| match error.kind() {
+                ErrorKind::UnexpectedEof => ProfileError::ReportDamaged { path: path.to_owned(), offset, what },
+                _ => ProfileError::io(path, "read")(error),
+            }
+        };
         let mut head = [0; 16];
-        self.input.read_exact(&mut head).map_err(|_| damaged(self.at, "it ends within the head of a report of untested paths"))?;
+        self.input.read_exact(&mut head).map_err(short(self.at, "it ends within the head of a report of untested paths"))?;
         let half = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
         if head[..8] != MAGIC || half(8) > LONGEST {
             return Err(damaged(self.at, "no report of untested paths begins here: `trodden field pack` makes such files"));
         }
         self.body.resize(half(8) as usize, 0);
-        self.input.read_exact(&mut self.body).map_err(|_| damaged(self.at, "it ends within a report of untested paths"))?;
+        self.input.read_exact(&mut self.body).map_err(short(self.at, "it ends within a report of untested paths"))?;
         if xxh3_64(&self.body) as u32 != half(12) {
             return Err(damaged(self.at, "the checksum of a report of untested paths is wrong"));
         }

@@ -85,6 +85,8 @@ impl Sightings {
     /// A function's map is damaged.
     pub fn add(&mut self, run: usize, profile: &mut Profile, known: &KnownPaths) -> Result<(), MapError> {
         let started = profile.run.started_ns;
+        // A unit may be in several images of the run.
+        let mut in_run = BTreeSet::new();
         for unit in profile.images.iter_mut().flat_map(|i| &mut i.units) {
             self.counts_known |= !unit.map.has_times();
             self.tally(unit)?;
@@ -93,7 +95,7 @@ impl Sightings {
                 let noted = unit.first_seen.binary_search_by_key(counter, |t| t.0).ok().map(|place| unit.first_seen[place].1);
                 let first_ns = noted.unwrap_or(started);
                 let seen = self.paths.entry((unit.unit, *counter)).or_insert(Sighting { runs: 0, first_ns, first_run: run });
-                seen.runs += 1;
+                seen.runs += u64::from(in_run.insert((unit.unit, *counter)));
                 // An unknown time is no earlier one.
                 if first_ns != 0 && (seen.first_ns == 0 || first_ns < seen.first_ns) {
                     (seen.first_ns, seen.first_run) = (first_ns, run);

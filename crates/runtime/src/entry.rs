@@ -2,7 +2,7 @@
 //! and destructors; the handlers of `fork`.
 //!
 //! Invariants: `__trodden_enter` changes rax and r11 only, and needs nothing but a stack (of which it takes up to 2.2 KiB, some 1 KiB
-//! without an output file); `__trodden_count` changes r11 only; libc is called by constructor and destructor alone, with no lock held and no signal blocked.
+//! without an output file); `__trodden_count` is jumped to, with the place where it goes on in r11, and changes r10, r11 and flags only; libc is called by constructor and destructor alone, with no lock held and no signal blocked.
 
 use crate::image::{Image, address_of};
 use crate::state;

@@ -34,11 +34,16 @@ fn read_default(pattern: &mut Text) -> Result<bool, Failure> {
     pattern.extend(default).map(|()| true).map_err(|Full| TOO_LONG)
 }
 
-/// Whether the folder of a pattern exists. (What `%` sequences in it stand for, does not.)
+/// Whether the folder of a pattern exists. `%%` in it is a percent sign; what other sequences stand for is not looked for.
 fn has_folder(pattern: &Text, folder: &mut Text) -> bool {
     let Some(end) = pattern.bytes().iter().rposition(|&byte| byte == b'/') else { return true };
     folder.clear();
-    let whole = folder.extend(pattern.bytes().get(..=end).unwrap_or(&[]));
+    let mut bytes = pattern.bytes().get(..=end).unwrap_or(&[]).iter().peekable();
+    let mut whole = Ok(());
+    while let (Ok(()), Some(&byte)) = (&whole, bytes.next()) {
+        let _ = bytes.next_if(|&&next| byte == b'%' && next == b'%');
+        whole = folder.push(byte);
+    }
     let flags = system::O_PATH | system::O_DIRECTORY | O_CLOEXEC;
     whole.is_ok() && system::open_at(&Descriptor::CURRENT_FOLDER, folder.with_nul(0), flags, 0).is_ok()
 }

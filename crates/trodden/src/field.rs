@@ -18,7 +18,7 @@ use std::sync::Arc;
 use trodden_profile::field::aggregate::{Aggregate, Aggregator, Limits, SeenPath, UnitKey};
 use trodden_profile::field::{FieldReport, user_of};
 use trodden_profile::untested::Sightings;
-use trodden_profile::{Builds, ImageProfile, Merger, Profile, Run, UnitProfile};
+use trodden_profile::{Builds, ImageProfile, Merger, Profile, ProfileError, Run, UnitProfile};
 use trodden_report::users::{Taken, users_json, users_text};
 use trodden_report::{SourceCache, View};
 use trodden_unit::{UnitMap, UnitStore};
@@ -66,9 +66,10 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     let limits = Limits { memory: (job.memory as usize) << 20, paths: job.top, users: job.users };
     let mut aggregator = Aggregator::new(limits);
     for file in files(&job.reports)? {
-        // One damaged file does not spoil what thousands of machines sent.
-        if let Err(error) = aggregator.add_file(&file) {
-            warn(format_args!("{error}; the rest of this file is left out"));
+        match aggregator.add_file(&file) {
+            // One damaged file does not spoil what thousands of machines sent.
+            Err(error @ ProfileError::ReportDamaged { .. }) => warn(format_args!("{error}; the rest of this file is left out")),
+            read => read?,
         }
     }
     let mut maps = Maps { store: assets::store()?, known: BTreeMap::new() };

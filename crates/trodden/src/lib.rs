@@ -44,6 +44,7 @@ mod facts;
 mod field;
 mod find;
 mod frames;
+mod git;
 mod graph;
 mod import;
 mod info;

@@ -150,8 +150,11 @@ pub fn json_text(value: &impl serde::Serialize) -> Result<Vec<u8>> {
 /// Prints to standard output.
 pub fn print(bytes: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(bytes)?;
-    Ok(out.flush()?)
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        // A reader that has seen enough is no failure, and changes nothing of how the command ends.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
 }
 
 /// What is missing in a report.

@@ -2,15 +2,17 @@
 //!
 //! Counters lie in files that the program has mapped, so whoever reads these sees what it does, and the program need not know: it is neither changed nor slowed down. Which
 //! path a counter stands for is worked out when it is first seen not to be zero. A match is noticed at the next reading, about a millisecond later, not at the
-//! path's end itself; what is noticed only after a process has ended is reported, but cannot be aborted any more.
+//! path's end itself; what is noticed only after a process has ended is reported, but cannot be aborted any more. Whom to abort stands in the raw file's name, and is believed of a
+//! process that has this file mapped: numbers are given again, and mean other processes in other namespaces.
 
 use crate::assets;
 use crate::cli::OnMatch;
 use crate::notes::{note, warn};
-use anyhow::{Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -20,7 +22,7 @@ use trodden_profile::expression::{End, Expression, Matcher};
 use trodden_profile::{RawProfile, Run, Walk, Walks, collect, raw_files};
 use trodden_report::Name;
 use trodden_report::select::chosen;
-use trodden_unit::{Identity, UnitMap};
+use trodden_unit::{Identity, Storage, UnitMap};
 
 /// From one reading to the next, at least.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -56,7 +58,7 @@ impl Watching {
             aborted: HashSet::new(),
             matching: 0,
             executions: 0,
-            problem: None,
+            problems: Vec::new(),
         };
         Ok(Watching { stop, thread: std::thread::spawn(move || watcher.run(&stopped)) })
     }
@@ -68,9 +70,7 @@ impl Watching {
     pub fn stop(self) -> Result<()> {
         drop(self.stop);
         let watcher = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        if let Some(problem) = watcher.problem {
-            warn(format_args!("not all was watched: {problem:#}"));
-        }
+        watcher.problems.iter().for_each(|problem| warn(format_args!("not all was watched: {problem:#}")));
         note(format_args!("{} paths match; they were taken {} times", watcher.matching, watcher.executions));
         Ok(())
     }
@@ -102,7 +102,8 @@ struct Watcher {
     aborted: HashSet<u32>,
     matching: usize,
     executions: u128,
-    problem: Option<anyhow::Error>,
+    /// What the last look came upon.
+    problems: Vec<anyhow::Error>,
 }
 
 impl Watcher {
@@ -110,32 +111,36 @@ impl Watcher {
         let mut pause = PAUSE;
         while matches!(stopped.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
             let began = Instant::now();
-            // A file may just be being made: the last look tells what stays wrong.
-            let _ = self.look(false);
+            self.look(false);
             pause = PAUSE.max(began.elapsed() * SHARE);
         }
-        self.problem = self.look(true).err();
+        self.look(true);
         self
     }
 
     /// Looks at all files; at the end, adds up what matched.
-    fn look(&mut self, at_end: bool) -> Result<()> {
+    fn look(&mut self, at_end: bool) {
         let mut all: HashMap<(Identity, usize, u64), u128> = HashMap::new();
-        for file in raw_files(&self.folder)? {
-            let raw = match RawProfile::read(&file) {
-                Ok(raw) => raw,
-                Err(error) if at_end => return Err(error.into()),
-                Err(_) => continue,
-            };
-            let counters = raw.units.iter().map(|u| u.counts.len()).sum();
-            let before = self.seen.insert(file.clone(), counters);
-            if at_end || before != Some(counters) {
-                self.learn(&raw)?;
-                self.compare(&raw, process_of(&file), &mut all)?;
-            }
+        let files = raw_files(&self.folder).map_err(anyhow::Error::from);
+        let (files, mut problems) = files.map_or_else(|error| (Vec::new(), vec![error]), |files| (files, Vec::new()));
+        for file in files {
+            problems.extend(self.look_at(&file, at_end, &mut all).err());
         }
         self.matching = all.len();
         self.executions = all.values().sum();
+        // A file may just be being made: the last look tells what stays wrong.
+        self.problems = problems;
+    }
+
+    fn look_at(&mut self, file: &Path, at_end: bool, all: &mut HashMap<(Identity, usize, u64), u128>) -> Result<()> {
+        let raw = RawProfile::read(file)?;
+        let counters = raw.units.iter().map(|u| u.counts.len()).sum();
+        if !at_end && self.seen.get(file) == Some(&counters) {
+            return Ok(());
+        }
+        self.learn(&raw)?;
+        self.compare(&raw, process_of(file), at_end, all)?;
+        self.seen.insert(file.to_owned(), counters);
         Ok(())
     }
 
@@ -164,11 +169,25 @@ impl Watcher {
         }
         // Units whose maps are missing are not in the profile.
         ensure!(raw.units.iter().map(|u| u.unit).eq(units.iter().map(|u| u.0)), "{}: maps of units are missing", raw.image_path.display());
-        self.images.insert(raw.image, Known { units: units.into_iter().map(|u| u.1).collect() });
+        let units: Vec<Unit> = units.into_iter().map(|u| u.1).collect();
+        let unwatched: usize = units.iter().map(Unit::unwatched).sum();
+        if unwatched > 0 {
+            warn(format_args!(
+                "{}: {unwatched} functions count in tables (--table-slots) or, as copies do, by sums of labels: these are not watched",
+                raw.image_path.display()
+            ));
+        }
+        self.images.insert(raw.image, Known { units });
         Ok(())
     }
 
-    fn compare(&mut self, raw: &RawProfile, process: Option<u32>, all: &mut HashMap<(Identity, usize, u64), u128>) -> Result<()> {
+    fn compare(
+        &mut self,
+        raw: &RawProfile,
+        process: Option<u32>,
+        at_end: bool,
+        all: &mut HashMap<(Identity, usize, u64), u128>,
+    ) -> Result<()> {
         let Some(known) = self.images.get_mut(&raw.image) else { return Ok(()) };
         let mut fresh = Vec::new();
         for (place, (unit, counted)) in known.units.iter_mut().zip(&raw.units).enumerate() {
@@ -191,7 +210,7 @@ impl Watcher {
             let of = process.map_or(String::new(), |p| format!(" in process {p}"));
             fresh.iter().for_each(|words| note(format_args!("after {after:.3} s{of}: {words}")));
         }
-        if let (OnMatch::Abort, Some(process), true) = (self.action, process, any) {
+        if let (OnMatch::Abort, Some(process), true) = (self.action, process, any && !at_end) {
             self.abort(raw, process);
         }
         Ok(())
@@ -204,21 +223,56 @@ impl Watcher {
             counted.counts.iter().any(|(c, _)| unit.counters.get(c) == Some(&true))
         };
         if known.units.iter().zip(&raw.units).any(taken) && self.aborted.insert(process) {
-            // It may just have ended.
-            let _ = kill(Pid::from_raw(process as i32), Signal::SIGABRT);
+            if let Err(error) = abort(process, &raw.file) {
+                warn(format_args!("process {process} is not aborted: {error:#}"));
+            }
         }
     }
 }
 
+/// Sends SIGABRT to the process of this number if it has a raw file mapped.
+fn abort(process: u32, file: &Path) -> Result<()> {
+    let number = i32::try_from(process).ok().and_then(Pid::from_raw).context("that is no number of a process")?;
+    // From here on no other process is meant, even if the number is given again.
+    let held = pidfd_open(number, PidfdFlags::empty()).context("it has ended, or is in another namespace")?;
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).context("what it has mapped cannot be read")?;
+    let inode = fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?.ino();
+    ensure!(
+        maps.lines().any(|line| is_mapping(line, file, inode)),
+        "it has not mapped {}: it has ended, or is another process",
+        file.display()
+    );
+    pidfd_send_signal(held, Signal::ABORT).context("it has ended")
+}
+
+/// Whether a line of `/proc/PID/maps` (proc_pid_maps(5)) is of this file. Folders are called differently in other mount namespaces, and devices on some file systems; the name of a raw
+/// file holds an identity.
+fn is_mapping(line: &str, file: &Path, inode: u64) -> bool {
+    let mut words = line.split_ascii_whitespace().skip(4);
+    words.next().is_some_and(|word| word.parse() == Ok(inode)) && Path::new(line).file_name() == file.file_name()
+}
+
 impl Unit {
-    /// The function that a counter is of, with its place, if it is one that is meant.
-    fn place(&self, counter: u64) -> Option<(usize, u64)> {
-        let is = |f: &&usize| {
-            let function = &self.map.functions[**f];
-            function.table().is_none()
-                && (function.first_counter..function.first_counter.saturating_add(function.counters)).contains(&counter)
-        };
-        self.functions.iter().find(is).map(|f| (*f, counter - self.map.functions[*f].first_counter))
+    /// The path that a word counts: its function's place, if that is one that is meant, and the path's number.
+    fn place(&self, word: u64) -> Option<(usize, u64)> {
+        self.functions.iter().find_map(|place| {
+            let function = &self.map.functions[*place];
+            let path = match &function.storage {
+                Storage::Array { .. } => word.checked_sub(function.first_counter).filter(|path| *path < function.counters)?,
+                Storage::Chosen(chosen) => {
+                    let word = word.checked_sub(chosen.first_word)?;
+                    chosen.paths[chosen.paths.binary_search_by_key(&word, |p| p.0).ok()?].1
+                }
+                Storage::Table(_) | Storage::Labels(_) => return None,
+            };
+            Some((*place, path))
+        })
+    }
+
+    /// How many of the functions that are meant count such that no word is one path's.
+    fn unwatched(&self) -> usize {
+        let is = |f: &&usize| matches!(self.map.functions[**f].storage, Storage::Table(_) | Storage::Labels(_));
+        self.functions.iter().filter(is).count()
     }
 
     fn walk(&self, counter: u64) -> Result<Option<(usize, u64, Walk)>> {
@@ -251,4 +305,27 @@ impl Unit {
 /// The process in the name of a file.
 fn process_of(file: &Path) -> Option<u32> {
     file.file_stem()?.to_str()?.rsplit_once('.')?.1.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_aborted_only_if_it_has_mapped_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("0123.7.raw");
+        fs::write(&file, "x").unwrap();
+        let inode = fs::metadata(&file).unwrap().ino();
+        let line = |inode: u64, name: &str| format!("7f0000000000-7f0000001000 rw-s 00000000 fe:01 {inode}      /elsewhere a/{name}");
+        assert!(is_mapping(&line(inode, "0123.7.raw"), &file, inode));
+        assert!(!is_mapping(&line(inode + 1, "0123.7.raw"), &file, inode) && !is_mapping(&line(inode, "0123.8.raw"), &file, inode));
+        // Whoever has just taken the number of a process that has ended lives on.
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let refused = abort(other.id(), &file).unwrap_err().to_string();
+        assert!(refused.contains("another process"), "{refused}");
+        assert_eq!(other.try_wait().unwrap(), None);
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
 }

@@ -119,4 +119,7 @@ fn paths_are_ranked_by_users() {
     let output = place.command(trodden()).args(["field", "aggregate", "all.field"]).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("of 2 reports") && err.contains("checksum"), "{out}{err}");
+    // But what cannot be read at all is no damage.
+    let missing = place.command(trodden()).args(["field", "aggregate", "all.field", "none.field"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(2), "{missing:?}");
 }

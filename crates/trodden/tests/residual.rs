@@ -93,8 +93,25 @@ fn the_field_tells_what_tests_did_not_take() {
     assert_eq!(recorded["paths"][0]["first_run"]["command"], "./prog.field 1 20");
     // What becomes known is no news.
     assert_eq!(place.command(trodden()).args(["residual", "field", "--fail-if-new"]).status().unwrap().code(), Some(1));
+    // That holds whether anybody reads it or not.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut unread = place.command(trodden());
+    assert_eq!(unread.args(["residual", "field", "--fail-if-new"]).stdout(writer).status().unwrap().code(), Some(1));
     place.trodden("residual field --fail-if-new --known full");
     assert_eq!(paths(&json(&place, "field --known full")).len(), 0);
+}
+
+#[test]
+fn a_percent_sign_in_the_folders_name_is_one() {
+    let place = Place::with(&[("100%h/prog.c", SUBJECT)]);
+    let at = place.path("100%h");
+    let trodden_there = |words: &str| must(place.command(trodden()).current_dir(&at).args(words.split(' ')));
+    trodden_there("cc -O1 prog.c -o prog");
+    trodden_there("record -- ./prog 1 1");
+    trodden_there("instrument ./prog --residual last -o prog.field");
+    must(place.command("./prog.field").current_dir(&at).args(["20", "1"]));
+    assert_eq!(fs::read_dir(at.join(".trodden/field")).unwrap().count(), 1);
 }
 
 #[test]

@@ -35,8 +35,8 @@ pub const BIAS_SYMBOL: &str = "__trodden_bias";
 /// `r11` and the flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller nothing.
 pub const ENTER_SYMBOL: &str = "__trodden_enter";
 
-/// Function `(counter: *mut u64)` that adds one to the calling thread's copy of a counter of the template, claiming a region if there is none; of the residual tier. The first
-/// time in a region it notes when that was (see [`FunctionRecord`]). Preserves every register but `r11` and the flags.
+/// Code that is jumped to, with the counter's address in `rdi` and the address where it goes on in `r11`. It adds one to the calling thread's copy of a counter of the template, claiming a region if there is none; of the residual tier. The first
+/// time in a region it notes when that was (see [`FunctionRecord`]). Preserves every register but `r10`, `r11` and the flags.
 pub const COUNT_SYMBOL: &str = "__trodden_count";
 /// Hidden `i64` in each image that has units whose threads count in one region: that region's bias. 0: none claimed yet.
 pub const SHARED_BIAS_SYMBOL: &str = "__trodden_shared_bias";

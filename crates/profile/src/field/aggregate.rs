@@ -94,29 +94,34 @@ impl Aggregator {
     /// Reads all reports of a file.
     ///
     /// # Errors
-    /// It cannot be read or is damaged, or a temporary file cannot be written. What was read before is taken.
+    /// It cannot be read, or a temporary file cannot be written; or it is damaged ([`ProfileError::ReportDamaged`]): what was read before is taken.
     pub fn add_file(&mut self, path: &Path) -> Result<(), ProfileError> {
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
         let mut reports = Reports::new(path, BufReader::with_capacity(BUFFER, file));
         let mut written = Ok(());
         // Most rows are of the unit of the row before.
         let mut last: Option<(UnitKey, u32)> = None;
-        while reports.next(|user, image, unit, counter, count| {
-            let key = UnitKey { image, unit };
-            let number = match last {
-                Some((known, number)) if known == key => number,
-                _ => {
-                    let next = self.numbers.len() as u32;
-                    *self.numbers.entry(key).or_insert(next)
+        loop {
+            let more = reports.next(|user, image, unit, counter, count| {
+                let key = UnitKey { image, unit };
+                let number = match last {
+                    Some((known, number)) if known == key => number,
+                    _ => {
+                        let next = self.numbers.len() as u32;
+                        *self.numbers.entry(key).or_insert(next)
+                    }
+                };
+                last = Some((key, number));
+                if written.is_ok() {
+                    written = self.sorter.add(Row { unit: number, counter, user: *user, reports: 1, count });
                 }
-            };
-            last = Some((key, number));
-            if written.is_ok() {
-                written = self.sorter.add(Row { unit: number, counter, user: *user, reports: 1, count });
-            }
-        })? {
-            self.reports += 1;
+            });
+            // Worse than a damaged report.
             std::mem::replace(&mut written, Ok(())).map_err(ProfileError::io(&std::env::temp_dir(), "write"))?;
+            if !more? {
+                break;
+            }
+            self.reports += 1;
         }
         Ok(())
     }

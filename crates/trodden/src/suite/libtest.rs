@@ -3,9 +3,10 @@
 //! Cargo and cargo-nextest run test binaries through this (as cargo's `runner`). nextest asks a binary for its tests and runs them one by one, so a call with `--exact` is one test. Cargo runs a
 //! binary once for all its tests; then the binary is asked for the list, and run for each. A binary that has no such list is one test.
 
-use super::run::{Recorder, Test, run_all};
+use super::run::{Counts, Outcome, Recorder, Test, all_kept, run_all};
 use crate::record;
 use anyhow::{Context, Result};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -32,10 +33,10 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
     if has("--exact") {
         let name = arguments.iter().find(|a| !a.to_string_lossy().starts_with('-')).map(|a| a.to_string_lossy().into_owned());
         let name = name.map_or(crate_name.clone(), |name| format!("{crate_name}::{name}"));
-        return Ok(record::exit_code(recorder.run(&name, command)?.0));
+        return one(&recorder, &name, command);
     }
     let Some(names) = listed(binary, arguments)? else {
-        return Ok(record::exit_code(recorder.run(&crate_name, command)?.0));
+        return one(&recorder, &crate_name, command);
     };
     let kept: Vec<OsString> = arguments.iter().filter(|a| KEPT.iter().any(|k| a == k)).cloned().collect();
     let test = |name: &String| {
@@ -43,10 +44,17 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
         Test { name: format!("{crate_name}::{name}"), words: words.into_iter().chain(kept.iter().cloned()).collect() }
     };
     let tests: Vec<Test> = names.iter().map(test).collect();
-    let (failed, _) = run_all(&tests, threads(arguments), &recorder)?;
+    let Outcome { failed, lost, .. } = run_all(&tests, threads(arguments), &recorder)?;
     println!("{crate_name}: {} tests, {} failed", tests.len(), failed.len());
     failed.iter().for_each(|name| println!("failed: {name}"));
+    all_kept(lost)?;
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
+}
+
+fn one(recorder: &Recorder, name: &str, command: &[OsString]) -> Result<ExitCode> {
+    let (status, counts) = recorder.run(name, command)?;
+    all_kept(usize::from(counts == Counts::Lost))?;
+    Ok(record::exit_code(status))
 }
 
 /// How many tests to run at a time, as the test harness has it.
@@ -66,7 +74,18 @@ fn threads(arguments: &[OsString]) -> usize {
 
 /// The tests that a binary would run with these arguments; `None` if it does not say.
 fn listed(binary: &OsString, arguments: &[OsString]) -> Result<Option<Vec<String>>> {
-    let output = Command::new(binary).args(arguments).args(["--list", "--format", "terse"]).output();
+    let Some(mut names) = list(binary, arguments, &[])? else { return Ok(None) };
+    // Listed are ignored tests, too, unless those alone are asked for.
+    if !arguments.iter().any(|a| a == "--ignored" || a == "--include-ignored") {
+        let Some(ignored) = list(binary, arguments, &["--ignored"])? else { return Ok(None) };
+        let ignored: BTreeSet<String> = ignored.into_iter().collect();
+        names.retain(|name| !ignored.contains(name));
+    }
+    Ok(Some(names))
+}
+
+fn list(binary: &OsString, arguments: &[OsString], more: &[&str]) -> Result<Option<Vec<String>>> {
+    let output = Command::new(binary).args(arguments).args(more).args(["--list", "--format", "terse"]).output();
     let output = output.with_context(|| format!("cannot run {}", binary.display()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let tests: Option<Vec<&str>> = text.lines().map(|l| l.strip_suffix(": test").or_else(|| l.strip_suffix(": benchmark"))).collect();
@@ -90,6 +109,20 @@ mod tests {
     fn hashes_are_no_part_of_a_name() {
         assert_eq!(crate_name(Path::new("/t/deps/my-crate-0123456789abcdef")), "my-crate");
         assert_eq!(crate_name(Path::new("/t/my-tests")), "my-tests");
+    }
+
+    #[test]
+    fn ignored_tests_are_run_only_if_they_are_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let binary = folder.path().join("tests");
+        std::fs::write(&binary, "case \" $* \" in *' --ignored '*) echo 'b: test';; *) echo 'a: test'; echo 'b: test';; esac\n").unwrap();
+        let words = |more: &[&str]| -> Vec<OsString> {
+            [binary.as_os_str().to_owned()].into_iter().chain(more.iter().map(OsString::from)).collect()
+        };
+        let of = |more: &[&str]| listed(&"sh".into(), &words(more)).unwrap().unwrap();
+        assert_eq!(of(&[]), ["a"]);
+        assert_eq!(of(&["--include-ignored"]), ["a", "b"]);
+        assert_eq!(of(&["--ignored"]), ["b"]);
     }
 
     #[test]

@@ -57,12 +57,13 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
         _ => bail!("no tests are given"),
     };
     let recorder = Recorder::of(&job.suite, Path::new("."))?;
-    let (failed, without) = run_all(&tests, job.jobs.into(), &recorder)?;
+    let Outcome { failed, without, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
     if without > 0 {
         warn(format_args!("{without} tests ran nothing that was built with trodden: they are not in the suite"));
     }
     note(format_args!("{} tests, {} failed; `trodden suite list {}` shows them", tests.len(), failed.len(), job.suite));
     failed.iter().for_each(|name| note(format_args!("failed: {name}")));
+    all_kept(lost)?;
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
 }
 
@@ -138,16 +139,50 @@ fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<Test>> {
     Ok(tests)
 }
 
-/// Runs tests, several at a time; gives the names of those that failed, and how many counted nothing.
-pub fn run_all(tests: &[Test], jobs: usize, recorder: &Recorder) -> Result<(Vec<String>, usize)> {
-    let (next, without) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let failed = Mutex::new(Vec::new());
+/// What became of a test's counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// They are in the run store.
+    Stored,
+    /// There were none.
+    None,
+    /// They cannot be decoded; the raw files are kept, and the user was told where.
+    Lost,
+}
+
+/// How tests went.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Names of those that failed.
+    pub failed: Vec<String>,
+    /// How many counted nothing.
+    pub without: usize,
+    /// How many counted what cannot be decoded.
+    pub lost: usize,
+}
+
+/// # Errors
+/// Counts of tests could not be decoded.
+pub fn all_kept(lost: usize) -> Result<()> {
+    ensure!(lost == 0, "the suite is incomplete: counts of {lost} tests cannot be decoded");
+    Ok(())
+}
+
+/// Runs tests, several at a time.
+///
+/// # Errors
+/// One cannot be run, or there is no place for what it counted.
+pub fn run_all(tests: &[Test], jobs: usize, recorder: &Recorder) -> Result<Outcome> {
+    let next = AtomicUsize::new(0);
+    let outcome = Mutex::new(Outcome::default());
     let work = || -> Result<()> {
         while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (status, counted) = recorder.run(&test.name, &test.words)?;
-            without.fetch_add(usize::from(!counted), Ordering::Relaxed);
+            let (status, counts) = recorder.run(&test.name, &test.words)?;
+            let mut outcome = outcome.lock().expect("nobody panics with it");
+            outcome.without += usize::from(counts == Counts::None);
+            outcome.lost += usize::from(counts == Counts::Lost);
             if !status.success() {
-                failed.lock().expect("nobody panics with it").push(test.name.clone());
+                outcome.failed.push(test.name.clone());
             }
         }
         Ok(())
@@ -156,7 +191,7 @@ pub fn run_all(tests: &[Test], jobs: usize, recorder: &Recorder) -> Result<(Vec<
         let threads: Vec<_> = (0..jobs.min(tests.len()).max(1)).map(|_| scope.spawn(work)).collect();
         threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
-    Ok((failed.into_inner().expect("nobody panics with it"), without.into_inner()))
+    Ok(outcome.into_inner().expect("nobody panics with it"))
 }
 
 /// Runs tests one by one and keeps what they counted.
@@ -178,11 +213,11 @@ impl Recorder {
         Ok(Recorder { store: Mutex::new(store), suite: suite.into(), folder, told: Mutex::default() })
     }
 
-    /// Runs a test; gives how it ended, and whether it counted anything.
+    /// Runs a test; gives how it ended, and what became of its counts.
     ///
     /// # Errors
-    /// It cannot be run, or its counts cannot be kept.
-    pub fn run(&self, name: &str, words: &[OsString]) -> Result<(ExitStatus, bool)> {
+    /// It cannot be run, or there is no place for its counts.
+    pub fn run(&self, name: &str, words: &[OsString]) -> Result<(ExitStatus, Counts)> {
         let raw: TempDir = tempfile::Builder::new().prefix("raw-").tempdir_in(&self.folder).context("cannot make a folder for counts")?;
         let (started, clock) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
         let mut command = record::command(words, raw.path(), "%m.raw");
@@ -195,7 +230,7 @@ impl Recorder {
         };
         let files = raw_files(raw.path())?;
         if files.is_empty() {
-            return Ok((status, false));
+            return Ok((status, Counts::None));
         }
         let collected = collect(files, run, assets::store().ok().as_ref());
         for problem in &collected.problems {
@@ -204,10 +239,17 @@ impl Recorder {
                 warn(problem);
             }
         }
-        let lost = collected.profile.images.is_empty() || collected.problems.iter().any(|p| p.loses_counts());
-        ensure!(!lost, "counts of the test `{name}` cannot be decoded");
+        if collected.problems.iter().any(|p| p.loses_counts()) {
+            let kept = raw.keep();
+            warn(format_args!("counts of the test `{name}` cannot be decoded; they are in {0} (`trodden collect {0}`)", kept.display()));
+            return Ok((status, Counts::Lost));
+        }
+        // A process that is killed as it starts leaves a file without anything in it.
+        if collected.profile.images.is_empty() {
+            return Ok((status, Counts::None));
+        }
         self.store.lock().expect("nobody panics with it").add_run(&collected.profile)?;
-        Ok((status, true))
+        Ok((status, Counts::Stored))
     }
 }
 
