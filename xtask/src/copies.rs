@@ -32,8 +32,8 @@ const PRINT_TIMES: &[&str] = &["minisat", "sqlite"];
 #[command(after_help = "\
 Examples:
   cargo xtask copies                                                    six programs, 2, 4 and 8 copies
-  cargo xtask copies lua --strategy p3,weighted
-  cargo xtask copies lua bzip2 --input ref --engine slurm --lose-node   on a throw-away cluster")]
+  cargo xtask copies mawk --strategy p3,weighted
+  cargo xtask copies bzip2 --input ref --engine slurm --lose-node        on a throw-away cluster")]
 pub struct Options {
     /// Programs of the corpus.
     programs: Vec<String>,
@@ -193,7 +193,14 @@ fn write(folder: &Path, rows: &[Row], means: &[[String; 8]], options: &Options) 
     });
     store("json", serde_json::to_string_pretty(&json)? + "\n")?;
     let mut page = format!("# Copies, {date}\n\n{ABOUT}\nEvery merged profile was the program's own, to the last count.\n");
-    writeln!(page, "Input {}; {}, {} cores, Linux {}; commit {commit}\n", options.input.name(), machine.processor, machine.cores, machine.kernel)?;
+    writeln!(
+        page,
+        "Input {}; {}, {} cores, Linux {}; commit {commit}\n",
+        options.input.name(),
+        machine.processor,
+        machine.cores,
+        machine.kernel
+    )?;
     writeln!(page, "| {} |\n|---|---|--:|--:|--:|--:|--:|--:|", HEADS.join(" | "))?;
     for cells in rows.iter().map(Row::cells).chain(means.iter().cloned()) {
         writeln!(page, "| {} |", cells.join(" | "))?;

@@ -69,7 +69,16 @@ pub fn file(folder: &Path, name: &str, copy: usize) -> PathBuf {
 impl Spec {
     /// A job that runs these programs.
     pub fn of(command: Vec<Word>, directory: Word, environment: Vec<(Word, Word)>, programs: Vec<Word>) -> Spec {
-        Spec { schema_version: SCHEMA_VERSION, command, directory, environment, input: None, pristine: None, ignore_output: false, programs }
+        Spec {
+            schema_version: SCHEMA_VERSION,
+            command,
+            directory,
+            environment,
+            input: None,
+            pristine: None,
+            ignore_output: false,
+            programs,
+        }
     }
 
     /// Writes it to a folder.
