@@ -274,12 +274,14 @@ fn check(suite: &Suite) -> Result<()> {
     Ok(())
 }
 
-fn commit() -> String {
+/// The project's commit.
+pub fn commit() -> String {
     let said = steps::output(Command::new("git").args(["describe", "--always", "--dirty"]).current_dir(steps::root()));
     said.unwrap_or_default().trim().to_owned()
 }
 
-fn machine() -> Machine {
+/// Where this runs.
+pub fn machine() -> Machine {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let processor = read("/proc/cpuinfo").lines().find_map(|line| Some(line.strip_prefix("model name")?.split_once(": ")?.1.to_owned()));
     Machine {

@@ -1,19 +1,20 @@
 //! `cargo xtask copies`: programs of the corpus counted by copies, held against the programs that count all their paths.
 //!
-//! Each run is `trodden record --copies K --baseline`, which fails if the copies' profile is not the program's own to the last count. What the slowest copy
-//! is hit is computed from that profile.
+//! Each run is `trodden record --copies K --baseline`, which fails if the copies' profile is not the program's own to the last count. What copies are hit they count
+//! themselves, and so does one program that counts all; with `--times` they run once more without that, one after the other, for the time that they take.
 //!
 //! On a Slurm cluster (`--engine slurm`) one is started for it (`xtask/slurm.sh`), and with `--lose-node` a node of it is lost while copies run there.
 
-use crate::bench::variant::Variant;
+use crate::bench::{self, variant::Variant};
 use crate::corpus::{Corpus, Input};
 use crate::demo::build_trodden;
 use crate::packages::{self, Purpose};
 use crate::steps;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,15 +22,18 @@ use std::thread;
 use std::time::Duration;
 
 /// Programs whose runs are the same each time.
-const DEFAULT: &[&str] = &["gzip", "bzip2", "lua", "sqlite", "minisat", "mawk"];
+const DEFAULT: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "sqlite"];
+
+/// Programs that print how long they took.
+const PRINT_TIMES: &[&str] = &["minisat", "sqlite"];
 
 /// `cargo xtask copies`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   cargo xtask copies                                                    six programs, 2, 4 and 8 copies
-  cargo xtask copies lua --strategy p3,weighted
-  cargo xtask copies lua bzip2 --input ref --engine slurm --lose-node   on a throw-away cluster")]
+  cargo xtask copies mawk --strategy p3,weighted
+  cargo xtask copies bzip2 --input ref --engine slurm --lose-node        on a throw-away cluster")]
 pub struct Options {
     /// Programs of the corpus.
     programs: Vec<String>,
@@ -48,6 +52,12 @@ pub struct Options {
     /// With --engine slurm: lose a node while copies run there.
     #[arg(long)]
     lose_node: bool,
+    /// Measure the wall time of copies as well, one at a time.
+    #[arg(long, conflicts_with = "lose_node")]
+    times: bool,
+    /// Write the result to this folder, as DATE.json and DATE.md.
+    #[arg(long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -73,29 +83,129 @@ pub fn run(options: &Options) -> Result<()> {
     let named = if options.programs.is_empty() { DEFAULT.iter().map(|p| (*p).to_owned()).collect() } else { options.programs.clone() };
     let programs = corpus.programs(&named)?;
     corpus.ensure_packages(&programs)?;
-    println!(
-        "hits of the slowest copy, in per cent of one program that counts all; wall time of the slowest copy, and of that program, over the plain program's"
-    );
-    println!(
-        "{:<12} {:<9} {:>2} {:>7} {:>7} {:>9} {:>9} {:>10}",
-        "program", "strategy", "k", "hits", "labels", "at least", "slowest", "sequential"
-    );
-    let mut sums: BTreeMap<(String, u32), (f64, f64, u32)> = BTreeMap::new();
+    let mut rows = Vec::new();
+    println!("{}", columns(&HEADS));
     for program in &programs {
         let subject = Subject::prepare(&corpus, program, &trodden, options)?;
         for &copies in &options.copies {
             for strategy in &options.strategy {
                 let row = subject.row(copies, strategy, options)?;
-                let sum = sums.entry((strategy.clone(), copies)).or_default();
-                *sum = (sum.0 + row.0, sum.1 + row.1, sum.2 + 1);
+                println!("{}", columns(&row.cells()));
+                rows.push(row);
             }
         }
     }
-    for ((strategy, copies), (hits, labels, runs)) in sums {
-        let mean = |sum: f64| sum / f64::from(runs);
-        println!("{:<12} {strategy:<9} {copies:>2} {:>7.1} {:>7.1}", "mean", mean(hits), mean(labels));
+    let means = means(&rows, options);
+    means.iter().for_each(|mean| println!("{}", columns(mean)));
+    options.output.iter().try_for_each(|folder| write(folder, &rows, &means, options))
+}
+
+/// Names of the table's columns.
+const HEADS: [&str; 8] = ["program", "strategy", "k", "hits", "labels", "at least", "slowest", "sequential"];
+
+/// What they are.
+const ABOUT: &str = "hits: of the slowest copy, in per cent of one program that counts all, both counted by the running programs; \
+    labels: of them, edges with a label other than zero (what the paper counts); at least: no plan has fewer hits; \
+    slowest, sequential: wall time of the slowest copy, and of one program that counts all, beyond the plain program's.";
+
+fn columns(cells: &[impl AsRef<str>; 8]) -> String {
+    let [program, strategy, rest @ ..] = cells.each_ref().map(AsRef::as_ref);
+    rest.iter().fold(format!("{program:<12} {strategy:<9}"), |line, cell| format!("{line} {cell:>10}"))
+}
+
+/// One division of one program.
+#[derive(Debug, Serialize)]
+struct Row {
+    program: String,
+    strategy: String,
+    copies: u32,
+    /// Hits of the copy that has most: labels and counts, and labels alone; counted by the copies.
+    hits: f64,
+    label_hits: f64,
+    /// The same of one program that counts all.
+    sequential_hits: f64,
+    sequential_label_hits: f64,
+    /// No plan has fewer.
+    proven_hits: f64,
+    /// Copies that ran more than once.
+    run_again: usize,
+    times: Option<Times>,
+}
+
+/// Wall times, in nanoseconds.
+#[derive(Debug, Serialize)]
+struct Times {
+    slowest_ns: f64,
+    sequential_ns: f64,
+    plain_ns: f64,
+}
+
+impl Row {
+    /// Hits and labels in per cent of the sequential program's, the bound, and overheads.
+    fn figures(&self) -> [Option<f64>; 5] {
+        let over = |ns: fn(&Times) -> f64| self.times.as_ref().map(|t| 100.0 * (ns(t) / t.plain_ns - 1.0));
+        [
+            Some(100.0 * self.hits / self.sequential_hits),
+            Some(100.0 * self.label_hits / self.sequential_label_hits),
+            Some(100.0 * self.proven_hits / self.sequential_hits),
+            over(|t| t.slowest_ns),
+            over(|t| t.sequential_ns),
+        ]
     }
-    Ok(())
+
+    fn cells(&self) -> [String; 8] {
+        table_row(&self.program, &self.strategy, self.copies, &self.figures())
+    }
+}
+
+fn table_row(program: &str, strategy: &str, copies: u32, figures: &[Option<f64>; 5]) -> [String; 8] {
+    let [hits, labels, bound, slowest, sequential] =
+        figures.map(|figure| figure.filter(|f| f.is_finite()).map_or_else(String::new, |f| format!("{f:.1}")));
+    [program.into(), strategy.into(), copies.to_string(), hits, labels, bound, slowest, sequential]
+}
+
+/// Averages over programs.
+fn means(rows: &[Row], options: &Options) -> Vec<[String; 8]> {
+    let mut out = Vec::new();
+    for strategy in &options.strategy {
+        for &copies in &options.copies {
+            let of_it: Vec<_> = rows.iter().filter(|r| r.strategy == *strategy && r.copies == copies).map(Row::figures).collect();
+            let mean = |at: usize| of_it.iter().map(|f| f[at]).sum::<Option<f64>>().map(|sum| sum / of_it.len() as f64);
+            out.push(table_row("mean", strategy, copies, &[0, 1, 2, 3, 4].map(mean)));
+        }
+    }
+    out
+}
+
+/// Writes the result as JSON and as a page.
+fn write(folder: &Path, rows: &[Row], means: &[[String; 8]], options: &Options) -> Result<()> {
+    let date = steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
+    let (commit, machine) = (bench::commit(), bench::machine());
+    let stem = folder.join(&date);
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let store = |ending: &str, text: String| {
+        let path = stem.with_extension(ending);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    let json = serde_json::json!({
+        "schema_version": 1, "date": date, "commit": commit, "machine": machine, "input": options.input.name(),
+        "engine": format!("{:?}", options.engine).to_lowercase(), "lost_node": options.lose_node, "rows": rows,
+    });
+    store("json", serde_json::to_string_pretty(&json)? + "\n")?;
+    let mut page = format!("# Copies, {date}\n\n{ABOUT}\nEvery merged profile was the program's own, to the last count.\n");
+    writeln!(
+        page,
+        "Input {}; {}, {} cores, Linux {}; commit {commit}\n",
+        options.input.name(),
+        machine.processor,
+        machine.cores,
+        machine.kernel
+    )?;
+    writeln!(page, "| {} |\n|---|---|--:|--:|--:|--:|--:|--:|", HEADS.join(" | "))?;
+    for cells in rows.iter().map(Row::cells).chain(means.iter().cloned()) {
+        writeln!(page, "| {} |", cells.join(" | "))?;
+    }
+    store("md", page)
 }
 
 /// A program with the profile of its run.
@@ -106,6 +216,8 @@ struct Subject<'a> {
     folder: PathBuf,
     /// Checksum of what it prints.
     printed: String,
+    /// Hits of one program that counts all, counted by itself: all, and of labels.
+    sequential: [f64; 2],
 }
 
 impl<'a> Subject<'a> {
@@ -115,9 +227,12 @@ impl<'a> Subject<'a> {
         corpus.build_once(name, &Variant::trodden())?;
         let folder = std::path::absolute(corpus.folder().join("copies").join(name))?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let mut subject = Subject { corpus, name, trodden, folder, printed: String::new() };
+        let mut subject = Subject { corpus, name, trodden, folder, printed: String::new(), sequential: [0.0; 2] };
         let words = format!("-o {}", subject.profile().display());
         subject.printed = subject.record(&words, options)?;
+        let (words, costs) = subject.words(1, "sbl");
+        subject.record(&format!("{words} --count-hits"), options)?;
+        subject.sequential = most_counted(&read_json(&costs)?);
         Ok(subject)
     }
 
@@ -130,47 +245,52 @@ impl<'a> Subject<'a> {
         self.corpus.run(self.name, &Variant::trodden(), options.input, &runner)
     }
 
-    /// Runs copies and prints a row of the table; gives hits and labels of the slowest, in per cent.
-    fn row(&self, copies: u32, strategy: &str, options: &Options) -> Result<(f64, f64)> {
+    /// Words of `record` for copies, and the file to which they write their costs.
+    fn words(&self, copies: u32, strategy: &str) -> (String, PathBuf) {
         let costs = self.folder.join(format!("{strategy}-{copies}.json"));
         let mut words = format!("-o {} --copies {copies} --strategy {strategy}", self.folder.join("copies.trodden").display());
-        words += &format!(" --weights {} --costs {} --baseline", self.profile().display(), costs.display());
+        write!(words, " --weights {} --costs {}", self.profile().display(), costs.display()).expect("strings take all");
+        if PRINT_TIMES.contains(&self.name) {
+            words += " --ignore-output";
+        }
+        (words, costs)
+    }
+
+    /// Runs copies; gives a row of the table.
+    fn row(&self, copies: u32, strategy: &str, options: &Options) -> Result<Row> {
+        let (words, costs) = self.words(copies, strategy);
+        let counting = format!("{words} --baseline --count-hits");
         let printed = match options.engine {
-            Engine::Local => self.record(&words, options)?,
-            Engine::Slurm => self.on_cluster(&words, options)?,
+            Engine::Local => self.record(&counting, options)?,
+            Engine::Slurm => self.on_cluster(&counting, options)?,
         };
         if printed != self.printed {
             bail!("{}: copies print something else than the program", self.name);
         }
-        let text = std::fs::read_to_string(&costs).with_context(|| format!("cannot read {}", costs.display()))?;
-        let costs: Value = serde_json::from_str(&text)?;
-        let number = |of: &Value, name: &str| of[name].as_f64().unwrap_or(f64::NAN);
-        let each = || costs["copies"].as_array().into_iter().flatten();
-        let most = |name: &str| each().map(|c| number(c, name)).fold(0.0, f64::max);
-        let all = number(&costs, "sequential_hits");
-        let base = &costs["baseline"];
-        let (plain, sequential) = (number(base, "plain_ns"), number(base, "sequential_ns"));
-        let over = |ns: f64| 100.0 * (ns / plain - 1.0);
-        let labels = self.sequential_labels(copies)?;
-        let (hits, label_hits) = (100.0 * most("hits") / all, 100.0 * most("label_hits") / labels);
-        println!(
-            "{:<12} {strategy:<9} {copies:>2} {hits:>7.1} {label_hits:>7.1} {:>9.1} {:>8.1}% {:>9.1}%{}",
-            self.name,
-            100.0 * number(&costs, "proven_hits") / all,
-            over(most("wall_ns")),
-            over(sequential),
-            if each().any(|c| number(c, "attempts") > 1.0) { "  (copies ran again)" } else { "" }
-        );
-        Ok((hits, label_hits))
+        let counted = read_json(&costs)?;
+        let [hits, label_hits] = most_counted(&counted);
+        let times = options.times.then(|| self.times(&words, &costs, options)).transpose()?;
+        Ok(Row {
+            program: self.name.to_owned(),
+            strategy: strategy.to_owned(),
+            copies,
+            hits,
+            label_hits,
+            sequential_hits: self.sequential[0],
+            sequential_label_hits: self.sequential[1],
+            proven_hits: number(&counted, "proven_hits"),
+            run_again: each_copy(&counted).filter(|c| number(c, "attempts") > 1.0).count(),
+            times,
+        })
     }
 
-    /// Labels that sequential Ball-Larus executes.
-    fn sequential_labels(&self, copies: u32) -> Result<f64> {
-        let program = self.corpus.program(self.name, &Variant::trodden());
-        let mut plan = Command::new(self.trodden);
-        plan.arg("plan").arg(program).args(["-k", &copies.to_string(), "--strategy", "sbl", "--hits", "labels", "--json", "--profile"]);
-        let plans: Value = serde_json::from_str(&steps::output(plan.arg(self.profile()))?)?;
-        plans["plans"][0]["slowest"].as_f64().context("the plan has no hits")
+    /// Runs copies that count paths only, one at a time.
+    fn times(&self, words: &str, costs: &Path, options: &Options) -> Result<Times> {
+        self.record(&format!("{words} --baseline --parallel 1"), options)?;
+        let costs = read_json(costs)?;
+        let base = &costs["baseline"];
+        let slowest_ns = each_copy(&costs).map(|c| number(c, "wall_ns")).fold(0.0, f64::max);
+        Ok(Times { slowest_ns, sequential_ns: number(base, "sequential_ns"), plain_ns: number(base, "plain_ns") })
     }
 
     fn on_cluster(&self, words: &str, options: &Options) -> Result<String> {
@@ -197,6 +317,25 @@ impl<'a> Subject<'a> {
             }
         })
     }
+}
+
+fn read_json(path: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+fn number(of: &Value, name: &str) -> f64 {
+    of[name].as_f64().unwrap_or(f64::NAN)
+}
+
+fn each_copy(costs: &Value) -> impl Iterator<Item = &Value> {
+    costs["copies"].as_array().into_iter().flatten()
+}
+
+/// Hits that copies counted, of the copy that has most: all, and of labels.
+fn most_counted(costs: &Value) -> [f64; 2] {
+    let most = |at: usize| each_copy(costs).map(|c| c["counted"][at].as_f64().unwrap_or(f64::NAN)).fold(0.0, f64::max);
+    [most(0), most(1)]
 }
 
 /// A throw-away cluster, stopped when this goes out of scope.

@@ -50,6 +50,9 @@ pub struct Copies {
     /// Each copy runs in a copy of the working folder, so that their files do not clash; what the first one makes is copied back.
     #[arg(long, requires = "copies")]
     pub own_folders: bool,
+    /// Do not compare what copies print: for programs that print times, process numbers and the like. Their counts and exit status are compared.
+    #[arg(long, requires = "copies")]
+    pub ignore_output: bool,
     /// Standard input of each copy. By default what comes by a pipe is kept and given to each; else there is none.
     #[arg(long, value_name = "FILE", requires = "copies")]
     pub input: Option<PathBuf>,

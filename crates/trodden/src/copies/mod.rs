@@ -61,7 +61,9 @@ fn run_divided(record: &Record, engine: &Engine, program: PathBuf, division: &Di
     let mut programs: Vec<PathBuf> = division.make(work.path(), options.baseline)?;
     programs.extend(options.baseline.then_some(program));
     let programs = programs.iter().map(|p| Word::from(p.as_os_str())).collect();
-    spec(&record.command, programs, work.path(), options.own_folders, options.input.as_deref())?.write(work.path())?;
+    let mut spec = spec(&record.command, programs, work.path(), options.own_folders, options.input.as_deref())?;
+    spec.ignore_output = options.ignore_output;
+    spec.write(work.path())?;
     let count = division.copies.len();
     let attempts = launch(work.path(), 0..count, engine)?;
     let copies = results(work.path(), 0..count)?;

@@ -29,6 +29,8 @@ pub struct Spec {
     pub input: Option<Word>,
     /// The working folder as it was, if each copy runs in a copy of it.
     pub pristine: Option<Word>,
+    /// What it prints is no part of what must be the same.
+    pub ignore_output: bool,
     /// The programs that run, in the order of their numbers.
     pub programs: Vec<Word>,
 }
@@ -38,7 +40,7 @@ pub struct Spec {
 pub struct Outcome {
     /// How it ended.
     pub ending: Ending,
-    /// Hash of what it printed.
+    /// Hash of what it printed; empty where that does not matter.
     pub output: String,
     /// Hash of what it printed to standard error.
     pub error_output: String,
@@ -67,7 +69,16 @@ pub fn file(folder: &Path, name: &str, copy: usize) -> PathBuf {
 impl Spec {
     /// A job that runs these programs.
     pub fn of(command: Vec<Word>, directory: Word, environment: Vec<(Word, Word)>, programs: Vec<Word>) -> Spec {
-        Spec { schema_version: SCHEMA_VERSION, command, directory, environment, input: None, pristine: None, programs }
+        Spec {
+            schema_version: SCHEMA_VERSION,
+            command,
+            directory,
+            environment,
+            input: None,
+            pristine: None,
+            ignore_output: false,
+            programs,
+        }
     }
 
     /// Writes it to a folder.
