@@ -15,6 +15,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -44,7 +45,7 @@ struct Bug {
     place: (&'static str, &'static str),
     /// Where the function begins.
     definition: &'static str,
-    /// Lines of the two branches: the first behind that with this text.
+    /// The two branches: from the first line behind that with this text to the brace that closes it. A path may begin behind a loop in such a branch.
     branches: [&'static str; 2],
     /// What a run is made of. The first three do not fail; with the fourth, a run does.
     parts: [&'static str; 4],
@@ -305,11 +306,14 @@ fn compare<'a>(failed: &[bool], coverage: impl Iterator<Item = &'a Names>) -> Co
 fn rank(trodden: &Path, work: &Path, failed: &[bool], bug: &Bug, sources: &Path) -> Result<Option<(usize, f64, usize)>> {
     let text = String::from_utf8_lossy(&fs::read(sources.join(bug.place.0))?).into_owned();
     let body = text.find(bug.definition).with_context(|| format!("{} has no {}", bug.place.0, bug.place.1))?;
-    let line = |mark: &str| -> Result<u64> {
-        let at = text[body..].find(mark).with_context(|| format!("{} has no `{mark}`", bug.place.0))?;
-        Ok(text[..body + at].matches('\n').count() as u64 + 1)
+    let lines = |mark: &str| -> Result<RangeInclusive<u64>> {
+        let at = body + text[body..].find(mark).with_context(|| format!("{} has no `{mark}`", bug.place.0))?;
+        let first = text[..at].matches('\n').count() as u64 + 1;
+        let end =
+            text[at..].lines().position(|l| l.trim() == "}").with_context(|| format!("{}: `{mark}` is not in braces", bug.place.0))?;
+        Ok(first..=first + end as u64)
     };
-    let lines = [line(bug.branches[0])?, line(bug.branches[1])?];
+    let branches = [lines(bug.branches[0])?, lines(bug.branches[1])?];
     let mut isolate = Command::new(trodden);
     isolate.args(["isolate", "--json", "--top", "1000"]);
     for (number, failed) in failed.iter().enumerate() {
@@ -319,7 +323,7 @@ fn rank(trodden: &Path, work: &Path, failed: &[bool], bug: &Bug, sources: &Path)
     let suspects = found["suspects"].as_array().context("trodden isolate lists suspects")?;
     let through_both = |s: &&Value| {
         let outline: BTreeSet<u64> = s["outline"].as_str().unwrap_or_default().split('-').filter_map(|w| w.parse().ok()).collect();
-        s["function"] == bug.place.1 && lines.iter().all(|l| outline.contains(l))
+        s["function"] == bug.place.1 && branches.iter().all(|b| outline.range(b.clone()).next().is_some())
     };
     let score = |s: &Value| s["ochiai"].as_f64().unwrap_or(0.0);
     Ok(suspects.iter().find(through_both).map(|s| {
