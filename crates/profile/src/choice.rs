@@ -5,6 +5,7 @@
 
 use crate::paths::{blocks, ending};
 use std::collections::HashSet;
+use std::fmt::{self, Display, Formatter};
 use std::ops::RangeInclusive;
 use trodden_flow::{DagEdgeId, Node, Numbering};
 use trodden_unit::{Block, FunctionMap, KnownPaths, MapError, TwoWays, UnitMap};
@@ -37,6 +38,17 @@ pub struct Sequence {
     pub function: String,
     /// All blocks of the path; or places.
     pub waypoints: Vec<Waypoint>,
+}
+
+impl Display for Sequence {
+    fn fmt(&self, out: &mut Formatter) -> fmt::Result {
+        write!(out, "{}:", self.function)?;
+        self.waypoints.iter().try_for_each(|waypoint| match waypoint {
+            Waypoint::Block(number) => write!(out, " {number}"),
+            Waypoint::Place(Place { file, lines }) if lines.start() == lines.end() => write!(out, " {file}:{}", lines.start()),
+            Waypoint::Place(Place { file, lines }) => write!(out, " {file}:{}-{}", lines.start(), lines.end()),
+        })
+    }
 }
 
 /// Why a set could not be made.
@@ -195,7 +207,7 @@ pub fn along(units: &[&UnitMap], sequences: &[Sequence], is: impl Fn(&FunctionMa
             is(function, &sequence.function).then_some(move |path: &[Node]| follows(map, function, path, &sequence.waypoints))
         })?;
         if found.is_empty() {
-            return Err(NoChoice::NoSuchPath(format!("{sequence:?}")));
+            return Err(NoChoice::NoSuchPath(sequence.to_string()));
         }
         all.unite(found)?;
     }
@@ -303,6 +315,7 @@ mod tests {
     fn sequences_are_blocks_or_places() {
         let read = sequences("# none\n\nns::f(int): 0 2 3\ng: a.c:10 b/a.c:12-14\n").unwrap();
         assert_eq!(read[0], Sequence { function: "ns::f(int)".into(), waypoints: [0, 2, 3].map(Waypoint::Block).to_vec() });
+        assert_eq!([&read[0], &read[1]].map(Sequence::to_string), ["ns::f(int): 0 2 3", "g: a.c:10 b/a.c:12-14"]);
         assert_eq!(read[1].waypoints[1], Waypoint::Place(Place { file: "b/a.c".into(), lines: 12..=14 }));
         for wrong in ["f", "f: ", "f: 0 a.c:3", "f: x"] {
             assert!(matches!(sequences(wrong), Err(NoChoice::NoSequence { line: 1, .. })), "{wrong}");

@@ -68,9 +68,12 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     for file in files(&job.reports)? {
         // One damaged file does not spoil what thousands of machines sent.
         if let Err(error) = aggregator.add_file(&file) {
+            // But a name that the user wrote is no name of a file that came in.
+            anyhow::ensure!(file.exists(), error);
             warn(format_args!("{error}; the rest of this file is left out"));
         }
     }
+    anyhow::ensure!(aggregator.reports() > 0, "there is no report of untested paths in these files: `trodden field pack` makes them");
     let mut maps = Maps { store: assets::store()?, known: BTreeMap::new() };
     let sums = match &job.rows {
         Some(file) => {

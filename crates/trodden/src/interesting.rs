@@ -1,12 +1,11 @@
 //! The sets of `--interesting`: words of the command line to paths of a program, united, and to the file that the plugin reads.
 
-use crate::assets;
 use crate::plan::units;
 use crate::profiles::{LAST, load};
+use crate::{assets, git};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use trodden_profile::choice::{self, Place};
 use trodden_report::Name;
 use trodden_unit::{FunctionMap, Identity, KnownPaths, UnitMap};
@@ -112,10 +111,5 @@ fn difference(of: &str) -> Result<String> {
     if Path::new(of).is_file() {
         return fs::read_to_string(of).with_context(|| format!("cannot read {of}"));
     }
-    let words = ["diff", "--unified=0", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/", of, "--"];
-    let output = Command::new("git").args(words).output().context("cannot run git")?;
-    if !output.status.success() {
-        bail!("git diff {of} fails: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(String::from_utf8_lossy(&git::diff(of)?).into_owned())
 }

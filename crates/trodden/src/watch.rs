@@ -6,6 +6,7 @@
 
 use crate::assets;
 use crate::cli::OnMatch;
+use crate::find::nowhere_note;
 use crate::notes::{note, warn};
 use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -16,10 +17,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use trodden_profile::expression::{End, Expression, Matcher};
+use trodden_profile::expression::{End, Expression, Matcher, Place};
 use trodden_profile::{RawProfile, Run, Walk, Walks, collect, raw_files};
 use trodden_report::Name;
+use trodden_report::found::words;
 use trodden_report::select::chosen;
+use trodden_report::words::plural;
 use trodden_unit::{Identity, UnitMap};
 
 /// From one reading to the next, at least.
@@ -68,10 +71,12 @@ impl Watching {
     pub fn stop(self) -> Result<()> {
         drop(self.stop);
         let watcher = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        if let Some(problem) = watcher.problem {
+        if let Some(problem) = &watcher.problem {
             warn(format_args!("not all was watched: {problem:#}"));
         }
-        note(format_args!("{} paths match; they were taken {} times", watcher.matching, watcher.executions));
+        watcher.explain();
+        let paths = plural(watcher.matching as u128, "path matches", "paths match");
+        note(format_args!("{paths}; taken {}", plural(watcher.executions, "time", "times")));
         Ok(())
     }
 }
@@ -166,6 +171,23 @@ impl Watcher {
         ensure!(raw.units.iter().map(|u| u.unit).eq(units.iter().map(|u| u.0)), "{}: maps of units are missing", raw.image_path.display());
         self.images.insert(raw.image, Known { units: units.into_iter().map(|u| u.1).collect() });
         Ok(())
+    }
+
+    /// Says what in the expression can match nothing in what ran.
+    fn explain(&self) {
+        let units = || self.images.values().flat_map(|image| &image.units);
+        let mut functions = units().flat_map(|u| u.functions.iter().map(|f| (&*u.map, &u.map.functions[*f]))).peekable();
+        if let (None, Some(name), true) = (functions.peek(), &self.expression.function, !self.images.is_empty()) {
+            return warn(format_args!(
+                "no instrumented function of what ran is called `{name}`; `trodden report --json` names all of them"
+            ));
+        }
+        let mut nowhere: Option<Vec<&Place>> = None;
+        for (map, function) in functions {
+            let missing = Matcher::of(&self.expression, map, function).nowhere();
+            nowhere = Some(nowhere.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
+        }
+        nowhere.unwrap_or_default().into_iter().for_each(|place| note(nowhere_note(&words(place))));
     }
 
     fn compare(&mut self, raw: &RawProfile, process: Option<u32>, all: &mut HashMap<(Identity, usize, u64), u128>) -> Result<()> {

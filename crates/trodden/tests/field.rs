@@ -119,4 +119,10 @@ fn paths_are_ranked_by_users() {
     let output = place.command(trodden()).args(["field", "aggregate", "all.field"]).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("of 2 reports") && err.contains("checksum"), "{out}{err}");
+    fs::write(place.path("none.field"), "").unwrap();
+    for (file, message) in [("missing.field", "missing.field: cannot read"), ("none.field", "there is no report")] {
+        let output = place.command(trodden()).args(["field", "aggregate", file]).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && err.contains(message), "{err}");
+    }
 }

@@ -5,13 +5,14 @@ mod run;
 mod show;
 
 use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteWorth};
+use crate::git;
 use crate::notes::{Progress, note, warn};
 use crate::reports::{json_text, print};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trodden_profile::changes::ChangedLines;
 use trodden_profile::suite::Suite;
@@ -131,15 +132,10 @@ fn changes(job: &Order) -> Result<Option<ChangedLines>> {
             text
         }
         (Some(file), _) => std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?,
-        (None, Some(commit)) => {
-            let mut git = Command::new("git");
-            git.args(["diff", "--unified=0", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/", commit, "--"]);
-            let output = git.output().context("cannot run git")?;
-            ensure!(output.status.success(), "git diff {commit}: {}", String::from_utf8_lossy(&output.stderr).trim());
-            output.stdout
-        }
+        (None, Some(commit)) => git::diff(commit)?,
     };
-    Ok(Some(ChangedLines::of_diff(&String::from_utf8_lossy(&text))?))
+    let named = || job.diff.as_ref().map_or_else(|| "git diff".into(), |file| file.display().to_string());
+    Ok(Some(ChangedLines::of_diff(&String::from_utf8_lossy(&text)).with_context(named)?))
 }
 
 fn tell_changes(changes: &ChangedLines) {
