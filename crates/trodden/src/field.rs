@@ -69,7 +69,7 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
         // One damaged file does not spoil what thousands of machines sent.
         if let Err(error) = aggregator.add_file(&file) {
             // But a name that the user wrote is no name of a file that came in.
-            anyhow::ensure!(file.exists(), error);
+            anyhow::ensure!(file.exists(), "{error}");
             warn(format_args!("{error}; the rest of this file is left out"));
         }
     }
