@@ -140,7 +140,8 @@ pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOpt
     if !options.across_builds {
         check_builds(before, after)?;
     }
-    let (old, new) = (Side::of(before, options)?, Side::of(after, options)?);
+    let one = before.1.images.len() == 1 && after.1.images.len() == 1;
+    let (old, new) = (Side::of(before, options, one)?, Side::of(after, options, one)?);
     let mut keys: Vec<&Key> = old.functions.keys().chain(new.functions.keys()).collect();
     keys.sort();
     keys.dedup();
@@ -195,7 +196,7 @@ fn check_builds(before: (&str, &Profile), after: (&str, &Profile)) -> Result<(),
     Ok(())
 }
 
-/// What functions are matched by: the image's identity (nothing across builds), the unit (its source across builds), the function's name, and its
+/// What functions are matched by: the image's identity (its file's name across builds, if there are several), the unit (its source across builds), the function's name, and its
 /// occurrence among those that agree in all this.
 type Key = (String, String, String, usize);
 
@@ -228,12 +229,14 @@ fn weighted(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &F
 }
 
 impl<'a> Side<'a> {
-    fn of((name, profile): (&str, &'a Profile), options: &DiffOptions) -> Result<Side<'a>, ProfileError> {
+    /// `one`: both profiles are of one image, which is meant whatever its file is called, since variants of a program have names of their own.
+    fn of((name, profile): (&str, &'a Profile), options: &DiffOptions, one: bool) -> Result<Side<'a>, ProfileError> {
         let mut side = Side { functions: BTreeMap::new(), instructions: 0, estimated: (0.0, 0.0) };
         let mut seen = HashMap::<(String, String, String), usize>::new();
         for image in &profile.images {
             for unit in &image.units {
                 let (of, part) = match options.across_builds {
+                    true if one => (String::new(), unit.map.source.clone()),
                     true => (file_name(&image.path), unit.map.source.clone()),
                     false => (image.identity.to_string(), unit.unit.to_string()),
                 };

@@ -97,7 +97,8 @@ impl<'v, 'a> Found<'v, 'a> {
             let function = self.functions[found.function];
             let name = page.paint(paint::NAME, &fit(&function.name.short, page.width.saturating_sub(50).max(20)));
             let what = if found.complete { "path" } else { "unfinished path" };
-            let numbers = format!("{what} {}  taken {} times, {}", found.id, count(found.count.into()), percent(self.share(found)));
+            let times = plural(found.count.into(), "time", "times");
+            let numbers = format!("{what} {}  taken {times}, {}", found.id, percent(self.share(found)));
             out.push_str(&format!("\n{}  {name}  {numbers}\n", page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3))));
             out.push_str(&tell(function, &found.story, sources, page));
         }
@@ -154,7 +155,8 @@ fn unfinished(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
     function.paths.unfinished.iter().filter(fits).map(found).collect()
 }
 
-fn words(place: &Place) -> String {
+/// A place, in words.
+pub fn words(place: &Place) -> String {
     match place {
         Place::Any => "_".into(),
         Place::Block(number) => format!("block b{number}"),

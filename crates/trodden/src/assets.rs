@@ -128,6 +128,16 @@ pub fn own_program() -> Result<PathBuf> {
     env::current_exe().context("cannot find the running program's own file (is /proc mounted?)")
 }
 
+/// The program under the name by which it is rustc's wrapper and linker for cargo, whatever name it runs under: `trodden suite run --cargo` is none.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn for_cargo(store: &UnitStore) -> Result<PathBuf> {
+    const NAME: &str = "cargo-trodden";
+    let own = own_program()?;
+    if own.file_name().is_some_and(|n| n == NAME) { Ok(own) } else { Ok(drivers(store)?.join(NAME)) }
+}
+
 /// Names under which the program is a driver.
 const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
 /// Names by which builds call compilers that they find on the search path.

@@ -186,7 +186,6 @@ fn cargo(verb: &str, invocation: &Invocation, recorder: &[String]) -> Result<Com
     Tool::Clang.find()?;
     assets::plugin()?;
     let store = assets::store()?;
-    let own = assets::own_program()?;
     let target = invocation.target.clone().unwrap_or_else(|| TARGET.into());
     if !target.starts_with("x86_64-") || !target.contains("-linux-") {
         bail!("{target} is no target that trodden knows: only x86-64 Linux is");
@@ -212,7 +211,7 @@ fn cargo(verb: &str, invocation: &Invocation, recorder: &[String]) -> Result<Com
     if env::var_os("RUSTC_WRAPPER").is_some_and(|w| !w.is_empty()) {
         note("RUSTC_WRAPPER is not used: trodden stands there itself");
     }
-    command.env("RUSTC_WRAPPER", own).env(rust::ROLE_VARIABLE, rust::WRAPPER);
+    command.env("RUSTC_WRAPPER", assets::for_cargo(&store)?).env(rust::ROLE_VARIABLE, rust::WRAPPER);
     command.env(STORE_VARIABLE, store.root()).env(PARAMETERS_VARIABLE, parameters);
     let drivers = assets::drivers(&store)?;
     let underscored = target.replace('-', "_");

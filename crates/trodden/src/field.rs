@@ -72,6 +72,7 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
             read => read?,
         }
     }
+    anyhow::ensure!(aggregator.reports() > 0, "there is no report of untested paths in these files: `trodden field pack` makes them");
     let mut maps = Maps { store: assets::store()?, known: BTreeMap::new() };
     let sums = match &job.rows {
         Some(file) => {

@@ -12,6 +12,11 @@ use trodden_report::{SourceCache, View};
 /// Exit status with `--fail` if a path matches.
 const FOUND: u8 = 1;
 
+/// Why a place of an expression can match nothing.
+pub fn nowhere_note(place: &str) -> String {
+    format!("{place} is in no block of these functions: a line may have no code of its own, or the optimiser moved it")
+}
+
 /// Looks a path expression up.
 ///
 /// # Errors
@@ -28,7 +33,7 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
         false => reports::print(found.text(&sources, &reports::text_options(color, job.steps), job.top).as_bytes())?,
     }
     for place in found.nowhere() {
-        note(format_args!("no block of these functions is {place}: such lines have no code of their own, or the optimiser moved it"));
+        note(nowhere_note(&place));
     }
     reports::remarks(&view, &sources);
     Ok(if job.fail && found.paths() > 0 { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })

@@ -1,15 +1,24 @@
-//! What git says of sources.
+//! What git says of changes.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use std::process::Command;
 
-/// The difference from a commit to the files as they are, in the unified form, without context.
+/// The difference from a revision to the files as they are, in the repository of the current folder.
 ///
 /// # Errors
-/// git cannot be run, or knows no such commit.
-pub fn difference(commit: &str) -> Result<String> {
-    let words = ["diff", "--unified=0", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/", commit, "--"];
-    let output = Command::new("git").args(words).output().context("cannot run git")?;
-    ensure!(output.status.success(), "git diff {commit}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+/// There is no git, no repository, or no such revision.
+pub fn diff(revision: &str) -> Result<Vec<u8>> {
+    let words = ["diff", "--unified=0", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/", revision, "--"];
+    let output = Command::new("git").args(words).env("LC_ALL", "C").output().context("cannot run git")?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.to_lowercase().contains("not a git repository") {
+        bail!(
+            "git diff {revision}: the current folder is in no git repository: change to that of the sources, or name a file with the difference"
+        );
+    }
+    // Help on options may follow.
+    bail!("git diff {revision}: {}", said.lines().next().unwrap_or("it fails and does not say why"))
 }

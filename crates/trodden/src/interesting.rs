@@ -112,5 +112,5 @@ fn difference(of: &str) -> Result<String> {
         let bytes = fs::read(of).with_context(|| format!("cannot read {of}"))?;
         return Ok(String::from_utf8_lossy(&bytes).into_owned());
     }
-    git::difference(of)
+    Ok(String::from_utf8_lossy(&git::diff(of)?).into_owned())
 }

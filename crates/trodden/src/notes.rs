@@ -4,8 +4,8 @@
 //! them), avoid the words by which CMake recognises a failed option, and are silenced by `TRODDEN_QUIET`.
 
 use std::env;
-use std::fmt::Display;
-use std::io::{self, IsTerminal};
+use std::fmt::{self, Display};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Variable that silences notes.
@@ -14,13 +14,23 @@ pub const QUIET_VARIABLE: &str = "TRODDEN_QUIET";
 /// Prints a note.
 pub fn note(text: impl Display) {
     if !is_quiet() {
-        eprintln!("trodden: {text}");
+        say(format_args!("trodden: {text}\n"));
     }
 }
 
 /// Prints what may spoil the user's result, even if notes are silenced.
 pub fn warn(text: impl Display) {
-    eprintln!("trodden: warning: {text}");
+    say(format_args!("trodden: warning: {text}\n"));
+}
+
+/// Prints why the command failed.
+pub fn fail(text: impl Display) {
+    say(format_args!("trodden: {text}\n"));
+}
+
+/// Nobody may be reading any more (`2>&1 | head`): then nothing is said, and the work goes on.
+fn say(text: fmt::Arguments) {
+    let _ = io::stderr().write_fmt(text);
 }
 
 /// How far a long piece of work is: one line on a terminal, nothing elsewhere. May be shared by threads.
@@ -42,7 +52,7 @@ impl Progress {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         // A hundred times at most: the terminal is not what the work should wait for.
         if self.shows && (done.is_multiple_of(self.all.div_ceil(100)) || done == self.all) {
-            eprint!("\r{done} of {} {}{}", self.all, self.what, if done == self.all { "\n" } else { "" });
+            say(format_args!("\r{done} of {} {}{}", self.all, self.what, if done == self.all { "\n" } else { "" }));
         }
     }
 }

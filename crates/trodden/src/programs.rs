@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::UNIX_EPOCH;
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{Run, RunStore, Switch, collect, raw_files};
+use trodden_report::words::plural;
 use trodden_trace::{Event, Follow, Program, ProgramId, TraceError, follow};
 
 /// Records the programs of a command as runs of a suite; gives the command's exit status.
@@ -156,7 +157,8 @@ impl Keeper {
             merged.profile.context("no run can be read again")?.write(output)?;
             note(format_args!("all runs, added up, are in {}", output.display()));
         }
-        note(format_args!("recorded {} runs in the suite {}; `trodden suite list {1}` shows them", self.stored.len(), self.suite));
+        let runs = plural(self.stored.len() as u128, "run", "runs");
+        note(format_args!("recorded {runs} in the suite {}; `trodden suite list {0}` shows them", self.suite));
         anyhow::ensure!(self.failures == 0, "{} runs could not be stored", self.failures);
         Ok(())
     }

@@ -243,7 +243,7 @@ impl Job {
 
     fn with_linker(&self, command: &mut Command) -> Result<()> {
         let mut linker = OsString::from("-Clinker=");
-        linker.push(assets::own_program()?);
+        linker.push(assets::for_cargo(&assets::store()?)?);
         command.arg(linker).arg("-Clinker-features=-lld");
         command.env(ROLE_VARIABLE, LINKER).env(CODEGEN_VARIABLE, self.codegen.words().join(CODEGEN_SEPARATOR));
         command.env(MODULE_VARIABLE, self.folder.join(format!("{}{}.bc", self.name, self.extra)));

@@ -7,6 +7,7 @@
 
 use crate::assets;
 use crate::cli::OnMatch;
+use crate::find::nowhere_note;
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -18,10 +19,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use trodden_profile::expression::{End, Expression, Matcher};
+use trodden_profile::expression::{End, Expression, Matcher, Place};
 use trodden_profile::{RawProfile, Run, Walk, Walks, collect, raw_files};
 use trodden_report::Name;
+use trodden_report::found::words;
 use trodden_report::select::chosen;
+use trodden_report::words::plural;
 use trodden_unit::{Identity, Storage, UnitMap};
 
 /// From one reading to the next, at least.
@@ -71,7 +74,9 @@ impl Watching {
         drop(self.stop);
         let watcher = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         watcher.problems.iter().for_each(|problem| warn(format_args!("not all was watched: {problem:#}")));
-        note(format_args!("{} paths match; they were taken {} times", watcher.matching, watcher.executions));
+        watcher.explain();
+        let paths = plural(watcher.matching as u128, "path matches", "paths match");
+        note(format_args!("{paths}; taken {}", plural(watcher.executions, "time", "times")));
         Ok(())
     }
 }
@@ -179,6 +184,23 @@ impl Watcher {
         }
         self.images.insert(raw.image, Known { units });
         Ok(())
+    }
+
+    /// Says what in the expression can match nothing in what ran.
+    fn explain(&self) {
+        let units = || self.images.values().flat_map(|image| &image.units);
+        let mut functions = units().flat_map(|u| u.functions.iter().map(|f| (&*u.map, &u.map.functions[*f]))).peekable();
+        if let (None, Some(name), true) = (functions.peek(), &self.expression.function, !self.images.is_empty()) {
+            return warn(format_args!(
+                "no instrumented function of what ran is called `{name}`; `trodden report --json` names all of them"
+            ));
+        }
+        let mut nowhere: Option<Vec<&Place>> = None;
+        for (map, function) in functions {
+            let missing = Matcher::of(&self.expression, map, function).nowhere();
+            nowhere = Some(nowhere.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
+        }
+        nowhere.unwrap_or_default().into_iter().for_each(|place| note(nowhere_note(&words(place))));
     }
 
     fn compare(

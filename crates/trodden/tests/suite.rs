@@ -78,7 +78,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     redundant.sort_unstable();
     assert_eq!(redundant, ["plain", "scaled"]);
     let text = String::from_utf8(place.trodden("suite redundant tests").stdout).unwrap();
-    assert!(text.contains("no set needs less (proven)"), "{text}");
+    assert!(text.contains("3 tests take them all: no set needs less (proven)"), "{text}");
 
     // Line 10 is in the branch of `rounded`.
     place.write("change.diff", "--- a/a.c\n+++ b/a.c\n@@ -10 +10 @@\n-        n = n / 10 * 10;\n+        n = n / 10 * 11;\n");
@@ -178,11 +178,13 @@ fn watched_paths_are_noticed_while_the_program_runs() {
     };
     let (status, said) = record(&["--watch", "step: 6", "--on-match", "abort"], "30000");
     assert_eq!(status, Some(134), "{said}");
-    assert!(said.contains(" of step was taken: lines ") && said.contains("1 paths match; they were taken"), "{said}");
+    assert!(said.contains(" of step was taken: lines ") && said.contains("1 path matches; taken"), "{said}");
     let (status, said) = record(&["--watch", "step: !6", "--on-match", "count"], "65");
-    assert!(status == Some(3) && said.contains("1 paths match; they were taken 63 times") && !said.contains("was taken:"), "{said}");
+    assert!(status == Some(3) && said.contains("1 path matches; taken 63 times") && !said.contains("was taken:"), "{said}");
     let (status, said) = record(&["--watch", "step: 8000"], "2");
-    assert!(status == Some(3) && said.contains("0 paths match"), "{said}");
+    assert!(status == Some(3) && said.contains("line 8000 is in no block") && said.contains("0 paths match"), "{said}");
+    let (status, said) = record(&["--watch", "stop: 6"], "2");
+    assert!(status == Some(3) && said.contains("no instrumented function of what ran is called `stop`"), "{said}");
     for (expression, message) in [("step: 6 call", "cannot be watched"), ("step: 6 x", "is no place")] {
         let (status, said) = record(&["--watch", expression], "2");
         assert!(status == Some(2) && said.contains(message), "{said}");

@@ -91,6 +91,11 @@ impl Aggregator {
         Aggregator { sorter: Sorter::new(limits.memory), limits, numbers: HashMap::new(), reports: 0 }
     }
 
+    /// How many reports were read so far.
+    pub fn reports(&self) -> u64 {
+        self.reports
+    }
+
     /// Reads all reports of a file.
     ///
     /// # Errors

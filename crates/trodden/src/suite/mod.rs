@@ -132,9 +132,10 @@ fn changes(job: &Order) -> Result<Option<ChangedLines>> {
             text
         }
         (Some(file), _) => std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?,
-        (None, Some(commit)) => git::difference(commit)?.into_bytes(),
+        (None, Some(commit)) => git::diff(commit)?,
     };
-    Ok(Some(ChangedLines::of_diff(&String::from_utf8_lossy(&text))?))
+    let named = || job.diff.as_ref().map_or_else(|| "git diff".into(), |file| file.display().to_string());
+    Ok(Some(ChangedLines::of_diff(&String::from_utf8_lossy(&text)).with_context(named)?))
 }
 
 fn tell_changes(changes: &ChangedLines) {

@@ -10,6 +10,7 @@ use std::fmt::Write;
 use trodden_profile::suite::cover::Cover;
 use trodden_profile::suite::order::Placed;
 use trodden_profile::suite::{PathIndex, Suite, Test};
+use trodden_report::words::plural;
 
 /// The tests of a suite.
 pub fn tests(name: &str, suite: &Suite, as_json: bool) -> Result<Vec<u8>> {
@@ -88,22 +89,19 @@ impl Found<'_> {
             ),
         );
         let amount = |cost: u64| match self.by {
-            SuiteCost::Tests => format!("{cost} tests"),
+            SuiteCost::Tests => plural(cost.into(), "test", "tests"),
             SuiteCost::Time => format!("{:.3} s", cost as f64 / 1e6),
         };
         let proof = match best.is_proven() {
             true => "no set needs less (proven)".to_owned(),
             false => format!("the search ended before the proof: any set needs at least {}", amount(best.bound)),
         };
-        line(
-            &mut out,
-            format_args!(
-                "{} tests, {}, take them all: {proof}; greedy: {}",
-                best.chosen.len(),
-                amount(best.cost),
-                amount(self.greedy.cost)
-            ),
-        );
+        let chosen = plural(best.chosen.len() as u128, "test", "tests");
+        let cost = match self.by {
+            SuiteCost::Tests => String::new(),
+            SuiteCost::Time => format!(" in {}", amount(best.cost)),
+        };
+        line(&mut out, format_args!("{chosen}{cost} take them all: {proof}; greedy: {}", amount(self.greedy.cost)));
         let redundant: Vec<&Test> = self.redundant().collect();
         let saved = redundant.iter().map(|t| t.duration_ns).sum::<u64>() as f64 / 1e9;
         line(&mut out, format_args!("\n{} tests are redundant beside those ({saved:.3} s):", redundant.len()));
