@@ -166,6 +166,11 @@ fn draw(all: &[(&str, Vec<Row>)]) -> Result<String> {
     Ok(out)
 }
 
+/// A label of a logarithmic axis, short enough for its margin.
+fn power(value: &f64) -> String {
+    if *value < 1e4 { format!("{value}") } else { format!("{value:e}") }
+}
+
 /// Figure 3.17: span against number of paths.
 fn spans(area: &Area, rows: &[&Row]) -> Drawn {
     let most = rows.iter().filter_map(|r| r.published).max().unwrap_or(1).max(10) as f64 * 1.5;
@@ -176,7 +181,16 @@ fn spans(area: &Area, rows: &[&Row]) -> Drawn {
         .x_label_area_size(38)
         .y_label_area_size(58)
         .build_cartesian_2d((0.8f64..paths).log_scale(), (0.8f64..most).log_scale())?;
-    canvas.configure_mesh().light_line_style(TRANSPARENT).bold_line_style(FAINT).axis_style(INK).x_desc("paths").y_desc("span").draw()?;
+    canvas
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(FAINT)
+        .axis_style(INK)
+        .x_desc("paths")
+        .y_desc("span")
+        .x_label_formatter(&power)
+        .y_label_formatter(&power)
+        .draw()?;
     canvas.draw_series([PathElement::new(vec![(1.0, 1.0), (paths.min(most), paths.min(most))], INK.stroke_width(1))])?;
     let dots = |span: fn(&Row) -> Option<u64>, size: i32, colour: RGBColor| {
         let place = move |r: &&Row| span(r).map(|s| Circle::new((r.paths as f64, s as f64), size, colour.filled()));
@@ -213,6 +227,8 @@ fn ratios(area: &Area, rows: &[&Row]) -> Drawn {
         .axis_style(INK)
         .x_desc("functions by ratio")
         .y_desc("ratio")
+        .x_label_formatter(&|at| format!("{at:.0}"))
+        .y_label_formatter(&power)
         .draw()?;
     canvas.draw_series(ratios.iter().enumerate().map(|(at, ratio)| Circle::new((at as f64, *ratio), 2, SEARCHED.filled())))?;
     Ok(())
