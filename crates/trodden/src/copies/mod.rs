@@ -229,7 +229,10 @@ fn input_file(folder: &Path, given: Option<&Path>) -> Result<Option<PathBuf>> {
 }
 
 fn engine(options: &Copies) -> Result<Engine> {
-    ensure!(options.memory.is_none() || options.engine == EngineKind::Local, "--memory is for --engine local: others have bounds of their own");
+    ensure!(
+        options.memory.is_none() || options.engine == EngineKind::Local,
+        "--memory is for --engine local: others have bounds of their own"
+    );
     let parallel = options.parallel.map_or(Local::new().parallel, |n| n as usize);
     Ok(match options.engine {
         EngineKind::Local => Engine::Local(Local { parallel, memory: options.memory.map(|mib| mib << 20), retries: options.retries }),
