@@ -222,10 +222,11 @@ impl Watcher {
         let taken = |(unit, counted): (&Unit, &trodden_profile::RawUnitCounts)| {
             counted.counts.iter().any(|(c, _)| unit.counters.get(c) == Some(&true))
         };
-        if known.units.iter().zip(&raw.units).any(taken) && self.aborted.insert(process) {
-            if let Err(error) = abort(process, &raw.file) {
-                warn(format_args!("process {process} is not aborted: {error:#}"));
-            }
+        if known.units.iter().zip(&raw.units).any(taken)
+            && self.aborted.insert(process)
+            && let Err(error) = abort(process, &raw.file)
+        {
+            warn(format_args!("process {process} is not aborted: {error:#}"));
         }
     }
 }
