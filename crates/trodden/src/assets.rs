@@ -128,14 +128,13 @@ pub fn own_program() -> Result<PathBuf> {
     env::current_exe().context("cannot find the running program's own file (is /proc mounted?)")
 }
 
-/// The program under the name by which it is rustc's wrapper and linker for cargo, whatever name it runs under: `trodden suite run --cargo` is none.
+/// The program under the name by which it is rustc's wrapper and linker for cargo, also where it runs as `trodden`, which is none: for `trodden suite run --cargo`.
 ///
 /// # Errors
 /// The store cannot be written.
 pub fn for_cargo(store: &UnitStore) -> Result<PathBuf> {
-    const NAME: &str = "cargo-trodden";
     let own = own_program()?;
-    if own.file_name().is_some_and(|n| n == NAME) { Ok(own) } else { Ok(drivers(store)?.join(NAME)) }
+    if own.file_name().is_some_and(|n| n == "trodden") { Ok(drivers(store)?.join("cargo-trodden")) } else { Ok(own) }
 }
 
 /// Names under which the program is a driver.

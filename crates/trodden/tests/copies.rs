@@ -61,7 +61,7 @@ fn copies_count_together_what_one_program_counts() {
     let one = record(&place, "./prog", "");
     assert_eq!(one.status.code(), Some(3), "{}", String::from_utf8_lossy(&one.stderr));
     let truth = counts(&place);
-    assert!(truth.len() > 40, "{truth:?}");
+    assert!(truth.len() > 20, "{} {truth:?}", truth.len());
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
     for words in [
         "--copies 2",
