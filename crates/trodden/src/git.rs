@@ -8,7 +8,9 @@ use std::process::Command;
 /// # Errors
 /// There is no git, no repository, or no such revision.
 pub fn diff(revision: &str) -> Result<Vec<u8>> {
-    let words = ["diff", "--unified=0", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/", revision, "--"];
+    let form = ["diff", "--unified=0", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/"];
+    // What looks like an option is a revision all the same: there are options that write files.
+    let words = form.into_iter().chain(["--end-of-options", revision, "--"]);
     let output = Command::new("git").args(words).env("LC_ALL", "C").output().context("cannot run git")?;
     if output.status.success() {
         return Ok(output.stdout);
@@ -21,4 +23,17 @@ pub fn diff(revision: &str) -> Result<Vec<u8>> {
     }
     // Help on options may follow.
     bail!("git diff {revision}: {}", said.lines().next().unwrap_or("it fails and does not say why"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_no_revisions() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("written");
+        assert!(diff(&format!("--output={}", file.display())).is_err());
+        assert!(!file.exists());
+    }
 }
