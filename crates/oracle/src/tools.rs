@@ -36,7 +36,7 @@ impl Toolkit {
         };
         fs::create_dir_all(folder).map_err(Error::file(folder))?;
         let runtime = folder.join("trodden_rt.o");
-        fs::write(&runtime, RUNTIME).map_err(Error::file(&runtime))?;
+        write_whole(&runtime, RUNTIME)?;
         Ok(Toolkit { llvm, plugin, runtime })
     }
 
@@ -74,6 +74,13 @@ impl Toolkit {
         }
         run(clang.arg(module).arg("-o").arg(output)).map(drop)
     }
+}
+
+/// Writes a file that others may be reading: they see what was there before, or all of it.
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let beside = path.with_extension(format!("{}.part", std::process::id()));
+    fs::write(&beside, bytes).map_err(Error::file(&beside))?;
+    fs::rename(&beside, path).map_err(Error::file(path))
 }
 
 fn build_plugin() -> Result<PathBuf, Error> {
