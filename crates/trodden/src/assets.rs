@@ -137,6 +137,20 @@ pub fn for_cargo(store: &UnitStore) -> Result<PathBuf> {
     if own.file_name().is_some_and(|n| n == "trodden") { Ok(drivers(store)?.join("cargo-trodden")) } else { Ok(own) }
 }
 
+/// The same under a path of its own for each way to build: cargo asks a wrapper of another path for its version again, and builds anew what
+/// another version of the compiler built.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn wrapper_for(store: &UnitStore, way: Identity) -> Result<PathBuf> {
+    let own = drivers(store)?;
+    let folder = own.join("ways").join(&way.to_string()[..16]);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let wrapper = folder.join("cargo-trodden");
+    link(&own_folder()?.join("trodden"), &wrapper)?;
+    Ok(wrapper)
+}
+
 /// Names under which the program is a driver.
 const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
 /// Names by which builds call compilers that they find on the search path.

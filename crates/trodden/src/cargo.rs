@@ -18,12 +18,13 @@ use crate::toolchain::Tool;
 use anyhow::{Context, Result, bail};
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_profile::sampling::SAMPLE_TIER as SAMPLE_WORD;
-use trodden_unit::RESIDUAL_WORD;
 use trodden_unit::marks::ADDRESSES_WORD;
 use trodden_unit::store::STORE_VARIABLE;
+use trodden_unit::{Identity, RESIDUAL_WORD};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Parameters of the plugin with a value, as `trodden build` has them.
@@ -211,13 +212,30 @@ fn cargo(verb: &str, invocation: &Invocation, recorder: &[String]) -> Result<Com
     if env::var_os("RUSTC_WRAPPER").is_some_and(|w| !w.is_empty()) {
         note("RUSTC_WRAPPER is not used: trodden stands there itself");
     }
-    command.env("RUSTC_WRAPPER", assets::for_cargo(&store)?).env(rust::ROLE_VARIABLE, rust::WRAPPER);
+    let way = way(&parameters)?;
+    command.env("RUSTC_WRAPPER", assets::wrapper_for(&store, way)?).env(rust::ROLE_VARIABLE, rust::WRAPPER);
+    command.env(rust::WAY_VARIABLE, way.to_string());
     command.env(STORE_VARIABLE, store.root()).env(PARAMETERS_VARIABLE, parameters);
     let drivers = assets::drivers(&store)?;
     let underscored = target.replace('-', "_");
     command.env(format!("CC_{underscored}"), drivers.join("trodden-cc")).env(format!("CXX_{underscored}"), drivers.join("trodden-c++"));
     command.env(CARGO_FOLDER_VARIABLE, folder.join(&target));
     Ok(command)
+}
+
+/// What decides how the plugin changes a program: its parameters, the content of the files that they name, and the plugin itself.
+///
+/// # Errors
+/// A file cannot be read.
+fn way(parameters: &str) -> Result<Identity> {
+    let named = parameters.split_whitespace().filter_map(|word| word.split_once('=')).map(|(_, value)| PathBuf::from(value));
+    let files = named.filter(|path| path.is_absolute() && path.is_file()).chain([assets::plugin()?]);
+    let mut content = parameters.to_owned();
+    for file in files {
+        let bytes = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        content.push_str(&format!(" {}", Identity::of(&bytes)));
+    }
+    Ok(Identity::of(content.as_bytes()))
 }
 
 fn parameters(invocation: &Invocation) -> String {

@@ -31,6 +31,8 @@ pub const ROLE_VARIABLE: &str = "TRODDEN_CARGO_ROLE";
 pub const WRAPPER: &str = "rustc";
 /// The role of the linker.
 pub const LINKER: &str = "linker";
+/// Variable that identifies the way of counting, for cargo: what was built in another way is built anew.
+pub const WAY_VARIABLE: &str = "TRODDEN_CARGO_WAY";
 /// Variable that names the bitcode for the linker.
 const MODULE_VARIABLE: &str = "TRODDEN_CARGO_MODULE";
 
@@ -41,6 +43,9 @@ const MODULE_VARIABLE: &str = "TRODDEN_CARGO_MODULE";
 pub fn wrap(arguments: Vec<OsString>) -> Result<ExitCode> {
     let Some((rustc, rest)) = arguments.split_first() else { bail!("cargo names no rustc") };
     let Some(job) = Job::read(rest) else {
+        if rest == ["-vV"] {
+            return version(rustc);
+        }
         let error = Command::new(rustc).args(rest).exec();
         return Err(error).with_context(|| format!("cannot run {}", rustc.display()));
     };
@@ -56,6 +61,13 @@ pub fn wrap(arguments: Vec<OsString>) -> Result<ExitCode> {
         job.remove_temporaries()?;
     }
     Ok(last.map_or(ExitCode::SUCCESS, linking::exit_code))
+}
+
+/// rustc's version with the way of counting, which makes it another compiler for cargo.
+fn version(rustc: &OsStr) -> Result<ExitCode> {
+    let status = Command::new(rustc).arg("-vV").status().with_context(|| format!("cannot run {}", rustc.display()))?;
+    println!("trodden: {}", env::var(WAY_VARIABLE).unwrap_or_default());
+    Ok(linking::exit_code(status))
 }
 
 /// Whether a profile is collected or used, which goes by names.

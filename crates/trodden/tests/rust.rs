@@ -38,6 +38,7 @@ fn main() {
     let cc = env::var(format!("CC_{target}")).unwrap_or("cc".into());
     assert!(Command::new(cc).args(["-O1", "-fPIC", "-c", "pick.c", "-o"]).arg(format!("{out}/pick.o")).status().unwrap().success());
     assert!(Command::new("ar").arg("rcs").arg(format!("{out}/libpick.a")).arg(format!("{out}/pick.o")).status().unwrap().success());
+    println!("cargo::rerun-if-changed=pick.c");
     println!("cargo::rustc-link-search={out}");
     println!("cargo::rustc-link-lib=static=pick");
 }
@@ -92,11 +93,22 @@ fn outside_cargo(place: &Place, program: &Path) -> Command {
 fn programs_libraries_and_tests() {
     let place = subject();
     let folder = "target/trodden/x86_64-unknown-linux-gnu/debug";
-    cargo(&place, "build --workspace --offline");
+    check_parameters(&place, folder);
     check_programs(&place, folder);
     check_libraries(&place, folder);
     check_variant(&place, folder);
     check_recorded_tests(&place);
+}
+
+/// What was built with other parameters is built anew, and only that.
+fn check_parameters(place: &Place, folder: &str) {
+    let built = |words: &str| {
+        cargo(place, &format!("build --workspace --offline {words}"));
+        std::fs::metadata(place.path(folder).join("one")).unwrap().modified().unwrap()
+    };
+    let first = built("--max-paths 2");
+    assert_eq!(built("--max-paths 2"), first);
+    assert!(built("") > first);
 }
 
 fn check_programs(place: &Place, folder: &str) {
