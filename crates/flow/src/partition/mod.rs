@@ -13,6 +13,7 @@
 //! different sums of increments; what is counted at an interesting path's end with its sum is that path's executions and no other's.
 
 pub mod alone;
+mod anneal;
 pub mod apart;
 pub mod bound;
 pub mod ends;
