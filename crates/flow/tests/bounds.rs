@@ -117,9 +117,17 @@ fn no_division_of_the_paths_is_below_the_bound() {
             });
             sets.iter().map(|set| costs[*set as usize]).max().unwrap()
         };
-        let best = (0..copies.pow(count as u32)).map(division).min().unwrap();
-        let found = bound(std::slice::from_ref(&subject.procedure), copies, Measure::All).proven();
+        let best = (0..copies.pow(count as u32)).map(&division).min().unwrap();
+        let bound = bound(std::slice::from_ref(&subject.procedure), copies, Measure::All);
+        let found = bound.proven();
         assert!(found <= best, "seed {seed}: at least {found} for {copies} copies, but {best} are enough");
+        let end_of = |at: usize| subject.paths[at].1;
+        let leaves_ends_whole = |number: &usize| {
+            let copy_of = |at: usize| number / copies.pow(at as u32) % copies;
+            (0..count).all(|a| (0..a).all(|b| end_of(a) != end_of(b) || copy_of(a) == copy_of(b)))
+        };
+        let best_whole = (0..copies.pow(count as u32)).filter(leaves_ends_whole).map(division).min().unwrap();
+        assert!(bound.proven_for_whole_ends() <= best_whole, "seed {seed}: {bound:?} for {copies} copies, but {best_whole} are enough");
         (tight, all) = (tight + u32::from(found == best), all + 1);
     }
     assert!(all > 500 && tight * 3 > all, "{tight} of {all} are exact");

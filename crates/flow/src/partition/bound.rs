@@ -9,7 +9,10 @@
 //!   end is without labels, or, if several are, each is in a copy where all others have some.
 //!   One copy of `k` has a `k`-th of these labels and of one count of each end ([`Bound::share`]).
 //! - If `m` copies profile paths of an end, one of them has an `m`-th of the labels that tell the end's paths apart, and no less than tell the dearest path from the others
-//!   ([`alone`]), besides the end's counts; and all together count the end `m` times. The least of this over all `m` up to `k` is [`Bound::end`].
+//!   ([`alone`]), besides the end's counts; and all together count the end `m` times. So a plan whose slowest copy is hit `h` times has each end in so many copies that
+//!   `h` suffices for one of them, and all copies together are hit `k h` times at most: the least `h` for which that fits together is [`Bound::end`].
+//! - A plan that leaves the paths of each end together, as all strategies but [`Strategy::P3`](super::Strategy::P3) do, has a copy with all labels and counts of the dearest end
+//!   ([`Bound::whole_end`]).
 //! - Two of the `k + 1` ends taken most often are counted in one copy, three of the first `2k + 1`, and so on ([`Bound::together`]).
 //!
 //! [`Bound::ideal`], a `k`-th of the sequential cost, is what nobody can promise and what plans are measured by: a plan may fall below it, where a copy
@@ -32,8 +35,10 @@ pub struct Bound {
     pub ideal: u64,
     /// Executions of the most frequent path.
     pub path: u64,
-    /// Of the dearest end: its executions, and those of labels that tell its paths apart.
+    /// What suffices for the dearest ends: executions, and labels that tell their paths apart, in as many copies as that takes.
     pub end: u64,
+    /// The same where all paths of an end are in one copy.
+    pub whole_end: u64,
     /// Executions of ends that some copy has to count together.
     pub together: u64,
     /// An equal share of what all copies have to execute together.
@@ -44,6 +49,11 @@ impl Bound {
     /// No plan's slowest copy is hit less often than this.
     pub fn proven(&self) -> u64 {
         self.end.max(self.together).max(self.share)
+    }
+
+    /// No plan's slowest copy is hit less often than this that leaves the paths of each end together.
+    pub fn proven_for_whole_ends(&self) -> u64 {
+        self.proven().max(self.whole_end)
     }
 
     /// What a plan can aim at: the ideal, or what is proven where that is more.
@@ -65,7 +75,8 @@ pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> Bound
         sum += counts.iter().sum::<u64>();
         bound.path = procedures.iter().flat_map(|p| &p.paths).map(|p| p.count).max().unwrap_or(0);
         bound.together = together(&counts, copies as usize);
-        bound.end = dearest_end(&known, copies, sum);
+        bound.whole_end = dearest_end(&known, sum.div_ceil(copies), |k, end, count| k.of_whole_end(end, count));
+        bound.end = sufficient(&dear_ends(&known, sum.div_ceil(copies)), copies, sum);
     }
     bound.share = sum.div_ceil(copies);
     bound
@@ -92,16 +103,9 @@ impl Known<'_> {
         Known { procedure, counts, labels: told_apart.max(not_most_frequent(procedure)), sequential, ends }
     }
 
-    /// The least that the dearest copy executes for an end, where all copies together execute `sum` if each end is counted once.
-    fn of_end(&self, end: DagEdgeId, count: u64, copies: u64, sum: u64) -> u64 {
-        let (dag, frequencies) = (&self.procedure.dag, &self.procedure.frequencies);
-        let labels = least_labels(dag, &self.ends, frequencies, &[end]);
-        let alone = least_labels_of_one(dag, &self.ends, frequencies, end);
-        let among = |m: u64| {
-            let own = count.saturating_add(labels.div_ceil(m).max(alone));
-            own.max(count.saturating_mul(m - 1).saturating_add(sum).div_ceil(copies))
-        };
-        (1..=copies).map(among).min().unwrap_or(0)
+    /// What a copy executes for all paths of an end.
+    fn of_whole_end(&self, end: DagEdgeId, count: u64) -> u64 {
+        count.saturating_add(least_labels(&self.procedure.dag, &self.ends, &self.procedure.frequencies, &[end]))
     }
 }
 
@@ -123,16 +127,62 @@ fn together(counts: &[u64], copies: usize) -> u64 {
     (0..=counts.len() / copies).map(of).max().unwrap_or(0)
 }
 
-fn dearest_end(known: &[Known], copies: u64, sum: u64) -> u64 {
+/// The greatest bound of an end, or less than `uninteresting`.
+fn dearest_end(known: &[Known], uninteresting: u64, bound: impl Fn(&Known, DagEdgeId, u64) -> u64) -> u64 {
     let all = known.iter().flat_map(|k| k.counts.iter().map(move |(end, count)| (count.saturating_add(k.labels), k, *end, *count)));
-    let mut order: Vec<_> = all.filter(|(most, ..)| *most > sum.div_ceil(copies)).collect();
+    let mut order: Vec<_> = all.filter(|(most, ..)| *most > uninteresting).collect();
     order.sort_by_key(|(most, ..)| Reverse(*most));
     let mut dearest = 0;
     for (most, known, end, count) in order {
         if most <= dearest {
             break;
         }
-        dearest = dearest.max(known.of_end(end, count, copies, sum));
+        dearest = dearest.max(bound(known, end, count));
     }
     dearest
+}
+
+/// Ends looked at that may be too dear for one copy.
+const MOST_DEAR: usize = 64;
+
+/// An end that may be too dear for one copy.
+struct Dear {
+    count: u64,
+    /// Executions of labels that tell all its paths apart, and one path from all others.
+    labels: u64,
+    alone: u64,
+}
+
+fn dear_ends(known: &[Known], share: u64) -> Vec<Dear> {
+    let all = known.iter().flat_map(|k| k.counts.iter().map(move |(end, count)| (*count, k, *end)));
+    let mut dear: Vec<_> = all.filter(|(count, k, _)| *count > 0 && count.saturating_add(k.labels) > share).collect();
+    dear.sort_by_key(|(count, ..)| Reverse(*count));
+    let found = dear.into_iter().take(MOST_DEAR).map(|(count, k, end)| {
+        let (dag, frequencies) = (&k.procedure.dag, &k.procedure.frequencies);
+        let labels = least_labels(dag, &k.ends, frequencies, &[end]);
+        Dear { count, labels, alone: least_labels_of_one(dag, &k.ends, frequencies, end).min(labels) }
+    });
+    found.collect()
+}
+
+/// The least number of hits with which every end is in enough copies, and all copies together have hits enough.
+fn sufficient(dear: &[Dear], copies: u64, sum: u64) -> u64 {
+    let suffices = |hits: u64| {
+        let mut all = u128::from(sum);
+        for end in dear {
+            let room = hits.saturating_sub(end.count);
+            let needed = if end.labels <= room { 1 } else { end.labels.div_ceil(room.max(1)) };
+            if hits < end.count || end.alone > room || needed > copies {
+                return false;
+            }
+            all += u128::from(needed - 1) * u128::from(end.count);
+        }
+        all <= u128::from(hits) * u128::from(copies)
+    };
+    let (mut least, mut most) = (0, dear.iter().map(|e| e.count.saturating_add(e.labels)).fold(sum, u64::max));
+    while least < most {
+        let middle = least + (most - least) / 2;
+        if suffices(middle) { most = middle } else { least = middle + 1 }
+    }
+    least
 }
