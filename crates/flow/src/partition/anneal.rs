@@ -9,9 +9,10 @@
 use super::weighing::{EndSet, Weigher};
 use super::weighted::Shares;
 
-/// Edges that may be looked at, and steps.
+/// Edges that may be looked at, and steps: for each end that may move, and in all.
 const MOST_WORK: u64 = 60_000_000;
-const STEPS: u32 = 60_000;
+const STEPS_FOR_EACH: usize = 200;
+const MOST_STEPS: usize = 60_000;
 /// Worsening of the norm, in mean loads, that is taken with probability 1/e, at first and at last.
 const HOT: f64 = 0.02;
 const COLD: f64 = 0.000_5;
@@ -28,12 +29,14 @@ pub fn refine(weighers: &mut [Weigher], shares: Shares) -> Shares {
         return state.shares;
     }
     let before: u64 = state.work();
+    let ends: usize = state.movable.iter().map(|at| state.weighers[*at].ends.len()).sum();
+    let steps = (STEPS_FOR_EACH * ends).min(MOST_STEPS);
     let (mut best, mut least) = (state.shares.clone(), state.slowest());
-    for step in 0..STEPS {
+    for step in 0..steps {
         if state.work() - before > MOST_WORK {
             break;
         }
-        let heat = HOT * (COLD / HOT).powf(f64::from(step) / f64::from(STEPS));
+        let heat = HOT * (COLD / HOT).powf(step as f64 / steps as f64);
         if state.step(heat) && state.slowest() < least {
             (best, least) = (state.shares.clone(), state.slowest());
         }
