@@ -1,4 +1,4 @@
-//! How much of the sequential cost the slowest copy has, for every strategy and 2, 4 and 8 copies, from stored profiles; and the averages.
+//! What the slowest copy costs, for every strategy and 2, 4 and 8 copies, beside what every plan costs at least: a table, from stored profiles alone.
 //!
 //! `cargo run --release -p trodden-profile --example partitions -- PROFILE...`
 //!
@@ -7,66 +7,104 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use trodden_flow::partition::bound::{Bound, bound};
 use trodden_flow::partition::{Measure, Options, Procedure, Strategy, hits, plan};
 use trodden_profile::Profile;
 use trodden_profile::procedures::measured;
 
-const STRATEGIES: [Strategy; 3] = [Strategy::Pbl, Strategy::P3, Strategy::Weighted];
+const STRATEGIES: [(Strategy, &str); 3] = [(Strategy::Pbl, "pbl"), (Strategy::P3, "p3, all procedures"), (Strategy::Weighted, "weighted")];
 const COPIES: [usize; 3] = [2, 4, 8];
 
-/// Shares of the slowest copy: in the sequential cost, and in what plans can aim at.
-#[derive(Default)]
-struct Sums {
-    profiles: u32,
-    of_sequential: f64,
-    of_aim: f64,
+/// Shares of the sequential cost in per cent, and distances.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    /// All hits of the slowest copy; of labels, in the plan that is made for these.
+    all: f64,
+    labels: f64,
+    ideal: f64,
+    path: f64,
+    /// No plan is below; none that leaves ends whole.
+    proven: f64,
+    whole_ends: f64,
+    /// All hits over the bounds.
+    over_proven: f64,
+    over_whole_ends: f64,
+}
+
+impl Row {
+    fn cells(&self) -> String {
+        let Row { all, labels, ideal, path, proven, whole_ends, over_proven, over_whole_ends } = self;
+        format!(
+            "{labels:.1} | {all:.1} | {ideal:.1} | {path:.1} | {proven:.1} | {:+.1} | {whole_ends:.1} | {:+.1}",
+            100.0 * (over_proven - 1.0),
+            100.0 * (over_whole_ends - 1.0)
+        )
+    }
+
+    fn add(&mut self, other: &Row, weight: f64) {
+        let pairs = [
+            (&mut self.all, other.all),
+            (&mut self.labels, other.labels),
+            (&mut self.ideal, other.ideal),
+            (&mut self.path, other.path),
+            (&mut self.proven, other.proven),
+            (&mut self.whole_ends, other.whole_ends),
+            (&mut self.over_proven, other.over_proven),
+            (&mut self.over_whole_ends, other.over_whole_ends),
+        ];
+        pairs.into_iter().for_each(|(sum, value)| *sum += weight * value);
+    }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut sums = BTreeMap::<String, Sums>::new();
+    let files: Vec<String> = std::env::args().skip(1).collect();
+    let mut means = BTreeMap::<(usize, usize), Row>::new();
+    let mut longest = (Duration::ZERO, String::new());
     println!(
-        "{:<24} {:>6} {:>2} {:>7} {:>7} {:>7} {:>9} {:>9} {:>9}",
-        "profile", "hits", "k", "ideal", "path", "proven", "pbl", "p3", "weighted"
+        "| program | k | strategy | labels | all hits | ideal | most frequent path | bound | distance | bound, whole ends | distance |"
     );
-    for file in std::env::args().skip(1) {
-        let profile = Profile::read(Path::new(&file))?;
+    println!("|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|");
+    for file in &files {
+        let profile = Profile::read(Path::new(file))?;
         let procedure =
             |(_, unit, function): (_, &trodden_profile::UnitProfile, &_)| measured(function, &unit.counts_of(function).collect::<Vec<_>>());
         let procedures: Vec<Procedure> = profile.functions().map(procedure).collect::<Result<_, _>>()?;
-        for measure in [Measure::All, Measure::Labels] {
-            for copies in COPIES {
-                row(&file, &procedures, measure, copies, &mut sums);
+        let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
+        for copies in COPIES {
+            let bounds = [Measure::Labels, Measure::All].map(|measure| bound(&procedures, copies, measure));
+            for (at, (strategy, word)) in STRATEGIES.iter().enumerate() {
+                let started = Instant::now();
+                let row = row(&procedures, *strategy, copies, &bounds);
+                longest = longest.max((started.elapsed() / 2, format!("{name}, {copies} copies, {word}")));
+                println!("| {name} | {copies} | {word} | {} |", row.cells());
+                means.entry((copies, at)).or_default().add(&row, 1.0 / files.len() as f64);
             }
         }
     }
-    for (what, Sums { profiles, of_sequential, of_aim }) in &sums {
-        let count = f64::from(*profiles);
-        println!(
-            "{what}: {:.1} % of sequential, {:.2} times the aim, on average of {profiles}",
-            100.0 * of_sequential / count,
-            of_aim / count
-        );
+    for ((copies, at), mean) in &means {
+        println!("| mean of {} | {copies} | {} | {} |", files.len(), STRATEGIES[*at].1, mean.cells());
     }
+    eprintln!("making a plan took at most {:.1} s ({})", longest.0.as_secs_f64(), longest.1);
     Ok(())
 }
 
-fn row(file: &str, procedures: &[Procedure], measure: Measure, copies: usize, sums: &mut BTreeMap<String, Sums>) {
-    let bound: Bound = bound(procedures, copies, measure);
-    let share = |hits: u64| 100.0 * hits as f64 / bound.sequential.max(1) as f64;
-    let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
-    let [ideal, path, proven] = [bound.ideal, bound.path, bound.proven()].map(share);
-    print!("{name:<24} {:>6} {copies:>2} {ideal:>7.1} {path:>7.1} {proven:>7.1}", format!("{measure:?}"));
-    let started = Instant::now();
-    for strategy in STRATEGIES {
+fn row(procedures: &[Procedure], strategy: Strategy, copies: usize, bounds: &[Bound; 2]) -> Row {
+    let slowest = |measure: Measure| {
         let options = Options { copies, all_procedures: true, fold_again: false, measure };
-        let slowest = hits::slowest(procedures, &plan(procedures, strategy, &options), measure);
-        print!(" {:>9.1}", share(slowest));
-        let sum = sums.entry(format!("{measure:?}, {copies} copies, {strategy:?}")).or_default();
-        sum.profiles += 1;
-        sum.of_sequential += slowest as f64 / bound.sequential.max(1) as f64;
-        sum.of_aim += slowest as f64 / bound.aim().max(1) as f64;
+        hits::slowest(procedures, &plan(procedures, strategy, &options), measure)
+    };
+    let (labels, all) = (slowest(Measure::Labels), slowest(Measure::All));
+    let [of_labels, of_all] = bounds;
+    let share = |hits: u64, bound: &Bound| 100.0 * hits as f64 / bound.sequential.max(1) as f64;
+    Row {
+        all: share(all, of_all),
+        labels: share(labels, of_labels),
+        ideal: share(of_all.ideal, of_all),
+        path: share(of_all.path, of_all),
+        proven: share(of_all.proven(), of_all),
+        whole_ends: share(of_all.proven_for_whole_ends(), of_all),
+        over_proven: all as f64 / of_all.proven().max(1) as f64,
+        over_whole_ends: all as f64 / of_all.proven_for_whole_ends().max(1) as f64,
     }
-    println!("   {:.1} s", started.elapsed().as_secs_f64());
 }

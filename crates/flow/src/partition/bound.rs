@@ -1,19 +1,29 @@
 //! What every plan costs at least.
 //!
-//! Proven for all plans that this module's [`Part`](super::Part)s can express:
+//! Proven for all plans that this module's [`Part`](super::Part)s can express, those too that divide the paths of one [end](super::ends) among copies:
 //!
-//! - A path is counted where its identity is decided or later, whenever control comes there. So the copy that profiles a path counts at least as
-//!   often as its [end](super::ends) is taken ([`Bound::end`]); the path alone is a part of that ([`Bound::path`]).
-//! - Paths with one end are told apart by labels before it, so at most one of them is without labels where all are profiled in one copy. If a
-//!   copy profiles a path without labels, all others of that end have some there; if no copy does, each path has some in the copy that profiles it. Either way the
-//!   copies together execute at least as many labels as the end is taken, less its most frequent path. One copy of `k` has a `k`-th of the sum
-//!   ([`Bound::share`]).
+//! - A path is counted where its identity is decided or later, whenever control comes there. So a copy that profiles any path of an end counts as often as the
+//!   end is taken; the path alone is a part of that ([`Bound::path`]).
+//! - In a copy that profiles a path there are labels wherever another path of its end differs, so the labels of all copies together tell all paths of each
+//!   procedure apart. They execute at least what [`apart::least_labels`] says, and also as often as each end is taken, less its most frequent path: at most one path of an
+//!   end is without labels, or, if several are, each is in a copy where all others have some.
+//!   One copy of `k` has a `k`-th of these labels and of one count of each end ([`Bound::share`]).
+//! - If `m` copies profile paths of an end, one of them has an `m`-th of the labels that tell the end's paths apart, and no less than tell the dearest path from the others
+//!   ([`alone`]), besides the end's counts; and all together count the end `m` times. So a plan whose slowest copy is hit `h` times has each end in so many copies that
+//!   `h` suffices for one of them, and all copies together are hit `k h` times at most: the least `h` for which that fits together is [`Bound::end`].
+//! - A plan that leaves the paths of each end together, as all strategies but [`Strategy::P3`](super::Strategy::P3) do, has a copy with all labels and counts of the dearest end
+//!   ([`Bound::whole_end`]).
+//! - Two of the `k + 1` ends taken most often are counted in one copy, three of the first `2k + 1`, and so on ([`Bound::together`]).
 //!
 //! [`Bound::ideal`], a `k`-th of the sequential cost, is what nobody can promise and what plans are measured by: a plan may fall below it, where a copy
 //! saves labels because it need not tell as many paths apart.
 
+use super::alone::least_labels_of_one;
+use super::apart::least_labels;
 use super::hits::of_part;
 use super::{Ends, Measure, Part, Procedure};
+use crate::dag::DagEdgeId;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Bounds on the hits of the slowest copy.
@@ -25,8 +35,12 @@ pub struct Bound {
     pub ideal: u64,
     /// Executions of the most frequent path.
     pub path: u64,
-    /// Executions of the most frequent end.
+    /// What suffices for the dearest ends: executions, and labels that tell their paths apart, in as many copies as that takes.
     pub end: u64,
+    /// The same where all paths of an end are in one copy.
+    pub whole_end: u64,
+    /// Executions of ends that some copy has to count together.
+    pub together: u64,
     /// An equal share of what all copies have to execute together.
     pub share: u64,
 }
@@ -34,7 +48,12 @@ pub struct Bound {
 impl Bound {
     /// No plan's slowest copy is hit less often than this.
     pub fn proven(&self) -> u64 {
-        self.end.max(self.share)
+        self.end.max(self.together).max(self.share)
+    }
+
+    /// No plan's slowest copy is hit less often than this that leaves the paths of each end together.
+    pub fn proven_for_whole_ends(&self) -> u64 {
+        self.proven().max(self.whole_end)
     }
 
     /// What a plan can aim at: the ideal, or what is proven where that is more.
@@ -43,36 +62,56 @@ impl Bound {
     }
 }
 
-/// The bounds for `copies` copies. Under [`Measure::Labels`] a copy that profiles a single path needs no label, so only the share is bounded, and only
-/// within ends.
+/// The bounds for `copies` copies. Under [`Measure::Labels`] a copy that profiles a single path needs no label but those that tell it from others, so only the share is bounded.
 pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> Bound {
-    let mut bound = Bound::default();
-    let mut together = 0;
-    for procedure in procedures {
-        let ends = Ends::of(&procedure.dag);
-        let (counts, labels) = (counts(procedure, &ends), labels(procedure));
-        together += labels;
-        if measure == Measure::All {
-            together += counts.iter().sum::<u64>();
-            bound.end = bound.end.max(counts.into_iter().max().unwrap_or(0));
-            bound.path = bound.path.max(procedure.paths.iter().map(|p| p.count).max().unwrap_or(0));
-        }
-        let whole = Part::whole(&procedure.dag, &procedure.frequencies, measure);
-        bound.sequential += whole.map_or(0, |part| of_part(procedure, &part).of(measure));
+    let copies = copies.max(1) as u64;
+    let known: Vec<Known> = procedures.iter().map(|p| Known::of(p, measure)).collect();
+    let mut bound = Bound { sequential: known.iter().map(|k| k.sequential).sum(), ..Bound::default() };
+    bound.ideal = bound.sequential.div_ceil(copies);
+    let mut sum: u64 = known.iter().map(|k| k.labels).sum();
+    if measure == Measure::All {
+        let mut counts: Vec<u64> = known.iter().flat_map(|k| k.counts.iter().map(|c| c.1)).collect();
+        counts.sort_unstable_by_key(|c| Reverse(*c));
+        sum += counts.iter().sum::<u64>();
+        bound.path = procedures.iter().flat_map(|p| &p.paths).map(|p| p.count).max().unwrap_or(0);
+        bound.together = together(&counts, copies as usize);
+        bound.whole_end = dearest_end(&known, sum.div_ceil(copies), |k, end, count| k.of_whole_end(end, count));
+        bound.end = sufficient(&dear_ends(&known, sum.div_ceil(copies)), copies, sum);
     }
-    let share = |sum: u64| sum.div_ceil(copies.max(1) as u64);
-    bound.ideal = share(bound.sequential);
-    bound.share = share(together);
+    bound.share = sum.div_ceil(copies);
     bound
 }
 
-fn counts(procedure: &Procedure, ends: &Ends) -> Vec<u64> {
-    ends.edges().iter().map(|e| procedure.frequencies[e.index()]).collect()
+/// What a procedure costs in one copy, and at least.
+struct Known<'a> {
+    procedure: &'a Procedure,
+    ends: Ends,
+    /// Executions of ends.
+    counts: Vec<(DagEdgeId, u64)>,
+    /// Executions of labels in all copies together.
+    labels: u64,
+    sequential: u64,
+}
+
+impl Known<'_> {
+    fn of(procedure: &Procedure, measure: Measure) -> Known<'_> {
+        let ends = Ends::of(&procedure.dag);
+        let counts = ends.edges().iter().map(|e| (*e, procedure.frequencies[e.index()])).collect();
+        let told_apart = least_labels(&procedure.dag, &ends, &procedure.frequencies, ends.edges());
+        let whole = Part::whole(&procedure.dag, &procedure.frequencies, measure);
+        let sequential = whole.map_or(0, |part| of_part(procedure, &part).of(measure));
+        Known { procedure, counts, labels: told_apart.max(not_most_frequent(procedure)), sequential, ends }
+    }
+
+    /// What a copy executes for all paths of an end.
+    fn of_whole_end(&self, end: DagEdgeId, count: u64) -> u64 {
+        count.saturating_add(least_labels(&self.procedure.dag, &self.ends, &self.procedure.frequencies, &[end]))
+    }
 }
 
 /// Labels that all copies have to execute together: at each end all its paths' executions but the most frequent one's. Paths
 /// in passing execute those of other paths.
-fn labels(procedure: &Procedure) -> u64 {
+fn not_most_frequent(procedure: &Procedure) -> u64 {
     let mut of_end = BTreeMap::<_, (u64, u64)>::new();
     for path in procedure.paths.iter().filter(|p| !p.in_passing) {
         let (sum, most) = of_end.entry(path.end).or_default();
@@ -80,4 +119,70 @@ fn labels(procedure: &Procedure) -> u64 {
         *most = (*most).max(path.count);
     }
     of_end.values().map(|(sum, most)| sum - most).sum()
+}
+
+/// Of `k m + 1` ends some copy counts `m + 1`; `counts` falls.
+fn together(counts: &[u64], copies: usize) -> u64 {
+    let of = |m: usize| counts.get((copies - 1) * m..=copies * m).map_or(0, |least| least.iter().sum());
+    (0..=counts.len() / copies).map(of).max().unwrap_or(0)
+}
+
+/// The greatest bound of an end, or less than `uninteresting`.
+fn dearest_end(known: &[Known], uninteresting: u64, bound: impl Fn(&Known, DagEdgeId, u64) -> u64) -> u64 {
+    let all = known.iter().flat_map(|k| k.counts.iter().map(move |(end, count)| (count.saturating_add(k.labels), k, *end, *count)));
+    let mut order: Vec<_> = all.filter(|(most, ..)| *most > uninteresting).collect();
+    order.sort_by_key(|(most, ..)| Reverse(*most));
+    let mut dearest = 0;
+    for (most, known, end, count) in order {
+        if most <= dearest {
+            break;
+        }
+        dearest = dearest.max(bound(known, end, count));
+    }
+    dearest
+}
+
+/// Ends looked at that may be too dear for one copy.
+const MOST_DEAR: usize = 64;
+
+/// An end that may be too dear for one copy.
+struct Dear {
+    count: u64,
+    /// Executions of labels that tell all its paths apart, and one path from all others.
+    labels: u64,
+    alone: u64,
+}
+
+fn dear_ends(known: &[Known], share: u64) -> Vec<Dear> {
+    let all = known.iter().flat_map(|k| k.counts.iter().map(move |(end, count)| (*count, k, *end)));
+    let mut dear: Vec<_> = all.filter(|(count, k, _)| *count > 0 && count.saturating_add(k.labels) > share).collect();
+    dear.sort_by_key(|(count, ..)| Reverse(*count));
+    let found = dear.into_iter().take(MOST_DEAR).map(|(count, k, end)| {
+        let (dag, frequencies) = (&k.procedure.dag, &k.procedure.frequencies);
+        let labels = least_labels(dag, &k.ends, frequencies, &[end]);
+        Dear { count, labels, alone: least_labels_of_one(dag, &k.ends, frequencies, end).min(labels) }
+    });
+    found.collect()
+}
+
+/// The least number of hits with which every end is in enough copies, and all copies together have hits enough.
+fn sufficient(dear: &[Dear], copies: u64, sum: u64) -> u64 {
+    let suffices = |hits: u64| {
+        let mut all = u128::from(sum);
+        for end in dear {
+            let room = hits.saturating_sub(end.count);
+            let needed = if end.labels <= room { 1 } else { end.labels.div_ceil(room.max(1)) };
+            if hits < end.count || end.alone > room || needed > copies {
+                return false;
+            }
+            all += u128::from(needed - 1) * u128::from(end.count);
+        }
+        all <= u128::from(hits) * u128::from(copies)
+    };
+    let (mut least, mut most) = (0, dear.iter().map(|e| e.count.saturating_add(e.labels)).fold(sum, u64::max));
+    while least < most {
+        let middle = least + (most - least) / 2;
+        if suffices(middle) { most = middle } else { least = middle + 1 }
+    }
+    least
 }

@@ -148,6 +148,13 @@ impl Weigher {
         cost
     }
 
+    /// A set of some ends.
+    pub fn of_these(&self, ends: impl Iterator<Item = usize>) -> EndSet {
+        let mut set = EndSet::none(self.ends.len());
+        ends.for_each(|at| set.insert(at));
+        set
+    }
+
     /// Executions of the ends of a set.
     pub fn weight(&self, set: &EndSet) -> u64 {
         set.iter().map(|at| self.weights[at]).sum()

@@ -7,10 +7,12 @@
 //! 2. then, as long as it makes the slowest copy faster, a set of ends of one procedure moves from there to another copy: a single end, the ends behind
 //!    one node, as many as fit into the difference in the order of their frequency or of their place, or all;
 //! 3. what is found depends on how moves are chosen that add work for both together, so several weights of that are tried, and the best result is kept;
-//! 4. where there are few ends in all, an [exact](super::exact) search instead.
+//! 4. then moves are tried that make it worse for a while ([`super::anneal`]);
+//! 5. where there are few ends in all, an [exact](super::exact) search instead.
 //!
-//! Every move lowers the greater load of two copies, one of which was the slowest, so that the search ends; its work is bounded besides.
+//! Every move of the second step lowers the greater load of two copies, one of which was the slowest, so that the search ends; its work is bounded besides.
 
+use super::anneal::refine;
 use super::exact;
 use super::weighing::{EndSet, Weigher};
 use super::{CopyPlan, Measure, Options, Part, Plan, Procedure};
@@ -32,7 +34,7 @@ pub fn plan(procedures: &[Procedure], options: &Options) -> Plan {
     let shares = exact::best(&mut weighers, copies).unwrap_or_else(|| {
         let trials = DEARNESS.map(|dearness| Search::new(&mut weighers, copies, dearness).run());
         let best = trials.into_iter().min_by_key(|(_, slowest)| *slowest);
-        best.map(|(shares, _)| shares).unwrap_or_default()
+        refine(&mut weighers, best.map(|(shares, _)| shares).unwrap_or_default())
     });
     let mut plan = Plan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
     for (at, (sets, weigher)) in shares.iter().zip(&weighers).enumerate() {
@@ -176,14 +178,8 @@ impl<'a> Search<'a> {
     /// Sets of ends that might go from a copy.
     fn candidates(&self, procedure: usize, from: usize) -> Vec<EndSet> {
         let (weigher, own) = (&self.weighers[procedure], &self.shares[procedure][from]);
-        let ends = weigher.ends.len();
         let mut sets = vec![own.clone()];
-        let single = |at: usize| {
-            let mut set = EndSet::none(ends);
-            set.insert(at);
-            set
-        };
-        sets.extend(weigher.by_weight.iter().filter(|at| own.has(**at)).take(MOST_SINGLE).map(|at| single(*at)));
+        sets.extend(weigher.by_weight.iter().filter(|at| own.has(**at)).take(MOST_SINGLE).map(|at| weigher.of_these([*at].into_iter())));
         sets.extend(weigher.clusters.iter().map(|c| c.within(own)));
         let least = self.loads.iter().copied().min().unwrap_or(0);
         for part in [2, 3, 5] {

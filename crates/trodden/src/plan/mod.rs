@@ -160,6 +160,7 @@ struct BoundRow {
     ideal: u64,
     most_frequent_path: u64,
     proven: u64,
+    proven_for_whole_ends: u64,
 }
 
 impl Answer {
@@ -184,7 +185,13 @@ impl Answer {
             copies: plan.copies.iter().map(copy).collect(),
             profitable_procedures: plan.profitable,
             slowest: hits::slowest(procedures, plan, measure),
-            bound: BoundRow { sequential: bound.sequential, ideal: bound.ideal, most_frequent_path: bound.path, proven: bound.proven() },
+            bound: BoundRow {
+                sequential: bound.sequential,
+                ideal: bound.ideal,
+                most_frequent_path: bound.path,
+                proven: bound.proven(),
+                proven_for_whole_ends: bound.proven_for_whole_ends(),
+            },
         }
     }
 
@@ -202,6 +209,7 @@ impl Answer {
         writeln!(out, "  ideal: divided by copies {}", share(self.bound.ideal))?;
         writeln!(out, "  most frequent path       {}", share(self.bound.most_frequent_path))?;
         writeln!(out, "  no plan is below         {}", share(self.bound.proven))?;
+        writeln!(out, "   with ends whole         {}", share(self.bound.proven_for_whole_ends))?;
         writeln!(out, "  divided functions        {:>16}\n", self.profitable_procedures)
     }
 }

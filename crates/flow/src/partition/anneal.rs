@@ -1,0 +1,146 @@
+//! Refinement of a distribution of ends by simulated annealing: moves that make it worse for a while are taken at first, and ever less.
+//!
+//! The search by steps ([`super::weighted`]) ends where no single move helps. What holds it there is mostly labels that several ends of one procedure share: the first
+//! of them that moves pays for them in both copies, and only the last one saves them. What is to be small is a norm of the copies' loads that is close to the greatest load, so
+//! that relieving any heavy copy counts for something. The best distribution that was seen is kept, so the result is never worse.
+//!
+//! The numbers that decide are those of a fixed sequence: the same input has the same result.
+
+use super::weighing::{EndSet, Weigher};
+use super::weighted::Shares;
+
+/// Edges that may be looked at, and steps: for each end that may move, and in all.
+const MOST_WORK: u64 = 60_000_000;
+const STEPS_FOR_EACH: usize = 200;
+const MOST_STEPS: usize = 60_000;
+/// Worsening of the norm, in mean loads, that is taken with probability 1/e, at first and at last.
+const HOT: f64 = 0.02;
+const COLD: f64 = 0.000_5;
+/// The exponent of the norm.
+const EXPONENT: i32 = 24;
+/// Procedures take part that cost as much as this share of a mean load, if whole.
+const LEAST_SHARE: f64 = 0.002;
+
+/// Looks for a better distribution, from one that is complete.
+pub fn refine(weighers: &mut [Weigher], shares: Shares) -> Shares {
+    let copies = shares.first().map_or(0, Vec::len);
+    let mut state = State::of(weighers, shares);
+    if copies < 2 || state.movable.is_empty() {
+        return state.shares;
+    }
+    let before: u64 = state.work();
+    let ends: usize = state.movable.iter().map(|at| state.weighers[*at].ends.len()).sum();
+    let steps = (STEPS_FOR_EACH * ends).min(MOST_STEPS);
+    let (mut best, mut least) = (state.shares.clone(), state.slowest());
+    for step in 0..steps {
+        if state.work() - before > MOST_WORK {
+            break;
+        }
+        let heat = HOT * (COLD / HOT).powf(step as f64 / steps as f64);
+        if state.step(heat) && state.slowest() < least {
+            (best, least) = (state.shares.clone(), state.slowest());
+        }
+    }
+    best
+}
+
+struct State<'a> {
+    weighers: &'a mut [Weigher],
+    shares: Shares,
+    costs: Vec<Vec<u64>>,
+    loads: Vec<u64>,
+    /// Procedures whose ends move.
+    movable: Vec<usize>,
+    mean: f64,
+    random: Sequence,
+}
+
+impl State<'_> {
+    fn of(weighers: &mut [Weigher], shares: Shares) -> State<'_> {
+        let copies = shares.first().map_or(0, Vec::len);
+        let costs: Vec<Vec<u64>> =
+            shares.iter().zip(weighers.iter_mut()).map(|(sets, weigher)| sets.iter().map(|s| weigher.cost(s)).collect()).collect();
+        let loads: Vec<u64> = (0..copies).map(|copy| costs.iter().map(|c| c[copy]).sum()).collect();
+        let mean = (loads.iter().sum::<u64>() as f64 / copies.max(1) as f64).max(1.0);
+        let dear = |at: &usize| costs[*at].iter().sum::<u64>() as f64 >= LEAST_SHARE * mean;
+        let movable = (0..costs.len()).filter(dear).collect();
+        State { weighers, shares, costs, loads, movable, mean, random: Sequence(1) }
+    }
+
+    fn work(&self) -> u64 {
+        self.weighers.iter().map(|w| w.work).sum()
+    }
+
+    fn slowest(&self) -> u64 {
+        self.loads.iter().copied().max().unwrap_or(0)
+    }
+
+    fn norm(&self, changed: [(usize, u64); 2]) -> f64 {
+        let load = |copy: usize| changed.iter().find(|c| c.0 == copy).map_or(self.loads[copy], |c| c.1);
+        let sum: f64 = (0..self.loads.len()).map(|copy| (load(copy) as f64 / self.mean).powi(EXPONENT)).sum();
+        sum.powf(1.0 / f64::from(EXPONENT))
+    }
+
+    /// Tries a move; whether it was made.
+    fn step(&mut self, heat: f64) -> bool {
+        let procedure = self.movable[self.random.below(self.movable.len())];
+        let from = self.random.below(self.loads.len());
+        let to = self.random.below(self.loads.len());
+        if from == to || self.shares[procedure][from].is_empty() {
+            return false;
+        }
+        let set = self.chosen(procedure, from);
+        if set.is_empty() {
+            return false;
+        }
+        let (rest, with) = (self.shares[procedure][from].without(&set), self.shares[procedure][to].with(&set));
+        let (left, joined) = (self.weighers[procedure].cost(&rest), self.weighers[procedure].cost(&with));
+        let costs = &self.costs[procedure];
+        let loads = [(from, self.loads[from] - costs[from] + left), (to, self.loads[to] - costs[to] + joined)];
+        let now = [(from, self.loads[from]), (to, self.loads[to])];
+        let worse = self.norm(loads) - self.norm(now);
+        if worse > 0.0 && self.random.share() >= (-worse / heat).exp() {
+            return false;
+        }
+        loads.iter().for_each(|(copy, load)| self.loads[*copy] = *load);
+        (self.costs[procedure][from], self.costs[procedure][to]) = (left, joined);
+        (self.shares[procedure][from], self.shares[procedure][to]) = (rest, with);
+        true
+    }
+
+    /// A set of a copy's ends: one, those behind a node, those that are never taken, or all.
+    fn chosen(&mut self, procedure: usize, from: usize) -> EndSet {
+        let (weigher, own) = (&self.weighers[procedure], &self.shares[procedure][from]);
+        match self.random.below(8) {
+            0 => own.clone(),
+            1 | 2 if !weigher.clusters.is_empty() => own.within(&weigher.clusters[self.random.below(weigher.clusters.len())]),
+            3 => weigher.of_these(own.iter().filter(|at| weigher.weights[*at] == 0)),
+            _ => {
+                let count = own.iter().count();
+                let at = own.iter().nth(self.random.below(count));
+                weigher.of_these(at.into_iter())
+            }
+        }
+    }
+}
+
+/// A fixed sequence of numbers that look random (splitmix64).
+struct Sequence(u64);
+
+impl Sequence {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}

@@ -1,0 +1,246 @@
+//! What it costs at least to tell paths apart, however labels are chosen.
+//!
+//! Two paths with one [end](super::Ends) have different sums only if one of the edges on which they differ has a label. So labels must *hit* every
+//! bubble: two ways from one node to another that share no edge. What the edges of a cheapest such set execute is a lower bound for every labelling, be its labels
+//! values, chords, or anything else, and [`least_labels`] is a lower bound for that.
+//!
+//! A *way* stands for a part of the graph between two nodes, and has two costs: what labels in it execute at least so that nothing within is confused (`open`), and
+//! what they do if besides no path through it is without a label (`closed`); the difference is its price. At first each edge is a way with costs 0 and
+//! its executions. None of the following makes the optimum greater, and all but the last leave it as it is:
+//!
+//! - *free*: a way without a price is closed, and out of the question. So is one on no bubble: the only way from a node into which none leads, the only one into a node out of which none leads;
+//! - *parallel*: ways from one node to another are one way, of which one stays open at most;
+//! - *series*: the only way into a node and the only way out of it are one way, of which one is closed at most;
+//! - *contraction*: the only way into a node need not be closed if closing all ways out of it is no dearer; in the same way the only way out of one;
+//! - *bubble*: some price `y` is paid for a bubble, and the prices of all its ways are less by that. Any set that hits it had to pay `y`
+//!   for one of its ways, so this is a lower bound (linear programming duality).
+//!
+//! For graphs of nested conditionals the first four come to an end, and the bound is the optimum. O(nodes x edges) for each bubble.
+
+use super::Ends;
+use crate::dag::{Dag, DagEdgeId};
+use std::collections::{HashMap, VecDeque};
+
+/// Executions of labels that a copy has at least which profiles all paths of the wanted ends. `frequencies` has the executions of each edge.
+pub fn least_labels(dag: &Dag, ends: &Ends, frequencies: &[u64], wanted: &[DagEdgeId]) -> u64 {
+    let mut net = Net::of(dag, ends, frequencies, wanted);
+    loop {
+        net.reduce();
+        if !net.pay_for_a_bubble() {
+            return net.paid;
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    from: usize,
+    to: usize,
+    open: u64,
+    closed: u64,
+}
+
+impl Way {
+    fn price(&self) -> u64 {
+        self.closed - self.open
+    }
+}
+
+/// The ways that are left.
+struct Net {
+    ways: Vec<Option<Way>>,
+    /// Ways out of, and into, each node; those that are gone, too, until the node is looked at.
+    out: Vec<Vec<usize>>,
+    into: Vec<Vec<usize>>,
+    /// What is certain to be executed.
+    paid: u64,
+    /// Nodes to look at.
+    work: Vec<usize>,
+}
+
+impl Net {
+    /// The edges from which a wanted end is reached.
+    fn of(dag: &Dag, ends: &Ends, frequencies: &[u64], wanted: &[DagEdgeId]) -> Net {
+        let nodes = dag.node_count();
+        let mut net = Net { ways: Vec::new(), out: vec![Vec::new(); nodes], into: vec![Vec::new(); nodes], paid: 0, work: Vec::new() };
+        let mut leads = vec![false; nodes];
+        wanted.iter().for_each(|e| leads[dag.edge(*e).from.index()] = true);
+        for &node in dag.order().iter().rev().filter(|n| !ends.is_decided(**n)) {
+            for &edge in dag.out(node) {
+                let to = dag.edge(edge).to;
+                if !ends.is_decided(to) && leads[to.index()] {
+                    leads[node.index()] = true;
+                    net.add(Way { from: node.index(), to: to.index(), open: 0, closed: frequencies[edge.index()] });
+                }
+            }
+        }
+        net.work = (0..nodes).collect();
+        net
+    }
+
+    fn add(&mut self, way: Way) {
+        let id = self.ways.len();
+        self.ways.push(Some(way));
+        self.out[way.from].push(id);
+        self.into[way.to].push(id);
+    }
+
+    fn take(&mut self, id: usize) -> Way {
+        let way = self.ways[id].take().expect("a way that is left");
+        self.work.extend([way.from, way.to]);
+        way
+    }
+
+    /// Takes a way out that needs no decision: it is closed for nothing, or on no bubble.
+    fn settle(&mut self, id: usize) {
+        let way = self.take(id);
+        self.paid = self.paid.saturating_add(way.open);
+    }
+
+    fn price(&self, ids: &[usize]) -> u64 {
+        ids.iter().filter_map(|id| self.ways[*id]).fold(0, |sum, way| sum.saturating_add(way.price()))
+    }
+
+    fn reduce(&mut self) {
+        while let Some(node) = self.work.pop() {
+            self.out[node].retain(|id| self.ways[*id].is_some());
+            self.into[node].retain(|id| self.ways[*id].is_some());
+            if !self.settle_free(node) && !self.join_parallel(node) {
+                self.join_behind(node);
+            }
+        }
+    }
+
+    fn settle_free(&mut self, node: usize) -> bool {
+        let (into, out) = (&self.into[node], &self.out[node]);
+        let free = out.iter().copied().find(|id| self.ways[*id].is_some_and(|w| w.price() == 0));
+        let alone = match (into.as_slice(), out.as_slice()) {
+            ([], [only]) | ([only], []) => Some(*only),
+            _ => None,
+        };
+        free.or(alone).map(|id| self.settle(id)).is_some()
+    }
+
+    fn join_parallel(&mut self, node: usize) -> bool {
+        let mut first = HashMap::new();
+        let pair = self.out[node].iter().find_map(|id| {
+            let to = self.ways[*id]?.to;
+            first.insert(to, *id).map(|other| (other, *id))
+        });
+        let Some((one, other)) = pair else { return false };
+        let (one, other) = (self.take(one), self.take(other));
+        let closed = one.closed.saturating_add(other.closed);
+        self.add(Way { open: closed - one.price().max(other.price()), closed, ..one });
+        true
+    }
+
+    /// Series, and contraction.
+    fn join_behind(&mut self, node: usize) {
+        match (self.into[node].as_slice(), self.out[node].as_slice()) {
+            (&[before], &[behind]) => {
+                let (before, behind) = (self.take(before), self.take(behind));
+                let open = before.open.saturating_add(behind.open);
+                let closed = open.saturating_add(before.price().min(behind.price()));
+                self.add(Way { from: before.from, to: behind.to, open, closed });
+            }
+            (&[before], behind) if self.price(&[before]) >= self.price(behind) => {
+                let behind = behind.to_vec();
+                let from = self.take(before);
+                self.paid = self.paid.saturating_add(from.open);
+                for id in behind {
+                    let way = self.take(id);
+                    self.add(Way { from: from.from, ..way });
+                }
+            }
+            (before, &[behind]) if self.price(&[behind]) >= self.price(before) => {
+                let before = before.to_vec();
+                let to = self.take(behind);
+                self.paid = self.paid.saturating_add(to.open);
+                for id in before {
+                    let way = self.take(id);
+                    self.add(Way { to: to.to, ..way });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Pays for a bubble with the cheapest way that is left; whether there is any way.
+    fn pay_for_a_bubble(&mut self) -> bool {
+        let left = (0..self.ways.len()).filter(|id| self.ways[*id].is_some());
+        let Some(cheapest) = left.min_by_key(|id| self.ways[*id].map(|w| w.price())) else { return false };
+        let Some(bubble) = self.bubble(cheapest) else {
+            self.settle(cheapest);
+            return true;
+        };
+        let price = bubble.iter().filter_map(|id| self.ways[*id]).map(|w| w.price()).min().unwrap_or(0);
+        self.paid = self.paid.saturating_add(price);
+        for id in bubble {
+            if let Some(way) = &mut self.ways[id] {
+                way.closed -= price;
+                self.work.extend([way.from, way.to]);
+            }
+        }
+        true
+    }
+
+    /// The ways of a bubble with this one on it, if there is any: of all nodes before it the nearest from which another way leads to a node behind it.
+    fn bubble(&self, through: usize) -> Option<Vec<usize>> {
+        let way = self.ways[through]?;
+        let behind = self.search(way.to, |w| w.from, |w| w.to, &self.out, |_| true);
+        let before = self.search(way.from, |w| w.to, |w| w.from, &self.into, |_| true);
+        for &start in &before.order {
+            let mut bubble = before.trace(start, &self.ways, |w| w.to);
+            bubble.push(through);
+            let other = self.search(start, |w| w.from, |w| w.to, &self.out, |id| !bubble.contains(&id));
+            if let Some(&end) = other.order.iter().find(|n| behind.by.contains_key(n)) {
+                bubble.extend(behind.trace(end, &self.ways, |w| w.from));
+                bubble.extend(other.trace(end, &self.ways, |w| w.from));
+                return Some(bubble);
+            }
+        }
+        None
+    }
+
+    /// Breadth first, over the ways that may be used.
+    fn search(
+        &self,
+        start: usize,
+        near: fn(&Way) -> usize,
+        far: fn(&Way) -> usize,
+        at: &[Vec<usize>],
+        may: impl Fn(usize) -> bool,
+    ) -> Search {
+        let mut found = Search { by: HashMap::from([(start, None)]), order: vec![start] };
+        let mut queue = VecDeque::from([start]);
+        while let Some(node) = queue.pop_front() {
+            for &id in at[node].iter().filter(|id| may(**id)) {
+                let Some(way) = self.ways[id].filter(|w| near(w) == node) else { continue };
+                if !found.by.contains_key(&far(&way)) {
+                    found.by.insert(far(&way), Some(id));
+                    found.order.push(far(&way));
+                    queue.push_back(far(&way));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The nodes found, nearest first, and by which way.
+struct Search {
+    by: HashMap<usize, Option<usize>>,
+    order: Vec<usize>,
+}
+
+impl Search {
+    /// The ways between a node and where the search began; `back` leads a step that way.
+    fn trace(&self, node: usize, ways: &[Option<Way>], back: fn(&Way) -> usize) -> Vec<usize> {
+        let (mut trace, mut node) = (Vec::new(), node);
+        while let Some(id) = self.by.get(&node).copied().flatten() {
+            trace.push(id);
+            node = ways[id].as_ref().map_or(node, back);
+        }
+        trace
+    }
+}
