@@ -121,7 +121,10 @@ impl Division {
             .collect();
         objects.make()?;
         let link = |(at, objects): (usize, HashMap<Identity, PathBuf>)| {
-            let program = folder.join(format!("copy-{at:04}"));
+            // A folder of its own, and the same name: the system tells programs the name of their file.
+            let own = folder.join(format!("copy-{at:04}"));
+            fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
+            let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));
             inputs.link_with(objects, &program, &words).with_context(|| format!("copy {at} cannot be linked"))?;
             Ok(program)
         };
