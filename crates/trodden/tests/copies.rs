@@ -177,7 +177,7 @@ fn without_a_run_the_program_is_sampled_first() {
         assert_eq!(copies.status.code(), Some(0), "{told}");
         assert!(told.contains(said), "{told}");
         assert_eq!(counts(&place), truth, "{words}");
-        assert!(words != "" || !told.contains("before a sample was taken"), "{told}");
+        assert!(!words.is_empty() || !told.contains("before a sample was taken"), "{told}");
     }
 }
 
