@@ -20,7 +20,7 @@ pub mod instructions;
 mod known;
 mod measure;
 mod plot;
-mod result;
+pub mod result;
 pub mod statistics;
 mod table;
 pub mod usage;

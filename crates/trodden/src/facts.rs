@@ -2,16 +2,14 @@
 //! code.
 
 use crate::assets;
-use crate::notes::{Progress, note};
-use crate::rebuild::Compiler;
+use crate::notes::note;
+use crate::rebuild::{Compiler, on_all_processors};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use trodden_report::Function;
 use trodden_unit::facts::{FunctionFacts, UnitFacts};
 use trodden_unit::{Frame, Identity, Image, UnitMap, UnitStore};
@@ -98,20 +96,11 @@ fn collect(work: &[Job]) -> Result<Vec<(Identity, UnitFacts)>> {
     }
     let compiler = Compiler::new(OsString::new())?;
     let folder = tempfile::Builder::new().prefix("trodden-facts-").tempdir().context("cannot make a temporary folder")?;
-    let progress = Progress::of(work.len(), "units");
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let run = || -> Result<()> {
-        while let Some(job) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let facts = one(&compiler, folder.path(), job).with_context(|| format!("unit of {}", job.1.source))?;
-            done.lock().unwrap_or_else(|e| e.into_inner()).push((job.0, facts));
-            progress.step();
-        }
+    let done = Mutex::new(Vec::new());
+    on_all_processors(work, "units", |job| {
+        let facts = one(&compiler, folder.path(), job).with_context(|| format!("unit of {}", job.1.source))?;
+        done.lock().unwrap_or_else(|e| e.into_inner()).push((job.0, facts));
         Ok(())
-    };
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(work.len());
-    thread::scope(|scope| -> Result<()> {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-        running.into_iter().try_for_each(|r| r.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
     Ok(done.into_inner().unwrap_or_else(|e| e.into_inner()))
 }

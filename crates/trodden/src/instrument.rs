@@ -17,7 +17,7 @@ use crate::residual::FIELD_FOLDER;
 use crate::toolchain::Tool;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -68,20 +68,63 @@ pub fn make(program: &Path, output: &Path, words: &str) -> Result<Option<Image>>
 }
 
 fn make_with(program: &Path, output: &Path, words: &str, defaults: &Defaults) -> Result<Option<Image>> {
-    let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-    let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
-    let store = assets::store()?;
-    let recipe = RecipeStore::beside(&store).get(&image)?;
-    let output = std::path::absolute(output)?;
-    let place = Place::new(&recipe)?;
-    let compiler = Compiler::new(words.into())?;
-    let objects = lay_out(&recipe, &store, &place, &compiler)?;
-    let mut line = place.command_line(&recipe, &objects, &output);
-    if let Some(object) = defaults.object(place.folder.path())? {
-        // In front: of several definitions, which are weak, the first counts.
-        line.splice(0..0, ["-Xlinker".into(), object.into()]);
+    let inputs = Inputs::of(program)?;
+    let place = Place::new(&inputs.recipe)?;
+    note(format_args!("compiling {} units from their bitcode", inputs.frames.len()));
+    let rebuilder = Rebuilder::compile(&Compiler::new(words.into())?, &inputs.frames, &place.folder.path().join("units"))?;
+    inputs.link(&place, rebuilder, output, words, defaults)
+}
+
+/// What a program was linked of.
+pub struct Inputs {
+    recipe: Recipe,
+    /// Contents of the recipe's files.
+    contents: Vec<Vec<u8>>,
+    /// The units in them, and those of sources that the link compiled.
+    pub frames: Vec<Frame>,
+}
+
+impl Inputs {
+    /// Reads them from the store.
+    ///
+    /// # Errors
+    /// The program is not instrumented, or the store does not have them.
+    pub fn of(program: &Path) -> Result<Inputs> {
+        let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+        let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
+        let store = assets::store()?;
+        let recipes = RecipeStore::beside(&store);
+        let recipe = recipes.get(&image)?;
+        let contents = recipe.files.iter().map(|f| recipes.content(&f.content)).collect::<Result<Vec<_>>>()?;
+        let mut frames: Vec<Frame> = contents.iter().flat_map(|bytes| frames::of_file(bytes)).collect();
+        for source in &recipe.sources {
+            if let Made::Unit(unit) = &source.made {
+                frames.push(unit_of_store(&store, unit)?);
+            }
+        }
+        Ok(Inputs { recipe, contents, frames })
     }
-    link_there(&recipe, &place, &read(&line), words)
+
+    /// Links the program anew with objects that were made of its units with parameters of the plugin; gives its image, unless nothing in it is instrumented.
+    ///
+    /// # Errors
+    /// A tool fails.
+    pub fn link_with(&self, objects: HashMap<Identity, PathBuf>, output: &Path, words: &str) -> Result<Option<Image>> {
+        let place = Place::new(&self.recipe)?;
+        let rebuilder = Rebuilder::of(objects, place.folder.path());
+        self.link(&place, rebuilder, output, words, &Defaults::default())
+    }
+
+    fn link(&self, place: &Place, rebuilder: Rebuilder, output: &Path, words: &str, defaults: &Defaults) -> Result<Option<Image>> {
+        let output = std::path::absolute(output)?;
+        let objects = lay_out(self, place, rebuilder)?;
+        let mut line = place.command_line(&self.recipe, &objects, &output);
+        if let Some(object) = defaults.object(place.folder.path())? {
+            // In front: of several definitions, which are weak, the first counts.
+            line.splice(0..0, ["-Xlinker".into(), object.into()]);
+        }
+        link_there(&self.recipe, place, &read(&line), words)
+    }
 }
 
 /// What a residual variant does where the environment says nothing.
@@ -244,22 +287,13 @@ fn left_out(word: &OsStr) -> Option<usize> {
 }
 
 /// Puts every input in its place, made anew where it has bitcode; gives the objects that stand for sources.
-fn lay_out(recipe: &Recipe, store: &UnitStore, place: &Place, compiler: &Compiler) -> Result<Vec<(usize, PathBuf)>> {
-    let recipes = RecipeStore::beside(store);
-    let contents = recipe.files.iter().map(|f| recipes.content(&f.content)).collect::<Result<Vec<_>>>()?;
-    let mut frames: Vec<Frame> = contents.iter().flat_map(|bytes| frames::of_file(bytes)).collect();
-    for source in &recipe.sources {
-        if let Made::Unit(unit) = &source.made {
-            frames.push(unit_of_store(store, unit)?);
-        }
-    }
-    note(format_args!("compiling {} units from their bitcode", frames.len()));
-    let mut rebuilder = Rebuilder::compile(compiler, &frames, &place.folder.path().join("units"))?;
+fn lay_out(inputs: &Inputs, place: &Place, mut rebuilder: Rebuilder) -> Result<Vec<(usize, PathBuf)>> {
+    let Inputs { recipe, contents, .. } = inputs;
     place.make_way(&place.directory.join("x"))?;
     for (file, bytes) in recipe.files.iter().zip(contents) {
         let path = file.path.to_path();
         place.make_way(&path)?;
-        let bytes = rebuilder.file(&path.display().to_string(), bytes)?;
+        let bytes = rebuilder.file(&path.display().to_string(), bytes.clone())?;
         fs::write(place.of(&path), bytes)?;
     }
     rebuilder.kept.iter().for_each(warn);
@@ -272,7 +306,7 @@ fn lay_out(recipe: &Recipe, store: &UnitStore, place: &Place, compiler: &Compile
             }
             Made::Object(content) => {
                 let path = place.folder.path().join(format!("source-{}.o", source.at));
-                fs::write(&path, recipes.content(content)?)?;
+                fs::write(&path, RecipeStore::beside(&assets::store()?).content(content)?)?;
                 path
             }
         };

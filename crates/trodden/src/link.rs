@@ -75,7 +75,7 @@ pub fn run(job: &Job) -> Result<(ExitStatus, Option<Image>)> {
     }
     let image = read_image(path);
     if let Some(image) = &image
-        && !keeps_only_maps()
+        && !keeps_only_maps(job)
         && let Err(error) = keep(job, &store, image, listed.as_deref())
     {
         warn(format_args!("other variants of {} cannot be made later: {error:#}", Path::new(job.line.image()).display()));
@@ -188,8 +188,10 @@ fn counts_nothing(job: &Job) -> bool {
 }
 
 /// Without bitcode no variant can be made, so no recipe is wanted.
-fn keeps_only_maps() -> bool {
-    env::var(PARAMETERS_VARIABLE).is_ok_and(|p| p.split_whitespace().any(|word| word == "keep=map"))
+fn keeps_only_maps(job: &Job) -> bool {
+    let own = job.environment.iter().find(|(name, _)| name == PARAMETERS_VARIABLE).map(|(_, words)| words.clone());
+    let words = own.or_else(|| env::var_os(PARAMETERS_VARIABLE)).unwrap_or_default();
+    words.to_string_lossy().split_whitespace().any(|word| word == "keep=map")
 }
 
 /// Keeps the recipe of a link that was made.

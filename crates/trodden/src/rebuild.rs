@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{Frame, Identity, ORIGIN_WORD, PARTS_WORD};
+use trodden_unit::{Frame, Identity};
 
 /// Compiles bitcode through the plugin.
 #[derive(Debug)]
@@ -47,17 +47,17 @@ impl Compiler {
         self.run(self.command(bitcode, codegen, output), bitcode)
     }
 
-    /// Makes the object of a unit: that of a copy has to know which unit it is made of.
+    /// What tells compilers apart that would make other objects: clang's file as file systems see it (it is large), and the plugin's content.
     ///
     /// # Errors
-    /// Clang fails; the message is clang's.
-    fn unit_object(&self, unit: Identity, bitcode: &Path, codegen: &[String], output: &Path) -> Result<()> {
-        let mut command = self.command(bitcode, codegen, output);
-        let parameters = self.parameters.to_string_lossy();
-        if parameters.split_whitespace().any(|word| word.starts_with(PARTS_WORD)) {
-            command.env(PARAMETERS_VARIABLE, format!("{parameters} {ORIGIN_WORD}{unit}"));
-        }
-        self.run(command, bitcode)
+    /// One of them cannot be read.
+    pub fn identity(&self) -> Result<Identity> {
+        let clang = fs::canonicalize(&self.clang).with_context(|| format!("cannot find {}", self.clang.display()))?;
+        let file = fs::metadata(&clang).with_context(|| format!("cannot read {}", clang.display()))?;
+        let plugin = assets::plugin()?;
+        let content = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
+        let all = format!("{} {} {:?} {}", clang.display(), file.len(), file.modified()?, Identity::of(&content));
+        Ok(Identity::of(all.as_bytes()))
     }
 
     /// The command that makes an object.
@@ -103,22 +103,13 @@ impl Rebuilder {
         distinct.sort_by_key(|f| f.unit);
         distinct.dedup_by_key(|f| f.unit);
         fs::create_dir_all(folder)?;
-        let next = AtomicUsize::new(0);
-        let progress = Progress::of(distinct.len(), "units");
-        let work = || -> Result<()> {
-            while let Some(frame) = distinct.get(next.fetch_add(1, Ordering::Relaxed)) {
-                compile_unit(compiler, frame, folder)?;
-                progress.step();
-            }
-            Ok(())
-        };
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(distinct.len().max(1));
-        thread::scope(|scope| -> Result<()> {
-            let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            running.into_iter().try_for_each(|r| r.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        })?;
-        let made = distinct.iter().map(|f| (f.unit, object_path(folder, f.unit))).collect();
-        Ok(Rebuilder { folder: folder.to_owned(), made, scratch: 0, kept: Vec::new() })
+        on_all_processors(&distinct, "units", |frame| compile_unit(compiler, frame, folder))?;
+        Ok(Rebuilder::of(distinct.iter().map(|f| (f.unit, object_path(folder, f.unit))).collect(), folder))
+    }
+
+    /// Takes objects that were made of units before; `folder` is for what else it has to write.
+    pub fn of(made: HashMap<Identity, PathBuf>, folder: &Path) -> Rebuilder {
+        Rebuilder { folder: folder.to_owned(), made, scratch: 0, kept: Vec::new() }
     }
 
     /// The object made of a unit.
@@ -190,13 +181,32 @@ impl Rebuilder {
     }
 }
 
+/// Does the same with each item (`what`: their name in the plural), on all processors.
+///
+/// # Errors
+/// It fails for one.
+pub fn on_all_processors<T: Sync>(items: &[T], what: &'static str, work: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let progress = Progress::of(items.len(), what);
+    let each = || -> Result<()> {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            work(item)?;
+            progress.step();
+        }
+        Ok(())
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(each)).collect();
+        running.into_iter().try_for_each(|r| r.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
 fn compile_unit(compiler: &Compiler, frame: &Frame, folder: &Path) -> Result<()> {
     let map = frame.map()?;
     let bitcode = folder.join(format!("{}.bc", frame.unit));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("no other variant of {}", map.source))?)?;
-    compiler
-        .unit_object(frame.unit, &bitcode, &map.codegen, &object_path(folder, frame.unit))
-        .with_context(|| format!("unit of {}", map.source))?;
+    compiler.object(&bitcode, &map.codegen, &object_path(folder, frame.unit)).with_context(|| format!("unit of {}", map.source))?;
     fs::remove_file(&bitcode)?;
     Ok(())
 }

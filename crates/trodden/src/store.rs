@@ -1,10 +1,11 @@
 //! `trodden store`: how large the unit store is, and making it smaller.
 //!
-//! The store grows with every build: the frames of units (`units`), and what links were made of (`links`, `objects`). A program that carries its frames is
+//! The store grows with every build: the frames of units (`units`), what links were made of (`links`, `objects`), and objects of copies (`copies`). A program that carries its frames is
 //! reported without it; stripped programs and `trodden instrument` need it.
 
 use crate::assets;
 use crate::cli::Store;
+use crate::copies::OBJECTS;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-const PARTS: [(&str, &str); 3] = [("units", "units of programs"), ("links", "links"), ("objects", "inputs of links")];
+const PARTS: [(&str, &str); 4] =
+    [("units", "units of programs"), ("links", "links"), ("objects", "inputs of links"), (OBJECTS, "objects of copies")];
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Prints what the store holds; removes old files first if that is asked for.

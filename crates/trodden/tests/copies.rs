@@ -64,6 +64,7 @@ fn copies_count_together_what_one_program_counts() {
     assert!(truth.len() > 20, "{} {truth:?}", truth.len());
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
     for words in [
+        // A sampled run comes first.
         "--copies 2",
         "--copies 3 --weights one.trodden --costs costs.json --baseline",
         "--copies 3 --strategy p3 --all-procedures --own-folders",
@@ -91,7 +92,8 @@ fn random_programs_are_divided_exactly() {
         let one = record(&place, "./prog", "");
         let truth = counts(&place);
         std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
-        let words = ["--copies 2 --weights one.trodden", "--copies 3 --strategy p3 --all-procedures", "--copies 3"][seed as usize % 3];
+        let words = ["--copies 2 --weights one.trodden", "--copies 3 --strategy p3 --all-procedures", "--copies 3 --no-first-run"]
+            [seed as usize % 3];
         let copies = record(&place, "./prog", words);
         let told = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!((copies.status.code(), &copies.stdout), (one.status.code(), &one.stdout), "seed {seed} {words}: {told}");
@@ -126,6 +128,59 @@ fn copies_count_the_hits_that_are_computed() {
     }
 }
 
+/// What is said of units that are compiled.
+fn compiled(told: &str) -> &str {
+    told.lines().find_map(|line| line.strip_prefix("trodden: compiling ")).and_then(|rest| rest.split_once(':')).expect(told).0
+}
+
+#[test]
+fn units_are_compiled_once_and_the_newest_run_divides() {
+    let work = "int work(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else if (i & 4) s -= n; } return s; }\n";
+    let rest = "int rest(int n) { return n > 3 ? n : -n; }\n";
+    let main = "#include <stdio.h>\nint work(int), rest(int); int main(int c, char **v) { printf(\"%d\\n\", work(100 * c) + rest(c)); return 0; }\n";
+    let place = Place::with(&[("work.c", work), ("rest.c", rest), ("main.c", main), ("input", "")]);
+    place.cc("-O1 work.c rest.c main.c -o prog");
+    let run = |words: &[&str]| {
+        let made = place.command(trodden()).arg("record").args(words).args(["--", "./prog"]).output().unwrap();
+        let told = String::from_utf8_lossy(&made.stderr).into_owned();
+        assert_eq!(made.status.code(), Some(0), "{told}");
+        told
+    };
+    run(&[]);
+    let told = run(&["--copies", "3"]);
+    assert!(told.contains("divided by run 1, the newest of this build (./prog)"), "{told}");
+    // Each unit is in three copies, and no two have a part of `rest` or `main`.
+    let first: Vec<usize> = compiled(&told).split(' ').filter_map(|word| word.parse().ok()).collect();
+    assert!(first[0] < first[1] && first[1] == 9, "{told}");
+    assert_eq!(compiled(&run(&["--copies", "3", "--weights", "1"])), "0 of 9 units");
+    let told = run(&["--copies", "3", "--no-store", "-o", "x", "--strategy", "pbl"]);
+    assert!(!told.contains("divided by"), "{told}");
+    let stored = String::from_utf8(must(place.command(trodden()).arg("store")).stdout).unwrap();
+    assert!(stored.contains("(objects of copies)"), "{stored}");
+}
+
+#[test]
+fn without_a_run_the_program_is_sampled_first() {
+    // Long enough for some samples; what is hot is not what estimates say.
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n\
+        __attribute__((noinline)) unsigned hot(unsigned n, unsigned s) { while (n--) { s = s * 1103515245u + 12345u; if (s & 256) s ^= n; } return s; }\n\
+        __attribute__((noinline)) unsigned cold(unsigned n) { unsigned s = 0; for (unsigned i = 0; i < n; i++) for (unsigned j = 0; j < n; j++) for (unsigned k = 0; k < n; k++) if (i * j < k) s += k; return s; }\n\
+        int main(void) { unsigned s = cold(3); for (int i = 0; i < 60000; i++) s += hot(1000, s ^ i); printf(\"%u\\n\", s); return 0; }\n";
+    let place = Place::with(&[("prog.c", source), ("input", "")]);
+    place.cc("-O1 prog.c -o prog");
+    record(&place, "./prog", "");
+    let truth = counts(&place);
+    for (words, said) in [("", "the program runs once before the copies, sampled"), ("--no-first-run", "divided by estimated frequencies")]
+    {
+        let copies = record(&place, "./prog", &format!("--copies 2 --costs costs.json {words}"));
+        let told = String::from_utf8_lossy(&copies.stderr).into_owned();
+        assert_eq!(copies.status.code(), Some(0), "{told}");
+        assert!(told.contains(said), "{told}");
+        assert_eq!(counts(&place), truth, "{words}");
+        assert!(!words.is_empty() || !told.contains("before a sample was taken"), "{told}");
+    }
+}
+
 /// Does something else in each process.
 const DIFFERENT: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; return n / 2; }\n\
     int main(void) { int s = 0; for (int i = 0; i < getpid() % 1000 + 10; i++) s += step(i); printf(\"%d\\n\", s); return 0; }\n";
@@ -135,7 +190,7 @@ fn programs_that_do_something_else_each_time_are_found_out() {
     let place = Place::with(&[("prog.c", DIFFERENT), ("same.c", "int main(int c, char **v) { return c > 1 ? 2 : 0; }\n"), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
     place.cc("-O1 same.c -o same");
-    let copies = record(&place, "./prog", "--copies 2");
+    let copies = record(&place, "./prog", "--copies 2 --no-first-run");
     let told = String::from_utf8_lossy(&copies.stderr).into_owned();
     assert_eq!(copies.status.code(), Some(1), "{told}");
     assert!(told.contains("not the same execution") && told.contains("copy 1 printed something else"), "{told}");

@@ -14,9 +14,12 @@ pub struct Copies {
     /// How to divide the counting.
     #[arg(long, value_enum, default_value_t = CopyStrategy::Weighted, requires = "copies")]
     pub strategy: CopyStrategy,
-    /// A profile of an earlier run of this build, by which to divide: a file, a run or a suite. Without one, frequencies are estimated.
+    /// A profile of an earlier run, by which to divide: a file, a run or a suite. By default (weighted) the newest run of this build; without one, the program runs once more first, sampled.
     #[arg(long, value_name = "PROFILE", requires = "copies")]
     pub weights: Option<String>,
+    /// If no run of this build is in the run store, divide by estimated frequencies.
+    #[arg(long, requires = "copies", conflicts_with = "weights")]
+    pub no_first_run: bool,
     /// What is to be small.
     #[arg(long, value_enum, default_value_t = HitsCounted::All, requires = "copies")]
     pub hits: HitsCounted,

@@ -1,22 +1,64 @@
 //! The copies of a program: its counting divided by a plan, each part carried out in a program of its own, made from the stored bitcode.
 
+use super::objects::Objects;
+use super::weights::Weights;
 use crate::cli::Copies;
-use crate::instrument;
-use crate::notes::note;
+use crate::instrument::Inputs;
 use crate::plan;
-use crate::profiles;
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_flow::partition::{self, CopyPlan, Measure, Options, Procedure, Strategy, hits};
 use trodden_profile::copies::Divided;
 use trodden_profile::{Profile, has_usual_numbers, procedures};
-use trodden_unit::{Frame, Image, PARTS_WORD, Parts, UnitMap};
+use trodden_unit::{Frame, Identity, Image, PARTS_WORD, Parts, UnitMap};
 
 /// Words of schemes that copies take over from the program.
 const TAKEN_OVER: [&str; 2] = ["reach=", "threads="];
+/// The word by which functions are cut.
+const PATHS_WORD: &str = "max-paths=";
+
+/// A program whose counting can be divided.
+pub struct Program {
+    /// The program.
+    pub divided: Divided,
+    /// Its distinct units.
+    units: Vec<(Frame, UnitMap)>,
+    /// Words of the plugin for all copies.
+    words: String,
+}
+
+impl Program {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not counted in full.
+    pub fn read(path: &Path) -> Result<Program> {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let image = Image::read(&bytes)
+            .with_context(|| format!("{}: give the instrumented program itself, not a script that runs it", path.display()))?;
+        let mut units = plan::units(path)?;
+        let divided = Divided {
+            identity: image.identity,
+            path: fs::canonicalize(path)?.display().to_string(),
+            build_id: image.build_id,
+            units: units.iter().map(|(frame, map)| (frame.unit, Arc::new(map.clone()))).collect(),
+        };
+        let mut known = HashSet::new();
+        units.retain(|(frame, _)| known.insert(frame.unit));
+        let words = words(&units)?;
+        Ok(Program { divided, units, words })
+    }
+
+    /// Words by which a variant of another tier has the same paths under the same numbers.
+    pub fn words_with_paths(&self) -> String {
+        let cut = self.units.first().and_then(|(_, map)| map.scheme.split(' ').find(|w| w.starts_with(PATHS_WORD)));
+        let one_version = if self.words.contains("threads=") { "versions=one" } else { "" };
+        format!("{} {} {one_version}", self.words, cut.unwrap_or_default())
+    }
+}
 
 /// A program and how its counting is divided.
 pub struct Division {
@@ -28,7 +70,7 @@ pub struct Division {
     pub copies: Vec<CopyPlan>,
     /// Words of the plugin for all copies.
     words: String,
-    /// Hits of each copy in the run by which the counting was divided, if one was.
+    /// Hits of each copy in the run by which the counting was divided, if there was one on the same input.
     expected: Option<Vec<u64>>,
 }
 
@@ -36,28 +78,11 @@ impl Division {
     /// Divides a program's counting.
     ///
     /// # Errors
-    /// It cannot be read, is not counted in full, or the profile to go by is not of this build.
-    pub fn of(path: &Path, options: &Copies) -> Result<Division> {
-        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let image = Image::read(&bytes)
-            .with_context(|| format!("{}: give the instrumented program itself, not a script that runs it", path.display()))?;
-        let mut units = plan::units(path)?;
-        let program = Divided {
-            identity: image.identity,
-            path: fs::canonicalize(path)?.display().to_string(),
-            build_id: image.build_id,
-            units: units.iter().map(|(frame, map)| (frame.unit, Arc::new(map.clone()))).collect(),
-        };
-        let mut known = HashSet::new();
-        units.retain(|(frame, _)| known.insert(frame.unit));
-        let words = words(&units)? + if options.count_hits { " hits=counted" } else { "" };
-        let profile = options.weights.as_deref().map(profiles::load).transpose()?;
-        if profile.is_none() {
-            note(
-                "the counting is divided by estimated frequencies: give an earlier profile of this build (--weights last) for a better division",
-            );
-        }
-        let mut procedures = plan::procedures(&units, profile.as_ref())?;
+    /// The profile to go by is not of this program, or a map is damaged.
+    pub fn of(program: Program, options: &Copies, weights: Option<&Weights>) -> Result<Division> {
+        let Program { divided: program, units, words } = program;
+        let words = words + if options.count_hits { " hits=counted" } else { "" };
+        let mut procedures = plan::procedures(&units, weights.map(|w| &w.profile))?;
         let strategy = Strategy::from(options.strategy);
         if strategy == Strategy::P3 && !options.all_procedures {
             plan::add_call_sites(&units, &mut procedures)?;
@@ -66,7 +91,7 @@ impl Division {
         let choices =
             Options { copies: count, all_procedures: options.all_procedures, fold_again: false, measure: Measure::from(options.hits) };
         let copies = partition::plan(&procedures, strategy, &choices).copies;
-        let expected = profile.map(|_| copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
+        let expected = weights.filter(|w| w.same_input).map(|_| copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
         Ok(Division { program, units, copies, words, expected })
     }
 
@@ -81,24 +106,39 @@ impl Division {
     /// Bitcode or link recipe are missing, or a tool fails.
     pub fn make(&self, folder: &Path, plain: bool) -> Result<Vec<PathBuf>> {
         let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
-        let wanted = self.copies.iter().chain(plain.then_some(&nothing));
-        wanted.enumerate().map(|(at, copy)| self.make_one(copy, at, folder)).collect()
+        let inputs = Inputs::of(Path::new(&self.program.path))?;
+        let words = format!("{} keep=map", self.words);
+        let mut objects = Objects::with(&words)?;
+        let copies: Vec<HashMap<Identity, PathBuf>> = self
+            .copies
+            .iter()
+            .chain(plain.then_some(&nothing))
+            .map(|copy| {
+                let parts = self.parts(copy);
+                let nothing = Parts::default();
+                inputs.frames.iter().map(|f| (f.unit, objects.want(f, Some(parts.get(&f.unit).unwrap_or(&nothing))))).collect()
+            })
+            .collect();
+        objects.make()?;
+        let link = |(at, objects): (usize, HashMap<Identity, PathBuf>)| {
+            // A folder of its own, and the same name: the system tells programs the name of their file.
+            let own = folder.join(format!("copy-{at:04}"));
+            fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
+            let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));
+            inputs.link_with(objects, &program, &words).with_context(|| format!("copy {at} cannot be linked"))?;
+            Ok(program)
+        };
+        copies.into_iter().enumerate().map(link).collect()
     }
 
-    fn make_one(&self, copy: &CopyPlan, at: usize, folder: &Path) -> Result<PathBuf> {
-        let mut parts = Parts::default();
+    /// A copy's parts of each unit in which it counts.
+    fn parts(&self, copy: &CopyPlan) -> HashMap<Identity, Parts> {
+        let mut units = HashMap::<Identity, Parts>::new();
         let functions = self.units.iter().flat_map(|(frame, map)| map.functions.iter().map(move |f| (frame.unit, f)));
         for ((unit, function), part) in functions.zip(&copy.parts) {
-            part.iter().for_each(|part| parts.add(unit, function, part.clone()));
+            part.iter().for_each(|part| units.entry(unit).or_default().add(unit, function, part.clone()));
         }
-        let file = folder.join(format!("parts-{at:04}"));
-        fs::write(&file, parts.to_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
-        let name = file.to_str().filter(|name| !name.contains(char::is_whitespace));
-        let name = name.with_context(|| format!("{} has blanks in its name: give a folder without (--work FOLDER)", file.display()))?;
-        let program = folder.join(format!("copy-{at:04}"));
-        let words = format!("{} keep=map {PARTS_WORD}{name}", self.words);
-        instrument::make(Path::new(&self.program.path), &program, &words).with_context(|| format!("copy {at} cannot be made"))?;
-        Ok(program)
+        units
     }
 
     /// The functions with their executions in a profile of the program, in the order of the plans.

@@ -1,18 +1,22 @@
 //! `trodden record --copies K`: copies of a program that count a part of its paths each, run on the same input, and their counts as one profile.
 //!
-//! 1. [`make`]: the counting is divided, and the copies are made;
-//! 2. an engine of `trodden_launch` runs [`worker`]s, one for each copy;
-//! 3. [`trodden_profile::copies`] adds their counts up; what they printed and how they ended must be the same;
-//! 4. [`costs`]: what each copy cost.
+//! 1. [`weights`]: by what to divide the counting, which may take a first run;
+//! 2. [`make`]: it is divided, and the copies are made, of [`objects`] that they share;
+//! 3. an engine of `trodden_launch` runs [`worker`]s, one for each copy;
+//! 4. [`trodden_profile::copies`] adds their counts up; what they printed and how they ended must be the same;
+//! 5. [`costs`]: what each copy cost.
 //!
 //! `trodden doctor -- COMMAND` runs a program several times in the same way, to see whether it does the same each time.
 
 mod chart;
 mod costs;
 mod make;
+mod objects;
 mod spec;
+mod weights;
 mod worker;
 
+pub use objects::FOLDER as OBJECTS;
 pub use worker::work;
 
 use crate::assets;
@@ -23,7 +27,7 @@ use crate::record::{circumstances, deliver};
 use crate::toolchain::on_path;
 use anyhow::{Context, Result, bail, ensure};
 use costs::Costs;
-use make::Division;
+use make::{Division, Program};
 use spec::{Outcome, Spec, Times, file};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -49,20 +53,21 @@ const TASKS: &str = "tasks-";
 /// The copies cannot be made or run.
 pub fn run(record: &Record) -> Result<ExitCode> {
     let engine = engine(&record.copies)?;
-    let program = program(&record.command[0])?;
-    let division = Division::of(&program, &record.copies)?;
+    let program = Program::read(&program(&record.command[0])?)?;
     let work = WorkFolder::of(record)?;
-    let done = run_divided(record, &engine, program, &division, &work);
+    let done = run_divided(record, &engine, program, &work);
     done.map_err(|error| work.keep_what_ran(error))
 }
 
-fn run_divided(record: &Record, engine: &Engine, program: PathBuf, division: &Division, work: &WorkFolder) -> Result<ExitCode> {
+fn run_divided(record: &Record, engine: &Engine, program: Program, work: &WorkFolder) -> Result<ExitCode> {
     let options = &record.copies;
-    let mut programs: Vec<PathBuf> = division.make(work.path(), options.baseline)?;
-    programs.extend(options.baseline.then_some(program));
-    let programs = programs.iter().map(|p| Word::from(p.as_os_str())).collect();
-    let mut spec = spec(&record.command, programs, work.path(), options.own_folders, options.input.as_deref())?;
+    let mut spec = spec(&record.command, Vec::new(), work.path(), options.own_folders, options.input.as_deref())?;
     spec.ignore_output = options.ignore_output;
+    let weights = weights::find(record, &program, &spec, work.path(), engine)?;
+    let division = &Division::of(program, options, weights.as_ref())?;
+    let mut programs: Vec<PathBuf> = division.make(work.path(), options.baseline)?;
+    programs.extend(options.baseline.then(|| PathBuf::from(&division.program.path)));
+    spec.programs = programs.iter().map(|p| Word::from(p.as_os_str())).collect();
     spec.write(work.path())?;
     let count = division.copies.len();
     let attempts = launch(work.path(), 0..count, engine)?;

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use trodden_profile::{Ending, Profile};
 
 /// Version of the files.
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 /// A job of copies.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spec {
     schema_version: u32,
     /// The command as the user gave it.
@@ -31,6 +31,8 @@ pub struct Spec {
     pub pristine: Option<Word>,
     /// What it prints is no part of what must be the same.
     pub ignore_output: bool,
+    /// They are of the sample tier, and counted in bursts.
+    pub sampled: bool,
     /// The programs that run, in the order of their numbers.
     pub programs: Vec<Word>,
 }
@@ -77,6 +79,7 @@ impl Spec {
             input: None,
             pristine: None,
             ignore_output: false,
+            sampled: false,
             programs,
         }
     }

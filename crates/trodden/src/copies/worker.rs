@@ -5,7 +5,9 @@
 
 use super::spec::{Outcome, Spec, Times, file, write_result};
 use crate::assets;
+use crate::cli::Bursts;
 use crate::record::{host, pattern};
+use crate::sample::{Bursting, Files};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -14,12 +16,15 @@ use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 use trodden_launch::RESULT_VARIABLE;
 use trodden_profile::{Ending, Run, collect, raw_files};
 use trodden_unit::Identity;
 use trodden_wire::OUTPUT_VARIABLE;
+
+/// When a first run is counted: a tenth of the time.
+const FIRST_RUN: Bursts = Bursts { burst: Duration::from_micros(200), every: Duration::from_millis(2) };
 
 /// Runs one copy of a job, and writes its result where the launcher wants it.
 ///
@@ -35,8 +40,11 @@ pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
     let (mut command, out, err) = command(&spec, &program, &place)?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
-    let status = command.status().with_context(|| format!("cannot run {}", program.display()))?;
+    let bursting = spec.sampled.then(|| Bursting::start(Files::of_folder(place.raw.path()), FIRST_RUN)).transpose()?;
+    let status = command.status();
     let wall_ns = clock.elapsed().as_nanos() as u64;
+    bursting.map(Bursting::stop);
+    let status = status.with_context(|| format!("cannot run {}", program.display()))?;
     let ending = match (status.code(), status.signal()) {
         (Some(code), _) => Ending::Exit(code),
         (None, signal) => Ending::Signal(signal.unwrap_or(0)),

@@ -16,9 +16,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_flow::partition::bound::{Bound, bound};
 use trodden_flow::partition::{self, Hits, Measure, Options, Part, Procedure, Strategy, hits};
-use trodden_profile::Profile;
 use trodden_profile::procedures;
-use trodden_unit::{Frame, Identity, Image, UnitMap};
+use trodden_profile::{Profile, UnitProfile};
+use trodden_unit::{Frame, FunctionMap, Identity, Image, UnitMap};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -82,25 +82,40 @@ pub fn units(program: &Path) -> Result<Vec<(Frame, UnitMap)>> {
 /// # Errors
 /// The profile is of another program, or a map is damaged.
 pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>> {
-    let counted: Option<HashMap<Identity, _>> =
-        profile.map(|p| p.images.iter().flat_map(|i| &i.units).map(|unit| (unit.unit, unit)).collect());
-    if counted.as_ref().is_some_and(|known| !units.iter().any(|(frame, _)| known.contains_key(&frame.unit))) {
-        bail!("the profile has none of its units: it is of another program, or of another build; record this one");
+    let counted = profile.map(Counted::of);
+    let functions = || units.iter().flat_map(|(frame, map)| map.functions.iter().map(move |f| (frame, map, f)));
+    if counted.as_ref().is_some_and(|known| functions().all(|(frame, map, f)| known.function(frame, map, f).is_none())) {
+        bail!("the profile has none of its functions: it is of another program, or of another build; record this one");
     }
-    let mut out = Vec::new();
-    for (frame, map) in units {
-        for function in &map.functions {
-            let procedure = match &counted {
-                None => procedures::estimated(function)?,
-                Some(known) => {
-                    let counts: Vec<(u64, u64)> = known.get(&frame.unit).map(|u| u.counts_of(function).collect()).unwrap_or_default();
-                    procedures::measured(function, &counts)?
-                }
-            };
-            out.push(procedure);
+    let procedure = |(frame, map, function): (&Frame, &UnitMap, &FunctionMap)| {
+        let Some(known) = &counted else { return procedures::estimated(function) };
+        let counts: Vec<(u64, u64)> = known.function(frame, map, function).map(|(u, f)| u.counts_of(f).collect()).unwrap_or_default();
+        procedures::measured(function, &counts)
+    };
+    Ok(functions().map(procedure).collect::<Result<_, _>>()?)
+}
+
+/// Functions of a profile: of the units themselves, or of other variants of them that have the same paths under the same numbers.
+struct Counted<'a> {
+    units: HashMap<Identity, &'a UnitProfile>,
+    functions: HashMap<(&'a str, &'a str), (&'a UnitProfile, &'a FunctionMap)>,
+}
+
+impl<'a> Counted<'a> {
+    fn of(profile: &'a Profile) -> Counted<'a> {
+        let units = profile.images.iter().flat_map(|i| &i.units).map(|unit| (unit.unit, unit)).collect();
+        let functions = profile.functions().map(|(_, unit, f)| ((unit.map.source.as_str(), f.name.as_str()), (unit, f))).collect();
+        Counted { units, functions }
+    }
+
+    fn function(&self, frame: &Frame, map: &UnitMap, function: &'a FunctionMap) -> Option<(&'a UnitProfile, &'a FunctionMap)> {
+        if let Some(unit) = self.units.get(&frame.unit) {
+            return Some((unit, function));
         }
+        let (unit, other) = *self.functions.get(&(map.source.as_str(), function.name.as_str()))?;
+        let same = other.shape == function.shape && other.counters == function.counters && other.cuts == function.cuts;
+        (same && other.values == function.values).then_some((unit, other))
     }
-    Ok(out)
 }
 
 /// Says of each function from how many places it is called.

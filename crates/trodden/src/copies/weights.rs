@@ -1,0 +1,111 @@
+//! By what the counting is divided: a profile that the user names, else the newest run of the same build in the run store, else a first run that is cheap because it is sampled.
+//!
+//! Whatever the weights are, the copies' profile is exact; only how evenly the work is divided depends on them.
+
+use super::make::Program;
+use super::objects::Objects;
+use super::spec::Spec;
+use super::{launch, results};
+use crate::cli::{CopyStrategy, Record};
+use crate::instrument::Inputs;
+use crate::notes::{note, warn};
+use crate::profiles;
+use crate::recipe::Word;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use trodden_launch::Engine;
+use trodden_profile::sampling::SAMPLE_TIER;
+use trodden_profile::{Profile, RunStore};
+
+/// The folder of the first run, in the job's.
+const FIRST: &str = "first";
+
+/// A profile to divide by.
+pub struct Weights {
+    /// What is known.
+    pub profile: Profile,
+    /// It is of the same command on the same input.
+    pub same_input: bool,
+}
+
+/// Finds weights or runs the program for them; `None` if there are none, and frequencies have to be estimated.
+///
+/// # Errors
+/// The profile that the user names cannot be read, or the first run fails.
+pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, engine: &Engine) -> Result<Option<Weights>> {
+    let options = &record.copies;
+    if let Some(named) = &options.weights {
+        return Ok(Some(Weights { profile: profiles::load(named)?, same_input: false }));
+    }
+    if options.strategy != CopyStrategy::Weighted {
+        return Ok(None);
+    }
+    if let Some(profile) = newest(program)? {
+        return Ok(Some(Weights { profile, same_input: false }));
+    }
+    if options.no_first_run {
+        note(
+            "no run of this build is in the run store, so the counting is divided by estimated frequencies: record one for a better division",
+        );
+        return Ok(None);
+    }
+    first_run(program, spec, folder, engine)
+}
+
+/// The newest run of a build in the run store.
+fn newest(program: &Program) -> Result<Option<Profile>> {
+    let identity = program.divided.identity;
+    let Ok(store) = RunStore::find(Path::new(".")) else { return Ok(None) };
+    let mut runs = store.list()?;
+    runs.retain(|run| run.images.iter().any(|image| image.identity == identity));
+    while let Some(run) = runs.pop() {
+        match store.load(&run) {
+            Ok(profile) => {
+                note(format_args!(
+                    "the counting is divided by run {}, the newest of this build ({})",
+                    run.number,
+                    run.run.command.join(" ")
+                ));
+                return Ok(Some(profile));
+            }
+            Err(error) => warn(format_args!("run {} cannot be used to divide the counting: {error}", run.number)),
+        }
+    }
+    Ok(None)
+}
+
+/// Runs a sampled variant of the program as copies are run.
+fn first_run(program: &Program, spec: &Spec, folder: &Path, engine: &Engine) -> Result<Option<Weights>> {
+    note(
+        "no run of this build is in the run store: the program runs once before the copies, sampled, to divide the counting by (--no-first-run leaves that out)",
+    );
+    let folder = folder.join(FIRST);
+    fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let sampled = make_sampled(program, &folder)?;
+    let mut spec = spec.clone();
+    (spec.programs, spec.sampled) = (vec![Word::from(sampled.as_os_str())], true);
+    spec.write(&folder)?;
+    match launch(&folder, 0..1, engine) {
+        // A second result, of a node that was not lost after all, cannot be the same: samples are taken by time.
+        Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::Error::Duplicate { .. })) => {}
+        other => drop(other.context("the first run, by which the counting is to be divided, fails")?),
+    }
+    let profile = results(&folder, 0..1)?.remove(0).profile;
+    if profile.images.iter().all(|image| image.units.iter().all(|unit| unit.counts.is_empty())) {
+        note("the program ended before a sample was taken: the counting is divided by estimated frequencies");
+        return Ok(None);
+    }
+    Ok(Some(Weights { profile, same_input: true }))
+}
+
+fn make_sampled(program: &Program, folder: &Path) -> Result<PathBuf> {
+    let inputs = Inputs::of(Path::new(&program.divided.path))?;
+    let words = format!("{} keep=map {SAMPLE_TIER}", program.words_with_paths());
+    let mut objects = Objects::with(&words)?;
+    let made = inputs.frames.iter().map(|frame| (frame.unit, objects.want(frame, None))).collect();
+    objects.make()?;
+    let sampled = folder.join("sampled");
+    inputs.link_with(made, &sampled, &words).context("the program cannot be linked for a first run")?;
+    Ok(sampled)
+}
