@@ -12,7 +12,7 @@ use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 use trodden_oracle::check::{Variant, check, check_sources};
 use trodden_oracle::selected::compare;
-use trodden_oracle::{Error, Toolkit, delta, random, step};
+use trodden_oracle::{Error, Toolkit, delta, random, step, untested};
 use trodden_profile::Profile;
 
 /// Holds path profiles against independent judges.
@@ -85,6 +85,13 @@ enum Task {
         #[arg(long)]
         exact: bool,
     },
+    /// What the field takes and the tests have not taken, of two stored profiles of programs that count all paths: JSON.
+    Untested {
+        /// The profile of the tests.
+        tests: PathBuf,
+        /// The profile of the field.
+        field: PathBuf,
+    },
     /// How compact the numbers of the executed paths of a stored profile can be: a line of JSON for each function.
     Delta {
         /// The profile.
@@ -117,6 +124,7 @@ fn run(task: Task) -> Result<ExitCode, Error> {
             Ok(ExitCode::SUCCESS)
         }
         Task::Selected { full, selected, exact } => selected_paths(&full, &selected, exact),
+        Task::Untested { tests, field } => untested_paths(&tests, &field),
         Task::Delta { profile, limit_ms } => compactness(&profile, limit_ms),
         Task::Branches { output, window, apart, command } => branches(&output, window, apart, &command),
         Task::Judge { store, report, log, command } => trial::judge(&trial::Trial { store, report, log, command }),
@@ -135,6 +143,24 @@ fn selected_paths(full: &Path, selected: &Path, exact: bool) -> Result<ExitCode,
         found.differences.iter().take(20).for_each(|d| println!("  differs: {d}"));
     }
     Ok(ExitCode::from(u8::from(exact && !found.differences.is_empty())))
+}
+
+fn untested_paths(tests: &Path, field: &Path) -> Result<ExitCode, Error> {
+    let found = untested::compare(&Profile::read(tests)?, &Profile::read(field)?)?;
+    let text = serde_json::json!({
+        "tested_paths": found.tested_paths,
+        "executed_paths": found.executed_paths,
+        "untested_paths": found.untested_paths,
+        "executions": found.executions.to_string(),
+        "untested_executions": found.untested_executions.to_string(),
+        "functions": found.functions,
+        "untested_edges": found.untested_edges,
+        "functions_with_untested_edges": found.functions_with_untested_edges,
+        "in_functions_without_untested_edges": found.in_functions_without_untested_edges,
+        "every_edge_known": found.every_edge_known,
+    });
+    println!("{text}");
+    Ok(ExitCode::SUCCESS)
 }
 
 fn compactness(profile: &Path, limit_ms: u64) -> Result<ExitCode, Error> {
