@@ -17,7 +17,7 @@ pub use copies::{Copies, EngineKind};
 pub use field::{Aggregate, Field, Pack};
 pub use find::Find;
 pub use isolate::{Isolate, SuspectScore};
-pub use numbering::{Interesting, ModelScheme, NumberJob};
+pub use numbering::{Interesting, ModelScheme, NumberJob, Solver};
 pub use parameters::{Parameters, known_paths, parameters_over, weights_file};
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
