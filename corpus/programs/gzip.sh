@@ -33,7 +33,7 @@ suite() {
         x -l again.gz
         x -t again.gz
         x -d -c again.gz
-        x -n -i again.gz -d
+        x -i again.gz -d
         x -d -f again.gz
     done
     made s-empty text 1 0
