@@ -8,8 +8,8 @@
 #     fetch                 source package or crate -> WORKDIR/src/PROGRAM
 #     build                 -> WORKDIR/bin/$BUILD/PROGRAM
 #     inputs                -> WORKDIR/in/PROGRAM
-#     train | ref           a short and a long run; prints a checksum of what the program printed
-#     train-lines | ref-lines   prints the command lines of a run instead
+#     train | ref | suite   a short and a long run, and many runs of small inputs; prints a checksum of what the program printed
+#     train-lines | ref-lines | suite-lines   prints the command lines of a run instead (of a program without a suite: none)
 #   PROGRAM may be `all`.
 #   recipe.sh source PACKAGE WORKDIR   the original archive of any Debian source package, of the system's release -> WORKDIR/src/PACKAGE
 #
@@ -20,8 +20,8 @@
 #   RUNNER   prefix of each run, such as `perf stat` or `trodden record --`
 #   JOBS     compilations at a time (default: number of cores)
 #
-# What a run printed is kept as WORKDIR/out/$BUILD/PROGRAM.{train,ref}.{out,err}. Programs run in WORKDIR/in/PROGRAM.
-# Each program is a file of its own in programs/: variables ABOUT and PACKAGES, functions fetch, build, inputs, train and ref.
+# What a run printed is kept as WORKDIR/out/$BUILD/PROGRAM.{train,ref,suite}.{out,err}. Programs run in WORKDIR/in/PROGRAM.
+# Each program is a file of its own in programs/: variables ABOUT and PACKAGES, functions fetch, build, inputs, train and ref, and suite if there is one.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -57,8 +57,9 @@ one() {
     fetch) fetch ;;
     build) build_beside ;;
     inputs) inputs_once ;;
-    train | ref) checked_run "$1" ;;
+    train | ref | suite) checked_run "$1" ;;
     train-lines | ref-lines) MODE=lines; "${1%-lines}" ;;
+    suite-lines) MODE=lines; if has_suite; then suite; fi ;;
     build-here) set -x; build ;;
     inputs-here) set -x; inputs ;;
     *) usage ;;

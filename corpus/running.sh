@@ -23,7 +23,19 @@ inputs_once() {
     touch "$W/in/$P/.done"
 }
 
-# x [-i FILE] [-s STATUS] ARGUMENT...: one run of the program; -i: standard input; -s: an exit status other than 0 that is right.
+has_suite() { [ "$(type -t suite)" = function ]; }
+
+# made NAME KIND SEED SIZE [ARG]: an input of a suite, made by the generator if it is not there.
+made() {
+    [ "$MODE" != lines ] && [ ! -e "$1" ] || return 0
+    gen "${@:2}" >"$1.new"
+    mv "$1.new" "$1"
+}
+
+# given COMMAND...: what has to be done before the next run.
+given() { [ "$MODE" = lines ] || "$@"; }
+
+# x [-i FILE] [-s STATUS[,STATUS...]] ARGUMENT...: one run of the program; -i: standard input; -s: exit statuses other than 0 that are right.
 x() {
     local in=/dev/null want=0 got=0
     while :; do
@@ -41,7 +53,7 @@ x() {
     fi
     # shellcheck disable=SC2086
     $RUNNER "$BIN" "$@" <"$in" >>"$OUT.out" 2>>"$OUT.err" || got=$?
-    [ "$got" = "$want" ] || { tail -5 "$OUT.err" >&2; die "$P: exit status $got, not $want (output: $OUT.out, $OUT.err)"; }
+    [[ ,$want, = *,"$got",* ]] || { tail -5 "$OUT.err" >&2; die "$P: exit status $got, not $want (output: $OUT.out, $OUT.err)"; }
 }
 
 # file NAME: a file that the program wrote belongs to what is compared.
@@ -62,6 +74,7 @@ checked_run() {
     OUT=$W/out/$BUILD/$P.$1
     [ -x "$BIN" ] || die "$P: no program $BIN; build it first"
     [ -e "$W/in/$P/.done" ] || die "$P: inputs are missing; make them first"
+    [ "$1" != suite ] || has_suite || die "$P has no suite"
     mkdir -p "$W/out/$BUILD"
     : >"$OUT.out"
     : >"$OUT.err"

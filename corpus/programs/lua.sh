@@ -14,3 +14,12 @@ inputs() { cp "$HERE/inputs/bench.lua" .; }
 train() { x bench.lua train; }
 
 ref() { x bench.lua ref; }
+
+suite() {
+    local chunk
+    while IFS= read -r chunk; do x -e "$chunk"; done <"$HERE/inputs/suite.lua"
+    x -v
+    x -i /dev/null -
+    x -s 1 -e 'error("wrong")'
+    x -s 1 -e 'local = 3'
+}

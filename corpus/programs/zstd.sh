@@ -18,3 +18,33 @@ inputs() {
 train() { x -q -c -6 text; }
 
 ref() { x -q -c -11 book log bin random; }
+
+suite() {
+    local kind level
+    for kind in text log csv json binary random zeros; do
+        made "s-$kind" "$kind" 20 200000
+        for level in --fast=4 -1 -2 -3 -5 -7 -9 -12 -15 -18 "--ultra -22"; do
+            # shellcheck disable=SC2086
+            x -q -c $level "s-$kind"
+        done
+        x -q -f -k "s-$kind" -o again.zst
+        x -q -t again.zst
+        x -q -d -c again.zst
+        x -q -d -f again.zst -o again
+        x -q -c --long "s-$kind"
+        x -q -c --no-check -3 "s-$kind"
+        x -i "s-$kind" -q -c
+    done
+    made s-empty text 1 0
+    made s-small text 2 40
+    x -q -c s-empty
+    x -q -c s-small
+    given mkdir -p s-parts
+    given split -b 2000 s-json s-parts/
+    x -q --train -r s-parts -o s-dictionary -f
+    x -q -c -D s-dictionary s-json
+    x -q -f -D s-dictionary s-csv -o again.zst
+    x -q -d -c -D s-dictionary again.zst
+    x -s 1 -q -d -c s-text
+    x --version
+}

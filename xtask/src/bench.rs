@@ -18,7 +18,7 @@ mod compare;
 mod exact;
 pub mod instructions;
 mod known;
-mod measure;
+pub mod measure;
 mod plot;
 pub mod result;
 pub mod statistics;

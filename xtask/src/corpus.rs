@@ -48,13 +48,15 @@ enum Step {
     Run,
 }
 
-/// Which of the two runs of a program.
+/// Which of the runs of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Input {
     /// About half a second.
     Train,
     /// About two seconds.
     Ref,
+    /// Many short runs of small inputs; some programs have them.
+    Suite,
 }
 
 impl Input {
@@ -63,6 +65,7 @@ impl Input {
         match self {
             Input::Train => "train",
             Input::Ref => "ref",
+            Input::Suite => "suite",
         }
     }
 }
@@ -303,6 +306,14 @@ impl Corpus {
         let mut command = self.recipe(input.name(), program);
         command.envs(variables.iter().map(|(k, v)| (k, v))).env("BUILD", build).env("RUNNER", runner);
         Ok(steps::output(&mut command)?.trim().to_owned())
+    }
+
+    /// How many runs a program's suite has; 0 if it has none.
+    ///
+    /// # Errors
+    /// The recipe cannot be asked.
+    pub fn suite_runs(&self, program: &str) -> Result<usize> {
+        Ok(steps::output(&mut self.recipe("suite-lines", program))?.lines().count())
     }
 
     /// Where things are: `bin/BUILD/PROGRAM`, and room for more.

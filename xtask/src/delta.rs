@@ -4,9 +4,8 @@
 //! count in tables, so that paths are not cut. The spans are measured by `trodden-oracle delta`.
 
 use crate::bench::statistics::geometric_mean;
-use crate::bench::variant::Variant;
 use crate::corpus::{Corpus, Input};
-use crate::oracle::{build_judge, trodden};
+use crate::oracle::{Selected, build_judge};
 use crate::packages::{self, Purpose};
 use crate::steps;
 use anyhow::{Context, Result, anyhow};
@@ -38,7 +37,10 @@ pub struct Options {
     /// How many milliseconds the least span of one function is searched for.
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     limit_ms: u64,
-    /// Write NAME.md and NAME.svg as well.
+    /// How many seconds spans of one program are searched for; what is left then counts as not proven.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    total_s: u64,
+    /// Write NAME.md and NAME.svg as well, after each program.
     #[arg(long, value_name = "NAME")]
     output: Option<PathBuf>,
 }
@@ -79,29 +81,23 @@ pub fn run(options: &Options) -> Result<()> {
     let mut all = Vec::new();
     for program in &programs {
         all.push((program.as_str(), measure(&corpus, program, options, &judge)?));
-    }
-    let text = table(&all, options);
-    print!("{text}");
-    if let Some(name) = &options.output {
-        let chart = draw(&all)?;
-        for (extension, content) in [("md", &text), ("svg", &chart)] {
-            let file = name.with_extension(extension);
-            std::fs::write(&file, content).with_context(|| format!("cannot write {}", file.display()))?;
+        if let Some(name) = &options.output {
+            let chart = draw(&all)?;
+            for (extension, content) in [("md", &table(&all, options)), ("svg", &chart)] {
+                let file = name.with_extension(extension);
+                std::fs::write(&file, content).with_context(|| format!("cannot write {}", file.display()))?;
+            }
         }
     }
+    print!("{}", table(&all, options));
     Ok(())
 }
 
 fn measure(corpus: &Corpus, program: &str, options: &Options, judge: &Path) -> Result<Vec<Row>> {
-    let variant = Variant::parse("table")?;
-    corpus.fetch(program)?;
-    corpus.build_once(program, &variant)?;
-    corpus.inputs(program)?;
-    corpus.run(program, &variant, options.input, "")?;
-    let counts = corpus.folder().join("counts").join(variant.folder()).join(format!("{program}.{}", options.input.name()));
     let stored = steps::own_file("delta", "trodden");
-    steps::output(trodden().args(["collect", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
-    let said = steps::output(Command::new(judge).arg("delta").arg(&stored).args(["--limit-ms", &options.limit_ms.to_string()]));
+    Selected::prepare(corpus, program, options.input)?.run_in_tables(corpus, &stored)?;
+    let limits = ["--limit-ms".to_owned(), options.limit_ms.to_string(), "--total-s".to_owned(), options.total_s.to_string()];
+    let said = steps::output(Command::new(judge).arg("delta").arg(&stored).args(limits));
     let _ = std::fs::remove_file(&stored);
     said?.lines().map(|line| serde_json::from_str(line).context("the judge prints something else than spans")).collect()
 }
@@ -249,7 +245,7 @@ mod tests {
             proven,
         };
         let all = vec![("one", vec![row(1, "1", 1, 1, true), row(10, "4000", 20, 15, false)])];
-        let options = Options { programs: vec![], input: Input::Train, limit_ms: 5, output: None };
+        let options = Options { programs: vec![], input: Input::Train, limit_ms: 5, total_s: 5, output: None };
         let text = table(&all, &options);
         assert!(text.contains("| one | 2 | 11 | 50.0 % | 50.0 % | 50.0 % | 50.0 % | 50.0 % | 2.0 | 1.5 | 14.1 | 2.000e2 |"), "{text}");
         let svg = draw(&all).unwrap();

@@ -9,6 +9,7 @@
 //! | `bench.rs`, `bench/` | what counting costs, beside clang's counters |
 //! | `pgo.rs` | what profile-guided builds gain, by clang's profiles and by ours |
 //! | `bugs.rs` | seeded bugs that paths find, and lines and branches do not |
+//! | `residual.rs` | untested paths of programs, with tests and suites |
 //! | `oracle.rs` | path profiles before independent judges |
 //! | `copies.rs` | copies that share the counting, before one program that counts all |
 //! | `packages.rs` | what has to be installed |
@@ -25,6 +26,7 @@ mod oracle;
 mod packages;
 mod pages;
 mod pgo;
+mod residual;
 mod steps;
 mod suite;
 mod tidy;
@@ -59,6 +61,8 @@ enum Task {
     Pgo(pgo::Options),
     /// Find seeded bugs in programs of the corpus by the paths of failing runs.
     Bugs(bugs::Options),
+    /// Tell which paths long runs take that short runs and suites have not, and how large programs become.
+    Residual(residual::Options),
     /// Measure how compact the numbers of executed paths are, and could be.
     Delta(delta::Options),
     /// Hold path profiles against block counters, LLVM's edge profiles and logs of every step.
@@ -95,6 +99,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Bench(options) => bench::run(&options)?,
         Task::Pgo(options) => pgo::run(&options)?,
         Task::Bugs(options) => bugs::run(&options)?,
+        Task::Residual(options) => residual::run(&options)?,
         Task::Delta(options) => delta::run(&options)?,
         Task::Oracle(options) => oracle::run(&options)?,
         Task::Copies(options) => copies::run(&options)?,

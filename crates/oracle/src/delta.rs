@@ -33,11 +33,21 @@ pub struct Compactness {
     pub proven: bool,
 }
 
-/// Measures all functions with executed paths, in the order of the profile. Each may be searched for `limit`.
+/// How long spans are searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// In one function.
+    pub function: Duration,
+    /// In all of them: once this has passed, there are no other orders and no searches.
+    pub profile: Duration,
+}
+
+/// Measures all functions with executed paths, in the order of the profile.
 ///
 /// # Errors
 /// A map is damaged.
-pub fn measure(profile: &Profile, limit: Duration) -> Result<Vec<Compactness>, MapError> {
+pub fn measure(profile: &Profile, limits: Limits) -> Result<Vec<Compactness>, MapError> {
+    let started = Instant::now();
     let mut all = Vec::new();
     for (_, unit, function) in profile.functions() {
         let executed = FunctionPaths::decode(function, unit.counts_of(function))?;
@@ -48,7 +58,9 @@ pub fn measure(profile: &Profile, limit: Duration) -> Result<Vec<Compactness>, M
         let paths: Vec<Vec<DagEdgeId>> = ids.iter().filter_map(|id| numbering.path(&dag, *id)).collect();
         let (Some(least), Some(most)) = (ids.iter().min(), ids.iter().max()) else { continue };
         let span = |restarts: u32| preferential(&dag, &paths, restarts).ok().map(|p| p.span);
-        let (published, restarted) = (span(0), span(RESTARTS));
+        let published = span(0);
+        let (is_late, is_least) = (started.elapsed() >= limits.profile, published == Some(ids.len() as u64));
+        let restarted = if is_late || is_least { published } else { span(RESTARTS) };
         let paths = ids.len() as u64;
         let mut row = Compactness {
             function: function.name.clone(),
@@ -60,10 +72,14 @@ pub fn measure(profile: &Profile, limit: Duration) -> Result<Vec<Compactness>, M
             bound: paths,
             proven: restarted == Some(paths),
         };
-        if !row.proven {
+        if !row.proven && !is_late {
             let began = Instant::now();
-            let stop = || began.elapsed() >= limit;
-            let options = NumberOptions { restarts: RESTARTS, budget: Budget { steps: u64::MAX, stop: &stop }, ..NumberOptions::default() };
+            let stop = || began.elapsed() >= limits.function;
+            let options = NumberOptions {
+                restarts: RESTARTS,
+                budget: Budget { steps: u64::MAX, stop: &stop, solver: None },
+                ..NumberOptions::default()
+            };
             let set = InterestingSet::from_ids(&dag, &numbering, &ids).map_err(|e| damaged(e.to_string()))?;
             let weights = vec![1.0; dag.edges().len()];
             if let Ok(labelling) = number(Scheme::PppOptimal, &dag, &weights, &set, &options)

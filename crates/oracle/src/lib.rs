@@ -7,7 +7,7 @@
 //! 2. [`log`]: a log of every step, from which the paths are counted anew, counter by counter;
 //! 3. [`pgo`]: LLVM's own edge profile, where paths were finished (elsewhere what it infers is wrong).
 //!
-//! [`selected`] holds programs that count some paths against those that count all. [`random`] makes programs to judge, in C and C++, with everything in them that moves control in odd ways.
+//! [`selected`] holds programs that count some paths against those that count all, [`untested`] what residual profiles tell of a field against two full profiles. [`random`] makes programs to judge, in C and C++, with everything in them that moves control in odd ways.
 #![forbid(unsafe_code)]
 
 pub mod branches;
@@ -26,6 +26,7 @@ pub mod step;
 pub mod subject;
 pub mod text;
 pub mod tools;
+pub mod untested;
 
 pub use error::Error;
 pub use judge::{Difference, Verdict};

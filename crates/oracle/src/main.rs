@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 use trodden_oracle::check::{Variant, check, check_sources};
+use trodden_oracle::delta::Limits;
 use trodden_oracle::selected::compare;
-use trodden_oracle::{Error, Toolkit, delta, random, step};
+use trodden_oracle::{Error, Toolkit, delta, random, step, untested};
 use trodden_profile::Profile;
 
 /// Holds path profiles against independent judges.
@@ -75,15 +76,19 @@ enum Task {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Compare the stored profile of a program that counts selected paths with that of the one that counts all, of the same run.
+    /// Compare the stored profile of a program that counts selected paths with that of the one that counts all, of the same run: JSON.
     Selected {
         /// The profile of all paths.
         full: PathBuf,
         /// The profile of selected paths.
         selected: PathBuf,
-        /// The numbering promises to be exact: differences are faults.
-        #[arg(long)]
-        exact: bool,
+    },
+    /// What the field takes and the tests have not taken, of two stored profiles of programs that count all paths: JSON.
+    Untested {
+        /// The profile of the tests.
+        tests: PathBuf,
+        /// The profile of the field.
+        field: PathBuf,
     },
     /// How compact the numbers of the executed paths of a stored profile can be: a line of JSON for each function.
     Delta {
@@ -92,6 +97,9 @@ enum Task {
         /// How many milliseconds the least span of a function may be searched for.
         #[arg(long, default_value_t = 1000)]
         limit_ms: u64,
+        /// How many seconds those of all functions may be.
+        #[arg(long, default_value_t = 600)]
+        total_s: u64,
     },
     /// Print the random program of a seed.
     Show {
@@ -116,8 +124,11 @@ fn run(task: Task) -> Result<ExitCode, Error> {
             print!("{}", random::program(seed).text);
             Ok(ExitCode::SUCCESS)
         }
-        Task::Selected { full, selected, exact } => selected_paths(&full, &selected, exact),
-        Task::Delta { profile, limit_ms } => compactness(&profile, limit_ms),
+        Task::Selected { full, selected } => selected_paths(&full, &selected),
+        Task::Untested { tests, field } => untested_paths(&tests, &field),
+        Task::Delta { profile, limit_ms, total_s } => {
+            compactness(&profile, Limits { function: Duration::from_millis(limit_ms), profile: Duration::from_secs(total_s) })
+        }
         Task::Branches { output, window, apart, command } => branches(&output, window, apart, &command),
         Task::Judge { store, report, log, command } => trial::judge(&trial::Trial { store, report, log, command }),
         Task::File { sources, options } => files(&sources, &options),
@@ -125,20 +136,42 @@ fn run(task: Task) -> Result<ExitCode, Error> {
     }
 }
 
-fn selected_paths(full: &Path, selected: &Path, exact: bool) -> Result<ExitCode, Error> {
+fn selected_paths(full: &Path, selected: &Path) -> Result<ExitCode, Error> {
     let found = compare(&Profile::read(full)?, &Profile::read(selected)?)?;
-    println!(
-        "{} functions, {} paths asked for, {} of them executed, {} times; {} executions of other paths; {} counted as others; {} functions count all paths instead",
-        found.functions, found.paths, found.executed, found.executions, found.others, found.misplaced, found.instead
-    );
-    if exact {
-        found.differences.iter().take(20).for_each(|d| println!("  differs: {d}"));
-    }
-    Ok(ExitCode::from(u8::from(exact && !found.differences.is_empty())))
+    let text = serde_json::json!({
+        "functions": found.functions,
+        "instead": found.instead,
+        "paths": found.paths,
+        "executed": found.executed,
+        "executions": found.executions.to_string(),
+        "others": found.others.to_string(),
+        "misplaced": found.misplaced.to_string(),
+        "differences": found.differences,
+    });
+    println!("{text}");
+    Ok(ExitCode::SUCCESS)
 }
 
-fn compactness(profile: &Path, limit_ms: u64) -> Result<ExitCode, Error> {
-    for row in delta::measure(&Profile::read(profile)?, Duration::from_millis(limit_ms))? {
+fn untested_paths(tests: &Path, field: &Path) -> Result<ExitCode, Error> {
+    let found = untested::compare(&Profile::read(tests)?, &Profile::read(field)?)?;
+    let text = serde_json::json!({
+        "tested_paths": found.tested_paths,
+        "executed_paths": found.executed_paths,
+        "untested_paths": found.untested_paths,
+        "executions": found.executions.to_string(),
+        "untested_executions": found.untested_executions.to_string(),
+        "functions": found.functions,
+        "untested_edges": found.untested_edges,
+        "functions_with_untested_edges": found.functions_with_untested_edges,
+        "in_functions_without_untested_edges": found.in_functions_without_untested_edges,
+        "every_edge_known": found.every_edge_known,
+    });
+    println!("{text}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn compactness(profile: &Path, limits: Limits) -> Result<ExitCode, Error> {
+    for row in delta::measure(&Profile::read(profile)?, limits)? {
         let line = serde_json::json!({
             "function": row.function,
             "paths": row.paths,

@@ -1,9 +1,13 @@
-//! Residual builds of random programs: whatever paths are known, all others are counted as the full tier counts them, and the programs do what they do.
+//! Residual builds of random programs: whatever paths are known, all others are counted as the full tier counts them, and the programs do what they do. What reports
+//! of untested paths sum up is what two full profiles tell.
 
 mod plain;
 
 use trodden_oracle::random::Dice;
+use trodden_oracle::untested::{Untested, compare};
 use trodden_oracle::{Toolkit, random};
+use trodden_profile::Profile;
+use trodden_profile::untested::{Sightings, Summary};
 
 /// Programs in C and in C++, with exceptions, switches, computed jumps, threads; `TRODDEN_ORACLE_SEEDS` as for the other tests.
 const SEEDS: std::ops::RangeInclusive<u64> = 0..=8;
@@ -30,6 +34,7 @@ fn unknown_paths_are_counted_exactly_and_known_ones_not() {
             for unit in tested.images.iter_mut().flat_map(|i| &mut i.units) {
                 unit.counts.retain(|_| dice.below(100) < share);
             }
+            summary_is_what_two_profiles_tell(&tested, &full.profile);
             let file = place(&format!("{share}.known"));
             std::fs::write(&file, tested.known_paths().unwrap().to_bytes()).unwrap();
             let words = format!("{words} tier=residual known={}", file.display());
@@ -47,4 +52,24 @@ fn unknown_paths_are_counted_exactly_and_known_ones_not() {
         }
     }
     assert!(known_paths > 50 * seeds().len() && unknown_paths > 50 * seeds().len(), "{known_paths} known, {unknown_paths} unknown paths");
+}
+
+fn summary_is_what_two_profiles_tell(tests: &Profile, field: &Profile) {
+    let (known, mut weeded, mut sightings) = (tests.known_paths().unwrap(), field.clone(), Sightings::default());
+    sightings.add(0, &mut weeded, &known).unwrap();
+    let told = Summary::of(&weeded, &known).unwrap();
+    let judged = compare(tests, field).unwrap();
+    let told = Untested {
+        tested_paths: judged.tested_paths,
+        executed_paths: sightings.counted.len() as u64,
+        untested_paths: told.paths,
+        executions: sightings.executions,
+        untested_executions: told.executions,
+        functions: told.functions,
+        untested_edges: told.edges,
+        functions_with_untested_edges: told.functions_with_new_edges,
+        in_functions_without_untested_edges: told.in_functions_without_new_edges,
+        every_edge_known: told.old_edges_only,
+    };
+    assert_eq!(told, judged);
 }

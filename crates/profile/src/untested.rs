@@ -69,6 +69,8 @@ pub struct Summary {
     pub edges: u64,
     /// Functions with untested paths.
     pub functions: u64,
+    /// Functions with untested edges.
+    pub functions_with_new_edges: u64,
 }
 
 /// What is known of a function, if anything.
@@ -169,6 +171,7 @@ impl Summary {
         self.old_edges_only += new.old_edges_only;
         self.edges += new.edges.len() as u64;
         self.functions += u64::from(new.paths > 0);
+        self.functions_with_new_edges += u64::from(!new.edges.is_empty());
         if new.edges.is_empty() {
             self.in_functions_without_new_edges += new.paths;
         }

@@ -85,13 +85,17 @@ impl<'v, 'a> Found<'v, 'a> {
     pub fn text(&self, sources: &SourceCache, options: &TextOptions, top: usize) -> String {
         let page = &Page::new(options);
         let weight: u128 = self.matches.iter().map(|m| m.weight).sum();
-        let all = format!(
-            "{}, {} of {} executions of their functions, {} of the program's instructions",
-            plural(self.matches.len() as u128, "path", "paths"),
-            count(self.counted()),
-            count(self.executions),
-            percent(share(weight, self.view.total(Measure::Instructions)))
-        );
+        let paths = plural(self.matches.len() as u128, "path", "paths");
+        let all = match self.matches.is_empty() {
+            true if self.view.functions.is_empty() => "the profile has no executed path".to_owned(),
+            true => "no executed path".to_owned(),
+            false => format!(
+                "{paths}, {} of {} executions of their functions, {} of the program's instructions",
+                count(self.counted()),
+                count(self.executions),
+                percent(share(weight, self.view.total(Measure::Instructions)))
+            ),
+        };
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, self.expression), page.paint(paint::DIM, &all));
         for (rank, found) in self.matches.iter().take(top).enumerate() {
             let function = self.functions[found.function];

@@ -157,7 +157,9 @@ impl<'v, 'a> Residual<'v, 'a> {
     pub fn text(&self, sources: &SourceCache, options: &TextOptions, edges: bool) -> String {
         let page = &Page::new(options);
         let runs = plural(self.field.runs.len() as u128, "run", "runs");
-        let mut out = format!("{}  {}\n", page.paint(paint::TITLE, "Untested paths"), page.paint(paint::DIM, &format!("of {runs}")));
+        let profile = self.field.view.profile;
+        let program = words::program(&profile.run, profile.images.first().map(|i| i.path.as_str()));
+        let mut out = format!("{}, {}\n", page.paint(paint::TITLE, &format!("Untested paths of {program}")), page.paint(paint::DIM, &runs));
         out.push_str(&self.overview());
         for (rank, path) in self.shown.iter().enumerate() {
             out.push_str(&self.title(rank + 1, path, page));
@@ -175,7 +177,7 @@ impl<'v, 'a> Residual<'v, 'a> {
     }
 
     fn overview(&self) -> String {
-        let Summary { paths, executions, old_edges_only, in_functions_without_new_edges, edges, functions } = self.summary;
+        let Summary { paths, executions, old_edges_only, in_functions_without_new_edges, edges, functions, .. } = self.summary;
         if paths == 0 && self.found == 0 {
             return "No path that is not known.\n".into();
         }
@@ -268,6 +270,7 @@ pub fn summary(summary: &Summary, share: Option<f64>, counted: usize) -> Value {
         "in_functions_without_untested_edges": summary.in_functions_without_new_edges,
         "untested_edges": summary.edges,
         "functions": summary.functions,
+        "functions_with_untested_edges": summary.functions_with_new_edges,
     })
 }
 

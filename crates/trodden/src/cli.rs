@@ -17,7 +17,7 @@ pub use copies::{Copies, EngineKind};
 pub use field::{Aggregate, Field, Pack};
 pub use find::Find;
 pub use isolate::{Isolate, SuspectScore};
-pub use numbering::{Interesting, ModelScheme, NumberJob};
+pub use numbering::{Interesting, ModelScheme, NumberJob, Solver};
 pub use parameters::{Parameters, known_paths, parameters_over, weights_file};
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
@@ -294,7 +294,7 @@ pub struct Record {
     /// With --suite: make one run of all processes, without following them. So it is also with --sample, --branches, --watch and --no-store.
     #[arg(long, requires = "suite")]
     pub together: bool,
-    /// Notice paths that match this expression (see `trodden find`) while the program runs.
+    /// Notice paths that match this expression (see `trodden find`) while the program runs. Its counters are read about every millisecond: it is neither changed nor slowed down, and a match is noticed a moment after it happened. Paths counted in tables, and `call`, cannot be watched. (What a residual build does at untested paths: TRODDEN_ON_UNTESTED.)
     #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["sample", "kind"])]
     pub watch: Option<String>,
     /// What to do when a watched path is taken.
@@ -324,7 +324,7 @@ pub enum OnMatch {
     Count,
     /// Tell it, when it is taken for the first time.
     Report,
-    /// Tell it, and end the process by SIGABRT.
+    /// Tell it, and end the process by SIGABRT, if it still runs.
     Abort,
 }
 

@@ -177,6 +177,9 @@ pub fn inputs(wanted: &[String]) -> Result<Vec<Input>> {
             Err(_) if !raws.is_empty() => out.extend(raws.into_iter().map(Input::Raw)),
             Err(_) if path.is_dir() => bail!("{name} is a folder without raw files (*.raw), and no run or suite has that name"),
             Err(ProfileError::NoStore { .. }) => bail!("there is neither a file nor a folder {name}, nor a run store here"),
+            Err(ProfileError::NoRun { store, known, .. }) => {
+                bail!("there is neither a file nor a folder {name}, nor a run or suite of that name in {}: {known}", store.display())
+            }
             Err(error) => return Err(error.into()),
         }
     }

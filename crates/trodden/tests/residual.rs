@@ -87,6 +87,9 @@ fn the_field_tells_what_tests_did_not_take() {
     assert!(share > 0.0 && share < 1.0 && untested > 3.0, "{share} {untested}");
     let text = String::from_utf8(place.trodden("residual --known-edges --function classify").stdout).unwrap();
     assert!(text.contains("every edge is known") && text.contains("if (a > 10)") && text.contains("taken 2 times in 1 run"), "{text}");
+    assert!(text.starts_with("Untested paths of prog.field, 1 run\n"), "{text}");
+    let missing = place.command(trodden()).args(["residual", "nowhere"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("neither a file nor a folder nowhere, nor a run or suite of that name"));
     // Run by run, with the command lines.
     must(place.command(trodden()).args(["record", "--suite", "field", "--", "./prog.field", "1", "20"]));
     let recorded = json(&place, "field --function classify");

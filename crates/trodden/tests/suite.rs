@@ -86,6 +86,11 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     let mut first = names(&order["tests"]);
     first.sort_unstable();
     assert_eq!((first, &order["changed_paths"]), (vec!["both", "rounded"], &Value::from(2)));
+    // A change of what no test runs orders nothing.
+    place.write("other.diff", "--- a/other.c\n+++ b/other.c\n@@ -1 +1 @@\n-int a;\n+int b;\n");
+    assert_eq!(json(&place, "suite order tests --diff other.diff --json")["average_percentage_covered"], Value::Null);
+    let text = String::from_utf8(place.trodden("suite order tests --diff other.diff").stdout).unwrap();
+    assert!(text.contains("the change chooses no test") && !text.contains("100.0 %"), "{text}");
     let all = String::from_utf8(place.trodden("suite order tests --names").stdout).unwrap();
     assert!(all.starts_with("plain and scaled\n") && all.lines().count() == 5, "{all}");
 }
@@ -139,6 +144,8 @@ fn expressions_find_paths() {
     assert!(text.contains("1 path, 1 of 4 executions") && text.contains("n *= 10;"), "{text}");
     assert!(said.contains("line 99 is in no block of these functions"), "{said}");
     assert_eq!(find("convert: 6", &["--fail"]).0, Some(1));
+    let (_, text, _) = find("convert: 10 .. 6", &[]);
+    assert!(text.contains("no executed path") && !text.contains("0 of 0"), "{text}");
     let (status, _, said) = find("convert: 6 nonsense", &[]);
     assert!(
         status == Some(2) && said.contains("`nonsense` is no place") && said.ends_with("  convert: 6 nonsense\n             ^\n"),

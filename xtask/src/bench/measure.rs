@@ -238,7 +238,10 @@ fn of_usage(usage: &[Usage]) -> Figures {
 }
 
 /// The size of the program's section of code.
-fn code_bytes(program: &Path) -> Result<u64> {
+///
+/// # Errors
+/// It cannot be read, or has none.
+pub fn code_bytes(program: &Path) -> Result<u64> {
     let listing = steps::output(Command::new("size").args(["--format=sysv"]).arg(program))?;
     let size = listing.lines().find_map(|line| line.strip_prefix(".text ")?.split_whitespace().next()?.parse().ok());
     size.with_context(|| format!("{} has no section .text", program.display()))

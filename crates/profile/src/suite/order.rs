@@ -78,8 +78,8 @@ fn additional(tests: &[Test], mut left: Vec<usize>, sets: &[Vec<PathIndex>], wor
     placed
 }
 
-/// The average percentage of paths covered by an order of tests, from 0 to 100; 100 if there is nothing to cover.
-pub fn average_covered(tests: &[Test], order: impl Iterator<Item = usize>, wanted: Option<&BTreeSet<PathIndex>>) -> f64 {
+/// The average percentage of paths covered by an order of tests, from 0 to 100; none if there is nothing to cover.
+pub fn average_covered(tests: &[Test], order: impl Iterator<Item = usize>, wanted: Option<&BTreeSet<PathIndex>>) -> Option<f64> {
     let (mut covered, mut places, mut length) = (BTreeSet::new(), 0u64, 0u64);
     for (place, test) in (1u64..).zip(order) {
         for path in tests[test].paths.iter().filter(|p| wanted.is_none_or(|w| w.contains(p))) {
@@ -88,8 +88,8 @@ pub fn average_covered(tests: &[Test], order: impl Iterator<Item = usize>, wante
         length = place;
     }
     if covered.is_empty() {
-        return 100.0;
+        return None;
     }
     let (n, m) = (length as f64, covered.len() as f64);
-    100.0 * (1.0 - places as f64 / (n * m) + 0.5 / n)
+    Some(100.0 * (1.0 - places as f64 / (n * m) + 0.5 / n))
 }

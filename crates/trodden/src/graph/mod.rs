@@ -5,6 +5,8 @@
 
 mod dot;
 mod input;
+#[cfg(feature = "milp")]
+mod milp;
 mod model;
 mod number;
 mod partition;

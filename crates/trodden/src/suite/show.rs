@@ -118,10 +118,10 @@ pub struct Ordered<'a> {
     pub name: &'a str,
     pub placed: &'a [Placed],
     pub wanted: Option<&'a BTreeSet<PathIndex>>,
-    /// Average percentage of the paths covered by this order.
-    pub average: f64,
+    /// Average percentage of the paths covered by this order; none if there is nothing to cover.
+    pub average: Option<f64>,
     /// By the order in which tests were recorded.
-    pub average_recorded: f64,
+    pub average_recorded: Option<f64>,
 }
 
 impl Ordered<'_> {
@@ -154,10 +154,13 @@ impl Ordered<'_> {
                 format_args!("{} of {} paths run through changed lines; {takers} tests take them", wanted.len(), self.suite.paths.len()),
             );
         }
-        line(
-            &mut out,
-            format_args!("average of paths covered: {:.1} % in this order, {:.1} % as recorded\n", self.average, self.average_recorded),
-        );
+        match (self.average, self.average_recorded) {
+            (Some(now), Some(recorded)) => {
+                line(&mut out, format_args!("average of paths covered: {now:.1} % in this order, {recorded:.1} % as recorded\n"));
+            }
+            _ if self.wanted.is_some() => line(&mut out, format_args!("the change chooses no test: this is the order without it\n")),
+            _ => line(&mut out, format_args!("there are no paths to cover\n")),
+        }
         line(&mut out, format_args!("{:>5} {:>8} {:>8} {:>10}  test", "rank", "new", "paths", "seconds"));
         for (at, p) in self.placed.iter().enumerate() {
             let test = &self.suite.tests[p.test];

@@ -91,3 +91,51 @@ fn column<T: DataType>(
     column.typed::<T>().write_batch(&values, Some(&levels), None)?;
     column.close()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let row = |at: u64| Row {
+            build: format!("{at:032x}"),
+            unit: "cd".repeat(16),
+            function: (!at.is_multiple_of(3)).then(|| format!("operator<, \"ä\" {at}")),
+            path: (!at.is_multiple_of(3)).then_some(at * 7),
+            counter: at,
+            user: at.is_multiple_of(2).then(|| "ef".repeat(16)),
+            reports: at + 1,
+            executions: if at == 5 { u64::MAX } else { at << 40 },
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rows.parquet");
+        // More than a group.
+        let count = GROUP as u64 + 10;
+        let mut table = Table::new(File::create(&file).unwrap()).unwrap();
+        (0..count).for_each(|at| table.add(row(at)).unwrap());
+        table.finish().unwrap();
+        let reader = SerializedFileReader::new(File::open(&file).unwrap()).unwrap();
+        assert_eq!((reader.num_row_groups(), reader.metadata().file_metadata().num_rows()), (2, count as i64));
+        let text = |t: Option<String>| t.map_or(Field::Null, Field::Str);
+        let number = |n: u64| Field::Long(i64::try_from(n).unwrap_or(i64::MAX));
+        for (at, read) in (0..).zip(reader.get_row_iter(None).unwrap()) {
+            let row = row(at);
+            let expected = [
+                ("build", text(Some(row.build))),
+                ("unit", text(Some(row.unit))),
+                ("function", text(row.function)),
+                ("path", row.path.map_or(Field::Null, number)),
+                ("counter", number(row.counter)),
+                ("user", text(row.user)),
+                ("reports", number(row.reports)),
+                ("executions", number(row.executions)),
+            ];
+            let read = read.unwrap();
+            let read: Vec<(&str, Field)> = read.get_column_iter().map(|(name, field)| (name.as_str(), field.clone())).collect();
+            assert_eq!(read, expected, "row {at}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What a profile of the field has and one of the tests has not, found out from two full profiles: the judge of `trodden residual` and of residual builds.
+//!
+//! Nothing is weeded and no number is looked up: paths are compared by the edges that they run over, and edges by how often both profiles executed them. The figures
+//! are the columns of table 3.1 of Vaswani's thesis.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use trodden_flow::{DagEdgeId, Origin};
+use trodden_profile::{FunctionPaths, Profile};
+use trodden_unit::{FunctionMap, MapError};
+
+/// What is untested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Untested {
+    /// Complete paths that the tests executed.
+    pub tested_paths: u64,
+    /// Complete paths that the field executed.
+    pub executed_paths: u64,
+    /// Those that the tests did not execute.
+    pub untested_paths: u64,
+    /// Executions of complete paths in the field.
+    pub executions: u128,
+    /// Those of untested paths.
+    pub untested_executions: u128,
+    /// Functions with untested paths.
+    pub functions: u64,
+    /// Edges that untested paths take and the tests did not.
+    pub untested_edges: u64,
+    /// Functions with such edges.
+    pub functions_with_untested_edges: u64,
+    /// Untested paths in functions without such an edge.
+    pub in_functions_without_untested_edges: u64,
+    /// Untested paths without such an edge.
+    pub every_edge_known: u64,
+}
+
+/// A function, whichever build it is of.
+type Key<'p> = (&'p str, &'p str, u64);
+
+/// What the tests did in a function.
+#[derive(Default)]
+struct Tested {
+    paths: HashSet<Vec<Origin>>,
+    edges: Vec<u64>,
+}
+
+/// Compares; functions are known again by unit, name and shape.
+///
+/// # Errors
+/// A map is damaged.
+pub fn compare(tests: &Profile, field: &Profile) -> Result<Untested, MapError> {
+    let mut tested: HashMap<Key, Tested> = HashMap::new();
+    for (_, unit, function) in tests.functions() {
+        let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
+        let of = tested.entry((&unit.map.source, &function.name, function.shape)).or_default();
+        of.edges.resize(paths.edges.len(), 0);
+        of.edges.iter_mut().zip(&paths.edges).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
+        of.paths.extend(paths.complete.iter().filter(|p| p.count > 0).map(|p| origins(function, &p.path)));
+    }
+    let mut found = Untested { tested_paths: tested.values().map(|t| t.paths.len() as u64).sum(), ..Untested::default() };
+    let nothing = Tested::default();
+    for (_, unit, function) in field.functions() {
+        let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
+        let key = (unit.map.source.as_str(), function.name.as_str(), function.shape);
+        add(&mut found, function, &paths, tested.get(&key).unwrap_or(&nothing));
+    }
+    Ok(found)
+}
+
+fn add(found: &mut Untested, function: &FunctionMap, field: &FunctionPaths, tested: &Tested) {
+    let (mut new_paths, mut new_edges) = (0, BTreeSet::new());
+    for path in field.complete.iter().filter(|p| p.count > 0) {
+        let way = origins(function, &path.path);
+        found.executed_paths += 1;
+        found.executions += u128::from(path.count);
+        if tested.paths.contains(&way) {
+            continue;
+        }
+        let real = way.iter().filter_map(|step| match step {
+            Origin::Real(edge) | Origin::Leave(edge) => Some(edge.index()),
+            Origin::Enter(_) | Origin::Stop(_) => None,
+        });
+        let new: BTreeSet<usize> = real.filter(|edge| tested.edges.get(*edge).is_none_or(|count| *count == 0)).collect();
+        new_paths += 1;
+        found.untested_executions += u128::from(path.count);
+        found.every_edge_known += u64::from(new.is_empty());
+        new_edges.extend(new);
+    }
+    found.untested_paths += new_paths;
+    found.functions += u64::from(new_paths > 0);
+    found.untested_edges += new_edges.len() as u64;
+    match new_edges.is_empty() {
+        true => found.in_functions_without_untested_edges += new_paths,
+        false => found.functions_with_untested_edges += 1,
+    }
+}
+
+fn origins(function: &FunctionMap, path: &[DagEdgeId]) -> Vec<Origin> {
+    path.iter().map(|edge| function.dag[edge.index()].origin).collect()
+}

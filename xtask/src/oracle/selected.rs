@@ -1,0 +1,208 @@
+//! Builds that count selected paths, held against the one that counts all: every path that was asked for has the same count, and all others together have theirs.
+
+use super::{Options, trodden};
+use crate::bench::variant::Variant;
+use crate::corpus::{Corpus, Input};
+use crate::steps;
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What `trodden-oracle selected` prints.
+#[derive(Debug, Deserialize)]
+struct Findings {
+    functions: usize,
+    instead: usize,
+    paths: usize,
+    executed: usize,
+    executions: String,
+    others: String,
+    misplaced: String,
+    differences: Vec<String>,
+}
+
+/// A program that was built by a scheme.
+pub struct Row {
+    program: String,
+    scheme: String,
+    exact: bool,
+    /// None: two runs of the program that counts all differ, so nothing can be compared.
+    found: Option<Findings>,
+}
+
+impl Row {
+    /// Whether something differs that should not.
+    pub fn is_wrong(&self) -> bool {
+        self.exact && self.found.as_ref().is_some_and(|f| !f.differences.is_empty())
+    }
+
+    fn told(&self) -> String {
+        let Some(f) = &self.found else { return format!("{}: not judged, for two runs of it take different paths", self.program) };
+        let mut text = format!(
+            "{} {}: {} functions, {} paths asked for, {} of them executed, {} times; {} executions of other paths; {} counted as others; {} functions count all paths instead",
+            self.program, self.scheme, f.functions, f.paths, f.executed, f.executions, f.others, f.misplaced, f.instead
+        );
+        if self.exact {
+            f.differences.iter().take(20).for_each(|d| write!(text, "\n  differs: {d}").expect("strings take all"));
+        }
+        text
+    }
+}
+
+/// Compares builds of a program that count selected paths with the one that counts all.
+///
+/// # Errors
+/// A recipe, trodden or the judge failed, or there is no such scheme.
+pub fn judge(corpus: &Corpus, program: &str, options: &Options, judge: &Path) -> Result<Vec<Row>> {
+    let made = Selected::prepare(corpus, program, options.input)?;
+    let again = made.run_full_again(corpus)?;
+    let row =
+        |scheme: &str, exact: bool, found: Option<Findings>| Row { program: program.to_owned(), scheme: scheme.to_owned(), exact, found };
+    if !compare(judge, &made.full, &again)?.differences.is_empty() {
+        let row = row("", true, None);
+        println!("{}", row.told());
+        return Ok(vec![row]);
+    }
+    let all = SCHEMES.map(|(name, _)| name.to_owned()).to_vec();
+    let schemes = if options.scheme.iter().any(|s| s == "all") { &all } else { &options.scheme };
+    let mut rows = Vec::new();
+    for scheme in schemes {
+        let Some((_, exact)) = SCHEMES.iter().find(|(name, _)| name == scheme) else {
+            bail!("there is no scheme {scheme}; there are {}", all.join(", "));
+        };
+        let set = format!("{}:{}", options.interesting, made.full.display());
+        let counted = made.run(corpus, scheme, &set)?;
+        let row = row(scheme, *exact, Some(compare(judge, &made.full, &counted)?));
+        println!("{}", row.told());
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn compare(judge: &Path, full: &Path, selected: &Path) -> Result<Findings> {
+    let said = steps::output(Command::new(judge).arg("selected").args([full, selected]))?;
+    serde_json::from_str(&said).context("the judge prints something else than what it found")
+}
+
+/// The result as a table.
+///
+/// # Errors
+/// The date cannot be asked for.
+pub fn page(rows: &[Row], input: Input, interesting: &str) -> Result<String> {
+    let date = steps::output(Command::new("date").args(["-u", "+%F"]))?;
+    let mut out = format!(
+        "# Chosen paths against all paths, {}\n\nBy `cargo xtask oracle --scheme`, commit {}; input {}, paths `{interesting}` of the same run. Each build counted the run that the build of all paths counted.\n\n\
+         | program | scheme | functions | paths asked for | executed | their executions | executions of others | counted as others | functions that count all | differences |\n\
+         |---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+        date.trim(),
+        crate::bench::commit(),
+        input.name(),
+    );
+    for row in rows {
+        let Some(f) = &row.found else {
+            writeln!(out, "| {} | not judged: two runs of it take different paths | | | | | | | | |", row.program)?;
+            continue;
+        };
+        let differences = if row.exact { f.differences.len().to_string() } else { "not exact".to_owned() };
+        writeln!(
+            out,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {differences} |",
+            row.program, row.scheme, f.functions, f.paths, f.executed, f.executions, f.others, f.misplaced, f.instead
+        )?;
+    }
+    Ok(out)
+}
+
+/// Numberings of selected paths, and whether they promise to be exact.
+const SCHEMES: [(&str, bool); 9] = [
+    ("ball-larus", true),
+    ("spp", false),
+    ("mspp", true),
+    ("pertinent", true),
+    ("pspp", true),
+    ("ppp", true),
+    ("known-table", true),
+    ("ppp-optimal", true),
+    ("approximate", false),
+];
+
+/// A program that counts all paths, with the profile of a run, from which others are made.
+pub struct Selected {
+    program: String,
+    input: Input,
+    /// Its profile.
+    pub full: PathBuf,
+    folder: PathBuf,
+}
+
+impl Selected {
+    /// Builds and runs the program that counts all paths.
+    ///
+    /// # Errors
+    /// A recipe or trodden failed.
+    pub fn prepare(corpus: &Corpus, program: &str, input: Input) -> Result<Selected> {
+        let variant = Variant::trodden();
+        corpus.fetch(program)?;
+        corpus.build_once(program, &variant)?;
+        corpus.inputs(program)?;
+        let folder = corpus.folder().join("selected");
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let full = std::path::absolute(folder.join(format!("{program}.{}.trodden", input.name()))).context("there is no current folder")?;
+        let selected = Selected { program: program.to_owned(), input, full, folder };
+        selected.profile(corpus, &variant.folder(), &selected.full)?;
+        Ok(selected)
+    }
+
+    /// Runs the program that counts all paths once more, and gives its profile.
+    ///
+    /// # Errors
+    /// A recipe or trodden failed.
+    pub fn run_full_again(&self, corpus: &Corpus) -> Result<PathBuf> {
+        let stored = self.folder.join(format!("{}.{}.again.trodden", self.program, self.input.name()));
+        self.profile(corpus, &Variant::trodden().folder(), &stored)?;
+        Ok(stored)
+    }
+
+    /// Makes the program again to count the paths of a set by a scheme, runs it, and gives its profile.
+    ///
+    /// # Errors
+    /// A recipe or trodden failed.
+    pub fn run(&self, corpus: &Corpus, scheme: &str, set: &str) -> Result<PathBuf> {
+        let build = format!("selected-{scheme}");
+        let place = corpus.folder().join("bin").join(&build);
+        std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+        let full = corpus.program(&self.program, &Variant::trodden());
+        let mut instrument = trodden();
+        instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program)).args(["--scheme", scheme, "--interesting", set]);
+        steps::output(&mut instrument)?;
+        let stored = self.folder.join(format!("{}.{}.{scheme}.trodden", self.program, self.input.name()));
+        self.profile(corpus, &build, &stored)?;
+        Ok(stored)
+    }
+
+    /// Makes the program again to count all paths in tables, none of them cut, runs it, and stores its profile.
+    ///
+    /// # Errors
+    /// A recipe or trodden failed.
+    pub fn run_in_tables(&self, corpus: &Corpus, stored: &Path) -> Result<()> {
+        let build = "selected-table";
+        let place = corpus.folder().join("bin").join(build);
+        std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+        let full = corpus.program(&self.program, &Variant::trodden());
+        steps::output(trodden().arg("instrument").arg(full).arg("-o").arg(place.join(&self.program)).args(["--table-slots", "262144"]))?;
+        self.profile(corpus, build, stored)
+    }
+
+    fn profile(&self, corpus: &Corpus, build: &str, stored: &Path) -> Result<()> {
+        let counts = corpus.folder().join("counts").join(format!("selected-{build}")).join(&self.program);
+        if counts.exists() {
+            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot empty {}", counts.display()))?;
+        }
+        std::fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
+        let output = std::path::absolute(counts.join("%m.raw")).context("there is no current folder")?;
+        corpus.run_as(build, &self.program, self.input, "", &[("TRODDEN_OUTPUT", output.into())])?;
+        steps::output(trodden().args(["collect", "--no-store", "-o"]).arg(stored).arg(&counts)).map(drop)
+    }
+}
