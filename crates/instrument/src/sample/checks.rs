@@ -29,8 +29,8 @@ const SHORT_OUTERMOST: f64 = 64.0;
 const LONG: f64 = 128.0;
 /// What follows a computed jump is long from so many on. An interpreter may do little that is longer for a long time, and stay in one version as long.
 const LONG_BEHIND_JUMP: f64 = 128.0;
-/// An instruction of an interpreter that jumps as often as that, by estimate, is one that jumps.
-const LIKELY_JUMP: f64 = 0.55;
+/// An instruction of an interpreter that jumps as often as that, by estimate, is one that jumps: conditional jumps and the ends of counting loops among them.
+const LIKELY_JUMP: f64 = 0.4;
 /// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and nobody knows when it ends.
 const MANY_BLOCKS: usize = 64;
 /// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost are those that come round less.
