@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `variant.rs` | ways to build, a table |
 //! | `measure.rs`, `usage.rs`, `instructions.rs` | one program's figures |
-//! | `exact.rs` | counts before independent judges |
+//! | `exact.rs`, `overlap.rs` | counts before independent judges; sampled profiles beside full ones |
 //! | `known.rs` | figures that need not be found out twice |
 //! | `result.rs` | what is stored |
 //! | `table.rs`, `plot.rs` | what people see of it |
@@ -19,6 +19,7 @@ mod exact;
 pub mod instructions;
 mod known;
 pub mod measure;
+mod overlap;
 mod plot;
 pub mod result;
 pub mod statistics;

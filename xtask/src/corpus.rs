@@ -208,7 +208,7 @@ impl Corpus {
 
     /// Makes trodden's build again, to count the paths of its short run by a scheme.
     fn build_chosen(&self, program: &str, variant: &Variant, scheme: &str) -> Result<()> {
-        let stored = self.short_run(program)?;
+        let stored = self.full_profile(program, Input::Train)?;
         eprintln!("building {program}, {}", variant.name());
         let output = self.program(program, variant);
         if let Some(folder) = output.parent() {
@@ -221,23 +221,26 @@ impl Corpus {
 
     /// What a program's short run says, for variants that go by it.
     fn of_short_run(&self, program: &str, trained: Trained) -> Result<PathBuf> {
-        let stored = self.short_run(program)?;
+        let stored = self.full_profile(program, Input::Train)?;
         let file = stored.with_extension(trained.name());
         let mut export = Command::new(steps::target().join("release/trodden"));
         steps::output(export.args(["export", trained.name()]).arg(&stored).arg("-o").arg(&file))?;
         Ok(file)
     }
 
-    /// The stored profile of a program's short run, as trodden counts by default.
-    fn short_run(&self, program: &str) -> Result<PathBuf> {
+    /// The stored profile of a program's run, as trodden counts by default.
+    ///
+    /// # Errors
+    /// It cannot be built or run, or nothing was counted.
+    pub fn full_profile(&self, program: &str, input: Input) -> Result<PathBuf> {
         let trodden = Variant::trodden();
         self.inputs(program)?;
         self.build_once(program, &trodden)?;
-        self.run(program, &trodden, Input::Train, "")?;
-        let counts = self.folder.join("counts").join(trodden.folder()).join(format!("{program}.{}", Input::Train.name()));
+        self.run(program, &trodden, input, "")?;
+        let counts = self.counts(program, &trodden, input);
         let folder = self.folder.join("profiles");
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let stored = folder.join(format!("{program}.trodden"));
+        let stored = folder.join(format!("{program}.{}.trodden", input.name()));
         let mut collect = Command::new(steps::target().join("release/trodden"));
         steps::output(collect.args(["collect", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
         std::path::absolute(&stored).context("there is no current folder")
@@ -277,16 +280,28 @@ impl Corpus {
     }
 
     fn run_build(&self, build: &str, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
-        let counts = self.folder.join("counts").join(variant.folder());
-        let counts = counts.join(format!("{program}.{}", input.name()));
+        let counts = self.counts(program, variant, input);
         // Counts of earlier runs would be added to.
         if counts.exists() {
             std::fs::remove_dir_all(&counts).with_context(|| format!("cannot empty {}", counts.display()))?;
         }
         std::fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
         let mut command = self.recipe(input.name(), program);
+        if variant.is_recorded() {
+            command = recorded(&command, &self.sampled_profile(program, variant, input));
+        }
         command.envs(variant.run_environment(&counts)).env("BUILD", build).env("RUNNER", runner);
         Ok(steps::output(&mut command)?.trim().to_owned())
+    }
+
+    /// The folder of what a run counts.
+    fn counts(&self, program: &str, variant: &Variant, input: Input) -> PathBuf {
+        self.folder.join("counts").join(variant.folder()).join(format!("{program}.{}", input.name()))
+    }
+
+    /// The profile of the last run of a variant that a recorder samples: of all its processes together.
+    pub fn sampled_profile(&self, program: &str, variant: &Variant, input: Input) -> PathBuf {
+        self.counts(program, variant, input).join("sampled.trodden")
     }
 
     /// Builds under a name of its own, with these variables.
@@ -360,6 +375,14 @@ impl Corpus {
         }
         Ok(())
     }
+}
+
+/// A command under a recorder that samples the programs which it runs.
+fn recorded(command: &Command, profile: &Path) -> Command {
+    let mut recorder = Command::new(steps::target().join("release/trodden"));
+    recorder.args(["record", "--sample", "--no-store", "-o"]).arg(profile).arg("--");
+    recorder.arg(command.get_program()).args(command.get_args());
+    recorder
 }
 
 /// The script that fetches, builds and runs.

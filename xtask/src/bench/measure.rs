@@ -3,6 +3,7 @@
 use super::exact;
 use super::instructions::Counter;
 use super::known::Known;
+use super::overlap;
 use super::result::{Exact, Figures, Outcome, Row};
 use super::statistics::Spread;
 use super::usage::{self, Usage};
@@ -57,6 +58,8 @@ struct Runs<'a> {
     variant: &'a Variant,
     usage: Vec<Usage>,
     sums: Vec<String>,
+    /// Of runs that a recorder sampled: how much their profiles have in common with the full one.
+    overlaps: Vec<f64>,
     /// Why there is nothing more to come.
     ended: Option<Outcome>,
 }
@@ -109,6 +112,7 @@ impl Bench<'_> {
             }
             let found = match runs.variant.under() {
                 Some(_) => self.once_under(program, runs.variant).map(|_| ()),
+                None if runs.variant.is_recorded() => Ok(()),
                 None => self.instructions(program, runs.variant).and_then(|_| self.exact(program, runs.variant)).map(|_| ()),
             };
             if let Err(error) = found {
@@ -121,7 +125,7 @@ impl Bench<'_> {
 
     fn built<'a>(&self, program: &str, ready: &'a Ready, is_rust: bool) -> Runs<'a> {
         let variant = &ready.variant;
-        let mut runs = Runs { variant, usage: Vec::new(), sums: Vec::new(), ended: None };
+        let mut runs = Runs { variant, usage: Vec::new(), sums: Vec::new(), overlaps: Vec::new(), ended: None };
         let unsuited = if is_rust { variant.suits_rust().err().map(|e| e.to_string()) } else { None };
         if let Some(reason) = unsuited.or_else(|| ready.missing.clone()) {
             runs.ended = Some(Outcome::Skipped { reason });
@@ -144,16 +148,42 @@ impl Bench<'_> {
 
     /// In each round, all variants.
     fn run_in_turns(&self, program: &str, all: &mut [Runs]) {
+        let full = self.full_profile(program, all);
         for round in 1..=self.rounds {
             for one in all.iter_mut().filter(|r| r.ended.is_none() && r.variant.under().is_none()) {
                 steps::progress(&format!("{program}, round {round} of {}: {}", self.rounds, one.variant.name()));
-                match usage::of_run(self.corpus, program, one.variant, self.input) {
-                    Ok((usage, sum)) => {
+                match self.run(program, one.variant, full.as_deref()) {
+                    Ok((usage, sum, overlap)) => {
                         one.usage.push(usage);
                         one.sums.push(sum);
+                        one.overlaps.extend(overlap);
                     }
                     Err(error) => one.fail(&error),
                 }
+            }
+        }
+    }
+
+    /// One run: what it used and printed, and how much a sampled one has in common with the full profile.
+    fn run(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(Usage, String, Option<f64>)> {
+        let (usage, sum) = usage::of_run(self.corpus, program, variant, self.input)?;
+        let full = full.filter(|_| variant.is_recorded());
+        let overlap = full.map(|full| overlap::of(full, &self.corpus.sampled_profile(program, variant, self.input)));
+        Ok((usage, sum, overlap.transpose()?))
+    }
+
+    /// What sampled runs are held against, if there are any; they fail without it.
+    fn full_profile(&self, program: &str, all: &mut [Runs]) -> Option<PathBuf> {
+        let sampled: Vec<&mut Runs> = all.iter_mut().filter(|r| r.ended.is_none() && r.variant.is_recorded()).collect();
+        if sampled.is_empty() {
+            return None;
+        }
+        steps::progress(&format!("{program}: the full profile, which sampled ones are held against"));
+        match self.corpus.full_profile(program, self.input) {
+            Ok(profile) => Some(profile),
+            Err(error) => {
+                sampled.into_iter().for_each(|one| one.fail(&error));
+                None
             }
         }
     }
@@ -177,12 +207,13 @@ impl Bench<'_> {
         figures.build_s = self.corpus.build_seconds(program, variant);
         figures.instructions = self.instructions(program, variant)?;
         figures.exact = self.exact(program, variant)?;
+        figures.overlap = (!runs.overlaps.is_empty()).then(|| Spread::of(&runs.overlaps));
         Ok(figures)
     }
 
-    /// Instructions of a run, if anybody counts them.
+    /// Instructions of a run, if anybody counts them, and if they do not depend on chance.
     fn instructions(&self, program: &str, variant: &Variant) -> Result<Option<u64>> {
-        let Some(counter) = self.counter else { return Ok(None) };
+        let Some(counter) = self.counter.filter(|_| !variant.is_recorded()) else { return Ok(None) };
         let run = if self.counted == Input::Train { "" } else { " of the long run" };
         let what = format!("{program}: instructions{run}, by {}", counter.name());
         let find = || {
@@ -234,6 +265,7 @@ fn of_usage(usage: &[Usage]) -> Figures {
         build_s: None,
         same_output: true,
         exact: None,
+        overlap: None,
     }
 }
 

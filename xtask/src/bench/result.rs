@@ -114,6 +114,9 @@ pub struct Figures {
     pub same_output: bool,
     /// What independent judges say of its counts.
     pub exact: Option<Exact>,
+    /// Of sampled runs: the share of the program's path executions that their estimates have in common with the full profile, over the rounds.
+    #[serde(default)]
+    pub overlap: Option<Spread>,
 }
 
 /// What independent judges say of counts.
@@ -242,6 +245,7 @@ pub mod tests {
             build_s: Some(1.5),
             same_output: true,
             exact: None,
+            overlap: None,
         }
     }
 

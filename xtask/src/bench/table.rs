@@ -1,7 +1,7 @@
 //! The result as text, for the terminal, and as Markdown, for a folder of results.
 
 use super::result::{Exact, Figures, Outcome, Ratios, Row, Suite};
-use super::statistics::geometric_mean;
+use super::statistics::{Spread, geometric_mean};
 use std::fmt::Write;
 
 /// Rows of cells. The first columns are words, the others numbers.
@@ -69,7 +69,7 @@ fn times(suite: &Suite) -> Table {
 }
 
 fn sizes(suite: &Suite) -> Table {
-    let head = ["program", "variant", "code KB", "ratio", "memory MB", "ratio", "build s", "ratio", "exact functions"];
+    let head = ["program", "variant", "code KB", "ratio", "memory MB", "ratio", "build s", "ratio", "counts"];
     let line = |row: &Row, figures: &Figures, ratios: Ratios| {
         vec![
             row.program.clone(),
@@ -80,7 +80,7 @@ fn sizes(suite: &Suite) -> Table {
             ratio(ratios.memory),
             figures.build_s.map_or_else(String::new, |s| format!("{s:.1}")),
             ratio(ratios.build),
-            figures.exact.as_ref().map_or_else(String::new, exact),
+            figures.exact.as_ref().map(exact).or(figures.overlap.map(overlap)).unwrap_or_default(),
         ]
     };
     let mean = |variant: &str| {
@@ -133,6 +133,10 @@ fn mean(suite: &Suite, variant: &str, of: fn(&Ratios) -> Option<f64>) -> String 
     geometric_mean(&ratios).map_or_else(String::new, |mean| format!("{mean:.3}"))
 }
 
+fn overlap(overlap: Spread) -> String {
+    format!("overlap {:.1}% (least {:.1}%)", overlap.median * 100.0, overlap.least * 100.0)
+}
+
 fn exact(exact: &Exact) -> String {
     match exact {
         Exact::Failed(_) => "not judged".into(),
@@ -180,8 +184,12 @@ fn closing(suite: &Suite) -> Vec<String> {
     lines.extend(suite.instructions_by.as_ref().map(|counter| format!("Instructions of the {run} run, by {counter}.")));
     if suite.rows.iter().any(|row| row.figures().is_some_and(|f| f.exact.is_some())) {
         lines.push(
-            "Exact functions: equal, of those compared, in the short run: to a counter in every block; to LLVM's own profile.".into(),
+            "Counts: functions with equal counts, of those compared, in the short run: to a counter in every block; to LLVM's own profile."
+                .into(),
         );
+    }
+    if suite.rows.iter().any(|row| row.figures().is_some_and(|f| f.overlap.is_some())) {
+        lines.push("Counts of sampled runs: overlap with the full profile, the median of the runs and the least.".into());
     }
     if suite.rows.iter().filter_map(Row::figures).all(|f| f.same_output) {
         lines.push("Every variant printed what its base prints.".into());
@@ -251,6 +259,16 @@ mod tests {
         let page = markdown(&suite());
         assert!(page.contains("| program | trodden |\n|---|--:|\n| a | 2.00 |\n| b |  |\n| geometric mean | 2.000 |\n"), "{page}");
         assert!(page.contains("- trodden failed: no (b)\n"), "{page}");
+    }
+
+    #[test]
+    fn sampled_runs_have_their_overlap() {
+        let mut suite = suite();
+        if let Outcome::Measured(figures) = &mut suite.rows[1].outcome {
+            figures.overlap = Some(Spread::of(&[0.9, 0.96, 0.95]));
+        }
+        let text = text(&suite);
+        assert!(text.contains("  overlap 95.0% (least 90.0%)") && text.contains("Counts of sampled runs"), "{text}");
     }
 
     #[test]

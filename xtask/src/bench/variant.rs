@@ -45,8 +45,12 @@ struct Kind {
     build: &'static [(&'static str, &'static str)],
     /// Variables for runs: a file in the folder of a run's counts, or that folder.
     counts: &'static [(&'static str, &'static str)],
-    /// What runs it, if the machine does not: once, on the short input, the base's program.
+    /// The variant whose build it runs, if it has none of its own.
+    build_of: Option<&'static str>,
+    /// What runs it, if the machine does not: once, on the short input.
     under: Option<&'static str>,
+    /// A recorder samples its runs.
+    recorded: bool,
     /// Debian packages that bring what it takes.
     packages: &'static [&'static str],
 }
@@ -101,7 +105,9 @@ const PLAIN: Kind = Kind {
     callbacks: None,
     build: &[],
     counts: &[],
+    build_of: None,
     under: None,
+    recorded: false,
     packages: &[],
 };
 
@@ -156,6 +162,16 @@ static KINDS: &[Kind] = &[
         name: "continuous",
         about: "register always kept, counts behind a switch that is off here",
         words: "tier=sample versions=one",
+        ..TRODDEN
+    },
+    Kind { name: "sample-off", about: "built for sampling, while nobody samples", words: "tier=sample", ..TRODDEN },
+    Kind {
+        name: "sample",
+        about: "the same program, sampled by `trodden record`; the recorder's own time is not in it",
+        words: "tier=sample",
+        build_of: Some("sample-off"),
+        recorded: true,
+        counts: &[],
         ..TRODDEN
     },
     Kind {
@@ -262,6 +278,7 @@ static KINDS: &[Kind] = &[
         name: "callgrind",
         about: "the plain build under valgrind --tool=callgrind, one short run",
         rust: Rust::Flags(""),
+        build_of: Some("plain"),
         under: Some("valgrind --quiet --tool=callgrind --callgrind-out-file=/dev/null"),
         packages: &["valgrind"],
         ..RIVAL
@@ -315,12 +332,11 @@ impl Variant {
         if self.words.is_empty() { self.kind.about.to_owned() } else { format!("{} with {}", self.kind.name, self.words) }
     }
 
-    /// Its name in folders; build systems do not like colons. A variant that only runs otherwise shares the base's.
+    /// Its name in folders; build systems do not like colons. A variant that only runs otherwise shares another's.
     pub fn folder(&self) -> String {
-        if self.kind.under.is_some() {
-            return self.base().map_or_else(|| self.name(), |base| base.folder());
-        }
-        self.name().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect()
+        let builder = self.kind.build_of.and_then(|name| KINDS.iter().find(|k| k.name == name)).unwrap_or(self.kind);
+        let built = Variant { kind: builder, words: self.words.clone() };
+        built.name().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect()
     }
 
     /// What it is compared with.
@@ -353,6 +369,11 @@ impl Variant {
     /// What runs it, if it is not run by itself.
     pub fn under(&self) -> Option<&'static str> {
         self.kind.under
+    }
+
+    /// Whether a recorder samples its runs: so its counts are held against those of the full tier, and its instructions are not the same twice.
+    pub fn is_recorded(&self) -> bool {
+        self.kind.recorded
     }
 
     /// Whether it says anything about programs in Rust.
@@ -508,6 +529,15 @@ mod tests {
         let callgrind = Variant::parse("callgrind").unwrap();
         assert_eq!(callgrind.folder(), "plain");
         assert!(callgrind.under().unwrap().starts_with("valgrind "));
+    }
+
+    #[test]
+    fn what_is_sampled_is_what_costs_nothing_otherwise() {
+        let (off, on) = (Variant::parse("sample-off:max-paths=64").unwrap(), Variant::parse("sample:max-paths=64").unwrap());
+        assert_eq!((off.folder(), off.is_recorded()), ("sample-off-max-paths-64".into(), false));
+        assert_eq!((on.folder(), on.is_recorded()), (off.folder(), true));
+        assert_eq!(variables("sample"), variables("sample-off"));
+        assert!(!on.is_exact() && !off.is_exact());
     }
 
     #[test]

@@ -29,8 +29,10 @@ const SHORT_OUTERMOST: f64 = 64.0;
 const LONG: f64 = 128.0;
 /// What follows a computed jump is long from so many on. An interpreter may do little that is longer for a long time, and stay in one version as long.
 const LONG_BEHIND_JUMP: f64 = 128.0;
-/// An instruction of an interpreter that jumps as often as that, by estimate, is one that jumps.
-const LIKELY_JUMP: f64 = 0.55;
+/// An instruction of an interpreter that jumps as often as that, by estimate, is one that jumps: conditional jumps and the ends of counting loops among them.
+const LIKELY_JUMP: f64 = 0.4;
+/// The same of interpreters with so many instructions that they share one dispatch, where a look costs more.
+const LIKELY_JUMP_SHARED: f64 = 0.55;
 /// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and nobody knows when it ends.
 const MANY_BLOCKS: usize = 64;
 /// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost are those that come round less.
@@ -110,7 +112,8 @@ pub fn long_landings(landings: &[Block], draft: &Draft, graph: &Graph, plan: &Pl
         let is_jump = draft.nodes.get(node.index()).copied().flatten().is_some_and(|b| jumping.contains(&b));
         ahead[node.index()] = (far, if is_jump { 1.0 } else { jumps });
     }
-    let is_chosen = |(far, jumps): (f64, f64)| far >= LONG_BEHIND_JUMP || jumps >= LIKELY_JUMP;
+    let likely = if landings.len() <= super::dispatch::COPIED { LIKELY_JUMP } else { LIKELY_JUMP_SHARED };
+    let is_chosen = |(far, jumps): (f64, f64)| far >= LONG_BEHIND_JUMP || jumps >= likely;
     let looks = |landing: &Block| draft.nodes.iter().position(|n| *n == Some(*landing)).is_some_and(|n| is_chosen(ahead[n]));
     landings.iter().copied().filter(looks).collect()
 }

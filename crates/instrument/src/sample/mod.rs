@@ -277,6 +277,9 @@ impl Double<'_> {
         let mut work = Double { tier, module, function, location, bases: Vec::new(), meeting: HashSet::new() };
         let mut draft = planned.draft.clone();
         let tables = Tables::of(function);
+        if tables.is_some() && self::landings(function).len() <= dispatch::COPIED {
+            dispatch::copy_jumps();
+        }
         let (landings, back_edges) = work.places(planned, tables.as_ref());
         let landings = part_landings(module, &landings, &mut draft);
         let crossings = work.split_back_edges(&mut draft, &planned.graph, &back_edges);
