@@ -22,6 +22,8 @@ use crate::plan::{Action, Plan};
 
 /// Loops are counted by rounds if they come round this often: what the ways out cost then is less than what the rounds would.
 const WORTHWHILE_ROUNDS: f64 = 5.0;
+/// The most instructions in a round of a [tight](ByRounds::Tight) loop.
+const TIGHT: u32 = 10;
 /// The most ways out of a loop that is counted by rounds: each gets the code that adds them.
 const MOST_EXITS: usize = 3;
 /// The most nodes of a loop that is counted by rounds.
@@ -38,13 +40,27 @@ pub struct Facts {
     pub open: Vec<bool>,
     /// Edges that can carry code without another jump.
     pub free: Vec<bool>,
+    /// Instructions of each node.
+    pub sizes: Vec<u32>,
+}
+
+/// Which loops of one path are counted by rounds, of those that come round often enough, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ByRounds {
+    /// None.
+    No,
+    /// Those of a few instructions. There an addition to the same word of memory in each round is what the processor waits for: it takes some five cycles
+    /// from one to the next, where a round takes one or two. Longer rounds hide that.
+    Tight,
+    /// All.
+    Often,
 }
 
 /// Which of the rearrangements are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
-    /// Loops of one path are counted by rounds.
-    pub rounds: bool,
+    /// Loops of one path that are counted by rounds.
+    pub rounds: ByRounds,
     /// Counts are made early.
     pub early: bool,
 }
@@ -127,9 +143,9 @@ impl Schedule {
         }
         let task = |e: Edge| Task { flush: None, step: Step::Plain(plan.action(graph, e)), count: None };
         let mut schedule = Schedule::from_tasks(graph.edges().map(task).collect());
-        if choices.rounds && plan.partial.is_none() {
+        if choices.rounds > ByRounds::No && plan.partial.is_none() {
             for cut in plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
-                schedule.count_by_rounds(graph, plan, frequencies, facts, cut);
+                schedule.count_by_rounds(graph, plan, frequencies, facts, choices.rounds, cut);
             }
         }
         schedule.count_early(graph, plan, frequencies, facts, choices.early);
@@ -177,8 +193,11 @@ impl Schedule {
         edges.iter().copied().filter(|e| !self.is_dead(*e))
     }
 
-    fn count_by_rounds(&mut self, graph: &Graph, plan: &Plan, frequencies: &Frequencies, facts: &Facts, cut: &Cut) {
+    fn count_by_rounds(&mut self, graph: &Graph, plan: &Plan, frequencies: &Frequencies, facts: &Facts, which: ByRounds, cut: &Cut) {
         let Some(nodes) = self.only_way_round(graph, plan, facts, cut.edge) else { return };
+        if which == ByRounds::Tight && nodes.iter().map(|n| facts.sizes[n.index()]).sum::<u32>() > TIGHT {
+            return;
+        }
         let Some(Action::CountAndRestart { increment, start }) = self.action(cut.edge) else { return };
         let outside: f64 = self.live(graph.incoming(graph.to(cut.edge))).filter(|e| *e != cut.edge).map(|e| frequencies.edge(e)).sum();
         if frequencies.edge(cut.edge) < WORTHWHILE_ROUNDS * outside {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::partition::{self, Measure, Options, Part, Procedure, Strategy};
 use trodden_flow::plan::{Action, Plan};
-use trodden_flow::schedule::{Choices, Facts, Schedule, Step};
+use trodden_flow::schedule::{ByRounds, Choices, Facts, Schedule, Step};
 use trodden_flow::verify::verify_part;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering};
 use trodden_testkit::Random;
@@ -89,6 +89,7 @@ fn facts(random: &mut Random, graph: &Graph) -> Facts {
         quiet: graph.nodes().map(|_| random.chance(85)).collect(),
         early: graph.nodes().map(|n| can_be_early(n) && random.chance(10)).collect(),
         free: graph.edges().map(|_| random.chance(50)).collect(),
+        sizes: graph.nodes().map(|_| 1 + random.below(9) as u32).collect(),
         open,
     }
 }
@@ -107,7 +108,8 @@ fn schedules_count_what_plans_count() {
         let frequencies = Frequencies::estimate(&graph, &weights);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));
         let facts = facts(&mut random, &graph);
-        let choices = Choices { rounds: random.chance(80), early: random.chance(80) };
+        let choices =
+            Choices { rounds: random.pick(&[ByRounds::No, ByRounds::Tight, ByRounds::Often, ByRounds::Often]), early: random.chance(80) };
         let schedule = Schedule::of(&graph, &plan, &frequencies, &facts, choices);
         for edge in graph.edges().filter(|e| schedule.has_code(*e)) {
             let moved = schedule.task(edge).flush.is_some() || schedule.task(edge).count.is_some();
@@ -206,7 +208,7 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
                 &copy,
                 &Frequencies::estimate(&graph, &weights),
                 &facts(&mut random, &graph),
-                Choices { rounds: true, early: true },
+                Choices { rounds: ByRounds::Often, early: true },
             );
             beginnings += graph.edges().filter(|e| schedule.task(*e).count.is_some() && plan.dag.cut(*e).is_some()).count();
             let start = |edge| match schedule.task(edge).step {

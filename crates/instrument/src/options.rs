@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
-use trodden_flow::schedule::Choices;
+use trodden_flow::schedule::{ByRounds, Choices};
 use trodden_unit::marks::ADDRESSES_WORD;
 use trodden_unit::{Directions, EventSource, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoWeights, Parts, Weights};
 use trodden_unit::{INTERESTING_KEY, ORIGIN_WORD, PARTS_WORD, RESIDUAL_WORD};
@@ -30,7 +30,7 @@ const KNOWN: [&str; 26] = [
     "scheme=ball-larus|targeted|practical|structural|spp|mspp|pertinent|pspp|ppp|known-table|ppp-optimal|approximate",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
-    "rounds=on|off",
+    "rounds=on|tight|off",
     "early=on|off",
     "reach=doubtful|all",
     "keep=bitcode|map",
@@ -247,7 +247,7 @@ impl Options {
     pub fn parse(words: &str) -> Result<Options, BadOption> {
         let mut options = Options {
             plan: PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true, hot_first: false },
-            choices: Choices { rounds: false, early: true },
+            choices: Choices { rounds: ByRounds::Tight, early: true },
             reach_all: false,
             keep_bitcode: true,
             weights: None,
@@ -367,7 +367,9 @@ impl Options {
             ("time-limit", n) => self.time_limit_s = n.parse().ok().filter(|n| (1..=3600).contains(n))?,
             ("max-paths", n) => self.plan.max_paths = n.parse().ok().filter(|n| (1..=MOST_MAX_PATHS).contains(n))?,
             ("chords", value) => self.plan.chords = switch(value)?,
-            ("rounds", value) => self.choices.rounds = switch(value)?,
+            ("rounds", "off") => self.choices.rounds = ByRounds::No,
+            ("rounds", "tight") => self.choices.rounds = ByRounds::Tight,
+            ("rounds", "on") => self.choices.rounds = ByRounds::Often,
             ("early", value) => self.choices.early = switch(value)?,
             ("reach", value) => self.reach_all = either(value, "doubtful", "all")?,
             ("keep", value) => self.keep_bitcode = either(value, "map", "bitcode")?,
@@ -397,7 +399,12 @@ impl Options {
     /// The scheme with everything that shapes the code, as stored in the unit's map.
     pub fn scheme(&self) -> String {
         let on = |is: bool| if is { "on" } else { "off" };
-        let (chords, rounds, early) = (on(self.plan.chords), on(self.choices.rounds), on(self.choices.early));
+        let (chords, early) = (on(self.plan.chords), on(self.choices.early));
+        let rounds = match self.choices.rounds {
+            ByRounds::No => "off",
+            ByRounds::Tight => "tight",
+            ByRounds::Often => "on",
+        };
         let reach = if self.reach_all { "all" } else { "doubtful" };
         let tier = match self.tier {
             Tier::Full => String::new(),

@@ -67,7 +67,14 @@ pub fn facts(draft: &Draft, graph: &Graph) -> Facts {
         early: graph.nodes().map(|n| node(n).is_some_and(|b| n != graph.entry() && returns_behind_tail_call(draft, graph, n, b))).collect(),
         open: graph.edges().map(can_split).collect(),
         free: graph.edges().map(is_free).collect(),
+        sizes: graph.nodes().map(|n| node(n).map_or(0, size)).collect(),
     }
+}
+
+/// Instructions of a block that become code.
+fn size(block: Block) -> u32 {
+    let is_none = |i: &Value| i.is(LLVMOpcode::LLVMPHI) || i.is(LLVMOpcode::LLVMGetElementPtr);
+    block.instructions().filter(|i| !is_none(i)).count() as u32
 }
 
 /// Whether nothing in a block can be observed from outside: it calls nothing but what becomes a few instructions. A block that ends with a computed

@@ -28,7 +28,7 @@ use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
 use trodden_flow::plan::Share;
-use trodden_flow::schedule::Choices;
+use trodden_flow::schedule::{ByRounds, Choices};
 use trodden_flow::{Graph, GraphError, Node, Plan, PlanOptions, Residual, Schedule};
 use trodden_unit::events::CELLS;
 use trodden_unit::shape;
@@ -578,17 +578,17 @@ impl Unit {
         }
     }
 
-    /// Rounds pay in loops that are known to come round often; most loops do not. Where events are summed up, they are read when a path ends, and then only.
+    /// Rounds pay in loops that are known to come round often, and in tight ones; most loops do not. Where events are summed up, they are read when a path ends, and then only.
     fn choices(&self, planned: &Planned) -> Choices {
         let Planned { plan, measured, selected, .. } = planned;
         if self.events.is_some() {
-            return Choices { rounds: false, early: false };
+            return Choices { rounds: ByRounds::No, early: false };
         }
         if self.options.one_version || self.options.in_table(plan.numbering.paths()) || selected.is_some() {
             // A way out would count what was not seen, or look for paths that were not taken.
-            return Choices { rounds: false, ..self.options.choices };
+            return Choices { rounds: ByRounds::No, ..self.options.choices };
         }
-        Choices { rounds: self.options.choices.rounds || *measured, ..self.options.choices }
+        Choices { rounds: if *measured { ByRounds::Often } else { self.options.choices.rounds }, ..self.options.choices }
     }
 
     /// Whether a thread may come to this function without having counted anywhere before. A local function that only instrumented functions call,

@@ -37,7 +37,7 @@ use llvm_sys::{LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMLinkage, LLVMOp
 use ssa::Definitions;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::schedule::Choices;
+use trodden_flow::schedule::{ByRounds, Choices};
 use trodden_flow::{Edge, Graph, Plan, Residual, Schedule, Selected};
 use trodden_unit::Position;
 
@@ -169,7 +169,7 @@ impl Planned {
     /// executed in the other.
     fn insert(&self, around: Surroundings, function: Value, draft: &Draft, counters: Counters<'_>) -> Vec<(Value, Value)> {
         let facts = crate::places::facts(draft, &self.graph);
-        let schedule = Schedule::of(&self.graph, &self.plan, &self.frequencies, &facts, Choices { rounds: false, early: false });
+        let schedule = Schedule::of(&self.graph, &self.plan, &self.frequencies, &facts, Choices { rounds: ByRounds::No, early: false });
         probes::insert(around, function, draft, &self.graph, &self.plan, &schedule, counters)
     }
 
