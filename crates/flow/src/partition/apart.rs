@@ -19,6 +19,7 @@
 
 use super::Ends;
 use crate::dag::{Dag, DagEdgeId};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 /// Executions of labels that a copy has at least which profiles all paths of the wanted ends. `frequencies` has the executions of each edge.
@@ -216,8 +217,8 @@ impl Net {
         while let Some(node) = queue.pop_front() {
             for &id in at[node].iter().filter(|id| may(**id)) {
                 let Some(way) = self.ways[id].filter(|w| near(w) == node) else { continue };
-                if !found.by.contains_key(&far(&way)) {
-                    found.by.insert(far(&way), Some(id));
+                if let Entry::Vacant(unseen) = found.by.entry(far(&way)) {
+                    unseen.insert(Some(id));
                     found.order.push(far(&way));
                     queue.push_back(far(&way));
                 }

@@ -41,8 +41,11 @@ pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
     Ok(answer)
 }
 
+/// Looks for numbers of a lattice within a span.
+type Search = dyn Fn(&Lattice, u64) -> Found;
+
 /// Who searches for the most compact numbers, if not `trodden_flow` itself.
-fn solver(job: &NumberJob) -> Result<Option<Box<dyn Fn(&Lattice, u64) -> Found>>> {
+fn solver(job: &NumberJob) -> Result<Option<Box<Search>>> {
     match job.solver {
         Solver::Own => Ok(None),
         _ if job.scheme != Scheme::PppOptimal => bail!("--solver is for --scheme ppp-optimal"),
