@@ -23,7 +23,7 @@ use crate::plan::{Action, Plan};
 /// Loops are counted by rounds if they come round this often: what the ways out cost then is less than what the rounds would.
 const WORTHWHILE_ROUNDS: f64 = 5.0;
 /// The most instructions in a round of a [tight](ByRounds::Tight) loop.
-const TIGHT: u32 = 10;
+const TIGHT: u32 = 6;
 /// The most ways out of a loop that is counted by rounds: each gets the code that adds them.
 const MOST_EXITS: usize = 3;
 /// The most nodes of a loop that is counted by rounds.

@@ -63,10 +63,13 @@ pub fn wrap(arguments: Vec<OsString>) -> Result<ExitCode> {
     Ok(last.map_or(ExitCode::SUCCESS, linking::exit_code))
 }
 
-/// rustc's version with the way of counting, which makes it another compiler for cargo.
+/// rustc's version with the way of counting, which makes it another compiler for cargo. Cargo makes names of it, too: where those have to be the plain
+/// build's, it is left as it is, and only builds with such a profile are told from those without.
 fn version(rustc: &OsStr) -> Result<ExitCode> {
     let status = Command::new(rustc).arg("-vV").status().with_context(|| format!("cannot run {}", rustc.display()))?;
-    println!("trodden: {}", env::var(WAY_VARIABLE).unwrap_or_default());
+    if !names_matter() {
+        println!("trodden: {}", env::var(WAY_VARIABLE).unwrap_or_default());
+    }
     Ok(linking::exit_code(status))
 }
 
