@@ -35,7 +35,7 @@ the template of the counters).
 /// The page.
 pub fn text(results: &Results) -> String {
     let mut out = format!("# Untested paths of real programs, {}\n\nBy `cargo xtask residual`, commit {}.\n", results.date, results.commit);
-    out += "Each row was found twice, by `trodden residual` and by a judge that shares no code with it, with equal figures.\n\n";
+    out += "Each row was found twice, by `trodden residual` and by a judge that compares two full profiles (it shares the decoding of paths, nothing else), with equal figures.\n\n";
     out += UNTESTED;
     results.programs.iter().for_each(|(name, row)| out += &untested_row(name, row));
     out += &mean_row(results);
