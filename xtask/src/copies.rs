@@ -92,9 +92,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let trodden = build_trodden()?.join("trodden");
     let corpus = Corpus::own();
-    let named = if options.programs.is_empty() { DEFAULT.iter().map(|p| (*p).to_owned()).collect() } else { options.programs.clone() };
-    let programs = corpus.programs(&named)?;
-    corpus.ensure_packages(&programs)?;
+    let programs = corpus.ready(&options.programs, DEFAULT)?;
     let mut results = Results::of_today(&options.output)?;
     let mut failed = Vec::new();
     table::print_heads(options.analysis);

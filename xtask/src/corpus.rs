@@ -132,6 +132,17 @@ impl Corpus {
         Corpus { folder: folder.to_owned() }
     }
 
+    /// The named programs, or the default ones if none is named, with what the system has to have for them.
+    ///
+    /// # Errors
+    /// One is unknown, or packages cannot be installed.
+    pub fn ready(&self, named: &[String], default: &[&str]) -> Result<Vec<String>> {
+        let default: Vec<String> = default.iter().map(|p| (*p).to_owned()).collect();
+        let programs = self.programs(if named.is_empty() { &default } else { named })?;
+        self.ensure_packages(&programs)?;
+        Ok(programs)
+    }
+
     /// The programs named, `all` spelled out.
     ///
     /// # Errors

@@ -75,9 +75,7 @@ pub fn run(options: &Options) -> Result<()> {
     packages::ensure(Purpose::Bench)?;
     let judge = build_judge()?;
     let corpus = Corpus::own();
-    let named = if options.programs.is_empty() { DEFAULT.iter().map(|p| (*p).to_owned()).collect() } else { options.programs.clone() };
-    let programs = corpus.programs(&named)?;
-    corpus.ensure_packages(&programs)?;
+    let programs = corpus.ready(&options.programs, DEFAULT)?;
     let mut all = Vec::new();
     for program in &programs {
         all.push((program.as_str(), measure(&corpus, program, options, &judge)?));

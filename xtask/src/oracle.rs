@@ -63,9 +63,7 @@ pub fn run(options: &Options) -> Result<()> {
         return steps::run(std::process::Command::new(&judge).arg("random").args(numbers));
     }
     let corpus = Corpus::own();
-    let named = if options.programs.is_empty() { DEFAULT.iter().map(|p| (*p).to_owned()).collect() } else { options.programs.clone() };
-    let programs = corpus.programs(&named)?;
-    corpus.ensure_packages(&programs)?;
+    let programs = corpus.ready(&options.programs, DEFAULT)?;
     let (mut different, mut rows) = (Vec::new(), Vec::new());
     for program in &programs {
         let equal = match options.scheme.is_empty() {

@@ -1,12 +1,13 @@
 //! Schedules against the plans they rearrange: on random walks through random graphs both count the same.
 
 use std::collections::BTreeMap;
+use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::partition::{self, Measure, Options, Part, Procedure, Strategy};
 use trodden_flow::plan::{Action, Plan};
 use trodden_flow::schedule::{ByRounds, Choices, Facts, Schedule, Step};
 use trodden_flow::verify::verify_part;
-use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering};
+use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, PlanOptions};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
@@ -92,6 +93,32 @@ fn facts(random: &mut Random, graph: &Graph) -> Facts {
         sizes: graph.nodes().map(|_| 1 + random.below(9) as u32).collect(),
         open,
     }
+}
+
+/// A loop that comes round often by estimate, of a head and a latch.
+fn loops_by_rounds(which: ByRounds, sizes: [u32; 2]) -> usize {
+    let [entry, head, latch, exit] = [0, 1, 2, 3].map(Node);
+    let edges = vec![(entry, head), (head, latch), (head, exit), (latch, head)];
+    let graph = Graph::new(4, entry, exit, edges).unwrap();
+    let frequencies = Frequencies::estimate(&graph, &[1.0, 31.0, 1.0, 1.0]);
+    let whole = PlanOptions { max_paths: 1 << 20, entries: Entries::Shared, chords: true, hot_first: false };
+    let plan = Plan::ball_larus(&graph, &[], &frequencies, &whole);
+    let facts = Facts {
+        quiet: vec![true; 4],
+        early: vec![false; 4],
+        open: vec![true; 4],
+        free: vec![true; 4],
+        sizes: vec![50, sizes[0], sizes[1], 50],
+    };
+    Schedule::of(&graph, &plan, &frequencies, &facts, Choices { rounds: which, early: true }).loops().len()
+}
+
+#[test]
+fn tight_loops_are_counted_by_rounds_and_longer_ones_if_that_is_asked_for() {
+    assert_eq!(loops_by_rounds(ByRounds::Tight, [4, 2]), 1);
+    assert_eq!(loops_by_rounds(ByRounds::Tight, [4, 3]), 0);
+    assert_eq!(loops_by_rounds(ByRounds::Often, [4, 3]), 1);
+    assert_eq!(loops_by_rounds(ByRounds::No, [1, 1]), 0);
 }
 
 #[test]
