@@ -65,7 +65,7 @@ impl<'a> Objects<'a> {
         let scratch = tempfile::Builder::new().prefix("trodden-parts-").tempdir().context("cannot make a temporary folder")?;
         let mut open: Vec<_> = self.open.iter().collect();
         // Large ones first, so that none is left over when all others are done.
-        open.sort_by_key(|(_, (frame, _))| std::cmp::Reverse(frame.to_bytes().len()));
+        open.sort_by_cached_key(|(_, (frame, _))| std::cmp::Reverse(frame.to_bytes().len()));
         on_all_processors(&open, "units", |(path, (frame, parts))| self.compile(frame, parts.as_deref(), path, scratch.path()))
     }
 
