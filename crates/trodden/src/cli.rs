@@ -162,7 +162,7 @@ Examples:
         #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100), requires = "command")]
         runs: u32,
         /// An instrumented program and its arguments.
-        #[arg(last = true, value_name = "COMMAND")]
+        #[arg(trailing_var_arg = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
     /// Run one copy of a job of `trodden record --copies`.
@@ -212,7 +212,7 @@ pub struct Build {
     #[command(flatten)]
     pub parameters: Parameters,
     /// The build command.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
@@ -253,7 +253,7 @@ pub struct Pgo {
     #[arg(long)]
     pub only_variables: bool,
     /// The build command.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
@@ -313,7 +313,7 @@ pub struct Record {
     #[command(flatten)]
     pub copies: Copies,
     /// The command to run.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
@@ -686,6 +686,19 @@ mod tests {
         for wrong in ["", "5", "ms", "1.5ms", "0ms", "99999999s", "1h"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_command_begins_at_its_first_word_or_behind_two_dashes() {
+        for words in [vec!["-o", "x", "./prog", "-o", "y"], vec!["-o", "x", "--", "./prog", "-o", "y"]] {
+            let Command::Record(record) = Cli::try_parse_from(["trodden", "record"].into_iter().chain(words)).unwrap().command else {
+                panic!("another command");
+            };
+            assert_eq!(record.destination.output, Some(PathBuf::from("x")));
+            assert_eq!(record.command, ["./prog", "-o", "y"]);
+        }
+        assert!(Cli::try_parse_from(["trodden", "record", "--no-such-option", "./prog"]).is_err());
+        assert!(Cli::try_parse_from(["trodden", "record"]).is_err());
     }
 
     #[test]
