@@ -15,6 +15,7 @@ use crate::rebuild::{Compiler, Rebuilder};
 use crate::recipe::{Driver, Made, Recipe, RecipeStore};
 use crate::residual::FIELD_FOLDER;
 use crate::toolchain::Tool;
+use crate::watch;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use std::collections::{HashMap, HashSet};
@@ -25,8 +26,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_profile::RunStore;
-use trodden_unit::{Frame, INTERESTING_KEY, Identity, Image, UnitStore};
-use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL};
+use trodden_unit::{Frame, INTERESTING_KEY, Identity, Image, RESIDUAL_WORD, UnitStore, WATCHED_KEY};
+use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
 
 /// Makes the variant.
 ///
@@ -41,6 +42,9 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
         note(format_args!("{asked} paths of {} functions are asked for", paths.len()));
         words += &format!(" {INTERESTING_KEY}={}", interesting::file(&paths)?);
         words += &job.time_limit.map_or_else(String::new, |seconds| format!(" time-limit={seconds}"));
+    }
+    if let Some(expression) = &job.watch {
+        words += &format!(" {RESIDUAL_WORD} {WATCHED_KEY}={}", interesting::file(&watch::others(expression, program)?)?);
     }
     let defaults = Defaults::of(job);
     let made = make_with(program, output, &words, &defaults)?;
@@ -127,13 +131,15 @@ impl Inputs {
     }
 }
 
-/// What a residual variant does where the environment says nothing.
+/// What a variant that counts unknown paths does where the environment says nothing.
 #[derive(Default)]
 struct Defaults {
     /// The pattern of its raw files: in the run store, if there is one here.
     output: Option<String>,
-    /// What it does at untested paths.
+    /// What it does at such paths.
     on_untested: Option<OnUntested>,
+    /// The expression that they match.
+    watched: Option<String>,
 }
 
 impl Defaults {
@@ -144,13 +150,15 @@ impl Defaults {
             fs::create_dir_all(&folder).ok()?;
             Some(format!("{}/%m.raw", fs::canonicalize(folder).ok()?.to_str()?.replace('%', "%%")))
         });
-        Defaults { output, on_untested: job.on_untested }
+        let on_match = job.watch.as_ref().map(|_| job.on_match.unwrap_or(OnUntested::Report));
+        Defaults { output, on_untested: job.on_untested.or(on_match), watched: job.watch.clone() }
     }
 
     /// An object that says so, made in a folder; none if there is nothing to say.
     fn object(&self, folder: &Path) -> Result<Option<PathBuf>> {
         let action = self.on_untested.and_then(|a| Some(a.to_possible_value()?.get_name().to_owned()));
-        let texts = [(DEFAULT_OUTPUT_SYMBOL, self.output.clone()), (DEFAULT_ON_UNTESTED_SYMBOL, action)];
+        let texts =
+            [(DEFAULT_OUTPUT_SYMBOL, self.output.clone()), (DEFAULT_ON_UNTESTED_SYMBOL, action), (WATCHED_SYMBOL, self.watched.clone())];
         let mut assembly = String::from(".section .note.GNU-stack,\"\",@progbits\n.section .rodata\n");
         for (symbol, text) in texts.iter().filter_map(|(symbol, text)| Some((symbol, text.as_ref()?))) {
             let bytes: String = text.bytes().map(|b| format!("\\{b:03o}")).collect();

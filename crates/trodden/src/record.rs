@@ -13,7 +13,6 @@ use crate::notes::{note, warn};
 use crate::programs;
 use crate::rust::ROLE_VARIABLE;
 use crate::sample::{self, Bursting, Files};
-use crate::watch::{self, Watching};
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -53,15 +52,8 @@ pub fn run(record: &Record) -> Result<ExitCode> {
         return programs::run(record, suite);
     }
     let folder = run_folder(record)?;
-    let watching = match &record.watch {
-        Some(expression) => Some(Watching::start(folder.path(), expression, record.on_match)?),
-        None => None,
-    };
     // Without a process number all processes of one image share a file.
-    let names = if watching.is_some() { watch::FILES } else { "%m.raw" };
-    let counted = count(&record.command, folder.path(), names, record.bursts);
-    watching.map_or(Ok(()), Watching::stop)?;
-    let mut counted = counted?;
+    let mut counted = count(&record.command, folder.path(), "%m.raw", record.bursts)?;
     counted.run.suite = record.destination.suite.clone();
     counted.run.test = test();
     let code = exit_code(counted.status);
@@ -74,7 +66,7 @@ pub fn run(record: &Record) -> Result<ExitCode> {
 
 /// Whether each program is to be a run of its own.
 fn follows(record: &Record) -> bool {
-    !(record.together || record.sample || record.watch.is_some() || record.destination.no_store)
+    !(record.together || record.sample || record.destination.no_store)
 }
 
 /// The test that whoever calls us says it is.
