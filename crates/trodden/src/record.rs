@@ -335,7 +335,7 @@ pub fn deliver(collected: &Collected, destination: &Destination) -> Result<()> {
 /// Says why there is no profile.
 pub fn nothing_counted(program: &OsStr) -> Result<()> {
     warn(format_args!(
-        "nothing was counted: unless a program said above why it could not, none that ran was built with trodden; build `{0}` with `trodden build -- ...` or `cargo trodden build`, and see `trodden info {0}`",
+        "nothing was counted: unless a program said above why it could not, nothing that `{}` is or runs was built with trodden: build it with `trodden build -- ...` or `cargo trodden build`; `trodden info PROGRAM` tells whether a program was",
         program.display()
     ));
     Ok(())

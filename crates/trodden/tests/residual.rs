@@ -106,6 +106,24 @@ fn the_field_tells_what_tests_did_not_take() {
 }
 
 #[test]
+fn tests_of_another_state_of_the_program_are_told() {
+    let place = place();
+    let said = |words: &str| String::from_utf8(place.trodden(&format!("instrument ./prog {words} -o prog.field")).stderr).unwrap();
+    assert!(!said("--residual tests").contains("warning"));
+    place.write("prog.c", &SUBJECT.replace("if (b > 1000) exit(3);", "if (b > 1000) exit(3); if (a > 1000) NOP;"));
+    place.cc("-O1 -g prog.c -o prog");
+    let changed = said("--residual tests");
+    assert!(
+        changed.contains("warning: 1 function is another than when the tests were recorded") && changed.contains("(classify)"),
+        "{changed}"
+    );
+    place.write("other.c", "int main(void) { return 0; }\n");
+    place.cc("-O1 -g other.c -o prog");
+    let other = said("--residual tests");
+    assert!(other.contains("the tests know no function of this program"), "{other}");
+}
+
+#[test]
 fn a_percent_sign_in_the_folders_name_is_one() {
     let place = Place::with(&[("100%h/prog.c", SUBJECT)]);
     let at = place.path("100%h");
