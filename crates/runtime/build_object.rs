@@ -16,7 +16,7 @@ use std::process::Command;
 const ENTRY_SYMBOLS: [&str; 5] = ["__trodden_enter", "__trodden_enter_shared", "__trodden_count", "__trodden_bias", "__trodden_event_now"];
 
 /// What the object may refer to: bounds that linkers define, and what libc offers if there is one.
-pub const MAY_BE_UNDEFINED: [&str; 17] = [
+pub const MAY_BE_UNDEFINED: [&str; 18] = [
     "__start_trodden_units",
     "__stop_trodden_units",
     "__start_trodden_counters",
@@ -25,6 +25,7 @@ pub const MAY_BE_UNDEFINED: [&str; 17] = [
     "__stop_trodden_functions",
     "__trodden_default_output",
     "__trodden_default_on_untested",
+    "__trodden_watched",
     "trodden_untested",
     "__trodden_switch",
     "__trodden_event",

@@ -22,6 +22,8 @@ const DEFAULT: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "zstd", 
 /// Builds whose size is told, beside the plain one.
 const SIZES: [&str; 4] = ["trodden", "ppp", "known-table", "residual"];
 
+const SCHEMA_VERSION: u32 = 2;
+
 /// `cargo xtask residual`
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -31,7 +33,7 @@ Examples:
 pub struct Options {
     /// Programs of the corpus.
     programs: Vec<String>,
-    /// Write DATE.md and DATE.json to this folder, after each program; programs that are there already keep their rows unless they are named.
+    /// Write DATE.md and DATE.json to this folder, after each program. Rows of the newest result there are kept, unless their programs are named.
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
 }
@@ -93,6 +95,8 @@ struct Suite {
 /// A program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Row {
+    /// What it was measured with.
+    commit: String,
     /// Table 3.1: the short run against the long one.
     untested: Untested,
     residual_build: ResidualBuild,
@@ -102,12 +106,11 @@ struct Row {
     sizes: BTreeMap<String, [u64; 2]>,
 }
 
-/// All results of a day.
+/// All results.
 #[derive(Debug, Serialize, Deserialize)]
 struct Results {
     schema_version: u32,
     date: String,
-    commit: String,
     programs: BTreeMap<String, Row>,
 }
 
@@ -136,15 +139,17 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 impl Results {
-    /// Those of today, as far as they are there.
+    /// Those that are there, of the newest date, as of today.
     fn begin(folder: Option<&Path>) -> Result<Results> {
         let date = steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
-        let commit = crate::bench::commit();
-        let file = folder.map(|f| f.join(&date).with_extension("json")).filter(|f| f.is_file());
-        let Some(file) = file else { return Ok(Results { schema_version: 1, date, commit, programs: BTreeMap::new() }) };
+        let files = folder.and_then(|f| std::fs::read_dir(f).ok()).into_iter().flatten().flatten().map(|entry| entry.path());
+        let Some(file) = files.filter(|f| f.extension().is_some_and(|e| e == "json")).max() else {
+            return Ok(Results { schema_version: SCHEMA_VERSION, date, programs: BTreeMap::new() });
+        };
         let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let old: Results = serde_json::from_str(&text).with_context(|| format!("{} is damaged: remove it", file.display()))?;
-        Ok(Results { commit, ..old })
+        ensure!(old.schema_version == SCHEMA_VERSION, "{} is of another version of this command: remove it", file.display());
+        Ok(Results { date, ..old })
     }
 
     fn write(&self, folder: &Path) -> Result<()> {
@@ -189,7 +194,7 @@ impl<'a> Subject<'a> {
                 Some(Suite { runs, untested: self.compared(&[&tests, &suite], &field)? })
             }
         };
-        Ok(Row { untested, residual_build, suite, sizes: self.sizes(&tests)? })
+        Ok(Row { commit: crate::bench::commit(), untested, residual_build, suite, sizes: self.sizes(&tests)? })
     }
 
     /// Runs a build, and stores what it counts.

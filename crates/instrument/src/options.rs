@@ -9,7 +9,7 @@ use trodden_flow::dag::Entries;
 use trodden_flow::schedule::{ByRounds, Choices};
 use trodden_unit::marks::ADDRESSES_WORD;
 use trodden_unit::{Directions, EventSource, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoWeights, Parts, Weights};
-use trodden_unit::{INTERESTING_KEY, ORIGIN_WORD, PARTS_WORD, RESIDUAL_WORD};
+use trodden_unit::{INTERESTING_KEY, KNOWN_KEY, ORIGIN_WORD, PARTS_WORD, RESIDUAL_WORD, WATCHED_KEY};
 
 /// Functions with more paths than this are cut. 4096 counters are a page of 32 KB per function at most, and few functions reach it.
 const MAX_PATHS: u64 = 4096;
@@ -26,7 +26,7 @@ const MOST_IN_TABLES: u64 = 1 << 56;
 const TIME_LIMIT_S: u64 = 2;
 
 /// All words.
-const KNOWN: [&str; 26] = [
+const KNOWN: [&str; 27] = [
     "scheme=ball-larus|targeted|practical|structural|spp|mspp|pertinent|pspp|ppp|known-table|ppp-optimal|approximate",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
@@ -41,6 +41,7 @@ const KNOWN: [&str; 26] = [
     "weights=FILE",
     "facts=FILE",
     "known=FILE",
+    "watched=FILE",
     "known-cap=NUMBER",
     "interesting=FILE",
     "time-limit=SECONDS (1 to 3600)",
@@ -71,6 +72,8 @@ pub struct Options {
     pub weights: Option<(Rc<Weights>, Identity)>,
     /// Known paths, which the tier `residual` does not count, and the identity of their file.
     pub known: Option<(Rc<KnownPaths>, Identity)>,
+    /// Known are all paths but those that are watched for.
+    pub watches: bool,
     /// Most known paths of a function; the others are left out, and so counted.
     pub known_cap: Option<usize>,
     /// Paths that are asked for, and the identity of their file: all others are counted together.
@@ -195,7 +198,7 @@ pub enum BadOption {
     #[error("TRODDEN_INSTRUMENT holds scheme={0} without interesting=FILE: say which paths are to be counted (`--interesting SET`)")]
     NothingInteresting(&'static str),
     /// The tier `residual` is that of known paths, and they are of no use to another.
-    #[error("TRODDEN_INSTRUMENT holds one of tier=residual and known=FILE without the other: give both")]
+    #[error("TRODDEN_INSTRUMENT holds one of tier=residual and known=FILE (or watched=FILE) without the other: give both")]
     ResidualWithoutKnown,
     /// A copy's parts are those of units, and this one does not say which it is.
     #[error("TRODDEN_INSTRUMENT holds one of parts=FILE and origin=UNIT without the other: `trodden record --copies` gives both")]
@@ -252,6 +255,7 @@ impl Options {
             keep_bitcode: true,
             weights: None,
             known: None,
+            watches: false,
             known_cap: None,
             interesting: None,
             time_limit_s: TIME_LIMIT_S,
@@ -274,7 +278,9 @@ impl Options {
         for word in words.split_whitespace() {
             match word.split_once('=') {
                 Some(("weights", file)) => options.weights = Some(read_weights(Path::new(file))?),
-                Some(("known", file)) => options.known = Some(read_known(Path::new(file))?),
+                Some((key @ (KNOWN_KEY | WATCHED_KEY), file)) => {
+                    (options.known, options.watches) = (Some(read_known(Path::new(file))?), key == WATCHED_KEY);
+                }
                 Some(("interesting", file)) => options.interesting = Some(read_known(Path::new(file))?),
                 Some(("parts", file)) => options.parts = Some(read_parts(Path::new(file))?),
                 Some(("scheme", name)) => scheme = Some(Scheme::parse(name).ok_or_else(|| BadOption::Unknown(word.into()))?),
@@ -410,7 +416,8 @@ impl Options {
             Tier::Full => String::new(),
             Tier::Sample => " tier=sample".into(),
             Tier::Residual => {
-                let file = self.known.as_ref().map_or_else(String::new, |(_, file)| format!(" known={file}"));
+                let key = if self.watches { WATCHED_KEY } else { KNOWN_KEY };
+                let file = self.known.as_ref().map_or_else(String::new, |(_, file)| format!(" {key}={file}"));
                 let cap = self.known_cap.map_or_else(String::new, |most| format!(" known-cap={most}"));
                 format!(" {RESIDUAL_WORD}{file}{cap}")
             }

@@ -4,7 +4,7 @@
 
 use crate::model::Profile;
 use std::fmt;
-use trodden_unit::{Aliases, FunctionMap, RESIDUAL_WORD, UnitMap, parts};
+use trodden_unit::{Aliases, FunctionMap, UnitMap, parts};
 
 /// Words in the schemes of units whose threads share counters by plain increments.
 const SHARED_WORD: &str = "threads=shared";
@@ -30,6 +30,11 @@ pub enum Inexact {
     },
     /// Paths that the build knew are not counted.
     Residual {
+        /// Units that do so.
+        units: u64,
+    },
+    /// Only paths that match an expression are counted.
+    Watched {
         /// Units that do so.
         units: u64,
     },
@@ -85,6 +90,10 @@ impl fmt::Display for Inexact {
                     "of {units} of the units only paths that were unknown when they were built are counted (--residual); those are counted exactly"
                 )
             }
+            Inexact::Watched { units } => write!(
+                f,
+                "of {units} of the units only paths that match what is watched for are counted (--watch); those are counted exactly"
+            ),
             Inexact::Chosen { scheme, functions, executions } => write!(
                 f,
                 "only paths that were asked for are told apart (--interesting, scheme {scheme}), in {functions} functions; {executions} executions of their other paths are counted together, and functions without such paths are not counted"
@@ -125,10 +134,11 @@ impl Profile {
 fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
     let (mut partial, mut full, mut shared, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, 0u64, String::new());
     let (mut chosen, mut aliases, mut unproven, mut chosen_scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
-    let mut copy = 0u64;
+    let (mut copy, mut watched) = (0u64, 0u64);
     for (map, at) in maps {
         shared += u64::from(map.scheme.split(' ').any(|word| word == SHARED_WORD));
-        residual += u64::from(map.scheme.split(' ').any(|word| word == RESIDUAL_WORD));
+        watched += u64::from(map.is_watched());
+        residual += u64::from(map.has_times() && !map.is_watched());
         let is_copy = parts::origin(map).is_some();
         copy += u64::from(is_copy);
         for function in map.functions.iter().filter(|_| !is_copy) {
@@ -166,6 +176,9 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
     }
     if residual > 0 {
         out.push(Inexact::Residual { units: residual });
+    }
+    if watched > 0 {
+        out.push(Inexact::Watched { units: watched });
     }
     if copy > 0 {
         out.push(Inexact::Copy { units: copy });

@@ -62,6 +62,11 @@ pub fn default_on_untested() -> Option<&'static [u8]> {
     text_at(address_of!("__trodden_default_on_untested"))
 }
 
+/// The expression that unknown paths match, if that is why they are unknown.
+pub fn watched() -> Option<&'static [u8]> {
+    text_at(address_of!("__trodden_watched"))
+}
+
 /// A function of the residual tier.
 pub struct ResidualFunction {
     /// Address of its first counter in the template.

@@ -162,7 +162,7 @@ pub fn noted(counter: usize, copy: usize) {
     }
 }
 
-/// `trodden: untested path PATH of FUNCTION`. Long names lose their end.
+/// `trodden: untested path PATH of FUNCTION`, or `trodden: path PATH of FUNCTION matches EXPRESSION`. Long ones lose their end.
 fn report(name: usize, path: u64) {
     // On the subject's stack, so it is short.
     let mut line = [0u8; 256];
@@ -180,7 +180,12 @@ fn report(name: usize, path: u64) {
         }
     }
     let number = digits.iter().skip(first).copied();
-    let words = b"trodden: untested path ".iter().copied().chain(number).chain(b" of ".iter().copied()).chain(image::text_bytes(name));
+    let (kind, matches, expression): (&[u8], &[u8], &[u8]) = match image::watched() {
+        Some(expression) => (b"trodden: path ", b" matches ", expression),
+        None => (b"trodden: untested path ", b"", b""),
+    };
+    let words = kind.iter().copied().chain(number).chain(b" of ".iter().copied()).chain(image::text_bytes(name));
+    let words = words.chain(matches.iter().chain(expression).copied());
     let mut length = 0;
     for (place, byte) in line.iter_mut().take(255).zip(words) {
         *place = byte;

@@ -281,7 +281,6 @@ Examples:
   trodden record --burst 1ms --every 100ms -- ./sampled-prog
   trodden record --branches -- ./prog                      built with --addresses
   trodden record --copies 4 --weights last -- ./prog args  four copies of the program count a part each
-  trodden record --watch 'main: 12 .. 34' --on-match abort -- ./prog
 
 Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.
 
@@ -291,15 +290,9 @@ pub struct Record {
     /// Where its profile goes.
     #[command(flatten)]
     pub destination: Destination,
-    /// With --suite: make one run of all processes, without following them. So it is also with --sample, --branches, --watch and --no-store.
+    /// With --suite: make one run of all processes, without following them. So it is also with --sample, --branches and --no-store.
     #[arg(long, requires = "suite")]
     pub together: bool,
-    /// Notice paths that match this expression (see `trodden find`) while the program runs. Its counters are read about every millisecond: it is neither changed nor slowed down, and a match is noticed a moment after it happened. Paths counted in tables, and `call`, cannot be watched. (What a residual build does at untested paths: TRODDEN_ON_UNTESTED.)
-    #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["sample", "kind"])]
-    pub watch: Option<String>,
-    /// What to do when a watched path is taken.
-    #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnMatch::Report, requires = "watch")]
-    pub on_match: OnMatch,
     /// Only in bursts: fail if nothing that runs was built with --sample.
     #[arg(long)]
     pub sample: bool,
@@ -315,17 +308,6 @@ pub struct Record {
     /// The command to run.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
-}
-
-/// What to do when a watched path is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OnMatch {
-    /// Count it, and tell at the end.
-    Count,
-    /// Tell it, when it is taken for the first time.
-    Report,
-    /// Tell it, and end the process by SIGABRT, if it still runs.
-    Abort,
 }
 
 /// When a sampled program counts.
@@ -471,6 +453,7 @@ pub struct Diff {
 Examples:
   trodden instrument ./prog -o prog.plain-edges --chords off
   trodden instrument ./prog --residual tests -o prog.field     counts what tests have not taken
+  trodden instrument ./prog --watch 'main: 12 .. 34' --on-match abort -o prog.watch
 
 What a residual variant counts goes into the run store of this folder (or above), unless it runs elsewhere or TRODDEN_OUTPUT says where to.
 
@@ -487,6 +470,12 @@ pub struct Instrument {
     /// How many seconds `--scheme ppp-optimal` may search for the numbers of one function.
     #[arg(long, value_name = "SECONDS", requires = "interesting", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub time_limit: Option<u64>,
+    /// Act at the end of each path that matches this expression (see `trodden find`), and count these paths alone; all others cost next to nothing. `call` cannot be watched.
+    #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "interesting", "table_slots"])]
+    pub watch: Option<String>,
+    /// With --watch: what the program does when it takes such a path, besides counting it; `report` if nothing is said. TRODDEN_ON_UNTESTED goes before it.
+    #[arg(long, value_enum, requires = "watch")]
+    pub on_match: Option<OnUntested>,
     /// With --residual: what the program does when it takes an untested path, besides counting it, unless TRODDEN_ON_UNTESTED says otherwise.
     #[arg(long, value_enum, requires = "residual")]
     pub on_untested: Option<OnUntested>,
@@ -495,7 +484,7 @@ pub struct Instrument {
     pub parameters: Parameters,
 }
 
-/// What a residual build does at an untested path.
+/// What a program does at an untested path, or at one that matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnUntested {
     /// Count it, and nothing else.

@@ -15,6 +15,7 @@ use crate::rebuild::{Compiler, Rebuilder};
 use crate::recipe::{Driver, Made, Recipe, RecipeStore};
 use crate::residual::FIELD_FOLDER;
 use crate::toolchain::Tool;
+use crate::watch;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use std::collections::{HashMap, HashSet};
@@ -25,8 +26,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_profile::RunStore;
-use trodden_unit::{Frame, INTERESTING_KEY, Identity, Image, UnitStore};
-use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL};
+use trodden_profile::untested::known_of;
+use trodden_report::words::plural;
+use trodden_unit::{Frame, INTERESTING_KEY, Identity, Image, KnownPaths, RESIDUAL_WORD, UnitStore, WATCHED_KEY};
+use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
 
 /// Makes the variant.
 ///
@@ -42,10 +45,16 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
         words += &format!(" {INTERESTING_KEY}={}", interesting::file(&paths)?);
         words += &job.time_limit.map_or_else(String::new, |seconds| format!(" time-limit={seconds}"));
     }
+    if let Some(expression) = &job.watch {
+        words += &format!(" {RESIDUAL_WORD} {WATCHED_KEY}={}", interesting::file(&watch::others(expression, program)?)?);
+    }
     let defaults = Defaults::of(job);
     let made = make_with(program, output, &words, &defaults)?;
     let made = made.ok_or_else(|| anyhow!("{} has no instrumented unit", output.display()))?;
     tell(&made);
+    if let Some(file) = &job.parameters.residual {
+        tell_known(&made, Path::new(file))?;
+    }
     note(format_args!("{}: image {}, {} units, {}", output.display(), made.identity, made.units.len(), scheme(&made)));
     match &defaults.output {
         Some(pattern) => {
@@ -127,13 +136,15 @@ impl Inputs {
     }
 }
 
-/// What a residual variant does where the environment says nothing.
+/// What a variant that counts unknown paths does where the environment says nothing.
 #[derive(Default)]
 struct Defaults {
     /// The pattern of its raw files: in the run store, if there is one here.
     output: Option<String>,
-    /// What it does at untested paths.
+    /// What it does at such paths.
     on_untested: Option<OnUntested>,
+    /// The expression that they match.
+    watched: Option<String>,
 }
 
 impl Defaults {
@@ -144,13 +155,15 @@ impl Defaults {
             fs::create_dir_all(&folder).ok()?;
             Some(format!("{}/%m.raw", fs::canonicalize(folder).ok()?.to_str()?.replace('%', "%%")))
         });
-        Defaults { output, on_untested: job.on_untested }
+        let on_match = job.watch.as_ref().map(|_| job.on_match.unwrap_or(OnUntested::Report));
+        Defaults { output, on_untested: job.on_untested.or(on_match), watched: job.watch.clone() }
     }
 
     /// An object that says so, made in a folder; none if there is nothing to say.
     fn object(&self, folder: &Path) -> Result<Option<PathBuf>> {
         let action = self.on_untested.and_then(|a| Some(a.to_possible_value()?.get_name().to_owned()));
-        let texts = [(DEFAULT_OUTPUT_SYMBOL, self.output.clone()), (DEFAULT_ON_UNTESTED_SYMBOL, action)];
+        let texts =
+            [(DEFAULT_OUTPUT_SYMBOL, self.output.clone()), (DEFAULT_ON_UNTESTED_SYMBOL, action), (WATCHED_SYMBOL, self.watched.clone())];
         let mut assembly = String::from(".section .note.GNU-stack,\"\",@progbits\n.section .rodata\n");
         for (symbol, text) in texts.iter().filter_map(|(symbol, text)| Some((symbol, text.as_ref()?))) {
             let bytes: String = text.bytes().map(|b| format!("\\{b:03o}")).collect();
@@ -174,6 +187,31 @@ fn tell(image: &Image) {
             warn(format_args!("{}: all paths of `{}` are counted: {}", map.source, function.name, function.reason));
         }
     }
+}
+
+/// Says so where tests are of another program, or of another state of it: what they know is of no use then.
+fn tell_known(image: &Image, file: &Path) -> Result<()> {
+    let known = KnownPaths::from_bytes(&fs::read(file).with_context(|| format!("cannot read {}", file.display()))?)?;
+    let (mut same, mut changed) = (0, Vec::new());
+    for map in image.frames.iter().filter_map(|f| f.map().ok()) {
+        for function in map.functions.iter().filter(|f| known.names(&map.source, &f.name)) {
+            match known_of(&known, &map, function) {
+                Some(_) => same += 1,
+                None => changed.push(function.plain_name().to_owned()),
+            }
+        }
+    }
+    if !changed.is_empty() {
+        let names = changed.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if changed.len() > 5 { ", ..." } else { "" };
+        let functions = plural(changed.len() as u128, "function is another", "functions are others");
+        warn(format_args!(
+            "{functions} than when the tests were recorded, and all their paths are counted ({names}{more}): record the tests anew"
+        ));
+    } else if same == 0 {
+        warn("the tests know no function of this program, so all its paths are counted: were they recorded with it?");
+    }
+    Ok(())
 }
 
 /// How the units of an image are counted.

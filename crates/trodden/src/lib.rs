@@ -11,7 +11,7 @@
 //! | `build.rs`, `events.rs` | running a build; what its drivers did |
 //! | `cargo.rs`, `rust.rs` | `cargo trodden`; standing in for rustc's linker |
 //! | `record.rs` | running a program and storing its profile |
-//! | `watch.rs` | paths noticed while the program runs |
+//! | `watch.rs` | programs that act at the end of paths that match an expression |
 //! | `programs.rs` | storing each program that a command runs as a run of a suite |
 //! | `sample.rs` | bursts: switching the counting of sampled programs on and off |
 //! | `profiles.rs`, `reports.rs`, `runs.rs` | stored profiles: naming, showing, listing, merging, comparing them |

@@ -13,7 +13,6 @@ use crate::notes::{note, warn};
 use crate::programs;
 use crate::rust::ROLE_VARIABLE;
 use crate::sample::{self, Bursting, Files};
-use crate::watch::{self, Watching};
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -53,15 +52,8 @@ pub fn run(record: &Record) -> Result<ExitCode> {
         return programs::run(record, suite);
     }
     let folder = run_folder(record)?;
-    let watching = match &record.watch {
-        Some(expression) => Some(Watching::start(folder.path(), expression, record.on_match)?),
-        None => None,
-    };
     // Without a process number all processes of one image share a file.
-    let names = if watching.is_some() { watch::FILES } else { "%m.raw" };
-    let counted = count(&record.command, folder.path(), names, record.bursts);
-    watching.map_or(Ok(()), Watching::stop)?;
-    let mut counted = counted?;
+    let mut counted = count(&record.command, folder.path(), "%m.raw", record.bursts)?;
     counted.run.suite = record.destination.suite.clone();
     counted.run.test = test();
     let code = exit_code(counted.status);
@@ -74,7 +66,7 @@ pub fn run(record: &Record) -> Result<ExitCode> {
 
 /// Whether each program is to be a run of its own.
 fn follows(record: &Record) -> bool {
-    !(record.together || record.sample || record.watch.is_some() || record.destination.no_store)
+    !(record.together || record.sample || record.destination.no_store)
 }
 
 /// The test that whoever calls us says it is.
@@ -343,7 +335,7 @@ pub fn deliver(collected: &Collected, destination: &Destination) -> Result<()> {
 /// Says why there is no profile.
 pub fn nothing_counted(program: &OsStr) -> Result<()> {
     warn(format_args!(
-        "nothing was counted: unless a program said above why it could not, none that ran was built with trodden; build `{0}` with `trodden build -- ...` or `cargo trodden build`, and see `trodden info {0}`",
+        "nothing was counted: unless a program said above why it could not, nothing that `{}` is or runs was built with trodden: build it with `trodden build -- ...` or `cargo trodden build`; `trodden info PROGRAM` tells whether a program was",
         program.display()
     ));
     Ok(())

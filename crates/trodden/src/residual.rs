@@ -201,7 +201,7 @@ fn of_residual_builds() -> Result<Vec<Input>> {
         let unknown = |i: &trodden_profile::store::RunImage| !residual.contains(&i.identity) && !others.contains(&i.identity);
         if entry.images.iter().any(unknown) {
             for image in store.load(&entry)?.images {
-                let is = image.units.iter().any(|u| u.map.has_times());
+                let is = image.units.iter().any(|u| u.map.has_times() && !u.map.is_watched());
                 if is {
                     residual.insert(image.identity)
                 } else {

@@ -3,7 +3,9 @@
 mod place;
 
 use place::{Place, must, trodden};
-use trodden_profile::{FunctionPaths, Inexact, Profile};
+use std::collections::BTreeMap;
+use trodden_profile::{FunctionPaths, Inexact, Profile, UnitProfile};
+use trodden_unit::FunctionMap;
 
 /// `tread` has eight paths, each taken 1000 times; lines 4, 6 and 8 are on half of them each.
 const SUBJECT: &str = "#define NOP __asm__ volatile(\"nop\")
@@ -94,6 +96,87 @@ fn every_scheme_counts_and_says_what_it_leaves_out() {
     }
     let full = again(&place, "--interesting touch:prog.c:4 --scheme ball-larus");
     assert_eq!((counts(&full, "tread"), full.inexact()), (Some((vec![1000; 8], 0)), vec![]));
+}
+
+/// A calculator: loops, recursion, and a way back from the depth by `longjmp`.
+const CALCULATOR: &str = r#"#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+static jmp_buf wrong;
+static const char *at;
+static long sum(void);
+static long factor(void) {
+  while (*at == ' ') at++;
+  if (*at == '(') { at++; long n = sum(); if (*at != ')') longjmp(wrong, 1); at++; return n; }
+  if (*at == '-') { at++; return -factor(); }
+  if (*at < '0' || *at > '9') longjmp(wrong, 2);
+  long n = 0;
+  for (; *at >= '0' && *at <= '9'; at++) n = n * 10 + *at - '0';
+  return n;
+}
+static long product(void) {
+  long n = factor();
+  for (;;) {
+    while (*at == ' ') at++;
+    if (*at == '*') { at++; n *= factor(); }
+    else if (*at == '/') { at++; long by = factor(); if (by == 0) longjmp(wrong, 3); n /= by; }
+    else return n;
+  }
+}
+static long sum(void) {
+  long n = product();
+  while (*at == '+' || *at == '-') { char sign = *at++; long more = product(); n += sign == '+' ? more : -more; }
+  return n;
+}
+int main(void) {
+  static const char *const lines[] = {"1 + 2*3", "(4 - (5+6)) * -7", "8/0", "((1", "2*(3+4)*5/6", "x", "-(1)-(2)-(3)", "12345*6/7", "((((9))))/(1-1)"};
+  long all = 0;
+  for (int round = 0; round < 40; round++)
+    for (unsigned i = 0; i < sizeof lines / sizeof *lines; i++) {
+      if (i % 4 == round % 4) continue;
+      at = lines[i];
+      int what = setjmp(wrong);
+      all = what ? all * 3 + what : all + sum();
+    }
+  printf("%ld\n", all);
+}
+"#;
+
+/// Whether a function counts what it says it counts; the sum of what all of its paths did is none other either way. Gives how many paths were compared.
+fn judge(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str) -> usize {
+    let (_, in_full, judge) = full.functions().find(|(_, _, f)| f.name == function.name).unwrap();
+    let all: BTreeMap<u64, u64> = in_full.counts_of(judge).collect();
+    let counted: BTreeMap<u64, u64> = unit.counts_of(function).collect();
+    let Some(chosen) = function.chosen() else {
+        assert_eq!(counted, all, "{what}");
+        return all.len();
+    };
+    let count = |counts: &BTreeMap<u64, u64>, path: u64| counts.get(&path).copied().unwrap_or(0);
+    for (_, path) in &chosen.paths {
+        let (found, expected) = (count(&counted, *path), count(&all, *path));
+        // A path's word may count others too, but then that is told.
+        assert!(found == expected || found > expected && !chosen.aliases.is_none(), "{what}: path {path} {found} times, not {expected}");
+    }
+    let total = FunctionPaths::decode(judge, in_full.counts_of(judge)).unwrap().total();
+    assert_eq!(chosen.paths.iter().map(|(_, path)| count(&counted, *path)).sum::<u64>() + unit.untold(function), total, "{what}");
+    chosen.paths.len()
+}
+
+#[test]
+fn every_scheme_counts_loops_recursion_and_long_jumps_as_the_full_build_does() {
+    let place = Place::with(&[("calc.c", CALCULATOR)]);
+    place.cc("-O1 -g calc.c -o prog");
+    place.trodden("record --no-store -o full.trodden -- ./prog");
+    let full = Profile::read(&place.path("full.trodden")).unwrap();
+    for scheme in ["ball-larus", "spp", "mspp", "pertinent", "pspp", "ppp", "known-table", "ppp-optimal", "approximate"] {
+        let profile = again(&place, &format!("--interesting share:80%:full.trodden --scheme {scheme}"));
+        let paths: usize = profile.functions().map(|(_, unit, f)| judge(&full, unit, f, &format!("{scheme}: {}", f.name))).sum();
+        assert!(paths >= 5, "{scheme}: {paths} paths");
+        let exact = !["spp", "approximate"].contains(&scheme);
+        let aliases = profile.functions().any(|(_, _, f)| f.chosen().is_some_and(|c| !c.aliases.is_none()));
+        assert!(!(exact && aliases), "{scheme}");
+        assert_eq!(aliases, profile.inexact().iter().any(|i| matches!(i, Inexact::Aliases { .. })), "{scheme}");
+    }
 }
 
 #[test]

@@ -106,6 +106,24 @@ fn the_field_tells_what_tests_did_not_take() {
 }
 
 #[test]
+fn tests_of_another_state_of_the_program_are_told() {
+    let place = place();
+    let said = |words: &str| String::from_utf8(place.trodden(&format!("instrument ./prog {words} -o prog.field")).stderr).unwrap();
+    assert!(!said("--residual tests").contains("warning"));
+    place.write("prog.c", &SUBJECT.replace("if (b > 1000) exit(3);", "if (b > 1000) exit(3); if (a > 1000) NOP;"));
+    place.cc("-O1 -g prog.c -o prog");
+    let changed = said("--residual tests");
+    assert!(
+        changed.contains("warning: 1 function is another than when the tests were recorded") && changed.contains("(classify)"),
+        "{changed}"
+    );
+    place.write("other.c", "int main(void) { return 0; }\n");
+    place.cc("-O1 -g other.c -o prog");
+    let other = said("--residual tests");
+    assert!(other.contains("the tests know no function of this program"), "{other}");
+}
+
+#[test]
 fn a_percent_sign_in_the_folders_name_is_one() {
     let place = Place::with(&[("100%h/prog.c", SUBJECT)]);
     let at = place.path("100%h");
@@ -194,6 +212,41 @@ fn programs_act_on_untested_paths() {
     assert!(!lines.contains("untested helper"), "{lines}");
     let silent = run(&place, "with.field", &["1", "20"], &[("TRODDEN_OUTPUT", ""), ("TRODDEN_ON_UNTESTED", "count")]);
     assert!(!String::from_utf8_lossy(&silent.stdout).contains("untested"));
+}
+
+/// A function that tests never enter, and one that there cannot be two versions of.
+const APART: &str = r#"#include <setjmp.h>
+#include <stdlib.h>
+#define NOP __asm__ volatile("nop")
+static jmp_buf place;
+__attribute__((noinline)) void never(int n) { for (int i = 0; i < n; i++) NOP; }
+__attribute__((noinline)) int land(int n) { if (setjmp(place) == 0 && n > 5) longjmp(place, 1); if (n & 1) NOP; return n; }
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) if (land(atoi(argv[i])) == 9) never(argc);
+    return 0;
+}
+"#;
+
+#[test]
+fn functions_without_a_known_path_or_a_second_version_act_too() {
+    let place = Place::with(&[("prog.c", APART)]);
+    place.cc("-O1 -g prog.c -o prog");
+    place.trodden("record --suite tests -- ./prog 1 7");
+    place.trodden("instrument ./prog --residual tests -o prog.field");
+    let act = |arguments: &[&str]| {
+        let output = run(&place, "prog.field", arguments, &[("TRODDEN_ON_UNTESTED", "abort"), ("TRODDEN_OUTPUT", "")]);
+        (std::os::unix::process::ExitStatusExt::signal(&output.status), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(act(&["7", "1"]), (None, String::new()));
+    let (signal, said) = act(&["1", "2"]);
+    assert!(signal == Some(6) && said.ends_with(" of land\n"), "{said}");
+    let (signal, said) = act(&["1", "9"]);
+    assert!(signal == Some(6) && said.ends_with(" of never\n"), "{said}");
+    must(place.command(place.path("prog.field")).args(["1", "9", "9", "2"]));
+    let found = paths(&json(&place, ""));
+    must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog", "1", "9", "9", "2"]));
+    assert_eq!(found, paths(&json(&place, "full --known tests")));
+    assert!(found.iter().any(|p| p.0 == "never" && p.2 > 1), "{found:?}");
 }
 
 #[test]

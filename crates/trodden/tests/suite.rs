@@ -154,10 +154,12 @@ fn expressions_find_paths() {
     assert!(find("nowhere: 6", &[]).2.contains("nowhere"));
 }
 
-/// Takes the watched path after a while; if nobody minds it goes on for a minute, unless it is told not to.
-const SLOW: &str = "\
+/// Takes the watched path in round 20, and says each round that it ended. `land` comes back twice, so there cannot be two versions of it.
+const ROUNDS: &str = "\
+#include <setjmp.h>
 #include <stdlib.h>
 #include <unistd.h>
+static jmp_buf place;
 __attribute__((noinline)) int step(int n) {
     __asm__ volatile(\"\");
     if (n == 20) {
@@ -166,34 +168,69 @@ __attribute__((noinline)) int step(int n) {
     }
     return n;
 }
+__attribute__((noinline)) int land(int n) {
+    if (setjmp(place) == 0 && n == 7)
+        longjmp(place, 1);
+    if (n == 9)
+        __asm__ volatile(\"nop\");
+    return n;
+}
 int main(int argc, char **argv) {
     for (int i = 0; i < atoi(argv[1]); i++) {
-        step(i % 30);
-        usleep(2000);
+        land(step(i % 30));
+        if (write(1, \".\", 1) != 1)
+            return 4;
     }
     return 3;
 }
 ";
 
 #[test]
-fn watched_paths_are_noticed_while_the_program_runs() {
-    let place = Place::with(&[("a.c", SLOW)]);
+fn watching_programs_act_where_the_path_ends() {
+    let place = Place::with(&[("a.c", ROUNDS)]);
     place.cc("-O1 -g a.c -o prog");
-    let record = |options: &[&str], rounds: &str| {
-        let output = place.command(trodden()).arg("record").args(options).args(["--", "./prog", rounds]).output().unwrap();
+    let made = |expression: &str, action: &str| {
+        let words = ["instrument", "prog", "-o", "prog.watch", "--watch", expression, "--on-match", action];
+        let output = place.command(trodden()).args(words).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let (status, said) = record(&["--watch", "step: 6", "--on-match", "abort"], "30000");
-    assert_eq!(status, Some(134), "{said}");
-    assert!(said.contains(" of step was taken: lines ") && said.contains("1 path matches; taken"), "{said}");
-    let (status, said) = record(&["--watch", "step: !6", "--on-match", "count"], "65");
-    assert!(status == Some(3) && said.contains("1 path matches; taken 63 times") && !said.contains("was taken:"), "{said}");
-    let (status, said) = record(&["--watch", "step: 8000"], "2");
-    assert!(status == Some(3) && said.contains("line 8000 is in no block") && said.contains("0 paths match"), "{said}");
-    let (status, said) = record(&["--watch", "stop: 6"], "2");
-    assert!(status == Some(3) && said.contains("no instrumented function of what ran is called `stop`"), "{said}");
-    for (expression, message) in [("step: 6 call", "cannot be watched"), ("step: 6 x", "is no place")] {
-        let (status, said) = record(&["--watch", expression], "2");
+    let run = |rounds: &str| {
+        let output = place.command(place.path("prog.watch")).arg(rounds).output().unwrap();
+        let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+        (output.status.code(), signal, output.stdout.len(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (expression, rounds, function) in [("step: 8", 20, "step"), ("land: 17", 9, "land")] {
+        let (status, said) = made(expression, "abort");
+        assert!(status == Some(0) && said.contains("path of 1 function is watched"), "{said}");
+        let (_, signal, ended, said) = run("100");
+        assert_eq!((signal, ended), (Some(6), rounds), "{said}");
+        assert!(said.contains(&format!(" of {function} matches {expression}\n")) && said.lines().count() == 1, "{said}");
+        assert_eq!(run("9").0, Some(3));
+    }
+    // Counted as the program counts them that counts everything.
+    assert_eq!(made("step: !8", "count").0, Some(0));
+    assert_eq!(run("65"), (Some(3), None, 65, String::new()));
+    for program in ["prog", "prog.watch"] {
+        let status = place.command(trodden()).args(["record", "--", &format!("./{program}"), "65"]).output().unwrap().status;
+        assert_eq!(status.code(), Some(3));
+        let found = must(place.command(trodden()).args(["find", "step: !8", "--json"])).stdout;
+        let found: Value = serde_json::from_slice(&found).unwrap();
+        assert_eq!((&found["paths_found"], &found["executions"]), (&1.into(), &63.into()), "{program}: {found:#}");
+    }
+    let report = String::from_utf8(place.trodden("report").stdout).unwrap();
+    assert!(report.contains("(--watch)"), "{report}");
+    let none = place.command(trodden()).arg("residual").output().unwrap();
+    assert!(
+        String::from_utf8_lossy(&none.stderr).contains("no program built with --residual"),
+        "what is watched for is not what is untested"
+    );
+    for (expression, message) in [
+        ("step: 8 call", "cannot be watched"),
+        ("step: 8 x", "is no place"),
+        ("stop: 8", "is called `stop`"),
+        ("step: 8000", "no path of prog matches"),
+    ] {
+        let (status, said) = made(expression, "report");
         assert!(status == Some(2) && said.contains(message), "{said}");
     }
 }

@@ -385,6 +385,11 @@ impl UnitMap {
         self.scheme.split(' ').any(|word| word == crate::RESIDUAL_WORD)
     }
 
+    /// Whether it counts only paths that are watched for.
+    pub fn is_watched(&self) -> bool {
+        self.scheme.split(' ').any(|word| word.split_once('=').is_some_and(|(key, _)| key == crate::WATCHED_KEY))
+    }
+
     /// How many of its counters are in regions; those behind them are of paths that are counted in words that are not one for each path.
     pub fn counters_in_regions(&self) -> u64 {
         let elsewhere = self.functions.iter().filter(|f| f.counts_elsewhere());

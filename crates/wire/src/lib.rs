@@ -65,6 +65,8 @@ pub struct FunctionRecord {
 pub const DEFAULT_OUTPUT_SYMBOL: &str = "__trodden_default_output";
 /// Hidden text likewise: what stands for [`ON_UNTESTED_VARIABLE`] where that is not set.
 pub const DEFAULT_ON_UNTESTED_SYMBOL: &str = "__trodden_default_on_untested";
+/// Hidden text likewise: the expression that all paths match which the image does not know.
+pub const WATCHED_SYMBOL: &str = "__trodden_watched";
 /// Environment variable: what to do when a path is taken that a residual build does not know, besides counting it. `report`, `abort`, `callback`, or `count` (nothing).
 pub const ON_UNTESTED_VARIABLE: &str = "TRODDEN_ON_UNTESTED";
 /// Environment variable: file of paths that count as known besides those that were known when the image was built; see [`KnownHeader`].

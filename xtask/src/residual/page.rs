@@ -2,6 +2,7 @@
 
 use super::{ResidualBuild, Results, Row, SIZES, Untested};
 use crate::bench::statistics::geometric_mean;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const UNTESTED: &str = "\
@@ -34,7 +35,7 @@ the template of the counters).
 
 /// The page.
 pub fn text(results: &Results) -> String {
-    let mut out = format!("# Untested paths of real programs, {}\n\nBy `cargo xtask residual`, commit {}.\n", results.date, results.commit);
+    let mut out = format!("# Untested paths of real programs, {}\n\nBy `cargo xtask residual`, {}.\n", results.date, commits(results));
     out += "Each row was found twice, by `trodden residual` and by a judge that compares two full profiles (it shares the decoding of paths, nothing else), with equal figures.\n\n";
     out += UNTESTED;
     results.programs.iter().for_each(|(name, row)| out += &untested_row(name, row));
@@ -46,6 +47,14 @@ pub fn text(results: &Results) -> String {
     out += SIZE;
     out += &sizes(results);
     out
+}
+
+/// `commit a (one, two), commit b (three)`.
+fn commits(results: &Results) -> String {
+    let mut programs = BTreeMap::<&str, Vec<&str>>::new();
+    results.programs.iter().for_each(|(name, row)| programs.entry(&row.commit).or_default().push(name));
+    let told = programs.iter().map(|(commit, names)| format!("commit {commit} ({})", names.join(", ")));
+    told.collect::<Vec<_>>().join(", ")
 }
 
 fn untested_row(name: &str, row: &Row) -> String {
@@ -145,7 +154,6 @@ fn sizes(results: &Results) -> String {
 mod tests {
     use super::*;
     use crate::residual::Suite;
-    use std::collections::BTreeMap;
 
     #[test]
     fn shares_are_of_what_the_headings_say() {
@@ -164,14 +172,15 @@ mod tests {
         let sizes =
             [("plain", [100, 200]), ("trodden", [150, 500]), ("ppp", [140, 400]), ("known-table", [130, 300]), ("residual", [250, 600])];
         let row = Row {
+            commit: "c".into(),
             untested: untested.clone(),
             residual_build: ResidualBuild::Equal,
             suite: Some(Suite { runs: 7, untested }),
             sizes: sizes.map(|(n, s)| (n.to_owned(), s)).into(),
         };
-        let results =
-            Results { schema_version: 1, date: "d".into(), commit: "c".into(), programs: BTreeMap::from([("one".to_owned(), row)]) };
+        let results = Results { schema_version: 1, date: "d".into(), programs: BTreeMap::from([("one".to_owned(), row)]) };
         let text = text(&results);
+        assert!(text.contains("By `cargo xtask residual`, commit c (one).\n"), "{text}");
         assert!(text.contains("| one | 90 | 200 | 50 | 25.0 | 0.0100 | 6 | 3 | 2 | 40 | 80.0 | 45 | counts the same |"), "{text}");
         assert!(text.contains("| one | 7 | 90 | 50 | 25.0 | 0.0100 | 3 | 40 | 80.0 |"), "{text}");
         assert!(text.contains("| one | 100 | 1.50 | 1.40 | 1.30 | 2.50 | 200 | 2.50 | 2.00 | 1.50 | 3.00 |"), "{text}");

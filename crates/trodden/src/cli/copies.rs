@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[command(next_help_heading = "Copies")]
 pub struct Copies {
     /// Run so many differently instrumented copies on the same input, and add up what they count.
-    #[arg(long, value_name = "K", value_parser = copies, conflicts_with_all = ["sample", "kind", "watch", "together"])]
+    #[arg(long, value_name = "K", value_parser = copies, conflicts_with_all = ["sample", "kind", "together"])]
     pub copies: Option<usize>,
     /// How to divide the counting.
     #[arg(long, value_enum, default_value_t = CopyStrategy::Weighted, requires = "copies")]

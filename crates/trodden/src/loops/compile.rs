@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{Frame, RESIDUAL_WORD, UnitMap};
+use trodden_unit::{Frame, KNOWN_KEY, RESIDUAL_WORD, UnitMap, WATCHED_KEY};
 
 /// Both versions of a unit.
 #[derive(Debug)]
@@ -49,7 +49,8 @@ pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
 
 /// A stored scheme in the plugin's words. Weights are not kept, only their identity: they have to be given again (`--weights`).
 fn scheme_words(scheme: &str) -> String {
-    let kept = scheme.split(' ').filter(|w| !w.starts_with("weights=") && !w.starts_with("known=") && *w != RESIDUAL_WORD);
+    let is_file = |word: &str| word.split_once('=').is_some_and(|(key, _)| ["weights", KNOWN_KEY, WATCHED_KEY].contains(&key));
+    let kept = scheme.split(' ').filter(|w| !is_file(w) && *w != RESIDUAL_WORD);
     let words: Vec<String> = kept.map(|w| if w.contains('=') { w.to_owned() } else { format!("scheme={w}") }).collect();
     words.join(" ")
 }
