@@ -10,12 +10,16 @@
 //! - paths of a function that several copies share do not fit together: behind some cut edge another number of paths begins than arrives there
 //!   ([`Divergence::Flow`]). That may also be a path that a signal interrupted, as in any profile.
 
+mod within;
+
+pub(crate) use within::Within;
+
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::paths::FunctionPaths;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use trodden_flow::{Dag, DagEdgeId, Numbering};
+use trodden_flow::{Dag, Numbering};
 use trodden_unit::{FunctionMap, Identity, MapError, UnitMap, parts};
 
 /// Copies that were not the same execution, where they are seen to differ.
@@ -150,7 +154,7 @@ pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<M
 }
 
 /// Whether an image is a copy that counts a part.
-fn is_copy(image: &ImageProfile) -> bool {
+pub fn is_copy(image: &ImageProfile) -> bool {
     image.units.iter().any(|u| parts::origin(&u.map).is_some())
 }
 
@@ -162,8 +166,7 @@ fn part_of(image: &ImageProfile, unit: Identity, occurrence: usize) -> Option<&U
 /// A copy's counts of one function.
 struct Part {
     copy: usize,
-    /// Whether each edge of the function's path graph is one of the copy's paths.
-    within: Vec<bool>,
+    within: Within,
     /// Counts by number among all paths.
     counts: BTreeMap<u64, u64>,
 }
@@ -172,28 +175,18 @@ impl Part {
     /// Finds a copy's paths among all.
     fn of(copy: usize, function: &FunctionMap, own: &FunctionMap, unit: &UnitProfile) -> Result<Part, CopiesError> {
         let other = || CopiesError::OtherProgram { copy, function: function.name.clone() };
-        let mut rest = function.dag.iter().enumerate();
-        // The copy has some of the edges, in their order.
-        let places: Option<Vec<usize>> = own.dag.iter().map(|e| rest.find(|(_, known)| *known == e).map(|(at, _)| at)).collect();
-        let places = places.filter(|_| own.shape == function.shape).ok_or_else(other)?;
-        let mut within = vec![false; function.dag.len()];
-        places.iter().for_each(|at| within[*at] = true);
-        let mut part = Part { copy, within, counts: BTreeMap::new() };
+        let within = Within::of(function, own).ok_or_else(other)?;
+        let mut counts = BTreeMap::new();
         let mut counted = unit.counts_of(own).peekable();
         if counted.peek().is_some() {
             let dag = own.dag()?;
             let numbering = Numbering::from_values(&dag, &own.values).map_err(|_| other())?;
             for (id, count) in counted {
                 let path = numbering.path(&dag, id).ok_or_else(other)?;
-                let id = path.iter().map(|e| function.values[places[e.index()]]).sum::<i64>() as u64;
-                part.counts.insert(id, count);
+                counts.insert(within.number(function, &path), count);
             }
         }
-        Ok(part)
-    }
-
-    fn profiles(&self, path: &[DagEdgeId]) -> bool {
-        path.iter().all(|e| self.within[e.index()])
+        Ok(Part { copy, within, counts })
     }
 }
 
@@ -230,7 +223,7 @@ impl MergedCopies {
                     continue;
                 }
                 let path = numbering.path(dag, id).unwrap_or_default();
-                let others = parts.iter().filter(|p| p.copy != part.copy && p.profiles(&path));
+                let others = parts.iter().filter(|p| p.copy != part.copy && p.within.has(&path));
                 let differing = |p: &&Part| p.counts.get(&id).copied().unwrap_or(0) != count;
                 let (wrong, right): (Vec<&Part>, Vec<&Part>) = others.partition(differing);
                 self.confirmed += u64::from(!right.is_empty());

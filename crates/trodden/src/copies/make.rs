@@ -10,11 +10,13 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_flow::partition::{self, CopyPlan, Measure, Options, Procedure, Strategy, hits};
+use trodden_flow::partition::{self, CopyPlan, Measure, Options, Plan, Procedure, Strategy, hits};
 use trodden_profile::copies::Divided;
 use trodden_profile::{Profile, has_usual_numbers, procedures};
 use trodden_unit::{Frame, Identity, Image, PARTS_WORD, Parts, UnitMap};
 
+/// How names of folders of copies begin; their numbers follow.
+pub const COPY: &str = "copy-";
 /// Words of schemes that copies take over from the program.
 const TAKEN_OVER: [&str; 2] = ["reach=", "threads="];
 /// The word by which functions are cut.
@@ -50,6 +52,11 @@ impl Program {
         units.retain(|(frame, _)| known.insert(frame.unit));
         let words = words(&units)?;
         Ok(Program { divided, units, words })
+    }
+
+    /// Its distinct units.
+    pub fn units(&self) -> &[(Frame, UnitMap)] {
+        &self.units
     }
 
     /// Words by which a variant of another tier has the same paths under the same numbers.
@@ -95,16 +102,22 @@ impl Division {
         Ok(Division { program, units, copies, words, expected })
     }
 
+    /// What a plan for the program's units says.
+    pub fn planned(program: Program, plan: Plan) -> Division {
+        let Program { divided: program, units, words } = program;
+        Division { program, units, copies: plan.copies, words, expected: None }
+    }
+
     /// Whether a copy that counted nothing should have counted something, as the earlier run says.
     pub fn expects_counts(&self, copy: usize) -> bool {
         self.expected.as_ref().is_some_and(|hits| hits[copy] > 0)
     }
 
-    /// Makes the programs of the copies in a folder, and one that counts nothing if that is wanted.
+    /// Makes the programs of the copies in a folder, and one that counts nothing if that is wanted. They write where the environment says, or else to files of the pattern `writes`.
     ///
     /// # Errors
     /// Bitcode or link recipe are missing, or a tool fails.
-    pub fn make(&self, folder: &Path, plain: bool) -> Result<Vec<PathBuf>> {
+    pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>) -> Result<Vec<PathBuf>> {
         let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
         let inputs = Inputs::of(Path::new(&self.program.path))?;
         let words = format!("{} keep=map", self.words);
@@ -122,10 +135,10 @@ impl Division {
         objects.make()?;
         let link = |(at, objects): (usize, HashMap<Identity, PathBuf>)| {
             // A folder of its own, and the same name: the system tells programs the name of their file.
-            let own = folder.join(format!("copy-{at:04}"));
+            let own = folder.join(format!("{COPY}{at:04}"));
             fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
             let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));
-            inputs.link_with(objects, &program, &words).with_context(|| format!("copy {at} cannot be linked"))?;
+            inputs.link_with(objects, &program, &words, writes).with_context(|| format!("copy {at} cannot be linked"))?;
             Ok(program)
         };
         copies.into_iter().enumerate().map(link).collect()

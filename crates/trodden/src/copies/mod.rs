@@ -6,10 +6,13 @@
 //! 4. [`trodden_profile::copies`] adds their counts up; what they printed and how they ended must be the same;
 //! 5. [`costs`]: what each copy cost.
 //!
+//! [`hand_out`] makes copies for users instead, who run them on inputs of their own; `trodden field` adds up what they report.
+//!
 //! `trodden doctor -- COMMAND` runs a program several times in the same way, to see whether it does the same each time.
 
 mod chart;
 mod costs;
+pub mod hand_out;
 mod make;
 mod objects;
 mod spec;
@@ -65,7 +68,7 @@ fn run_divided(record: &Record, engine: &Engine, program: Program, work: &WorkFo
     spec.ignore_output = options.ignore_output;
     let weights = weights::find(record, &program, &spec, work.path(), engine)?;
     let division = &Division::of(program, options, weights.as_ref())?;
-    let mut programs: Vec<PathBuf> = division.make(work.path(), options.baseline)?;
+    let mut programs: Vec<PathBuf> = division.make(work.path(), options.baseline, None)?;
     programs.extend(options.baseline.then(|| PathBuf::from(&division.program.path)));
     spec.programs = programs.iter().map(|p| Word::from(p.as_os_str())).collect();
     spec.write(work.path())?;

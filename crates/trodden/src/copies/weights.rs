@@ -106,6 +106,6 @@ fn make_sampled(program: &Program, folder: &Path) -> Result<PathBuf> {
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.want(frame, None))).collect();
     objects.make()?;
     let sampled = folder.join("sampled");
-    inputs.link_with(made, &sampled, &words).context("the program cannot be linked for a first run")?;
+    inputs.link_with(made, &sampled, &words, None).context("the program cannot be linked for a first run")?;
     Ok(sampled)
 }

@@ -4,6 +4,7 @@ mod calls;
 
 use crate::assets;
 use crate::cli::{self, CopyStrategy};
+use crate::copies::hand_out;
 use crate::notes::note;
 use crate::profiles;
 use anyhow::{Context, Result, bail};
@@ -28,7 +29,11 @@ const SCHEMA_VERSION: u32 = 1;
 /// # Errors
 /// The program or the profile cannot be read, or do not fit each other.
 pub fn run(job: &cli::Plan) -> Result<ExitCode> {
-    let units = units(&job.program)?;
+    let handed = job.make.as_deref().map(|folder| hand_out::Order::of(job, folder)).transpose()?;
+    let units = match &handed {
+        Some(order) => order.units().to_vec(),
+        None => units(&job.program)?,
+    };
     let profile = job.profile.as_deref().map(profiles::load).transpose()?;
     let mut procedures = procedures(&units, profile.as_ref()).with_context(|| job.program.display().to_string())?;
     if job.strategy.contains(&CopyStrategy::P3) && !job.all_procedures {
@@ -38,19 +43,23 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
         note("hits are estimates, of one call of each function: give a profile of the program (--profile last) for measured ones");
     }
     let measure = Measure::from(job.hits);
-    let mut answers = Vec::new();
+    let (mut answers, mut last) = (Vec::new(), None);
     for copies in &job.copies {
         let bound = bound(&procedures, *copies, measure);
         for strategy in &job.strategy {
             let options = Options { copies: *copies, all_procedures: job.all_procedures, fold_again: job.fold_again, measure };
             let plan = partition::plan(&procedures, Strategy::from(*strategy), &options);
             answers.push(Answer::of(*strategy, measure, &procedures, &plan, &bound));
+            last = Some(plan);
         }
     }
     let mut out = io::stdout().lock();
     match job.json {
         true => writeln!(out, "{}", serde_json::to_string_pretty(&Answers::of(job, profile.is_some(), &procedures, answers))?)?,
         false => answers.iter().try_for_each(|a| a.print(&mut out))?,
+    }
+    if let (Some(order), Some(plan)) = (handed, last) {
+        order.make(plan)?;
     }
     Ok(ExitCode::SUCCESS)
 }
