@@ -4,7 +4,7 @@
 
 use crate::model::Profile;
 use std::fmt;
-use trodden_unit::{Aliases, FunctionMap, RESIDUAL_WORD, UnitMap, parts};
+use trodden_unit::{Aliases, EDGES_WORD, FunctionMap, RESIDUAL_WORD, UnitMap, parts};
 
 /// Words in the schemes of units whose threads share counters by plain increments.
 const SHARED_WORD: &str = "threads=shared";
@@ -61,6 +61,11 @@ pub enum Inexact {
         /// Units that do so.
         units: u64,
     },
+    /// Edges are counted, not paths.
+    Edges {
+        /// Units where it is so.
+        units: u64,
+    },
     /// Threads share counters without atomic increments.
     Shared {
         /// Units that do so.
@@ -102,6 +107,9 @@ impl fmt::Display for Inexact {
                     "{units} units are those of one of several copies, which count a part of the paths each; those are counted exactly"
                 )
             }
+            Inexact::Edges { units } => {
+                write!(f, "of {units} units edges are counted (--edges), not paths: each path is one edge")
+            }
             Inexact::Shared { units } => {
                 write!(f, "threads of {units} units share counters, and may lose counts; build with --threads own or atomic")
             }
@@ -125,10 +133,11 @@ impl Profile {
 fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
     let (mut partial, mut full, mut shared, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, 0u64, String::new());
     let (mut chosen, mut aliases, mut unproven, mut chosen_scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
-    let mut copy = 0u64;
+    let (mut copy, mut edges) = (0u64, 0u64);
     for (map, at) in maps {
         shared += u64::from(map.scheme.split(' ').any(|word| word == SHARED_WORD));
         residual += u64::from(map.scheme.split(' ').any(|word| word == RESIDUAL_WORD));
+        edges += u64::from(map.scheme.split(' ').any(|word| word == EDGES_WORD));
         let is_copy = parts::origin(map).is_some();
         copy += u64::from(is_copy);
         for function in map.functions.iter().filter(|_| !is_copy) {
@@ -169,6 +178,9 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
     }
     if copy > 0 {
         out.push(Inexact::Copy { units: copy });
+    }
+    if edges > 0 {
+        out.push(Inexact::Edges { units: edges });
     }
     if shared > 0 {
         out.push(Inexact::Shared { units: shared });

@@ -148,7 +148,11 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
 fn copies_text(tomography: &Tomography) -> String {
     let Tomography { reported, all, copies } = tomography;
     let mut out = format!("{} of {} reported", plural((*reported).into(), "user", "users"), plural(copies.len() as u128, "copy", "copies"));
-    out.push_str(&if reported == all { ".\n".to_owned() } else { format!("; estimates are for {}.\n", plural((*all).into(), "user", "users")) });
+    out.push_str(&if reported == all {
+        ".\n".to_owned()
+    } else {
+        format!("; estimates are for {}.\n", plural((*all).into(), "user", "users"))
+    });
     for (number, copy) in copies.iter().enumerate().filter(|(_, copy)| copy.users == 0) {
         let shown: Vec<&str> = copy.functions.iter().take(SHOWN).map(String::as_str).collect();
         let more = copy.functions.len().saturating_sub(SHOWN);

@@ -16,8 +16,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use trodden_profile::field::aggregate::{Aggregate, Aggregator, Limits, SeenPath, UnitKey};
 use trodden_profile::copies::{Divided, is_copy};
+use trodden_profile::field::aggregate::{Aggregate, Aggregator, Limits, SeenPath, UnitKey};
 use trodden_profile::field::estimate::Sample;
 use trodden_profile::field::presence::Present;
 use trodden_profile::field::{FieldReport, user_of};
@@ -141,11 +141,8 @@ fn of_copies(job: &AggregateJob, functions: Vec<Vec<String>>, present: &Present)
     let all = job.population.unwrap_or(reported);
     anyhow::ensure!(all >= reported, "{reported} users reported: --population cannot be less");
     anyhow::ensure!(reported > 0, "none of these reports is of these copies: were others handed out?");
-    let row = |(functions, copy): (Vec<String>, u32)| Watch {
-        users: present.users_with_any(&[copy]),
-        reports: present.reports(copy),
-        functions,
-    };
+    let row =
+        |(functions, copy): (Vec<String>, u32)| Watch { users: present.users_with_any(&[copy]), reports: present.reports(copy), functions };
     Ok(Tomography { reported, all, copies: functions.into_iter().zip(0..).map(row).collect() })
 }
 

@@ -110,7 +110,13 @@ impl Inputs {
     ///
     /// # Errors
     /// A tool fails.
-    pub fn link_with(&self, objects: HashMap<Identity, PathBuf>, output: &Path, words: &str, writes: Option<&str>) -> Result<Option<Image>> {
+    pub fn link_with(
+        &self,
+        objects: HashMap<Identity, PathBuf>,
+        output: &Path,
+        words: &str,
+        writes: Option<&str>,
+    ) -> Result<Option<Image>> {
         let place = Place::new(&self.recipe)?;
         let rebuilder = Rebuilder::of(objects, place.folder.path());
         let defaults = Defaults { output: writes.map(str::to_owned), ..Defaults::default() };

@@ -69,7 +69,11 @@ fn report(place: &Place, copy: usize, user: &str, input: &str) {
     fs::create_dir(place.path(&raw)).unwrap();
     let pattern = place.path(&raw).join("%m.raw");
     place.command(&program).args(input.split(' ')).env("TRODDEN_OUTPUT", pattern).output().unwrap();
-    must(place.command(trodden()).args(["field", "pack", &raw, "--user", user, "--copy"]).arg(&program).args(["-o", "all.field", "--append"]));
+    must(place.command(trodden()).args(["field", "pack", &raw, "--user", user, "--copy"]).arg(&program).args([
+        "-o",
+        "all.field",
+        "--append",
+    ]));
 }
 
 fn aggregate(place: &Place, words: &str) -> Value {
@@ -98,7 +102,12 @@ fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
     place.cc("-O1 -g prog.c -o prog");
     let full = INPUTS.map(|input| {
         // It may end with another status than 0.
-        place.command(trodden()).args(["record", "--no-store", "-o", "full.trodden", "--", "./prog"]).args(input.split(' ')).output().unwrap();
+        place
+            .command(trodden())
+            .args(["record", "--no-store", "-o", "full.trodden", "--", "./prog"])
+            .args(input.split(' '))
+            .output()
+            .unwrap();
         fs::copy(place.path("full.trodden"), place.path("first.trodden")).map(drop).unwrap();
         counts(&Profile::read(&place.path("full.trodden")).unwrap())
     });
@@ -164,7 +173,10 @@ fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
 
 #[test]
 fn a_copy_of_which_nothing_came_up_reports_all_the_same() {
-    let place = Place::with(&[("prog.c", "#include <stdlib.h>\n__attribute__((noinline)) int f(int n) { return n % 3 ? n / 3 : abs(n) * 5; }\nint main(int c, char **v) { return c > 1 ? f(c) : 0; }\n")]);
+    let place = Place::with(&[(
+        "prog.c",
+        "#include <stdlib.h>\n__attribute__((noinline)) int f(int n) { return n % 3 ? n / 3 : abs(n) * 5; }\nint main(int c, char **v) { return c > 1 ? f(c) : 0; }\n",
+    )]);
     place.cc("-O1 prog.c -o prog");
     let pattern = place.path("written-%p.raw");
     must(place.command(trodden()).args(["plan", "./prog", "-k", "2", "--strategy", "pbl", "--make", "parts", "--writes"]).arg(&pattern));
@@ -176,7 +188,11 @@ fn a_copy_of_which_nothing_came_up_reports_all_the_same() {
     assert_eq!((number(&sums["users"]), number(&sums["copies"][of_f]["users"])), (1, 1), "{sums}");
     // Without a word from the environment it writes where it was told when it was made.
     place.command(place.path(&format!("parts/copy-{of_f:04}/prog"))).args(["x", "y"]).output().unwrap();
-    let raws: Vec<_> = fs::read_dir(place.path("")).unwrap().filter_map(Result::ok).filter(|e| e.file_name().to_string_lossy().starts_with("written-")).collect();
+    let raws: Vec<_> = fs::read_dir(place.path(""))
+        .unwrap()
+        .filter_map(Result::ok)
+        .filter(|e| e.file_name().to_string_lossy().starts_with("written-"))
+        .collect();
     assert_eq!(raws.len(), 1);
     let told = place.command(trodden()).args(["field", "pack", "--copy", "./prog", "-o", "x.field"]).output().unwrap();
     assert!(String::from_utf8_lossy(&told.stderr).contains("is no copy that watches a part of the paths"), "{told:?}");

@@ -55,10 +55,10 @@ pub struct Network {
 pub struct Unbalanced(pub u32);
 
 impl Network {
-    /// Of a graph all of whose edges are cut. `reaches` tells the edges that stand for a call that might not come back.
-    pub fn of(graph: &Graph, dag: &Dag, reaches: impl Fn(Edge) -> bool) -> Network {
+    /// Of a graph all of whose edges are cut. `reaches` tells the edges that stand for a call that might not come back, `returning` the blocks that follow one that
+    /// returns twice.
+    pub fn of(graph: &Graph, dag: &Dag, reaches: impl Fn(Edge) -> bool, returning: impl Fn(Node) -> bool) -> Network {
         let outside = dag.exit();
-        let returning = |node: Node| dag.cuts().iter().any(|c| c.reason == CutReason::ReturnsTwice && graph.to(c.edge) == node);
         let abandons = |node: Node| graph.out(node).iter().any(|e| reaches(*e));
         let arrive = |node: Node| if returning(node) { outside } else { node };
         let depart = |node: Node| if returning(node) || abandons(node) { outside } else { node };
@@ -116,7 +116,8 @@ impl Network {
         while let Some(place) = open.pop() {
             let unknown: Vec<usize> = at_place[&place].iter().copied().filter(|at| counts[*at].is_none()).collect();
             let [only] = unknown[..] else { continue };
-            let balance: i128 = at_place[&place].iter().filter_map(|at| Some(if ends[*at].1 == place { counts[*at]? } else { -counts[*at]? })).sum();
+            let balance: i128 =
+                at_place[&place].iter().filter_map(|at| Some(if ends[*at].1 == place { counts[*at]? } else { -counts[*at]? })).sum();
             counts[only] = Some(if ends[only].1 == place { -balance } else { balance });
             let other = if ends[only].1 == place { ends[only].0 } else { ends[only].1 };
             open.extend(at_place.contains_key(&other).then_some(other));

@@ -115,7 +115,10 @@ impl Handed {
     /// The functions of which a copy watches anything, by linkage name.
     pub fn functions(&self, copy: u32) -> Vec<&str> {
         let units = self.copies.get(copy as usize).into_iter().flat_map(|c| &c.units);
-        units.filter(|(_, map)| parts::origin(map).is_some()).flat_map(|(_, map)| map.functions.iter().map(FunctionMap::plain_name)).collect()
+        units
+            .filter(|(_, map)| parts::origin(map).is_some())
+            .flat_map(|(_, map)| map.functions.iter().map(FunctionMap::plain_name))
+            .collect()
     }
 }
 

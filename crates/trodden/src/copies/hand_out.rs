@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_flow::partition::Plan;
+use trodden_flow::partition::{Options, Plan, Procedure, Strategy};
 use trodden_profile::copies::Divided;
 use trodden_profile::field::handed::{Handed, HandedCopy};
 use trodden_unit::{Frame, Identity, Image, UnitMap, parts};
@@ -32,7 +32,10 @@ impl<'a> Order<'a> {
     /// # Errors
     /// It is for several numbers of copies or strategies, the folder is not empty, or the program's counting cannot be divided.
     pub fn of(job: &'a cli::Plan, folder: &'a Path) -> Result<Order<'a>> {
-        ensure!(job.copies.len() == 1 && job.strategy.len() == 1, "--make makes the copies of one plan: give one number of copies and one strategy");
+        ensure!(
+            job.copies.len() == 1 && job.strategy.len() == 1,
+            "--make makes the copies of one plan: give one number of copies and one strategy"
+        );
         let there = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
         ensure!(!there, "{} is not empty: give a new folder (--make)", folder.display());
         Ok(Order { program: Program::read(&job.program)?, file: &job.program, folder, writes: job.writes.as_deref() })
@@ -41,6 +44,14 @@ impl<'a> Order<'a> {
     /// The program's distinct units.
     pub fn units(&self) -> &[(Frame, UnitMap)] {
         self.program.units()
+    }
+
+    /// Divides the program's counting.
+    ///
+    /// # Errors
+    /// It cannot be divided in this way.
+    pub fn divide(&self, procedures: &[Procedure], strategy: Strategy, options: &Options) -> Result<Plan> {
+        self.program.divide(procedures, strategy, options)
     }
 
     /// Makes the copies.
@@ -53,7 +64,11 @@ impl<'a> Order<'a> {
         let name = self.file.file_name().with_context(|| format!("{} is no program", self.file.display()))?;
         fs::copy(self.file, whole.join(name)).with_context(|| format!("cannot copy {}", self.file.display()))?;
         let made = Division::planned(self.program, plan).make(self.folder, false, self.writes)?;
-        note(format_args!("{} copies are in {}; `trodden field` says how their users' reports are made and added up", made.len(), self.folder.display()));
+        note(format_args!(
+            "{} copies are in {}; `trodden field` says how their users' reports are made and added up",
+            made.len(),
+            self.folder.display()
+        ));
         Ok(())
     }
 }
@@ -65,7 +80,13 @@ impl<'a> Order<'a> {
 pub fn read(folder: &Path) -> Result<Handed> {
     let none = || format!("there are no copies in {}: `trodden plan PROG -k 8 --make FOLDER` makes them", folder.display());
     let whole = Made::read(&only_file(&folder.join(PROGRAM)).with_context(none)?)?;
-    let program = Divided { identity: whole.image.identity, path: whole.file.display().to_string(), build_id: whole.image.build_id, units: whole.units };
+    let program = Divided {
+        identity: whole.image.identity,
+        path: whole.file.display().to_string(),
+        build_id: whole.image.build_id,
+        units: whole.units,
+        edges: false,
+    };
     let mut folders: Vec<PathBuf> = fs::read_dir(folder).with_context(none)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     folders.retain(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(COPY.as_bytes())));
     folders.sort();
@@ -86,7 +107,9 @@ pub fn identity(program: &Path) -> Result<(Identity, Identity)> {
     let Made { image, units, .. } = Made::read(program)?;
     match units.iter().find(|(_, map)| parts::origin(map).is_some()) {
         Some((unit, _)) => Ok((image.identity, *unit)),
-        None => bail!("{} is no copy that watches a part of the paths: `trodden plan PROG -k 8 --make FOLDER` makes such", program.display()),
+        None => {
+            bail!("{} is no copy that watches a part of the paths: `trodden plan PROG -k 8 --make FOLDER` makes such", program.display())
+        }
     }
 }
 
@@ -104,7 +127,9 @@ impl Made {
         let store = assets::store().ok();
         let map = |unit: Identity| {
             let frame = image.frame(unit, store.as_ref())?;
-            let frame = frame.with_context(|| format!("{}: the map of unit {unit} is neither in it nor in the unit store: set TRODDEN_STORE", file.display()))?;
+            let frame = frame.with_context(|| {
+                format!("{}: the map of unit {unit} is neither in it nor in the unit store: set TRODDEN_STORE", file.display())
+            })?;
             Ok((unit, Arc::new(frame.map()?)))
         };
         let units = image.units.iter().map(|placed| map(placed.unit)).collect::<Result<_>>()?;
