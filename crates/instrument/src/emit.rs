@@ -137,6 +137,10 @@ pub fn sections(module: Module, unit: Identity, counters: u64, several: bool, fr
 /// Emits a record of each function, by which the runtime knows a counter's function and where its time is noted.
 pub fn functions(module: Module, map: &UnitMap) {
     // The runtime does not say so: where there are none, gold would give hidden ones its own address.
+    // Where no unit has such a function there is no section, and a hidden name of its bounds could not be linked.
+    if map.functions.iter().all(|f| f.counters == 0) {
+        return;
+    }
     module.append_assembly(&format!(".hidden __start_{FUNCTIONS_SECTION}\n.hidden __stop_{FUNCTIONS_SECTION}\n"));
     let (at_name, to_times) = (offset_of!(FunctionRecord, name_delta), 8 * map.counters);
     for (number, function) in map.functions.iter().enumerate().filter(|(_, f)| f.counters > 0) {

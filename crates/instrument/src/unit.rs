@@ -417,12 +417,14 @@ impl Unit {
         let graph =
             Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })?;
         let (frequencies, measured) = self.frequencies(&function.name(), &draft, &graph);
-        let plan = match self.options.parts {
-            Some(_) => self.plan_of_part(&function.name(), &draft, &graph)?,
-            None => self.plan_by_scheme(&draft, &graph, &frequencies, measured),
+        // A copy of a residual build has whole functions, each as the build itself has it.
+        let is_part = self.options.parts.is_some() && self.options.tier != Tier::Residual;
+        let plan = match is_part {
+            true => self.plan_of_part(&function.name(), &draft, &graph)?,
+            false => self.plan_by_scheme(&draft, &graph, &frequencies, measured),
         };
         let mut planned = Planned { plan, function, position, draft, graph, residual: None, selected: None, frequencies, measured, open };
-        if self.options.parts.is_none() {
+        if !is_part {
             self.plan_for_paths(&mut planned)?;
         }
         asked::judge(&planned)?;

@@ -10,12 +10,17 @@
 //! - paths of a function that several copies share do not fit together: behind some cut edge another number of paths begins than arrives there
 //!   ([`Divergence::Flow`]). That may also be a path that a signal interrupted, as in any profile.
 
+pub mod edges;
+mod within;
+
+pub(crate) use within::Within;
+
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::paths::FunctionPaths;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use trodden_flow::{Dag, DagEdgeId, Numbering};
+use trodden_flow::{Dag, Numbering};
 use trodden_unit::{FunctionMap, Identity, MapError, UnitMap, parts};
 
 /// Copies that were not the same execution, where they are seen to differ.
@@ -36,8 +41,8 @@ pub enum Divergence {
     Flow {
         /// The function.
         function: String,
-        /// How many paths began that did not arrive, or the other way round (negative).
-        missing: i64,
+        /// How many paths began that did not arrive, or the other way round (negative), if that is known.
+        missing: Option<i64>,
     },
     /// An image that all copies count in full was counted differently, or not at all, by one.
     Image {
@@ -58,8 +63,11 @@ impl fmt::Display for Divergence {
                 "path {path} of function `{function}` was executed {} times in copy {} and {} times in copy {}",
                 one.1, one.0, other.1, other.0
             ),
-            Divergence::Flow { function, missing } => {
+            Divergence::Flow { function, missing: Some(missing) } => {
                 write!(f, "the counts of function `{function}`, which several copies share, do not fit together (by {missing})")
+            }
+            Divergence::Flow { function, missing: None } => {
+                write!(f, "the counts of edges of function `{function}`, which copies share, do not fit together")
             }
             Divergence::Image { image, copy, function: Some(function) } => {
                 write!(f, "function `{function}` of `{image}` was executed otherwise in copy {copy} than in copy 0")
@@ -102,6 +110,8 @@ pub struct Divided {
     pub build_id: Option<String>,
     /// Its units in link order.
     pub units: Vec<(Identity, Arc<UnitMap>)>,
+    /// Each path of these maps is an edge, of which copies count some ([`edges`]).
+    pub edges: bool,
 }
 
 /// One profile of all copies.
@@ -136,12 +146,15 @@ pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<M
         let occurrence = seen.entry(*unit).or_default();
         let parts: Vec<Option<&UnitProfile>> = own.iter().map(|i| part_of((*i)?, *unit, *occurrence)).collect();
         *occurrence += 1;
-        let mut counts = Vec::new();
+        let (mut counts, mut first_seen) = (Vec::new(), Vec::new());
         for function in &map.functions {
-            counts.extend(merged.function(function, &parts)?.into_iter().map(|(path, count)| (function.first_counter + path, count)));
+            let own = merged.function(function, program.edges, &parts, &mut first_seen)?;
+            counts.extend(own.into_iter().map(|(path, count)| (function.first_counter + path, count)));
         }
         counts.sort_unstable();
-        units.push(UnitProfile { unit: *unit, map: map.clone(), counts, events: Vec::new(), first_seen: Vec::new() });
+        first_seen.sort_unstable();
+        first_seen.dedup_by_key(|seen| seen.0);
+        units.push(UnitProfile { unit: *unit, map: map.clone(), counts, events: Vec::new(), first_seen });
     }
     let Divided { identity, path, build_id, .. } = program.clone();
     merged.profile.images.push(ImageProfile { identity, path, build_id, units });
@@ -150,7 +163,7 @@ pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<M
 }
 
 /// Whether an image is a copy that counts a part.
-fn is_copy(image: &ImageProfile) -> bool {
+pub fn is_copy(image: &ImageProfile) -> bool {
     image.units.iter().any(|u| parts::origin(&u.map).is_some())
 }
 
@@ -162,44 +175,44 @@ fn part_of(image: &ImageProfile, unit: Identity, occurrence: usize) -> Option<&U
 /// A copy's counts of one function.
 struct Part {
     copy: usize,
-    /// Whether each edge of the function's path graph is one of the copy's paths.
-    within: Vec<bool>,
+    within: Within,
     /// Counts by number among all paths.
     counts: BTreeMap<u64, u64>,
+    /// When they were counted first, of copies that note that.
+    first_seen: Vec<(u64, u64)>,
 }
 
 impl Part {
     /// Finds a copy's paths among all.
     fn of(copy: usize, function: &FunctionMap, own: &FunctionMap, unit: &UnitProfile) -> Result<Part, CopiesError> {
         let other = || CopiesError::OtherProgram { copy, function: function.name.clone() };
-        let mut rest = function.dag.iter().enumerate();
-        // The copy has some of the edges, in their order.
-        let places: Option<Vec<usize>> = own.dag.iter().map(|e| rest.find(|(_, known)| *known == e).map(|(at, _)| at)).collect();
-        let places = places.filter(|_| own.shape == function.shape).ok_or_else(other)?;
-        let mut within = vec![false; function.dag.len()];
-        places.iter().for_each(|at| within[*at] = true);
-        let mut part = Part { copy, within, counts: BTreeMap::new() };
+        let within = Within::of(function, own).ok_or_else(other)?;
+        let mut part = Part { copy, within, counts: BTreeMap::new(), first_seen: Vec::new() };
         let mut counted = unit.counts_of(own).peekable();
         if counted.peek().is_some() {
             let dag = own.dag()?;
             let numbering = Numbering::from_values(&dag, &own.values).map_err(|_| other())?;
             for (id, count) in counted {
                 let path = numbering.path(&dag, id).ok_or_else(other)?;
-                let id = path.iter().map(|e| function.values[places[e.index()]]).sum::<i64>() as u64;
-                part.counts.insert(id, count);
+                let whole = part.within.number(function, &path);
+                part.counts.insert(whole, count);
+                let noted = unit.first_seen.binary_search_by_key(&(own.first_counter + id), |seen| seen.0);
+                part.first_seen.extend(noted.ok().map(|place| (whole, unit.first_seen[place].1)));
             }
         }
         Ok(part)
-    }
-
-    fn profiles(&self, path: &[DagEdgeId]) -> bool {
-        path.iter().all(|e| self.within[e.index()])
     }
 }
 
 impl MergedCopies {
     /// The counts of one function by path, from all copies that count some of it.
-    fn function(&mut self, function: &FunctionMap, units: &[Option<&UnitProfile>]) -> Result<BTreeMap<u64, u64>, CopiesError> {
+    fn function(
+        &mut self,
+        function: &FunctionMap,
+        of_edges: bool,
+        units: &[Option<&UnitProfile>],
+        first_seen: &mut Vec<(u64, u64)>,
+    ) -> Result<BTreeMap<u64, u64>, CopiesError> {
         let mut parts = Vec::new();
         for (copy, unit) in units.iter().enumerate() {
             let Some(unit) = unit else { continue };
@@ -207,10 +220,17 @@ impl MergedCopies {
                 parts.push(Part::of(copy, function, own, unit)?);
             }
         }
+        let seen = parts.iter().flat_map(|p| &p.first_seen);
+        first_seen.extend(seen.map(|(path, time)| (function.first_counter + path, *time)));
         let mut counts = BTreeMap::new();
         match parts.as_slice() {
             [] if function.counters > 0 && self.silent.is_empty() => return Err(CopiesError::Uncounted(function.name.clone())),
             [] => {}
+            several if of_edges => {
+                several.iter().for_each(|part| counts.extend(&part.counts));
+                let parts: Vec<&Within> = several.iter().map(|p| &p.within).collect();
+                self.divergences.extend(edges::complete(function, &parts, &mut counts)?);
+            }
             [only] => counts.clone_from(&only.counts),
             several => {
                 let dag = function.dag()?;
@@ -230,7 +250,7 @@ impl MergedCopies {
                     continue;
                 }
                 let path = numbering.path(dag, id).unwrap_or_default();
-                let others = parts.iter().filter(|p| p.copy != part.copy && p.profiles(&path));
+                let others = parts.iter().filter(|p| p.copy != part.copy && p.within.has(&path));
                 let differing = |p: &&Part| p.counts.get(&id).copied().unwrap_or(0) != count;
                 let (wrong, right): (Vec<&Part>, Vec<&Part>) = others.partition(differing);
                 self.confirmed += u64::from(!right.is_empty());
@@ -248,7 +268,7 @@ impl MergedCopies {
     fn check_flow(&mut self, function: &FunctionMap, counts: &BTreeMap<u64, u64>) -> Result<(), CopiesError> {
         let paths = FunctionPaths::decode(function, counts.iter().map(|(id, count)| (*id, *count)))?;
         let missing = paths.lost.iter().map(|l| l.count).max_by_key(|c| c.unsigned_abs());
-        self.divergences.extend(missing.map(|missing| Divergence::Flow { function: function.name.clone(), missing }));
+        self.divergences.extend(missing.map(|missing| Divergence::Flow { function: function.name.clone(), missing: Some(missing) }));
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 
 use crate::model::Profile;
 use std::fmt;
-use trodden_unit::{Aliases, FunctionMap, UnitMap, parts};
+use trodden_unit::{Aliases, EDGES_WORD, FunctionMap, UnitMap, parts};
 
 /// Words in the schemes of units whose threads share counters by plain increments.
 const SHARED_WORD: &str = "threads=shared";
@@ -66,6 +66,11 @@ pub enum Inexact {
         /// Units that do so.
         units: u64,
     },
+    /// Edges are counted, not paths.
+    Edges {
+        /// Units where it is so.
+        units: u64,
+    },
     /// Threads share counters without atomic increments.
     Shared {
         /// Units that do so.
@@ -111,6 +116,9 @@ impl fmt::Display for Inexact {
                     "{units} units are those of one of several copies, which count a part of the paths each; those are counted exactly"
                 )
             }
+            Inexact::Edges { units } => {
+                write!(f, "of {units} units edges are counted (--edges), not paths: each path is one edge")
+            }
             Inexact::Shared { units } => {
                 write!(f, "threads of {units} units share counters, and may lose counts; build with --threads own or atomic")
             }
@@ -134,9 +142,11 @@ impl Profile {
 fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
     let (mut partial, mut full, mut shared, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, 0u64, String::new());
     let (mut chosen, mut aliases, mut unproven, mut chosen_scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
-    let (mut copy, mut watched) = (0u64, 0u64);
+    let (mut copy, mut watched, mut edges) = (0u64, 0u64, 0u64);
     for (map, at) in maps {
-        shared += u64::from(map.scheme.split(' ').any(|word| word == SHARED_WORD));
+        let has_word = |word: &str| map.scheme.split(' ').any(|w| w == word);
+        shared += u64::from(has_word(SHARED_WORD));
+        edges += u64::from(has_word(EDGES_WORD));
         watched += u64::from(map.is_watched());
         residual += u64::from(map.has_times() && !map.is_watched());
         let is_copy = parts::origin(map).is_some();
@@ -182,6 +192,9 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
     }
     if copy > 0 {
         out.push(Inexact::Copy { units: copy });
+    }
+    if edges > 0 {
+        out.push(Inexact::Edges { units: edges });
     }
     if shared > 0 {
         out.push(Inexact::Shared { units: shared });

@@ -10,14 +10,17 @@
 //! Numbers in bodies are LEB128, others little-endian.
 
 pub mod aggregate;
+pub mod estimate;
 mod external;
+pub mod handed;
+pub mod presence;
 
 use crate::error::ProfileError;
 use crate::model::Profile;
 use crate::paths::FunctionPaths;
 use std::io::{BufRead, ErrorKind, Write};
 use std::path::Path;
-use trodden_unit::{Identity, MapError};
+use trodden_unit::{Identity, MapError, parts};
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: [u8; 8] = *b"TRODFLD\x01";
@@ -43,7 +46,7 @@ pub struct UnitReport {
     pub image: Identity,
     /// The unit.
     pub unit: Identity,
-    /// Executions by counter, ascending.
+    /// Executions by counter, ascending. None: it ran, and nothing of what it counts came up.
     pub counts: Vec<(u64, u64)>,
 }
 
@@ -53,7 +56,8 @@ pub fn user_of(name: &str) -> User {
 }
 
 impl FieldReport {
-    /// What a weeded profile ([`crate::untested`]) says: paths that were completed, and those that did not come back.
+    /// What a weeded profile ([`crate::untested`]) says: paths that were completed, and those that did not come back. Of copies that watch a part of the paths
+    /// ([`crate::copies`]), which do not know what went on, all that they counted.
     ///
     /// # Errors
     /// A function's map is damaged.
@@ -61,7 +65,12 @@ impl FieldReport {
         let mut units = Vec::new();
         for (image, unit) in weeded.images.iter().flat_map(|i| i.units.iter().map(move |u| (i, u))) {
             let mut counts = Vec::new();
+            let is_copy = parts::origin(&unit.map).is_some();
             for function in &unit.map.functions {
+                if is_copy {
+                    counts.extend(unit.counts_of(function).map(|(id, count)| (function.first_counter + id, count)));
+                    continue;
+                }
                 let untested: Vec<(u64, u64)> = unit.counts_of(function).collect();
                 let paths = FunctionPaths::decode(function, untested.iter().copied())?;
                 // Prefixes that are known were not counted: what follows for them by subtraction is nothing.
@@ -76,6 +85,13 @@ impl FieldReport {
             }
         }
         Ok(FieldReport { user, units })
+    }
+
+    /// Says that a copy ran, even if nothing came up of what it counts.
+    pub fn add_copy(&mut self, image: Identity, unit: Identity) {
+        if self.units.iter().all(|u| u.image != image) {
+            self.units.push(UnitReport { image, unit, counts: Vec::new() });
+        }
     }
 
     /// Appends it to a file.
@@ -125,11 +141,11 @@ impl<'a, R: BufRead> Reports<'a, R> {
         Reports { path, input, at: 0, body: Vec::new() }
     }
 
-    /// Reads the next report, and calls `visit` with user, image, unit, counter and executions of each path. False at the end.
+    /// Reads the next report, and calls `visit` with user, image and unit, first alone, then with counter and executions of each path. False at the end.
     ///
     /// # Errors
     /// The file cannot be read, or is damaged here.
-    pub fn next(&mut self, mut visit: impl FnMut(&User, Identity, Identity, u64, u64)) -> Result<bool, ProfileError> {
+    pub fn next(&mut self, mut visit: impl FnMut(&User, Identity, Identity, Option<(u64, u64)>)) -> Result<bool, ProfileError> {
         let failed = ProfileError::io(self.path, "read");
         if self.input.fill_buf().map_err(failed)?.is_empty() {
             return Ok(false);
@@ -159,17 +175,19 @@ impl<'a, R: BufRead> Reports<'a, R> {
     }
 }
 
-fn unpack(body: &[u8], visit: &mut impl FnMut(&User, Identity, Identity, u64, u64)) -> Option<()> {
+fn unpack(body: &[u8], visit: &mut impl FnMut(&User, Identity, Identity, Option<(u64, u64)>)) -> Option<()> {
     let (user, mut rest) = body.split_first_chunk::<16>()?;
     let units = take(&mut rest)?;
     for _ in 0..units {
         let (image, behind) = rest.split_first_chunk::<16>()?;
         let (unit, behind) = behind.split_first_chunk::<16>()?;
         rest = behind;
+        let (image, unit) = (Identity(*image), Identity(*unit));
+        visit(user, image, unit, None);
         let mut counter = 0u64;
         for _ in 0..take(&mut rest)? {
             counter = counter.checked_add(take(&mut rest)?)?;
-            visit(user, Identity(*image), Identity(*unit), counter, take(&mut rest)?);
+            visit(user, image, unit, Some((counter, take(&mut rest)?)));
         }
     }
     rest.is_empty().then_some(())

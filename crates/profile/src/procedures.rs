@@ -40,6 +40,23 @@ pub fn measured(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedu
     Ok(Procedure { dag, frequencies, paths, call_sites: None })
 }
 
+/// The procedure of a function in which each path is an edge ([`crate::copies::edges`]), with what is known of the function itself.
+///
+/// # Errors
+/// The map is damaged.
+pub fn of_edges(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedure, MapError> {
+    let dag = function.dag()?;
+    let executed = |node: Node| known.blocks.get(node.index()).copied().unwrap_or(0);
+    let of = |edge: &DagEdge| match edge.origin {
+        Origin::Real(e) if function.edges[e.index()].kind == EdgeKind::Reach => executed(edge.from),
+        Origin::Real(e) | Origin::Leave(e) => known.edges.get(e.index()).copied().unwrap_or(0),
+        Origin::Enter(_) => executed(edge.to),
+        Origin::Stop(node) => executed(node),
+    };
+    let frequencies = dag.edges().iter().map(of).collect();
+    Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None })
+}
+
 /// The procedure of a function of which nothing was measured: frequencies of one call are estimated from its loops and branches.
 ///
 /// # Errors

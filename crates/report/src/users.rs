@@ -9,7 +9,11 @@ use crate::view::{Function, View};
 use crate::words::{count, plural};
 use serde_json::{Map, Value, json};
 use trodden_profile::FunctionPaths;
+use trodden_profile::field::estimate::{CountEstimate, UsersEstimate};
 use trodden_unit::Identity;
+
+/// Functions that are named of a copy of which nobody reported.
+const SHOWN: usize = 8;
 
 /// A path, and who took it.
 #[derive(Clone, Debug)]
@@ -28,6 +32,54 @@ pub struct Taken {
     pub count: u64,
     /// Those who took it most, with executions.
     pub most: Vec<(String, u64)>,
+    /// What follows for all users, where each watches a part of the paths.
+    pub estimate: Option<Estimate>,
+}
+
+/// What follows for all users from those who watch a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimate {
+    /// Users with a copy that watches the path.
+    pub watching: u64,
+    /// Users who take it.
+    pub users: UsersEstimate,
+    /// Their executions.
+    pub count: CountEstimate,
+}
+
+/// Paths that users took.
+#[derive(Clone, Copy, Debug)]
+pub struct AllTaken<'a> {
+    /// Some of them, in order.
+    pub taken: &'a [Taken],
+    /// Reports in all.
+    pub reports: u64,
+    /// Paths in all.
+    pub paths: u64,
+    /// Of copies that watch a part of the paths each.
+    pub tomography: Option<&'a Tomography>,
+}
+
+/// Who reported of copies that watch a part of the paths each.
+#[derive(Clone, Debug)]
+pub struct Tomography {
+    /// Users who reported.
+    pub reported: u64,
+    /// Users for whom estimates are.
+    pub all: u64,
+    /// The copies, by number.
+    pub copies: Vec<Watch>,
+}
+
+/// Who reported of one copy.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    /// Users.
+    pub users: u64,
+    /// Reports.
+    pub reports: u64,
+    /// Functions of which it watches paths, by linkage name.
+    pub functions: Vec<String>,
 }
 
 /// A path with its function.
@@ -53,12 +105,19 @@ fn told<'v, 'a>(view: &'v View<'a>, taken: &Taken) -> Option<Told<'v, 'a>> {
     Some(Told { function, id, story })
 }
 
-/// For a terminal. `reports` and `paths` are how many there are in all.
-pub fn users_text(view: &View, taken: &[Taken], reports: u64, paths: u64, sources: &SourceCache, options: &TextOptions) -> String {
+/// For a terminal.
+pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &TextOptions) -> String {
     let page = &Page::new(options);
+    let AllTaken { taken, reports, paths, tomography } = *all;
     let of = format!("of {}", plural(reports.into(), "report", "reports"));
-    let mut out = format!("{}  {}\n", page.paint(paint::TITLE, "Untested paths of users"), page.paint(paint::DIM, &of));
-    out.push_str(&format!("{} of {} shown, by users\n\n", taken.len(), plural(paths.into(), "path", "paths")));
+    let (title, order) = match tomography {
+        Some(_) => ("Paths of users", "by the share of those who watch them"),
+        None => ("Untested paths of users", "by users"),
+    };
+    let mut out = format!("{}  {}\n", page.paint(paint::TITLE, title), page.paint(paint::DIM, &of));
+    out.push_str(&format!("{} of {} shown, {order}\n", taken.len(), plural(paths.into(), "path", "paths")));
+    tomography.iter().for_each(|t| out.push_str(&copies_text(t)));
+    out.push('\n');
     for (rank, path) in taken.iter().enumerate() {
         let told = told(view, path);
         let name = told.as_ref().map_or_else(|| format!("unit {}, counter", path.unit), |t| format!("{}  path", t.function.name.short));
@@ -74,6 +133,9 @@ pub fn users_text(view: &View, taken: &[Taken], reports: u64, paths: u64, source
             plural(path.count.into(), "execution", "executions"),
             most.join(", ")
         ));
+        if let (Some(estimate), Some(tomography)) = (path.estimate, tomography) {
+            out.push_str(&estimate_text(path.users, &estimate, tomography.all));
+        }
         if let Some(told) = told {
             out.push_str(&tell(told.function, &told.story, sources, page));
         }
@@ -82,8 +144,40 @@ pub fn users_text(view: &View, taken: &[Taken], reports: u64, paths: u64, source
     out
 }
 
+/// Who reported of which copies.
+fn copies_text(tomography: &Tomography) -> String {
+    let Tomography { reported, all, copies } = tomography;
+    let mut out = format!("{} of {} reported", plural((*reported).into(), "user", "users"), plural(copies.len() as u128, "copy", "copies"));
+    out.push_str(&if reported == all {
+        ".\n".to_owned()
+    } else {
+        format!("; estimates are for {}.\n", plural((*all).into(), "user", "users"))
+    });
+    for (number, copy) in copies.iter().enumerate().filter(|(_, copy)| copy.users == 0) {
+        let shown: Vec<&str> = copy.functions.iter().take(SHOWN).map(String::as_str).collect();
+        let more = copy.functions.len().saturating_sub(SHOWN);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let paths = if shown.is_empty() { "watches nothing".to_owned() } else { format!("watches paths of {}{more}", shown.join(", ")) };
+        out.push_str(&format!("nobody reported of copy {number}, which {paths}\n"));
+    }
+    out
+}
+
+fn estimate_text(saw: u64, estimate: &Estimate, all: u64) -> String {
+    let Estimate { watching, users, count } = estimate;
+    let error = count.error.map_or("of unknown error".to_owned(), |e| format!("standard error {e:.0}"));
+    format!(
+        "      {saw} of {} who watch it; of all {all}: {:.0} users ({:.0} to {:.0}), {:.0} executions ({error})\n",
+        plural((*watching).into(), "user", "users"),
+        users.value,
+        users.low.floor(),
+        users.high.ceil(),
+        count.value
+    )
+}
+
 /// As JSON; the schema is described in the user guide.
-pub fn users_json(view: &View, taken: &[Taken], reports: u64, paths: u64, sources: &SourceCache) -> Value {
+pub fn users_json(view: &View, all: &AllTaken, sources: &SourceCache) -> Value {
     let path = |(at, path): (usize, &Taken)| {
         let told = told(view, path);
         let mut out = told.as_ref().map_or_else(Map::new, |t| json::told(t.function, &t.story, sources));
@@ -100,14 +194,32 @@ pub fn users_json(view: &View, taken: &[Taken], reports: u64, paths: u64, source
             "count": number(path.count),
             "most": most,
         });
+        if let Some(Estimate { watching, users, count }) = path.estimate {
+            let estimate = json!({
+                "watching": number(watching),
+                "estimated_users": users.value,
+                "estimated_users_low": users.low,
+                "estimated_users_high": users.high,
+                "estimated_count": count.value,
+                "estimated_count_error": count.error,
+            });
+            out.extend(estimate.as_object().cloned().unwrap_or_default());
+        }
         out.extend(more.as_object().cloned().unwrap_or_default());
         Value::Object(out)
     };
-    json!({
+    let copy = |copy: &Watch| json!({"users": number(copy.users), "reports": number(copy.reports), "functions": copy.functions});
+    let mut out = json!({
         "schema_version": SCHEMA_VERSION,
         "kind": "users",
-        "reports": number(reports),
-        "paths_found": number(paths),
-        "paths": taken.iter().enumerate().map(path).collect::<Vec<_>>(),
-    })
+        "reports": number(all.reports),
+        "paths_found": number(all.paths),
+        "paths": all.taken.iter().enumerate().map(path).collect::<Vec<_>>(),
+    });
+    if let Some(tomography) = all.tomography {
+        out["users"] = number(tomography.reported);
+        out["population"] = number(tomography.all);
+        out["copies"] = tomography.copies.iter().map(copy).collect();
+    }
+    out
 }

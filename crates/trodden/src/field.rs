@@ -4,6 +4,7 @@ mod rows;
 
 use crate::assets;
 use crate::cli::{Aggregate as AggregateJob, Color, Field, Pack};
+use crate::copies::hand_out;
 use crate::notes::{note, warn};
 use crate::reports::{self, json_text};
 use crate::residual::{Known, inputs};
@@ -15,11 +16,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use trodden_profile::copies::{Divided, is_copy};
 use trodden_profile::field::aggregate::{Aggregate, Aggregator, Limits, SeenPath, UnitKey};
+use trodden_profile::field::estimate::Sample;
+use trodden_profile::field::presence::Present;
 use trodden_profile::field::{FieldReport, user_of};
 use trodden_profile::untested::Sightings;
-use trodden_profile::{Builds, ImageProfile, Merger, Profile, ProfileError, Run, UnitProfile};
-use trodden_report::users::{Taken, users_json, users_text};
+use trodden_profile::{Builds, ImageProfile, Merger, Profile, ProfileError, Run, UnitProfile, raw_files};
+use trodden_report::users::{AllTaken, Estimate, Taken, Tomography, Watch, users_json, users_text};
 use trodden_report::{SourceCache, View};
 use trodden_unit::{UnitMap, UnitStore};
 
@@ -38,18 +42,16 @@ pub fn run(job: &Field, color: Color) -> Result<ExitCode> {
 }
 
 fn pack(job: &Pack) -> Result<ExitCode> {
-    let mut known = Known::default();
-    job.known.iter().try_for_each(|wanted| known.add_wanted(wanted))?;
-    let (mut sightings, mut merger) = (Sightings::default(), Merger::new(Builds::Separate));
-    for input in inputs(&job.profiles)? {
-        let Some((label, mut profile)) = input.read_or_warn()? else { continue };
-        known.add_of_builds(&profile)?;
-        sightings.add(0, &mut profile, &known.paths)?;
-        merger.add(&label.words, profile)?;
+    let copy = job.copy.as_deref().map(hand_out::identity).transpose()?;
+    let mut report = FieldReport::of(&weeded(job)?, user_of(&job.user))?;
+    if let Some((image, unit)) = copy {
+        anyhow::ensure!(
+            report.units.iter().all(|u| u.image == image),
+            "these are counts of another program than {}",
+            job.copy.as_deref().unwrap_or(Path::new("")).display()
+        );
+        report.add_copy(image, unit);
     }
-    let profile = merger.finish().context("no profile can be read")?;
-    known.check(&profile)?;
-    let report = FieldReport::of(&profile, user_of(&job.user))?;
     let mut bytes = Vec::new();
     report.write_to(&mut bytes)?;
     let written = match job.append {
@@ -62,9 +64,51 @@ fn pack(job: &Pack) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What was counted and is not known, of all profiles. Of copies that watch a part of the paths, only theirs.
+fn weeded(job: &Pack) -> Result<Profile> {
+    let mut known = Known::default();
+    job.known.iter().try_for_each(|wanted| known.add_wanted(wanted))?;
+    let (mut sightings, mut merger) = (Sightings::default(), Merger::new(Builds::Separate));
+    let (mut of_copies, mut read) = (job.copy.is_some(), 0);
+    // A copy of which nothing came up has written nothing.
+    let wanted: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();
+    let inputs = if of_copies && wanted.is_empty() { Vec::new() } else { inputs(&wanted)? };
+    for input in inputs {
+        let Some((label, mut profile)) = input.read_or_warn()? else { continue };
+        known.add_of_builds(&profile)?;
+        sightings.add(0, &mut profile, &known.paths)?;
+        of_copies |= profile.images.iter().any(is_copy);
+        merger.add(&label.words, profile)?;
+        read += 1;
+    }
+    if of_copies && read == 0 {
+        return Ok(Profile { run: Run::default(), images: Vec::new(), sampling: None });
+    }
+    let mut profile = merger.finish().context("no profile can be read")?;
+    match of_copies {
+        true => profile.images.retain(is_copy),
+        false => known.check(&profile)?,
+    }
+    Ok(profile)
+}
+
+fn is_empty_folder(path: &Path) -> bool {
+    path.is_dir() && raw_files(path).is_ok_and(|files| files.is_empty())
+}
+
 fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     let limits = Limits { memory: (job.memory as usize) << 20, paths: job.top, users: job.users };
-    let mut aggregator = Aggregator::new(limits);
+    let handed = job.copies.as_deref().map(hand_out::read).transpose()?;
+    let mut maps = Maps { store: assets::store()?, program: BTreeMap::new(), known: BTreeMap::new() };
+    let copies = handed.as_ref().map(|handed| {
+        let Divided { identity, units, .. } = handed.program();
+        maps.program = units.iter().map(|(unit, map)| (UnitKey { image: *identity, unit: *unit }, map.clone())).collect();
+        (0..handed.copies().len() as u32).map(|copy| handed.functions(copy).into_iter().map(str::to_owned).collect()).collect::<Vec<_>>()
+    });
+    let mut aggregator = match handed {
+        Some(handed) => Aggregator::of_copies(limits, handed),
+        None => Aggregator::new(limits),
+    };
     for file in files(&job.reports)? {
         match aggregator.add_file(&file) {
             // One damaged file does not spoil what thousands of machines sent.
@@ -73,7 +117,6 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
         }
     }
     anyhow::ensure!(aggregator.reports() > 0, "there is no report of untested paths in these files: `trodden field pack` makes them");
-    let mut maps = Maps { store: assets::store()?, known: BTreeMap::new() };
     let sums = match &job.rows {
         Some(file) => {
             let mut rows = Rows::create(file)?;
@@ -84,8 +127,23 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
         }
         None => aggregator.finish(&mut |_| Ok(())).context("cannot use temporary files")?,
     };
-    show(job, color, &sums, &mut maps)?;
+    let tomography = copies.zip(sums.present.as_ref()).map(|(functions, present)| of_copies(job, functions, present)).transpose()?;
+    show(job, color, &sums, tomography.as_ref(), &mut maps)?;
+    if sums.foreign > 0 {
+        warn(format_args!("{} paths in these reports are of none of the copies, and are left out", sums.foreign));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Who reported of which copy, and for how many users estimates are.
+fn of_copies(job: &AggregateJob, functions: Vec<Vec<String>>, present: &Present) -> Result<Tomography> {
+    let reported = present.users();
+    let all = job.population.unwrap_or(reported);
+    anyhow::ensure!(all >= reported, "{reported} users reported: --population cannot be less");
+    anyhow::ensure!(reported > 0, "none of these reports is of these copies: were others handed out?");
+    let row =
+        |(functions, copy): (Vec<String>, u32)| Watch { users: present.users_with_any(&[copy]), reports: present.reports(copy), functions };
+    Ok(Tomography { reported, all, copies: functions.into_iter().zip(0..).map(row).collect() })
 }
 
 fn files(wanted: &[PathBuf]) -> Result<Vec<PathBuf>> {
@@ -109,6 +167,8 @@ fn files(wanted: &[PathBuf]) -> Result<Vec<PathBuf>> {
 /// Maps of units, from the store; one that is looked for in vain is so once.
 struct Maps {
     store: UnitStore,
+    /// Those of the program whose copies were handed out.
+    program: BTreeMap<UnitKey, Arc<UnitMap>>,
     known: BTreeMap<UnitKey, Option<Arc<UnitMap>>>,
 }
 
@@ -117,6 +177,9 @@ const MOST_MAPS: usize = 64;
 
 impl Maps {
     fn of(&mut self, key: UnitKey) -> Option<Arc<UnitMap>> {
+        if let Some(map) = self.program.get(&key) {
+            return Some(map.clone());
+        }
         if let Some(map) = self.known.get(&key) {
             return map.clone();
         }
@@ -130,7 +193,7 @@ impl Maps {
 }
 
 /// The paths that most users took, with their source.
-fn show(job: &AggregateJob, color: Color, sums: &Aggregate, maps: &mut Maps) -> Result<()> {
+fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&Tomography>, maps: &mut Maps) -> Result<()> {
     let mut missing = 0;
     let mut units = BTreeMap::<UnitKey, UnitProfile>::new();
     for path in &sums.top {
@@ -145,13 +208,14 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, maps: &mut Maps) -> 
         units.into_iter().map(|(key, unit)| ImageProfile { identity: key.image, path: String::new(), build_id: None, units: vec![unit] });
     let profile = Profile { run: Run::default(), images: images.collect(), sampling: None };
     let view = View::of(&profile);
-    let taken: Vec<Taken> = sums.top.iter().map(taken).collect();
+    let taken: Vec<Taken> = sums.top.iter().map(|path| taken(path, tomography)).collect();
+    let all = AllTaken { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
     let provider = reports::sources(&job.source, ".");
     let sources = SourceCache::new(&provider);
     match job.json {
-        true => reports::print(&json_text(&users_json(&view, &taken, sums.reports, sums.paths, &sources))?)?,
+        true => reports::print(&json_text(&users_json(&view, &all, &sources))?)?,
         false => {
-            let text = users_text(&view, &taken, sums.reports, sums.paths, &sources, &reports::text_options(color, job.steps));
+            let text = users_text(&view, &all, &sources, &reports::text_options(color, job.steps));
             reports::print(text.as_bytes())?;
         }
     }
@@ -163,10 +227,14 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, maps: &mut Maps) -> 
     Ok(())
 }
 
-fn taken(path: &SeenPath) -> Taken {
-    let SeenPath { unit, counter, users, reports, count, ref most } = *path;
+fn taken(path: &SeenPath, tomography: Option<&Tomography>) -> Taken {
+    let SeenPath { unit, counter, users, reports, count, squares, watching, ref most } = *path;
     let most = most.iter().map(|(user, count)| (rows::user(user), *count)).collect();
-    Taken { image: unit.image, unit: unit.unit, counter, users, reports, count, most }
+    let estimate = tomography.zip(watching).map(|(tomography, watching)| {
+        let sample = Sample { all: tomography.all, watching: watching.max(users) };
+        Estimate { watching: sample.watching, users: sample.users(users), count: sample.count(count, squares) }
+    });
+    Taken { image: unit.image, unit: unit.unit, counter, users, reports, count, most, estimate }
 }
 
 /// Whether a file is to be Parquet.

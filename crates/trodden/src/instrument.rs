@@ -114,14 +114,22 @@ impl Inputs {
         Ok(Inputs { recipe, contents, frames })
     }
 
-    /// Links the program anew with objects that were made of its units with parameters of the plugin; gives its image, unless nothing in it is instrumented.
+    /// Links the program anew with objects that were made of its units with parameters of the plugin; gives its image, unless nothing in it is instrumented. Where the environment says
+    /// nothing, it writes to files of the pattern `writes`, if there is one.
     ///
     /// # Errors
     /// A tool fails.
-    pub fn link_with(&self, objects: HashMap<Identity, PathBuf>, output: &Path, words: &str) -> Result<Option<Image>> {
+    pub fn link_with(
+        &self,
+        objects: HashMap<Identity, PathBuf>,
+        output: &Path,
+        words: &str,
+        writes: Option<&str>,
+    ) -> Result<Option<Image>> {
         let place = Place::new(&self.recipe)?;
         let rebuilder = Rebuilder::of(objects, place.folder.path());
-        self.link(&place, rebuilder, output, words, &Defaults::default())
+        let defaults = Defaults { output: writes.map(str::to_owned), ..Defaults::default() };
+        self.link(&place, rebuilder, output, words, &defaults)
     }
 
     fn link(&self, place: &Place, rebuilder: Rebuilder, output: &Path, words: &str, defaults: &Defaults) -> Result<Option<Image>> {

@@ -286,7 +286,7 @@ impl Known {
 }
 
 /// The set that a unit's build knew.
-fn set_of(map: &UnitMap) -> Option<&str> {
+pub fn set_of(map: &UnitMap) -> Option<&str> {
     let mut words = map.scheme.split(' ');
     words.any(|w| w == RESIDUAL_WORD).then(|| map.scheme.split(' ').find_map(|w| w.strip_prefix(KNOWN_KEY))).flatten()
 }

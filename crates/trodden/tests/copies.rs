@@ -6,7 +6,8 @@ use place::{Place, must, trodden};
 use std::collections::BTreeMap;
 use std::process::Output;
 use trodden_oracle::random;
-use trodden_profile::Profile;
+use trodden_profile::{FunctionPaths, Profile, UnitProfile};
+use trodden_unit::FunctionMap;
 
 /// Branches, loops, `setjmp`, a computed jump, recursion, a child process that goes on, an exit from within.
 const PROGRAM: &str = r#"
@@ -82,6 +83,66 @@ fn copies_count_together_what_one_program_counts() {
     assert!(costs["baseline"]["sequential_ns"].as_u64().unwrap() > 0 && costs["diverged"].as_array().unwrap().is_empty(), "{costs}");
 }
 
+/// Executions of edges by function.
+fn edges(place: &Place) -> BTreeMap<String, Vec<u64>> {
+    let profile = Profile::read(&place.path("run.trodden")).unwrap();
+    let of = |unit: &UnitProfile, f: &FunctionMap| FunctionPaths::decode(f, unit.counts_of(f)).unwrap().edges;
+    profile.functions().map(|(_, unit, f)| (f.name.clone(), of(unit, f))).collect()
+}
+
+#[test]
+fn copies_count_edges_as_paths_tell() {
+    let place = Place::with(&[("prog.c", PROGRAM), ("input", "one\ntwo\n")]);
+    place.cc("-O2 prog.c -o prog");
+    let one = record(&place, "./prog", "");
+    let (truth, paths) = (edges(&place), counts(&place));
+    assert!(truth.values().flatten().filter(|n| **n > 0).count() > 30, "{truth:?}");
+    std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
+    for words in ["--copies 3 --edges --weights one.trodden --costs costs.json --baseline", "--copies 1 --edges --no-first-run"] {
+        let copies = record(&place, "./prog", words);
+        let told = String::from_utf8_lossy(&copies.stderr).into_owned();
+        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{words}: {told}");
+        assert_eq!(edges(&place), truth, "{words}");
+        // Under identities of their own: nobody takes them for paths of the program.
+        assert!(counts(&place).keys().all(|(image, ..)| paths.keys().all(|(own, ..)| own != image)));
+    }
+    let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
+    let hits = |name: &str| costs[name].as_u64().unwrap();
+    let all: u64 = truth.values().flatten().sum();
+    assert!(hits("sequential_hits") < all * 3 / 4 && hits("hits_of_slowest") < hits("sequential_hits") / 2, "{all} {costs}");
+    let report = String::from_utf8(place.trodden("report run.trodden").stdout).unwrap();
+    assert!(report.contains("edges are counted (--edges), not paths"), "{report}");
+}
+
+/// Counters of which it is known when they were counted first.
+fn timed(place: &Place) -> Vec<u64> {
+    let profile = Profile::read(&place.path("run.trodden")).unwrap();
+    profile.images.iter().flat_map(|i| &i.units).flat_map(|u| u.first_seen.iter().map(|seen| seen.0)).collect()
+}
+
+#[test]
+fn copies_of_a_residual_build_find_what_it_finds() {
+    let place = Place::with(&[("prog.c", PROGRAM), ("input", "one\ntwo\n")]);
+    place.cc("-O2 prog.c -o prog");
+    record(&place, "./prog", "");
+    std::fs::copy(place.path("run.trodden"), place.path("tests.trodden")).unwrap();
+    // Of each function the path that is executed most is known; all others come up.
+    place.trodden("instrument ./prog --residual tests.trodden --known-cap 1 -o prog.field");
+    let one = record(&place, "./prog.field", "");
+    let (truth, times) = (counts(&place), timed(&place));
+    assert!(truth.len() > 15 && times.len() > 10, "{truth:?} {times:?}");
+    for words in ["--copies 3 --baseline", "--copies 2 --strategy pbl --weights tests.trodden"] {
+        let copies = record(&place, "./prog.field", words);
+        let told = String::from_utf8_lossy(&copies.stderr).into_owned();
+        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{words}: {told}");
+        assert_eq!(counts(&place), truth, "{words}");
+        assert_eq!(timed(&place), times, "{words}: it is not known when paths were taken first");
+    }
+    let refused = record(&place, "./prog.field", "--copies 2 --strategy p3");
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && told.contains("share by whole functions"), "{told}");
+}
+
 #[test]
 fn random_programs_are_divided_exactly() {
     for seed in 0..4 {
@@ -98,6 +159,10 @@ fn random_programs_are_divided_exactly() {
         let told = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!((copies.status.code(), &copies.stdout), (one.status.code(), &one.stdout), "seed {seed} {words}: {told}");
         assert_eq!(counts(&place), truth, "seed {seed} {words}");
+        if seed % 2 == 0 {
+            let copies = record(&place, "./prog", "--copies 2 --edges --baseline --weights one.trodden");
+            assert_eq!(copies.status.code(), one.status.code(), "seed {seed}: {}", String::from_utf8_lossy(&copies.stderr));
+        }
     }
 }
 

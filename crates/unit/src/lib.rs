@@ -28,6 +28,6 @@ pub use frame::{Frame, FrameError};
 pub use image::{Image, ImageError};
 pub use known::{INTERESTING_KEY, KNOWN_KEY, KnownFunction, KnownPaths, NoKnownPaths, RESIDUAL_WORD, TwoWays, WATCHED_KEY};
 pub use map::*;
-pub use parts::{FunctionPart, NoParts, ORIGIN_WORD, PARTS_WORD, Parts};
+pub use parts::{EDGES_WORD, FunctionPart, NoParts, ORIGIN_WORD, PARTS_WORD, Parts};
 pub use store::UnitStore;
 pub use weights::{NoWeights, Weights};

@@ -18,6 +18,9 @@ pub const PARTS_WORD: &str = "parts=";
 /// The word for the unit that a copy's unit was made of, as in its scheme.
 pub const ORIGIN_WORD: &str = "origin=";
 
+/// The word for units in whose maps each path is an edge, as in their scheme.
+pub const EDGES_WORD: &str = "paths=edges";
+
 /// A copy's parts of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {

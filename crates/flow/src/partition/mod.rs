@@ -16,6 +16,7 @@ pub mod alone;
 mod anneal;
 pub mod apart;
 pub mod bound;
+pub mod edges;
 pub mod ends;
 pub mod exact;
 pub mod hits;

@@ -47,6 +47,21 @@ pub fn plan(procedures: &[Procedure], options: &Options) -> Plan {
     plan
 }
 
+/// Distributes whole procedures, the most executed first.
+pub fn whole(procedures: &[Procedure], options: &Options) -> Plan {
+    let copies = options.copies.max(1);
+    let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
+    let mut search = Search::new(&mut weighers, copies, 0.0);
+    search.whole();
+    let mut plan = Plan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
+    for (at, (procedure, sets)) in procedures.iter().zip(&search.shares).enumerate() {
+        for (copy, _) in plan.copies.iter_mut().zip(sets).filter(|(_, set)| !set.is_empty()) {
+            copy.parts[at] = Part::whole(&procedure.dag, &procedure.frequencies, options.measure);
+        }
+    }
+    plan
+}
+
 fn part(procedure: &Procedure, ends: &[DagEdgeId], measure: Measure) -> Part {
     Part::by_ends(&procedure.dag, ends, &procedure.frequencies, measure)
 }

@@ -14,6 +14,9 @@ pub struct Copies {
     /// How to divide the counting.
     #[arg(long, value_enum, default_value_t = CopyStrategy::Weighted, requires = "copies")]
     pub strategy: CopyStrategy,
+    /// Count edges, not paths: each copy some of those from which the counts of all follow.
+    #[arg(long, requires = "copies", conflicts_with_all = ["strategy", "all_procedures", "hits"])]
+    pub edges: bool,
     /// A profile of an earlier run, by which to divide: a file, a run or a suite. By default (weighted) the newest run of this build; without one, the program runs once more first, sampled.
     #[arg(long, value_name = "PROFILE", requires = "copies")]
     pub weights: Option<String>,

@@ -21,6 +21,7 @@ What stands in a report: identities of builds, units and paths, executions, and 
 Examples:
   trodden field aggregate inbox                  a folder of reports; in one file, too: cat *.field > all.field
   trodden field aggregate all.field --rows rows.csv
+  trodden field aggregate inbox --copies parts       of copies that `trodden plan --make parts` made: estimates for all users
   trodden field aggregate all.field --rows rows.parquet      if trodden was built with --features parquet
 
 Memory is bounded by --memory, however many reports there are; temporary files lie in TMPDIR.")]
@@ -35,6 +36,9 @@ pub struct Pack {
     /// More known paths, as of `trodden residual`.
     #[arg(long, value_name = "PROFILE")]
     pub known: Vec<String>,
+    /// Of a copy that watches a part of the paths (`trodden plan --make`): the program, so that the report says that it ran even if nothing came up of what it watches.
+    #[arg(long, value_name = "PROGRAM")]
+    pub copy: Option<PathBuf>,
     /// What tells users apart; only its hash is in the report. By default reports say nothing of users.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub user: String,
@@ -52,6 +56,12 @@ pub struct Aggregate {
     /// Files of reports, or folders of files whose names end in .field.
     #[arg(required = true, value_name = "FILE|FOLDER")]
     pub reports: Vec<PathBuf>,
+    /// The reports are of copies that watch a part of the paths each, which `trodden plan --make` made in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub copies: Option<PathBuf>,
+    /// How many users there are in all, for whom estimates are made; by default those who reported.
+    #[arg(long, value_name = "N", requires = "copies")]
+    pub population: Option<u64>,
     /// At most this many paths, those that most users took.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,

@@ -9,11 +9,13 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
-use trodden_flow::partition::bound::bound;
-use trodden_flow::partition::{Measure, Part, hits};
+use trodden_flow::partition::bound::{Bound, bound};
+use trodden_flow::partition::{Measure, Part, Procedure, hits};
 use trodden_profile::copies::MergedCopies;
-use trodden_profile::{Profile, UnitProfile};
+use trodden_profile::{FunctionPaths, Profile, UnitProfile};
 
+/// What programs count that know some paths.
+const UNKNOWN: &str = "unknown";
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
@@ -45,6 +47,8 @@ pub struct Costs {
     pub baseline: Option<Baseline>,
     /// Where copies differ.
     pub diverged: Vec<String>,
+    /// What is counted: `paths`, `unknown` paths only, whose hits are not known, and 0 here, or `edges`.
+    counted: &'static str,
 }
 
 /// Costs of one copy.
@@ -82,9 +86,11 @@ pub struct Baseline {
 impl Costs {
     /// Adds up what copies cost.
     pub fn of(division: &Division, merged: &MergedCopies, copies: &[CopyRun], attempts: &[u32], options: &Copies) -> Result<Costs> {
-        let procedures = division.measured(&merged.profile)?;
+        // What known paths executed is not counted: no hits follow.
+        let residual = division.is_residual();
+        let procedures = if residual { Vec::new() } else { division.measured(&merged.profile)? };
         let measure = Measure::from(options.hits);
-        let bound = bound(&procedures, copies.len(), measure);
+        let bound = if division.program.edges { of_edges(&procedures, division) } else { bound(&procedures, copies.len(), measure) };
         let of_copy = |at: usize| {
             let parts: Vec<&Part> = division.copies[at].parts.iter().flatten().collect();
             let hits = hits::of_copy(&procedures, &division.copies[at]);
@@ -121,6 +127,11 @@ impl Costs {
             confirmed_paths: merged.confirmed,
             baseline: None,
             diverged: Vec::new(),
+            counted: match (residual, division.program.edges) {
+                (true, _) => UNKNOWN,
+                (false, true) => "edges",
+                (false, false) => "paths",
+            },
         })
     }
 
@@ -136,6 +147,9 @@ impl Costs {
     pub fn tell(&self) {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let share = |hits: u64| 100.0 * hits as f64 / self.sequential_hits.max(1) as f64;
+        if self.counted == UNKNOWN {
+            return self.tell_times();
+        }
         note(format_args!("{} copies ({}), hits in per cent of one program that counts all", self.copies.len(), self.strategy));
         for (at, copy) in self.copies.iter().enumerate() {
             let overhead = copy.overhead.map_or(String::new(), |o| format!(", overhead {:.1} %", 100.0 * o));
@@ -173,6 +187,14 @@ impl Costs {
         }
     }
 
+    /// Of copies of a program that counts unknown paths only.
+    fn tell_times(&self) {
+        for (at, copy) in self.copies.iter().enumerate() {
+            let overhead = copy.overhead.map_or(String::new(), |o| format!(", overhead {:.1} %", 100.0 * o));
+            note(format_args!("copy {at}: {:.3} s, unknown paths of {} functions{overhead}", copy.wall_ns as f64 / 1e9, copy.functions));
+        }
+    }
+
     /// Writes them to a file: a page, or JSON.
     pub fn write(&self, path: &Path) -> Result<()> {
         let text = match path.extension().is_some_and(|e| e == "html") {
@@ -193,6 +215,33 @@ fn counted_hits(profile: &Profile) -> [u64; 2] {
         sums[1] += word(first);
     }
     sums
+}
+
+/// What bounds copies that count edges: the counters that one program needs, of which each is in one copy.
+fn of_edges(procedures: &[Procedure], division: &Division) -> Bound {
+    let all = division.copies.iter().flat_map(|copy| procedures.iter().zip(&copy.parts)).filter_map(|(p, part)| Some((p, part.as_ref()?)));
+    let counters = all.flat_map(|(p, part)| part.counted.iter().zip(&p.frequencies).filter(|(counted, _)| **counted).map(|(_, n)| *n));
+    let counters: Vec<u64> = counters.collect();
+    let (sequential, most) = (counters.iter().sum::<u64>(), counters.iter().copied().max().unwrap_or(0));
+    let ideal = sequential.div_ceil(division.copies.len() as u64);
+    Bound { sequential, ideal, path: most, end: most, whole_end: most, together: 0, share: ideal }
+}
+
+/// Functions of which two profiles of one program tell other executions of edges.
+pub fn different_edges(one: &Profile, other: &Profile) -> Result<Vec<String>> {
+    let (mut ours, mut theirs) = (one.functions(), other.functions());
+    let mut out = Vec::new();
+    for ((_, a, f), (_, b, g)) in ours.by_ref().zip(theirs.by_ref()) {
+        let edges = |unit: &UnitProfile, function| Ok(FunctionPaths::decode(function, unit.counts_of(function))?.edges);
+        let (mine, own): (Result<Vec<u64>>, Result<Vec<u64>>) = (edges(a, f), edges(b, g));
+        if mine? != own? {
+            out.push(format!("the edges of function `{}` were executed otherwise", f.name));
+        }
+    }
+    if ours.next().is_some() || theirs.next().is_some() {
+        out.push("not the same images ran".into());
+    }
+    Ok(out)
 }
 
 /// Functions that two profiles of the same images count differently.

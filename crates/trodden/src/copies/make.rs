@@ -2,21 +2,27 @@
 
 use super::objects::Objects;
 use super::weights::Weights;
+use crate::assets;
 use crate::cli::Copies;
 use crate::instrument::Inputs;
 use crate::plan;
+use crate::residual;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_flow::partition::{self, CopyPlan, Measure, Options, Procedure, Strategy, hits};
-use trodden_profile::copies::Divided;
+use trodden_flow::partition::{self, CopyPlan, Measure, Options, Plan, Procedure, Strategy, hits, weighted};
+use trodden_profile::copies::{Divided, edges};
 use trodden_profile::{Profile, has_usual_numbers, procedures};
-use trodden_unit::{Frame, Identity, Image, PARTS_WORD, Parts, UnitMap};
+use trodden_unit::{Frame, Identity, Image, PARTS_WORD, Parts, RESIDUAL_WORD, UnitMap};
 
+/// How names of folders of copies begin; their numbers follow.
+pub const COPY: &str = "copy-";
 /// Words of schemes that copies take over from the program.
 const TAKEN_OVER: [&str; 2] = ["reach=", "threads="];
+/// Words that copies of a program that counts unknown paths only take over as well: its functions are in them as they are in it.
+const RESIDUAL_TOO: [&str; 6] = [RESIDUAL_WORD, "known-cap=", PATHS_WORD, "chords=", "rounds=", "early="];
 /// The word by which functions are cut.
 const PATHS_WORD: &str = "max-paths=";
 
@@ -28,6 +34,8 @@ pub struct Program {
     units: Vec<(Frame, UnitMap)>,
     /// Words of the plugin for all copies.
     words: String,
+    /// The set of known paths, if it counts unknown paths only.
+    known: Option<PathBuf>,
 }
 
 impl Program {
@@ -45,11 +53,55 @@ impl Program {
             path: fs::canonicalize(path)?.display().to_string(),
             build_id: image.build_id,
             units: units.iter().map(|(frame, map)| (frame.unit, Arc::new(map.clone()))).collect(),
+            edges: false,
         };
         let mut known = HashSet::new();
         units.retain(|(frame, _)| known.insert(frame.unit));
         let words = words(&units)?;
-        Ok(Program { divided, units, words })
+        let known = match words.contains(RESIDUAL_WORD) {
+            true => Some(known_of(&units)?),
+            false => None,
+        };
+        Ok(Program { divided, units, words, known })
+    }
+
+    /// Whether it counts unknown paths only.
+    pub fn is_residual(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// Divides the counting of its edges.
+    fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<Division> {
+        ensure!(!self.is_residual(), "{} counts unknown paths only: for --edges give one that counts all", self.divided.path);
+        let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::unit_of_edges(map)?))).collect::<Result<Vec<_>>>()?;
+        let procedures = plan::procedures_of_edges(&self.units, &edges, weights)?;
+        let functions = edges.iter().flat_map(|(_, map)| &map.functions);
+        let networks = functions.map(|f| Ok(edges::network(f)?.1)).collect::<Result<Vec<_>>>()?;
+        let plan = partition::edges::plan(&procedures, &networks, copies);
+        let divided = edges::program_of_edges(&self.divided)?;
+        Ok(Division::planned(Program { divided, units: edges, ..self }, plan))
+    }
+
+    /// Divides its counting, given its distinct units' functions.
+    ///
+    /// # Errors
+    /// It cannot be divided in this way.
+    pub fn divide(&self, procedures: &[Procedure], strategy: Strategy, options: &Options) -> Result<Plan> {
+        match (self.is_residual(), strategy) {
+            (false, _) => Ok(partition::plan(procedures, strategy, options)),
+            // Where a function is watched at all, known paths cost little there: dividing its unknown ones would save none of that.
+            (true, Strategy::Weighted) => Ok(weighted::whole(procedures, options)),
+            (true, Strategy::Pbl | Strategy::Sbl) => Ok(partition::plan(procedures, strategy, options)),
+            (true, Strategy::P3) => bail!(
+                "{} counts unknown paths only, which copies share by whole functions: give --strategy weighted or pbl",
+                self.divided.path
+            ),
+        }
+    }
+
+    /// Its distinct units.
+    pub fn units(&self) -> &[(Frame, UnitMap)] {
+        &self.units
     }
 
     /// Words by which a variant of another tier has the same paths under the same numbers.
@@ -70,6 +122,8 @@ pub struct Division {
     pub copies: Vec<CopyPlan>,
     /// Words of the plugin for all copies.
     words: String,
+    /// The set of known paths, if the program counts unknown paths only.
+    known: Option<PathBuf>,
     /// Hits of each copy in the run by which the counting was divided, if there was one on the same input.
     expected: Option<Vec<u64>>,
 }
@@ -80,19 +134,35 @@ impl Division {
     /// # Errors
     /// The profile to go by is not of this program, or a map is damaged.
     pub fn of(program: Program, options: &Copies, weights: Option<&Weights>) -> Result<Division> {
-        let Program { divided: program, units, words } = program;
-        let words = words + if options.count_hits { " hits=counted" } else { "" };
-        let mut procedures = plan::procedures(&units, weights.map(|w| &w.profile))?;
+        if options.edges {
+            ensure!(!options.count_hits, "hits are counted in copies that count paths: leave out --count-hits");
+            return program.divide_edges(options.copies.unwrap_or(1), weights.map(|w| &w.profile));
+        }
+        ensure!(!options.count_hits || !program.is_residual(), "hits are counted in copies that count all paths: leave out --count-hits");
+        let mut procedures = plan::procedures(&program.units, weights.map(|w| &w.profile))?;
         let strategy = Strategy::from(options.strategy);
         if strategy == Strategy::P3 && !options.all_procedures {
-            plan::add_call_sites(&units, &mut procedures)?;
+            plan::add_call_sites(&program.units, &mut procedures)?;
         }
         let count = options.copies.unwrap_or(1);
         let choices =
             Options { copies: count, all_procedures: options.all_procedures, fold_again: false, measure: Measure::from(options.hits) };
-        let copies = partition::plan(&procedures, strategy, &choices).copies;
-        let expected = weights.filter(|w| w.same_input).map(|_| copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
-        Ok(Division { program, units, copies, words, expected })
+        let plan = program.divide(&procedures, strategy, &choices)?;
+        let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
+        let mut division = Division::planned(program, plan);
+        division.words += if options.count_hits { " hits=counted" } else { "" };
+        Ok(Division { expected, ..division })
+    }
+
+    /// What a plan for the program's units says.
+    pub fn planned(program: Program, plan: Plan) -> Division {
+        let Program { divided: program, units, words, known } = program;
+        Division { program, units, copies: plan.copies, words, known, expected: None }
+    }
+
+    /// Whether the program counts unknown paths only.
+    pub fn is_residual(&self) -> bool {
+        self.known.is_some()
     }
 
     /// Whether a copy that counted nothing should have counted something, as the earlier run says.
@@ -100,15 +170,15 @@ impl Division {
         self.expected.as_ref().is_some_and(|hits| hits[copy] > 0)
     }
 
-    /// Makes the programs of the copies in a folder, and one that counts nothing if that is wanted.
+    /// Makes the programs of the copies in a folder, and one that counts nothing if that is wanted. They write where the environment says, or else to files of the pattern `writes`.
     ///
     /// # Errors
     /// Bitcode or link recipe are missing, or a tool fails.
-    pub fn make(&self, folder: &Path, plain: bool) -> Result<Vec<PathBuf>> {
+    pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>) -> Result<Vec<PathBuf>> {
         let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
         let inputs = Inputs::of(Path::new(&self.program.path))?;
         let words = format!("{} keep=map", self.words);
-        let mut objects = Objects::with(&words)?;
+        let mut objects = Objects::with(&words, self.known.as_deref())?;
         let copies: Vec<HashMap<Identity, PathBuf>> = self
             .copies
             .iter()
@@ -122,10 +192,10 @@ impl Division {
         objects.make()?;
         let link = |(at, objects): (usize, HashMap<Identity, PathBuf>)| {
             // A folder of its own, and the same name: the system tells programs the name of their file.
-            let own = folder.join(format!("copy-{at:04}"));
+            let own = folder.join(format!("{COPY}{at:04}"));
             fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
             let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));
-            inputs.link_with(objects, &program, &words).with_context(|| format!("copy {at} cannot be linked"))?;
+            inputs.link_with(objects, &program, &words, writes).with_context(|| format!("copy {at} cannot be linked"))?;
             Ok(program)
         };
         copies.into_iter().enumerate().map(link).collect()
@@ -162,13 +232,25 @@ impl Division {
     }
 }
 
+/// The file of the known paths of a program that counts unknown paths only.
+fn known_of(units: &[(Frame, UnitMap)]) -> Result<PathBuf> {
+    let sets: HashSet<Option<&str>> = units.iter().map(|(_, map)| residual::set_of(map)).collect();
+    let sets: Vec<Option<&str>> = sets.into_iter().collect();
+    let [Some(set)] = sets[..] else { bail!("units of the program know different paths: build all alike") };
+    let file = assets::store()?.root().join("known").join(set);
+    ensure!(file.is_file(), "the set of known paths {set} is not in the unit store: set TRODDEN_STORE to that of the build");
+    Ok(file)
+}
+
 /// Words for all copies, after a check that the program counts all its paths under their usual numbers.
 fn words(units: &[(Frame, UnitMap)]) -> Result<String> {
     let mut all: Option<String> = None;
     for (_, map) in units {
-        let special = ["tier=", "events=", "markers=", PARTS_WORD].iter().find(|word| map.scheme.split(' ').any(|w| w.starts_with(*word)));
+        let is_special =
+            |word: &str| ["tier=", "events=", "markers=", PARTS_WORD].iter().any(|s| word.starts_with(s)) && word != RESIDUAL_WORD;
+        let special = map.scheme.split(' ').find(|word| is_special(word));
         if let Some(word) = special {
-            bail!("the unit of {} is built with {word}..., which copies cannot share: build it with default parameters", map.source);
+            bail!("the unit of {} is built with {word}, which copies cannot share: build it with default parameters", map.source);
         }
         for function in &map.functions {
             ensure!(
@@ -177,7 +259,9 @@ fn words(units: &[(Frame, UnitMap)]) -> Result<String> {
                 function.name
             );
         }
-        let taken: Vec<&str> = map.scheme.split(' ').filter(|w| TAKEN_OVER.iter().any(|t| w.starts_with(t))).collect();
+        let residual = map.has_times();
+        let is_taken = |w: &str| TAKEN_OVER.iter().any(|t| w.starts_with(t)) || residual && RESIDUAL_TOO.iter().any(|t| w.starts_with(t));
+        let taken: Vec<&str> = map.scheme.split(' ').filter(|w| is_taken(w)).collect();
         let taken = taken.join(" ");
         match &all {
             Some(known) if *known != taken => bail!("units of the program are built with different --reach or --threads: build all alike"),

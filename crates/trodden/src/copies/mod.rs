@@ -6,10 +6,13 @@
 //! 4. [`trodden_profile::copies`] adds their counts up; what they printed and how they ended must be the same;
 //! 5. [`costs`]: what each copy cost.
 //!
+//! [`hand_out`] makes copies for users instead, who run them on inputs of their own; `trodden field` adds up what they report.
+//!
 //! `trodden doctor -- COMMAND` runs a program several times in the same way, to see whether it does the same each time.
 
 mod chart;
 mod costs;
+pub mod hand_out;
 mod make;
 mod objects;
 mod spec;
@@ -37,7 +40,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tempfile::TempDir;
 use trodden_launch::{Engine, Event, Job, Kubernetes, Local, Slurm, Task, Template};
-use trodden_profile::copies::merge_copies;
+use trodden_profile::copies::{edges, merge_copies};
 use trodden_profile::{Collected, Divergence, Ending, Profile, Run};
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_wire::OUTPUT_VARIABLE;
@@ -65,7 +68,7 @@ fn run_divided(record: &Record, engine: &Engine, program: Program, work: &WorkFo
     spec.ignore_output = options.ignore_output;
     let weights = weights::find(record, &program, &spec, work.path(), engine)?;
     let division = &Division::of(program, options, weights.as_ref())?;
-    let mut programs: Vec<PathBuf> = division.make(work.path(), options.baseline)?;
+    let mut programs: Vec<PathBuf> = division.make(work.path(), options.baseline, None)?;
     programs.extend(options.baseline.then(|| PathBuf::from(&division.program.path)));
     spec.programs = programs.iter().map(|p| Word::from(p.as_os_str())).collect();
     spec.write(work.path())?;
@@ -80,11 +83,15 @@ fn run_divided(record: &Record, engine: &Engine, program: Program, work: &WorkFo
     differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run by which the counting was divided")));
     let mut costs = Costs::of(division, &merged, &copies, &attempts, options)?;
     if options.baseline {
-        differences.extend(baseline(work.path(), count, &merged.profile, &mut costs)?);
+        differences.extend(baseline(work.path(), count, &merged.profile, options.edges, &mut costs)?);
     }
     costs.diverged.clone_from(&differences);
+    let mut profile = merged.profile;
+    if options.edges {
+        profile.images.iter_mut().take(1).for_each(edges::rename);
+    }
     // First what took long to find out: what follows may fail, because nobody reads the output any more.
-    deliver(&Collected { profile: merged.profile, problems: Vec::new() }, &record.destination)?;
+    deliver(&Collected { profile, problems: Vec::new() }, &record.destination)?;
     print_output(work.path())?;
     if options.own_folders {
         bring_back(&file(work.path(), "made", 0), &work.path().join(PRISTINE), &std::env::current_dir()?)?;
@@ -99,12 +106,15 @@ fn run_divided(record: &Record, engine: &Engine, program: Program, work: &WorkFo
 }
 
 /// Runs the program without counting and with all of it, alone and here; gives where its profile is not the copies'.
-fn baseline(folder: &Path, first: usize, merged: &Profile, costs: &mut Costs) -> Result<Vec<String>> {
+fn baseline(folder: &Path, first: usize, merged: &Profile, of_edges: bool, costs: &mut Costs) -> Result<Vec<String>> {
     let both = first..first + 2;
     launch(folder, both.clone(), &Engine::Local(Local { parallel: 1, ..Local::new() }))?;
     let base = results(folder, both)?;
     costs.add_baseline(&base[0].times, &base[1].times);
-    Ok(costs::differences(merged, &base[1].profile))
+    match of_edges {
+        true => costs::different_edges(merged, &base[1].profile),
+        false => Ok(costs::differences(merged, &base[1].profile)),
+    }
 }
 
 /// Runs a program several times as copies would run, and says whether it did the same each time: 0 if so, else 1.

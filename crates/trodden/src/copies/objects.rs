@@ -16,6 +16,9 @@ use trodden_unit::{Frame, Identity, ORIGIN_WORD, PARTS_WORD, Parts};
 /// Their folder in the store.
 pub const FOLDER: &str = "copies";
 
+/// The file of known paths, beside what is compiled.
+const KNOWN: &str = "known";
+
 /// Makes objects of copies, each once.
 pub struct Objects<'a> {
     folder: PathBuf,
@@ -23,20 +26,24 @@ pub struct Objects<'a> {
     /// What they all follow from.
     common: Identity,
     words: &'a str,
+    /// The known paths of copies that count unknown ones only.
+    known: Option<Vec<u8>>,
     /// Those that are wanted and not there.
     open: BTreeMap<PathBuf, (&'a Frame, Option<Vec<u8>>)>,
     wanted: usize,
 }
 
 impl<'a> Objects<'a> {
-    /// Objects made with these words of the plugin.
+    /// Objects made with these words of the plugin, and a file of known paths for those that count unknown ones only.
     ///
     /// # Errors
     /// Clang, the plugin or the store is missing.
-    pub fn with(words: &'a str) -> Result<Objects<'a>> {
+    pub fn with(words: &'a str, known: Option<&Path>) -> Result<Objects<'a>> {
         let compiler = Compiler::new(OsString::new())?;
-        let common = Identity::of(format!("{} {words}", compiler.identity()?).as_bytes());
-        Ok(Objects { folder: assets::store()?.root().join(FOLDER), compiler, common, words, open: BTreeMap::new(), wanted: 0 })
+        let known = known.map(|file| fs::read(file).with_context(|| format!("cannot read {}", file.display()))).transpose()?;
+        let set = known.as_deref().map(Identity::of);
+        let common = Identity::of(format!("{} {words} {set:?}", compiler.identity()?).as_bytes());
+        Ok(Objects { folder: assets::store()?.root().join(FOLDER), compiler, common, words, known, open: BTreeMap::new(), wanted: 0 })
     }
 
     /// Where the object of a unit in a copy with these parts will be; without parts, that of all of the unit.
@@ -63,6 +70,9 @@ impl<'a> Objects<'a> {
             self.wanted
         ));
         let scratch = tempfile::Builder::new().prefix("trodden-parts-").tempdir().context("cannot make a temporary folder")?;
+        if let Some(known) = &self.known {
+            fs::write(scratch.path().join(KNOWN), known)?;
+        }
         let mut open: Vec<_> = self.open.iter().collect();
         // Large ones first, so that none is left over when all others are done.
         open.sort_by_cached_key(|(_, (frame, _))| std::cmp::Reverse(frame.to_bytes().len()));
@@ -75,6 +85,9 @@ impl<'a> Objects<'a> {
         let [input, output, plan] = ["bc", "o", "parts"].map(|end| format!("{stem}.{end}"));
         fs::write(scratch.join(&input), frame.bitcode().with_context(|| format!("no copy of {}", map.source))?)?;
         let mut words = self.words.to_owned();
+        if self.known.is_some() {
+            words += &format!(" known={KNOWN}");
+        }
         if let Some(parts) = parts {
             fs::write(scratch.join(&plan), parts)?;
             words += &format!(" {PARTS_WORD}{plan} {ORIGIN_WORD}{}", frame.unit);

@@ -44,7 +44,7 @@ pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, engi
     if let Some(profile) = newest(program)? {
         return Ok(Some(Weights { profile, same_input: false }));
     }
-    if options.no_first_run {
+    if options.no_first_run || program.is_residual() {
         note(
             "no run of this build is in the run store, so the counting is divided by estimated frequencies: record one for a better division",
         );
@@ -102,10 +102,10 @@ fn first_run(program: &Program, spec: &Spec, folder: &Path, engine: &Engine) -> 
 fn make_sampled(program: &Program, folder: &Path) -> Result<PathBuf> {
     let inputs = Inputs::of(Path::new(&program.divided.path))?;
     let words = format!("{} keep=map {SAMPLE_TIER}", program.words_with_paths());
-    let mut objects = Objects::with(&words)?;
+    let mut objects = Objects::with(&words, None)?;
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.want(frame, None))).collect();
     objects.make()?;
     let sampled = folder.join("sampled");
-    inputs.link_with(made, &sampled, &words).context("the program cannot be linked for a first run")?;
+    inputs.link_with(made, &sampled, &words, None).context("the program cannot be linked for a first run")?;
     Ok(sampled)
 }

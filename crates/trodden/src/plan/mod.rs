@@ -4,6 +4,7 @@ mod calls;
 
 use crate::assets;
 use crate::cli::{self, CopyStrategy};
+use crate::copies::hand_out;
 use crate::notes::note;
 use crate::profiles;
 use anyhow::{Context, Result, bail};
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 use trodden_flow::partition::bound::{Bound, bound};
 use trodden_flow::partition::{self, Hits, Measure, Options, Part, Procedure, Strategy, hits};
 use trodden_profile::procedures;
-use trodden_profile::{Profile, UnitProfile};
+use trodden_profile::{FunctionPaths, Profile, UnitProfile};
 use trodden_unit::{Frame, FunctionMap, Identity, Image, UnitMap};
 
 /// Version of the JSON.
@@ -28,7 +29,11 @@ const SCHEMA_VERSION: u32 = 1;
 /// # Errors
 /// The program or the profile cannot be read, or do not fit each other.
 pub fn run(job: &cli::Plan) -> Result<ExitCode> {
-    let units = units(&job.program)?;
+    let handed = job.make.as_deref().map(|folder| hand_out::Order::of(job, folder)).transpose()?;
+    let units = match &handed {
+        Some(order) => order.units().to_vec(),
+        None => units(&job.program)?,
+    };
     let profile = job.profile.as_deref().map(profiles::load).transpose()?;
     let mut procedures = procedures(&units, profile.as_ref()).with_context(|| job.program.display().to_string())?;
     if job.strategy.contains(&CopyStrategy::P3) && !job.all_procedures {
@@ -38,19 +43,26 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
         note("hits are estimates, of one call of each function: give a profile of the program (--profile last) for measured ones");
     }
     let measure = Measure::from(job.hits);
-    let mut answers = Vec::new();
+    let (mut answers, mut last) = (Vec::new(), None);
     for copies in &job.copies {
         let bound = bound(&procedures, *copies, measure);
         for strategy in &job.strategy {
             let options = Options { copies: *copies, all_procedures: job.all_procedures, fold_again: job.fold_again, measure };
-            let plan = partition::plan(&procedures, Strategy::from(*strategy), &options);
+            let plan = match &handed {
+                Some(order) => order.divide(&procedures, Strategy::from(*strategy), &options)?,
+                None => partition::plan(&procedures, Strategy::from(*strategy), &options),
+            };
             answers.push(Answer::of(*strategy, measure, &procedures, &plan, &bound));
+            last = Some(plan);
         }
     }
     let mut out = io::stdout().lock();
     match job.json {
         true => writeln!(out, "{}", serde_json::to_string_pretty(&Answers::of(job, profile.is_some(), &procedures, answers))?)?,
         false => answers.iter().try_for_each(|a| a.print(&mut out))?,
+    }
+    if let (Some(order), Some(plan)) = (handed, last) {
+        order.make(plan)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -87,12 +99,26 @@ pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Resu
     if counted.as_ref().is_some_and(|known| functions().all(|(frame, map, f)| known.function(frame, map, f).is_none())) {
         bail!("the profile has none of its functions: it is of another program, or of another build; record this one");
     }
-    let procedure = |(frame, map, function): (&Frame, &UnitMap, &FunctionMap)| {
-        let Some(known) = &counted else { return procedures::estimated(function) };
-        let counts: Vec<(u64, u64)> = known.function(frame, map, function).map(|(u, f)| u.counts_of(f).collect()).unwrap_or_default();
-        procedures::measured(function, &counts)
+    let procedure = |(frame, map, function): (&Frame, &UnitMap, &FunctionMap)| match &counted {
+        None => procedures::estimated(function),
+        Some(known) => procedures::measured(function, &known.counts(frame, map, function)),
     };
     Ok(functions().map(procedure).collect::<Result<_, _>>()?)
+}
+
+/// The same for units in which each path is an edge; `units` are those of which they were made, which the profile knows.
+///
+/// # Errors
+/// The profile is of another program, or a map is damaged.
+pub fn procedures_of_edges(units: &[(Frame, UnitMap)], edges: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>> {
+    let counted = profile.map(Counted::of);
+    let pairs =
+        units.iter().zip(edges).flat_map(|((frame, map), (_, own))| map.functions.iter().zip(&own.functions).map(move |f| (frame, map, f)));
+    let procedure = |(frame, map, (function, own)): (&Frame, &UnitMap, (&FunctionMap, &FunctionMap))| match &counted {
+        None => procedures::estimated(own),
+        Some(known) => procedures::of_edges(own, &FunctionPaths::decode(function, known.counts(frame, map, function))?),
+    };
+    Ok(pairs.map(procedure).collect::<Result<_, _>>()?)
 }
 
 /// Functions of a profile: of the units themselves, or of other variants of them that have the same paths under the same numbers.
@@ -106,6 +132,10 @@ impl<'a> Counted<'a> {
         let units = profile.images.iter().flat_map(|i| &i.units).map(|unit| (unit.unit, unit)).collect();
         let functions = profile.functions().map(|(_, unit, f)| ((unit.map.source.as_str(), f.name.as_str()), (unit, f))).collect();
         Counted { units, functions }
+    }
+
+    fn counts(&self, frame: &Frame, map: &UnitMap, function: &'a FunctionMap) -> Vec<(u64, u64)> {
+        self.function(frame, map, function).map(|(u, f)| u.counts_of(f).collect()).unwrap_or_default()
     }
 
     fn function(&self, frame: &Frame, map: &UnitMap, function: &'a FunctionMap) -> Option<(&'a UnitProfile, &'a FunctionMap)> {

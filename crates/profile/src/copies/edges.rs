@@ -1,0 +1,88 @@
+//! Programs whose copies count edges: maps in which each path is an edge, and the counts of all edges from those that copies counted.
+//!
+//! What is counted at all and why the rest follows is in [`trodden_flow::partition::edges`].
+
+use super::{CopiesError, Divergence, Divided, Within};
+use crate::model::ImageProfile;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use trodden_flow::partition::edges::{Network, cut_all, dag};
+use trodden_flow::{Dag, Edge, Node, Numbering};
+use trodden_unit::{BlockKind, EDGES_WORD, EdgeKind, FunctionMap, Identity, MapError, Storage, UnitMap};
+
+/// The same unit with a path for each edge.
+///
+/// # Errors
+/// The map is damaged.
+pub fn unit_of_edges(map: &UnitMap) -> Result<UnitMap, MapError> {
+    let mut out =
+        UnitMap { functions: Vec::new(), counters: 0, edge_profile: None, scheme: format!("{} {EDGES_WORD}", map.scheme), ..map.clone() };
+    for function in &map.functions {
+        let graph = function.graph()?;
+        let dag = dag(&graph, &cut_all(&graph, &function.cuts));
+        let numbering =
+            Numbering::ball_larus(&dag).map_err(|e| MapError::Inconsistent { function: function.name.clone(), what: e.to_string() })?;
+        let (first_counter, counters) = (out.counters, numbering.paths());
+        out.counters += counters;
+        out.functions.push(FunctionMap {
+            first_counter,
+            counters,
+            storage: Storage::Array { beyond: 0 },
+            dag: dag.edges().to_vec(),
+            values: numbering.values().to_vec(),
+            cuts: dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
+            ..function.clone()
+        });
+    }
+    Ok(out)
+}
+
+/// The events of a function of such a unit.
+///
+/// # Errors
+/// The map is damaged.
+pub fn network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
+    let (graph, dag) = (function.graph()?, function.dag()?);
+    let is_reach = |edge: Edge| function.edges[edge.index()].kind == EdgeKind::Reach;
+    let returning = |node: Node| function.blocks.get(node.index()).is_some_and(|b| b.kind == BlockKind::Continuation);
+    let network = Network::of(&graph, &dag, is_reach, returning);
+    Ok((dag, network))
+}
+
+/// Adds the counts of edges that no copy counted.
+pub(super) fn complete(
+    function: &FunctionMap,
+    parts: &[&Within],
+    counts: &mut BTreeMap<u64, u64>,
+) -> Result<Option<Divergence>, CopiesError> {
+    let (_, network) = network(function)?;
+    let ids: Vec<u64> =
+        network.events().iter().map(|event| event.path.iter().map(|e| function.values[e.index()]).sum::<i64>() as u64).collect();
+    let known = network.events().iter().zip(&ids).map(|(event, id)| {
+        let counted = parts.iter().any(|within| within.has(&event.path));
+        counted.then(|| counts.get(id).copied().unwrap_or(0))
+    });
+    match network.complete(&known.collect::<Vec<_>>()) {
+        Ok(all) => {
+            counts.extend(ids.into_iter().zip(all).filter(|(_, count)| *count > 0));
+            Ok(None)
+        }
+        Err(_) => Ok(Some(Divergence::Flow { function: function.name.clone(), missing: None })),
+    }
+}
+
+/// Identities of its own for what counts edges: under those of the program there are counts of paths.
+pub fn rename(image: &mut ImageProfile) {
+    let other = |identity: Identity| Identity::of(format!("{EDGES_WORD} {identity}").as_bytes());
+    image.identity = other(image.identity);
+    image.units.iter_mut().for_each(|unit| unit.unit = other(unit.unit));
+}
+
+/// The same program with a path for each edge.
+///
+/// # Errors
+/// A map is damaged.
+pub fn program_of_edges(program: &Divided) -> Result<Divided, MapError> {
+    let unit = |(unit, map): &(Identity, Arc<UnitMap>)| Ok((*unit, Arc::new(unit_of_edges(map)?)));
+    Ok(Divided { units: program.units.iter().map(unit).collect::<Result<_, MapError>>()?, edges: true, ..program.clone() })
+}

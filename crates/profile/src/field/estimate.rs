@@ -1,0 +1,118 @@
+//! From the users that watch a path to all users.
+//!
+//! Each user has some copy of a program, which watches some of the paths. If copies were handed out without regard to what users do, those that watch a path are a simple random sample, drawn
+//! without replacement, of all. Sources: W. G. Cochran, "Sampling techniques" (third edition, 1977), sections 2.2 to 2.6 for sums and their errors; E. B. Wilson, "Probable inference, the law of
+//! succession, and statistical inference" (1927), for shares; there with the sample's size corrected for what is not replaced.
+
+/// Standard deviations on both sides within which 95 % of a normal distribution lie.
+const DEVIATIONS: f64 = 1.96;
+
+/// Users who watch a path, out of all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// All users.
+    pub all: u64,
+    /// Those with a copy that watches the path. From 1 to `all`.
+    pub watching: u64,
+}
+
+/// An estimate of how many users take a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UsersEstimate {
+    /// The estimate.
+    pub value: f64,
+    /// Where 95 % of such intervals begin below the truth.
+    pub low: f64,
+    /// And end above it.
+    pub high: f64,
+}
+
+/// An estimate of how often all users take a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CountEstimate {
+    /// The estimate.
+    pub value: f64,
+    /// Its standard error; `None` if one user alone watches, and there are others.
+    pub error: Option<f64>,
+}
+
+impl Sample {
+    /// How many of all users take a path that `saw` of the watching ones take.
+    pub fn users(&self, saw: u64) -> UsersEstimate {
+        let (all, watching, saw) = (self.all as f64, self.watching as f64, saw as f64);
+        let value = all * saw / watching;
+        if self.watching >= self.all {
+            return UsersEstimate { value, low: value, high: value };
+        }
+        let (share, size) = (saw / watching, watching * (all - 1.0) / (all - watching));
+        let square = DEVIATIONS * DEVIATIONS;
+        let centre = (share + square / (2.0 * size)) / (1.0 + square / size);
+        let half = DEVIATIONS / (1.0 + square / size) * (share * (1.0 - share) / size + square / (4.0 * size * size)).sqrt();
+        // What was seen, and what was watched and not seen, is certain.
+        let (least, most) = (saw, all - (watching - saw));
+        UsersEstimate { value, low: (all * (centre - half)).clamp(least, value), high: (all * (centre + half)).clamp(value, most) }
+    }
+
+    /// How often all users take a path, from the sum of the watching users' executions and the sum of their squares.
+    pub fn count(&self, sum: u64, squares: f64) -> CountEstimate {
+        let (all, watching) = (self.all as f64, self.watching as f64);
+        let mean = sum as f64 / watching;
+        let value = all * mean;
+        let error = match self.watching {
+            n if n >= self.all => Some(0.0),
+            1 => None,
+            _ => {
+                let variance = ((squares - watching * mean * mean) / (watching - 1.0)).max(0.0);
+                Some(all * (variance / watching * (1.0 - watching / all)).sqrt())
+            }
+        };
+        CountEstimate { value, error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Executions by twelve users.
+    const TRUTH: [u64; 12] = [0, 0, 0, 5, 1, 0, 90, 7, 7, 0, 0, 31];
+
+    /// All samples of a size.
+    fn samples(size: u32) -> impl Iterator<Item = Vec<u64>> {
+        let chosen = (0u32..1 << TRUTH.len()).filter(move |set| set.count_ones() == size);
+        chosen.map(|set| (0..TRUTH.len()).filter(|at| set >> at & 1 == 1).map(|at| TRUTH[at]).collect())
+    }
+
+    #[test]
+    fn estimates_and_their_errors_are_right_on_average_over_all_samples() {
+        let total: u64 = TRUTH.iter().sum();
+        let takers = TRUTH.iter().filter(|n| **n > 0).count() as f64;
+        for size in 2..=12 {
+            let (mut number, mut sums, mut squares, mut errors, mut users, mut covered) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+            for counts in samples(size) {
+                let sample = Sample { all: 12, watching: u64::from(size) };
+                let of_count = sample.count(counts.iter().sum(), counts.iter().map(|c| (c * c) as f64).sum());
+                let of_users = sample.users(counts.iter().filter(|c| **c > 0).count() as u64);
+                number += 1.0;
+                sums += of_count.value;
+                squares += (of_count.value - total as f64).powi(2);
+                errors += of_count.error.unwrap().powi(2);
+                users += of_users.value;
+                covered += f64::from(u8::from(of_users.low <= takers + 1e-9 && takers <= of_users.high + 1e-9));
+            }
+            let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs().max(1.0);
+            assert!(close(sums / number, total as f64) && close(users / number, takers), "{size}");
+            assert!(close(errors / number, squares / number), "{size}: {} {}", errors / number, squares / number);
+            assert!(covered / number >= 0.95, "{size}: {}", covered / number);
+        }
+    }
+
+    #[test]
+    fn one_who_watches_says_nothing_of_the_error() {
+        let one = Sample { all: 10, watching: 1 };
+        assert_eq!(one.count(3, 9.0), CountEstimate { value: 30.0, error: None });
+        let UsersEstimate { low, high, .. } = one.users(1);
+        assert!((1.0..3.0).contains(&low) && high == 10.0, "{low} {high}");
+        assert_eq!(Sample { all: 1, watching: 1 }.count(3, 9.0), CountEstimate { value: 3.0, error: Some(0.0) });
+    }
+}

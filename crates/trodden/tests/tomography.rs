@@ -1,0 +1,199 @@
+//! Copies that are handed out to users, who run them on inputs of their own: what they report, and what is made of it, against full profiles of the same runs.
+
+mod place;
+
+use place::{Place, must, trodden};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use trodden_flow::Numbering;
+use trodden_profile::Profile;
+use trodden_unit::{FunctionMap, Image};
+
+/// Counts words of different kinds, and does some arithmetic with numbers among its arguments.
+const PROGRAM: &str = r#"
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+__attribute__((noinline)) int kind(const char *s) {
+  int digits = 0, upper = 0, other = 0;
+  for (; *s; s++) { if (isdigit((unsigned char)*s)) digits++; else if (isupper((unsigned char)*s)) upper++; else other++; }
+  if (digits && !other) return upper ? 1 : 0;
+  return upper > other ? 2 : 3;
+}
+__attribute__((noinline)) long collatz(long n) { long k = 0; while (n > 1) { if (n & 1) n = 3 * n + 1; else n /= 2; if (++k > 500) break; } return k; }
+__attribute__((noinline)) int rare(int n) { if (n % 5 == 0) return n / 5; if (n % 7 == 0) { puts("seven"); return 7; } return -1; }
+__attribute__((noinline)) void leave(int n) { if (n > 3) exit(n); }
+int main(int argc, char **argv) {
+  long sum = 0;
+  for (int i = 1; i < argc; i++) {
+    int k = kind(argv[i]);
+    if (k == 0) { sum += collatz(atol(argv[i])); if (sum % 3 == 0) sum += rare((int)sum); }
+    else if (k == 2) sum -= (long)strlen(argv[i]);
+  }
+  printf("%ld\n", sum);
+  leave(argc);
+  return 0;
+}
+"#;
+
+/// What users do; the first does what the counting is divided by.
+const INPUTS: [&str; 7] = ["27 97 ABC word 30 x9", "1", "A B C", "871 6171", "35 70 105 21", "one two", "97 ABc 12a 64"];
+
+/// Executions by linkage name and number of the path.
+type Counts = BTreeMap<(String, u64), u64>;
+
+fn counts(profile: &Profile) -> Counts {
+    profile.functions().flat_map(|(_, unit, f)| unit.counts_of(f).map(move |(path, n)| ((f.name.clone(), path), n))).collect()
+}
+
+fn functions(program: &Path) -> Vec<FunctionMap> {
+    let image = Image::read(&fs::read(program).unwrap()).unwrap();
+    image.frames.iter().flat_map(|frame| frame.map().unwrap().functions).collect()
+}
+
+/// Whether a copy watches a path of the program: its graph has all edges of it.
+fn watches(whole: &[FunctionMap], copy: &[FunctionMap], path: &(String, u64)) -> bool {
+    let function = whole.iter().find(|f| f.name == path.0).unwrap();
+    let dag = function.dag().unwrap();
+    let edges = Numbering::from_values(&dag, &function.values).unwrap().path(&dag, path.1).unwrap();
+    copy.iter().any(|own| own.name == path.0 && edges.iter().all(|e| own.dag.contains(&dag.edge(*e))))
+}
+
+/// Runs a copy as a user does, and makes a report; `nothing` is given for its raw file if it wrote none.
+fn report(place: &Place, copy: usize, user: &str, input: &str) {
+    let program = place.path(&format!("parts/copy-{copy:04}/prog"));
+    let raw = format!("raw-{user}-{copy}");
+    fs::create_dir(place.path(&raw)).unwrap();
+    let pattern = place.path(&raw).join("%m.raw");
+    place.command(&program).args(input.split(' ')).env("TRODDEN_OUTPUT", pattern).output().unwrap();
+    must(place.command(trodden()).args(["field", "pack", &raw, "--user", user, "--copy"]).arg(&program).args([
+        "-o",
+        "all.field",
+        "--append",
+    ]));
+}
+
+fn aggregate(place: &Place, words: &str) -> Value {
+    let words = format!("field aggregate all.field --copies parts --json --top 10000 {words}");
+    serde_json::from_slice(&place.trodden(&words).stdout).unwrap()
+}
+
+/// A number of the answer.
+fn number(of: &Value) -> u64 {
+    of.as_u64().or_else(|| of.as_str()?.parse().ok()).unwrap_or_else(|| panic!("{of}"))
+}
+
+/// Rows of `--rows` by user.
+fn rows(place: &Place) -> BTreeMap<String, Counts> {
+    let mut out = BTreeMap::<String, Counts>::new();
+    for line in fs::read_to_string(place.path("rows.csv")).unwrap().lines().skip(1) {
+        let row: Vec<&str> = line.split(',').collect();
+        out.entry(row[5].to_owned()).or_default().insert((row[2].to_owned(), row[3].parse().unwrap()), row[7].parse().unwrap());
+    }
+    out
+}
+
+#[test]
+fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
+    let place = Place::with(&[("prog.c", PROGRAM)]);
+    place.cc("-O1 -g prog.c -o prog");
+    let full = INPUTS.map(|input| {
+        // It may end with another status than 0.
+        place
+            .command(trodden())
+            .args(["record", "--no-store", "-o", "full.trodden", "--", "./prog"])
+            .args(input.split(' '))
+            .output()
+            .unwrap();
+        fs::copy(place.path("full.trodden"), place.path("first.trodden")).map(drop).unwrap();
+        counts(&Profile::read(&place.path("full.trodden")).unwrap())
+    });
+    for strategy in ["weighted", "p3 --all-procedures"] {
+        let _ = fs::remove_dir_all(place.path("parts"));
+        let _ = fs::remove_file(place.path("all.field"));
+        place.trodden(&format!("plan ./prog -k 4 --strategy {strategy} --profile first.trodden --make parts"));
+        let whole = functions(&place.path("prog"));
+        let copies: Vec<Vec<FunctionMap>> = (0..4).map(|n| functions(&place.path(&format!("parts/copy-{n:04}/prog")))).collect();
+        // Nobody has the last copy; one user has two.
+        let having = |user: usize| if user == 6 { vec![0, 1] } else { vec![user % 3] };
+        for (user, input) in INPUTS.iter().enumerate() {
+            having(user).into_iter().for_each(|copy| report(&place, copy, &format!("{}-{user}", &strategy[..1]), input));
+        }
+        let sums = aggregate(&place, "--rows rows.csv --population 70");
+        let rows = rows(&place);
+        let own = |user: usize| rows.get(&trodden_unit::Identity::of(format!("{}-{user}", &strategy[..1]).as_bytes()).to_string());
+        let mut seen = BTreeSet::new();
+        for (user, counts) in full.iter().enumerate() {
+            let mut expected = Counts::new();
+            for (path, count) in counts {
+                let times = having(user).iter().filter(|copy| watches(&whole, &copies[**copy], path)).count() as u64;
+                if times > 0 {
+                    expected.insert(path.clone(), times * count);
+                    seen.insert(path.clone());
+                }
+            }
+            assert_eq!(own(user).cloned().unwrap_or_default(), expected, "{strategy}, user {user}");
+        }
+        let paths = sums["paths"].as_array().unwrap();
+        assert_eq!((number(&sums["users"]), number(&sums["reports"]), paths.len()), (7, 8, seen.len()), "{sums}");
+        let mut partly = 0;
+        for told in paths {
+            let path = (told["function"].as_str().unwrap().to_owned(), number(&told["id"]));
+            let watching = (0..7).filter(|u| having(*u).iter().any(|c| watches(&whole, &copies[*c], &path))).count() as u64;
+            let saw = rows.values().filter(|counts| counts.contains_key(&path)).count() as u64;
+            assert_eq!((number(&told["watching"]), number(&told["users"])), (watching, saw), "{told}");
+            let estimate = told["estimated_users"].as_f64().unwrap();
+            assert!((estimate - 70.0 * saw as f64 / watching as f64).abs() < 1e-9, "{told}");
+            let sum: u64 = rows.values().filter_map(|counts| counts.get(&path)).sum();
+            assert!((told["estimated_count"].as_f64().unwrap() - 70.0 * sum as f64 / watching as f64).abs() < 1e-6, "{told}");
+            let [low, high] = ["estimated_users_low", "estimated_users_high"].map(|name| told[name].as_f64().unwrap());
+            assert!(saw as f64 <= low && low <= estimate && estimate <= high && high <= 70.0, "{told}");
+            partly += usize::from(watching < 7);
+        }
+        assert!(partly > 5, "{strategy}: only {partly} paths are not watched by all");
+        // The most certain first.
+        let shares: Vec<f64> = paths.iter().map(|p| p["estimated_users"].as_f64().unwrap()).collect();
+        assert!(shares.is_sorted_by(|a, b| a >= b), "{shares:?}");
+        let users: Vec<u64> = sums["copies"].as_array().unwrap().iter().map(|c| number(&c["users"])).collect();
+        assert_eq!(users, [3, 3, 2, 0]);
+        let text = String::from_utf8(place.trodden("field aggregate all.field --copies parts").stdout).unwrap();
+        let missing = sums["copies"][3]["functions"].as_array().unwrap();
+        assert!(!missing.is_empty() && text.contains("nobody reported of copy 3, which watches paths of "), "{text}");
+        assert!(missing.iter().take(8).all(|name| text.contains(name.as_str().unwrap())), "{text}");
+    }
+    // Reports of other programs are none of these copies'.
+    must(place.command(trodden()).args(["plan", "./prog", "-k", "2", "--strategy", "pbl", "--make", "others"]));
+    let output = place.command(trodden()).args(["field", "aggregate", "all.field", "--copies", "others"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && told.contains("none of these reports is of these copies"), "{told}");
+}
+
+#[test]
+fn a_copy_of_which_nothing_came_up_reports_all_the_same() {
+    let place = Place::with(&[(
+        "prog.c",
+        "#include <stdlib.h>\n__attribute__((noinline)) int f(int n) { return n % 3 ? n / 3 : abs(n) * 5; }\nint main(int c, char **v) { return c > 1 ? f(c) : 0; }\n",
+    )]);
+    place.cc("-O1 prog.c -o prog");
+    let pattern = place.path("written-%p.raw");
+    must(place.command(trodden()).args(["plan", "./prog", "-k", "2", "--strategy", "pbl", "--make", "parts", "--writes"]).arg(&pattern));
+    // One copy has `f`, the other `main`.
+    let of_f = (0..2).find(|n| functions(&place.path(&format!("parts/copy-{n:04}/prog"))).iter().any(|f| f.name == "f")).unwrap();
+    report(&place, of_f, "quiet", "");
+    assert!(fs::read_dir(place.path(&format!("raw-quiet-{of_f}"))).unwrap().next().is_none() || place.path("all.field").is_file());
+    let sums = aggregate(&place, "");
+    assert_eq!((number(&sums["users"]), number(&sums["copies"][of_f]["users"])), (1, 1), "{sums}");
+    // Without a word from the environment it writes where it was told when it was made.
+    place.command(place.path(&format!("parts/copy-{of_f:04}/prog"))).args(["x", "y"]).output().unwrap();
+    let raws: Vec<_> = fs::read_dir(place.path(""))
+        .unwrap()
+        .filter_map(Result::ok)
+        .filter(|e| e.file_name().to_string_lossy().starts_with("written-"))
+        .collect();
+    assert_eq!(raws.len(), 1);
+    let told = place.command(trodden()).args(["field", "pack", "--copy", "./prog", "-o", "x.field"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&told.stderr).contains("is no copy that watches a part of the paths"), "{told:?}");
+}
