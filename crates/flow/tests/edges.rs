@@ -17,7 +17,9 @@ struct Subject {
 fn subject(random: &mut Random) -> Subject {
     let (nodes, edges) = random.pick(&[(3, 3), (6, 10), (12, 24)]);
     let plain = graph(random, nodes, edges, Cycles::Some);
-    let mut all: Vec<(Node, Node)> = plain.edges().map(|e| (plain.from(e), plain.to(e))).collect();
+    // The exit stands for the end of a call: nothing leaves it.
+    let inner = plain.edges().filter(|e| plain.from(*e) != plain.exit());
+    let mut all: Vec<(Node, Node)> = inner.map(|e| (plain.from(e), plain.to(e))).collect();
     let mut reaches = vec![false; all.len()];
     for node in plain.nodes().filter(|n| *n != plain.exit() && !plain.out(*n).is_empty()) {
         if random.chance(20) {
@@ -36,7 +38,6 @@ fn subject(random: &mut Random) -> Subject {
 /// Executions of each edge in some calls, edges to the exit for calls that might not come back among them.
 fn walk(random: &mut Random, Subject { graph, reaches, cuts }: &Subject) -> Vec<u64> {
     let mut counts = vec![0; graph.edge_count()];
-    let resumed: Vec<Node> = cuts.iter().map(|(e, _)| graph.to(*e)).collect();
     for _ in 0..random.below(20) {
         let (mut at, mut left) = (graph.entry(), 60);
         'call: while at != graph.exit() {
@@ -45,9 +46,11 @@ fn walk(random: &mut Random, Subject { graph, reaches, cuts }: &Subject) -> Vec<
                 counts[edge.index()] += 1;
                 if random.chance(30) {
                     // It does not come back; or it does so by a jump.
-                    match resumed.first() {
+                    // Where to is known once the call that returns twice was made.
+                    let resumed = cuts.iter().find(|(e, _)| counts[e.index()] > 0).map(|(e, _)| graph.to(*e));
+                    match resumed {
                         Some(to) if random.chance(50) && left > 0 => {
-                            (at, left) = (*to, left - 1);
+                            (at, left) = (to, left - 1);
                             continue 'call;
                         }
                         _ => break 'call,
@@ -116,7 +119,7 @@ fn the_counts_of_all_edges_follow_from_those_of_chords() {
         }
         (tried, saved, all_events) = (tried + 1, saved + known.len() - chords.len(), all_events + known.len());
     }
-    assert!(saved * 4 > all_events, "{saved} of {all_events} edges are not counted");
+    assert!(saved * 7 > all_events, "{saved} of {all_events} edges are not counted");
 }
 
 #[test]

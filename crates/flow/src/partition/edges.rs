@@ -150,7 +150,9 @@ pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> Pl
         let ends = Ends::of(dag);
         let end = |event: &usize| networks[at].events[*event].path.iter().copied().find(|e| ends.edges().contains(e));
         let ends: Vec<DagEdgeId> = events.iter().filter_map(end).collect();
-        (!ends.is_empty()).then(|| Part::by_ends(dag, &ends, &procedures[at].frequencies, Measure::All))
+        // Labels are free on ends, and of no use elsewhere: not even where nothing was executed so far.
+        let frequencies: Vec<u64> = procedures[at].frequencies.iter().map(|n| n.saturating_add(1)).collect();
+        (!ends.is_empty()).then(|| Part::by_ends(dag, &ends, &frequencies, Measure::All))
     };
     let copies = wanted.iter().map(|own| CopyPlan { parts: own.iter().enumerate().map(part).collect() }).collect();
     Plan { copies, profitable: 0 }
