@@ -178,6 +178,16 @@ fn call_enter(around: Surroundings, builder: &Builder) -> Value {
     Value(call)
 }
 
+/// Says how often a block is entered beside the other heads of a loop that has several. It means nothing for other blocks.
+pub fn weigh_head(module: Module, block: Block, weight: i64) {
+    let (kind, name) = ("irr_loop", "loop_header_weight");
+    let kind = llvm!(LLVMGetMDKindIDInContext(module.context(), kind.as_ptr().cast(), kind.len() as u32));
+    let name = llvm!(LLVMMDStringInContext2(module.context(), name.as_ptr().cast(), name.len()));
+    let mut content = [name, llvm!(LLVMValueAsMetadata(module.constant(weight).0))];
+    let node = llvm!(LLVMMDNodeInContext2(module.context(), content.as_mut_ptr(), content.len()));
+    llvm!(LLVMSetMetadata(block.terminator().0, kind, LLVMMetadataAsValue(module.context(), node)));
+}
+
 /// Tells code generation that a branch's first way is hardly ever taken.
 pub fn mark_unlikely(module: Module, branch: Value) {
     mark_ways_unlikely(module, branch, &BTreeSet::from([0]));

@@ -4,6 +4,7 @@
 mod plain;
 
 use trodden_oracle::check::{Variant, check};
+use trodden_oracle::random::{Language, Program};
 use trodden_oracle::{Toolkit, random};
 
 /// Turns the switch on, or flips it at random, from the first constructor on. The page that the runtime mapped gives way to one that can be written. Judges' own
@@ -100,4 +101,43 @@ fn bursts_count_a_part_and_change_nothing() {
     }
     // How often depends on how threads are scheduled.
     assert!(partly > 0, "the switch did too little");
+}
+
+/// Lets an interpreted program turn the switch.
+const TURN: &str = r#"
+extern volatile char __trodden_switch[4096] __attribute__((visibility("hidden")));
+void turn(int on) { __trodden_switch[0] = on; }
+"#;
+
+/// An interpreter that is one `switch` in a loop, and what it runs: instructions 0 turn the switch, 1 jump, 2 end, and others go on. The switch is off before.
+fn interpreter() -> Program {
+    let going_on: String = (3..70).map(|i| format!("case {i}: __asm__ volatile(\"# {i}\" : \"+r\"(a)); break;\n")).collect();
+    let text = format!(
+        "#include <stdio.h>\nvoid turn(int);\nstruct step {{ unsigned char code; int to; }};\n\
+        static const struct step program[] = {{{{0, 1}}, {{3}}, {{4}}, {{5}}, {{6}}, {{7}}, {{1, 1}}, {{9}}, {{10}}, {{11}}, {{12}}, {{13}}, {{14}}, {{15}}, {{0, 0}},\n\
+        {{20}}, {{21}}, {{22}}, {{23}}, {{1, 1}}, {{99}}, {{30}}, {{31}}, {{32}}, {{33}}, {{34}}, {{35}}, {{2}}}};\n\
+        __attribute__((noinline)) long run(const struct step *p, long a) {{\nfor (;; p++) switch (p->code) {{\ncase 0: turn(p->to); break;\n\
+        case 1: p += p->to; break;\ncase 2: return a;\n{going_on}}}\n}}\n\
+        int main(int argc, char **argv) {{ turn(0); printf(\"%ld\\n\", run(program, argc)); return 0; }}\n"
+    );
+    Program { language: Language::C, text }
+}
+
+#[test]
+fn an_interpreter_changes_versions_where_its_program_jumps() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let mut objects = Vec::new();
+    for (name, text) in [("helper", HELPER), ("turn", TURN)] {
+        let (source, object) = (folder.path().join(name).with_extension("c"), folder.path().join(name).with_extension("o"));
+        std::fs::write(&source, text).unwrap();
+        plain::run(tools.command("clang").args(["-O2", "-c"]).arg(source).arg("-o").arg(&object));
+        objects.push(object);
+    }
+    let sample = plain::build(&interpreter(), "-O2", "tier=sample", &objects, &tools, folder.path());
+    let done = plain::execute(&sample, &[]);
+    assert_eq!(done.outcome, (b"1\n".to_vec(), Some(0)));
+    let counted: u64 = done.counts().into_iter().filter(|((function, _), _)| function == "run").map(|(_, count)| count).sum();
+    // From behind the first jump (over one instruction) to the second one: 6 that go on, the call that was reached, its round, 4 more and the jump.
+    assert_eq!(counted, 13);
 }

@@ -9,7 +9,8 @@
 //! - where computed jumps arrive, if each version has landings of its own, those have one behind which much is done before the next such jump, and those of
 //!   an interpreter's instructions that may set its program counter to something else than what follows ([`super::steps`]), most of the time: those that may as well go on cost more than they bring;
 //! - a function that other code cannot call, and no chain of such functions calls itself through, has none at its entry: its callers enter the
-//!   version they are in. It becomes two functions then.
+//!   version they are in. It becomes two functions then. A function that calls itself, but only once on each way through it, may be one of them ([`recurs_once`]);
+//! - an interpreter that is one `switch` in a loop has one where the interpreted program jumps, and none where it goes on ([`super::latch`]).
 //!
 //! Loops are those that retreating edges close; in irreducible code that is an approximation that costs precision of the estimate of cost, nothing else.
 
@@ -190,6 +191,31 @@ pub fn without_entry(candidates: &[Value], calls: &HashMap<Value, Vec<Value>>) -
         }
     }
     left
+}
+
+/// Whether a function that calls itself does so at most once on each way through it, in no loop, and not as the last thing it does. One call of it then goes as deep as the stack is, and
+/// does no more in all: it needs no look at the switch.
+pub fn recurs_once(function: Value, draft: &Draft, graph: &Graph, plan: &Plan) -> bool {
+    if plan.dag.cuts().iter().any(|c| c.reason != CutReason::Back) {
+        return false;
+    }
+    let own_calls = |node: Node| -> Vec<Value> {
+        let block = draft.nodes.get(node.index()).copied().flatten();
+        block.map(|b| b.instructions().filter(|i| i.is_call() && i.callee() == function).collect()).unwrap_or_default()
+    };
+    let is_last = |call: &Value| call.next().is_some_and(|next| next.is(LLVMOpcode::LLVMRet));
+    let loops = loops(draft, graph, plan);
+    // Of each node, the most calls on a way from there on.
+    let mut most = vec![0; graph.node_count()];
+    for &node in plan.dag.order().iter().rev() {
+        let calls = own_calls(node);
+        if calls.iter().any(is_last) || (!calls.is_empty() && loops.iter().any(|l| l.body.contains(&node))) {
+            return false;
+        }
+        let behind = graph.out(node).iter().filter(|e| plan.dag.cut(**e).is_none()).map(|e| most[graph.to(*e).index()]);
+        most[node.index()] = calls.len() + behind.max().unwrap_or(0);
+    }
+    most.into_iter().all(|calls| calls <= 1)
 }
 
 impl Value {

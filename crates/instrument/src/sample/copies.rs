@@ -76,6 +76,16 @@ impl Copies {
         }
     }
 
+    /// Originals that were replaced are no more.
+    pub fn replace_originals(&mut self, replaced: &[(Value, Value)]) {
+        for (old, new) in replaced {
+            if let Some(copy) = self.values.remove(old) {
+                self.values.insert(*new, copy);
+                self.originals.insert(copy, *new);
+            }
+        }
+    }
+
     fn copy_instructions(&mut self, module: Module, block: Block, lines: Lines) {
         let builder = Builder::at_end(module, self.blocks[&block], None);
         for instruction in block.instructions() {

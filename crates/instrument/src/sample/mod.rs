@@ -19,6 +19,7 @@
 mod checks;
 pub mod copies;
 mod dispatch;
+mod latch;
 pub mod ssa;
 mod steps;
 
@@ -42,6 +43,9 @@ use trodden_flow::{Edge, Graph, Plan, Residual, Schedule, Selected};
 use trodden_unit::Position;
 
 pub use checks::reason_not_to_double;
+
+/// How much more often than its copy the head of a loop is entered, for code generation.
+const FAST_HEAD: i64 = 1 << 20;
 
 /// A function with its plan, before anything is inserted.
 pub struct Planned {
@@ -88,7 +92,10 @@ impl Tier {
             let calls = f.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).filter(|i| i.is_call());
             calls.map(Value::callee).filter(|c| is_candidate.contains(c)).collect()
         };
-        let calls = candidates.iter().map(|f| (*f, callees(f))).collect();
+        let mut calls: HashMap<Value, Vec<Value>> = candidates.iter().map(|f| (*f, callees(f))).collect();
+        for planned in two.iter().filter(|f| checks::recurs_once(f.function, &f.draft, &f.graph, &f.plan)) {
+            calls.entry(planned.function).or_default().retain(|c| *c != planned.function);
+        }
         let without_entry = checks::without_entry(&candidates, &calls);
         let counted: HashMap<Value, Value> = two.iter().map(|f| (f.function, declare_counted(around.module, f.function))).collect();
         let left_to_callers = counted.iter().map(|(f, c)| (*f, *c)).filter(|(f, _)| without_entry.contains(f)).collect();
@@ -299,8 +306,16 @@ impl Double<'_> {
         let counted = moved(&draft, &copies);
         let replaced = planned.insert(tier.around, function, &counted, Counters::own(work.bases[0], first_counter));
         copies.replace(&replaced);
+        let mut is_interpreter = false;
+        for &(check, head) in &crossings {
+            let parted = latch::part(module, function, check, head);
+            is_interpreter |= !parted.is_empty();
+            copies.replace_originals(&parted);
+            copies.replace(&latch::part(module, function, copies.block(check), copies.block(head)));
+        }
         // Before anything is erased: what is made later may come to lie where that was.
         let pairs: Vec<(Value, Value)> = copies.pairs(&fast).into_iter().filter(|(v, _)| !v.is_void()).collect();
+        let heads: Vec<(Block, Block)> = crossings.iter().map(|(_, head)| (*head, copies.block(*head))).collect();
         for (landing, body) in landings {
             work.look_at_landing(landing, body, &copies);
         }
@@ -308,6 +323,9 @@ impl Double<'_> {
             work.cross(check, head, &copies)?;
         }
         work.repair(&pairs);
+        if is_interpreter {
+            work.weigh(&heads);
+        }
         Ok(())
     }
 
@@ -406,6 +424,15 @@ impl Double<'_> {
         }
         self.meeting.extend([head, counted_head]);
         Ok(())
+    }
+
+    /// Two versions of a loop between which control changes are one loop with two heads, for each is entered from outside. Without being told, code generation would take both for equally
+    /// hot, and keep in the frame what the fast version has in registers.
+    fn weigh(&self, heads: &[(Block, Block)]) {
+        for &(fast, counted) in heads {
+            probes::weigh_head(self.module, fast, FAST_HEAD);
+            probes::weigh_head(self.module, counted, 1);
+        }
     }
 
     /// Merges what is two values now.

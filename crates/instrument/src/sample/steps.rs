@@ -11,12 +11,58 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMOpcode, LLVMTypeKind};
 use std::collections::HashSet;
 
+/// A `switch` with so many ways is held for that of an interpreter. Those that tell characters apart have fewer.
+const MANY: usize = 48;
+
 /// The blocks that bring a dispatch another program counter than one a constant further on; `landings` are the blocks where computed jumps arrive.
 pub fn jumping(landings: &[Block]) -> HashSet<Block> {
     let mut merging: HashSet<Block> = landings.iter().copied().collect();
     merging.extend(landings.iter().flat_map(|l| predecessors(*l)));
     let counters = merging.iter().flat_map(|b| b.phis().collect::<Vec<_>>()).filter(|p| is_pointer(*p));
     counters.map(Origins::of).filter(|o| o.advances).flat_map(|o| o.jumps).collect()
+}
+
+/// Of an interpreter that is one `switch` in a loop: the blocks that lead to the end of the loop and bring it the program counter a constant further on. None if there is no such
+/// counter, or if nothing else comes there.
+pub fn going_on(latch: Block, head: Block) -> Vec<Block> {
+    let brings = |counter: Value| {
+        let (value, _) = counter.incoming().into_iter().find(|(_, from)| *from == latch)?;
+        let (merged, moved) = without_constants(value);
+        (is(merged, LLVMOpcode::LLVMPHI) && merged.block() == latch).then_some((counter, merged, moved))
+    };
+    let goes_on = |counter: Value, value: Value, from: Block, moved: bool| {
+        let origins = Origins::from(counter, vec![(value, from, moved)]);
+        origins.advances && origins.jumps.is_empty()
+    };
+    let can_be_led_elsewhere = |b: &Block| matches!(b.terminator().opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch);
+    let counters = head.phis().filter(|p| is_pointer(*p) && decides(*p)).filter_map(brings);
+    let mut found = counters.map(|(counter, merged, moved)| {
+        let (on, other): (Vec<_>, Vec<_>) = merged.incoming().into_iter().partition(|(value, from)| goes_on(counter, *value, *from, moved));
+        let on: Vec<Block> = on.into_iter().map(|(_, from)| from).collect();
+        if other.is_empty() || !on.iter().all(can_be_led_elsewhere) { Vec::new() } else { on }
+    });
+    found.find(|on| !on.is_empty()).unwrap_or_default()
+}
+
+/// Whether what a pointer points to decides between many ways.
+fn decides(counter: Value) -> bool {
+    let mut seen = HashSet::from([counter]);
+    let mut stack = vec![counter];
+    while let Some(value) = stack.pop() {
+        for user in value.users().filter(|u| !llvm!(LLVMIsAInstruction(u.0)).is_null()) {
+            match user.opcode() {
+                LLVMOpcode::LLVMSwitch if user.successors().into_iter().collect::<HashSet<_>>().len() >= MANY => return true,
+                LLVMOpcode::LLVMGetElementPtr | LLVMOpcode::LLVMLoad if operand(user, 0) == value => {
+                    stack.extend(Some(user).filter(|u| seen.insert(*u)))
+                }
+                LLVMOpcode::LLVMZExt | LLVMOpcode::LLVMSExt | LLVMOpcode::LLVMTrunc | LLVMOpcode::LLVMAnd => {
+                    stack.extend(Some(user).filter(|u| seen.insert(*u)));
+                }
+                _ => {}
+            }
+        }
+    }
+    false
 }
 
 /// Where the values of a phi node come from.
@@ -30,10 +76,13 @@ struct Origins {
 
 impl Origins {
     fn of(counter: Value) -> Origins {
+        Origins::from(counter, counter.incoming().into_iter().map(|(value, from)| (value, from, false)).collect())
+    }
+
+    /// The same of some values: `stack` has them, the blocks from which they come, and whether a constant is added to them on the way.
+    fn from(counter: Value, mut stack: Vec<(Value, Block, bool)>) -> Origins {
         let mut origins = Origins::default();
         let mut seen = HashSet::from([counter]);
-        // Values, the blocks from which they come, and whether a constant is added to them on the way.
-        let mut stack: Vec<(Value, Block, bool)> = counter.incoming().into_iter().map(|(value, from)| (value, from, false)).collect();
         while let Some((value, from, moved)) = stack.pop() {
             let (root, further) = without_constants(value);
             let moved = moved || further;
