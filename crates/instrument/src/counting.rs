@@ -62,8 +62,8 @@ pub struct Counters<'a> {
 pub struct Unknown {
     /// The runtime's function that counts, in whatever region is the thread's.
     pub count: Value,
-    /// A byte for each of the function's paths: 1 for those that are known.
-    pub known: Value,
+    /// A byte for each of the function's paths: 1 for those that are known. None where no path is known.
+    pub known: Option<Value>,
 }
 
 impl Unknown {
@@ -190,7 +190,8 @@ impl Maker<'_> {
     fn if_unknown(&self, block: Block, unknown: Unknown) {
         let count = new_block_behind(self.module, self.rest);
         let builder = self.at_end(block);
-        let known = builder.load(self.module.i8(), builder.offset(self.module.i8(), unknown.known, self.count.path));
+        let table = unknown.known.expect("paths are looked up only where some are known");
+        let known = builder.load(self.module.i8(), builder.offset(self.module.i8(), table, self.count.path));
         let zero = Value(llvm!(LLVMConstInt(self.module.i8(), 0, 0)));
         let branch = builder.branch(builder.compare(LLVMIntPredicate::LLVMIntEQ, known, zero), count, self.rest);
         mark_unlikely(self.module, branch);

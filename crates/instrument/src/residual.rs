@@ -10,6 +10,7 @@
 use crate::counting::{Counters, Unknown};
 use crate::describe::{Draft, Site, is_must_tail};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
+use crate::places;
 use crate::probes::{self, Course, Surroundings};
 use crate::sample::copies::{Copies, Lines};
 use crate::sample::ssa::{Definitions, Flow};
@@ -18,7 +19,8 @@ use crate::shape::predecessors;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use trodden_flow::{CutReason, Doubled, Edge, Graph, Node, Plan, Residual};
+use trodden_flow::schedule::{ByRounds, Choices};
+use trodden_flow::{CutReason, Doubled, Edge, Graph, Node, Plan, Residual, Schedule};
 use trodden_unit::{BlockKind, KnownFunction};
 
 mod gates;
@@ -34,7 +36,7 @@ pub fn insert(around: Surroundings, count: Value, planned: &Planned, residual: &
     let mut work = Double { module: around.module, planned, doubled: &doubled, draft: planned.draft.clone() };
     let draft = work.make(*function);
     weigh(around.module, &draft, &doubled);
-    let known = known_bytes(around.module, function.name().as_str(), known);
+    let known = Some(known_bytes(around.module, function.name().as_str(), known));
     let course = Course { graph: &doubled.graph, order: &doubled.order, schedule: &doubled.schedule };
     let unknown = Some(Unknown { count, known });
     probes::insert_along(around, *function, &draft, course, Counters { unknown, ..Counters::own(around.counters, first_counter) });
@@ -42,6 +44,16 @@ pub fn insert(around: Surroundings, count: Value, planned: &Planned, residual: &
     let heads: Vec<Block> = first.iter().flatten().copied().collect();
     let nests = nests(graph, plan).into_iter().filter_map(|n| first[n.index()]).collect();
     gates::insert(around.module, *function, &heads, &counted.iter().flatten().copied().collect(), &nests);
+}
+
+/// The same for a function of which no path is known: it stays one version.
+pub fn insert_into_unknown(around: Surroundings, count: Value, planned: &Planned, first_counter: u64) {
+    let Planned { function, draft, graph, plan, frequencies, .. } = planned;
+    // What is done at a path is done when it ends, and each time.
+    let choices = Choices { rounds: ByRounds::No, early: false };
+    let schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
+    let counters = Counters { unknown: Some(Unknown { count, known: None }), ..Counters::own(around.counters, first_counter) };
+    probes::insert(around, *function, draft, graph, plan, &schedule, counters);
 }
 
 /// The heads of loops that hold others.

@@ -354,6 +354,11 @@ impl Unit {
             None if doubles && let (Some(count), Some(known), Some(residual)) = (self.count, self.known(&planned), &planned.residual) => {
                 residual::insert(self.around, count, &planned, residual, &known, self.map.counters);
             }
+            None if planned.residual.is_none()
+                && let Some(count) = self.count =>
+            {
+                residual::insert_into_unknown(self.around, count, &planned, self.map.counters);
+            }
             None => {
                 let choices = self.choices(&planned);
                 let mut schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);

@@ -214,6 +214,39 @@ fn programs_act_on_untested_paths() {
     assert!(!String::from_utf8_lossy(&silent.stdout).contains("untested"));
 }
 
+/// A function that tests never enter, beside one that there cannot be two versions of.
+const APART: &str = r#"#include <setjmp.h>
+#include <stdlib.h>
+#define NOP __asm__ volatile("nop")
+static jmp_buf place;
+__attribute__((noinline)) void never(int n) { for (int i = 0; i < n; i++) NOP; }
+__attribute__((noinline)) int land(int n) { if (setjmp(place) == 0 && n > 5) longjmp(place, 1); if (n & 1) NOP; return n; }
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) if (land(atoi(argv[i])) == 9) never(argc);
+    return 0;
+}
+"#;
+
+#[test]
+fn functions_that_tests_never_entered_act_too() {
+    let place = Place::with(&[("prog.c", APART)]);
+    place.cc("-O1 -g prog.c -o prog");
+    place.trodden("record --suite tests -- ./prog 1 7");
+    place.trodden("instrument ./prog --residual tests -o prog.field");
+    let act = |arguments: &[&str]| {
+        let output = run(&place, "prog.field", arguments, &[("TRODDEN_ON_UNTESTED", "abort"), ("TRODDEN_OUTPUT", "")]);
+        (std::os::unix::process::ExitStatusExt::signal(&output.status), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(act(&["7", "1"]), (None, String::new()));
+    let (signal, said) = act(&["1", "9"]);
+    assert!(signal == Some(6) && said.ends_with(" of never\n"), "{said}");
+    must(place.command(place.path("prog.field")).args(["1", "9", "9", "2"]));
+    let found = paths(&json(&place, ""));
+    must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog", "1", "9", "9", "2"]));
+    assert_eq!(found, paths(&json(&place, "full --known tests")));
+    assert!(found.iter().any(|p| p.0 == "never" && p.2 > 1), "{found:?}");
+}
+
 #[test]
 fn more_becomes_known_without_a_new_build() {
     let place = place();
