@@ -74,6 +74,12 @@ impl Residual {
         needed
     }
 
+    /// What happens on the edges of a function that stays one version: paths are looked up where they end, unless their last edge says that they are unknown.
+    pub fn looked_up(&self, graph: &Graph, plan: &Plan) -> Schedule {
+        let needed = vec![true; graph.node_count()];
+        Schedule::from_tasks(graph.edges().map(|e| task(graph, plan, self, &needed, e, Version::Counted)).collect())
+    }
+
     /// Increments that known paths meet as rarely as possible.
     pub fn probes(&self, dag: &Dag, numbering: &Numbering, graph: &Graph, frequencies: &Frequencies) -> Probes {
         const NEVER: f64 = 1e-6;

@@ -46,13 +46,16 @@ pub fn insert(around: Surroundings, count: Value, planned: &Planned, residual: &
     gates::insert(around.module, *function, &heads, &counted.iter().flatten().copied().collect(), &nests);
 }
 
-/// The same for a function of which no path is known: it stays one version.
-pub fn insert_into_unknown(around: Surroundings, count: Value, planned: &Planned, first_counter: u64) {
+/// The same for a function that stays one version, since there cannot be two of it or none of its paths is known: every path is looked up where it ends, or counted.
+pub fn insert_into_one(around: Surroundings, count: Value, planned: &Planned, known: Option<&KnownFunction>, first_counter: u64) {
     let Planned { function, draft, graph, plan, frequencies, .. } = planned;
-    // What is done at a path is done when it ends, and each time.
-    let choices = Choices { rounds: ByRounds::No, early: false };
-    let schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
-    let counters = Counters { unknown: Some(Unknown { count, known: None }), ..Counters::own(around.counters, first_counter) };
+    let schedule = match &planned.residual {
+        Some(residual) => residual.looked_up(graph, plan),
+        // What is done at a path is done when it ends, and each time.
+        None => Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), Choices { rounds: ByRounds::No, early: false }),
+    };
+    let known = known.map(|known| known_bytes(around.module, function.name().as_str(), known));
+    let counters = Counters { unknown: Some(Unknown { count, known }), ..Counters::own(around.counters, first_counter) };
     probes::insert(around, *function, draft, graph, plan, &schedule, counters);
 }
 

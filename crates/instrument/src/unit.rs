@@ -354,10 +354,8 @@ impl Unit {
             None if doubles && let (Some(count), Some(known), Some(residual)) = (self.count, self.known(&planned), &planned.residual) => {
                 residual::insert(self.around, count, &planned, residual, &known, self.map.counters);
             }
-            None if planned.residual.is_none()
-                && let Some(count) = self.count =>
-            {
-                residual::insert_into_unknown(self.around, count, &planned, self.map.counters);
+            None if let Some(count) = self.count => {
+                residual::insert_into_one(self.around, count, &planned, self.known(&planned).as_ref(), self.map.counters);
             }
             None => {
                 let choices = self.choices(&planned);

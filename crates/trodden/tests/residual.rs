@@ -214,7 +214,7 @@ fn programs_act_on_untested_paths() {
     assert!(!String::from_utf8_lossy(&silent.stdout).contains("untested"));
 }
 
-/// A function that tests never enter, beside one that there cannot be two versions of.
+/// A function that tests never enter, and one that there cannot be two versions of.
 const APART: &str = r#"#include <setjmp.h>
 #include <stdlib.h>
 #define NOP __asm__ volatile("nop")
@@ -228,7 +228,7 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn functions_that_tests_never_entered_act_too() {
+fn functions_without_a_known_path_or_a_second_version_act_too() {
     let place = Place::with(&[("prog.c", APART)]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- ./prog 1 7");
@@ -238,6 +238,8 @@ fn functions_that_tests_never_entered_act_too() {
         (std::os::unix::process::ExitStatusExt::signal(&output.status), String::from_utf8(output.stderr).unwrap())
     };
     assert_eq!(act(&["7", "1"]), (None, String::new()));
+    let (signal, said) = act(&["1", "2"]);
+    assert!(signal == Some(6) && said.ends_with(" of land\n"), "{said}");
     let (signal, said) = act(&["1", "9"]);
     assert!(signal == Some(6) && said.ends_with(" of never\n"), "{said}");
     must(place.command(place.path("prog.field")).args(["1", "9", "9", "2"]));
