@@ -28,6 +28,7 @@ mod reshape;
 mod residual;
 mod sample;
 mod shape;
+mod twins;
 mod unit;
 mod values;
 

@@ -18,6 +18,7 @@ use crate::reshape;
 use crate::residual;
 use crate::sample::{self, Planned};
 use crate::shape::prepare;
+use crate::twins;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::core::*;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
@@ -375,7 +376,7 @@ impl Unit {
                 }
             }
         }
-        self.check(function, &[function])?;
+        self.finish_code(function, &[function])?;
         self.enter(planned);
         Ok(())
     }
@@ -387,7 +388,7 @@ impl Unit {
         for planned in planned {
             let function = planned.function;
             tier.insert(&planned, self.map.counters).map_err(|what| Error::Probes { function: function.name(), what })?;
-            self.check(function, &tier.parts(function))?;
+            self.finish_code(function, &tier.parts(function))?;
             self.enter(planned);
         }
         emit::switch(self.module);
@@ -479,9 +480,10 @@ impl Unit {
         obvious.then(|| Skipped { name: function.name(), reason: reason.into() })
     }
 
-    /// Checks what was made of a function.
-    fn check(&self, function: Value, parts: &[Value]) -> Result<(), Error> {
+    /// Keeps code generation from mistaking what was made of a function, and checks it.
+    fn finish_code(&self, function: Value, parts: &[Value]) -> Result<(), Error> {
         for &part in parts {
+            twins::part(self.module, part);
             // It writes memory now.
             part.remove_attribute("memory");
             if llvm!(LLVMVerifyFunction(part.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) != 0 {

@@ -14,6 +14,7 @@ use crate::debug::Positions;
 use crate::describe::Draft;
 use crate::llvm::{Module, Value, llvm};
 use crate::shape::prepare;
+use crate::twins;
 use crate::unit::Error;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::error::LLVMGetErrorMessage;
@@ -78,6 +79,7 @@ fn carry_out(place: Place, directions: &[Direction]) -> Result<(), Error> {
         rounds::part(place)?;
     }
     if copied || marked {
+        twins::part(place.module, place.function);
         verify(place)?;
     }
     Ok(())

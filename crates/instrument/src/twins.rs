@@ -1,0 +1,59 @@
+//! Equal phi nodes where calls that may unwind go on, and where they unwind to.
+//!
+//! LLVM's code generation (up to 22 at least) lowers a phi node to copies at the ends of the blocks before it. For a landing pad they must stand in front of the call; for where
+//! the call comes back they stand behind it. But of two phi nodes that merge the same values from the same blocks only the first one gets copies (`PHIElimination`, identical phi
+//! nodes of critical edges): if that is the one behind the call, the landing pad reads a register that nobody has written. Compilers hardly ever make such twins. Whoever merges a
+//! register, or values of two versions of the code, wherever two such calls lead makes them all the time.
+//!
+//! So one of the ways on gets a block of its own, which holds an empty piece of assembly, lest it be removed: it costs no instruction, and the twins are none any more.
+
+use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::phis;
+use crate::shape::{new_block_behind, predecessors};
+use llvm_sys::core::*;
+use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode};
+use std::collections::BTreeSet;
+
+/// Sees to it that no block to which calls unwind, or assembly jumps, has a phi node that is equal to one of another block behind the same calls.
+pub fn part(module: Module, function: Value) {
+    for block in function.blocks().collect::<Vec<_>>() {
+        let from: BTreeSet<Block> = predecessors(block).into_iter().collect();
+        let Some(&call) = from.first().filter(|b| is_left_early(b.terminator(), block)) else { continue };
+        for (way, other) in call.terminator().successors().into_iter().enumerate() {
+            let same_calls = || predecessors(other).into_iter().collect::<BTreeSet<Block>>() == from;
+            if other != block && block.phis().any(|phi| other.phis().any(|twin| are_twins(phi, twin))) && same_calls() {
+                detour(module, call, way, other);
+            }
+        }
+    }
+}
+
+/// Whether control leaves for a block from within the terminator: by unwinding, or by a jump of assembly.
+fn is_left_early(terminator: Value, to: Block) -> bool {
+    let ways = terminator.successors();
+    match terminator.opcode() {
+        LLVMOpcode::LLVMInvoke => ways.get(1) == Some(&to),
+        LLVMOpcode::LLVMCallBr => ways[1..].contains(&to),
+        _ => false,
+    }
+}
+
+/// Whether two phi nodes merge the same values from the same blocks.
+fn are_twins(a: Value, b: Value) -> bool {
+    let merged = |phi: Value| phi.incoming().into_iter().map(|(value, block)| (block, value.0)).collect::<BTreeSet<_>>();
+    a.kind() == b.kind() && merged(a) == merged(b)
+}
+
+/// Lets one way of a terminator go through a block of its own.
+fn detour(module: Module, call: Block, way: usize, to: Block) {
+    let between = new_block_behind(module, call);
+    let terminator = call.terminator();
+    let builder = Builder::at_end(module, between, terminator.location());
+    let kind = llvm!(LLVMFunctionType(LLVMVoidTypeInContext(module.context()), std::ptr::null_mut(), 0, 0));
+    let (nothing, dialect) = (c"".as_ptr(), LLVMInlineAsmDialect::LLVMInlineAsmDialectATT);
+    let assembly = llvm!(LLVMGetInlineAsm(kind, nothing, 0, nothing, 0, 1, 0, dialect, 0));
+    llvm!(LLVMBuildCall2(builder.raw(), kind, assembly, std::ptr::null_mut(), 0, nothing));
+    builder.jump(to);
+    terminator.set_successor(way, between);
+    phis::rename(module, to, call, between);
+}
