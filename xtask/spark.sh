@@ -7,7 +7,7 @@
 set -euo pipefail
 project=$(cd "$(dirname "$0")/.." && pwd)
 users=${USERS:-30}
-folder=$(mktemp -d "${TMPDIR:-/tmp}/trodden-spark-XXXXXX")
+folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 if [ -z "${TRODDEN:-}" ]; then

@@ -62,7 +62,7 @@ pub struct Counters<'a> {
 pub struct Unknown {
     /// The runtime's function that counts, in whatever region is the thread's.
     pub count: Value,
-    /// A byte for each of the function's paths: 1 for those that are known. None where no path is known.
+    /// A byte for each of the function's paths: 1 for those that are known. None where no path is known: all are counted then.
     pub known: Option<Value>,
 }
 
@@ -188,17 +188,22 @@ impl Maker<'_> {
 
     /// Looks the path up, and counts it if it is unknown.
     fn if_unknown(&self, block: Block, unknown: Unknown) {
-        let count = new_block_behind(self.module, self.rest);
-        let builder = self.at_end(block);
-        let table = unknown.known.expect("paths are looked up only where some are known");
-        let known = builder.load(self.module.i8(), builder.offset(self.module.i8(), table, self.count.path));
-        let zero = Value(llvm!(LLVMConstInt(self.module.i8(), 0, 0)));
-        let branch = builder.branch(builder.compare(LLVMIntPredicate::LLVMIntEQ, known, zero), count, self.rest);
-        mark_unlikely(self.module, branch);
+        let count = unknown.known.map_or(block, |table| self.look_up(block, table));
         let builder = self.at_end(count);
         let first = builder.offset(self.module.i64(), self.counters.base, self.constant(self.counters.first));
         unknown.count(&builder, builder.offset(self.module.i64(), first, self.count.path));
         builder.jump(self.rest);
+    }
+
+    /// Lets control come to the count only if the path is unknown; gives the block where it does.
+    fn look_up(&self, block: Block, table: Value) -> Block {
+        let unknown = new_block_behind(self.module, self.rest);
+        let builder = self.at_end(block);
+        let known = builder.load(self.module.i8(), builder.offset(self.module.i8(), table, self.count.path));
+        let zero = Value(llvm!(LLVMConstInt(self.module.i8(), 0, 0)));
+        let branch = builder.branch(builder.compare(LLVMIntPredicate::LLVMIntEQ, known, zero), unknown, self.rest);
+        mark_unlikely(self.module, branch);
+        unknown
     }
 
     fn in_array(&self, block: Block) {

@@ -54,7 +54,8 @@ pub fn insert_into_one(around: Surroundings, count: Value, planned: &Planned, kn
         // What is done at a path is done when it ends, and each time.
         None => Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), Choices { rounds: ByRounds::No, early: false }),
     };
-    let known = known.map(|known| known_bytes(around.module, function.name().as_str(), known));
+    // A known set of another state of the function tells nothing of it.
+    let known = known.filter(|_| planned.residual.is_some()).map(|known| known_bytes(around.module, function.name().as_str(), known));
     let counters = Counters { unknown: Some(Unknown { count, known }), ..Counters::own(around.counters, first_counter) };
     probes::insert(around, *function, draft, graph, plan, &schedule, counters);
 }

@@ -16,9 +16,10 @@ use std::collections::BTreeSet;
 
 /// Sees to it that no block to which calls unwind, or assembly jumps, has a phi node that is equal to one of another block behind the same calls.
 pub fn part(module: Module, function: Value) {
-    for block in function.blocks().collect::<Vec<_>>() {
+    let merging: Vec<Block> = function.blocks().filter(|b| b.phis().next().is_some()).collect();
+    for block in merging {
         let from: BTreeSet<Block> = predecessors(block).into_iter().collect();
-        let Some(&call) = from.first().filter(|b| is_left_early(b.terminator(), block)) else { continue };
+        let Some(&call) = from.iter().find(|b| is_left_early(b.terminator(), block)) else { continue };
         for (way, other) in call.terminator().successors().into_iter().enumerate() {
             let same_calls = || predecessors(other).into_iter().collect::<BTreeSet<Block>>() == from;
             if other != block && block.phis().any(|phi| other.phis().any(|twin| are_twins(phi, twin))) && same_calls() {

@@ -79,19 +79,15 @@ impl Present {
 
 /// A pair as a row whose key is in the order of users: their sixteen bytes come first, then the copy.
 fn row(user: &User, copy: u32) -> Row {
-    let mut rest = [0; 16];
-    rest[..4].copy_from_slice(&user[12..]);
-    rest[4..8].copy_from_slice(&copy.to_be_bytes());
-    let word = |at: usize| u32::from_be_bytes(user[at..at + 4].try_into().expect("four bytes"));
-    Row { unit: word(0), counter: u64::from(word(4)) << 32 | u64::from(word(8)), user: rest, reports: 1, count: 0 }
+    let user = u128::from_be_bytes(*user);
+    let rest = u128::from(user as u32) << 96 | u128::from(copy) << 64;
+    Row { unit: (user >> 96) as u32, counter: (user >> 32) as u64, user: rest.to_be_bytes(), reports: 1, count: 0 }
 }
 
 fn pair(row: &Row) -> (User, u32) {
-    let mut user = [0; 16];
-    user[..4].copy_from_slice(&row.unit.to_be_bytes());
-    user[4..12].copy_from_slice(&row.counter.to_be_bytes());
-    user[12..].copy_from_slice(&row.user[..4]);
-    (user, u32::from_be_bytes(row.user[4..8].try_into().expect("four bytes")))
+    let rest = u128::from_be_bytes(row.user);
+    let user = u128::from(row.unit) << 96 | u128::from(row.counter) << 32 | rest >> 96;
+    (user.to_be_bytes(), (rest >> 64) as u32)
 }
 
 #[cfg(test)]
