@@ -22,7 +22,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use table::{Results, Row, Setting, Times};
+use table::{Results, Row, Setting, Times, Triple};
 
 /// Programs whose runs are the same each time.
 const DEFAULT: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "sqlite"];
@@ -58,7 +58,7 @@ pub struct Options {
     /// With --engine slurm: lose a node while copies run there.
     #[arg(long)]
     lose_node: bool,
-    /// Measure the wall time of copies as well, one at a time.
+    /// Measure the times of copies as well, one at a time.
     #[arg(long, conflicts_with = "lose_node")]
     times: bool,
     /// Measure how long it takes to divide the counting, and run no copies.
@@ -255,19 +255,29 @@ impl<'a> Subject<'a> {
 
     /// Runs copies that count paths only, one at a time.
     fn times(&self, words: &str, costs: &Path, options: &Options) -> Result<Times> {
-        let (mut copies, mut sequential, mut plain) = (Vec::<Vec<f64>>::new(), Vec::new(), Vec::new());
+        let least = |ns: &mut f64, now: f64| *ns = ns.min(now);
+        let mut single = [[f64::INFINITY; 2]; 2];
+        let mut each = [Vec::<f64>::new(), Vec::new()];
         for _ in 0..options.rounds {
             self.record(&format!("{words} --baseline --parallel 1"), options)?;
             let costs = read_json(costs)?;
-            for (at, copy) in each_copy(&costs).enumerate() {
-                copies.resize(copies.len().max(at + 1), Vec::new());
-                copies[at].push(number(copy, "wall_ns")?);
+            for (kind, [of_copy, plain, sequential]) in
+                [["wall_ns", "plain_ns", "sequential_ns"], ["cpu_ns", "plain_cpu_ns", "sequential_cpu_ns"]].into_iter().enumerate()
+            {
+                for (at, copy) in each_copy(&costs).enumerate() {
+                    each[kind].resize(each[kind].len().max(at + 1), f64::INFINITY);
+                    least(&mut each[kind][at], number(copy, of_copy)?);
+                }
+                least(&mut single[kind][0], number(&costs["baseline"], plain)?);
+                least(&mut single[kind][1], number(&costs["baseline"], sequential)?);
             }
-            sequential.push(number(&costs["baseline"], "sequential_ns")?);
-            plain.push(number(&costs["baseline"], "plain_ns")?);
         }
-        let slowest_ns = copies.into_iter().map(median).fold(0.0, f64::max);
-        Ok(Times { slowest_ns, sequential_ns: median(sequential), plain_ns: median(plain), rounds: options.rounds })
+        let [wall, cpu] = [0, 1].map(|kind| Triple {
+            slowest_ns: each[kind].iter().copied().fold(0.0, f64::max),
+            plain_ns: single[kind][0],
+            sequential_ns: single[kind][1],
+        });
+        Ok(Times { wall, cpu, rounds: options.rounds })
     }
 
     fn on_cluster(&self, words: &str, options: &Options) -> Result<String> {
@@ -318,10 +328,4 @@ fn most_counted(costs: &Value) -> Result<[f64; 2]> {
         }
     }
     Ok(most)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }

@@ -165,8 +165,10 @@ impl Row {
 /// A row's figures over its base's.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Ratios {
-    /// User time.
+    /// User time: medians.
     pub user: Option<f64>,
+    /// Least user times: what a neighbour on the machine adds is in them least. None where the base is not timed in the same turns.
+    pub least: Option<f64>,
     /// Instructions.
     pub instructions: Option<f64>,
     /// Bytes of code.
@@ -220,6 +222,7 @@ impl Suite {
         let count = |own: Option<u64>, base: Option<u64>| over(own? as f64, base? as f64);
         Ratios {
             user: over(own.user.median, own.base_user_s.unwrap_or(base.user.median)),
+            least: own.base_user_s.is_none().then(|| over(own.user.least, base.user.least)).flatten(),
             instructions: count(own.instructions, base.instructions),
             code: count(own.code_bytes, base.code_bytes),
             memory: over(own.memory_kb as f64, base.memory_kb as f64),
@@ -294,12 +297,14 @@ pub mod tests {
     fn ratios_are_to_the_base_and_there_only_where_both_were_measured() {
         let mut suite = suite(&[("a", "plain", &[1.0, 2.0, 1.5], 100), ("a", "trodden", &[3.0], 150)]);
         assert_eq!(suite.ratios("a", "trodden").user, Some(2.0));
+        assert_eq!(suite.ratios("a", "trodden").least, Some(3.0));
         assert_eq!(suite.ratios("a", "trodden").instructions, Some(1.5));
         assert_eq!(suite.ratios("a", "plain"), Ratios::default());
         if let Outcome::Measured(figures) = &mut suite.rows[1].outcome {
             figures.base_user_s = Some(0.5);
         }
         assert_eq!(suite.ratios("a", "trodden").user, Some(6.0));
+        assert_eq!(suite.ratios("a", "trodden").least, None);
         suite.rows[0].outcome = Outcome::Failed { reason: "no".into() };
         assert_eq!(suite.ratios("a", "trodden"), Ratios::default());
     }

@@ -28,8 +28,9 @@ pub fn markdown(suite: &Suite) -> String {
     for variant in &suite.variants {
         let _ = writeln!(out, "| `{}` | {} |", variant.name, variant.about);
     }
-    let parts: [(&str, Table); 5] = [
+    let parts: [(&str, Table); 6] = [
         ("User time, ratio to the base", matrix(suite, |r| r.user)),
+        ("Least user time, ratio to the base's least", matrix(suite, |r| r.least)),
         ("Instructions, ratio to the base", matrix(suite, |r| r.instructions)),
         ("Size of code, ratio to the base", matrix(suite, |r| r.code)),
         ("Times and instructions", times(suite)),

@@ -1,6 +1,7 @@
 //! Rows of `cargo xtask copies`, kept in a file for each day, and what they say together.
 
 use crate::bench::result::Machine;
+use crate::bench::statistics::geometric_mean;
 use crate::bench::{commit, machine};
 use crate::steps;
 use anyhow::{Context, Result, ensure};
@@ -13,19 +14,35 @@ use std::process::Command;
 const SCHEMA_VERSION: u32 = 2;
 
 /// Names of the columns of rows.
-const HEADS: [&str; 8] = ["program", "strategy", "k", "hits", "labels", "at least", "slowest", "sequential"];
+const HEADS: [&str; 10] =
+    ["program", "strategy", "k", "hits", "labels", "at least", "slowest", "sequential", "slowest, cpu", "sequential, cpu"];
 
 /// What they are.
 const ABOUT: &str = "hits: of the slowest copy, in per cent of one program that counts all, both counted by the running programs; \
     labels: of them, edges with a label other than zero (what the paper counts); at least: no plan has fewer hits; \
-    slowest, sequential: wall time of the slowest copy, and of one program that counts all, beyond the plain program's, in per cent.";
+    slowest, sequential: wall time of the slowest copy, and of one program that counts all, beyond the plain program's, in per cent; of each the least of some rounds; \
+    cpu: the same of processor times, which tell more where something else runs on the machine.";
 
 /// Names of the columns of averages.
-const SUMMARY_HEADS: [&str; 9] = ["strategy", "k", "programs", "hits", "geometric", "labels", "geometric", "paper (p3)", "above the bound"];
+const SUMMARY_HEADS: [&str; 12] = [
+    "input",
+    "strategy",
+    "k",
+    "programs",
+    "hits",
+    "geometric",
+    "labels",
+    "geometric",
+    "paper (p3)",
+    "above the bound",
+    "slowest",
+    "sequential",
+];
 
 /// What they are.
 const SUMMARY_ABOUT: &str = "Change of the slowest copy's hits and labels against one program that counts all, in per cent: arithmetic and geometric means over \
-    programs. The paper has labels of p3 on other programs. Above the bound: by how much the hits are above what no plan is below, on average.";
+    programs. The paper has labels of p3 on other programs. Above the bound: by how much the hits are above what no plan is below, on average. Slowest, sequential: geometric means of processor times beyond the plain program's, \
+    of the programs whose times were measured.";
 
 /// What the paper says of p3 with 2, 4 and 8 copies.
 const PAPER: [(u32, f64); 3] = [(2, -23.0), (4, -43.0), (8, -56.0)];
@@ -69,17 +86,41 @@ pub struct Row {
     pub times: Option<Times>,
 }
 
-/// Wall times, in nanoseconds: medians.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Times, in nanoseconds: the least of some rounds, as what else runs on the machine only ever adds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Times {
+    /// That pass.
+    pub wall: Triple,
+    /// Of the processor.
+    pub cpu: Triple,
+    /// Measurements of each.
+    pub rounds: u32,
+}
+
+/// What copies are compared by, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Triple {
     /// Of the slowest copy.
     pub slowest_ns: f64,
     /// Of one program that counts all.
     pub sequential_ns: f64,
     /// Of one that counts nothing.
     pub plain_ns: f64,
-    /// Measurements of each.
-    pub rounds: u32,
+}
+
+impl Triple {
+    /// What counting adds to the time of the program: of the slowest copy, and of one program that counts all.
+    fn ratios(&self) -> [f64; 2] {
+        [self.slowest_ns, self.sequential_ns].map(|ns| ns / self.plain_ns)
+    }
+}
+
+impl Times {
+    /// Of wall times, then of processor times.
+    fn ratios(&self) -> [f64; 4] {
+        let ([a, b], [c, d]) = (self.wall.ratios(), self.cpu.ratios());
+        [a, b, c, d]
+    }
 }
 
 /// Names of the columns of analyses.
@@ -201,13 +242,14 @@ impl Results {
         self.stem.with_extension("md")
     }
 
-    /// Averages of the rows of each strategy and number of copies that counted on the short run here.
+    /// Averages of the rows of each input, strategy and number of copies that counted here.
     fn averages(&self) -> Vec<Average> {
-        let rows: Vec<&Row> = self.content.rows.iter().filter(|r| r.setting.engine == "local" && r.setting.input == "train").collect();
-        let mut kinds: Vec<(&str, u32)> = rows.iter().map(|r| (r.setting.strategy.as_str(), r.setting.copies)).collect();
+        let rows: Vec<&Row> = self.content.rows.iter().filter(|r| r.setting.engine == "local").collect();
+        let kind = |r: &&Row| (r.setting.input.clone(), r.setting.strategy.clone(), r.setting.copies);
+        let mut kinds: Vec<(String, String, u32)> = rows.iter().map(kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
-        kinds.into_iter().map(|kind| Average::of(kind, &rows)).collect()
+        kinds.iter().map(|(input, strategy, copies)| Average::of((input, strategy, *copies), &rows)).collect()
     }
 
     /// Prints averages.
@@ -267,9 +309,10 @@ impl Setting {
 }
 
 impl Row {
-    fn cells(&self) -> [String; 8] {
+    fn cells(&self) -> [String; 10] {
         let Setting { program, strategy, copies, .. } = &self.setting;
-        let over = |ns: fn(&Times) -> f64| self.times.as_ref().map_or(String::new(), |t| decimal(100.0 * (ns(t) / t.plain_ns - 1.0)));
+        let ratios = self.times.map_or([f64::NAN; 4], |t| t.ratios());
+        let [slowest, sequential, slowest_cpu, sequential_cpu] = ratios.map(|ratio| decimal(100.0 * (ratio - 1.0)));
         [
             program.clone(),
             strategy.clone(),
@@ -277,8 +320,10 @@ impl Row {
             decimal(100.0 * self.hits / self.sequential_hits),
             decimal(100.0 * self.label_hits / self.sequential_label_hits),
             decimal(100.0 * self.proven_hits / self.sequential_hits),
-            over(|t| t.slowest_ns),
-            over(|t| t.sequential_ns),
+            slowest,
+            sequential,
+            slowest_cpu,
+            sequential_cpu,
         ]
     }
 }
@@ -286,6 +331,7 @@ impl Row {
 /// Means over programs.
 #[derive(Debug, PartialEq)]
 struct Average {
+    input: String,
     strategy: String,
     copies: u32,
     programs: usize,
@@ -293,30 +339,42 @@ struct Average {
     hits: [f64; 2],
     labels: [f64; 2],
     above_bound: f64,
+    /// Processor time beyond the plain program's, in per cent, of the slowest copy and of one program that counts all; not a number where none was measured.
+    slowest: f64,
+    sequential: f64,
 }
 
 impl Average {
-    fn of((strategy, copies): (&str, u32), rows: &[&Row]) -> Average {
-        let own: Vec<&Row> = rows.iter().filter(|r| r.setting.strategy == strategy && r.setting.copies == copies).copied().collect();
+    fn of((input, strategy, copies): (&str, &str, u32), rows: &[&Row]) -> Average {
+        let is_own = |r: &&&Row| r.setting.input == input && r.setting.strategy == strategy && r.setting.copies == copies;
+        let own: Vec<&Row> = rows.iter().filter(is_own).copied().collect();
         let change = |share: fn(&Row) -> f64| {
             let shares: Vec<f64> = own.iter().map(|r| share(r)).filter(|s| s.is_finite()).collect();
             let mean = |of: fn(f64) -> f64| shares.iter().map(|s| of(*s)).sum::<f64>() / shares.len() as f64;
             [100.0 * (mean(|s| s) - 1.0), 100.0 * (mean(f64::ln).exp() - 1.0)]
         };
+        let over = |which: usize| {
+            let ratios: Vec<f64> = own.iter().filter_map(|r| r.times).map(|t| t.cpu.ratios()[which]).collect();
+            geometric_mean(&ratios).map_or(f64::NAN, |mean| 100.0 * (mean - 1.0))
+        };
         Average {
+            input: input.to_owned(),
             strategy: strategy.to_owned(),
             copies,
             programs: own.len(),
             hits: change(|r| r.hits / r.sequential_hits),
             labels: change(|r| r.label_hits / r.sequential_label_hits),
             above_bound: change(|r| r.hits / r.proven_hits)[0],
+            slowest: over(0),
+            sequential: over(1),
         }
     }
 
-    fn cells(&self) -> [String; 9] {
+    fn cells(&self) -> [String; 12] {
         let paper = PAPER.iter().find(|(copies, _)| *copies == self.copies).map_or(String::new(), |(_, change)| decimal(*change));
         let [[hits, hits_geometric], [labels, labels_geometric]] = [self.hits, self.labels].map(|both| both.map(decimal));
         [
+            self.input.clone(),
             self.strategy.clone(),
             self.copies.to_string(),
             self.programs.to_string(),
@@ -326,6 +384,8 @@ impl Average {
             labels_geometric,
             paper,
             decimal(self.above_bound),
+            decimal(self.slowest),
+            decimal(self.sequential),
         ]
     }
 }
@@ -387,10 +447,15 @@ mod tests {
         let [average] = &again.averages()[..] else { panic!() };
         assert_eq!(
             (average.programs, average.cells()),
-            (2, ["p3", "2", "2", "-59.0", "-60.0", "-79.5", "-80.0", "-23.0", "64.0"].map(Into::into))
+            (2, ["train", "p3", "2", "2", "-59.0", "-60.0", "-79.5", "-80.0", "-23.0", "64.0", "", ""].map(Into::into))
         );
+        let [wall, cpu] = [13.0, 11.0].map(|slowest_ns| Triple { slowest_ns, sequential_ns: 12.0, plain_ns: 10.0 });
+        let timed = Row { times: Some(Times { wall, cpu, rounds: 1 }), ..row("c", 50.0) };
+        assert_eq!(timed.cells()[6..], ["30.0", "20.0", "10.0", "20.0"]);
+        again.add(timed).unwrap();
+        assert_eq!(again.averages()[0].cells()[10..], ["10.0", "20.0"]);
         again.add(row("b", 50.0)).unwrap();
-        assert_eq!((again.content.rows.len(), again.averages()[0].programs), (2, 2));
-        assert!(std::fs::read_to_string(again.page()).unwrap().contains("| b | p3 | 2 | 50.0 | 25.0 | 25.0 |  |  |"));
+        assert_eq!((again.content.rows.len(), again.averages()[0].programs), (3, 3));
+        assert!(std::fs::read_to_string(again.page()).unwrap().contains("| b | p3 | 2 | 50.0 | 25.0 | 25.0 |  |  |  |  |"));
     }
 }

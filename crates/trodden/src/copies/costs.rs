@@ -77,10 +77,14 @@ pub struct CopyCosts {
 /// Times without copies.
 #[derive(Clone, Debug, Serialize)]
 pub struct Baseline {
-    /// Without counting.
+    /// Wall time without counting.
     pub plain_ns: u64,
-    /// With all counting in one program.
+    /// Wall time with all counting in one program.
     pub sequential_ns: u64,
+    /// Processor time without counting.
+    plain_cpu_ns: u64,
+    /// Processor time with all counting in one program.
+    sequential_cpu_ns: u64,
 }
 
 impl Costs {
@@ -137,7 +141,12 @@ impl Costs {
 
     /// Adds the times of the program without counting and with all of it.
     pub fn add_baseline(&mut self, plain: &Times, sequential: &Times) {
-        self.baseline = Some(Baseline { plain_ns: plain.wall_ns, sequential_ns: sequential.wall_ns });
+        self.baseline = Some(Baseline {
+            plain_ns: plain.wall_ns,
+            sequential_ns: sequential.wall_ns,
+            plain_cpu_ns: plain.cpu_ns,
+            sequential_cpu_ns: sequential.cpu_ns,
+        });
         for copy in &mut self.copies {
             copy.overhead = Some(copy.wall_ns as f64 / plain.wall_ns.max(1) as f64 - 1.0);
         }
@@ -175,7 +184,7 @@ impl Costs {
             share(self.ideal_hits),
             share(self.proven_hits)
         ));
-        if let Some(Baseline { plain_ns, sequential_ns }) = self.baseline {
+        if let Some(Baseline { plain_ns, sequential_ns, .. }) = self.baseline {
             let over = |ns: u64| 100.0 * (ns as f64 / plain_ns.max(1) as f64 - 1.0);
             note(format_args!(
                 "without counting {:.3} s, one program that counts all {:.3} s (overhead {:.1} %); the slowest copy saves {:.1} % of that time",
