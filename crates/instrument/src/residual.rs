@@ -137,9 +137,8 @@ impl Double<'_> {
         let pairs = self.arrive(&copies, &landings, arriving, &copied);
         let meeting = self.meeting(&copies);
         let mut flow = Flow::of(self.module, function, &meeting);
-        for (known, counted) in pairs.into_iter().filter(|(v, _)| !v.is_void()) {
-            flow.variable(&[known, counted], Definitions::Several);
-        }
+        let pairs: Vec<(Value, Value)> = pairs.into_iter().filter(|(v, _)| !v.is_void()).collect();
+        flow.pairs(&pairs, Definitions::Several);
         self.described(&copies, &copied)
     }
 

@@ -439,27 +439,8 @@ impl Double<'_> {
     fn repair(&self, pairs: &[(Value, Value)]) {
         let mut flow = ssa::Flow::of(self.module, self.function, &self.meeting);
         flow.variable(&self.bases, Definitions::Several);
-        // What is made of others first: the others are merged where it is made anew.
-        let mut anew: Vec<_> = pairs.iter().filter(|(fast, _)| ssa::is_made_anew(*fast)).map(|p| (steps_to(p.0), p)).collect();
-        anew.sort_by_key(|(steps, _)| std::cmp::Reverse(*steps));
-        for (_, (fast, counted)) in anew {
-            flow.recompute(&[*fast, *counted]);
-        }
-        for (fast, counted) in pairs {
-            flow.variable(&[*fast, *counted], Definitions::OnePerVersion);
-        }
+        flow.pairs(pairs, Definitions::OnePerVersion);
     }
-}
-
-/// How many values one after the other are to be made anew before this one can be.
-fn steps_to(value: Value) -> usize {
-    let (mut steps, mut at) = (0, value);
-    while !llvm!(LLVMIsAInstruction(at.0)).is_null() && ssa::is_made_anew(at) {
-        let operand = |index: u32| Value(llvm!(LLVMGetOperand(at.0, index)));
-        at = if at.is(LLVMOpcode::LLVMICmp) && llvm!(LLVMIsConstant(operand(0).0)) != 0 { operand(1) } else { operand(0) };
-        steps += 1;
-    }
-    steps
 }
 
 fn incoming_from(phi: Value, block: Block) -> Option<Value> {

@@ -6,7 +6,7 @@
 //! "Simple and efficient construction of static single assignment form" (CC 2013), section 2; done by worklist here, since functions may be deep.
 //!
 //! What code generation would make anew where it is used (an address a constant away from another, a comparison) is not merged but made anew: merged, it would be in a register or in the
-//! stack frame all the time, which in large functions costs more than all else ([`Flow::recompute`]).
+//! stack frame all the time, which in large functions costs more than all else ([`Flow::pairs`]).
 //!
 //! Invariant: blocks and edges do not change between [`Flow::of`] and the last [`Flow::variable`].
 
@@ -81,6 +81,19 @@ impl Flow {
         Flow { module, blocks, number, before, behind, position, order, meeting, arrivals, variable: 0 }
     }
 
+    /// Repairs the uses of values that are two, one in each version.
+    pub fn pairs(&mut self, pairs: &[(Value, Value)], of_kind: Definitions) {
+        // What is made of others first: the others are merged where it is made anew.
+        let mut anew: Vec<_> = pairs.iter().filter(|(first, _)| is_made_anew(*first)).map(|p| (steps_to(p.0), p)).collect();
+        anew.sort_by_key(|(steps, _)| Reverse(*steps));
+        for (_, (first, second)) in anew {
+            self.recompute(&[*first, *second], of_kind);
+        }
+        for (first, second) in pairs {
+            self.variable(&[*first, *second], of_kind);
+        }
+    }
+
     /// Makes every use of one of the definitions a use of the one that arrives there.
     pub fn variable(&mut self, definitions: &[Value], of_kind: Definitions) {
         let defined: HashMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
@@ -119,10 +132,10 @@ impl Flow {
     }
 
     /// Of a value of two versions that [`is_made_anew`]: makes it anew in front of each use that both versions' values reach. What it is made of is to be seen to afterwards.
-    pub fn recompute(&mut self, definitions: &[Value]) {
+    fn recompute(&mut self, definitions: &[Value], of_kind: Definitions) {
         let defined: HashMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
-        let Some(live) = self.live(&uses, &defined, false) else { return };
+        let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Several) else { return };
         self.solve(&live, &defined);
         let mut made = HashMap::<(Value, usize, bool), Value>::new();
         for Use { user, operand, block, at_end } in uses {
@@ -229,7 +242,7 @@ impl Flow {
 }
 
 /// Whether code generation makes such a value anew where it is used, in other blocks than its own, rather than keep it.
-pub fn is_made_anew(value: Value) -> bool {
+fn is_made_anew(value: Value) -> bool {
     let is_constant = |index: u32| llvm!(LLVMIsConstant(llvm!(LLVMGetOperand(value.0, index)))) != 0;
     match value.opcode() {
         LLVMOpcode::LLVMGetElementPtr => (1..llvm!(LLVMGetNumOperands(value.0)) as u32).all(is_constant),
@@ -237,6 +250,17 @@ pub fn is_made_anew(value: Value) -> bool {
         LLVMOpcode::LLVMICmp => is_constant(0) || is_constant(1),
         _ => false,
     }
+}
+
+/// How many values one after the other are to be made anew before this one can be.
+fn steps_to(value: Value) -> usize {
+    let (mut steps, mut at) = (0, value);
+    while !llvm!(LLVMIsAInstruction(at.0)).is_null() && is_made_anew(at) {
+        let operand = |index: u32| Value(llvm!(LLVMGetOperand(at.0, index)));
+        at = if at.is(LLVMOpcode::LLVMICmp) && llvm!(LLVMIsConstant(operand(0).0)) != 0 { operand(1) } else { operand(0) };
+        steps += 1;
+    }
+    steps
 }
 
 fn uses_value(instruction: Value, value: Value) -> bool {
