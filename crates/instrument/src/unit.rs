@@ -237,7 +237,7 @@ fn store(frame: &Frame) -> Result<PathBuf, Error> {
 }
 
 /// The flags of the compilation that shape code generation, as the driver passes them on: words separated by U+001F.
-fn code_generation_flags() -> Vec<String> {
+pub fn code_generation_flags() -> Vec<String> {
     let words = std::env::var("TRODDEN_CODEGEN").unwrap_or_default();
     words.split('\u{1f}').filter(|w| !w.is_empty()).map(str::to_owned).collect()
 }

@@ -33,7 +33,9 @@ const RAISED: &CStr = c"-tail-dup-pred-size=128";
 pub fn copy_jumps() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        if std::env::args_os().any(|word| word.to_string_lossy().contains(BOUND)) {
+        let given = std::env::args_os().any(|word| word.to_string_lossy().contains(BOUND));
+        // In a response file it is among the words that the driver passes on.
+        if given || crate::unit::code_generation_flags().iter().any(|word| word.contains(BOUND)) {
             return;
         }
         let words = [c"trodden".as_ptr(), RAISED.as_ptr()];
