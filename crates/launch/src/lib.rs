@@ -24,7 +24,7 @@ pub use template::Template;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Variable that tells a task's command under which name to write its result.
@@ -86,14 +86,13 @@ pub enum Event {
 ///
 /// # Errors
 /// See [`Error`]. What ran is ended then; results that are there stay.
-pub fn run(job: &Job, engine: &Engine, tell: &mut dyn FnMut(Event)) -> Result<Vec<u32>, Error> {
+pub fn run(job: &Job, engine: &Engine, stop: &Stop, tell: &mut dyn FnMut(Event)) -> Result<Vec<u32>, Error> {
     job.write()?;
-    let stop = Stop::new()?;
     let attempts = match engine {
-        Engine::Local(local) => local::run(job, local, &stop, tell),
-        Engine::Slurm(slurm) => slurm::run(job, slurm, &stop, tell),
-        Engine::Template(template) => template::run(job, template, &stop, tell),
-        Engine::Kubernetes(kubernetes) => kubernetes::run(job, kubernetes, &stop, tell),
+        Engine::Local(local) => local::run(job, local, stop, tell),
+        Engine::Slurm(slurm) => slurm::run(job, slurm, stop, tell),
+        Engine::Template(template) => template::run(job, template, stop, tell),
+        Engine::Kubernetes(kubernetes) => kubernetes::run(job, kubernetes, stop, tell),
     }?;
     job.check()?;
     Ok(attempts)
@@ -127,17 +126,23 @@ impl Job {
     }
 }
 
-/// Whether somebody wants this process to end.
-pub(crate) struct Stop {
+/// Whether somebody wants this process to end: while one of these is there, the signals that ask for it are noted, and do nothing else.
+pub struct Stop {
     flag: Arc<AtomicBool>,
     handlers: Vec<signal_hook::SigId>,
 }
 
-/// Set while no job runs: then signals do what they do by default. Taking a handler away does not bring that back.
+/// How many [`Stop`]s there are.
+static WATCHED: AtomicUsize = AtomicUsize::new(0);
+/// Set while there is none: then signals do what they do by default. Taking a handler away does not bring that back.
 static IDLE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 impl Stop {
-    fn new() -> Result<Stop, Error> {
+    /// Begins to note the signals.
+    ///
+    /// # Errors
+    /// The system does not let us.
+    pub fn new() -> Result<Stop, Error> {
         if IDLE.get().is_none() {
             let idle = Arc::new(AtomicBool::new(false));
             for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -146,26 +151,35 @@ impl Stop {
             // Where another thread was faster, ours stays unset, and does nothing.
             let _ = IDLE.set(idle);
         }
+        WATCHED.fetch_add(1, Ordering::SeqCst);
+        let mut stop = Stop { flag: Arc::new(AtomicBool::new(false)), handlers: Vec::new() };
         set_idle(false);
-        let flag = Arc::new(AtomicBool::new(false));
-        let handlers = [SIGINT, SIGTERM, SIGHUP].into_iter().map(|s| signal_hook::flag::register(s, flag.clone()));
-        Ok(Stop { handlers: handlers.collect::<Result<_, _>>().map_err(Error::Signals)?, flag })
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            stop.handlers.push(signal_hook::flag::register(signal, stop.flag.clone()).map_err(Error::Signals)?);
+        }
+        Ok(stop)
     }
 
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    /// Whether nobody does.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`]: somebody does.
+    pub fn check(&self) -> Result<(), Error> {
         if self.flag.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
 
 fn set_idle(idle: bool) {
     if let Some(known) = IDLE.get() {
-        known.store(idle, Ordering::Relaxed);
+        known.store(idle, Ordering::SeqCst);
     }
 }
 
 impl Drop for Stop {
     fn drop(&mut self) {
-        set_idle(true);
         self.handlers.drain(..).for_each(|id| _ = signal_hook::low_level::unregister(id));
+        if WATCHED.fetch_sub(1, Ordering::SeqCst) == 1 {
+            set_idle(true);
+        }
     }
 }

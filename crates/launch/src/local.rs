@@ -2,6 +2,7 @@
 
 use crate::{Error, Event, Job, MEMORY_VARIABLE, Stop};
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::collections::VecDeque;
 use std::fs::OpenOptions;
@@ -126,7 +127,7 @@ pub(crate) fn run_commands(
             running.0.push(Running { task, slot, child });
         }
         sleep(LOOK_EVERY);
-        for done in ended(&mut running)? {
+        for done in ended(job, &mut running)? {
             free.push(done.slot);
             if job.tasks[done.task].result.exists() {
                 tell(Event::Done(job.tasks.len() - job.open().len(), job.tasks.len()));
@@ -150,15 +151,25 @@ fn spawn(job: &Job, task: usize, mut command: Command) -> Result<Child, Error> {
     command.spawn().map_err(|source| Error::Tool { program, source, remedy: "install it" })
 }
 
-fn ended(running: &mut All) -> Result<Vec<Running>, Error> {
+/// Takes out tasks that have ended. What one without a result has started is ended before the task runs again, or its like would run beside it.
+fn ended(job: &Job, running: &mut All) -> Result<Vec<Running>, Error> {
+    let failed = |source| Error::Tool { program: "sh".into(), source, remedy: "run it again" };
     let mut done = Vec::new();
     let mut at = 0;
     while at < running.0.len() {
-        let child = &mut running.0[at].child;
-        match child.try_wait().map_err(|source| Error::Tool { program: "sh".into(), source, remedy: "run it again" })? {
-            Some(_) => done.push(running.0.swap_remove(at)),
-            None => at += 1,
+        let Running { task, child, .. } = &mut running.0[at];
+        // It is only looked at, not waited for: so its number is nobody else's, nor is that of its group.
+        let process = Pid::from_raw(child.id() as i32);
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        if waitid(Id::Pid(process), flags).map_err(|e| failed(e.into()))? == WaitStatus::StillAlive {
+            at += 1;
+            continue;
         }
+        if !job.tasks[*task].result.exists() {
+            let _ = killpg(process, Signal::SIGKILL);
+        }
+        child.wait().map_err(failed)?;
+        done.push(running.0.swap_remove(at));
     }
     Ok(done)
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use trodden_launch::{Engine, Error, Event, Job, Kubernetes, Local, Task, Template, kubernetes, run};
+use trodden_launch::{Engine, Error, Event, Job, Kubernetes, Local, Stop, Task, Template, kubernetes};
 
 fn job(folder: &Path, commands: &[&[&str]]) -> Job {
     let task = |(at, words): (usize, &&[&str])| Task {
@@ -15,6 +15,10 @@ fn job(folder: &Path, commands: &[&[&str]]) -> Job {
         result: folder.join(format!("result-{at}")),
     };
     Job { name: "test".into(), folder: folder.join("the job's"), tasks: commands.iter().enumerate().map(task).collect() }
+}
+
+fn run(job: &Job, engine: &Engine, tell: &mut dyn FnMut(Event)) -> Result<Vec<u32>, Error> {
+    trodden_launch::run(job, engine, &Stop::new().unwrap(), tell)
 }
 
 fn local() -> Engine {
@@ -52,6 +56,18 @@ fn tasks_without_a_result_are_errors_and_end_the_others() {
     assert!(begun.elapsed() < Duration::from_secs(60));
     let silent = self::job(&folder.path().join("."), &[&["true"]]);
     assert!(matches!(run(&silent, &local(), &mut |_| {}), Err(Error::Failed { task: 0, .. })));
+}
+
+#[test]
+fn what_a_failed_task_left_running_is_ended_before_it_runs_again() {
+    let folder = tempfile::tempdir().unwrap();
+    // The first attempt leaves a process behind; the second finds out whether it still runs.
+    let command = "if ! test -e left; then sleep 600 & echo $! > left; exit 1; fi; n=0
+        while grep -qs 'State:.*(sleeping)' /proc/$(cat left)/status; do n=$((n + 1)); test $n -lt 20 || exit 1; sleep 0.1; done
+        echo alone > \"$LAUNCH_RESULT\"";
+    let job = job(folder.path(), &[&["sh", "-c", command]]);
+    assert_eq!(run(&job, &local(), &mut |_| {}).unwrap(), [2]);
+    assert_eq!(result(folder.path(), 0), "alone\n");
 }
 
 #[test]

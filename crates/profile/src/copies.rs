@@ -8,14 +8,16 @@
 //! - a path that lies within the parts of two copies was counted differently by them ([`Divergence::Counts`]), or so was anything that all copies count in full
 //!   (libraries, other programs that were started);
 //! - paths of a function that several copies share do not fit together: behind some cut edge another number of paths begins than arrives there
-//!   ([`Divergence::Flow`]). That may also be a path that a signal interrupted, as in any profile.
+//!   ([`Divergence::Flow`]).
+//!
+//! Where all copies were ended by the same signal, paths that it interrupted look like that as well: these are told apart ([`MergedCopies::interrupted`]).
 
 pub mod edges;
 mod within;
 
 pub(crate) use within::Within;
 
-use crate::model::{ImageProfile, Profile, Run, UnitProfile};
+use crate::model::{Ending, ImageProfile, Profile, Run, UnitProfile};
 use crate::paths::FunctionPaths;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -53,6 +55,17 @@ pub enum Divergence {
         /// A function that differs, if one does.
         function: Option<String>,
     },
+}
+
+impl Divergence {
+    /// Whether it may come of a path that a signal interrupted: copies count paths as soon as it is decided how they go on, each at another place.
+    fn may_be_interrupted(&self) -> bool {
+        match self {
+            Divergence::Flow { .. } => true,
+            Divergence::Counts { one, other, .. } => one.1.abs_diff(other.1) == 1,
+            Divergence::Image { .. } => false,
+        }
+    }
 }
 
 impl fmt::Display for Divergence {
@@ -121,6 +134,8 @@ pub struct MergedCopies {
     pub profile: Profile,
     /// Where copies differ.
     pub divergences: Vec<Divergence>,
+    /// Where counts do not fit together because a signal ended all copies, the same one, in the middle of paths.
+    pub interrupted: Vec<Divergence>,
     /// Paths with counts that two copies or more agree on.
     pub confirmed: u64,
     /// Copies that counted nothing, because control came to none of their functions.
@@ -138,8 +153,8 @@ pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<M
         return Err(CopiesError::Nothing);
     }
     let silent: Vec<usize> = (0..own.len()).filter(|at| own[*at].is_none()).collect();
-    let mut merged =
-        MergedCopies { profile: Profile { run, images: Vec::new(), sampling: None }, divergences: Vec::new(), confirmed: 0, silent };
+    let profile = Profile { run, images: Vec::new(), sampling: None };
+    let mut merged = MergedCopies { profile, divergences: Vec::new(), interrupted: Vec::new(), confirmed: 0, silent };
     let mut seen = HashMap::<Identity, usize>::new();
     let mut units = Vec::new();
     for (unit, map) in &program.units {
@@ -158,8 +173,21 @@ pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<M
     }
     let Divided { identity, path, build_id, .. } = program.clone();
     merged.profile.images.push(ImageProfile { identity, path, build_id, units });
+    if are_ended_by_a_signal(copies) {
+        (merged.interrupted, merged.divergences) = merged.divergences.into_iter().partition(Divergence::may_be_interrupted);
+    }
     merged.others(copies);
     Ok(merged)
+}
+
+/// Whether one signal ended all copies, or the status says so that shells and handlers of signals give.
+fn are_ended_by_a_signal(copies: &[Profile]) -> bool {
+    let by_signal = |ending: Option<Ending>| match ending {
+        Some(Ending::Signal(_)) => true,
+        Some(Ending::Exit(status)) => (129..=192).contains(&status),
+        None => false,
+    };
+    copies.first().is_some_and(|first| by_signal(first.run.ending) && copies.iter().all(|copy| copy.run.ending == first.run.ending))
 }
 
 /// Whether an image is a copy that counts a part.

@@ -44,6 +44,29 @@ fn how_a_profile_was_sampled_comes_back() {
 }
 
 #[test]
+fn links_are_followed_and_pipes_are_written_into() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let profile = profile(0, 3);
+    std::fs::create_dir(at("far")).unwrap();
+    // One link to a link to a file that is not there yet.
+    std::os::unix::fs::symlink("middle", at("link")).unwrap();
+    std::os::unix::fs::symlink("far/file", at("middle")).unwrap();
+    for _ in 0..2 {
+        profile.write(&at("link")).unwrap();
+        assert_eq!(Profile::read(&at("far/file")).unwrap(), profile);
+        assert!(at("link").is_symlink() && at("middle").is_symlink());
+    }
+    let made = std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap();
+    assert!(made.success());
+    let pipe = at("pipe");
+    let reader = std::thread::spawn(move || std::fs::read(pipe).unwrap());
+    profile.write(&at("pipe")).unwrap();
+    assert!(reader.join().unwrap() == bytes_of(&profile));
+    assert!(!std::fs::metadata(at("pipe")).unwrap().is_file());
+}
+
+#[test]
 fn what_is_written_comes_back() {
     let folder = tempfile::tempdir().unwrap();
     for seed in 0..50 {

@@ -81,7 +81,7 @@ fn make_with(program: &Path, output: &Path, words: &str, defaults: &Defaults) ->
     let place = Place::new(&inputs.recipe)?;
     note(format_args!("compiling {} units from their bitcode", inputs.frames.len()));
     let rebuilder = Rebuilder::compile(&Compiler::new(words.into())?, &inputs.frames, &place.folder.path().join("units"))?;
-    inputs.link(&place, rebuilder, output, words, defaults)
+    inputs.link(&place, rebuilder, output, words, defaults, None)
 }
 
 /// What a program was linked of.
@@ -91,6 +91,8 @@ pub struct Inputs {
     contents: Vec<Vec<u8>>,
     /// The units in them, and those of sources that the link compiled.
     pub frames: Vec<Frame>,
+    /// The folder of the program, in which its run paths find it.
+    origin: PathBuf,
 }
 
 impl Inputs {
@@ -111,11 +113,12 @@ impl Inputs {
                 frames.push(unit_of_store(&store, unit)?);
             }
         }
-        Ok(Inputs { recipe, contents, frames })
+        let origin = fs::canonicalize(program)?.parent().unwrap_or(Path::new("/")).to_owned();
+        Ok(Inputs { recipe, contents, frames, origin })
     }
 
-    /// Links the program anew with objects that were made of its units with parameters of the plugin; gives its image, unless nothing in it is instrumented. Where the environment says
-    /// nothing, it writes to files of the pattern `writes`, if there is one.
+    /// Links the program anew with objects that were made of its units with parameters of the plugin; gives its image, unless nothing in it is instrumented. It finds shared libraries
+    /// where the program itself does. Where the environment says nothing, it writes to files of the pattern `writes`, if there is one.
     ///
     /// # Errors
     /// A tool fails.
@@ -129,13 +132,24 @@ impl Inputs {
         let place = Place::new(&self.recipe)?;
         let rebuilder = Rebuilder::of(objects, place.folder.path());
         let defaults = Defaults { output: writes.map(str::to_owned), ..Defaults::default() };
-        self.link(&place, rebuilder, output, words, &defaults)
+        self.link(&place, rebuilder, output, words, &defaults, Some(&self.origin))
     }
 
-    fn link(&self, place: &Place, rebuilder: Rebuilder, output: &Path, words: &str, defaults: &Defaults) -> Result<Option<Image>> {
+    fn link(
+        &self,
+        place: &Place,
+        rebuilder: Rebuilder,
+        output: &Path,
+        words: &str,
+        defaults: &Defaults,
+        origin: Option<&Path>,
+    ) -> Result<Option<Image>> {
         let output = std::path::absolute(output)?;
         let objects = lay_out(self, place, rebuilder)?;
         let mut line = place.command_line(&self.recipe, &objects, &output);
+        if let Some(origin) = origin {
+            line.iter_mut().for_each(|word| *word = with_origin(word, origin));
+        }
         if let Some(object) = defaults.object(place.folder.path())? {
             // In front: of several definitions, which are weak, the first counts.
             line.splice(0..0, ["-Xlinker".into(), object.into()]);
@@ -388,6 +402,17 @@ fn link_there(recipe: &Recipe, place: &Place, line: &CommandLine, parameters: &s
         bail!("the link fails ({status})");
     }
     Ok(image)
+}
+
+/// A word with a folder in the place of `$ORIGIN`, which stands in run paths for the folder of the program (ld.so(8)).
+fn with_origin(word: &OsStr, origin: &Path) -> OsString {
+    let mut bytes = word.as_bytes().to_vec();
+    for name in [&b"${ORIGIN}"[..], b"$ORIGIN"] {
+        while let Some(at) = bytes.windows(name.len()).position(|part| part == name) {
+            bytes.splice(at..at + name.len(), origin.as_os_str().as_bytes().iter().copied());
+        }
+    }
+    OsString::from_vec(bytes)
 }
 
 /// A path without `.` and with `..` taken back, by its words alone.

@@ -13,9 +13,12 @@ use trodden_flow::partition::bound::{Bound, bound};
 use trodden_flow::partition::{Measure, Part, Procedure, hits};
 use trodden_profile::copies::MergedCopies;
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};
+use trodden_report::words::plural;
 
 /// What programs count that know some paths.
 const UNKNOWN: &str = "unknown";
+/// What copies count with `--edges`.
+const EDGES: &str = "edges";
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
@@ -28,7 +31,8 @@ pub struct Costs {
     /// How the counting was divided.
     pub strategy: &'static str,
     engine: &'static str,
-    hits_counted: &'static str,
+    /// Which hits were to be small, and are told: `all`, or `labels`.
+    pub hits_counted: &'static str,
     /// One for each copy.
     pub copies: Vec<CopyCosts>,
     /// Place of the copy that took longest.
@@ -41,6 +45,10 @@ pub struct Costs {
     pub ideal_hits: u64,
     /// No plan for so many copies has less.
     pub proven_hits: u64,
+    /// By what share of the ideal hits the copy that has most is above them; not known where hits are not.
+    pub distance_from_ideal: Option<f64>,
+    /// What share of the time of one program that counts all the slowest copy saves; negative if it takes longer. Not known without that program's run.
+    pub saving: Option<f64>,
     /// Paths on whose counts several copies agree.
     pub confirmed_paths: u64,
     /// The program without counting, and with all of it, each run alone.
@@ -58,11 +66,12 @@ pub struct CopyCosts {
     pub wall_ns: u64,
     /// Processor time.
     pub cpu_ns: u64,
-    host: String,
+    /// Where it ran.
+    pub host: String,
     /// How often it was started.
-    attempts: u32,
+    pub attempts: u32,
     /// Functions in which it counts.
-    functions: usize,
+    pub functions: usize,
     probes: usize,
     /// Executions of labels and counts.
     pub hits: u64,
@@ -116,6 +125,8 @@ impl Costs {
         }
         let costs: Vec<CopyCosts> = (0..copies.len()).map(of_copy).collect();
         let most = |c: &CopyCosts| if measure == Measure::All { c.hits } else { c.label_hits };
+        let hits_of_slowest = costs.iter().map(most).max().unwrap_or(0);
+        let is_known = !residual && bound.ideal > 0;
         Ok(Costs {
             schema_version: SCHEMA_VERSION,
             program: division.program.path.clone(),
@@ -123,7 +134,9 @@ impl Costs {
             engine: options.engine.name(),
             hits_counted: if measure == Measure::All { "all" } else { "labels" },
             slowest_copy: (0..costs.len()).max_by_key(|at| costs[*at].wall_ns).unwrap_or(0),
-            hits_of_slowest: costs.iter().map(most).max().unwrap_or(0),
+            hits_of_slowest,
+            distance_from_ideal: is_known.then(|| hits_of_slowest as f64 / bound.ideal as f64 - 1.0),
+            saving: None,
             copies: costs,
             sequential_hits: bound.sequential,
             ideal_hits: bound.ideal,
@@ -133,10 +146,15 @@ impl Costs {
             diverged: Vec::new(),
             counted: match (residual, division.program.edges) {
                 (true, _) => UNKNOWN,
-                (false, true) => "edges",
+                (false, true) => EDGES,
                 (false, false) => "paths",
             },
         })
+    }
+
+    /// Whether edges are counted, not paths.
+    pub fn are_of_edges(&self) -> bool {
+        self.counted == EDGES
     }
 
     /// Adds the times of the program without counting and with all of it.
@@ -150,25 +168,70 @@ impl Costs {
         for copy in &mut self.copies {
             copy.overhead = Some(copy.wall_ns as f64 / plain.wall_ns.max(1) as f64 - 1.0);
         }
+        self.saving = Some(1.0 - self.slowest().wall_ns as f64 / sequential.wall_ns.max(1) as f64);
+    }
+
+    /// The copy that took longest.
+    pub fn slowest(&self) -> &CopyCosts {
+        &self.copies[self.slowest_copy]
+    }
+
+    /// A copy's hits of the kind that was to be small; not known of programs that count unknown paths only.
+    pub fn hits(&self, copy: &CopyCosts) -> Option<u64> {
+        match (self.counted, self.hits_counted) {
+            (UNKNOWN, _) => None,
+            (_, "all") => Some(copy.hits),
+            _ => Some(copy.label_hits),
+        }
+    }
+
+    /// The slowest copy beside one program that counts all, and beside the ideal: sentences.
+    pub fn summary(&self) -> Vec<String> {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let share = |hits: u64| 100.0 * hits as f64 / self.sequential_hits.max(1) as f64;
+        let mut out = vec![format!("the slowest is copy {}: {:.3} s", self.slowest_copy, seconds(self.slowest().wall_ns))];
+        if let Some(distance) = self.distance_from_ideal {
+            // Labels of all copies together may be fewer than those of one program: then even most is below.
+            let side = if distance < 0.0 { "below" } else { "above" };
+            out.push(format!(
+                "most hits of a copy: {:.1} % of one program that counts all; {:.1} % {side} the ideal of {:.1} %, no plan below {:.1} %",
+                share(self.hits_of_slowest),
+                100.0 * distance.abs(),
+                share(self.ideal_hits),
+                share(self.proven_hits)
+            ));
+        }
+        match (&self.baseline, self.saving) {
+            (Some(Baseline { plain_ns, sequential_ns, .. }), Some(saving)) => {
+                let over = 100.0 * (*sequential_ns as f64 / (*plain_ns).max(1) as f64 - 1.0);
+                let verb = if saving < 0.0 { "takes" } else { "saves" };
+                let than = if saving < 0.0 { "longer than that" } else { "of that" };
+                out.push(format!(
+                    "without counting {:.3} s, one program that counts all {:.3} s (overhead {over:.1} %); the slowest copy {verb} {:.1} % {than}",
+                    seconds(*plain_ns),
+                    seconds(*sequential_ns),
+                    100.0 * saving.abs()
+                ));
+            }
+            _ => out.push("what one program that counts all would take is not known: --baseline runs it".into()),
+        }
+        out
     }
 
     /// A table on standard error.
     pub fn tell(&self) {
-        let seconds = |ns: u64| ns as f64 / 1e9;
+        let functions = |copy: &CopyCosts| plural(copy.functions as u128, "function", "functions");
         let share = |hits: u64| 100.0 * hits as f64 / self.sequential_hits.max(1) as f64;
-        if self.counted == UNKNOWN {
-            return self.tell_times();
+        if self.counted != UNKNOWN {
+            note(format_args!("{} copies ({}), hits in per cent of one program that counts all", self.copies.len(), self.strategy));
         }
-        note(format_args!("{} copies ({}), hits in per cent of one program that counts all", self.copies.len(), self.strategy));
         for (at, copy) in self.copies.iter().enumerate() {
             let overhead = copy.overhead.map_or(String::new(), |o| format!(", overhead {:.1} %", 100.0 * o));
-            let hits = if self.hits_counted == "all" { copy.hits } else { copy.label_hits };
-            note(format_args!(
-                "copy {at}: {:.3} s, {:.1} % of hits, {} functions{overhead}",
-                seconds(copy.wall_ns),
-                share(hits),
-                copy.functions
-            ));
+            let seconds = copy.wall_ns as f64 / 1e9;
+            match self.hits(copy) {
+                Some(hits) => note(format_args!("copy {at}: {seconds:.3} s, {:.1} % of hits, {}{overhead}", share(hits), functions(copy))),
+                None => note(format_args!("copy {at}: {seconds:.3} s, unknown paths of {}{overhead}", functions(copy))),
+            }
             if let Some([all, labels]) = copy.counted.filter(|counted| *counted != [copy.hits, copy.label_hits]) {
                 warn(format_args!(
                     "copy {at} counted {all} hits and {labels} of labels, computed were {} and {}",
@@ -176,32 +239,7 @@ impl Costs {
                 ));
             }
         }
-        let slowest = &self.copies[self.slowest_copy];
-        note(format_args!(
-            "slowest copy {:.3} s; most hits {:.1} %, ideal {:.1} %, no plan below {:.1} %",
-            seconds(slowest.wall_ns),
-            share(self.hits_of_slowest),
-            share(self.ideal_hits),
-            share(self.proven_hits)
-        ));
-        if let Some(Baseline { plain_ns, sequential_ns, .. }) = self.baseline {
-            let over = |ns: u64| 100.0 * (ns as f64 / plain_ns.max(1) as f64 - 1.0);
-            note(format_args!(
-                "without counting {:.3} s, one program that counts all {:.3} s (overhead {:.1} %); the slowest copy saves {:.1} % of that time",
-                seconds(plain_ns),
-                seconds(sequential_ns),
-                over(sequential_ns),
-                100.0 * (1.0 - slowest.wall_ns as f64 / sequential_ns.max(1) as f64)
-            ));
-        }
-    }
-
-    /// Of copies of a program that counts unknown paths only.
-    fn tell_times(&self) {
-        for (at, copy) in self.copies.iter().enumerate() {
-            let overhead = copy.overhead.map_or(String::new(), |o| format!(", overhead {:.1} %", 100.0 * o));
-            note(format_args!("copy {at}: {:.3} s, unknown paths of {} functions{overhead}", copy.wall_ns as f64 / 1e9, copy.functions));
-        }
+        self.summary().iter().for_each(note);
     }
 
     /// Writes them to a file: a page, or JSON.

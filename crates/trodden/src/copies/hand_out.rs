@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_flow::partition::{Options, Plan, Procedure, Strategy};
+use trodden_launch::Stop;
 use trodden_profile::copies::Divided;
 use trodden_profile::field::handed::{Handed, HandedCopy};
 use trodden_unit::{Frame, Identity, Image, UnitMap, parts};
@@ -59,11 +60,12 @@ impl<'a> Order<'a> {
     /// # Errors
     /// Bitcode or link recipe are missing, a tool fails, or the folder cannot be written.
     pub fn make(self, plan: Plan) -> Result<()> {
+        let stop = Stop::new()?;
         let whole = self.folder.join(PROGRAM);
         fs::create_dir_all(&whole).with_context(|| format!("cannot make {}", whole.display()))?;
         let name = self.file.file_name().with_context(|| format!("{} is no program", self.file.display()))?;
         fs::copy(self.file, whole.join(name)).with_context(|| format!("cannot copy {}", self.file.display()))?;
-        let made = Division::planned(self.program, plan).make(self.folder, false, self.writes)?;
+        let made = Division::planned(self.program, plan).make(self.folder, false, self.writes, &stop)?;
         note(format_args!(
             "{} copies are in {}; `trodden field` says how their users' reports are made and added up",
             made.len(),

@@ -13,6 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_flow::partition::{self, CopyPlan, Measure, Options, Plan, Procedure, Strategy, hits, weighted};
+use trodden_launch::Stop;
 use trodden_profile::copies::{Divided, edges};
 use trodden_profile::{Profile, has_usual_numbers, procedures};
 use trodden_unit::{Frame, Identity, Image, PARTS_WORD, Parts, RESIDUAL_WORD, UnitMap};
@@ -139,7 +140,8 @@ impl Division {
             return program.divide_edges(options.copies.unwrap_or(1), weights.map(|w| &w.profile));
         }
         ensure!(!options.count_hits || !program.is_residual(), "hits are counted in copies that count all paths: leave out --count-hits");
-        let mut procedures = plan::procedures(&program.units, weights.map(|w| &w.profile))?;
+        let by = || format!("{}, divided by {}", program.divided.path, options.weights.as_deref().unwrap_or("the first run"));
+        let mut procedures = plan::procedures(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
         let strategy = Strategy::from(options.strategy);
         if strategy == Strategy::P3 && !options.all_procedures {
             plan::add_call_sites(&program.units, &mut procedures)?;
@@ -173,8 +175,8 @@ impl Division {
     /// Makes the programs of the copies in a folder, and one that counts nothing if that is wanted. They write where the environment says, or else to files of the pattern `writes`.
     ///
     /// # Errors
-    /// Bitcode or link recipe are missing, or a tool fails.
-    pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>) -> Result<Vec<PathBuf>> {
+    /// Bitcode or link recipe are missing, a tool fails, or somebody wants us to end.
+    pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>, stop: &Stop) -> Result<Vec<PathBuf>> {
         let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
         let inputs = Inputs::of(Path::new(&self.program.path))?;
         let words = format!("{} keep=map", self.words);
@@ -189,8 +191,9 @@ impl Division {
                 inputs.frames.iter().map(|f| (f.unit, objects.want(f, Some(parts.get(&f.unit).unwrap_or(&nothing))))).collect()
             })
             .collect();
-        objects.make()?;
+        objects.make(stop)?;
         let link = |(at, objects): (usize, HashMap<Identity, PathBuf>)| {
+            stop.check()?;
             // A folder of its own, and the same name: the system tells programs the name of their file.
             let own = folder.join(format!("{COPY}{at:04}"));
             fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;

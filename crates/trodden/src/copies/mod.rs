@@ -1,7 +1,7 @@
 //! `trodden record --copies K`: copies of a program that count a part of its paths each, run on the same input, and their counts as one profile.
 //!
 //! 1. [`weights`]: by what to divide the counting, which may take a first run;
-//! 2. [`make`]: it is divided, and the copies are made, of [`objects`] that they share;
+//! 2. [`make`]: it is divided, and the copies are made, of [`objects`] that they share, with their [`heap`] at one address;
 //! 3. an engine of `trodden_launch` runs [`worker`]s, one for each copy;
 //! 4. [`trodden_profile::copies`] adds their counts up; what they printed and how they ended must be the same;
 //! 5. [`costs`]: what each copy cost.
@@ -10,9 +10,12 @@
 //!
 //! `trodden doctor -- COMMAND` runs a program several times in the same way, to see whether it does the same each time.
 
+mod before;
 mod chart;
 mod costs;
+mod folders;
 pub mod hand_out;
+mod heap;
 mod make;
 mod objects;
 mod spec;
@@ -29,26 +32,27 @@ use crate::recipe::Word;
 use crate::record::{circumstances, deliver};
 use crate::toolchain::on_path;
 use anyhow::{Context, Result, bail, ensure};
+use before::{Failed, Input, WorkFolder};
 use costs::Costs;
 use make::{Division, Program};
 use spec::{Outcome, Spec, Times, file};
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
-use tempfile::TempDir;
-use trodden_launch::{Engine, Event, Job, Kubernetes, Local, Slurm, Task, Template};
-use trodden_profile::copies::{edges, merge_copies};
+use std::time::{Duration, SystemTime};
+use trodden_launch::{Engine, Event, Job, Kubernetes, Local, Slurm, Stop, Task, Template};
+use trodden_profile::copies::{CopiesError, edges, merge_copies};
 use trodden_profile::{Collected, Divergence, Ending, Profile, Run};
+use trodden_unit::Identity;
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_wire::OUTPUT_VARIABLE;
 
 /// Name of the folder that is as the working folder was.
 const PRISTINE: &str = "pristine";
-/// How names of folders with scripts of tasks begin.
-const TASKS: &str = "tasks-";
+/// What it may mean that copies took other paths than the program itself.
+const AS_ADDRESSES: &str = "copies have code of other sizes, so their static data and mapped memory are at other addresses: a program whose paths go by addresses (tables of pointers) differs like this, while `trodden doctor` finds it the same each time";
 
 /// Records a run by several copies; gives the program's exit status, or 1 if the copies were not the same execution.
 ///
@@ -57,64 +61,129 @@ const TASKS: &str = "tasks-";
 pub fn run(record: &Record) -> Result<ExitCode> {
     let engine = engine(&record.copies)?;
     let program = Program::read(&program(&record.command[0])?)?;
-    let work = WorkFolder::of(record)?;
-    let done = run_divided(record, &engine, program, &work);
-    done.map_err(|error| work.keep_what_ran(error))
+    before::check_destinations(record)?;
+    let input = Input::read(record.copies.input.as_deref())?;
+    // Only now: reading and printing are what signals have to end, everything between ends itself.
+    let stop = Stop::new()?;
+    let mut work = WorkFolder::of(record)?;
+    let spec = spec(&record.command, Vec::new(), work.path(), record.copies.own_folders, input);
+    let counted = spec.and_then(|spec| count(record, &Runner { engine, stop: &stop }, program, spec, work.path()));
+    let counted = counted.map_err(|error| work.end_with(error, &stop))?;
+    drop(stop);
+    deliver_all(record, counted, work.path())
 }
 
-fn run_divided(record: &Record, engine: &Engine, program: Program, work: &WorkFolder) -> Result<ExitCode> {
+/// Who runs copies, as long as nobody wants us to end.
+struct Runner<'a> {
+    engine: Engine,
+    stop: &'a Stop,
+}
+
+/// What all copies together did.
+struct Counted {
+    profile: Profile,
+    costs: Costs,
+    /// Where they differ.
+    differences: Vec<String>,
+    /// How the first of them ended.
+    outcome: Outcome,
+}
+
+/// Makes the copies, and runs them.
+fn count(record: &Record, runner: &Runner, program: Program, mut spec: Spec, work: &Path) -> Result<Counted> {
     let options = &record.copies;
-    let mut spec = spec(&record.command, Vec::new(), work.path(), options.own_folders, options.input.as_deref())?;
     spec.ignore_output = options.ignore_output;
-    let weights = weights::find(record, &program, &spec, work.path(), engine)?;
+    let weights = weights::find(record, &program, &spec, work, runner)?;
     let division = &Division::of(program, options, weights.as_ref())?;
-    let mut programs: Vec<PathBuf> = division.make(work.path(), options.baseline, None)?;
+    let mut programs: Vec<PathBuf> = division.make(work, options.baseline, None, runner.stop)?;
+    heap::align(&programs, Path::new(&division.program.path))?;
     programs.extend(options.baseline.then(|| PathBuf::from(&division.program.path)));
     spec.programs = programs.iter().map(|p| Word::from(p.as_os_str())).collect();
-    spec.write(work.path())?;
+    spec.write(work)?;
+    run_copies(record, runner, division, work).context(Failed)
+}
+
+fn run_copies(record: &Record, runner: &Runner, division: &Division, work: &Path) -> Result<Counted> {
+    let options = &record.copies;
     let count = division.copies.len();
-    let attempts = launch(work.path(), 0..count, engine)?;
-    let copies = results(work.path(), 0..count)?;
+    let attempts = launch(work, 0..count, runner)?;
+    let copies = results(work, 0..count)?;
     let mut differences = outcomes(&copies);
     let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
-    let merged = merge_copies(&division.program, run_of(record, &copies), &profiles)?;
+    let merged = merge_copies(&division.program, run_of(record, &copies), &profiles).map_err(|error| explain(error, &copies[0], work))?;
     differences.extend(merged.divergences.iter().map(Divergence::to_string));
+    merged
+        .interrupted
+        .iter()
+        .for_each(|at| note(format_args!("{} ended the program within a path: {at}", ending(copies[0].outcome.ending))));
     let missing = merged.silent.iter().filter(|copy| division.expects_counts(**copy));
     differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run by which the counting was divided")));
     let mut costs = Costs::of(division, &merged, &copies, &attempts, options)?;
     if options.baseline {
-        differences.extend(baseline(work.path(), count, &merged.profile, options.edges, &mut costs)?);
+        let found = baseline(work, count, &merged.profile, runner.stop, &mut costs)?;
+        // What is known of the paths that a signal interrupted may differ.
+        if matches!(copies[0].outcome.ending, Ending::Signal(_)) || !merged.interrupted.is_empty() {
+            found.iter().for_each(|at| note(format_args!("{at} in one program that counts all, which ended like that as well")));
+        } else if !found.is_empty() {
+            differences.extend(found.into_iter().map(|at| format!("{at} in one program that counts all")));
+            differences.push(AS_ADDRESSES.to_owned());
+        }
     }
     costs.diverged.clone_from(&differences);
     let mut profile = merged.profile;
     if options.edges {
         profile.images.iter_mut().take(1).for_each(edges::rename);
     }
+    Ok(Counted { profile, costs, differences, outcome: copies[0].outcome.clone() })
+}
+
+/// Adds to an error what the first copy may say about it.
+fn explain(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Error {
+    const LINES: usize = 3;
+    if !matches!(error, CopiesError::Nothing) {
+        return error.into();
+    }
+    let text = fs::read(file(work, "err", 0)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
+    let said = if last.is_empty() { "nothing to standard error".to_owned() } else { format!("to standard error: {last}") };
+    anyhow::anyhow!("{error} (copy 0 ended with {} and printed {said})", ending(first.outcome.ending))
+}
+
+/// Stores, prints and tells what copies did; gives the exit status.
+fn deliver_all(record: &Record, counted: Counted, work: &Path) -> Result<ExitCode> {
+    let Counted { profile, costs, differences, outcome } = counted;
     // First what took long to find out: what follows may fail, because nobody reads the output any more.
     deliver(&Collected { profile, problems: Vec::new() }, &record.destination)?;
-    print_output(work.path())?;
-    if options.own_folders {
-        bring_back(&file(work.path(), "made", 0), &work.path().join(PRISTINE), &std::env::current_dir()?)?;
+    print_output(work)?;
+    if record.copies.own_folders {
+        folders::bring_back(&file(work, "made", 0), &std::env::current_dir()?, &work.join(PRISTINE))?;
     }
     costs.tell();
-    options.costs.iter().try_for_each(|path| costs.write(path))?;
+    record.copies.costs.iter().try_for_each(|path| costs.write(path))?;
     if !differences.is_empty() {
         tell_differences(&differences);
         return Ok(ExitCode::FAILURE);
     }
-    Ok(ExitCode::from(status(&copies[0].outcome)))
+    Ok(ExitCode::from(status(&outcome)))
 }
 
 /// Runs the program without counting and with all of it, alone and here; gives where its profile is not the copies'.
-fn baseline(folder: &Path, first: usize, merged: &Profile, of_edges: bool, costs: &mut Costs) -> Result<Vec<String>> {
+fn baseline(folder: &Path, first: usize, merged: &Profile, stop: &Stop, costs: &mut Costs) -> Result<Vec<String>> {
     let both = first..first + 2;
-    launch(folder, both.clone(), &Engine::Local(Local { parallel: 1, ..Local::new() }))?;
+    launch(folder, both.clone(), &Runner { engine: one_by_one(), stop })?;
     let base = results(folder, both)?;
     costs.add_baseline(&base[0].times, &base[1].times);
-    match of_edges {
+    match costs.are_of_edges() {
         true => costs::different_edges(merged, &base[1].profile),
         false => Ok(costs::differences(merged, &base[1].profile)),
     }
+}
+
+/// Here, and one after the other.
+fn one_by_one() -> Engine {
+    Engine::Local(Local { parallel: 1, ..Local::new() })
 }
 
 /// Runs a program several times as copies would run, and says whether it did the same each time: 0 if so, else 1.
@@ -122,12 +191,15 @@ fn baseline(folder: &Path, first: usize, merged: &Profile, of_edges: bool, costs
 /// # Errors
 /// It cannot be run, or is not instrumented.
 pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
-    let folder = tempfile::Builder::new().prefix("trodden-doctor-").tempdir()?;
     let program = program(&command[0])?;
+    let input = Input::read(None)?;
+    let stop = Stop::new()?;
+    let folder = tempfile::Builder::new().prefix("trodden-doctor-").tempdir()?;
     let runs = runs as usize;
-    spec(command, vec![Word::from(program.as_os_str()); runs], folder.path(), false, None)?.write(folder.path())?;
-    // One after the other: they share the working folder.
-    launch(folder.path(), 0..runs, &Engine::Local(Local { parallel: 1, ..Local::new() }))?;
+    spec(command, vec![Word::from(program.as_os_str()); runs], folder.path(), false, input)?.write(folder.path())?;
+    // They share the working folder.
+    launch(folder.path(), 0..runs, &Runner { engine: one_by_one(), stop: &stop })?;
+    drop(stop);
     let copies = results(folder.path(), 0..runs)?;
     ensure!(!copies[0].profile.images.is_empty(), "nothing was counted: {} was not built with trodden", program.display());
     let mut differences = outcomes(&copies);
@@ -146,44 +218,6 @@ pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCo
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The folder of copies and results: one that the user gave, or a temporary one.
-enum WorkFolder {
-    Given(PathBuf),
-    Own(TempDir),
-}
-
-impl WorkFolder {
-    fn of(record: &Record) -> Result<WorkFolder> {
-        if let Some(given) = &record.copies.work {
-            fs::create_dir_all(given).with_context(|| format!("cannot make the folder {}", given.display()))?;
-            ensure!(fs::read_dir(given)?.next().is_none(), "{} is not empty: give a new folder (--work)", given.display());
-            return Ok(WorkFolder::Given(fs::canonicalize(given)?));
-        }
-        Ok(WorkFolder::Own(crate::record::run_folder(record)?))
-    }
-
-    /// After an error: what copies left is kept if any of them ran, so that it can be looked at.
-    fn keep_what_ran(self, error: anyhow::Error) -> anyhow::Error {
-        let ran = fs::read_dir(self.path()).is_ok_and(|entries| {
-            entries.filter_map(Result::ok).any(|entry| entry.file_name().as_encoded_bytes().starts_with(TASKS.as_bytes()))
-        });
-        match self {
-            WorkFolder::Own(folder) if ran => {
-                let kept = folder.keep();
-                error.context(format!("the copies are not one profile; what they left is kept in {}", kept.display()))
-            }
-            _ => error,
-        }
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            WorkFolder::Given(path) => path,
-            WorkFolder::Own(folder) => folder.path(),
-        }
-    }
-}
-
 /// The file of a program, as a shell would find it.
 fn program(word: &OsStr) -> Result<PathBuf> {
     let found = if word.as_encoded_bytes().contains(&b'/') { Some(PathBuf::from(word)) } else { on_path(word) };
@@ -191,64 +225,34 @@ fn program(word: &OsStr) -> Result<PathBuf> {
     Ok(fs::canonicalize(path)?)
 }
 
-fn spec(command: &[OsString], programs: Vec<Word>, folder: &Path, own_folders: bool, input: Option<&Path>) -> Result<Spec> {
+fn spec(command: &[OsString], programs: Vec<Word>, folder: &Path, own_folders: bool, input: Input) -> Result<Spec> {
     let here = std::env::current_dir()?;
     let own = |name: &OsStr| [OUTPUT_VARIABLE, STORE_VARIABLE].iter().any(|n| name == *n);
     let environment = std::env::vars_os().filter(|(name, _)| !own(name));
     let environment = environment.map(|(n, v)| (Word::from(n.as_os_str()), Word::from(v.as_os_str()))).collect();
     let words = command.iter().map(|w| Word::from(w.as_os_str())).collect();
     let mut spec = Spec::of(words, Word::from(here.as_os_str()), environment, programs);
-    spec.input = input_file(folder, input)?.map(|file| Word::from(file.as_os_str()));
+    spec.input = input.file(folder)?.map(|file| Word::from(file.as_os_str()));
     if own_folders {
         let pristine = folder.join(PRISTINE);
-        fs::create_dir(&pristine)?;
-        ensure!(!folder.starts_with(&here) || copy_without(&here, &pristine, folder)?, "the working folder cannot be copied");
-        if !folder.starts_with(&here) {
-            worker::copy_folder(&here, &pristine)?;
-        }
+        folders::keep(&here, &pristine, folder)?;
         spec.pristine = Some(Word::from(pristine.as_os_str()));
     }
     Ok(spec)
 }
 
-/// Copies a folder without what lies on the way to another in it.
-fn copy_without(from: &Path, to: &Path, without: &Path) -> Result<bool> {
-    for entry in fs::read_dir(from)? {
-        let path = entry?.path();
-        if !without.starts_with(&path) {
-            let status =
-                std::process::Command::new("cp").args(["-a", "--reflink=auto"]).arg(&path).arg(to).status().context("cannot run cp")?;
-            ensure!(status.success(), "{} cannot be copied", path.display());
-        }
-    }
-    Ok(true)
-}
-
-/// Where the copies' standard input is: in a file that the user gave, or in one that has what came by a pipe.
-fn input_file(folder: &Path, given: Option<&Path>) -> Result<Option<PathBuf>> {
-    if let Some(path) = given {
-        return Ok(Some(fs::canonicalize(path).with_context(|| format!("cannot read {}", path.display()))?));
-    }
-    let mut input = io::stdin().lock();
-    if input.is_terminal() {
-        return Ok(None);
-    }
-    let mut bytes = Vec::new();
-    input.read_to_end(&mut bytes).context("cannot read standard input")?;
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    let path = folder.join("input");
-    fs::write(&path, bytes)?;
-    Ok(Some(path))
-}
-
 fn engine(options: &Copies) -> Result<Engine> {
-    ensure!(
-        options.memory.is_none() || options.engine == EngineKind::Local,
-        "--memory is for --engine local: others have bounds of their own"
-    );
     let parallel = options.parallel.map_or(Local::new().parallel, |n| n as usize);
+    let others = [
+        (options.memory.is_some(), EngineKind::Local, "--memory"),
+        (options.template.is_some(), EngineKind::Template, "--template"),
+        (!options.slurm_option.is_empty(), EngineKind::Slurm, "--slurm-option"),
+        (options.image.is_some(), EngineKind::Kubernetes, "--image"),
+        (options.claim.is_some(), EngineKind::Kubernetes, "--claim"),
+    ];
+    for (is_given, kind, option) in others {
+        ensure!(!is_given || options.engine == kind, "{option} is for --engine {}: give that as well, or leave {option} out", kind.name());
+    }
     Ok(match options.engine {
         EngineKind::Local => Engine::Local(Local { parallel, memory: options.memory.map(|mib| mib << 20), retries: options.retries }),
         EngineKind::Slurm => {
@@ -263,14 +267,15 @@ fn engine(options: &Copies) -> Result<Engine> {
             let (Some(image), Some(claim), Some(work)) = (&options.image, &options.claim, &options.work) else {
                 bail!("--engine kubernetes needs --image, --claim and --work FOLDER, on the volume of the claim")
             };
-            let mount = fs::canonicalize(work)?;
+            fs::create_dir_all(work).with_context(|| format!("cannot make the folder {}", work.display()))?;
+            let mount = fs::canonicalize(work).with_context(|| format!("cannot read {}", work.display()))?;
             Engine::Kubernetes(Kubernetes { image: image.clone(), claim: claim.clone(), mount, retries: options.retries })
         }
     })
 }
 
 /// Runs some copies of a job; gives how often each was started.
-fn launch(folder: &Path, copies: std::ops::Range<usize>, engine: &Engine) -> Result<Vec<u32>> {
+fn launch(folder: &Path, copies: std::ops::Range<usize>, runner: &Runner) -> Result<Vec<u32>> {
     let trodden = std::env::current_exe()?;
     let store = assets::store()?.root().as_os_str().to_owned();
     let task = |copy: usize| Task {
@@ -280,8 +285,10 @@ fn launch(folder: &Path, copies: std::ops::Range<usize>, engine: &Engine) -> Res
         input: None,
         result: file(folder, "result", copy),
     };
-    let name = format!("{TASKS}{}-{}", copies.start, copies.end);
-    let job = Job { name: "trodden-copies".into(), folder: folder.join(name), tasks: copies.map(task).collect() };
+    let scripts = folder.join(format!("tasks-{}-{}", copies.start, copies.end));
+    // Clusters keep jobs apart by their names, also those that have ended: each has its own.
+    let own = Identity::of(format!("{} {:?}", scripts.display(), SystemTime::now()).as_bytes()).to_string();
+    let job = Job { name: format!("trodden-copies-{}", &own[..8]), folder: scripts, tasks: copies.map(task).collect() };
     let mut known = 0;
     let mut tell = |event: Event| match event {
         Event::Done(done, all) if done != known && done < all => {
@@ -294,7 +301,7 @@ fn launch(folder: &Path, copies: std::ops::Range<usize>, engine: &Engine) -> Res
         }
         Event::Note(text) => note(text),
     };
-    Ok(trodden_launch::run(&job, engine, &mut tell)?)
+    Ok(trodden_launch::run(&job, &runner.engine, runner.stop, &mut tell)?)
 }
 
 /// What a copy left behind.
@@ -364,36 +371,6 @@ fn print_output(folder: &Path) -> Result<()> {
     };
     print("out", &mut io::stdout().lock())?;
     print("err", &mut io::stderr().lock())
-}
-
-/// Brings back what a copy made or changed in its folder, which was like another before.
-fn bring_back(made: &Path, before: &Path, to: &Path) -> Result<()> {
-    for entry in fs::read_dir(made)? {
-        let entry = entry?;
-        let (old, target) = (before.join(entry.file_name()), to.join(entry.file_name()));
-        if entry.file_type()?.is_dir() && old.is_dir() && target.is_dir() {
-            bring_back(&entry.path(), &old, &target)?;
-        } else if !is_same(&entry.path(), &old)? {
-            let mut copy = std::process::Command::new("cp");
-            copy.args(["-a", "--remove-destination", "--no-target-directory"]).arg(entry.path()).arg(&target);
-            ensure!(copy.status().context("cannot run cp")?.success(), "what the program made cannot be copied to {}", target.display());
-        }
-    }
-    Ok(())
-}
-
-/// Whether two places hold the same; false if there is nothing at the second.
-fn is_same(one: &Path, other: &Path) -> Result<bool> {
-    let Ok(there) = other.symlink_metadata() else { return Ok(false) };
-    let here = one.symlink_metadata()?;
-    if here.file_type() != there.file_type() || here.permissions() != there.permissions() {
-        return Ok(false);
-    }
-    if here.is_symlink() {
-        return Ok(fs::read_link(one)? == fs::read_link(other)?);
-    }
-    // Times do not tell: a program may set them.
-    Ok(!here.is_file() || here.len() == there.len() && fs::read(one)? == fs::read(other)?)
 }
 
 fn tell_differences(differences: &[String]) {

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use trodden_launch::Stop;
 use trodden_unit::{Frame, Identity, ORIGIN_WORD, PARTS_WORD, Parts};
 
 /// Their folder in the store.
@@ -62,8 +63,8 @@ impl<'a> Objects<'a> {
     /// Makes those that are not there.
     ///
     /// # Errors
-    /// A unit's bitcode was not kept, or does not compile; or the store cannot be written.
-    pub fn make(self) -> Result<()> {
+    /// A unit's bitcode was not kept, or does not compile; or the store cannot be written; or somebody wants us to end.
+    pub fn make(self, stop: &Stop) -> Result<()> {
         note(format_args!(
             "compiling {} of {} units: the others are as in another copy, or were compiled before",
             self.open.len(),
@@ -76,7 +77,10 @@ impl<'a> Objects<'a> {
         let mut open: Vec<_> = self.open.iter().collect();
         // Large ones first, so that none is left over when all others are done.
         open.sort_by_cached_key(|(_, (frame, _))| std::cmp::Reverse(frame.to_bytes().len()));
-        on_all_processors(&open, "units", |(path, (frame, parts))| self.compile(frame, parts.as_deref(), path, scratch.path()))
+        on_all_processors(&open, "units", |(path, (frame, parts))| {
+            stop.check()?;
+            self.compile(frame, parts.as_deref(), path, scratch.path())
+        })
     }
 
     fn compile(&self, frame: &Frame, parts: Option<&[u8]>, to: &Path, scratch: &Path) -> Result<()> {

@@ -5,7 +5,7 @@
 use super::make::Program;
 use super::objects::Objects;
 use super::spec::Spec;
-use super::{launch, results};
+use super::{Failed, Runner, launch, results};
 use crate::cli::{CopyStrategy, Record};
 use crate::instrument::Inputs;
 use crate::notes::{note, warn};
@@ -14,12 +14,13 @@ use crate::recipe::Word;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
-use trodden_launch::Engine;
 use trodden_profile::sampling::SAMPLE_TIER;
 use trodden_profile::{Profile, RunStore};
 
 /// The folder of the first run, in the job's.
 const FIRST: &str = "first";
+/// That of the same run, counted in full.
+const FIRST_WHOLE: &str = "first-whole";
 
 /// A profile to divide by.
 pub struct Weights {
@@ -33,7 +34,7 @@ pub struct Weights {
 ///
 /// # Errors
 /// The profile that the user names cannot be read, or the first run fails.
-pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, engine: &Engine) -> Result<Option<Weights>> {
+pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
     let options = &record.copies;
     if let Some(named) = &options.weights {
         return Ok(Some(Weights { profile: profiles::load(named)?, same_input: false }));
@@ -50,7 +51,7 @@ pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, engi
         );
         return Ok(None);
     }
-    first_run(program, spec, folder, engine)
+    first_run(program, spec, folder, runner).map(Some)
 }
 
 /// The newest run of a build in the run store.
@@ -75,36 +76,43 @@ fn newest(program: &Program) -> Result<Option<Profile>> {
     Ok(None)
 }
 
-/// Runs a sampled variant of the program as copies are run.
-fn first_run(program: &Program, spec: &Spec, folder: &Path, engine: &Engine) -> Result<Option<Weights>> {
+/// Runs a sampled variant of the program as copies are run; one that ends before a sample is taken runs once more and is counted in full, which takes no time either.
+fn first_run(program: &Program, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Weights> {
     note(
         "no run of this build is in the run store: the program runs once before the copies, sampled, to divide the counting by (--no-first-run leaves that out)",
     );
-    let folder = folder.join(FIRST);
-    fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let sampled = make_sampled(program, &folder)?;
-    let mut spec = spec.clone();
-    (spec.programs, spec.sampled) = (vec![Word::from(sampled.as_os_str())], true);
-    spec.write(&folder)?;
-    match launch(&folder, 0..1, engine) {
-        // A second result, of a node that was not lost after all, cannot be the same: samples are taken by time.
-        Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::Error::Duplicate { .. })) => {}
-        other => drop(other.context("the first run, by which the counting is to be divided, fails")?),
+    let own = folder.join(FIRST);
+    fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
+    let sampled = make_sampled(program, &own, runner)?;
+    let profile = run_first(&sampled, true, spec, &own, runner)?;
+    if profile.images.iter().any(|image| image.units.iter().any(|unit| !unit.counts.is_empty())) {
+        return Ok(Weights { profile, same_input: true });
     }
-    let profile = results(&folder, 0..1)?.remove(0).profile;
-    if profile.images.iter().all(|image| image.units.iter().all(|unit| unit.counts.is_empty())) {
-        note("the program ended before a sample was taken: the counting is divided by estimated frequencies");
-        return Ok(None);
-    }
-    Ok(Some(Weights { profile, same_input: true }))
+    note("the program ended before a sample was taken: it runs once more, counted in full");
+    let own = folder.join(FIRST_WHOLE);
+    fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
+    let profile = run_first(Path::new(&program.divided.path), false, spec, &own, runner)?;
+    Ok(Weights { profile, same_input: true })
 }
 
-fn make_sampled(program: &Program, folder: &Path) -> Result<PathBuf> {
+fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Profile> {
+    let mut spec = spec.clone();
+    (spec.programs, spec.sampled) = (vec![Word::from(file.as_os_str())], sampled);
+    spec.write(folder)?;
+    match launch(folder, 0..1, runner) {
+        // A second result, of a node that was not lost after all, cannot be the same: samples are taken by time.
+        Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::Error::Duplicate { .. })) => {}
+        other => drop(other.context(Failed).context("the first run, by which the counting is to be divided, fails")?),
+    }
+    Ok(results(folder, 0..1)?.remove(0).profile)
+}
+
+fn make_sampled(program: &Program, folder: &Path, runner: &Runner) -> Result<PathBuf> {
     let inputs = Inputs::of(Path::new(&program.divided.path))?;
     let words = format!("{} keep=map {SAMPLE_TIER}", program.words_with_paths());
     let mut objects = Objects::with(&words, None)?;
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.want(frame, None))).collect();
-    objects.make()?;
+    objects.make(runner.stop)?;
     let sampled = folder.join("sampled");
     inputs.link_with(made, &sampled, &words, None).context("the program cannot be linked for a first run")?;
     Ok(sampled)

@@ -3,12 +3,13 @@
 //! Pinned are the addresses of memory (no randomisation), the environment (the same variables, of the same lengths), the name by which the program is called, its
 //! standard input, and its working folder if that is asked for.
 
+use super::folders;
 use super::spec::{Outcome, Spec, Times, file, write_result};
 use crate::assets;
 use crate::cli::Bursts;
 use crate::record::{host, pattern};
 use crate::sample::{Bursting, Files};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use nix::sys::personality::{self, Persona};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -83,8 +84,7 @@ impl Place {
         let raw = temporary("raw").with_context(|| format!("cannot write to {}", folder.display()))?;
         let Some(pristine) = &spec.pristine else { return Ok(Place { raw, own: None, directory: spec.directory.to_path() }) };
         let own = temporary("own")?;
-        copy_folder(&pristine.to_path(), own.path())?;
-        let directory = own.path().to_owned();
+        let directory = folders::make_own(own.path(), &spec.directory.to_path(), &pristine.to_path())?;
         Ok(Place { raw, own: Some(own), directory })
     }
 
@@ -98,13 +98,6 @@ impl Place {
         }
         Ok(())
     }
-}
-
-/// Copies what a folder holds into another.
-pub fn copy_folder(from: &Path, to: &Path) -> Result<()> {
-    let status = Command::new("cp").args(["-a", "--reflink=auto"]).arg(from.join(".")).arg(to).status().context("cannot run cp")?;
-    ensure!(status.success(), "{} cannot be copied to {}", from.display(), to.display());
-    Ok(())
 }
 
 fn command(spec: &Spec, program: &Path, place: &Place) -> Result<(Command, PathBuf, PathBuf)> {

@@ -85,6 +85,9 @@ fn read(file: &Path) -> Result<Named> {
 
 /// Reads JSON if the text begins like JSON, else DOT.
 fn parse(text: &str) -> Result<Named> {
+    if text.trim().is_empty() {
+        bail!("there is nothing in it: give a graph in JSON or DOT");
+    }
     let input = match text.trim_start().starts_with('{') {
         true => serde_json::from_str(text)
             .context("not the JSON of a graph, such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?,

@@ -35,7 +35,9 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
         None => units(&job.program)?,
     };
     let profile = job.profile.as_deref().map(profiles::load).transpose()?;
-    let mut procedures = procedures(&units, profile.as_ref()).with_context(|| job.program.display().to_string())?;
+    let by = |profile: &String| format!("{}, divided by the profile {profile}", job.program.display());
+    let mut procedures =
+        procedures(&units, profile.as_ref()).with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
     if job.strategy.contains(&CopyStrategy::P3) && !job.all_procedures {
         add_call_sites(&units, &mut procedures)?;
     }
@@ -52,7 +54,7 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
                 Some(order) => order.divide(&procedures, Strategy::from(*strategy), &options)?,
                 None => partition::plan(&procedures, Strategy::from(*strategy), &options),
             };
-            answers.push(Answer::of(*strategy, measure, &procedures, &plan, &bound));
+            answers.push(Answer::of(*strategy, measure, &procedures, &plan, &bound).known(profile.is_some()));
             last = Some(plan);
         }
     }
@@ -203,7 +205,8 @@ struct Copy {
 struct BoundRow {
     sequential: u64,
     ideal: u64,
-    most_frequent_path: u64,
+    /// Not known without a profile: estimates are of edges.
+    most_frequent_path: Option<u64>,
     proven: u64,
     proven_for_whole_ends: u64,
 }
@@ -233,11 +236,17 @@ impl Answer {
             bound: BoundRow {
                 sequential: bound.sequential,
                 ideal: bound.ideal,
-                most_frequent_path: bound.path,
+                most_frequent_path: Some(bound.path),
                 proven: bound.proven(),
                 proven_for_whole_ends: bound.proven_for_whole_ends(),
             },
         }
+    }
+
+    /// Without measured frequencies, no path's is known.
+    fn known(mut self, measured: bool) -> Answer {
+        self.bound.most_frequent_path = self.bound.most_frequent_path.filter(|_| measured);
+        self
     }
 
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
@@ -252,7 +261,10 @@ impl Answer {
         writeln!(out, "  slowest copy             {}", share(self.slowest))?;
         writeln!(out, "  sequential               {}", share(self.bound.sequential))?;
         writeln!(out, "  ideal: divided by copies {}", share(self.bound.ideal))?;
-        writeln!(out, "  most frequent path       {}", share(self.bound.most_frequent_path))?;
+        match self.bound.most_frequent_path {
+            Some(path) => writeln!(out, "  most frequent path       {}", share(path))?,
+            None => writeln!(out, "  most frequent path       {:>16}", "not known")?,
+        }
         writeln!(out, "  no plan is below         {}", share(self.bound.proven))?;
         writeln!(out, "   with ends whole         {}", share(self.bound.proven_for_whole_ends))?;
         writeln!(out, "  divided functions        {:>16}\n", self.profitable_procedures)

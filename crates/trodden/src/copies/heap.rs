@@ -1,0 +1,106 @@
+//! The heap of copies, at one address: paths may go by addresses of objects (hash tables of pointers), and then copies would not be the same execution.
+//!
+//! Linux puts the heap behind the end of the last segment that it loads (execve(2), brk(2); no randomisation). Copies have code of different sizes, so their last
+//! segments end at different pages. Here the last segment of each copy is said to be as long in memory as leads to the end that is furthest, which costs no memory: nobody touches the rest.
+//! Static data stays where the linker put it.
+
+use anyhow::{Context, Result};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Where the kernel ends what it loads: whole pages.
+const PAGE: u64 = 4096;
+/// Segment that is loaded, and segment that can be written (`p_type`, `p_flags`).
+const PT_LOAD: u64 = 1;
+const PF_W: u64 = 2;
+
+/// The last segment of a program that is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Last {
+    /// Where in the file its header is.
+    header: u64,
+    address: u64,
+    size: u64,
+    is_writable: bool,
+}
+
+impl Last {
+    fn end(self) -> u64 {
+        (self.address + self.size).next_multiple_of(PAGE)
+    }
+}
+
+/// Has the heaps of all copies begin at one place: where that of the program itself does, or behind it.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn align(copies: &[PathBuf], program: &Path) -> Result<()> {
+    let last = |path: &Path| -> Result<Option<Last>> {
+        Ok(last_segment(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?))
+    };
+    let ends = copies.iter().map(|path| last(path)).collect::<Result<Vec<_>>>()?;
+    let end = ends.iter().copied().chain([last(program)?]).flatten().map(Last::end).max().unwrap_or(0);
+    for (path, segment) in copies.iter().zip(ends) {
+        let Some(segment) = segment.filter(|s| s.is_writable && s.end() < end) else { continue };
+        let write = |file: fs::File| file.write_all_at(&(end - segment.address).to_le_bytes(), segment.header + 40);
+        OpenOptions::new().write(true).open(path).and_then(write).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Reads the program headers of an ELF file of 64 bits (System V ABI, chapter 5).
+fn last_segment(bytes: &[u8]) -> Option<Last> {
+    let number = |at: u64, length: usize| -> Option<u64> {
+        let at = usize::try_from(at).ok()?;
+        let bytes = bytes.get(at..at.checked_add(length)?)?;
+        Some(bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+    };
+    if !bytes.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let (first, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+    let segment = |at: u64| {
+        let header = first.checked_add(at * size)?;
+        let (kind, flags, address, size) = (number(header, 4)?, number(header + 4, 4)?, number(header + 16, 8)?, number(header + 40, 8)?);
+        (kind == PT_LOAD).then_some(Last { header, address, size, is_writable: flags & PF_W != 0 })
+    };
+    (0..count).filter_map(segment).max_by_key(|s| s.address.saturating_add(s.size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A head and program headers: kind, flags, address, size.
+    fn program(segments: &[[u64; 4]]) -> Vec<u8> {
+        let mut bytes = b"\x7fELF\x02\x01".to_vec();
+        bytes.resize(64, 0);
+        bytes[32] = 64;
+        bytes[54] = 56;
+        bytes[56] = segments.len() as u8;
+        for [kind, flags, address, size] in segments {
+            bytes.extend((*kind as u32).to_le_bytes());
+            bytes.extend((*flags as u32).to_le_bytes());
+            [0, *address, *address, 0, *size, 0].iter().for_each(|n| bytes.extend(n.to_le_bytes()));
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_last_segments_end_together_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = |name: &str, last: [u64; 4]| {
+            let path = folder.path().join(name);
+            fs::write(&path, program(&[[1, 5, 0, 0x500], last, [0x6474_e551, 6, 0x9000, 0x9000]])).unwrap();
+            path
+        };
+        let copies = [made("a", [1, 6, 0x1800, 0x900]), made("b", [1, 6, 0x2800, 0x2900]), made("c", [1, 4, 0x1000, 0x10])];
+        let whole = made("whole", [1, 6, 0x3000, 0x2001]);
+        align(&copies, &whole).unwrap();
+        let ends: Vec<u64> = copies.iter().map(|path| last_segment(&fs::read(path).unwrap()).unwrap().end()).collect();
+        // What cannot be written stays as it is.
+        assert_eq!(ends, [0x6000, 0x6000, 0x2000]);
+        assert_eq!(last_segment(b"#!/bin/sh"), None);
+    }
+}
