@@ -96,6 +96,29 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
 }
 
 #[test]
+fn changes_are_of_the_files_that_git_means() {
+    let place = Place::with(&[("src/m.c", PROGRAM), ("m.c", PROGRAM), ("ä.c", PROGRAM), ("tests.txt", "both\t./prog 1 1; ./umlaut 1 1\n")]);
+    let git = |words: &str| must(place.command("git").args(words.split(' '))).stdout;
+    ["init --quiet", "config diff.mnemonicPrefix true", "config user.name x", "config user.email x@x", "add .", "commit --quiet --message one"]
+        .map(git);
+    place.cc("-O1 -g src/m.c -o prog");
+    place.cc("-O1 -g ä.c -o umlaut");
+    place.trodden("suite run tests --commands tests.txt");
+    let changed = |file: &str| {
+        place.write(file, &PROGRAM.replace("/ 10 * 10", "/ 10 * 11"));
+        place.write("change.diff", &String::from_utf8(git("diff")).unwrap());
+        let of = |how: &str| json(&place, &format!("suite order tests {how} --json"))["changed_paths"].clone();
+        let both = (of("--since HEAD"), of("--diff change.diff"));
+        place.write(file, PROGRAM);
+        both
+    };
+    assert_eq!(changed("src/m.c"), (1.into(), 1.into()));
+    assert_eq!(changed("ä.c"), (1.into(), 1.into()));
+    // A file that is compiled into nothing; a diff alone does not say where it is.
+    assert_eq!(changed("m.c"), (0.into(), 1.into()));
+}
+
+#[test]
 fn tests_of_ctest_are_runs() {
     let place = built();
     place.write(
