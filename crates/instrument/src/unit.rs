@@ -32,11 +32,11 @@ use trodden_flow::plan::Share;
 use trodden_flow::schedule::{ByRounds, Choices};
 use trodden_flow::{Graph, GraphError, Node, Plan, PlanOptions, Residual, Schedule};
 use trodden_unit::events::CELLS;
-use trodden_unit::shape;
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_unit::{
     EdgeKind, Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore,
 };
+use trodden_unit::{Version, shape};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
 
 mod asked;
@@ -435,7 +435,8 @@ impl Unit {
     /// What is known of a function's paths, if that is the tier's business and anything is.
     fn known_of(&self, name: &str, draft: &Draft) -> Option<&KnownFunction> {
         let (known, _) = self.options.known.as_ref()?;
-        known.of(&self.map.source, name, shape(&draft.blocks, &draft.edges)).filter(|k| k.edges.len() == draft.edges.len())
+        let version = Version { shape: shape(&draft.blocks, &draft.edges), code: draft.code };
+        known.of(&self.map.source, name, version).filter(|k| k.edges.len() == draft.edges.len())
     }
 
     fn known(&self, planned: &Planned) -> Option<KnownFunction> {
@@ -517,6 +518,7 @@ impl Unit {
             local: is_local(function),
             position,
             shape: shape(&draft.blocks, &draft.edges),
+            code: draft.code,
             first_counter: self.map.counters,
             counters,
             storage,
