@@ -88,6 +88,13 @@ fn the_field_tells_what_tests_did_not_take() {
     let text = String::from_utf8(place.trodden("residual --known-edges --function classify").stdout).unwrap();
     assert!(text.contains("every edge is known") && text.contains("if (a > 10)") && text.contains("taken 2 times in 1 run"), "{text}");
     assert!(text.starts_with("Untested paths of prog.field, 1 run\n"), "{text}");
+    // Any process may have gone on in a file, unless it has its name.
+    assert!(text.contains(" by a process of ") && !text.contains("(pid "), "{text}");
+    let own = place.path("own-%p.raw");
+    run(&place, "prog.field", &["1", "20"], &[("TRODDEN_OUTPUT", own.to_str().unwrap())]);
+    let own = fs::read_dir(place.path("")).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).find(|f| f.starts_with("own-"));
+    let text = String::from_utf8(place.trodden(&format!("residual {}", own.unwrap())).stdout).unwrap();
+    assert!(text.contains("(pid "), "{text}");
     let missing = place.command(trodden()).args(["residual", "nowhere"]).output().unwrap();
     assert!(String::from_utf8_lossy(&missing.stderr).contains("neither a file nor a folder nowhere, nor a run or suite of that name"));
     // Run by run, with the command lines.
@@ -117,10 +124,21 @@ fn tests_of_another_state_of_the_program_are_told() {
         changed.contains("warning: 1 function is another than when the tests were recorded") && changed.contains("(classify)"),
         "{changed}"
     );
+    // The graph is the same, the code is not.
+    place.write("prog.c", &SUBJECT.replace("r += 7", "r += 8"));
+    place.cc("-O1 -g prog.c -o prog");
+    assert!(said("--residual tests").contains("(classify)"));
+    // It only moved.
+    place.write("prog.c", &format!("\n\n{SUBJECT}"));
+    place.cc("-O1 -g prog.c -o prog");
+    assert!(!said("--residual tests").contains("warning"));
     place.write("other.c", "int main(void) { return 0; }\n");
     place.cc("-O1 -g other.c -o prog");
     let other = said("--residual tests");
     assert!(other.contains("the tests know no function of this program"), "{other}");
+    place.trodden("record --suite others -- ./prog");
+    let report = String::from_utf8(place.trodden("residual others --known tests").stderr).unwrap();
+    assert!(report.contains("the tests know no function of this program"), "{report}");
 }
 
 #[test]
