@@ -96,11 +96,29 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
 }
 
 #[test]
+fn names_that_no_suite_can_have_are_refused_before_anything_runs() {
+    let place = Place::new();
+    for name in ["12", "last", "''"] {
+        let output = place.command(trodden()).args(["record", "--suite", name.trim_matches('\''), "--", "touch", "ran"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("a suite cannot be called"), "{output:?}");
+    }
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
 fn changes_are_of_the_files_that_git_means() {
     let place = Place::with(&[("src/m.c", PROGRAM), ("m.c", PROGRAM), ("ä.c", PROGRAM), ("tests.txt", "both\t./prog 1 1; ./umlaut 1 1\n")]);
     let git = |words: &str| must(place.command("git").args(words.split(' '))).stdout;
-    ["init --quiet", "config diff.mnemonicPrefix true", "config user.name x", "config user.email x@x", "add .", "commit --quiet --message one"]
-        .map(git);
+    [
+        "init --quiet",
+        "config diff.mnemonicPrefix true",
+        "config user.name x",
+        "config user.email x@x",
+        "add .",
+        "commit --quiet --message one",
+    ]
+    .map(|words| drop(git(words)));
     place.cc("-O1 -g src/m.c -o prog");
     place.cc("-O1 -g ä.c -o umlaut");
     place.trodden("suite run tests --commands tests.txt");
