@@ -37,7 +37,7 @@ use trodden_unit::{
     EdgeKind, Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore,
 };
 use trodden_unit::{Version, shape};
-use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
+use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL, UNTESTED_SYMBOL};
 
 mod asked;
 
@@ -333,6 +333,10 @@ impl Unit {
         // Where a copy has no part it counts nothing, and no code is put in.
         let (chosen, absent): (Vec<Value>, Vec<Value>) =
             chosen.into_iter().partition(|f| self.options.parts.is_none() || self.part_of(&f.name()).is_some());
+        // It would be reported itself.
+        let is_callback = |f: &Value| self.options.tier == Tier::Residual && f.name() == UNTESTED_SYMBOL;
+        let (callbacks, chosen): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(is_callback);
+        skipped.extend(callbacks.iter().map(|f| Skipped { name: f.name(), reason: "it is called at untested paths".into() }));
         skipped.extend(absent.iter().map(|f| Skipped { name: f.name(), reason: "other copies of the program count its paths".into() }));
         skipped.extend(refused.iter().filter_map(|f| Some(Skipped { name: f.name(), reason: reason(f)?.into() })));
         let (chosen, unasked): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| self.is_asked_for(*f));
