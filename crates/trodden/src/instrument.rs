@@ -26,8 +26,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_profile::RunStore;
+use trodden_report::words::plural;
 use trodden_unit::{Frame, INTERESTING_KEY, Identity, Image, KnownPaths, RESIDUAL_WORD, UnitMap, UnitStore, WATCHED_KEY};
 use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
+
+/// Said of programs that count for nobody by themselves.
+pub const WRITES_NOTHING: &str =
+    "outside of `trodden record`, it writes what it counts only where TRODDEN_OUTPUT says, as in TRODDEN_OUTPUT=/var/tmp/%m.raw";
 
 /// Makes the variant.
 ///
@@ -35,11 +40,13 @@ use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SY
 /// The program is not instrumented, its recipe or bitcode is missing, or a tool fails.
 pub fn run(job: &Instrument) -> Result<ExitCode> {
     let (program, output) = (&job.program, &job.output);
+    job.parameters.check(!job.interesting.is_empty(), job.watch.is_some())?;
     let mut words = job.parameters.words();
     if !job.interesting.is_empty() {
         let paths = interesting::paths(&job.interesting, program)?;
         let asked: usize = paths.functions().map(|(_, _, f)| f.known.len()).sum();
-        note(format_args!("{asked} paths of {} functions are asked for", paths.len()));
+        let (paths_said, of) = (plural(asked as u128, "path", "paths"), plural(paths.len() as u128, "function", "functions"));
+        note(format_args!("{paths_said} of {of} {} asked for", if asked == 1 { "is" } else { "are" }));
         words += &format!(" {INTERESTING_KEY}={}", interesting::file(&paths)?);
         words += &job.time_limit.map_or_else(String::new, |seconds| format!(" time-limit={seconds}"));
     }
@@ -60,9 +67,8 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
         Some(pattern) => {
             note(format_args!("it writes to {pattern}, unless TRODDEN_OUTPUT names another file; `trodden residual` reads that"))
         }
-        None if job.parameters.residual.is_some() => note(
-            "there is no run store here: it writes what it counts only where TRODDEN_OUTPUT says, as in TRODDEN_OUTPUT=/var/tmp/%m.raw",
-        ),
+        None if job.parameters.residual.is_some() => note(format_args!("there is no run store here: {WRITES_NOTHING}")),
+        None if job.watch.is_some() => note(WRITES_NOTHING),
         None => {}
     }
     Ok(ExitCode::SUCCESS)

@@ -104,9 +104,9 @@ fn places(text: &str) -> Result<Vec<Place>> {
 /// `99%` as a share of one.
 fn percent(text: &str) -> Result<f64> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
-    match number.filter(|n| (0.0..=100.0).contains(n)) {
+    match number.filter(|n| *n > 0.0 && *n <= 100.0) {
         Some(number) => Ok(number / 100.0),
-        None => bail!("`{text}` is no share: write it as 99%"),
+        None => bail!("`{text}` is no share of paths above 0%: write it as 99%"),
     }
 }
 
