@@ -40,6 +40,7 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         true => reports::print(&reports::json_text(&suspects.json())?)?,
         false => reports::print(suspects.text(&sources, &reports::text_options(color, job.steps)).as_bytes())?,
     }
+    reports::tell_partial(&profile);
     reports::remarks(&view, &sources);
     Ok(ExitCode::SUCCESS)
 }

@@ -54,7 +54,7 @@ pub fn run(job: &Residual, color: Color) -> Result<ExitCode> {
     if !known.paths.is_empty() {
         tell_known(&known.paths, &maps, "all their paths count as untested");
     }
-    let view = View::of(&profile);
+    let view = View::of_untested(&profile);
     if let Some(top) = job.hot {
         return hot(job, color, &view, &known.paths, top as usize);
     }
@@ -70,7 +70,7 @@ pub fn run(job: &Residual, color: Color) -> Result<ExitCode> {
     let untested = Untested::of(field, &wanted)?;
     let provider = reports::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    write(job, &form(job, color, &untested, &view, &sources)?)?;
+    write(job, &form(job, color, &untested, &sources)?)?;
     reports::remarks(&view, &sources);
     Ok(if job.fail_if_new && !untested.is_empty() { ExitCode::from(NEW) } else { ExitCode::SUCCESS })
 }
@@ -79,12 +79,12 @@ fn is_text(job: &Residual) -> bool {
     !job.json && job.format == ResidualFormat::Text
 }
 
-fn form(job: &Residual, color: Color, untested: &Untested, view: &View, sources: &SourceCache) -> Result<Vec<u8>> {
+fn form(job: &Residual, color: Color, untested: &Untested, sources: &SourceCache) -> Result<Vec<u8>> {
     match if job.json { ResidualFormat::Json } else { job.format } {
         ResidualFormat::Text => Ok(untested.text(sources, &reports::text_options(color, job.steps), job.edges).into_bytes()),
         ResidualFormat::Json => json_text(&untested.json(sources)),
-        ResidualFormat::Sarif => json_text(&sarif::untested(untested)),
-        ResidualFormat::Lcov => Ok(lcov::executed_only(view, "untested").into_bytes()),
+        ResidualFormat::Sarif => json_text(&sarif::untested(untested, sources)),
+        ResidualFormat::Lcov => Ok(lcov::executed_only(&untested.functions(), "untested").into_bytes()),
     }
 }
 
@@ -199,6 +199,12 @@ pub fn inputs(wanted: &[String]) -> Result<Vec<Input>> {
             Err(error) => return Err(error.into()),
         }
     }
+    // Named twice, it is one all the same.
+    let mut seen = BTreeSet::new();
+    out.retain(|input| {
+        let (Input::Stored(file, _) | Input::Raw(file)) = input;
+        seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone()))
+    });
     Ok(out)
 }
 

@@ -82,6 +82,26 @@ fn the_field_tells_what_tests_did_not_take() {
     let seen = of(2)["first_seen_ns"].as_u64().or_else(|| of(2)["first_seen_ns"].as_str().map(|t| t.parse().unwrap())).unwrap();
     assert!(seen + 100_000_000 > before && seen < before + 60_000_000_000, "{seen} is not about {before}");
     assert_eq!(report["summary"]["share_of_executions"], Value::Null);
+    // What is summed up is what is listed.
+    for words in ["", "--function classify", "--known-edges", "--min-count 2"] {
+        let report = json(&place, words);
+        let sum = |name: &str| report["summary"][name].as_u64().unwrap();
+        assert_eq!(sum("untested_paths") + sum("unfinished_paths"), report["found"].as_u64().unwrap(), "{report:#}");
+        assert_eq!(sum("untested_paths"), paths(&report).len() as u64);
+    }
+    let none = String::from_utf8(place.trodden("residual --min-count 1000").stdout).unwrap();
+    assert!(none.contains("None of ") && none.contains("--min-count"), "{none}");
+    // Twice the same is once.
+    let raw = fs::read_dir(place.path(".trodden/field")).unwrap().next().unwrap().unwrap().path();
+    let raw = raw.display();
+    assert_eq!(paths(&json(&place, &format!("{raw} {raw}"))), found);
+    let said = |words: &str| String::from_utf8(place.trodden(words).stderr).unwrap();
+    must(place.command(trodden()).args(["collect", "-o", "field.trodden", "--no-store"]).arg(raw.to_string()));
+    for words in ["export lcov field.trodden", "find .. field.trodden", "annotate classify field.trodden"] {
+        assert!(said(words).contains("only paths that were unknown"), "{words}");
+    }
+    let shown = String::from_utf8(place.trodden("report field.trodden").stdout).unwrap();
+    assert!(shown.contains(" of what is counted") && !shown.contains("Unfinished paths"), "{shown}");
     let share = full["summary"]["share_of_executions"].as_f64().unwrap();
     let untested = full["summary"]["untested_executions"].as_f64().unwrap();
     assert!(share > 0.0 && share < 1.0 && untested > 3.0, "{share} {untested}");
@@ -170,7 +190,11 @@ fn other_tools_read_it() {
     let mut wrong = sarif.clone();
     wrong["runs"][0]["results"][0]["level"] = "loud".into();
     assert!(schemas.validate(&wrong, compiled).is_err());
-    let lcov = String::from_utf8(place.trodden("residual --format lcov").stdout).unwrap();
+    let lcov = |words: &str| String::from_utf8(place.trodden(&format!("residual --format lcov {words}")).stdout).unwrap();
+    // Of the paths that are asked for.
+    let (some, none) = (lcov("--known-edges --function classify"), lcov("--min-count 100"));
+    assert!(some.contains("DA:9,1\n") && !some.contains("main") && none.is_empty(), "{some} {none}");
+    let lcov = lcov("");
     assert!(lcov.contains("DA:6,2") && lcov.contains("DA:9,2") && !lcov.contains(",0\n"), "{lcov}");
 }
 
@@ -228,6 +252,8 @@ fn programs_act_on_untested_paths() {
     let of_classify: Vec<&str> = lines.lines().filter(|l| l.starts_with("untested classify ")).collect();
     assert!(of_classify.len() == 2 && of_classify[0].ends_with(" 1") && of_classify[1].ends_with(" 2"), "{lines}");
     assert!(!lines.contains("untested helper"), "{lines}");
+    must(place.command(place.path("with.field")).args(["1", "20"]));
+    assert!(paths(&json(&place, "")).iter().all(|p| p.0 != "trodden_untested"));
     let silent = run(&place, "with.field", &["1", "20"], &[("TRODDEN_OUTPUT", ""), ("TRODDEN_ON_UNTESTED", "count")]);
     assert!(!String::from_utf8_lossy(&silent.stdout).contains("untested"));
 }
