@@ -110,15 +110,16 @@ fn names_that_no_suite_can_have_are_refused_before_anything_runs() {
 fn changes_are_of_the_files_that_git_means() {
     let place = Place::with(&[("src/m.c", PROGRAM), ("m.c", PROGRAM), ("ä.c", PROGRAM), ("tests.txt", "both\t./prog 1 1; ./umlaut 1 1\n")]);
     let git = |words: &str| must(place.command("git").args(words.split(' '))).stdout;
-    [
+    for words in [
         "init --quiet",
         "config diff.mnemonicPrefix true",
         "config user.name x",
         "config user.email x@x",
         "add .",
         "commit --quiet --message one",
-    ]
-    .map(|words| drop(git(words)));
+    ] {
+        git(words);
+    }
     place.cc("-O1 -g src/m.c -o prog");
     place.cc("-O1 -g ä.c -o umlaut");
     place.trodden("suite run tests --commands tests.txt");
@@ -256,7 +257,7 @@ fn watching_programs_act_where_the_path_ends() {
         assert_eq!(status.code(), Some(3));
         let found = must(place.command(trodden()).args(["find", "step: !8", "--json"])).stdout;
         let found: Value = serde_json::from_slice(&found).unwrap();
-        assert_eq!((&found["paths_found"], &found["executions"]), (&1.into(), &"63".into()), "{program}: {found:#}");
+        assert_eq!((&found["paths_found"], &found["executions"]), (&1.into(), &63.into()), "{program}: {found:#}");
     }
     let report = String::from_utf8(place.trodden("report").stdout).unwrap();
     assert!(report.contains("(--watch)"), "{report}");
