@@ -233,7 +233,7 @@ impl RunStore {
     /// There is no such run, the name is no suite's name, or the database cannot be written.
     pub fn set_suite(&self, number: u64, suite: Option<&str>) -> Result<(), ProfileError> {
         self.number(number)?;
-        suite.map_or(Ok(()), |name| check_suite_name(name))?;
+        suite.map_or(Ok(()), check_suite_name)?;
         self.writing(|t| {
             let suite = suite.map(|name| suite_id(t, name)).transpose()?;
             t.execute("UPDATE runs SET suite = ?1 WHERE number = ?2", params![suite, signed(number)])?;

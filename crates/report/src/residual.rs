@@ -152,12 +152,11 @@ impl<'v, 'a> Residual<'v, 'a> {
 
     /// The functions with those paths alone that are shown.
     pub fn functions(&self) -> Vec<Function<'a>> {
-        let mut shown: BTreeMap<*const Function, (&Function<'a>, BTreeSet<(bool, u64)>)> = BTreeMap::new();
-        for path in &self.shown {
-            let of = shown.entry(std::ptr::from_ref(path.function)).or_insert_with(|| (path.function, BTreeSet::new()));
-            of.1.insert((path.complete, path.id));
-        }
-        shown.into_values().map(|(function, wanted)| function.with_paths(&wanted)).collect()
+        let of = |function: &Function<'a>| -> BTreeSet<(bool, u64)> {
+            self.shown.iter().filter(|p| std::ptr::eq(p.function, function)).map(|p| (p.complete, p.id)).collect()
+        };
+        let functions = self.field.view.functions.iter().map(|function| (function, of(function)));
+        functions.filter(|(_, wanted)| !wanted.is_empty()).map(|(function, wanted)| function.with_paths(&wanted)).collect()
     }
 
     /// The run that took a path first.
