@@ -5,6 +5,7 @@
 //! every block with a call that might not come back ([`EdgeKind::Reach`]).
 
 use crate::abandon::{Abandonment, returns_twice};
+use crate::code;
 use crate::debug::Positions;
 use crate::llvm::{Block, Value, llvm};
 use llvm_sys::LLVMOpcode;
@@ -22,6 +23,8 @@ pub struct Draft {
     pub nodes: Vec<Option<Block>>,
     /// What the map says of them.
     pub blocks: Vec<BlockMap>,
+    /// Digest of their code.
+    pub code: u64,
     /// The graph's edges.
     pub edges: Vec<FlowEdge>,
     /// Where code for each edge can go.
@@ -58,6 +61,7 @@ impl Draft {
         let mut draft = Draft {
             nodes: prepared.iter().map(|(b, _)| Some(*b)).collect(),
             blocks: prepared.iter().map(|&(b, kind)| describe_block(b, kind, positions)).collect(),
+            code: code::digest(&prepared.iter().map(|(b, _)| *b).collect::<Vec<_>>()),
             edges: Vec::new(),
             sites: Vec::new(),
             hints: Vec::new(),

@@ -11,6 +11,7 @@
 mod abandon;
 mod addresses;
 mod chosen;
+mod code;
 mod counting;
 mod debug;
 mod describe;

@@ -32,12 +32,12 @@ use trodden_flow::plan::Share;
 use trodden_flow::schedule::{ByRounds, Choices};
 use trodden_flow::{Graph, GraphError, Node, Plan, PlanOptions, Residual, Schedule};
 use trodden_unit::events::CELLS;
-use trodden_unit::shape;
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_unit::{
     EdgeKind, Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore,
 };
-use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
+use trodden_unit::{Version, shape};
+use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL, UNTESTED_SYMBOL};
 
 mod asked;
 
@@ -333,6 +333,10 @@ impl Unit {
         // Where a copy has no part it counts nothing, and no code is put in.
         let (chosen, absent): (Vec<Value>, Vec<Value>) =
             chosen.into_iter().partition(|f| self.options.parts.is_none() || self.part_of(&f.name()).is_some());
+        // It would be reported itself.
+        let is_callback = |f: &Value| self.options.tier == Tier::Residual && f.name() == UNTESTED_SYMBOL;
+        let (callbacks, chosen): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(is_callback);
+        skipped.extend(callbacks.iter().map(|f| Skipped { name: f.name(), reason: "it is called at untested paths".into() }));
         skipped.extend(absent.iter().map(|f| Skipped { name: f.name(), reason: "other copies of the program count its paths".into() }));
         skipped.extend(refused.iter().filter_map(|f| Some(Skipped { name: f.name(), reason: reason(f)?.into() })));
         let (chosen, unasked): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| self.is_asked_for(*f));
@@ -435,7 +439,8 @@ impl Unit {
     /// What is known of a function's paths, if that is the tier's business and anything is.
     fn known_of(&self, name: &str, draft: &Draft) -> Option<&KnownFunction> {
         let (known, _) = self.options.known.as_ref()?;
-        known.of(&self.map.source, name, shape(&draft.blocks, &draft.edges)).filter(|k| k.edges.len() == draft.edges.len())
+        let version = Version { shape: shape(&draft.blocks, &draft.edges), code: draft.code };
+        known.of(&self.map.source, name, version).filter(|k| k.edges.len() == draft.edges.len())
     }
 
     fn known(&self, planned: &Planned) -> Option<KnownFunction> {
@@ -517,6 +522,7 @@ impl Unit {
             local: is_local(function),
             position,
             shape: shape(&draft.blocks, &draft.edges),
+            code: draft.code,
             first_counter: self.map.counters,
             counters,
             storage,

@@ -12,6 +12,8 @@ use trodden_unit::{FunctionMap, Position, UnitMap};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangedLines {
     files: BTreeMap<String, BTreeSet<u32>>,
+    /// The folder that their names begin in, where it is known.
+    root: Option<String>,
     /// Lines that some block has code of.
     found: BTreeSet<(String, u32)>,
 }
@@ -48,12 +50,12 @@ pub enum DiffError {
 }
 
 impl ChangedLines {
-    /// Reads a unified diff. An empty one changes nothing.
+    /// Reads a unified diff, whose files' names begin in the folder `root`, if that is known. An empty one changes nothing.
     ///
     /// # Errors
     /// It is none, or damaged.
-    pub fn of_diff(text: &str) -> Result<ChangedLines, DiffError> {
-        let mut changes = ChangedLines::default();
+    pub fn of_diff(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
+        let mut changes = ChangedLines { root: root.map(str::to_owned), ..ChangedLines::default() };
         for file in of_files(text)? {
             // A new file has no old lines.
             if let (Some(name), false) = (file.old_name, file.old.is_empty()) {
@@ -80,7 +82,7 @@ impl ChangedLines {
         let Some(file) = unit.files.get(position.file as usize) else { return false };
         let mut any = false;
         for (changed, lines) in &self.files {
-            if is_file(file, changed) && lines.contains(&position.line) {
+            if is_file_below(self.root.as_deref(), file, changed) && lines.contains(&position.line) {
                 self.found.insert((changed.clone(), position.line));
                 any = true;
             }
@@ -110,7 +112,8 @@ pub fn of_files(text: &str) -> Result<Vec<FileChange>, DiffError> {
     while let Some((at, line)) = lines.next() {
         if let Some(old) = line.strip_prefix("--- ") {
             if let Some(new) = lines.peek().and_then(|(_, l)| l.strip_prefix("+++ ")) {
-                files.push(FileChange { old_name: name(old, "a/"), new_name: name(new, "b/"), ..FileChange::default() });
+                let (old_name, new_name) = names(old, new);
+                files.push(FileChange { old_name, new_name, ..FileChange::default() });
                 seen = true;
                 lines.next();
             }
@@ -135,11 +138,87 @@ pub(crate) fn is_file(compiled: &str, named: &str) -> bool {
     compiled.strip_suffix(named).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
 
-/// `a/FILE` (`b/FILE`), as git has it, or FILE, with a time behind a tab, as others have it.
-fn name(name: &str, side: &str) -> Option<String> {
-    let name = name.split('\t').next().unwrap_or(name).trim_end();
-    let name = name.strip_prefix('"').and_then(|n| n.strip_suffix('"')).unwrap_or(name);
-    (name != "/dev/null").then(|| name.strip_prefix(side).unwrap_or(name).trim_start_matches("./").to_owned())
+/// The same where names begin in a folder that may be known. What was compiled there is that very file; what was compiled elsewhere, from a copy of the sources, ends like it.
+pub(crate) fn is_file_below(root: Option<&str>, compiled: &str, named: &str) -> bool {
+    let Some(root) = root else { return is_file(compiled, named) };
+    match plain(compiled).strip_prefix(root.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/')) {
+        Some(rest) => rest == named.trim_start_matches("./"),
+        None => is_file(compiled, named),
+    }
+}
+
+/// A name without `.` and `..`, by its words alone.
+fn plain(name: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for (at, part) in name.split('/').enumerate() {
+        match part {
+            "." => {}
+            "" if at > 0 => {}
+            ".." if parts.last().is_some_and(|last| !last.is_empty() && *last != "..") => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Both names of a file; none where it was not, or is no more. git puts a letter before each, by which it tells where they are from (`a/` and `b/`, or with `diff.mnemonicPrefix` those of commit,
+/// index, object and work tree): they differ, while a folder of the sources is the same in both.
+fn names(old: &str, new: &str) -> (Option<String>, Option<String>) {
+    let (old, new) = (unquoted(old), unquoted(new));
+    let letter = |name: &Option<String>| {
+        let bytes = name.as_deref()?.as_bytes();
+        (bytes.len() > 2 && b"abciow".contains(&bytes[0]) && bytes[1] == b'/').then(|| bytes[0])
+    };
+    let prefixed = match (letter(&old), letter(&new)) {
+        (Some(one), Some(other)) => one != other,
+        (Some(_), None) => new.is_none(),
+        (None, Some(_)) => old.is_none(),
+        (None, None) => false,
+    };
+    let name = |name: Option<String>| {
+        let name = name?;
+        let name = if prefixed { &name[2..] } else { &name };
+        Some(name.trim_start_matches("./").to_owned())
+    };
+    (name(old), name(new))
+}
+
+/// FILE with a time behind a tab, or `"FILE"` as C has it: git does so where a name has bytes that are not ASCII, quotes, backslashes or control characters.
+fn unquoted(name: &str) -> Option<String> {
+    let name = match name.strip_prefix('"') {
+        Some(quoted) => of_c_string(quoted),
+        None => name.split('\t').next().unwrap_or(name).trim_end().to_owned(),
+    };
+    (name != "/dev/null").then_some(name)
+}
+
+/// The text of a string up to its closing quote.
+fn of_c_string(quoted: &str) -> String {
+    let mut out = Vec::new();
+    let mut bytes = quoted.bytes().peekable();
+    while let Some(byte) = bytes.next().filter(|b| *b != b'"') {
+        let escaped = if byte == b'\\' { bytes.next() } else { None };
+        out.push(match escaped {
+            None => byte,
+            Some(b'a') => 7,
+            Some(b'b') => 8,
+            Some(b't') => b'\t',
+            Some(b'n') => b'\n',
+            Some(b'v') => 11,
+            Some(b'f') => 12,
+            Some(b'r') => b'\r',
+            Some(first @ b'0'..=b'7') => {
+                let mut value = first - b'0';
+                for _ in 0..2 {
+                    let Some(digit) = bytes.next_if(|b| (b'0'..=b'7').contains(b)) else { break };
+                    value = value.wrapping_mul(8).wrapping_add(digit - b'0');
+                }
+                value
+            }
+            Some(other) => other,
+        });
+    }
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// First line and number of lines.
@@ -210,7 +289,7 @@ mod tests {
     use super::*;
 
     fn lines(diff: &str) -> Vec<(String, Vec<u32>)> {
-        let changes = ChangedLines::of_diff(diff).unwrap();
+        let changes = ChangedLines::of_diff(diff, None).unwrap();
         changes.files.into_iter().map(|(file, lines)| (file, lines.into_iter().collect())).collect()
     }
 
@@ -238,9 +317,9 @@ mod tests {
 
     #[test]
     fn what_is_no_diff_is_an_error() {
-        assert_eq!(ChangedLines::of_diff("hello\n"), Err(DiffError::NoDiff));
+        assert_eq!(ChangedLines::of_diff("hello\n", None), Err(DiffError::NoDiff));
         for (diff, line) in [("--- a\n+++ b\n@@ -1,3 +1 @@\n-x\n", 3), ("--- a\n+++ b\n@@ nothing @@\n", 3)] {
-            assert!(matches!(ChangedLines::of_diff(diff), Err(DiffError::Damaged { line: l, .. }) if l == line), "{diff}");
+            assert!(matches!(ChangedLines::of_diff(diff, None), Err(DiffError::Damaged { line: l, .. }) if l == line), "{diff}");
         }
     }
 
@@ -249,5 +328,29 @@ mod tests {
         assert!(is_file("/build/prog/src/a.c", "src/a.c") && is_file("a.c", "a.c"));
         assert!(is_file("x.c", "./x.c") && is_file("/a/x.c", "/a/x.c"));
         assert!(!is_file("/build/xsrc/a.c", "src/a.c") && !is_file("/build/a.c", "src/a.c"));
+    }
+    #[test]
+    fn names_are_those_of_the_files() {
+        let names = |old: &str, new: &str| {
+            let (old, new) = names(old, new);
+            (old.unwrap_or_default(), new.unwrap_or_default())
+        };
+        let both = |name: &str| (name.to_owned(), name.to_owned());
+        assert_eq!(names(r#""a/src/b\303\244r.c""#, r#""b/src/b\303\244r.c""#), both("src/bär.c"));
+        assert_eq!(names(r#""a/a\"b\\c\td.c""#, r#""b/a\"b\\c\td.c""#), both("a\"b\\c\td.c"));
+        assert_eq!(names("a/my file.c\t", "b/my file.c\t"), both("my file.c"));
+        // Mnemonic prefixes, and none.
+        assert_eq!((names("i/x.c", "w/x.c"), names("c/b/x.c", "w/b/x.c")), (both("x.c"), both("b/x.c")));
+        assert_eq!((names("b/x.c", "b/x.c"), names("x.c", "x.c")), (both("b/x.c"), both("x.c")));
+        assert_eq!((names("/dev/null", "w/x.c").1, names("i/x.c", "/dev/null").0), ("x.c".to_owned(), "x.c".to_owned()));
+    }
+
+    #[test]
+    fn files_are_known_by_their_place_where_that_is_known() {
+        let is = |compiled: &str, named: &str| is_file_below(Some("/home/u/p"), compiled, named);
+        assert!(is("/home/u/p/m.c", "m.c") && is("/home/u/p/build/../m.c", "m.c") && is("/home/u/p/src/m.c", "src/m.c"));
+        assert!(!is("/home/u/p/src/m.c", "m.c") && !is("/home/u/p/build/../src/m.c", "m.c"));
+        // A copy elsewhere.
+        assert!(is("/build/p/src/m.c", "src/m.c") && is("src/m.c", "src/m.c") && is("/home/u/p2/m.c", "m.c"));
     }
 }

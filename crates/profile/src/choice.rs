@@ -3,7 +3,7 @@
 //! Sets of a profile come with executions, others without. All hold complete paths only: a prefix up to a call is no path that could be asked for.
 //! Paths are found by trying all paths of the functions in question, which is why a function with very many is refused.
 
-use crate::changes::{self, DiffError, is_file};
+use crate::changes::{self, DiffError, is_file_below};
 use crate::paths::{blocks, ending};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -18,6 +18,8 @@ const MOST_TRIED: u64 = 1 << 20;
 pub struct Place {
     /// The file.
     pub file: String,
+    /// The folder that its name begins in, where it is known.
+    pub root: Option<String>,
     /// Its lines.
     pub lines: RangeInclusive<u32>,
 }
@@ -85,7 +87,7 @@ impl Place {
             let (file, lines) = text.rsplit_once(':')?;
             let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
             let lines = first.parse().ok()?..=last.parse().ok()?;
-            (!file.is_empty() && !lines.is_empty()).then(|| Place { file: file.to_owned(), lines })
+            (!file.is_empty() && !lines.is_empty()).then(|| Place { file: file.to_owned(), root: None, lines })
         };
         place().ok_or_else(|| NoChoice::NoPlace(text.to_owned()))
     }
@@ -93,17 +95,19 @@ impl Place {
     /// Whether a block has code of these lines.
     fn is_in(&self, map: &UnitMap, block: &Block) -> bool {
         let at = |p: &trodden_unit::Position| {
-            self.lines.contains(&p.line) && map.files.get(p.file as usize).is_some_and(|f| is_file(f, &self.file))
+            self.lines.contains(&p.line)
+                && map.files.get(p.file as usize).is_some_and(|f| is_file_below(self.root.as_deref(), f, &self.file))
         };
         block.positions.iter().chain(&block.branch).any(at)
     }
 }
 
-/// The places that a difference in the unified form (`git diff`) changes, as the newer files have them: the lines that it adds, and those around what it removes.
+/// The places that a difference in the unified form (`git diff`) changes, as the newer files have them: the lines that it adds, and those around what it removes. Names of files
+/// begin in the folder `root`, if that is known.
 ///
 /// # Errors
 /// It is no difference, or a damaged one.
-pub fn changed(difference: &str) -> Result<Vec<Place>, DiffError> {
+pub fn changed(difference: &str, root: Option<&str>) -> Result<Vec<Place>, DiffError> {
     let mut places = Vec::new();
     for change in changes::of_files(difference)? {
         let Some(file) = change.new_name else { continue };
@@ -113,7 +117,7 @@ pub fn changed(difference: &str) -> Result<Vec<Place>, DiffError> {
             while let Some(next) = lines.next_if(|next| next - 1 == last) {
                 last = next;
             }
-            places.push(Place { file: file.clone(), lines: first..=last });
+            places.push(Place { file: file.clone(), root: root.map(str::to_owned), lines: first..=last });
         }
     }
     Ok(places)
@@ -289,10 +293,10 @@ mod tests {
     fn changes_are_read_as_the_newer_files_have_them() {
         let text = "diff --git a/x.c b/x.c\n--- a/x.c\n+++ b/src/x.c\n@@ -3,3 +5,4 @@ int f\n-a\n+b\n c\n+++ d\n e\n@@ -20,2 +21,0 @@\n-c\n-c\n@@ -30 +28 @@\n-c\n+d\n\
                     --- a/gone.c\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-x\n--- old.c\t2020\n+++ new.c\t2021\n@@ -0,0 +1,2 @@\n+x\n+y\n";
-        let place = |file: &str, lines| Place { file: file.into(), lines };
+        let place = |file: &str, lines| Place { file: file.into(), root: None, lines };
         let places = [place("src/x.c", 5..=5), place("src/x.c", 7..=7), place("src/x.c", 21..=22), place("src/x.c", 28..=28)];
-        assert_eq!(changed(text).unwrap(), [&places[..], &[place("new.c", 1..=2)]].concat());
-        assert!(changed("hello").is_err());
+        assert_eq!(changed(text, None).unwrap(), [&places[..], &[place("new.c", 1..=2)]].concat());
+        assert!(changed("hello", None).is_err());
     }
 
     #[test]
@@ -306,7 +310,7 @@ mod tests {
                 text: "ns::f(int): 0 2 3".into()
             }
         );
-        assert_eq!(read[1].waypoints[1], Waypoint::Place(Place { file: "b/a.c".into(), lines: 12..=14 }));
+        assert_eq!(read[1].waypoints[1], Waypoint::Place(Place { file: "b/a.c".into(), root: None, lines: 12..=14 }));
         for wrong in ["f", "f: ", "f: 0 a.c:3", "f: x"] {
             assert!(matches!(sequences(wrong), Err(NoChoice::NoSequence { line: 1, .. })), "{wrong}");
         }

@@ -124,7 +124,12 @@ impl Isolation {
             for (at, function) in unit.map.functions.iter().enumerate() {
                 let mut counts = unit.counts_of(function).peekable();
                 if counts.peek().is_some() {
-                    seen.push(((unit.unit, at), FunctionPaths::decode(function, counts)?));
+                    let mut paths = FunctionPaths::decode(function, counts)?;
+                    if unit.map.has_times() || function.is_partial() {
+                        // They follow from all paths of a function, of which these are some.
+                        paths.unfinished.clear();
+                    }
+                    seen.push(((unit.unit, at), paths));
                 }
             }
         }

@@ -152,7 +152,7 @@ impl Merger {
                 one: known.profile.identity,
                 other_name: name.to_owned(),
                 other: image.identity,
-                remedy: ", or keep both builds apart with `--separate-builds`",
+                remedy: ", or keep both builds apart with `trodden merge --separate-builds`",
             });
         }
         Ok(())

@@ -153,7 +153,7 @@ impl RunStore {
     /// The profile or the database cannot be written.
     pub fn add_run(&self, profile: &Profile) -> Result<RunEntry, ProfileError> {
         if let Some(suite) = &profile.run.suite {
-            self.check_suite_name(suite)?;
+            check_suite_name(suite)?;
         }
         let number = self.writing(|t| reserve(t, &profile.run))?;
         let name = format!("profiles/{number:06}.{EXTENSION}");
@@ -233,7 +233,7 @@ impl RunStore {
     /// There is no such run, the name is no suite's name, or the database cannot be written.
     pub fn set_suite(&self, number: u64, suite: Option<&str>) -> Result<(), ProfileError> {
         self.number(number)?;
-        suite.map_or(Ok(()), |name| self.check_suite_name(name))?;
+        suite.map_or(Ok(()), check_suite_name)?;
         self.writing(|t| {
             let suite = suite.map(|name| suite_id(t, name)).transpose()?;
             t.execute("UPDATE runs SET suite = ?1 WHERE number = ?2", params![suite, signed(number)])?;
@@ -259,15 +259,6 @@ impl RunStore {
 
     fn number(&self, number: u64) -> Result<RunEntry, ProfileError> {
         self.get(&number.to_string())
-    }
-
-    /// A name that `select` would understand otherwise is none.
-    fn check_suite_name(&self, name: &str) -> Result<(), ProfileError> {
-        let taken = name.strip_prefix('#').unwrap_or(name).parse::<u64>().is_ok() || steps_back(name).is_some();
-        match taken || name.trim().is_empty() {
-            true => Err(ProfileError::SuiteName(name.to_owned())),
-            false => Ok(()),
-        }
     }
 
     fn no_run(&self, wanted: &str) -> Result<ProfileError, ProfileError> {
@@ -433,6 +424,18 @@ fn images(t: &Transaction, number: u64) -> rusqlite::Result<Vec<RunImage>> {
         Ok(RunImage { identity: Identity::parse(&identity).unwrap_or(Identity([0; 16])), path: row.get(1)?, build_id: row.get(2)? })
     })?;
     rows.collect()
+}
+
+/// A name that [`RunStore::select`] would understand otherwise is none of a suite.
+///
+/// # Errors
+/// It is such a name.
+pub fn check_suite_name(name: &str) -> Result<(), ProfileError> {
+    let taken = name.strip_prefix('#').unwrap_or(name).parse::<u64>().is_ok() || steps_back(name).is_some();
+    match taken || name.trim().is_empty() {
+        true => Err(ProfileError::SuiteName(name.to_owned())),
+        false => Ok(()),
+    }
 }
 
 /// `last`: 0; `last~N`: N.

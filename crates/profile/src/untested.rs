@@ -76,7 +76,7 @@ pub struct Summary {
 /// What is known of a function, if anything.
 pub fn known_of<'k>(known: &'k KnownPaths, unit: &UnitMap, function: &FunctionMap) -> Option<&'k KnownFunction> {
     known
-        .of(&unit.source, &function.name, function.shape)
+        .of(&unit.source, &function.name, function.version())
         .filter(|k| k.cuts == function.cuts && k.paths == function.counters && k.edges.len() == function.edges.len())
 }
 

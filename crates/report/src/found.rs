@@ -1,15 +1,16 @@
 //! Paths that a path expression matches, on a terminal and as JSON.
 
 use crate::error::ReportError;
-use crate::json::SCHEMA_VERSION;
+use crate::json::{SCHEMA_VERSION, number};
 use crate::paint::{self, fit, right};
 use crate::select::{Measure, matching, share};
 use crate::source::SourceCache;
 use crate::story::Story;
-use crate::text::{Page, TextOptions, tell};
+use crate::text::{Page, TextOptions, tell, whole};
 use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
+use trodden_flow::Node;
 use trodden_profile::expression::{Expression, Matcher, Place};
 
 /// A path that matches.
@@ -19,6 +20,7 @@ struct Match {
     complete: bool,
     count: u64,
     weight: u128,
+    blocks: Vec<Node>,
     story: Story,
 }
 
@@ -90,10 +92,11 @@ impl<'v, 'a> Found<'v, 'a> {
             true if self.view.functions.is_empty() => "the profile has no executed path".to_owned(),
             true => "no executed path".to_owned(),
             false => format!(
-                "{paths}, {} of {} executions of their functions, {} of the program's instructions",
+                "{paths}, {} of {} executions of their functions, {} of the instructions of {}",
                 count(self.counted()),
                 count(self.executions),
-                percent(share(weight, self.view.total(Measure::Instructions)))
+                percent(share(weight, self.view.total(Measure::Instructions))),
+                whole(self.view)
             ),
         };
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, self.expression), page.paint(paint::DIM, &all));
@@ -118,9 +121,9 @@ impl<'v, 'a> Found<'v, 'a> {
             let function = self.functions[m.function];
             json!({
                 "function": function.name.full, "linkage_name": function.name.linkage, "image": function.image.path,
-                "file": function.file(), "line": function.line(), "path": m.id, "complete": m.complete, "count": m.count.to_string(),
+                "file": function.file(), "line": function.line(), "path": number(m.id), "complete": m.complete, "count": number(m.count),
                 "share": self.share(m), "outline": m.story.outline(usize::MAX),
-                "blocks": m.story.steps.iter().flat_map(|s| &s.blocks).map(|b| b.0).collect::<Vec<_>>(),
+                "blocks": m.blocks.iter().map(|b| b.0).collect::<Vec<_>>(),
             })
         };
         json!({
@@ -128,8 +131,8 @@ impl<'v, 'a> Found<'v, 'a> {
             "kind": "found-paths",
             "expression": self.expression,
             "paths_found": self.matches.len(),
-            "executions": self.counted().to_string(),
-            "executions_of_functions": self.executions.to_string(),
+            "executions": number(self.counted()),
+            "executions_of_functions": number(self.executions),
             "nowhere": self.nowhere(),
             "paths": self.matches.iter().take(top).map(path).collect::<Vec<_>>(),
         })
@@ -144,6 +147,7 @@ fn complete(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
         complete: true,
         count: p.count,
         weight: function.weight(p, Measure::Instructions),
+        blocks: p.blocks.clone(),
         story: Story::of(function, p),
     };
     function.paths.complete.iter().filter(fits).map(found).collect()
@@ -154,7 +158,15 @@ fn unfinished(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
     let found = |u: &trodden_profile::Unfinished| {
         let times = u.count.max(0) as u64;
         let weight = u128::from(times) * u128::from(function.length(&u.blocks));
-        Match { function: at, id: u.id, complete: false, count: times, weight, story: Story::of_unfinished(function, u) }
+        Match {
+            function: at,
+            id: u.id,
+            complete: false,
+            count: times,
+            weight,
+            blocks: u.blocks.clone(),
+            story: Story::of_unfinished(function, u),
+        }
     };
     function.paths.unfinished.iter().filter(fits).map(found).collect()
 }

@@ -148,6 +148,7 @@ fn title(rank: usize, suspect: &Suspect, function: &Function, page: &Page) -> St
         suspect.ochiai, suspect.tarantula, suspect.importance, suspect.increase.0, suspect.increase.1
     );
     let edges = match suspect.new_edges {
+        0 if runs.passing > 0 => "passing runs took it, too".to_owned(),
         0 => "every edge of it was taken by passing runs, too: only together they are new to them".to_owned(),
         n => format!("{} no passing run took", plural(n.into(), "edge of it that", "edges of it that")),
     };

@@ -4,7 +4,7 @@
 //! optimised code.
 
 use crate::lines::{FileCounts, LineCounts};
-use crate::view::View;
+use crate::view::{Function, View};
 use std::fmt::Write;
 
 /// Writes a tracefile of the whole profile.
@@ -18,10 +18,10 @@ pub fn lcov(view: &View, test_name: &str) -> String {
     out
 }
 
-/// Writes a tracefile of what was executed, and of nothing else: of a profile that has a part of all paths, a line that is not on these may well
+/// Writes a tracefile of what was executed in some functions, and of nothing else: of a profile that has a part of all paths, a line that is not on these may well
 /// have been executed on others.
-pub fn executed_only(view: &View, test_name: &str) -> String {
-    let mut counts = LineCounts::of(view.executed());
+pub fn executed_only(functions: &[Function], test_name: &str) -> String {
+    let mut counts = LineCounts::of(functions);
     let mut out = String::new();
     for (file, counts) in &mut counts.files {
         counts.lines.retain(|_, n| *n > 0);

@@ -11,9 +11,9 @@ use crate::view::{Function, View};
 use crate::words::{self, count, plural};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::Edge;
-use trodden_profile::untested::{self, FunctionKey, HotPath, Sighting, Sightings, Summary};
+use trodden_profile::untested::{self, FunctionKey, HotPath, NewInFunction, Sighting, Sightings, Summary};
 use trodden_unit::KnownPaths;
 
 /// What untested paths are sorted by.
@@ -100,7 +100,11 @@ pub struct Residual<'v, 'a> {
     pub edges: Vec<NewEdge<'v, 'a>>,
     /// Paths that were wanted, shown or not.
     pub found: usize,
-    /// Of all functions.
+    /// Those of them to which control did not come back.
+    pub unfinished: usize,
+    /// Paths that there are, wanted or not.
+    pub all: usize,
+    /// Of the complete paths that were wanted.
     pub summary: Summary,
 }
 
@@ -116,10 +120,7 @@ impl<'v, 'a> Residual<'v, 'a> {
             Some(name) => crate::select::matching(field.view, name)?,
             None => field.view.functions.iter().collect(),
         };
-        let mut summary = Summary::default();
-        for function in &field.view.functions {
-            summary.add(&untested::new_in(function.map, field.known_of(function), &function.paths));
-        }
+        let all: usize = field.view.functions.iter().map(|f| field.listed(f)).sum();
         let mut shown: Vec<Untested> = chosen.iter().flat_map(|f| field.paths_of(f)).collect();
         shown.retain(|u| u.count >= wanted.least_count && (!wanted.old_edges_only || u.new_edges.is_empty()));
         shown.sort_by_key(|u| {
@@ -130,11 +131,12 @@ impl<'v, 'a> Residual<'v, 'a> {
             };
             (Reverse(weight), Reverse(u.count), u.function.name.full.clone(), u.id)
         });
-        let found = shown.len();
+        let (found, summary) = (shown.len(), field.summary(&shown));
+        let unfinished = shown.iter().filter(|u| !u.complete).count();
         shown.truncate(wanted.top);
         let mut edges: Vec<NewEdge> = chosen.iter().flat_map(|f| field.edges_of(f)).collect();
         edges.sort_by_key(|e| Reverse(e.count));
-        Ok(Residual { field, shown, edges, found, summary })
+        Ok(Residual { field, shown, edges, found, unfinished, all, summary })
     }
 
     /// Whether there is any path that is wanted.
@@ -146,6 +148,15 @@ impl<'v, 'a> Residual<'v, 'a> {
     pub fn share(&self) -> Option<f64> {
         let all = self.field.sightings.executions;
         (self.field.sightings.counts_known && all > 0).then(|| self.summary.executions as f64 / all as f64)
+    }
+
+    /// The functions with those paths alone that are shown.
+    pub fn functions(&self) -> Vec<Function<'a>> {
+        let of = |function: &Function<'a>| -> BTreeSet<(bool, u64)> {
+            self.shown.iter().filter(|p| std::ptr::eq(p.function, function)).map(|p| (p.complete, p.id)).collect()
+        };
+        let functions = self.field.view.functions.iter().map(|function| (function, of(function)));
+        functions.filter(|(_, wanted)| !wanted.is_empty()).map(|(function, wanted)| function.with_paths(&wanted)).collect()
     }
 
     /// The run that took a path first.
@@ -178,12 +189,22 @@ impl<'v, 'a> Residual<'v, 'a> {
 
     fn overview(&self) -> String {
         let Summary { paths, executions, old_edges_only, in_functions_without_new_edges, edges, functions, .. } = self.summary;
-        if paths == 0 && self.found == 0 {
-            return "No path that is not known.\n".into();
+        if self.found == 0 {
+            return match self.all {
+                0 => "No path that is not known.\n".into(),
+                all => format!(
+                    "None of {} is as asked for (--function, --known-edges, --min-count).\n",
+                    plural(all as u128, "untested path", "untested paths")
+                ),
+            };
         }
+        let unfinished = match self.unfinished {
+            0 => String::new(),
+            n => format!("; besides, {} that control did not come back to", plural(n as u128, "path", "paths")),
+        };
         let share = self.share().map_or(String::new(), |s| format!(", {} of all", words::percent(s)));
         format!(
-            "{} in {}, {}{share}; {}\n{} new although every edge is known; {} in functions without an untested edge\n\n",
+            "{} in {}, {}{share}; {}{unfinished}\n{} new although every edge is known; {} in functions without an untested edge\n\n",
             plural(paths.into(), "path", "paths"),
             plural(functions.into(), "function", "functions"),
             plural(executions, "execution", "executions"),
@@ -247,11 +268,13 @@ impl<'v, 'a> Residual<'v, 'a> {
             let (from, to) = ends_of(e);
             json!({ "function": e.function.name.full, "file": e.function.file(), "edge": e.edge.0, "from_line": from, "to_line": to, "count": number(e.count) })
         });
+        let mut summary = summary(&self.summary, self.share(), self.field.sightings.counted.len());
+        summary["unfinished_paths"] = json!(self.unfinished);
         json!({
             "schema_version": SCHEMA_VERSION,
             "kind": "residual",
             "runs": self.field.runs.iter().map(|r| json!({ "number": r.number, "command": r.words })).collect::<Vec<_>>(),
-            "summary": summary(&self.summary, self.share(), self.field.sightings.counted.len()),
+            "summary": summary,
             "found": self.found,
             "paths": paths.collect::<Vec<_>>(),
             "edges": edges.collect::<Vec<_>>(),
@@ -260,7 +283,7 @@ impl<'v, 'a> Residual<'v, 'a> {
 }
 
 /// A summary as JSON.
-pub fn summary(summary: &Summary, share: Option<f64>, counted: usize) -> Value {
+fn summary(summary: &Summary, share: Option<f64>, counted: usize) -> Value {
     json!({
         "untested_paths": summary.paths,
         "counted_paths": counted,
@@ -281,6 +304,34 @@ impl<'v, 'a> Field<'v, 'a> {
 
     fn sighting(&self, function: &Function, id: u64) -> Option<Sighting> {
         self.sightings.paths.get(&(function.unit.unit, function.map.first_counter + id)).cloned()
+    }
+
+    /// How many paths of a function there are to list.
+    fn listed(&self, function: &Function) -> usize {
+        let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0 && self.sighting(function, u.id).is_some());
+        function.paths.complete.len() + unfinished.count()
+    }
+
+    /// What some of the paths are.
+    fn summary(&self, paths: &[Untested]) -> Summary {
+        let mut functions: BTreeMap<*const Function, (&Function, NewInFunction)> = BTreeMap::new();
+        for path in paths.iter().filter(|p| p.complete) {
+            let (_, new) = functions.entry(std::ptr::from_ref(path.function)).or_insert_with(|| (path.function, NewInFunction::default()));
+            new.paths += 1;
+            new.executions += u128::from(path.count);
+            new.old_edges_only += u64::from(path.new_edges.is_empty());
+            new.edges.extend(&path.new_edges);
+        }
+        let mut summary = Summary::default();
+        for (function, new) in functions.into_values() {
+            summary.add(&new);
+            // That is a matter of all its paths.
+            let all = untested::new_in(function.map, self.known_of(function), &function.paths);
+            if new.edges.is_empty() && !all.edges.is_empty() {
+                summary.in_functions_without_new_edges -= new.paths;
+            }
+        }
+        summary
     }
 
     fn paths_of(&self, function: &'v Function<'a>) -> Vec<Untested<'v, 'a>> {

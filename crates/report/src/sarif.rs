@@ -2,6 +2,7 @@
 //! path is a result with a code flow, whose locations are the steps of the path.
 
 use crate::residual::{Residual, Untested};
+use crate::source::SourceCache;
 use crate::story::{Step, Story};
 use crate::view::{Function, file_of};
 use crate::words;
@@ -26,11 +27,12 @@ pub(crate) fn log(rules: Value, results: Vec<Value>) -> Value {
 }
 
 /// A place in the source, with what there is to be said of it; `None` if the file is unknown.
-pub(crate) fn location(function: &Function, position: Position, text: &str) -> Option<Value> {
+pub(crate) fn location(function: &Function, position: Position, text: &str, sources: &SourceCache) -> Option<Value> {
     let file = file_of(function.units_map(), position).filter(|f| !f.is_empty())?;
     let mut region = json!({ "startLine": position.line });
-    if position.column > 0 {
-        region["startColumn"] = json!(position.column);
+    // Compilers count bytes; without the source it is not known what they stand for.
+    if let Some(column) = sources.file(file).and_then(|f| f.utf16_column(position.line, position.column)).filter(|_| position.column > 0) {
+        region["startColumn"] = json!(column);
     }
     let mut location = json!({ "physicalLocation": { "artifactLocation": { "uri": uri(file) }, "region": region } });
     if !text.is_empty() {
@@ -40,16 +42,16 @@ pub(crate) fn location(function: &Function, position: Position, text: &str) -> O
 }
 
 /// The log of untested paths.
-pub fn untested(residual: &Residual) -> Value {
+pub fn untested(residual: &Residual, sources: &SourceCache) -> Value {
     let rule = json!({
         "id": RULE,
         "shortDescription": { "text": "A path that no test takes." },
         "fullDescription": { "text": "The program took this path through a function, and none of the recorded tests did." },
     });
-    log(json!([rule]), residual.shown.iter().map(|p| result(residual, p)).collect())
+    log(json!([rule]), residual.shown.iter().map(|p| result(residual, p, sources)).collect())
 }
 
-fn result(residual: &Residual, path: &Untested) -> Value {
+fn result(residual: &Residual, path: &Untested, sources: &SourceCache) -> Value {
     let edges = if path.new_edges.is_empty() { " although each of its branches was" } else { "" };
     let taken = words::plural(path.count.into(), "time", "times");
     let text = format!("Path {} of {} was not tested{edges}. It was taken {taken}.", path.id, path.function.name.full);
@@ -58,7 +60,7 @@ fn result(residual: &Residual, path: &Untested) -> Value {
         "ruleIndex": 0,
         "level": "note",
         "message": { "text": text },
-        "locations": place(path.function).into_iter().collect::<Vec<_>>(),
+        "locations": place(path.function, sources).into_iter().collect::<Vec<_>>(),
         "partialFingerprints": { "trodden/v1": format!("{}/{:016x}/{}", path.function.name.linkage, path.function.map.shape, path.id) },
         "occurrenceCount": path.count.min(i64::MAX as u64),
         "properties": {
@@ -70,7 +72,7 @@ fn result(residual: &Residual, path: &Untested) -> Value {
             "firstRun": residual.run_of(path).map(|r| r.words.clone()),
         },
     });
-    let steps: Vec<Value> = path.story.steps.iter().filter_map(|s| step(path.function, &path.story, s)).collect();
+    let steps: Vec<Value> = path.story.steps.iter().filter_map(|s| step(path.function, &path.story, s, sources)).collect();
     // A flow without a place is none.
     if !steps.is_empty() {
         out["codeFlows"] = json!([{ "threadFlows": [{ "locations": steps }] }]);
@@ -79,19 +81,19 @@ fn result(residual: &Residual, path: &Untested) -> Value {
 }
 
 /// Where a function is declared.
-fn place(function: &Function) -> Option<Value> {
-    let mut place = location(function, function.map.position.filter(|p| p.line > 0)?, "")?;
+fn place(function: &Function, sources: &SourceCache) -> Option<Value> {
+    let mut place = location(function, function.map.position.filter(|p| p.line > 0)?, "", sources)?;
     place["logicalLocations"] = json!([{ "name": function.name.short, "fullyQualifiedName": function.name.full, "kind": "function" }]);
     Some(place)
 }
 
-fn step(function: &Function, story: &Story, step: &Step) -> Option<Value> {
+fn step(function: &Function, story: &Story, step: &Step, sources: &SourceCache) -> Option<Value> {
     let at = step.chain.last().filter(|p| p.line > 0)?;
     let begins = if std::ptr::eq(step, &story.steps[0]) { words::begins(&story.begins) } else { String::new() };
     let turns = words::turns(&step.turns);
     let text = [begins, turns].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join("; ");
     // What was inlined is a level deeper.
-    Some(json!({ "location": location(function, *at, &text)?, "nestingLevel": step.chain.len() - 1 }))
+    Some(json!({ "location": location(function, *at, &text, sources)?, "nestingLevel": step.chain.len() - 1 }))
 }
 
 /// A path as a reference (RFC 3986): what has a meaning there is escaped.

@@ -26,12 +26,27 @@ impl<F: Fn(&str) -> Option<String>> Sources for F {
 #[derive(Debug)]
 pub struct SourceFile {
     lines: Vec<String>,
+    /// Lines with more than ASCII, by number from 1, as they are in the file.
+    wide: BTreeMap<u32, String>,
 }
 
 impl SourceFile {
+    fn of(text: &str) -> SourceFile {
+        let wide = (1..).zip(text.lines()).filter(|(_, line)| !line.is_ascii()).map(|(number, line)| (number, line.to_owned()));
+        SourceFile { lines: text.lines().map(printable).collect(), wide: wide.collect() }
+    }
+
     /// A line by its number, from 1.
     pub fn line(&self, number: u32) -> Option<&str> {
         self.lines.get((number as usize).checked_sub(1)?).map(String::as_str)
+    }
+
+    /// The place in a line of a byte, both from 1, in units of UTF-16; `None` if there is no such byte.
+    pub fn utf16_column(&self, number: u32, column: u32) -> Option<u32> {
+        self.line(number)?;
+        let Some(line) = self.wide.get(&number) else { return Some(column) };
+        let before = line.get(..(column as usize).checked_sub(1)?)?;
+        Some(before.encode_utf16().count() as u32 + 1)
     }
 
     /// How many lines there are.
@@ -62,7 +77,7 @@ impl<'a> SourceCache<'a> {
         if let Some(known) = self.files.borrow().get(path) {
             return known.clone();
         }
-        let read = self.sources.text(path).map(|text| Rc::new(SourceFile { lines: text.lines().map(printable).collect() }));
+        let read = self.sources.text(path).map(|text| Rc::new(SourceFile::of(&text)));
         self.files.borrow_mut().insert(path.to_string(), read.clone());
         read
     }
@@ -103,6 +118,14 @@ fn printable(line: &str) -> String {
 mod tests {
     use super::*;
     use std::cell::Cell;
+
+    #[test]
+    fn columns_are_told_in_utf16() {
+        let file = SourceFile::of("int a;\n  /* ä\u{1f600} */ x\n");
+        assert_eq!((file.utf16_column(1, 5), file.utf16_column(2, 6)), (Some(5), Some(6)));
+        // Behind two and four bytes, which are one unit and two.
+        assert_eq!((file.utf16_column(2, 16), file.utf16_column(2, 7), file.utf16_column(3, 1)), (Some(13), None, None));
+    }
 
     #[test]
     fn reads_each_file_once_and_remembers_what_is_missing() {

@@ -140,6 +140,15 @@ fn executions(number: u128) -> String {
     words::plural(number, "execution", "executions")
 }
 
+/// What shares are shares of.
+pub(crate) fn whole(view: &View) -> &'static str {
+    let is_partial = |unit: &trodden_profile::UnitProfile| unit.map.has_times() || unit.map.functions.iter().any(|f| f.is_partial());
+    match view.profile.images.iter().flat_map(|i| &i.units).any(is_partial) {
+        true => "what is counted",
+        false => "the program",
+    }
+}
+
 fn heading(view: &View, selection: &Selection, ranking: &Ranking, page: &Page) -> String {
     let what = match selection.measure {
         Measure::Count => "executions of paths".to_string(),
@@ -152,10 +161,11 @@ fn heading(view: &View, selection: &Selection, ranking: &Ranking, page: &Page) -
     }
     let title = page.paint(paint::TITLE, "Hottest paths");
     let shown = format!("{} of {}", ranking.paths.len(), words::count(ranking.candidates as u128));
-    let mut out = format!("{title} by share of all {what}; {shown} shown, {} of the program\n", words::percent(ranking.share()));
+    let whole = whole(view);
+    let mut out = format!("{title} by share of all {what}; {shown} shown, {} of {whole}\n", words::percent(ranking.share()));
     if let [function] = ranking.functions[..] {
         let share = crate::select::share(function.total(selection.measure), view.total(selection.measure));
-        out.push_str(&format!("{} is {} of the program\n", page.paint(paint::NAME, &function.name.full), words::percent(share)));
+        out.push_str(&format!("{} is {} of {whole}\n", page.paint(paint::NAME, &function.name.full), words::percent(share)));
     }
     out
 }

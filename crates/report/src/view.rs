@@ -74,12 +74,27 @@ pub struct Totals {
 }
 
 impl<'a> View<'a> {
-    /// Decodes all functions of a profile.
+    /// Decodes all functions of a profile. Where only some paths are counted, nothing is said of unfinished ones: they would follow from all.
     pub fn of(profile: &'a Profile) -> View<'a> {
+        View::with(profile, |unit, map| unit.map.has_times() || map.is_partial())
+    }
+
+    /// The same of a weeded profile ([`trodden_profile::untested`]), with what seem to be unfinished paths: it is known which of these were counted.
+    pub fn of_untested(profile: &'a Profile) -> View<'a> {
+        View::with(profile, |_, _| false)
+    }
+
+    fn with(profile: &'a Profile, is_partial: impl Fn(&UnitProfile, &FunctionMap) -> bool) -> View<'a> {
         let (mut functions, mut damaged) = (Vec::new(), Vec::new());
         for (image, unit, map) in profile.functions() {
             match Function::of(image, unit, map) {
-                Ok(function) => functions.push(function),
+                Ok(mut function) => {
+                    if is_partial(unit, map) {
+                        function.paths.unfinished.clear();
+                        function.paths.lost.clear();
+                    }
+                    functions.push(function);
+                }
                 Err(error) => damaged.push(error.to_string()),
             }
         }
@@ -131,6 +146,29 @@ impl<'a> Function<'a> {
     /// Whether it was called, or went on in a forked process.
     pub fn is_executed(&self) -> bool {
         self.paths.blocks.iter().any(|count| *count > 0)
+    }
+
+    /// The function with these of its paths alone, given by whether they were completed and their numbers; without counts of edges and events.
+    pub(crate) fn with_paths(&self, wanted: &BTreeSet<(bool, u64)>) -> Function<'a> {
+        let mut paths = nothing(self.map);
+        paths.complete = self.paths.complete.iter().filter(|p| wanted.contains(&(true, p.id))).cloned().collect();
+        paths.unfinished = self.paths.unfinished.iter().filter(|u| wanted.contains(&(false, u.id))).cloned().collect();
+        let complete = paths.complete.iter().map(|p| (&p.blocks, p.count));
+        let unfinished = paths.unfinished.iter().map(|u| (&u.blocks, u.count.max(0) as u64));
+        for (path, count) in complete.chain(unfinished) {
+            for block in path {
+                if let Some(sum) = paths.blocks.get_mut(block.index()) {
+                    *sum = sum.saturating_add(count);
+                }
+            }
+        }
+        let (name, dag, out) = (self.name.clone(), self.dag.clone(), self.out.clone());
+        let mut function = Function { name, dag, out, paths, instructions: 0, blocks: 0, events: 0, ..*self };
+        let weigh = |length: fn(&trodden_unit::Block) -> u128| -> u128 {
+            function.paths.blocks.iter().zip(&self.map.blocks).map(|(count, block)| u128::from(*count) * length(block)).sum()
+        };
+        (function.instructions, function.blocks) = (weigh(|b| u128::from(b.instructions)), weigh(|_| 1));
+        function
     }
 
     /// All of a measure that was executed in it.

@@ -142,7 +142,7 @@ fn as_json_and_sarif() {
     let advice = wanted().advise(&view, &|_| Some((&facts, &facts.functions[0]))).unwrap();
     let value = json::advice(&view, &advice, &SourceCache::new(&sources));
     golden("advice.json", &format!("{}\n", serde_json::to_string_pretty(&value).unwrap()));
-    let log = sarif::advice(&advice);
+    let log = sarif::advice(&advice, &SourceCache::new(&sources));
     let results = log["runs"][0]["results"].as_array().unwrap();
     assert_eq!(results.len(), value["findings"].as_array().unwrap().len());
     assert!(results.iter().all(|r| r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "file:///src/scan.c"));

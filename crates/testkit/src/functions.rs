@@ -80,6 +80,7 @@ fn empty(name: &str) -> FunctionMap {
         local: false,
         position: None,
         shape: 0,
+        code: 0,
         first_counter: 0,
         counters: 0,
         storage: Storage::Array { beyond: 0 },

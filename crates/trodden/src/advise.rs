@@ -27,7 +27,8 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     };
     let advice = wanted.advise(&view, &|function| known.of(function))?;
     if let Some(file) = &job.sarif {
-        fs::write(file, reports::json_text(&sarif::advice(&advice))?).with_context(|| format!("cannot write {}", file.display()))?;
+        fs::write(file, reports::json_text(&sarif::advice(&advice, &sources))?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
         note(format_args!("the findings are in {}", file.display()));
     } else if job.json {
         reports::print(&reports::json_text(&json::advice(&view, &advice, &sources))?)?;

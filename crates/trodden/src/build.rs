@@ -4,6 +4,7 @@ use crate::assets;
 use crate::cc::{LTO_VARIABLE, PARAMETERS_VARIABLE};
 use crate::cli::Build;
 use crate::events::{self, Event, LOG_VARIABLE};
+use crate::instrument::WRITES_NOTHING;
 use crate::link::exit_code;
 use crate::notes::{note, warn};
 use crate::toolchain::Tool;
@@ -30,6 +31,7 @@ pub fn run(build: &Build) -> Result<ExitCode> {
 /// # Errors
 /// The command cannot be run, or a part of trodden is missing.
 pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<(ExitStatus, Vec<PathBuf>)> {
+    build.parameters.check(false, false)?;
     Tool::Clang.find()?;
     assets::plugin()?;
     let store = assets::store()?;
@@ -50,7 +52,11 @@ pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<(ExitS
     }
     command.env("PATH", search_path(first)?);
     let status = command.status().with_context(|| format!("cannot run {}", build.command[0].display()))?;
-    Ok((status, summary(&events::read(log.path())?)))
+    let images = summary(&events::read(log.path())?);
+    if build.parameters.residual.is_some() && !images.is_empty() {
+        note(format_args!("of these programs: {WRITES_NOTHING}"));
+    }
+    Ok((status, images))
 }
 
 /// Tools that read bitcode, for builds that make archives of it.

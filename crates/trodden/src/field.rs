@@ -10,7 +10,7 @@ use crate::reports::{self, json_text};
 use crate::residual::{Known, inputs};
 use anyhow::{Context, Result};
 use rows::Rows;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -160,6 +160,9 @@ fn files(wanted: &[PathBuf]) -> Result<Vec<PathBuf>> {
         out.retain(|p| p.extension().is_some_and(|e| e == EXTENSION) || wanted.contains(p));
     }
     out.sort();
+    // Named twice, it is one all the same.
+    let mut seen = BTreeSet::new();
+    out.retain(|file| seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone())));
     anyhow::ensure!(!out.is_empty(), "there are no reports (files *.{EXTENSION}) in these folders: `trodden field pack` makes them");
     Ok(out)
 }

@@ -35,6 +35,7 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     for place in found.nowhere() {
         note(nowhere_note(&place));
     }
+    reports::tell_partial(&profile);
     reports::remarks(&view, &sources);
     Ok(if job.fail && found.paths() > 0 { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
 }

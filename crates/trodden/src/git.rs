@@ -3,17 +3,35 @@
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 
+/// A unified diff.
+pub struct Difference {
+    /// Its text.
+    pub text: String,
+    /// The folder that its files' names begin in, where it is known.
+    pub root: Option<String>,
+}
+
 /// The difference from a revision to the files as they are, in the repository of the current folder.
 ///
 /// # Errors
 /// There is no git, no repository, or no such revision.
-pub fn diff(revision: &str) -> Result<Vec<u8>> {
-    let form = ["diff", "--unified=0", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/"];
+pub fn diff(revision: &str) -> Result<Difference> {
+    let form = [
+        "-c",
+        "core.quotepath=off",
+        "diff",
+        "--no-relative",
+        "--unified=0",
+        "--no-color",
+        "--no-ext-diff",
+        "--src-prefix=a/",
+        "--dst-prefix=b/",
+    ];
     // What looks like an option is a revision all the same: there are options that write files.
     let words = form.into_iter().chain(["--end-of-options", revision, "--"]);
     let output = Command::new("git").args(words).env("LC_ALL", "C").output().context("cannot run git")?;
     if output.status.success() {
-        return Ok(output.stdout);
+        return Ok(Difference { text: String::from_utf8_lossy(&output.stdout).into_owned(), root: root()? });
     }
     let said = String::from_utf8_lossy(&output.stderr);
     if said.to_lowercase().contains("not a git repository") {
@@ -23,6 +41,13 @@ pub fn diff(revision: &str) -> Result<Vec<u8>> {
     }
     // Help on options may follow.
     bail!("git diff {revision}: {}", said.lines().next().unwrap_or("it fails and does not say why"))
+}
+
+/// The top folder of the repository.
+fn root() -> Result<Option<String>> {
+    let output = Command::new("git").args(["rev-parse", "--show-toplevel"]).output().context("cannot run git")?;
+    let root = String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned();
+    Ok((output.status.success() && !root.is_empty()).then_some(root))
 }
 
 #[cfg(test)]

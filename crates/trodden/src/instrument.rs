@@ -13,7 +13,7 @@ use crate::link::{self, is_of_the_system};
 use crate::notes::{note, warn};
 use crate::rebuild::{Compiler, Rebuilder};
 use crate::recipe::{Driver, Made, Recipe, RecipeStore};
-use crate::residual::FIELD_FOLDER;
+use crate::residual::{FIELD_FOLDER, tell_known};
 use crate::toolchain::Tool;
 use crate::watch;
 use anyhow::{Context, Result, anyhow, bail};
@@ -26,10 +26,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_profile::RunStore;
-use trodden_profile::untested::known_of;
 use trodden_report::words::plural;
-use trodden_unit::{Frame, INTERESTING_KEY, Identity, Image, KnownPaths, RESIDUAL_WORD, UnitStore, WATCHED_KEY};
+use trodden_unit::{Frame, INTERESTING_KEY, Identity, Image, KnownPaths, RESIDUAL_WORD, UnitMap, UnitStore, WATCHED_KEY};
 use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
+
+/// Said of programs that count for nobody by themselves.
+pub const WRITES_NOTHING: &str =
+    "outside of `trodden record`, it writes what it counts only where TRODDEN_OUTPUT says, as in TRODDEN_OUTPUT=/var/tmp/%m.raw";
 
 /// Makes the variant.
 ///
@@ -37,11 +40,13 @@ use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SY
 /// The program is not instrumented, its recipe or bitcode is missing, or a tool fails.
 pub fn run(job: &Instrument) -> Result<ExitCode> {
     let (program, output) = (&job.program, &job.output);
+    job.parameters.check(!job.interesting.is_empty(), job.watch.is_some())?;
     let mut words = job.parameters.words();
     if !job.interesting.is_empty() {
         let paths = interesting::paths(&job.interesting, program)?;
         let asked: usize = paths.functions().map(|(_, _, f)| f.known.len()).sum();
-        note(format_args!("{asked} paths of {} functions are asked for", paths.len()));
+        let (paths_said, of) = (plural(asked as u128, "path", "paths"), plural(paths.len() as u128, "function", "functions"));
+        note(format_args!("{paths_said} of {of} {} asked for", if asked == 1 { "is" } else { "are" }));
         words += &format!(" {INTERESTING_KEY}={}", interesting::file(&paths)?);
         words += &job.time_limit.map_or_else(String::new, |seconds| format!(" time-limit={seconds}"));
     }
@@ -53,16 +58,17 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     let made = made.ok_or_else(|| anyhow!("{} has no instrumented unit", output.display()))?;
     tell(&made);
     if let Some(file) = &job.parameters.residual {
-        tell_known(&made, Path::new(file))?;
+        let known = KnownPaths::from_bytes(&fs::read(file).with_context(|| format!("cannot read {file}"))?)?;
+        let maps: Vec<UnitMap> = made.frames.iter().filter_map(|f| f.map().ok()).collect();
+        tell_known(&known, &maps.iter().collect::<Vec<_>>(), "all their paths are counted");
     }
     note(format_args!("{}: image {}, {} units, {}", output.display(), made.identity, made.units.len(), scheme(&made)));
     match &defaults.output {
         Some(pattern) => {
             note(format_args!("it writes to {pattern}, unless TRODDEN_OUTPUT names another file; `trodden residual` reads that"))
         }
-        None if job.parameters.residual.is_some() => note(
-            "there is no run store here: it writes what it counts only where TRODDEN_OUTPUT says, as in TRODDEN_OUTPUT=/var/tmp/%m.raw",
-        ),
+        None if job.parameters.residual.is_some() => note(format_args!("there is no run store here: {WRITES_NOTHING}")),
+        None if job.watch.is_some() => note(WRITES_NOTHING),
         None => {}
     }
     Ok(ExitCode::SUCCESS)
@@ -209,31 +215,6 @@ fn tell(image: &Image) {
             warn(format_args!("{}: all paths of `{}` are counted: {}", map.source, function.name, function.reason));
         }
     }
-}
-
-/// Says so where tests are of another program, or of another state of it: what they know is of no use then.
-fn tell_known(image: &Image, file: &Path) -> Result<()> {
-    let known = KnownPaths::from_bytes(&fs::read(file).with_context(|| format!("cannot read {}", file.display()))?)?;
-    let (mut same, mut changed) = (0, Vec::new());
-    for map in image.frames.iter().filter_map(|f| f.map().ok()) {
-        for function in map.functions.iter().filter(|f| known.names(&map.source, &f.name)) {
-            match known_of(&known, &map, function) {
-                Some(_) => same += 1,
-                None => changed.push(function.plain_name().to_owned()),
-            }
-        }
-    }
-    if !changed.is_empty() {
-        let names = changed.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let more = if changed.len() > 5 { ", ..." } else { "" };
-        let functions = plural(changed.len() as u128, "function is another", "functions are others");
-        warn(format_args!(
-            "{functions} than when the tests were recorded, and all their paths are counted ({names}{more}): record the tests anew"
-        ));
-    } else if same == 0 {
-        warn("the tests know no function of this program, so all its paths are counted: were they recorded with it?");
-    }
-    Ok(())
 }
 
 /// How the units of an image are counted.

@@ -1,8 +1,9 @@
 //! The sets of `--interesting`: words of the command line to paths of a program, united, and to the file that the plugin reads.
 
+use crate::assets;
+use crate::git::{self, Difference};
 use crate::plan::units;
 use crate::profiles::{LAST, load};
-use crate::{assets, git};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,7 +74,10 @@ fn one(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
             Ok(choice::along(maps, &choice::sequences(&text)?, named)?)
         }
         "diff" => {
-            let places = choice::changed(&difference(rest)?)?;
+            let places = {
+                let Difference { text, root } = difference(rest)?;
+                choice::changed(&text, root.as_deref())?
+            };
             if places.is_empty() {
                 bail!("nothing is changed");
             }
@@ -100,17 +104,17 @@ fn places(text: &str) -> Result<Vec<Place>> {
 /// `99%` as a share of one.
 fn percent(text: &str) -> Result<f64> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
-    match number.filter(|n| (0.0..=100.0).contains(n)) {
+    match number.filter(|n| *n > 0.0 && *n <= 100.0) {
         Some(number) => Ok(number / 100.0),
-        None => bail!("`{text}` is no share: write it as 99%"),
+        None => bail!("`{text}` is no share of paths above 0%: write it as 99%"),
     }
 }
 
 /// A difference in a file, or from a revision to the files as they are.
-fn difference(of: &str) -> Result<String> {
+fn difference(of: &str) -> Result<Difference> {
     if Path::new(of).is_file() {
         let bytes = fs::read(of).with_context(|| format!("cannot read {of}"))?;
-        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+        return Ok(Difference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None });
     }
-    Ok(String::from_utf8_lossy(&git::diff(of)?).into_owned())
+    git::diff(of)
 }

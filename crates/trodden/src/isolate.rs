@@ -1,16 +1,16 @@
 //! `trodden isolate`: which paths do failing runs take and passing runs not? Paths are ranked by `trodden_profile::isolate`, and written by the crate `trodden-report`.
 
 use crate::cli::{Color, Isolate, SuspectScore};
-use crate::notes::warn;
 use crate::{profiles, reports};
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trodden_profile::isolate::{Isolation, Score};
-use trodden_profile::merge::{Builds, merge_files};
-use trodden_profile::{Ending, Profile};
+use trodden_profile::{Builds, Ending, Maps, Merger, Profile};
 use trodden_report::isolation::{Suspects, Wanted};
 use trodden_report::{SourceCache, View};
+use trodden_unit::Identity;
 
 /// Ranks the paths of runs.
 ///
@@ -18,15 +18,7 @@ use trodden_report::{SourceCache, View};
 /// There are no such runs, no failing or no passing ones, or runs of different builds.
 pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
     let files = files(job)?;
-    let mut isolation = Isolation::default();
-    for (file, failed) in &files {
-        let profile = Profile::read(file)?;
-        let failed = match failed {
-            Some(failed) => *failed,
-            None => has_failed(&profile).with_context(|| file.display().to_string())?,
-        };
-        isolation.add(&profile, failed).with_context(|| file.display().to_string())?;
-    }
+    let (isolation, profile) = gather(&files)?;
     let runs = isolation.runs();
     if runs.failing == 0 || runs.passing == 0 {
         bail!(
@@ -35,12 +27,6 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
             runs.passing
         );
     }
-    let paths: Vec<PathBuf> = files.into_iter().map(|(file, _)| file).collect();
-    let merged = merge_files(&paths, Builds::Refuse, |_| {});
-    for (file, reason) in &merged.refused {
-        warn(format_args!("{} is left out: {reason}", file.display()));
-    }
-    let profile = merged.profile.context("none of the runs can be read")?;
     let view = View::of(&profile);
     let provider = reports::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
@@ -54,8 +40,58 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         true => reports::print(&reports::json_text(&suspects.json())?)?,
         false => reports::print(suspects.text(&sources, &reports::text_options(color, job.steps)).as_bytes())?,
     }
+    reports::tell_partial(&profile);
     reports::remarks(&view, &sources);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads runs: each by itself, and all of them added up. Runs of several builds or programs are refused: those of one say nothing of another's paths.
+fn gather(files: &[(PathBuf, Option<bool>)]) -> Result<(Isolation, Profile)> {
+    let (mut isolation, mut sum, mut maps) = (Isolation::default(), Merger::new(Builds::Refuse), Maps::new());
+    let mut programs = Programs::default();
+    for (file, failed) in files {
+        let name = file.display().to_string();
+        let profile = Profile::read_sharing(file, &mut maps)?;
+        let failed = match failed {
+            Some(failed) => *failed,
+            None => has_failed(&profile).with_context(|| name.clone())?,
+        };
+        programs.add(&name, &profile)?;
+        isolation.add(&profile, failed).with_context(|| name.clone())?;
+        sum.add(&name, profile).context("runs can be compared within one build only: name those of one")?;
+    }
+    programs.check()?;
+    Ok((isolation, sum.finish().context("no runs are given")?))
+}
+
+/// Which runs have code in common: the images of each such group, with its first run.
+#[derive(Default)]
+struct Programs(Vec<(BTreeSet<Identity>, String, String)>);
+
+impl Programs {
+    fn add(&mut self, file: &str, profile: &Profile) -> Result<()> {
+        let Some(first) = profile.images.first() else { bail!("{file} has no counts of any program: leave it out") };
+        let mut images: BTreeSet<Identity> = profile.images.iter().map(|i| i.identity).collect();
+        let mut known = (first.path.clone(), file.to_owned());
+        let (same, others) = std::mem::take(&mut self.0).into_iter().partition::<Vec<_>, _>(|group| !group.0.is_disjoint(&images));
+        for (more, path, run) in same.into_iter().rev() {
+            images.extend(more);
+            known = (path, run);
+        }
+        self.0 = others;
+        self.0.push((images, known.0, known.1));
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        if let [(_, one, one_run), (_, other, other_run), ..] = self.0.as_slice() {
+            let build = if one == other { "another build of it" } else { other };
+            bail!(
+                "{one_run} is a run of {one}, {other_run} one of {build}: runs can be compared within one build of one program only; name those of one"
+            );
+        }
+        Ok(())
+    }
 }
 
 /// The profiles, each with what is said of it: failed, passed, or nothing.

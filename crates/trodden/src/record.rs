@@ -29,6 +29,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
+use trodden_profile::store::check_suite_name;
 use trodden_profile::{Collected, Ending, Profile, Run, RunStore, Sampled, Sampling, collect, raw_files};
 use trodden_wire::OUTPUT_VARIABLE;
 
@@ -42,6 +43,8 @@ pub const TEST_VARIABLE: &str = "TRODDEN_TEST";
 /// # Errors
 /// The command cannot be started, or there is no place for its counts.
 pub fn run(record: &Record) -> Result<ExitCode> {
+    // Before the command runs, which may take long.
+    record.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
     if let Some(kind) = record.branches.kind {
         return branches::run(record, kind);
     }

@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use trodden_profile::Profile;
 use trodden_report::annotate::Request;
 use trodden_report::html::HtmlOptions;
 use trodden_report::text::TextOptions;
@@ -48,6 +49,9 @@ pub fn annotate(job: &Annotate, color: Color) -> Result<ExitCode> {
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     events::check(&profile, job.measure.measure())?;
+    if !job.json {
+        tell_partial(&profile);
+    }
     let request = Request { function: job.function.clone(), path: job.path, measure: job.measure.measure() };
     if job.json {
         print(&json_text(&json::annotate(&view, &request, &sources)?)?)?;
@@ -84,6 +88,10 @@ pub fn export(job: &Export) -> Result<ExitCode> {
         },
         Format::Html => html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() }).into_bytes(),
     };
+    // The others say so themselves, or have a place for it.
+    if !matches!(job.format, Format::Json | Format::Html) {
+        tell_partial(&profile);
+    }
     match &job.output {
         Some(file) => fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()))?,
         None => print(&bytes)?,
@@ -155,6 +163,11 @@ pub fn print(bytes: &[u8]) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
     }
+}
+
+/// Says what a profile does not have, where what is printed does not say it.
+pub fn tell_partial(profile: &Profile) {
+    profile.inexact().iter().for_each(|inexact| note(format_args!("not exact: {inexact}")));
 }
 
 /// What is missing in a report.

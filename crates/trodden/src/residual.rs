@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use trodden_profile::untested::{self, Sightings};
 use trodden_profile::{Builds, Merger, Profile, ProfileError, RawProfile, Run, RunStore, collect, raw_files};
 use trodden_report::residual::{Field, Order, Residual as Untested, RunLabel, Wanted, hot_json, hot_text};
+use trodden_report::words::plural;
 use trodden_report::{SourceCache, View, lcov, sarif};
 use trodden_unit::{Image, KnownPaths, RESIDUAL_WORD, UnitMap};
 use trodden_wire::{COUNTERS_SECTION, KNOWN_MAGIC};
@@ -49,7 +50,11 @@ pub fn run(job: &Residual, color: Color) -> Result<ExitCode> {
     }
     let profile = field.finish().context("no profile can be read")?;
     known.check(&profile)?;
-    let view = View::of(&profile);
+    let maps: Vec<&UnitMap> = profile.images.iter().flat_map(|i| &i.units).map(|u| &*u.map).collect();
+    if !known.paths.is_empty() {
+        tell_known(&known.paths, &maps, "all their paths count as untested");
+    }
+    let view = View::of_untested(&profile);
     if let Some(top) = job.hot {
         return hot(job, color, &view, &known.paths, top as usize);
     }
@@ -65,7 +70,7 @@ pub fn run(job: &Residual, color: Color) -> Result<ExitCode> {
     let untested = Untested::of(field, &wanted)?;
     let provider = reports::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    write(job, &form(job, color, &untested, &view, &sources)?)?;
+    write(job, &form(job, color, &untested, &sources)?)?;
     reports::remarks(&view, &sources);
     Ok(if job.fail_if_new && !untested.is_empty() { ExitCode::from(NEW) } else { ExitCode::SUCCESS })
 }
@@ -74,12 +79,12 @@ fn is_text(job: &Residual) -> bool {
     !job.json && job.format == ResidualFormat::Text
 }
 
-fn form(job: &Residual, color: Color, untested: &Untested, view: &View, sources: &SourceCache) -> Result<Vec<u8>> {
+fn form(job: &Residual, color: Color, untested: &Untested, sources: &SourceCache) -> Result<Vec<u8>> {
     match if job.json { ResidualFormat::Json } else { job.format } {
         ResidualFormat::Text => Ok(untested.text(sources, &reports::text_options(color, job.steps), job.edges).into_bytes()),
         ResidualFormat::Json => json_text(&untested.json(sources)),
-        ResidualFormat::Sarif => json_text(&sarif::untested(untested)),
-        ResidualFormat::Lcov => Ok(lcov::executed_only(view, "untested").into_bytes()),
+        ResidualFormat::Sarif => json_text(&sarif::untested(untested, sources)),
+        ResidualFormat::Lcov => Ok(lcov::executed_only(&untested.functions(), "untested").into_bytes()),
     }
 }
 
@@ -143,7 +148,7 @@ impl Input {
             }
             Input::Raw(file) => {
                 let raw = RawProfile::read(file)?;
-                let words = format!("{} (pid {}), {}", raw.image_path.display(), raw.pid, file.display());
+                let words = raw_words(file, &raw);
                 let run = Run { started_ns: raw.created_ns, runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
                 let collected = collect([file], run, assets::store().ok().as_ref());
                 collected.problems.iter().for_each(warn);
@@ -151,6 +156,17 @@ impl Input {
                 Ok((RunLabel { number: None, words }, collected.profile))
             }
         }
+    }
+}
+
+/// What wrote a raw file, as far as that is known: it says which process made it, and any number may have gone on in it, unless its name is that of the one process (`%p`).
+fn raw_words(file: &Path, raw: &RawProfile) -> String {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let pid = raw.pid.to_string();
+    let of_one = name.split(|c: char| !c.is_ascii_digit()).any(|number| number == pid);
+    match of_one {
+        true => format!("{} (pid {pid}), {}", raw.image_path.display(), file.display()),
+        false => format!("a process of {}, {}", raw.image_path.display(), file.display()),
     }
 }
 
@@ -183,6 +199,12 @@ pub fn inputs(wanted: &[String]) -> Result<Vec<Input>> {
             Err(error) => return Err(error.into()),
         }
     }
+    // Named twice, it is one all the same.
+    let mut seen = BTreeSet::new();
+    out.retain(|input| {
+        let (Input::Stored(file, _) | Input::Raw(file)) = input;
+        seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone()))
+    });
     Ok(out)
 }
 
@@ -282,6 +304,27 @@ impl Known {
             ));
         }
         Ok(())
+    }
+}
+
+/// Says so where tests are of another program, or of another state of it: what they know is of no use then.
+pub fn tell_known(known: &KnownPaths, maps: &[&UnitMap], then: &str) {
+    let (mut same, mut changed) = (false, BTreeSet::new());
+    for map in maps {
+        for function in map.functions.iter().filter(|f| known.names(&map.source, &f.name)) {
+            match untested::known_of(known, map, function) {
+                Some(_) => same = true,
+                None => drop(changed.insert((&map.source, function.plain_name()))),
+            }
+        }
+    }
+    if !changed.is_empty() {
+        let names = changed.iter().take(5).map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+        let more = if changed.len() > 5 { ", ..." } else { "" };
+        let functions = plural(changed.len() as u128, "function is another", "functions are others");
+        warn(format_args!("{functions} than when the tests were recorded, and {then} ({names}{more}): record the tests anew"));
+    } else if !same {
+        warn(format_args!("the tests know no function of this program, and {then}: were they recorded with it?"));
     }
 }
 

@@ -80,6 +80,25 @@ fn two_branches_that_fail_only_together_come_first() {
 }
 
 #[test]
+fn runs_of_other_programs_and_builds_are_refused() {
+    let place = recorded();
+    place.write("b.c", "int main(void) { return 0; }\n");
+    place.cc("-O1 -g b.c -o other");
+    let refused = |record: &str, suite: &str| {
+        place.trodden(&format!("record --suite {suite} -- {record}"));
+        let output = place.command(trodden()).args(["isolate", "nightly", suite]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let other = refused("./other", "others");
+    assert!(other.contains("within one build of one program only") && other.contains("other"), "{other}");
+    place.write("a.c", &PROGRAM.replace("unit = 10", "unit = 10, touch(&unit)"));
+    place.cc("-O1 -g a.c -o prog");
+    let rebuilt = refused("./prog 0 0", "rebuilt");
+    assert!(rebuilt.contains("within one build only") && !rebuilt.contains(" `--separate-builds`"), "{rebuilt}");
+}
+
+#[test]
 fn what_is_said_of_a_run_beats_how_it_ended() {
     let place = recorded();
     let json = isolate(&place, "nightly --passing 4 --failing 2");

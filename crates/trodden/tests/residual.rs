@@ -82,12 +82,39 @@ fn the_field_tells_what_tests_did_not_take() {
     let seen = of(2)["first_seen_ns"].as_u64().or_else(|| of(2)["first_seen_ns"].as_str().map(|t| t.parse().unwrap())).unwrap();
     assert!(seen + 100_000_000 > before && seen < before + 60_000_000_000, "{seen} is not about {before}");
     assert_eq!(report["summary"]["share_of_executions"], Value::Null);
+    // What is summed up is what is listed.
+    for words in ["", "--function classify", "--known-edges", "--min-count 2"] {
+        let report = json(&place, words);
+        let sum = |name: &str| report["summary"][name].as_u64().unwrap();
+        assert_eq!(sum("untested_paths") + sum("unfinished_paths"), report["found"].as_u64().unwrap(), "{report:#}");
+        assert_eq!(sum("untested_paths"), paths(&report).len() as u64);
+    }
+    let none = String::from_utf8(place.trodden("residual --min-count 1000").stdout).unwrap();
+    assert!(none.contains("None of ") && none.contains("--min-count"), "{none}");
+    // Twice the same is once.
+    let raw = fs::read_dir(place.path(".trodden/field")).unwrap().next().unwrap().unwrap().path();
+    let raw = raw.display();
+    assert_eq!(paths(&json(&place, &format!("{raw} {raw}"))), found);
+    let said = |words: &str| String::from_utf8(place.trodden(words).stderr).unwrap();
+    must(place.command(trodden()).args(["collect", "-o", "field.trodden", "--no-store"]).arg(raw.to_string()));
+    for words in ["export lcov field.trodden", "find .. field.trodden", "annotate classify field.trodden"] {
+        assert!(said(words).contains("only paths that were unknown"), "{words}");
+    }
+    let shown = String::from_utf8(place.trodden("report field.trodden").stdout).unwrap();
+    assert!(shown.contains(" of what is counted") && !shown.contains("Unfinished paths"), "{shown}");
     let share = full["summary"]["share_of_executions"].as_f64().unwrap();
     let untested = full["summary"]["untested_executions"].as_f64().unwrap();
     assert!(share > 0.0 && share < 1.0 && untested > 3.0, "{share} {untested}");
     let text = String::from_utf8(place.trodden("residual --known-edges --function classify").stdout).unwrap();
     assert!(text.contains("every edge is known") && text.contains("if (a > 10)") && text.contains("taken 2 times in 1 run"), "{text}");
     assert!(text.starts_with("Untested paths of prog.field, 1 run\n"), "{text}");
+    // Any process may have gone on in a file, unless it has its name.
+    assert!(text.contains(" by a process of ") && !text.contains("(pid "), "{text}");
+    let own = place.path("own-%p.raw");
+    run(&place, "prog.field", &["1", "20"], &[("TRODDEN_OUTPUT", own.to_str().unwrap())]);
+    let own = fs::read_dir(place.path("")).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).find(|f| f.starts_with("own-"));
+    let text = String::from_utf8(place.trodden(&format!("residual {}", own.unwrap())).stdout).unwrap();
+    assert!(text.contains("(pid "), "{text}");
     let missing = place.command(trodden()).args(["residual", "nowhere"]).output().unwrap();
     assert!(String::from_utf8_lossy(&missing.stderr).contains("neither a file nor a folder nowhere, nor a run or suite of that name"));
     // Run by run, with the command lines.
@@ -117,10 +144,21 @@ fn tests_of_another_state_of_the_program_are_told() {
         changed.contains("warning: 1 function is another than when the tests were recorded") && changed.contains("(classify)"),
         "{changed}"
     );
+    // The graph is the same, the code is not.
+    place.write("prog.c", &SUBJECT.replace("r += 7", "r += 8"));
+    place.cc("-O1 -g prog.c -o prog");
+    assert!(said("--residual tests").contains("(classify)"));
+    // It only moved.
+    place.write("prog.c", &format!("\n\n{SUBJECT}"));
+    place.cc("-O1 -g prog.c -o prog");
+    assert!(!said("--residual tests").contains("warning"));
     place.write("other.c", "int main(void) { return 0; }\n");
     place.cc("-O1 -g other.c -o prog");
     let other = said("--residual tests");
     assert!(other.contains("the tests know no function of this program"), "{other}");
+    place.trodden("record --suite others -- ./prog");
+    let report = String::from_utf8(place.trodden("residual others --known tests").stderr).unwrap();
+    assert!(report.contains("the tests know no function of this program"), "{report}");
 }
 
 #[test]
@@ -152,7 +190,11 @@ fn other_tools_read_it() {
     let mut wrong = sarif.clone();
     wrong["runs"][0]["results"][0]["level"] = "loud".into();
     assert!(schemas.validate(&wrong, compiled).is_err());
-    let lcov = String::from_utf8(place.trodden("residual --format lcov").stdout).unwrap();
+    let lcov = |words: &str| String::from_utf8(place.trodden(&format!("residual --format lcov {words}")).stdout).unwrap();
+    // Of the paths that are asked for.
+    let (some, none) = (lcov("--known-edges --function classify"), lcov("--min-count 100"));
+    assert!(some.contains("DA:9,1\n") && !some.contains("main") && none.is_empty(), "{some} {none}");
+    let lcov = lcov("");
     assert!(lcov.contains("DA:6,2") && lcov.contains("DA:9,2") && !lcov.contains(",0\n"), "{lcov}");
 }
 
@@ -210,6 +252,8 @@ fn programs_act_on_untested_paths() {
     let of_classify: Vec<&str> = lines.lines().filter(|l| l.starts_with("untested classify ")).collect();
     assert!(of_classify.len() == 2 && of_classify[0].ends_with(" 1") && of_classify[1].ends_with(" 2"), "{lines}");
     assert!(!lines.contains("untested helper"), "{lines}");
+    must(place.command(place.path("with.field")).args(["1", "20"]));
+    assert!(paths(&json(&place, "")).iter().all(|p| p.0 != "trodden_untested"));
     let silent = run(&place, "with.field", &["1", "20"], &[("TRODDEN_OUTPUT", ""), ("TRODDEN_ON_UNTESTED", "count")]);
     assert!(!String::from_utf8_lossy(&silent.stdout).contains("untested"));
 }

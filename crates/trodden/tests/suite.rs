@@ -96,6 +96,48 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
 }
 
 #[test]
+fn names_that_no_suite_can_have_are_refused_before_anything_runs() {
+    let place = Place::new();
+    for name in ["12", "last", "''"] {
+        let output = place.command(trodden()).args(["record", "--suite", name.trim_matches('\''), "--", "touch", "ran"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("a suite cannot be called"), "{output:?}");
+    }
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn changes_are_of_the_files_that_git_means() {
+    let place = Place::with(&[("src/m.c", PROGRAM), ("m.c", PROGRAM), ("ä.c", PROGRAM), ("tests.txt", "both\t./prog 1 1; ./umlaut 1 1\n")]);
+    let git = |words: &str| must(place.command("git").args(words.split(' '))).stdout;
+    for words in [
+        "init --quiet",
+        "config diff.mnemonicPrefix true",
+        "config user.name x",
+        "config user.email x@x",
+        "add .",
+        "commit --quiet --message one",
+    ] {
+        git(words);
+    }
+    place.cc("-O1 -g src/m.c -o prog");
+    place.cc("-O1 -g ä.c -o umlaut");
+    place.trodden("suite run tests --commands tests.txt");
+    let changed = |file: &str| {
+        place.write(file, &PROGRAM.replace("/ 10 * 10", "/ 10 * 11"));
+        place.write("change.diff", &String::from_utf8(git("diff")).unwrap());
+        let of = |how: &str| json(&place, &format!("suite order tests {how} --json"))["changed_paths"].clone();
+        let both = (of("--since HEAD"), of("--diff change.diff"));
+        place.write(file, PROGRAM);
+        both
+    };
+    assert_eq!(changed("src/m.c"), (1.into(), 1.into()));
+    assert_eq!(changed("ä.c"), (1.into(), 1.into()));
+    // A file that is compiled into nothing; a diff alone does not say where it is.
+    assert_eq!(changed("m.c"), (0.into(), 1.into()));
+}
+
+#[test]
 fn tests_of_ctest_are_runs() {
     let place = built();
     place.write(
@@ -215,7 +257,7 @@ fn watching_programs_act_where_the_path_ends() {
         assert_eq!(status.code(), Some(3));
         let found = must(place.command(trodden()).args(["find", "step: !8", "--json"])).stdout;
         let found: Value = serde_json::from_slice(&found).unwrap();
-        assert_eq!((&found["paths_found"], &found["executions"]), (&1.into(), &"63".into()), "{program}: {found:#}");
+        assert_eq!((&found["paths_found"], &found["executions"]), (&1.into(), &63.into()), "{program}: {found:#}");
     }
     let report = String::from_utf8(place.trodden("report").stdout).unwrap();
     assert!(report.contains("(--watch)"), "{report}");

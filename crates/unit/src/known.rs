@@ -1,7 +1,7 @@
 //! Sets of paths, from the command to a build: paths that are known, and of which the build counts all others; or those that it is to count.
 //!
-//! A file is a list of entries ([`crate::packed`]). Functions are known again by unit, name and
-//! [shape](crate::shape) of their graph. Each comes with its cuts, so that its paths have the same identities in the build as in the profile, and
+//! A file is a list of entries ([`crate::packed`]). Functions are known again by unit, name,
+//! [shape](crate::shape) of their graph, and code. Each comes with its cuts, so that its paths have the same identities in the build as in the profile, and
 //! with the executions of its edges, so that what little is to be done is done where it costs least.
 
 use crate::packed::{pack, unpack};
@@ -20,7 +20,7 @@ pub const WATCHED_KEY: &str = "watched";
 /// The key of the word for units that count only paths that were asked for, as in their scheme.
 pub const INTERESTING_KEY: &str = "interesting";
 
-const MAGIC: [u8; 8] = *b"TRODKNW\x01";
+const MAGIC: [u8; 8] = *b"TRODKNW\x02";
 
 /// Known paths of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,8 +70,17 @@ impl KnownFunction {
     }
 }
 
-/// Source of the unit, linkage name, shape.
-type Key = (String, String, u64);
+/// Which of the functions that had a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Version {
+    /// Hash of the graph.
+    pub shape: u64,
+    /// Digest of the code.
+    pub code: u64,
+}
+
+/// Source of the unit, linkage name, version.
+type Key = (String, String, Version);
 
 /// A function was counted in two ways, so that its paths have two identities.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -92,7 +101,7 @@ impl KnownPaths {
         known: impl Iterator<Item = (u64, u64)>,
         edges: &[u64],
     ) -> Result<(), TwoWays> {
-        let key = (unit.source.clone(), function.name.clone(), function.shape);
+        let key = (unit.source.clone(), function.name.clone(), function.version());
         let fresh = || KnownFunction {
             cuts: function.cuts.clone(),
             paths: function.counters,
@@ -103,9 +112,9 @@ impl KnownPaths {
         self.functions.entry(key).or_insert_with(fresh).unite(more).ok_or_else(|| TwoWays(function.name.clone()))
     }
 
-    /// Whether there is anything of a function of this name, whatever its shape.
+    /// Whether there is anything of a function of this name, whatever its version.
     pub fn names(&self, unit: &str, name: &str) -> bool {
-        let from = (unit.to_owned(), name.to_owned(), 0);
+        let from = (unit.to_owned(), name.to_owned(), Version::default());
         self.functions.range(from..).next().is_some_and(|(key, _)| key.0 == unit && key.1 == name)
     }
 
@@ -120,8 +129,14 @@ impl KnownPaths {
     }
 
     /// What is known of a function.
-    pub fn of(&self, unit: &str, name: &str, shape: u64) -> Option<&KnownFunction> {
-        self.functions.get(&(unit.to_owned(), name.to_owned(), shape))
+    pub fn of(&self, unit: &str, name: &str, version: Version) -> Option<&KnownFunction> {
+        self.functions.get(&(unit.to_owned(), name.to_owned(), version))
+    }
+
+    /// The same, or else what is known of one with the same graph: it has the same paths, whatever its code does on them.
+    pub fn like(&self, unit: &str, name: &str, version: Version) -> Option<&KnownFunction> {
+        let key = |code| (unit.to_owned(), name.to_owned(), Version { code, ..version });
+        self.of(unit, name, version).or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
     }
 
     /// Everything in both sets. Executions add up.
@@ -191,9 +206,11 @@ pub struct NoKnownPaths;
 mod tests {
     use super::*;
 
+    const VERSION: Version = Version { shape: 7, code: 3 };
+
     fn file(cut: u32, known: &[(u64, u64)]) -> Vec<u8> {
         let function = KnownFunction { cuts: vec![(Edge(cut), CutReason::Back)], paths: 4, known: known.to_vec(), edges: vec![1, 2] };
-        let key = ("u.c".to_owned(), "f".to_owned(), 7);
+        let key = ("u.c".to_owned(), "f".to_owned(), VERSION);
         KnownPaths { functions: BTreeMap::from([(key, function)]) }.to_bytes()
     }
 
@@ -201,13 +218,22 @@ mod tests {
     fn sets_are_joined_and_capped() {
         let mut one = KnownPaths::from_bytes(&file(1, &[(0, 5), (2, 9)])).unwrap();
         one.unite(KnownPaths::from_bytes(&file(1, &[(2, 1), (3, 7)])).unwrap()).unwrap();
-        let known = |set: &KnownPaths| set.of("u.c", "f", 7).unwrap().clone();
+        let known = |set: &KnownPaths| set.of("u.c", "f", VERSION).unwrap().clone();
         assert_eq!((known(&one).known, known(&one).edges), (vec![(0, 5), (2, 10), (3, 7)], vec![2, 4]));
         assert!(known(&one).knows(3) && !known(&one).knows(1));
         one.cap(2);
         assert_eq!(known(&one).known, [(2, 10), (3, 7)]);
         let other = KnownPaths::from_bytes(&file(0, &[(0, 1)])).unwrap();
         assert_eq!(one.unite(other), Err(TwoWays("f".into())));
+    }
+
+    #[test]
+    fn another_version_is_another_function() {
+        let set = KnownPaths::from_bytes(&file(1, &[(0, 5)])).unwrap();
+        let (code, shape) = (Version { code: 4, ..VERSION }, Version { shape: 8, ..VERSION });
+        assert!(set.of("u.c", "f", VERSION).is_some() && set.names("u.c", "f"));
+        assert_eq!((set.of("u.c", "f", code), set.of("u.c", "f", shape), set.like("u.c", "f", shape)), (None, None, None));
+        assert_eq!(set.like("u.c", "f", code), set.of("u.c", "f", VERSION));
     }
 
     #[test]

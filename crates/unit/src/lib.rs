@@ -26,7 +26,7 @@ pub use events::EventSource;
 pub use facts::UnitFacts;
 pub use frame::{Frame, FrameError};
 pub use image::{Image, ImageError};
-pub use known::{INTERESTING_KEY, KNOWN_KEY, KnownFunction, KnownPaths, NoKnownPaths, RESIDUAL_WORD, TwoWays, WATCHED_KEY};
+pub use known::{INTERESTING_KEY, KNOWN_KEY, KnownFunction, KnownPaths, NoKnownPaths, RESIDUAL_WORD, TwoWays, Version, WATCHED_KEY};
 pub use map::*;
 pub use parts::{EDGES_WORD, FunctionPart, NoParts, ORIGIN_WORD, PARTS_WORD, Parts};
 pub use store::UnitStore;

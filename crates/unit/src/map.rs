@@ -10,7 +10,7 @@ use std::fmt;
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 5;
+pub const MAP_VERSION: u32 = 6;
 
 /// Identity of a unit (hash of its bitcode and of how it was instrumented) or of an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -130,6 +130,8 @@ pub struct FunctionMap {
     pub position: Option<Position>,
     /// Hash of the graph: equal for functions of one shape.
     pub shape: u64,
+    /// Digest of the code, without its source positions: functions of one shape may do different things.
+    pub code: u64,
     /// Its first counter among those of the unit.
     pub first_counter: u64,
     /// Number of its counters: counter `i` counts path `i`.
@@ -397,6 +399,11 @@ impl UnitMap {
     }
 }
 
+/// Digest of code: see [`FunctionMap::code`].
+pub fn digest(code: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(code)
+}
+
 /// Hash of a graph: what its blocks and edges are, without source positions.
 pub fn shape(blocks: &[Block], edges: &[FlowEdge]) -> u64 {
     let kinds: Vec<(u32, BlockKind)> = blocks.iter().map(|b| (b.instructions, b.kind)).collect();
@@ -405,6 +412,11 @@ pub fn shape(blocks: &[Block], edges: &[FlowEdge]) -> u64 {
 }
 
 impl FunctionMap {
+    /// By what a function is known again.
+    pub fn version(&self) -> crate::Version {
+        crate::Version { shape: self.shape, code: self.code }
+    }
+
     /// The table in which it counts, if it does.
     pub fn table(&self) -> Option<Table> {
         match &self.storage {

@@ -9,7 +9,7 @@ use crate::sample::Planned;
 use trodden_flow::Plan;
 use trodden_flow::selected::Wish;
 use trodden_flow::verify::{verify_full, verify_part};
-use trodden_unit::{EdgeKind, KnownFunction, Skipped, shape};
+use trodden_unit::{EdgeKind, KnownFunction, Skipped, Version, shape};
 
 impl Unit {
     /// Plans anew where the paths that are known, or asked for, decide.
@@ -69,7 +69,8 @@ impl Unit {
     /// Which of a function's paths are asked for.
     pub(super) fn asked_of(&self, name: &str, draft: &Draft) -> Option<&KnownFunction> {
         let (asked, _) = self.options.interesting.as_ref()?;
-        asked.of(&self.map.source, name, shape(&draft.blocks, &draft.edges)).filter(|k| k.edges.len() == draft.edges.len())
+        let version = Version { shape: shape(&draft.blocks, &draft.edges), code: draft.code };
+        asked.like(&self.map.source, name, version).filter(|k| k.edges.len() == draft.edges.len())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Advice, Ranked, words as say};
 use crate::sarif::{self, location};
+use crate::source::SourceCache;
 use crate::view::Function;
 use serde_json::{Value, json};
 use trodden_flow::Node;
@@ -16,16 +17,16 @@ const RULES: [(Kind, &str); 4] = [
 ];
 
 /// The findings as a SARIF log. Those whose place in the source is unknown are named by their function alone.
-pub fn advice(advice: &Advice) -> Value {
+pub fn advice(advice: &Advice, sources: &SourceCache) -> Value {
     let rules = RULES.map(|(kind, text)| json!({ "id": say::kind(kind), "shortDescription": { "text": text } }));
-    let results = advice.savings.iter().chain(&advice.others).map(result);
+    let results = advice.savings.iter().chain(&advice.others).map(|r| result(r, sources));
     sarif::log(json!(rules), results.collect())
 }
 
-fn result(ranked: &Ranked) -> Value {
+fn result(ranked: &Ranked, sources: &SourceCache) -> Value {
     let function = ranked.function;
     let places = places(function, &ranked.finding.advice);
-    let locations: Vec<Value> = places.iter().filter_map(|(p, text)| location(function, (*p)?, text)).collect();
+    let locations: Vec<Value> = places.iter().filter_map(|(p, text)| location(function, (*p)?, text, sources)).collect();
     let logical = json!({ "fullyQualifiedName": function.name.full, "kind": "function" });
     let mut main = locations.last().cloned().unwrap_or_else(|| json!({}));
     main["logicalLocations"] = json!([logical]);

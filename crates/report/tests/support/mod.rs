@@ -80,6 +80,7 @@ impl UnitBuilder {
             local: false,
             position,
             shape: 0,
+            code: 0,
             first_counter,
             counters,
             storage: Storage::Array { beyond: 0 },

@@ -122,7 +122,7 @@ pub enum Scheme {
     Practical,
     /// Paths of each loop apart: shorter paths, exact counts.
     Structural,
-    /// The paths of --interesting, selectively: other paths may be counted as such.
+    /// The paths of `trodden instrument --interesting`, selectively: other paths may be counted as such.
     Spp,
     /// The same, repaired; exact, for small functions.
     Mspp,
@@ -132,7 +132,7 @@ pub enum Scheme {
     Pspp,
     /// The paths of --interesting, preferentially: compactly numbered, each checked.
     Ppp,
-    /// The paths of --interesting, looked up in a table (the default with --interesting).
+    /// The paths of --interesting, looked up in a table (what is done if --interesting is given alone).
     KnownTable,
     /// As ppp, as compactly as can be found in the time of --time-limit.
     PppOptimal,
@@ -216,6 +216,25 @@ impl Parameters {
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
+    /// Whether the scheme fits what else is asked for.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn check(&self, interesting: bool, watch: bool) -> anyhow::Result<()> {
+        let Some(scheme) = self.scheme else { return Ok(()) };
+        let name = scheme.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
+        let all = matches!(scheme, Scheme::BallLarus | Scheme::Structural);
+        let of_weights = matches!(scheme, Scheme::Targeted | Scheme::Practical);
+        if !all && (self.residual.is_some() || watch) {
+            let other = if watch { "--watch" } else { "--residual" };
+            anyhow::bail!("--scheme {name} does not go together with {other}, which says itself which paths are counted: leave one");
+        }
+        if !all && !of_weights && !interesting {
+            anyhow::bail!("--scheme {name} numbers paths that are asked for: say which by `trodden instrument --interesting`");
+        }
+        Ok(())
+    }
+
     /// The parameters over those that the environment has: the command line wins.
     pub fn words_over(&self, environment: &str) -> String {
         parameters_over(environment, &self.words())
@@ -233,6 +252,16 @@ pub fn parameters_over(others: &str, own: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn schemes_that_choose_paths_need_to_be_told_which() {
+        let said = |scheme, interesting, watch| {
+            let parameters = Parameters { scheme: Some(scheme), ..Parameters::default() };
+            parameters.check(interesting, watch).map_err(|e| e.to_string()).err().unwrap_or_default()
+        };
+        assert!(said(Scheme::Ppp, false, false).contains("--interesting") && said(Scheme::Targeted, false, true).contains("--watch"));
+        assert_eq!((said(Scheme::Ppp, true, false), said(Scheme::Targeted, false, false)), (String::new(), String::new()));
+    }
 
     #[test]
     fn given_parameters_win_over_the_environment() {

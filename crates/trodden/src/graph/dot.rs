@@ -6,6 +6,7 @@
 
 use super::input::{Input, Name};
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
 
 /// Reads a directed graph.
 pub fn parse(text: &str) -> Result<Input> {
@@ -51,9 +52,10 @@ impl Statements {
             exit: Name(exit),
             edges,
             weights,
-            interesting: Vec::new(),
+            interesting: None,
             interesting_edges: None,
-            through: Vec::new(),
+            through: None,
+            others: BTreeMap::new(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! The JSON of a graph.
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// A graph as a user writes it.
 #[derive(Debug, Deserialize)]
@@ -16,13 +17,16 @@ pub struct Input {
     pub weights: Option<Vec<f64>>,
     /// Paths of interest.
     #[serde(default)]
-    pub interesting: Vec<PathInput>,
+    pub interesting: Option<Vec<PathInput>>,
     /// Edges of interest: all paths over them are.
     #[serde(default)]
     pub interesting_edges: Option<Vec<u32>>,
     /// Nodes of interest: all paths through all of them are.
     #[serde(default)]
-    pub through: Vec<Name>,
+    pub through: Option<Vec<Name>>,
+    /// What `trodden graph show` says besides, or nothing that is known.
+    #[serde(flatten)]
+    pub others: BTreeMap<String, serde_json::Value>,
 }
 
 /// Name of a node: a string, or a number that stands for its digits.
@@ -48,7 +52,7 @@ impl From<TextOrNumber> for Name {
 
 /// A path: its nodes, or where there are parallel edges, its edges.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 pub enum PathInput {
     /// By nodes.
     Nodes(Vec<Name>),

@@ -96,8 +96,22 @@ fn parse(text: &str) -> Result<Named> {
     resolve(input)
 }
 
+/// What `trodden graph show --json` has besides what a graph's file has.
+const SHOWN: [&str; 6] = ["schema_version", "function", "linkage_name", "kinds", "blocks", "paths"];
+
 /// Gives nodes numbers, in the order in which they are first named: entry, exit, then along the edges.
 fn resolve(input: Input) -> Result<Named> {
+    if let Some(key) = input.others.keys().find(|key| !SHOWN.contains(&key.as_str())) {
+        bail!("`{key}` is nothing that a graph's file has: it has entry, exit, edges, weights, interesting, interesting_edges and through");
+    }
+    let empty = [
+        ("interesting", input.interesting.as_ref().is_some_and(Vec::is_empty)),
+        ("interesting_edges", input.interesting_edges.as_ref().is_some_and(Vec::is_empty)),
+        ("through", input.through.as_ref().is_some_and(Vec::is_empty)),
+    ];
+    if let Some((key, _)) = empty.iter().find(|(_, is)| *is) {
+        bail!("`{key}` is empty, so that no path is of interest: name some, or leave it out for all");
+    }
     let mut numbers: HashMap<String, u32> = HashMap::new();
     let mut names: Vec<String> = Vec::new();
     let mut number = |name: &str| {
@@ -117,14 +131,14 @@ fn resolve(input: Input) -> Result<Named> {
         }
     }
     let graph = Graph::new(names.len() as u32, Node(entry), Node(exit), edges)?;
-    let interesting = input.interesting.iter().enumerate();
+    let interesting = input.interesting.iter().flatten().enumerate();
     let interesting = interesting.map(|(i, p)| edges_of(&graph, &numbers, p).with_context(|| format!("interesting path {i}")));
     let interesting = interesting.collect::<Result<_>>()?;
     let interesting_edges: Option<Vec<Edge>> = input.interesting_edges.map(|edges| edges.into_iter().map(Edge).collect());
     if let Some(bad) = interesting_edges.iter().flatten().find(|e| e.index() >= graph.edge_count()) {
         bail!("there is no interesting edge {}: they are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
     }
-    let through = input.through.into_iter().map(|n| n.0).collect();
+    let through = input.through.into_iter().flatten().map(|n| n.0).collect();
     Ok(Named { graph, names, weights: input.weights, interesting, interesting_edges, through })
 }
 

@@ -5,7 +5,7 @@ mod run;
 mod show;
 
 use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteWorth};
-use crate::git;
+use crate::git::{self, Difference};
 use crate::notes::{Progress, note, warn};
 use crate::reports::{json_text, print};
 use anyhow::{Context, Result, bail, ensure};
@@ -124,18 +124,21 @@ fn put_in_order(job: &Order) -> Result<()> {
 
 /// The lines that a change touches, if one is given.
 fn changes(job: &Order) -> Result<Option<ChangedLines>> {
-    let text = match (&job.diff, &job.since) {
+    let Difference { text, root } = match (&job.diff, &job.since) {
         (None, None) => return Ok(None),
         (Some(file), _) if file == Path::new("-") => {
-            let mut text = Vec::new();
-            std::io::stdin().read_to_end(&mut text).context("cannot read standard input")?;
-            text
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+            Difference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }
         }
-        (Some(file), _) => std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?,
+        (Some(file), _) => {
+            let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+            Difference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }
+        }
         (None, Some(commit)) => git::diff(commit)?,
     };
     let named = || job.diff.as_ref().map_or_else(|| "git diff".into(), |file| file.display().to_string());
-    Ok(Some(ChangedLines::of_diff(&String::from_utf8_lossy(&text)).with_context(named)?))
+    Ok(Some(ChangedLines::of_diff(&text, root.as_deref()).with_context(named)?))
 }
 
 fn tell_changes(changes: &ChangedLines) {

@@ -19,7 +19,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, UNIX_EPOCH};
 use tempfile::TempDir;
+use trodden_profile::store::check_suite_name;
 use trodden_profile::{Run, RunStore, collect, raw_files};
+use trodden_report::words::plural;
 
 /// Exit status when a test failed.
 const TEST_FAILED: u8 = 1;
@@ -35,6 +37,7 @@ pub struct Test {
 /// # Errors
 /// There are no tests, or they cannot be run.
 pub fn run(job: &SuiteRun) -> Result<ExitCode> {
+    check_suite_name(&job.suite)?;
     let from = &job.from;
     if from.cargo || from.nextest {
         ensure!(
@@ -61,10 +64,21 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     if without > 0 {
         warn(format_args!("{without} tests ran nothing that was built with trodden: they are not in the suite"));
     }
-    note(format_args!("{} tests, {} failed; `trodden suite list {}` shows them", tests.len(), failed.len(), job.suite));
+    note(format_args!(
+        "{}, {} failed; `trodden suite list {}` shows them",
+        plural(tests.len() as u128, "test", "tests"),
+        failed.len(),
+        quoted(&job.suite)
+    ));
     failed.iter().for_each(|name| note(format_args!("failed: {name}")));
     all_kept(lost)?;
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-./:,+@%=".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 fn runs_of(suite: &str) -> Result<u64> {

@@ -104,7 +104,10 @@ impl Found<'_> {
         line(&mut out, format_args!("{chosen}{cost} take them all: {proof}; greedy: {}", amount(self.greedy.cost)));
         let redundant: Vec<&Test> = self.redundant().collect();
         let saved = redundant.iter().map(|t| t.duration_ns).sum::<u64>() as f64 / 1e9;
-        line(&mut out, format_args!("\n{} tests are redundant beside those ({saved:.3} s):", redundant.len()));
+        line(
+            &mut out,
+            format_args!("\n{} redundant beside those ({saved:.3} s):", plural(redundant.len() as u128, "test is", "tests are")),
+        );
         for test in redundant {
             line(&mut out, format_args!("{} {:>8} paths  {}", seconds(test), test.paths.len(), shown(test)));
         }
