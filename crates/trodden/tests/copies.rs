@@ -281,6 +281,22 @@ fn programs_that_do_something_else_each_time_are_found_out() {
     assert_eq!(same.status.code(), Some(0), "{}", String::from_utf8_lossy(&same.stdout));
 }
 
+/// Goes by the address of a block of memory.
+const BY_ADDRESS: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(void) { uintptr_t a = (uintptr_t)malloc(64); int s = 0;\n\
+    for (int i = 12; i < 40; i++) { if (a >> i & 1) s += i; else s ^= i; }\n\
+    if (a >> 13 & 1) s += 3; else s ^= 5;\n if (a >> 15 & 1) s *= 3; else s ^= 9;\n if (a >> 17 & 1) s += 7; else s ^= 17;\n\
+    if (a >> 19 & 1) s *= 5; else s ^= 33;\n if (a >> 21 & 1) s += 11; else s ^= 65;\n if (a >> 23 & 1) s *= 7; else s ^= 129;\n return s == 1; }\n";
+
+#[test]
+fn programs_that_go_by_addresses_are_told() {
+    let place = Place::with(&[("prog.c", BY_ADDRESS)]);
+    place.cc("-O0 prog.c -o prog");
+    let doctor = || place.command(trodden()).args(["doctor", "--runs", "2", "--", "./prog"]).output().unwrap();
+    // One of hundreds of random addresses may be like the fixed one.
+    let told = [doctor(), doctor()].map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    assert!(told.iter().any(|t| t.contains("with memory at other addresses: the paths of function `main`")), "{told:?}");
+}
+
 /// The working folder is one of several; what lies beside it is read, and written.
 const LEAVES_ITS_FOLDER: &str = "#include <stdio.h>\nint main(void) { FILE *f = fopen(\"out.txt\", \"r\"); if (f) return 1; f = fopen(\"../../beside/data.txt\", \"r\"); if (!f) return 2;\n\
     int c = fgetc(f); fclose(f); f = fopen(\"out.txt\", \"w\"); fputc(c, f); fclose(f); f = fopen(\"../up.txt\", \"w\"); fputs(\"up\\n\", f); fclose(f); return 0; }\n";

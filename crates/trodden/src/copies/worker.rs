@@ -37,7 +37,7 @@ pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
     let spec = Spec::read(folder)?;
     let program = spec.programs.get(copy).with_context(|| format!("there is no copy {copy}"))?.to_path();
     let place = Place::of(folder, &spec, copy)?;
-    let fixed_addresses = fix_addresses();
+    let fixed_addresses = fix_addresses(spec.random_addresses != Some(copy));
     let (mut command, out, err) = command(&spec, &program, &place)?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
@@ -115,9 +115,10 @@ fn command(spec: &Spec, program: &Path, place: &Place) -> Result<(Command, PathB
     Ok((command, out, err))
 }
 
-/// Turns the randomisation of addresses off for this process and those that it starts; whether it could. Some containers forbid it.
-fn fix_addresses() -> bool {
-    personality::get().is_ok_and(|now| personality::set(now | Persona::ADDR_NO_RANDOMIZE).is_ok())
+/// Turns the randomisation of addresses off for those that this process starts, or on; whether they are fixed now. Some containers forbid it.
+fn fix_addresses(fixed: bool) -> bool {
+    let set = |now: Persona| if fixed { now | Persona::ADDR_NO_RANDOMIZE } else { now - Persona::ADDR_NO_RANDOMIZE };
+    personality::get().is_ok_and(|now| personality::set(set(now)).is_ok()) && fixed
 }
 
 fn cpu_time() -> u64 {
