@@ -340,8 +340,14 @@ fn check_origins(function: &FunctionMap, dag: &Dag) -> Result<(), String> {
         Origin::Leave(e) => (edge.from, edge.to) == (function.edges[e.index()].from, dag.exit()),
         Origin::Stop(node) => (edge.from, edge.to) == (node, dag.exit()),
     };
-    match dag.edges().iter().position(|e| !fits(e)) {
-        Some(bad) => Err(format!("edge {bad} of its path graph is not the edge of the function that it stands for")),
+    if let Some(bad) = dag.edges().iter().position(|e| !fits(e)) {
+        return Err(format!("edge {bad} of its path graph is not the edge of the function that it stands for"));
+    }
+    // Prefixes before calls are found by the edge behind them, which is a path's last.
+    let goes_on =
+        |e: &DagEdge| matches!(e.origin, Origin::Real(r) if function.edges[r.index()].kind == EdgeKind::Reach && e.to != dag.exit());
+    match dag.edges().iter().position(goes_on) {
+        Some(bad) => Err(format!("edge {bad} of its path graph ends a path at a call, and does not lead to the exit")),
         None => Ok(()),
     }
 }
