@@ -329,6 +329,7 @@ mod tests {
         assert!(is_file("x.c", "./x.c") && is_file("/a/x.c", "/a/x.c"));
         assert!(!is_file("/build/xsrc/a.c", "src/a.c") && !is_file("/build/a.c", "src/a.c"));
     }
+
     #[test]
     fn names_are_those_of_the_files() {
         let names = |old: &str, new: &str| {

@@ -387,10 +387,18 @@ fn link_there(recipe: &Recipe, place: &Place, line: &CommandLine, parameters: &s
 
 /// A word with a folder in the place of `$ORIGIN`, which stands in run paths for the folder of the program (ld.so(8)).
 fn with_origin(word: &OsStr, origin: &Path) -> OsString {
-    let mut bytes = word.as_bytes().to_vec();
-    for name in [&b"${ORIGIN}"[..], b"$ORIGIN"] {
-        while let Some(at) = bytes.windows(name.len()).position(|part| part == name) {
-            bytes.splice(at..at + name.len(), origin.as_os_str().as_bytes().iter().copied());
+    const NAMES: [&[u8]; 2] = [b"${ORIGIN}", b"$ORIGIN"];
+    let (mut bytes, mut rest) = (Vec::new(), word.as_bytes());
+    while let Some(first) = rest.first() {
+        match NAMES.iter().find_map(|name| rest.strip_prefix(*name)) {
+            Some(behind) => {
+                bytes.extend(origin.as_os_str().as_bytes());
+                rest = behind;
+            }
+            None => {
+                bytes.push(*first);
+                rest = &rest[1..];
+            }
         }
     }
     OsString::from_vec(bytes)
@@ -415,6 +423,13 @@ fn plain(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
     use crate::recipe::{FileInput, SCHEMA_VERSION, Word};
+
+    #[test]
+    fn run_paths_name_the_folder_of_the_program() {
+        let word = |text: &str, origin: &str| with_origin(OsStr::new(text), Path::new(origin)).into_string().unwrap();
+        assert_eq!(word("-rpath=${ORIGIN}/a:$ORIGIN", "/p"), "-rpath=/p/a:/p");
+        assert_eq!((word("$ORIGIN", "/$ORIGIN/x"), word("-O2", "/p")), ("/$ORIGIN/x".into(), "-O2".into()));
+    }
 
     fn recipe(arguments: &[&str]) -> Recipe {
         Recipe {

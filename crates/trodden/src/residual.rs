@@ -163,7 +163,8 @@ impl Input {
 fn raw_words(file: &Path, raw: &RawProfile) -> String {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let pid = raw.pid.to_string();
-    let of_one = name.split(|c: char| !c.is_ascii_digit()).any(|number| number == pid);
+    // Digits within an image's identity (`%m`) are no process.
+    let of_one = name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == pid);
     match of_one {
         true => format!("{} (pid {pid}), {}", raw.image_path.display(), file.display()),
         false => format!("a process of {}, {}", raw.image_path.display(), file.display()),

@@ -58,18 +58,23 @@ fn check_squares(profile: &Profile) {
     }
 }
 
+/// Each round of `heavy` takes far longer than reading the clock does, so that its sum tells something wherever the machine is disturbed.
 const TIMED: &str = r#"
 #include <stdio.h>
 #include <setjmp.h>
 #include <x86intrin.h>
 static jmp_buf back;
-__attribute__((noinline)) long heavy(long n) { long s = 0; for (long i = 0; i < n; i++) { __asm__ volatile("" : "+r"(s)); s += i; } return s; }
+__attribute__((noinline)) long heavy(long n) {
+  long s = 0;
+  for (long i = 0; i < n; i++) { __asm__ volatile(".rept 64\n\timulq %0, %0\n\t.endr" : "+r"(s)); s += i; }
+  return s;
+}
 __attribute__((noinline)) long choose(long i) {
   if (i % 8 == 0) { long s = 0; __asm__ volatile(".rept 4000\n\timulq %0, %0\n\t.endr" : "+r"(s)); return s + 1; }
   __asm__ volatile(""); return i;
 }
-__attribute__((noinline)) long recurse(long n) { return n <= 0 ? heavy(20000) : 1 + recurse(n - 1); }
-__attribute__((noinline)) void leap(long n) { heavy(20000); if (n & 1) longjmp(back, 1); }
+__attribute__((noinline)) long recurse(long n) { return n <= 0 ? heavy(4000) : 1 + recurse(n - 1); }
+__attribute__((noinline)) void leap(long n) { heavy(4000); if (n & 1) longjmp(back, 1); }
 __attribute__((noinline)) long work(void) {
   long s = 0;
   for (long i = 0; i < 800; i++) s += choose(i);

@@ -52,7 +52,7 @@ use trodden_wire::OUTPUT_VARIABLE;
 /// Name of the folder that is as the working folder was.
 const PRISTINE: &str = "pristine";
 /// What it may mean that copies took other paths than the program itself.
-const AS_ADDRESSES: &str = "copies have code of other sizes, so their static data and mapped memory are at other addresses: a program whose paths go by addresses (tables of pointers) differs like this, while `trodden doctor` finds it the same each time";
+const AS_ADDRESSES: &str = "copies have code of other sizes, so their static data and mapped memory are at other addresses: a program whose paths go by addresses (tables of pointers) differs like this; `trodden doctor -- COMMAND` says whether it does";
 
 /// Records a run by several copies; gives the program's exit status, or 1 if the copies were not the same execution.
 ///

@@ -68,17 +68,11 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
         "{}, {} failed; `trodden suite list {}` shows them",
         plural(tests.len() as u128, "test", "tests"),
         failed.len(),
-        quoted(&job.suite)
+        shlex::try_quote(&job.suite)?
     ));
     failed.iter().for_each(|name| note(format_args!("failed: {name}")));
     all_kept(lost)?;
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
-}
-
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "_-./:,+@%=".contains(c);
-    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 fn runs_of(suite: &str) -> Result<u64> {
