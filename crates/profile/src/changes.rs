@@ -147,6 +147,12 @@ pub(crate) fn is_file_below(root: Option<&str>, compiled: &str, named: &str) -> 
     }
 }
 
+/// Whether a compiler's name of a file is this one, or that of a file below this folder.
+pub fn lies_at(compiled: &str, place: &str) -> bool {
+    let place = plain(place);
+    plain(compiled).strip_prefix(place.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// A name without `.` and `..`, by its words alone.
 fn plain(name: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
