@@ -4,7 +4,7 @@
 
 use crate::assets;
 use crate::cli::{Color, Residual, ResidualFormat, ResidualOrder, known_paths};
-use crate::notes::warn;
+use crate::notes::{reasons, warn};
 use crate::reports::{self, json_text};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -131,7 +131,7 @@ impl Input {
     pub fn read_or_warn(&self) -> Result<Option<(RunLabel, Profile)>> {
         match self.read() {
             Err(error) if matches!(self, Input::Raw(_)) => {
-                warn(format_args!("{error:#}; it is left out"));
+                warn(format_args!("{}; it is left out", reasons(&error)));
                 Ok(None)
             }
             read => read.map(Some),
