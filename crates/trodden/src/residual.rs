@@ -18,7 +18,7 @@ use trodden_report::residual::{Field, Order, Residual as Untested, RunLabel, Wan
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View, lcov, sarif};
 use trodden_unit::{Image, KnownPaths, RESIDUAL_WORD, UnitMap};
-use trodden_wire::{COUNTERS_SECTION, KNOWN_MAGIC};
+use trodden_wire::{COUNTERS_SECTION, KNOWN_MAGIC, checksum};
 
 /// Folder in the run store into which programs built with `--residual` write by themselves.
 pub const FIELD_FOLDER: &str = "field";
@@ -361,7 +361,7 @@ pub fn known_to(program: &Path, known: &KnownPaths) -> Result<Vec<u8>> {
         }
     }
     anyhow::ensure!(residual, "{} was not built with --residual: it counts all paths", program.display());
-    Ok([&KNOWN_MAGIC[..], &image.identity.0, &counters.to_le_bytes(), &bits].concat())
+    Ok([&KNOWN_MAGIC[..], &image.identity.0, &counters.to_le_bytes(), &checksum(&bits).to_le_bytes(), &bits].concat())
 }
 
 /// Counters of a program's template.
