@@ -80,7 +80,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     let text = String::from_utf8(place.trodden("suite redundant tests").stdout).unwrap();
     assert!(text.contains("3 tests take them all: no set needs less (proven)"), "{text}");
 
-    // By the paths of `main` alone there are two kinds of tests: those that fail, too, and the others.
+    // By the paths of `main` alone, all tests do the same.
     let found = json(&place, "suite redundant tests --file a.c --except ^convert$ --except ^touch$ --json");
     assert_eq!((&found["cost"], &found["paths"]), (&Value::from(1), &Value::from(1)), "{found:#}");
     let list = json(&place, "suite list tests --function convert --json");

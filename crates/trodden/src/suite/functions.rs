@@ -41,7 +41,11 @@ pub fn keep(suite: &mut Suite, of: &SuiteFunctions) -> Result<()> {
         wanted.retain(|at| places.iter().any(|place| place.contains(at)));
     }
     for text in &of.except {
-        let others = named(&all, text).context("--except")?;
+        // Those that are to be left out may all have become part of others, by inlining.
+        let others = chosen(&all, text)?;
+        if others.is_empty() {
+            note(format_args!("--except {text}: the tests execute no such function"));
+        }
         wanted.retain(|at| !others.contains(at));
     }
     ensure!(
@@ -63,8 +67,12 @@ fn executed(suite: &Suite) -> Vec<Executed> {
     file.collect()
 }
 
+fn chosen(all: &[Executed], text: &str) -> Result<BTreeSet<usize>> {
+    Ok(select::chosen(all.iter().map(|f| &f.name), text)?.into_iter().collect())
+}
+
 fn named(all: &[Executed], text: &str) -> Result<BTreeSet<usize>> {
-    let found: BTreeSet<usize> = select::chosen(all.iter().map(|f| &f.name), text)?.into_iter().collect();
+    let found = chosen(all, text)?;
     ensure!(
         !found.is_empty(),
         "the tests execute no function of which `{text}` is the name, or a regular expression for it; `trodden report SUITE` tells which they execute"
