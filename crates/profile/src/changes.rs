@@ -300,6 +300,21 @@ mod tests {
     }
 
     #[test]
+    fn files_lie_at_their_own_name_and_below_folders() {
+        for (compiled, place, lies) in [
+            ("/home/a/src/lib.rs", "/home/a/src", true),
+            ("/home/a/src/lib.rs", "/home/a/src/", true),
+            ("/home/a/./src/x/../lib.rs", "/home/a/src/lib.rs", true),
+            ("/home/a/src/lib.rs", "/home/a/src/li", false),
+            ("/home/a/src2/lib.rs", "/home/a/src", false),
+            ("/rustc/0/library/core/src/lib.rs", "/home/a/src", false),
+            ("/home/a/lib.rs", "/", true),
+        ] {
+            assert_eq!(lies_at(compiled, place), lies, "{compiled} at {place}");
+        }
+    }
+
+    #[test]
     fn old_lines_of_a_diff_are_found() {
         let diff = "diff --git a/src/a.c b/src/a.c\n--- a/src/a.c\n+++ b/src/a.c\n@@ -3,6 +3,7 @@ int f(\n x\n-y\n+z\n+z\n u\n-v\n w\n+new\n t\n@@ -20,0 +22,2 @@\n+p\n+q\n--- a/b.c\t2020-01-01\n+++ /dev/null\n@@ -1 +0,0 @@\n-only\n\\ No newline at end of file\n";
         assert_eq!(lines(diff), [("b.c".to_owned(), vec![1]), ("src/a.c".to_owned(), vec![4, 6, 7, 8, 20, 21])]);
