@@ -25,6 +25,18 @@ pub struct Limited {
 ///
 /// With every edge cut a function has about as many paths as edges: below that no limit can be met, and the result has more.
 pub fn cut_to_limit(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, limit: u64, entries: Entries) -> Limited {
+    cut_sparing(graph, forced, frequencies, limit, entries, &[])
+}
+
+/// The same, but that the edges `spared` are cut last: only where cutting all others would not do.
+pub fn cut_sparing(
+    graph: &Graph,
+    forced: &[(Edge, CutReason)],
+    frequencies: &Frequencies,
+    limit: u64,
+    entries: Entries,
+    spared: &[Edge],
+) -> Limited {
     let limit = limit.clamp(1, i64::MAX as u64);
     let mut forced = forced.to_vec();
     loop {
@@ -34,7 +46,7 @@ pub fn cut_to_limit(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &F
         {
             return Limited { dag, numbering };
         }
-        let chosen = Cutter::new(&dag, frequencies, entries).choose((limit as f64).log2());
+        let chosen = Cutter::new(&dag, frequencies, entries, spared).choose((limit as f64).log2());
         if chosen.is_empty() {
             let numbering = Numbering::ball_larus(&dag).expect("a graph without two edges in a row has few paths");
             return Limited { dag, numbering };
@@ -50,6 +62,7 @@ struct Candidate {
     edge: Edge,
     from: usize,
     price: f64,
+    spared: bool,
 }
 
 /// The graph while cuts are chosen. Cutting never changes the topological order (paths then begin at the entry and end at the exit), so the order of
@@ -71,7 +84,7 @@ struct Cutter {
 }
 
 impl Cutter {
-    fn new(dag: &Dag, frequencies: &Frequencies, entries: Entries) -> Cutter {
+    fn new(dag: &Dag, frequencies: &Frequencies, entries: Entries, spared: &[Edge]) -> Cutter {
         let nodes = dag.node_count();
         let mut order: Vec<usize> = dag.order().iter().map(|n| n.index()).filter(|n| *n != dag.exit().index()).collect();
         order.push(dag.exit().index());
@@ -88,7 +101,8 @@ impl Cutter {
             match edge.origin {
                 // An edge that is never taken still costs something when it is cut: a count, and what the reader loses.
                 Origin::Real(e) => {
-                    let candidate = Candidate { edge: e, from: edge.from.index(), price: 1e-6 + frequencies.edge(e) };
+                    let price = 1e-6 + frequencies.edge(e);
+                    let candidate = Candidate { edge: e, from: edge.from.index(), price, spared: spared.contains(&e) };
                     cutter.real[edge.to.index()].push(candidate);
                 }
                 Origin::Enter(_) => cutter.entering[edge.to.index()] += 1.0,
@@ -106,7 +120,7 @@ impl Cutter {
             if self.all() <= limit && !chosen.is_empty() {
                 return chosen;
             }
-            match self.best() {
+            match self.best(false).or_else(|| self.best(true)) {
                 None => return chosen,
                 Some((head, only)) => chosen.extend(self.cut(head, only)),
             }
@@ -144,12 +158,15 @@ impl Cutter {
         }
     }
 
-    /// The head whose in-edges (all, or one of them) take away most bits for each expected execution when they are cut.
-    fn best(&self) -> Option<(usize, Option<usize>)> {
+    /// The head whose in-edges (all, or one of them) take away most bits for each expected execution when they are cut; spared ones are left, unless `any` may be cut.
+    fn best(&self, any: bool) -> Option<(usize, Option<usize>)> {
         let mut best = (0.0, None);
         for &head in &self.order[1..self.order.len() - 1] {
             let real = &self.real[head];
             let mut consider = |edges: &[Candidate], what: Option<usize>| {
+                if !any && edges.iter().any(|e| e.spared) {
+                    return;
+                }
                 let score = self.score(head, edges);
                 if score > best.0 {
                     best = (score, Some((head, what)));
@@ -246,6 +263,24 @@ mod tests {
     #[test]
     fn two_to_the_sixty_third_is_the_most() {
         assert!(limited(&diamonds(64), u64::MAX).numbering.paths() <= i64::MAX as u64);
+    }
+
+    #[test]
+    fn spared_edges_are_cut_only_where_no_others_are_left() {
+        let cut = |graph: &Graph, limit: u64, spared: &[Edge]| -> Vec<Edge> {
+            let frequencies = Frequencies::estimate(graph, &vec![1.0; graph.edge_count()]);
+            let limited = cut_sparing(graph, &[], &frequencies, limit, Entries::Shared, spared);
+            assert!(limited.numbering.paths() <= limit);
+            limited.dag.cuts().iter().map(|c| c.edge).collect()
+        };
+        let graph = diamonds(20);
+        // One path is spared: all that it takes.
+        let path: Vec<Edge> = graph.edges().filter(|e| e.0 % 4 == 0 || e.0 % 4 == 2).collect();
+        assert!(cut(&graph, 1000, &[]).iter().any(|e| path.contains(e)));
+        let others = cut(&graph, 1000, &path);
+        assert!(!others.is_empty() && !others.iter().any(|e| path.contains(e)), "{others:?}");
+        let all: Vec<Edge> = graph.edges().collect();
+        assert_eq!(cut(&graph, 1000, &all), cut(&graph, 1000, &[]));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod abandon;
 mod addresses;
+mod bounds;
 mod chosen;
 mod code;
 mod counting;

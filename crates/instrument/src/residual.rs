@@ -7,6 +7,7 @@
 //!
 //! Computed jumps have addresses of blocks in data, so the jumps of both versions arrive in one block; there it is known whether the path that begins is.
 
+use crate::bounds;
 use crate::counting::{Counters, Unknown};
 use crate::describe::{Draft, Site, is_must_tail};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
@@ -129,6 +130,9 @@ impl Double<'_> {
     /// Makes the counted version and leads control. Gives the description of both.
     fn make(&mut self, function: Value) -> Draft {
         let landings = part_landings(self.module, &landings(function), &mut self.draft);
+        if !landings.is_empty() {
+            bounds::VALUES_TOGETHER.raise();
+        }
         let nodes = self.draft.nodes.len();
         let copied: Vec<Block> = (0..nodes).filter(|i| self.doubled.reached[nodes + i]).filter_map(|i| self.draft.nodes[i]).collect();
         let copies = Copies::make(self.module, &copied, function, &HashMap::new(), Lines::Keep);

@@ -147,6 +147,12 @@ pub(crate) fn is_file_below(root: Option<&str>, compiled: &str, named: &str) -> 
     }
 }
 
+/// Whether a compiler's name of a file is this one, or that of a file below this folder.
+pub fn lies_at(compiled: &str, place: &str) -> bool {
+    let place = plain(place);
+    plain(compiled).strip_prefix(place.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// A name without `.` and `..`, by its words alone.
 fn plain(name: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
@@ -291,6 +297,21 @@ mod tests {
     fn lines(diff: &str) -> Vec<(String, Vec<u32>)> {
         let changes = ChangedLines::of_diff(diff, None).unwrap();
         changes.files.into_iter().map(|(file, lines)| (file, lines.into_iter().collect())).collect()
+    }
+
+    #[test]
+    fn files_lie_at_their_own_name_and_below_folders() {
+        for (compiled, place, lies) in [
+            ("/home/a/src/lib.rs", "/home/a/src", true),
+            ("/home/a/src/lib.rs", "/home/a/src/", true),
+            ("/home/a/./src/x/../lib.rs", "/home/a/src/lib.rs", true),
+            ("/home/a/src/lib.rs", "/home/a/src/li", false),
+            ("/home/a/src2/lib.rs", "/home/a/src", false),
+            ("/rustc/0/library/core/src/lib.rs", "/home/a/src", false),
+            ("/home/a/lib.rs", "/", true),
+        ] {
+            assert_eq!(lies_at(compiled, place), lies, "{compiled} at {place}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::image::{self, Image, address_of};
 use crate::output;
 use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
 use crate::text::{self, Failure, Text};
-use crate::wire::{KNOWN_MAGIC, KNOWN_VARIABLE, KnownHeader, ON_UNTESTED_VARIABLE};
+use crate::wire::{self, KNOWN_MAGIC, KNOWN_VARIABLE, KnownHeader, OLD_KNOWN_MAGIC, ON_UNTESTED_VARIABLE};
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
@@ -41,11 +41,12 @@ const UNKNOWN_WORD: Failure = Failure {
 };
 const NO_CALLBACK: Failure =
     Failure { reason: b"there is no function trodden_untested", error: None, remedy: b"untested paths are only counted" };
-const NOT_OF_IMAGE: Failure = Failure {
-    reason: b"it holds no known paths of this program",
-    error: None,
-    remedy: b"make it anew with `trodden export known --for PROGRAM`; what was known to the build is known",
-};
+const NOT_OF_IMAGE: Failure = Failure { reason: b"it holds no known paths of this program", error: None, remedy: MAKE_ANEW };
+const OLD: Failure = Failure { reason: b"another version of trodden made it", error: None, remedy: MAKE_ANEW };
+const DAMAGED: Failure = Failure { reason: b"it is damaged", error: None, remedy: MAKE_ANEW };
+const NO_MEMORY: Failure =
+    Failure { reason: b"there is no memory for it", error: None, remedy: b"allow the program more; what was known to the build is known" };
+const MAKE_ANEW: &[u8] = b"make it anew with `trodden export known --for PROGRAM`; what was known to the build is known";
 
 /// At the image's start: what the environment, or else the image itself, says. The texts are for work.
 pub fn prepare(text: &mut Text, scratch: &mut Text) {
@@ -56,11 +57,11 @@ pub fn prepare(text: &mut Text, scratch: &mut Text) {
     let mut acting = find_action(text, scratch);
     if output::find_variable(KNOWN_VARIABLE, text, scratch) && !text.bytes().is_empty() {
         match load(text, &Image::of_linker()) {
-            Some(address) => {
+            Ok(address) => {
                 MORE_KNOWN.store(address, Relaxed);
                 acting |= RELOADED;
             }
-            None => tell(text, &NOT_OF_IMAGE, scratch),
+            Err(failure) => tell(text, failure, scratch),
         }
     }
     ACTING.store(acting, Relaxed);
@@ -97,33 +98,51 @@ fn tell(subject: &Text, failure: &Failure, line: &mut Text) {
     text::say_line(line.bytes());
 }
 
-/// Reads a file of more known paths into memory; `None` if it is none of this image.
-fn load(path: &Text, image: &Image) -> Option<usize> {
-    let file = system::open_at(&Descriptor::CURRENT_FOLDER, path.with_nul(0), O_RDONLY | O_CLOEXEC | system::O_NONBLOCK, 0).ok()?;
+/// Reads a file of more known paths into memory, if it is one of this image.
+fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
+    let flags = O_RDONLY | O_CLOEXEC | system::O_NONBLOCK;
+    let file = system::open_at(&Descriptor::CURRENT_FOLDER, path.with_nul(0), flags, 0).map_err(|_| &NOT_OF_IMAGE)?;
     let mut header = [0u8; size_of::<KnownHeader>()];
-    if system::read_at(&file, &mut header, 0).ok()? != header.len() {
-        return None;
-    }
-    let (magic, rest) = header.split_at_checked(8)?;
-    let (identity, counters) = rest.split_at_checked(16)?;
-    if magic != KNOWN_MAGIC || identity != image.identity() || counters != image.counters.to_le_bytes() {
-        return None;
-    }
+    let have = system::read_at(&file, &mut header, 0).map_err(|_| &NOT_OF_IMAGE)?;
+    let checksum = checksum_of(header.get(..have).unwrap_or(&header), image)?;
     let length = image.counters.div_ceil(8) as usize;
-    let address = system::map_zeros(length, None).ok()?;
+    let address = system::map_zeros(length.max(1), None).map_err(|_| &NO_MEMORY)?;
     // SAFETY: fresh memory of that length, which nobody else knows.
     let bits = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, length) };
+    if fill(bits, &file, header.len()) && wire::checksum(bits) == checksum {
+        return Ok(address);
+    }
+    system::unmap(address, length.max(1));
+    Err(&DAMAGED)
+}
+
+/// The checksum that a header says, if it is that of a file of this image.
+fn checksum_of(header: &[u8], image: &Image) -> Result<u64, &'static Failure> {
+    let (magic, rest) = header.split_at_checked(8).ok_or(&NOT_OF_IMAGE)?;
+    if magic == OLD_KNOWN_MAGIC {
+        return Err(&OLD);
+    }
+    if magic != KNOWN_MAGIC {
+        return Err(&NOT_OF_IMAGE);
+    }
+    let (identity, rest) = rest.split_at_checked(16).ok_or(&DAMAGED)?;
+    let (counters, checksum) = rest.split_at_checked(8).ok_or(&DAMAGED)?;
+    if identity != image.identity() || counters != image.counters.to_le_bytes() {
+        return Err(&NOT_OF_IMAGE);
+    }
+    checksum.try_into().map(u64::from_le_bytes).map_err(|_| &DAMAGED)
+}
+
+/// Whether a file has as many bytes from there on.
+fn fill(bits: &mut [u8], file: &Descriptor, from: usize) -> bool {
     let mut have = 0;
-    while have < length {
-        match system::read_at(&file, bits.get_mut(have..)?, (header.len() + have) as u64) {
-            Ok(0) | Err(_) => {
-                system::unmap(address, length);
-                return None;
-            }
+    while let Some(rest) = bits.get_mut(have..).filter(|rest| !rest.is_empty()) {
+        match system::read_at(file, rest, (from + have) as u64) {
+            Ok(0) | Err(_) => return false,
             Ok(more) => have += more,
         }
     }
-    Some(address)
+    true
 }
 
 fn is_known(counter: usize) -> bool {

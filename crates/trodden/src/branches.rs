@@ -5,7 +5,7 @@
 
 use crate::cli::{BranchKind, Record};
 use crate::import;
-use crate::notes::warn;
+use crate::notes::{reasons, warn};
 use crate::record::{self, wait_forwarding};
 use anyhow::{Context, Result, bail, ensure};
 use std::env;
@@ -42,7 +42,7 @@ pub fn run(job: &Record, kind: BranchKind) -> Result<ExitCode> {
         ..record::circumstances(&job.command, started, record::ending(status))
     };
     if let Err(error) = keep(&perf, job, kind, &data, &programs, run) {
-        warn(format_args!("no profile of this run: {error:#}"));
+        warn(format_args!("no profile of this run: {}", reasons(&error)));
     }
     Ok(record::exit_code(status))
 }

@@ -2,6 +2,7 @@
 //! the end a program of five lines is compiled, run and counted.
 
 use crate::assets;
+use crate::notes::reasons;
 use crate::record;
 use crate::toolchain::{LLVM_MAJOR, Tool, on_path};
 use anyhow::{Context, Result, bail, ensure};
@@ -75,7 +76,7 @@ pub fn run(json: bool) -> Result<ExitCode> {
 fn check((what, required, look, remedy): &Check) -> Finding {
     match look() {
         Ok(detail) => Finding { what, required: *required, ok: true, detail, remedy: None },
-        Err(error) => Finding { what, required: *required, ok: false, detail: format!("{error:#}"), remedy: Some((*remedy).to_owned()) },
+        Err(error) => Finding { what, required: *required, ok: false, detail: reasons(&error), remedy: Some((*remedy).to_owned()) },
     }
 }
 

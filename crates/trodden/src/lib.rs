@@ -104,7 +104,7 @@ pub fn main_as(name: &str) -> ExitCode {
         Ok(status) => status,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            notes::fail(format_args!("{error:#}"));
+            notes::fail(notes::reasons(&error));
             ExitCode::from(FAILED)
         }
     }

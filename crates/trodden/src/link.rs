@@ -8,7 +8,7 @@ use crate::cc::arguments::{CommandLine, InputKind};
 use crate::cc::{PARAMETERS_VARIABLE, with_added};
 use crate::events::{self, Event};
 use crate::frames;
-use crate::notes::warn;
+use crate::notes::{reasons, warn};
 use crate::recipe::{Driver, FileInput, Made, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
 use anyhow::{Context, Result, anyhow, bail};
 use object::{Object, ObjectSection};
@@ -78,7 +78,7 @@ pub fn run(job: &Job) -> Result<(ExitStatus, Option<Image>)> {
         && !keeps_only_maps(job)
         && let Err(error) = keep(job, &store, image, listed.as_deref())
     {
-        warn(format_args!("other variants of {} cannot be made later: {error:#}", Path::new(job.line.image()).display()));
+        warn(format_args!("other variants of {} cannot be made later: {}", Path::new(job.line.image()).display(), reasons(&error)));
     }
     events::log(&Event::linked(&std::path::absolute(job.line.image())?, image.as_ref()));
     Ok((status, image))

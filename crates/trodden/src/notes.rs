@@ -28,6 +28,21 @@ pub fn fail(text: impl Display) {
     say(format_args!("trodden: {text}\n"));
 }
 
+/// Why something failed: each reason once. Errors name their causes themselves where they are shown without them, as in a compiler plugin, and name what their caller names, too.
+pub fn reasons(error: &anyhow::Error) -> String {
+    let mut told: Vec<String> = Vec::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if told.iter().any(|before| before.contains(&cause)) {
+            continue;
+        }
+        if told.last().is_some_and(|before| cause.starts_with(before.as_str())) {
+            told.pop();
+        }
+        told.push(cause);
+    }
+    told.join(": ")
+}
+
 /// Nobody may be reading any more (`2>&1 | head`): then nothing is said, and the work goes on.
 fn say(text: fmt::Arguments) {
     let _ = io::stderr().write_fmt(text);
@@ -59,4 +74,22 @@ impl Progress {
 
 fn is_quiet() -> bool {
     env::var_os(QUIET_VARIABLE).is_some_and(|v| !v.is_empty() && v != "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::{Context, anyhow};
+    use trodden_profile::ProfileError;
+
+    #[test]
+    fn each_reason_is_told_once() {
+        let source = || io::Error::other("no such file");
+        let unread = || ProfileError::Io { path: "a.profile".into(), action: "read", source: source() };
+        let told = |error: anyhow::Error| reasons(&error);
+        assert_eq!(told(unread().into()), "a.profile: cannot read: no such file");
+        let again = Err::<(), _>(unread()).context("a.profile").context("run 3").unwrap_err();
+        assert_eq!(told(again), "run 3: a.profile: cannot read: no such file");
+        assert_eq!(told(anyhow!(source()).context("cannot write b")), "cannot write b: no such file");
+    }
 }

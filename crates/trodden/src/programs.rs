@@ -5,7 +5,7 @@
 
 use crate::assets;
 use crate::cli::Record;
-use crate::notes::{note, warn};
+use crate::notes::{note, reasons, warn};
 use crate::record::{self, TEST_VARIABLE};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -48,8 +48,9 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
     if let Err(error) = keeper.finish(job, status) {
         let kept = folder.keep();
         warn(format_args!(
-            "the suite is incomplete: {error:#}; raw counts that were not stored are in {0} (`trodden collect {0}`)",
-            kept.display()
+            "the suite is incomplete: {1}; raw counts that were not stored are in {0} (`trodden collect {0}`)",
+            kept.display(),
+            reasons(&error)
         ));
     }
     Ok(record::exit_code(status))
@@ -101,7 +102,7 @@ impl Keeper {
             if place.is_dir()
                 && let Err(error) = self.keep(run_of(program), &place)
             {
-                self.tell(&format!("{error:#}"));
+                self.tell(&reasons(&error));
                 self.failures += 1;
             }
         }

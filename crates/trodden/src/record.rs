@@ -9,7 +9,7 @@ use crate::branches;
 use crate::cc::CARGO_FOLDER_VARIABLE;
 use crate::cli::{Bursts, Collect, Destination, Record};
 use crate::copies;
-use crate::notes::{note, warn};
+use crate::notes::{note, reasons, warn};
 use crate::programs;
 use crate::rust::ROLE_VARIABLE;
 use crate::sample::{self, Bursting, Files};
@@ -62,7 +62,11 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     let code = exit_code(counted.status);
     if let Err(error) = keep(record, counted, folder.path()) {
         let kept = folder.keep();
-        warn(format_args!("no profile of this run: {error:#}; the raw counts are in {0} (`trodden collect {0}`)", kept.display()));
+        warn(format_args!(
+            "no profile of this run: {1}; the raw counts are in {0} (`trodden collect {0}`)",
+            kept.display(),
+            reasons(&error)
+        ));
     }
     Ok(code)
 }

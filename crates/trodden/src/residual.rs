@@ -4,7 +4,7 @@
 
 use crate::assets;
 use crate::cli::{Color, Residual, ResidualFormat, ResidualOrder, known_paths};
-use crate::notes::warn;
+use crate::notes::{reasons, warn};
 use crate::reports::{self, json_text};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use trodden_report::residual::{Field, Order, Residual as Untested, RunLabel, Wan
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View, lcov, sarif};
 use trodden_unit::{Image, KnownPaths, RESIDUAL_WORD, UnitMap};
-use trodden_wire::{COUNTERS_SECTION, KNOWN_MAGIC};
+use trodden_wire::{COUNTERS_SECTION, KNOWN_MAGIC, checksum};
 
 /// Folder in the run store into which programs built with `--residual` write by themselves.
 pub const FIELD_FOLDER: &str = "field";
@@ -131,7 +131,7 @@ impl Input {
     pub fn read_or_warn(&self) -> Result<Option<(RunLabel, Profile)>> {
         match self.read() {
             Err(error) if matches!(self, Input::Raw(_)) => {
-                warn(format_args!("{error:#}; it is left out"));
+                warn(format_args!("{}; it is left out", reasons(&error)));
                 Ok(None)
             }
             read => read.map(Some),
@@ -361,7 +361,7 @@ pub fn known_to(program: &Path, known: &KnownPaths) -> Result<Vec<u8>> {
         }
     }
     anyhow::ensure!(residual, "{} was not built with --residual: it counts all paths", program.display());
-    Ok([&KNOWN_MAGIC[..], &image.identity.0, &counters.to_le_bytes(), &bits].concat())
+    Ok([&KNOWN_MAGIC[..], &image.identity.0, &counters.to_le_bytes(), &checksum(&bits).to_le_bytes(), &bits].concat())
 }
 
 /// Counters of a program's template.

@@ -195,6 +195,43 @@ fn what_is_not_counted_is_told() {
     assert!(refused(&place, "--interesting share:2:run.trodden").contains("99%"));
 }
 
+/// 131,072 paths: too many for an array, and for the numbering that tries them all.
+const LARGE: &str = "
+#define ONE(n) if (x & 1u << n) __asm__ volatile(\"nop\");
+#define FOUR(n) ONE(n) ONE(n + 1) ONE(n + 2) ONE(n + 3)
+__attribute__((noinline)) void large(unsigned x) { FOUR(0) FOUR(4) FOUR(8) FOUR(12) ONE(16) }
+int main(void) { large(77777); large(4711); return 0; }
+";
+
+#[test]
+fn functions_whose_paths_get_other_numbers_than_asked_for_are_named() {
+    let place = Place::with(&[("prog.c", LARGE)]);
+    let words = ["cc", "-O1", "-g", "prog.c", "-o", "prog"];
+    must(place.command(trodden()).env("TRODDEN_INSTRUMENT", "table-slots=64").args(words));
+    place.record("prog");
+    let made = |scheme: &str| {
+        let words = ["instrument", "prog", "-o", "again", "--interesting", "run.trodden", "--scheme", scheme];
+        let said = String::from_utf8(must(place.command(trodden()).args(words)).stderr).unwrap();
+        let info: serde_json::Value = serde_json::from_slice(&place.trodden("info again --json").stdout).unwrap();
+        let told: Vec<String> = said.lines().filter(|l| l.contains("`large`")).map(str::to_owned).collect();
+        (told, info["instead"].as_array().unwrap().iter().map(|f| f["reason"].to_string()).collect::<Vec<_>>())
+    };
+    for (scheme, why) in [("mspp", "mspp tries every path for every edge, and there are 131072"), ("ball-larus", "")] {
+        let (told, reasons) = made(scheme);
+        assert_eq!((told.len(), reasons.len()), (1, 1), "{scheme}: {told:?} {reasons:?}");
+        for text in [&told[0], &reasons[0]] {
+            assert!(
+                text.contains(why) && text.contains("131072 paths where --max-paths is 4096") && text.contains("others than"),
+                "{text}"
+            );
+        }
+    }
+    // Where they are counted as asked for there is nothing to tell.
+    for scheme in ["pspp", "known-table"] {
+        assert_eq!(made(scheme), (vec![], vec![]), "{scheme}");
+    }
+}
+
 #[test]
 fn paths_that_a_change_touches_are_those_through_its_lines() {
     let place = Place::with(&[("prog.c", SUBJECT), ("other.c", OTHER)]);

@@ -299,7 +299,7 @@ fn more_becomes_known_without_a_new_build() {
     must(place.command(trodden()).args(["record", "--suite", "more", "--", "./prog", "1", "20"]));
     place.trodden("export known more -o more.known --for prog.field");
     let counts = |known: &str| {
-        let file = place.path(&format!("{}.raw", known.len()));
+        let file = place.path(&format!("counts{}.raw", known.replace(['/', ' '], "-")));
         let variables = [("TRODDEN_OUTPUT", file.to_str().unwrap()), ("TRODDEN_KNOWN", known)];
         let output = run(&place, "prog.field", &["1", "20", "20", "200", "20", "200"], &variables);
         let report = json(&place, &format!("{} --function classify", file.display()));
@@ -311,6 +311,26 @@ fn more_becomes_known_without_a_new_build() {
     assert_eq!(counts(more.to_str().unwrap()), (vec![2], String::new()));
     let (all, error) = counts(place.path("prog.c").to_str().unwrap());
     assert!(all == [2, 1] && error.contains("holds no known paths of this program"), "{error}");
+    // A file that is not as it was written is not half believed.
+    let whole = std::fs::read(&more).unwrap();
+    let flipped = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        bytes
+    };
+    for (name, bytes, wanted) in [
+        ("a bit", flipped(whole.len() - 1), "it is damaged"),
+        ("the sum", flipped(35), "it is damaged"),
+        ("the end", whole[..whole.len() - 1].to_vec(), "it is damaged"),
+        ("the header", whole[..30].to_vec(), "it is damaged"),
+        ("the program", flipped(10), "no known paths of this program"),
+        ("the version", [b"TRODMORE", &whole[8..32], &whole[40..]].concat(), "another version of trodden made it"),
+    ] {
+        let file = place.path(name);
+        std::fs::write(&file, bytes).unwrap();
+        let (all, error) = counts(file.to_str().unwrap());
+        assert!(all == [2, 1] && error.contains(wanted) && error.contains("make it anew"), "{name}: {error}");
+    }
     let refused = place.command(trodden()).args(["export", "known", "more", "-o", "x", "--for", "prog"]).output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("was not built with --residual"));
 }

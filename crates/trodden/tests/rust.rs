@@ -55,6 +55,8 @@ mod tests {
     fn even() { assert_eq!(super::weigh(4), 8); }
     #[test]
     fn odd() { assert_eq!(super::weigh(5), 5); }
+    #[test]
+    fn also_odd() { assert_eq!(super::weigh(7), 7); }
 }
 "#;
 
@@ -153,7 +155,7 @@ fn check_recorded_tests(place: &Place) {
     let store = RunStore::open(&place.path(".trodden")).unwrap();
     let runs = store.select("test").unwrap();
     assert_eq!(runs.len(), 1);
-    assert_eq!(executions(&store.load(&runs[0]).unwrap(), "weigh"), Some(2));
+    assert_eq!(executions(&store.load(&runs[0]).unwrap(), "weigh"), Some(3));
     check_each_test(place);
 }
 
@@ -167,11 +169,26 @@ fn check_each_test(place: &Place) {
     let runs = store.select("each").unwrap();
     let mut tests: Vec<_> = runs.iter().map(|r| r.run.test.clone().unwrap()).collect();
     tests.sort();
-    assert_eq!(tests, ["subject::tests::even", "subject::tests::odd"], "{output:?}");
+    assert_eq!(tests, ["subject::tests::also_odd", "subject::tests::even", "subject::tests::odd"], "{output:?}");
     let picked = |test: &str| {
         let run = runs.iter().find(|r| r.run.test.as_deref() == Some(test)).unwrap();
         executions(&store.load(run).unwrap(), "pick")
     };
     // Even numbers are picked by the function in C.
     assert_eq!((picked("subject::tests::even"), picked("subject::tests::odd")), (Some(1), Some(0)));
+    check_redundant_tests(place);
+}
+
+/// Each test has a function of its own, and the harness takes other paths in each: only paths of the code under test tell that one of those with odd numbers is enough.
+fn check_redundant_tests(place: &Place) {
+    let redundant = |options: &[&str]| {
+        let said = must(place.command(trodden()).args(["suite", "redundant", "each", "--json"]).args(options)).stdout;
+        let found: serde_json::Value = serde_json::from_slice(&said).unwrap();
+        found["redundant"].as_array().unwrap().iter().map(|t| t["test"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(redundant(&[]), [""; 0]);
+    for options in [&["--file", "src", "--except", "::tests::"][..], &["--function", "weigh"]] {
+        let found = redundant(options);
+        assert!(found.len() == 1 && found[0].ends_with("odd"), "{options:?}: {found:?}");
+    }
 }

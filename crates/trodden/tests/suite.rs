@@ -80,6 +80,24 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     let text = String::from_utf8(place.trodden("suite redundant tests").stdout).unwrap();
     assert!(text.contains("3 tests take them all: no set needs less (proven)"), "{text}");
 
+    // By the paths of `main` alone, all tests do the same.
+    let found = json(&place, "suite redundant tests --file a.c --except ^convert$ --except ^touch$ --json");
+    assert_eq!((&found["cost"], &found["paths"]), (&Value::from(1), &Value::from(1)), "{found:#}");
+    let list = json(&place, "suite list tests --function convert --json");
+    assert_eq!(list["paths"], Value::from(4));
+    let order = json(&place, "suite order tests --function convert --json");
+    assert_eq!((&order["tests"][0]["adds"], &order["paths"]), (&Value::from(2), &Value::from(4)));
+    for (options, wanted) in [
+        ("--function nowhere", "`nowhere` is the name"),
+        ("--file other.c", "declared in"),
+        ("--function convert --except convert", "together"),
+        ("--function *", "regular expression"),
+    ] {
+        let output = run(&place, &format!("suite redundant tests {options}"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(wanted), "{options}: {said}");
+    }
+
     // Line 10 is in the branch of `rounded`.
     place.write("change.diff", "--- a/a.c\n+++ b/a.c\n@@ -10 +10 @@\n-        n = n / 10 * 10;\n+        n = n / 10 * 11;\n");
     let order = json(&place, "suite order tests --diff change.diff --only-changed --json");

@@ -74,7 +74,9 @@ pub const KNOWN_VARIABLE: &str = "TRODDEN_KNOWN";
 /// Weak function `(function: *const c_char, path: u64, count: u64)` of the subject, called for `callback`.
 pub const UNTESTED_SYMBOL: &str = "trodden_untested";
 /// First bytes of a file of more known paths.
-pub const KNOWN_MAGIC: [u8; 8] = *b"TRODMORE";
+pub const KNOWN_MAGIC: [u8; 8] = *b"TRODMOR2";
+/// The same of files without a checksum, which are read no more.
+pub const OLD_KNOWN_MAGIC: [u8; 8] = *b"TRODMORE";
 
 /// Start of a file of more known paths. Behind it is a bit for each counter of the image's template, lowest first: 1 for known paths.
 #[repr(C)]
@@ -86,6 +88,17 @@ pub struct KnownHeader {
     pub image: Identity,
     /// Counters of the image's template.
     pub counters: u64,
+    /// [`checksum`] of what is behind the header.
+    pub checksum: u64,
+}
+
+/// A sum that no change of a single word leaves as it is, and other damage hardly ever. Of words of eight bytes, lowest byte first, the last one filled up by zeros.
+pub fn checksum(bytes: &[u8]) -> u64 {
+    // The prime and the beginning are those of FNV-1a, which brings no high bits to the low ones.
+    let mixed = |product: u64| product ^ (product >> 32);
+    let add = |sum: u64, word: u64| mixed((sum ^ word).wrapping_mul(0x0000_0100_0000_01b3));
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |sum, bytes| add(sum, word(bytes)))
 }
 
 /// The switch of the sample tier: a byte at the beginning of a page, hidden in each image that has units of that tier. While it is not 0, they count. The
@@ -272,11 +285,28 @@ mod tests {
     }
 
     #[test]
+    fn sums_tell_every_changed_bit_and_pairs_of_them() {
+        let bytes: [u8; 27] = core::array::from_fn(|i| (i * 37) as u8);
+        let sum = checksum(&bytes);
+        assert_ne!(checksum(&bytes[..26]), sum);
+        for one in 0..27 * 8 {
+            for other in one..27 * 8 {
+                let mut changed = bytes;
+                changed[one / 8] ^= 1 << (one % 8);
+                if other != one {
+                    changed[other / 8] ^= 1 << (other % 8);
+                }
+                assert_ne!(checksum(&changed), sum, "bits {one} and {other}");
+            }
+        }
+    }
+
+    #[test]
     fn layouts_have_no_hidden_padding() {
         assert_eq!(size_of::<UnitRecord>(), 40);
         assert_eq!(size_of::<RawHeader>(), 8 + 4 + 4 + 16 + 10 * 8);
         assert_eq!(size_of::<RawUnit>(), 32);
-        assert_eq!((size_of::<FunctionRecord>(), size_of::<KnownHeader>()), (32, 32));
+        assert_eq!((size_of::<FunctionRecord>(), size_of::<KnownHeader>()), (32, 40));
     }
 
     #[test]

@@ -41,14 +41,28 @@ pub struct Context {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodingError {
     /// Weights for a measured model cannot be used.
-    #[error("the edges out of node {0} are executed, but their weights add up to nothing: measure them all, or leave the weights out")]
+    #[error("{}", CodingError::no_weight(.0))]
     NoWeight(u32),
     /// The interesting paths' numbers overlap at a prefix: the values are no preferential numbering.
-    #[error("the numbers behind two edges out of node {0} overlap: no model has these values; take those of ppp")]
+    #[error("{}", CodingError::overlap(.0))]
     Overlap(u32),
     /// There are no paths to make a model of.
     #[error("a model needs at least one interesting path")]
     Nothing,
+}
+
+impl CodingError {
+    /// The message of [`CodingError::NoWeight`], with what the node is called.
+    pub fn no_weight(node: &dyn std::fmt::Display) -> String {
+        format!(
+            "the edges out of node {node} are executed, but their weights add up to nothing: measure them all, or leave the weights out"
+        )
+    }
+
+    /// That of [`CodingError::Overlap`].
+    pub fn overlap(node: &dyn std::fmt::Display) -> String {
+        format!("the numbers behind two edges out of node {node} overlap: no model has these values; take those of ppp")
+    }
 }
 
 /// A choice that a context leaves open.

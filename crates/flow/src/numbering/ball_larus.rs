@@ -8,8 +8,15 @@ use crate::graph::Node;
 
 /// A graph with more paths than can be numbered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more than 2^63 paths begin at node {0}: cut the graph further")]
+#[error("{}", self.with_name(.0))]
 pub struct TooManyPaths(pub u32);
+
+impl TooManyPaths {
+    /// The message, with what the node is called.
+    pub fn with_name(&self, node: &dyn std::fmt::Display) -> String {
+        format!("more than 2^63 paths begin at node {node}: cut the graph further")
+    }
+}
 
 /// A value for each edge of a DAG and the number of paths from each node to the exit.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,8 +17,8 @@ use crate::graph::Node;
 const LOOK: f64 = 2.0;
 /// A way through the second version.
 const DETOUR: f64 = 12.0;
-/// The register, at each node where ways with different values of it meet.
-const REGISTER: f64 = 2.0;
+/// The register, at each node where ways with different values of it meet: it is set on each way, and something else loses its place in a register.
+const REGISTER: f64 = 3.0;
 /// Improvements below this part of the cost are not worth a move.
 const WORTHWHILE: f64 = 1e-3;
 /// Functions are searched for so many steps; what was found until then is taken.

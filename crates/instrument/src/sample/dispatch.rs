@@ -7,7 +7,7 @@
 //! functions have one landing for both versions.
 //!
 //! Code generation copies the code in front of a computed jump to each place that leads there, so that each instruction of the interpreter has a jump of its own; but not where there are many
-//! such places, many targets, and values merged in them, as there are where versions meet. [`copy_jumps`] raises that bound.
+//! such places, many targets, and values merged in them, as there are where versions meet. That bound is [raised](crate::bounds::COPIED_JUMPS).
 //!
 //! Invariant: no address is live where versions change, else one version would jump into the other.
 
@@ -15,33 +15,11 @@ use super::copies::Copies;
 use crate::llvm::{Block, Module, Value, c_string, llvm};
 use crate::shape::predecessors;
 use llvm_sys::core::*;
-use llvm_sys::support::LLVMParseCommandLineOptions;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::CStr;
-use std::sync::Once;
 
-/// LLVM's option for the bound on the number of places that lead to a computed jump which is copied.
-const BOUND: &str = "tail-dup-pred-size";
 /// How many landings an interpreter may have for its jump to be copied. Lua's has 83, and gains 6 % by it; quickjs's has some 250, and would lose 15 %, by values moved about at each.
 pub const COPIED: usize = 128;
-/// That bound, as an option.
-const RAISED: &CStr = c"-tail-dup-pred-size=128";
-
-/// Lets code generation copy the computed jumps of interpreters of up to [`COPIED`] instructions, unless whoever calls the compiler has set the bound. It is an option of the process, and has no
-/// effect on code where values are not merged at such jumps.
-pub fn copy_jumps() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let given = std::env::args_os().any(|word| word.to_string_lossy().contains(BOUND));
-        // In a response file it is among the words that the driver passes on.
-        if given || crate::unit::code_generation_flags().iter().any(|word| word.contains(BOUND)) {
-            return;
-        }
-        let words = [c"trodden".as_ptr(), RAISED.as_ptr()];
-        llvm!(LLVMParseCommandLineOptions(words.len() as i32, words.as_ptr(), std::ptr::null()));
-    });
-}
 
 /// The tables of a function's computed jumps.
 pub struct Tables {

@@ -23,6 +23,7 @@ mod latch;
 pub mod ssa;
 mod steps;
 
+use crate::bounds;
 use crate::counting::Counters;
 use crate::describe::{Draft, Site};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
@@ -285,7 +286,7 @@ impl Double<'_> {
         let mut draft = planned.draft.clone();
         let tables = Tables::of(function);
         if tables.is_some() && self::landings(function).len() <= dispatch::COPIED {
-            dispatch::copy_jumps();
+            bounds::COPIED_JUMPS.raise();
         }
         let (landings, back_edges) = work.places(planned, tables.as_ref());
         let landings = part_landings(module, &landings, &mut draft);

@@ -48,17 +48,30 @@ impl Unit {
         };
         // With the same cuts paths have the numbers that they had; where there are too many for an array, those of the first plan.
         let few = numbering.paths() <= self.options.plan.max_paths;
+        let elsewhere = (!few).then(|| self.cut_elsewhere(numbering.paths()));
         let in_full = few.then(|| chosen::all_paths(&request, dag.clone(), numbering.clone()));
         match scheme.map(|_| chosen::plan(&request, dag, numbering)) {
             Some(Made::Selected(selected)) => (planned.plan, planned.selected) = (selected.plan.clone(), Some(selected)),
             Some(Made::Wrong(what)) => return Err(Error::Wrong { function: name, what }),
             Some(Made::Instead(reason)) => {
+                let reason = [Some(reason), elsewhere].into_iter().flatten().collect::<Vec<_>>().join("; ");
                 self.map.instead.push(Skipped { name, reason });
                 planned.plan = in_full.unwrap_or_else(|| planned.plan.clone());
             }
-            None => planned.plan = in_full.unwrap_or_else(|| planned.plan.clone()),
+            None => {
+                self.map.instead.extend(elsewhere.map(|reason| Skipped { name, reason }));
+                planned.plan = in_full.unwrap_or_else(|| planned.plan.clone());
+            }
         }
         Ok(())
+    }
+
+    /// What is said of a function whose paths do not have the numbers by which they were asked for.
+    fn cut_elsewhere(&self, paths: u64) -> String {
+        format!(
+            "it has {paths} paths where --max-paths is {}, so they are cut into shorter ones, whose numbers are others than those that were asked for",
+            self.options.plan.max_paths
+        )
     }
 
     /// Whether paths of a function are asked for, or of all functions.

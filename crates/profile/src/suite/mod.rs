@@ -133,6 +133,21 @@ impl Suite {
         takers
     }
 
+    /// The functions of which some test takes a path.
+    pub fn functions(&self) -> BTreeSet<FunctionKey> {
+        self.paths.iter().map(|p| p.function).collect()
+    }
+
+    /// Leaves paths of these functions only. The tests stay, some perhaps with no path.
+    pub fn keep(&mut self, wanted: &BTreeSet<FunctionKey>) {
+        let all = std::mem::take(&mut self.paths);
+        self.index.clear();
+        let places: Vec<Option<PathIndex>> = all.iter().map(|p| wanted.contains(&p.function).then(|| self.index(*p))).collect();
+        for test in &mut self.tests {
+            test.paths = test.paths.iter().filter_map(|p| places[p.0 as usize]).collect();
+        }
+    }
+
     /// The function of a path, with the map of its unit.
     pub fn function(&self, key: FunctionKey) -> Option<(&UnitMap, &FunctionMap)> {
         let map = self.units.get(&key.0)?;

@@ -1,6 +1,7 @@
 //! Parameters of counting, which several commands take, and their words for the plugin.
 
 use crate::cc::pgo::MARKERS;
+use crate::notes::reasons;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use trodden_profile::sampling::SAMPLE_TIER as SAMPLE_WORD;
@@ -84,7 +85,7 @@ pub fn known_paths(wanted: &str) -> Result<String, String> {
         crate::assets::write_whole(&path, &bytes)?;
         Ok(std::path::absolute(path)?)
     };
-    let path = written().map_err(|e| format!("{e:#}"))?;
+    let path = written().map_err(|e| reasons(&e))?;
     let word = path.to_str().filter(|p| !p.contains(char::is_whitespace));
     word.map(str::to_owned).ok_or_else(|| format!("{} has blanks in its name: set TRODDEN_STORE to a folder without", path.display()))
 }

@@ -13,6 +13,9 @@ pub enum Suite {
     List {
         /// The suite.
         suite: Option<String>,
+        /// Whose paths count.
+        #[command(flatten)]
+        of: SuiteFunctions,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -79,17 +82,35 @@ pub struct SuiteFrom {
     pub nextest: bool,
 }
 
+/// Whose paths are looked at: by default, those of all functions that the tests execute.
+#[derive(Debug, Default, Args)]
+pub struct SuiteFunctions {
+    /// Only functions of this name, or whose full name this regular expression matches.
+    #[arg(long, short, value_name = "NAME")]
+    pub function: Option<String>,
+    /// Only functions of this source file, or of files below this folder. May be given several times.
+    #[arg(long, value_name = "PLACE")]
+    pub file: Vec<PathBuf>,
+    /// No functions of this name, or whose full name this regular expression matches. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub except: Vec<String>,
+}
+
 /// `trodden suite redundant`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   trodden suite redundant tests
   trodden suite redundant tests --by time --json
+  trodden suite redundant tests --file src --except '::tests::'    a Rust package's: only paths of the code under test
 
 The set that is kept takes every path that the suite takes. It is searched for exactly; where --time-limit ends the search, the least that any such set needs is told.")]
 pub struct Redundant {
     /// The suite.
     pub suite: String,
+    /// Whose paths count.
+    #[command(flatten)]
+    pub of: SuiteFunctions,
     /// What the tests that are kept should have little of.
     #[arg(long, value_enum, default_value_t = SuiteCost::Tests)]
     pub by: SuiteCost,
@@ -123,6 +144,9 @@ Lines of a change are those of the old sources, from which the program was built
 pub struct Order {
     /// The suite.
     pub suite: String,
+    /// Whose paths count.
+    #[command(flatten)]
+    pub of: SuiteFunctions,
     /// What a test is worth.
     #[arg(long, value_enum, default_value_t = SuiteWorth::Paths)]
     pub by: SuiteWorth,

@@ -21,9 +21,11 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use trodden_flow::coding::CodingError;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
-use trodden_flow::limit::cut_to_limit;
+use trodden_flow::limit::cut_sparing;
+use trodden_flow::numbering::{NumberingError, TooManyPaths};
 use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin};
 
 /// Numbers larger than this are written as strings: JSON readers keep numbers as floats.
@@ -58,8 +60,14 @@ pub struct Acyclic {
 /// Runs a subcommand of `trodden graph`.
 pub fn run(job: &Job) -> Result<ExitCode> {
     match job {
-        Job::Number(job) => print(&number::number(&read(&job.file)?, job)?)?,
-        Job::Model { file, scheme, interesting, bits, list } => print(&model::model(&read(file)?, *scheme, interesting, *bits, *list)?)?,
+        Job::Number(job) => {
+            let named = read(&job.file)?;
+            print(&number::number(&named, job).map_err(|error| with_names(&named, error))?)?;
+        }
+        Job::Model { file, scheme, interesting, bits, list } => {
+            let named = read(file)?;
+            print(&model::model(&named, *scheme, interesting, *bits, *list).map_err(|error| with_names(&named, error))?)?;
+        }
         Job::Partition { file, copies, strategy, fold_again, hits } => {
             let request = partition::Request { copies: *copies, strategy: *strategy, fold_again: *fold_again, hits: *hits };
             print(&partition::partition(&read(file)?, &request))?;
@@ -72,6 +80,23 @@ pub fn run(job: &Job) -> Result<ExitCode> {
 fn print(answer: &Value) -> Result<()> {
     writeln!(std::io::stdout(), "{}", serde_json::to_string(answer)?)?;
     Ok(())
+}
+
+/// An error that speaks of nodes by the names that they have in the user's graph, not by their numbers.
+fn with_names(named: &Named, error: anyhow::Error) -> anyhow::Error {
+    let name = |node: &u32| format!("`{}`", named.names.get(*node as usize).map_or("?", String::as_str));
+    let many = |paths: &TooManyPaths| paths.with_name(&name(&paths.0));
+    let told = error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref(), cause.downcast_ref()) {
+        (Some(NumberingError::TooManyPaths(paths)), ..) | (_, Some(paths), _) => Some(many(paths)),
+        (Some(NumberingError::NoPathThrough { nodes }), ..) => {
+            let nodes: Vec<String> = nodes.iter().map(name).collect();
+            Some(format!("no path passes through all of the nodes {}: name fewer of them", nodes.join(", ")))
+        }
+        (.., Some(CodingError::NoWeight(node))) => Some(CodingError::no_weight(&name(node))),
+        (.., Some(CodingError::Overlap(node))) => Some(CodingError::overlap(&name(node))),
+        _ => None,
+    });
+    told.map_or(error, anyhow::Error::msg)
 }
 
 /// Reads a graph in JSON or DOT (`-`: from standard input).
@@ -130,6 +155,9 @@ fn resolve(input: Input) -> Result<Named> {
             bail!("the weight of edge {at} is {}: weights are numbers from 0", weights[at]);
         }
     }
+    if entry == exit {
+        bail!("`{}` is both entry and exit: give the graph an exit of its own", input.entry.0);
+    }
     let graph = Graph::new(names.len() as u32, Node(entry), Node(exit), edges)?;
     let interesting = input.interesting.iter().flatten().enumerate();
     let interesting = interesting.map(|(i, p)| edges_of(&graph, &numbers, p).with_context(|| format!("interesting path {i}")));
@@ -171,14 +199,14 @@ fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> 
     Ok(edges)
 }
 
-/// Cuts cycles, and what has more than 2^63 paths.
-pub fn acyclic(named: &Named) -> Acyclic {
+/// Cuts cycles, and what has 2^63 paths or more: there edges of interest last.
+pub fn acyclic(named: &Named, of_interest: &[Edge]) -> Acyclic {
     let graph = &named.graph;
     let frequencies = match &named.weights {
         Some(weights) => Frequencies::measured(graph, weights.clone()),
         None => Frequencies::estimate(graph, &branch_weights(graph, &vec![Hint::None; graph.edge_count()])),
     };
-    let limited = cut_to_limit(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge);
+    let limited = cut_sparing(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge, of_interest);
     let weight = |id: DagEdgeId| match limited.dag.edge(id).origin {
         Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e),
         Origin::Stop(n) => frequencies.node(n),
@@ -268,6 +296,47 @@ mod tests {
         assert!(!answer["cut"].as_array().unwrap().is_empty());
     }
 
+    /// A row of so many pairs of edges, and what else its file has.
+    fn row(pairs: u32, more: &str) -> String {
+        let edges: Vec<String> = (0..pairs).map(|d| format!(r#"["n{d}","n{}"],["n{d}","n{}"]"#, d + 1, d + 1)).collect();
+        format!(r#"{{"entry":"n0","exit":"n{pairs}","edges":[{}]{more}}}"#, edges.join(","))
+    }
+
+    #[test]
+    fn edges_of_interesting_paths_are_cut_last_and_it_is_said() {
+        let first: Vec<u32> = (0..80).map(|d| 2 * d).collect();
+        let cut = |answer: &Value| -> Vec<u32> { serde_json::from_value(answer["cut"].clone()).unwrap() };
+        let with = |paths: &str| numbered_by(&row(80, &format!(r#","interesting":[{paths}]"#)), trodden_flow::Scheme::KnownTable);
+        let answer = with(&format!(r#"{{"edges":{first:?}}}"#));
+        assert!(!cut(&answer).is_empty() && cut(&answer).iter().all(|e| e % 2 == 1), "{answer}");
+        let job = |edges: &[u32]| {
+            let interesting = crate::cli::Interesting { interesting_edges: Some(edges.to_vec()), ..Default::default() };
+            NumberJob { scheme: trodden_flow::Scheme::Pspp, interesting, ..NumberJob::default() }
+        };
+        let answer = number::number(&parse(&row(80, "")).unwrap(), &job(&first)).unwrap();
+        assert!(!cut(&answer).is_empty() && cut(&answer).iter().all(|e| e % 2 == 1), "{answer}");
+        // Where every edge is of interest, some have to be cut.
+        let second: Vec<u32> = (0..80).map(|d| 2 * d + 1).collect();
+        let named = parse(&row(80, &format!(r#","interesting":[{{"edges":{first:?}}},{{"edges":{second:?}}}]"#))).unwrap();
+        let error = number::number(&named, &NumberJob::default()).unwrap_err();
+        assert!(format!("{error:#}").contains("2^63 paths"), "{error:#}");
+    }
+
+    #[test]
+    fn errors_name_nodes_as_the_graph_does() {
+        let error = |text: &str, job: &NumberJob| {
+            let named = parse(text).unwrap();
+            format!("{:#}", with_names(&named, number::number(&named, job).unwrap_err()))
+        };
+        let through =
+            r#"{"entry":"s","exit":"t","edges":[["s","left"],["s","right"],["left","t"],["right","t"]],"through":["left","right"]}"#;
+        assert!(error(through, &NumberJob::default()).contains("nodes `left`, `right`"));
+        let weights = r#"{"entry":"s","exit":"t","edges":[["s","fork"],["fork","t"],["fork","t"]],"weights":[5,0,0]}"#;
+        let named = parse(weights).unwrap();
+        let error = model::model(&named, crate::cli::ModelScheme::Measured, &[], 8, 10).unwrap_err();
+        assert!(format!("{:#}", with_names(&named, error)).contains("out of node `fork`"));
+    }
+
     #[test]
     fn preferential_numbers_come_with_their_check() {
         let answer = numbered_by(MOTIVATING, trodden_flow::Scheme::Ppp);
@@ -321,7 +390,7 @@ mod tests {
     fn bad_graphs_are_named() {
         let error = |text: &str| format!("{:#}", parse(text).err().expect("it is bad"));
         assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"]],"weights":[1,2]}"#).contains("2 weights for 1 edges"));
-        assert!(error(r#"{"entry":"s","exit":"s","edges":[]}"#).contains("both entry and exit"));
+        assert!(error(r#"{"entry":"s","exit":"s","edges":[]}"#).contains("`s` is both entry and exit"));
         assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"],["s","t"]],"interesting":[["s","t"]]}"#).contains("2 edges lead"));
         assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"]],"interesting":[["s","x"]]}"#).contains("no node `x`"));
         assert!(error("digraph { a -> }").contains("line 1"));

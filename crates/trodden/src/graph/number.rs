@@ -1,6 +1,6 @@
 //! `trodden graph number`: a scheme's values, probes and identities for a graph, judged before they are printed.
 
-use super::wanted::wanted;
+use super::wanted::{edges_of_interest, wanted};
 use super::{Acyclic, Named, acyclic, nodes_json, number_json, signed_json};
 use crate::cli::{NumberJob, Solver};
 use anyhow::{Result, bail};
@@ -13,7 +13,7 @@ use trodden_flow::{CutReason, DagEdgeId, Edge, InterestingSet, Labelling, Origin
 
 /// Numbers the paths of a graph by a scheme.
 pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
-    let acyclic = acyclic(named);
+    let acyclic = acyclic(named, &edges_of_interest(named, &job.interesting));
     let (set, given) = wanted(named, &acyclic, &job.interesting)?;
     let began = Instant::now();
     let limit = Duration::from_secs(job.time_limit);
@@ -35,7 +35,7 @@ pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
     answer["ids"] = json!(ids_json(named, &acyclic, &labelling, &marks, job.list));
     let cut: Vec<u32> = acyclic.dag.cuts().iter().filter(|c| c.reason == CutReason::Limit).map(|c| c.edge.0).collect();
     if !cut.is_empty() {
-        // More than 2^63 paths: these edges were cut although they close no cycle.
+        // 2^63 paths or more: these edges were cut although they close no cycle.
         answer["cut"] = json!(cut);
     }
     Ok(answer)

@@ -3,7 +3,7 @@
 use super::{Acyclic, Named};
 use crate::cli::Interesting;
 use anyhow::{Context, Result, bail};
-use trodden_flow::{DagEdgeId, Edge, InterestingSet, Node};
+use trodden_flow::{CutReason, DagEdgeId, Edge, InterestingSet, Node};
 
 /// The set, and whether it was given at all: without, every path is of interest. Options are taken rather than what the file says.
 pub fn wanted(named: &Named, acyclic: &Acyclic, options: &Interesting) -> Result<(InterestingSet, bool)> {
@@ -33,6 +33,19 @@ pub fn wanted(named: &Named, acyclic: &Acyclic, options: &Interesting) -> Result
     }
 }
 
+/// The edges that are named as those of paths of interest. None if these are given otherwise: by their numbers, which come after cutting, or by nodes on the way.
+pub fn edges_of_interest(named: &Named, options: &Interesting) -> Vec<Edge> {
+    match (&options.interesting, &options.interesting_edges, &options.through) {
+        (None, None, None) => {
+            let mut edges: Vec<Edge> = named.interesting.iter().flatten().copied().collect();
+            edges.extend(named.interesting_edges.iter().flatten());
+            edges
+        }
+        (None, Some(edges), _) => edges.iter().map(|e| Edge(*e)).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// The paths over some edges, and over the dummy edges of those that are cut. What ends a path without an edge is no obstacle.
 fn over(acyclic: &Acyclic, edges: &[Edge]) -> Result<InterestingSet> {
     let marked = |id: DagEdgeId| acyclic.dag.underlying(id).is_none_or(|e| edges.contains(&e));
@@ -59,6 +72,10 @@ fn path(named: &Named, acyclic: &Acyclic, edges: &[Edge]) -> Result<Vec<DagEdgeI
             (Some(id), _) => path.push(id),
             (None, Some(cut)) if at == 0 && edges.len() > 1 => path.extend(cut.enter),
             (None, Some(cut)) if at + 1 == edges.len() => path.extend(cut.leave),
+            (None, Some(cut)) if cut.reason == CutReason::Limit => bail!(
+                "it takes edge {}, on its way; there are 2^63 paths or more, and cutting other edges than those of interesting paths was not enough: name fewer paths",
+                edge.0
+            ),
             (None, Some(_)) => bail!("it takes edge {}, which is cut, on its way: paths end there", edge.0),
             (None, None) => bail!("it takes edge {}, which no path takes", edge.0),
         }

@@ -1,10 +1,11 @@
 //! `trodden suite`: tests as runs; which of them are redundant; in which order to run them. The algorithms are `trodden_profile::suite`.
 
+mod functions;
 mod libtest;
 mod run;
 mod show;
 
-use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteWorth};
+use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteFunctions, SuiteWorth};
 use crate::git::{self, Difference};
 use crate::notes::{Progress, note, warn};
 use crate::reports::{json_text, print};
@@ -31,8 +32,11 @@ pub fn run(job: &Job) -> Result<ExitCode> {
     match job {
         Job::Run(job) => return run::run(job),
         Job::Step { suite, project, command } => return libtest::step(suite, project, command),
-        Job::List { suite: None, json } => list_suites(*json)?,
-        Job::List { suite: Some(suite), json } => print(&show::tests(suite, &load(suite)?, *json)?)?,
+        Job::List { suite: None, of, json } => {
+            ensure!(!functions::is_asked(of), "name the suite whose tests are to be listed: `trodden suite list` tells which there are");
+            list_suites(*json)?;
+        }
+        Job::List { suite: Some(suite), of, json } => print(&show::tests(suite, &load(suite, of)?, *json)?)?,
         Job::Redundant(job) => redundant(job)?,
         Job::Order(job) => put_in_order(job)?,
     }
@@ -50,8 +54,8 @@ fn list_suites(as_json: bool) -> Result<()> {
     print(out.as_bytes())
 }
 
-/// Reads the runs of a suite.
-fn load(name: &str) -> Result<Suite> {
+/// Reads the runs of a suite, and keeps the paths of the functions that are meant.
+fn load(name: &str, of: &SuiteFunctions) -> Result<Suite> {
     let store = RunStore::find(Path::new("."))?;
     if !store.suites()?.iter().any(|(suite, _)| suite == name) {
         // Says which there are.
@@ -69,11 +73,12 @@ fn load(name: &str) -> Result<Suite> {
         suite.add(&profile).with_context(|| format!("run {}", entry.number))?;
         progress.step();
     }
+    functions::keep(&mut suite, of)?;
     Ok(suite)
 }
 
 fn redundant(job: &Redundant) -> Result<()> {
-    let suite = load(&job.suite)?;
+    let suite = load(&job.suite, &job.of)?;
     let sets = suite.tests.iter().map(|t| t.paths.iter().map(|p| p.0).collect()).collect();
     let cost = |duration_ns: u64| match job.by {
         SuiteCost::Tests => 1,
@@ -92,7 +97,7 @@ fn redundant(job: &Redundant) -> Result<()> {
 }
 
 fn put_in_order(job: &Order) -> Result<()> {
-    let suite = load(&job.suite)?;
+    let suite = load(&job.suite, &job.of)?;
     let changes = changes(job)?;
     let wanted = match changes {
         Some(mut changes) => {

@@ -1,0 +1,39 @@
+//! Bounds of code generation that hold up functions of two versions, raised where they do.
+//!
+//! LLVM bounds what it spends on functions of many ways, and an interpreter that dispatches by computed jumps, each of whose instructions is reached from two versions, comes to these bounds sooner
+//! than the plain one. Bounds are options of the process. What the compiler's caller has set stays as it is.
+
+use crate::llvm::llvm;
+use llvm_sys::support::LLVMParseCommandLineOptions;
+use std::ffi::CStr;
+use std::sync::Once;
+
+/// A bound, with its higher value.
+pub struct Bound {
+    name: &'static str,
+    raised: &'static CStr,
+    once: Once,
+}
+
+/// How many places may lead to a computed jump that is copied to each of them. It has no effect on code where values are not merged at such jumps.
+pub static COPIED_JUMPS: Bound = Bound { name: "tail-dup-pred-size", raised: c"-tail-dup-pred-size=128", once: Once::new() };
+
+/// How often it is tried to keep a value that is defined in more than a hundred places in the register of another, so that it need not be moved there. At the bound each of an interpreter's
+/// instructions moves its values before it jumps: that was 8 % of quickjs. It is there for the time that compilation takes; raised, that of quickjs is the same.
+pub static VALUES_TOGETHER: Bound =
+    Bound { name: "large-interval-freq-threshold", raised: c"-large-interval-freq-threshold=100000000", once: Once::new() };
+
+impl Bound {
+    /// Raises it, unless whoever calls the compiler has set it.
+    pub fn raise(&self) {
+        self.once.call_once(|| {
+            let given = std::env::args_os().any(|word| word.to_string_lossy().contains(self.name));
+            // In a response file it is among the words that the driver passes on.
+            if given || crate::unit::code_generation_flags().iter().any(|word| word.contains(self.name)) {
+                return;
+            }
+            let words = [c"trodden".as_ptr(), self.raised.as_ptr()];
+            llvm!(LLVMParseCommandLineOptions(words.len() as i32, words.as_ptr(), std::ptr::null()));
+        });
+    }
+}
