@@ -272,6 +272,12 @@ fn programs_that_do_something_else_each_time_are_found_out() {
     let told = String::from_utf8_lossy(&copies.stderr).into_owned();
     assert_eq!(copies.status.code(), Some(1), "{told}");
     assert!(told.contains("not the same execution") && told.contains("copy 1 printed something else"), "{told}");
+    // What was stored says so too, alone and as a part of a sum.
+    place.trodden("merge -o sum.trodden run.trodden run.trodden");
+    for stored in ["run.trodden", "sum.trodden"] {
+        let report = String::from_utf8(place.trodden(&format!("report {stored}")).stdout).unwrap();
+        assert!(report.contains("not exact   copies of the program"), "{report}");
+    }
     let doctor = |words: &[&str]| place.command(trodden()).args(["doctor", "--runs", "3", "--"]).args(words).output().unwrap();
     let differs = doctor(&["./prog"]);
     let told = String::from_utf8_lossy(&differs.stdout).into_owned();

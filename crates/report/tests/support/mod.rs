@@ -179,6 +179,7 @@ pub fn profile(images: Vec<(&str, Vec<UnitProfile>)>) -> Profile {
             runs: 1,
             recorder: "trodden 0.1.0".into(),
             test: None,
+            diverged: 0,
         },
         images: images.into_iter().map(image).collect(),
         sampling: None,
