@@ -10,6 +10,7 @@
 
 mod abandon;
 mod addresses;
+mod calls;
 mod chosen;
 mod code;
 mod counting;

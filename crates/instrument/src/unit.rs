@@ -2,6 +2,7 @@
 
 use crate::abandon::{Abandonment, is_definition};
 use crate::addresses::{self, Copy, Marks, Standing};
+use crate::calls;
 use crate::chosen::{self, Words};
 use crate::counting::Counters;
 use crate::debug::Positions;
@@ -295,6 +296,7 @@ impl Unit {
             counters: 0,
             edge_profile: None,
             events: options.events,
+            calls: calls::of(module),
         };
         let markers = if options.markers {
             Some(Markers::take(module, around.counters, &mut map.counters)?)

@@ -422,3 +422,28 @@ fn files_are_checked_first_and_an_interrupted_run_leaves_nothing() {
     assert_eq!(std::fs::read_dir(place.path("new")).unwrap().count(), 0, "{told}");
     assert!(place.path("costs").is_dir() && left(&place).is_empty());
 }
+
+/// A function of four tasks, by name.
+fn tasks(name: &str) -> String {
+    format!(
+        "__attribute__((noinline)) {name}(int n) {{ switch (n & 3) {{ case 0: return 5; case 1: return n / 3; case 2: return n * n; }} return -n; }}\n"
+    )
+}
+
+#[test]
+fn functions_that_are_called_from_one_place_are_divided() {
+    let own = tasks("static int own");
+    let one = format!(
+        "{own}{}int more(int);\nint twice(int);\nint main(int c, char **v) {{ return own(c) + once(c) + twice(c) + more(c); }}\n",
+        tasks("int once")
+    );
+    let other = format!("{own}{}int more(int n) {{ return own(n + 1) + twice(n); }}\n", tasks("int twice"));
+    let place = Place::with(&[("one.c", &one), ("other.c", &other)]);
+    place.cc("-O1 -g one.c other.c -o prog");
+    // Both functions `own`, `once`, `more`; `twice` is called from two places.
+    for (words, divided) in [("", 4), ("--all-procedures", 5)] {
+        let answer = place.trodden(&format!("plan ./prog -k 2 --strategy p3 --json {words}")).stdout;
+        let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer["plans"][0]["profitable_procedures"], divided, "{words}: {answer}");
+    }
+}

@@ -53,6 +53,7 @@ impl UnitBuilder {
             instead: Vec::new(),
             counters: 0,
             edge_profile: None,
+            calls: vec![],
             events: None,
         };
         UnitBuilder { map, counts: BTreeMap::new() }

@@ -39,7 +39,7 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     let mut procedures =
         procedures(&units, profile.as_ref()).with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
     if job.strategy.contains(&CopyStrategy::P3) && !job.all_procedures {
-        add_call_sites(&units, &mut procedures)?;
+        add_call_sites(&units, &mut procedures);
     }
     if profile.is_none() {
         note("hits are estimates, of one call of each function: give a profile of the program (--profile last) for measured ones");
@@ -151,15 +151,10 @@ impl<'a> Counted<'a> {
 }
 
 /// Says of each function from how many places it is called.
-///
-/// # Errors
-/// A unit has no bitcode, or `opt` is missing.
-pub fn add_call_sites(units: &[(Frame, UnitMap)], procedures: &mut [Procedure]) -> Result<()> {
-    let sources: Vec<(Frame, &str)> = units.iter().map(|(frame, map)| (frame.clone(), map.source.as_str())).collect();
-    let calls = Calls::of(&sources)?;
+pub fn add_call_sites(units: &[(Frame, UnitMap)], procedures: &mut [Procedure]) {
+    let calls = Calls::of(units);
     let functions = units.iter().enumerate().flat_map(|(at, (_, map))| map.functions.iter().map(move |f| (at, f)));
     procedures.iter_mut().zip(functions).for_each(|(procedure, (unit, f))| procedure.call_sites = Some(calls.sites(unit, f)));
-    Ok(())
 }
 
 #[derive(Serialize)]
