@@ -213,7 +213,7 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
             continue;
         }
         let frequencies = plan.dag.edges().iter().map(|_| random.below(100)).collect();
-        let procedure = Procedure { dag: plan.dag.clone(), frequencies, paths: Vec::new(), call_sites: None };
+        let procedure = Procedure { dag: plan.dag.clone(), frequencies, paths: Vec::new(), call_sites: None, unit: 0 };
         let strategy = random.pick(&[Strategy::Sbl, Strategy::Pbl, Strategy::P3, Strategy::Weighted]);
         let copies = random.pick(&[1, 2, 3, 5]);
         let options =

@@ -97,15 +97,18 @@ pub fn units(program: &Path) -> Result<Vec<(Frame, UnitMap)>> {
 /// The profile is of another program, or a map is damaged.
 pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>> {
     let counted = profile.map(Counted::of);
-    let functions = || units.iter().flat_map(|(frame, map)| map.functions.iter().map(move |f| (frame, map, f)));
-    if counted.as_ref().is_some_and(|known| functions().all(|(frame, map, f)| known.function(frame, map, f).is_none())) {
+    let functions = || units.iter().enumerate().flat_map(|(at, (frame, map))| map.functions.iter().map(move |f| (at, frame, map, f)));
+    if counted.as_ref().is_some_and(|known| functions().all(|(_, frame, map, f)| known.function(frame, map, f).is_none())) {
         bail!("the profile has none of its functions: it is of another program, or of another build; record this one");
     }
-    let procedure = |(frame, map, function): (&Frame, &UnitMap, &FunctionMap)| match &counted {
-        None => procedures::estimated(function),
-        Some(known) => procedures::measured(function, &known.counts(frame, map, function)),
+    let procedure = |(unit, frame, map, function): (usize, &Frame, &UnitMap, &FunctionMap)| {
+        let found = match &counted {
+            None => procedures::estimated(function)?,
+            Some(known) => procedures::measured(function, &known.counts(frame, map, function))?,
+        };
+        Ok(Procedure { unit, ..found })
     };
-    Ok(functions().map(procedure).collect::<Result<_, _>>()?)
+    functions().map(procedure).collect()
 }
 
 /// The same for units in which each path is an edge; `units` are those of which they were made, which the profile knows.
