@@ -599,8 +599,8 @@ impl Unit {
         if self.events.is_some() {
             return Choices { rounds: ByRounds::No, early: false };
         }
-        if self.options.one_version || self.options.in_table(plan.numbering.paths()) || selected.is_some() {
-            // A way out would count what was not seen, or look for paths that were not taken.
+        if self.options.one_version || self.options.in_table(plan.numbering.paths()) || selected.is_some() || self.options.count_hits {
+            // A way out would count what was not seen, or look for paths that were not taken; and each round has hits of its own.
             return Choices { rounds: ByRounds::No, ..self.options.choices };
         }
         Choices { rounds: if *measured { ByRounds::Often } else { self.options.choices.rounds }, ..self.options.choices }

@@ -171,11 +171,13 @@ fn random_programs_are_divided_exactly() {
     }
 }
 
-/// Loops, branches and calls that come back.
+/// Loops, branches and calls that come back; tight loops of one path, of one block and of two.
 const COUNTED: &str = "#include <stdio.h>\n\
+    __attribute__((noinline)) unsigned hash(const char *s) { unsigned h = 0; while (*s) h = (h ^ (unsigned char)*s++) * 16777619u; return h; }\n\
+    __attribute__((noinline)) int find(const char *s, const char *end) { const char *from = s; while (s < end && *s != ' ') s++; return s - from; }\n\
     __attribute__((noinline)) int step(int n) { if (n % 3 == 0) return n / 3; if (n & 1) return 3 * n + 1; return n >> 1; }\n\
     __attribute__((noinline)) int run(int n) { int s = 0; for (int i = 0; i < n; i++) { int k = step(i); if (k & 4) s += k; else if (k > 9) s -= i; if (s < -50) s = 0; } return s; }\n\
-    int main(void) { int s = 0; for (int i = 0; i < 50; i++) s += run(i * 10); printf(\"%d\\n\", s); return 0; }\n";
+    int main(void) { int s = 0; for (int i = 0; i < 50; i++) { char word[] = \"a word of some letters\"; word[i % 20] = i % 3 ? ' ' : 0; s += run(i * 10) + hash(word) % 7 + find(word, word + 20); } printf(\"%d\\n\", s); return 0; }\n";
 
 #[test]
 fn copies_count_the_hits_that_are_computed() {
@@ -184,7 +186,7 @@ fn copies_count_the_hits_that_are_computed() {
     record(&place, "./prog", "");
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
     for strategy in ["p3 --all-procedures", "weighted"] {
-        let words = format!("--copies 2 --weights one.trodden --count-hits --costs costs.json --strategy {strategy}");
+        let words = format!("--copies 2 --weights one.trodden --count-hits --baseline --costs costs.json --strategy {strategy}");
         let copies = record(&place, "./prog", &words);
         assert_eq!(copies.status.code(), Some(0), "{}", String::from_utf8_lossy(&copies.stderr));
         let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
