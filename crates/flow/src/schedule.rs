@@ -138,17 +138,20 @@ pub struct Schedule {
 impl Schedule {
     /// Rearranges a plan.
     pub fn of(graph: &Graph, plan: &Plan, frequencies: &Frequencies, facts: &Facts, choices: Choices) -> Schedule {
-        if let Some(share) = &plan.share {
-            return part::schedule(graph, &plan.dag, &share.part);
-        }
         let task = |e: Edge| Task { flush: None, step: Step::Plain(plan.action(graph, e)), count: None };
-        let mut schedule = Schedule::from_tasks(graph.edges().map(task).collect());
+        let mut schedule = match &plan.share {
+            Some(share) => part::schedule(graph, &plan.dag, &share.part),
+            None => Schedule::from_tasks(graph.edges().map(task).collect()),
+        };
         if choices.rounds > ByRounds::No && plan.partial.is_none() {
             for cut in plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
                 schedule.count_by_rounds(graph, plan, frequencies, facts, choices.rounds, cut);
             }
         }
-        schedule.count_early(graph, plan, frequencies, facts, choices.early);
+        // What one of several copies counts is counted at the ends of paths already.
+        if plan.share.is_none() {
+            schedule.count_early(graph, plan, frequencies, facts, choices.early);
+        }
         schedule
     }
 
@@ -198,7 +201,7 @@ impl Schedule {
         if which == ByRounds::Tight && nodes.iter().map(|n| facts.sizes[n.index()]).sum::<u32>() > TIGHT {
             return;
         }
-        let Some(Action::CountAndRestart { increment, start }) = self.action(cut.edge) else { return };
+        let Some((counted, start)) = self.counted_in_a_round(graph, &nodes, cut.edge) else { return };
         let outside: f64 = self.live(graph.incoming(graph.to(cut.edge))).filter(|e| *e != cut.edge).map(|e| frequencies.edge(e)).sum();
         if frequencies.edge(cut.edge) < WORTHWHILE_ROUNDS * outside {
             return;
@@ -208,7 +211,7 @@ impl Schedule {
         if exits.len() > MOST_EXITS || exits.iter().any(|e| !facts.open[e.index()]) {
             return;
         }
-        let mut partial = 0;
+        let (mut partial, mut whole) = (0, 0);
         for node in &nodes {
             let (inside, leaving): (Vec<Edge>, Vec<Edge>) = graph.out(*node).iter().partition(|e| is_inside(**e));
             for edge in leaving {
@@ -219,10 +222,35 @@ impl Schedule {
                 partial = partial.wrapping_add(increment);
                 self.tasks[chain.index()].step = Step::Inside;
             }
+            if chain == counted {
+                whole = partial.wrapping_add(self.added_before_counting(chain));
+                self.tasks[chain.index()].count = None;
+            }
         }
         self.tasks[cut.edge.index()].step = Step::Round(self.loops.len());
         let head = nodes[0];
-        self.loops.push(Rounds { head, back: cut.edge, nodes, start, increment: increment.wrapping_add(partial) });
+        self.loops.push(Rounds { head, back: cut.edge, nodes, start, increment: whole });
+    }
+
+    /// The edge of a round on which its path is counted: the one that closes the loop, or an earlier one behind which there is no other way. And the
+    /// register's value for the next round.
+    fn counted_in_a_round(&self, graph: &Graph, nodes: &[Node], back: Edge) -> Option<(Edge, i64)> {
+        let start = match (self.tasks[back.index()].step, self.tasks[back.index()].count) {
+            (Step::Plain(Action::CountAndRestart { start, .. }), None) => return Some((back, start)),
+            (Step::Restart { start }, None) => start,
+            _ => return None,
+        };
+        let inside = |pair: &[Node]| self.live(graph.out(pair[0])).find(|e| graph.to(*e) == pair[1]);
+        let counted = nodes.windows(2).filter_map(inside).find(|e| self.tasks[e.index()].count.is_some())?;
+        Some((counted, start))
+    }
+
+    /// What is added to the register, as it is behind an edge of a round, where the edge counts.
+    fn added_before_counting(&self, edge: Edge) -> i64 {
+        match self.tasks[edge.index()] {
+            Task { step: Step::Plain(Action::CountAndRestart { increment, .. }), .. } => increment,
+            task => task.count.unwrap_or(0),
+        }
     }
 
     /// The nodes of the loop that a back edge closes, if there is just one way round it, it can be entered at its head only, and it holds no other loop.

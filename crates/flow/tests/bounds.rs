@@ -39,7 +39,7 @@ fn subject(random: &mut Random, most_paths: usize) -> Option<Subject> {
         paths.push((path.iter().filter_map(|e| place.get(e)).fold(0, |bits, at| bits | 1 << at), end));
     }
     let labels = inner.iter().map(|e| frequencies[e.index()]).collect();
-    let procedure = Procedure { dag, frequencies, paths: executed, call_sites: None };
+    let procedure = Procedure { dag, frequencies, paths: executed, call_sites: None, unit: 0 };
     Some(Subject { procedure, ends, paths, labels })
 }
 

@@ -97,7 +97,7 @@ fn the_counts_of_all_edges_follow_from_those_of_chords() {
             .collect();
         let mut frequencies = vec![0; dag.edges().len()];
         network.events().iter().zip(&truth).for_each(|(event, n)| event.path.iter().for_each(|e| frequencies[e.index()] += n));
-        let procedure = Procedure { dag: dag.clone(), frequencies, paths: Vec::new(), call_sites: None };
+        let procedure = Procedure { dag: dag.clone(), frequencies, paths: Vec::new(), call_sites: None, unit: 0 };
         let copies = 1 + random.index(4);
         let plan = plan(std::slice::from_ref(&procedure), std::slice::from_ref(&network), copies);
         let parts: Vec<_> = plan.copies.iter().filter_map(|c| c.parts[0].as_ref()).collect();

@@ -2,12 +2,12 @@
 //!
 //! The oracle knows paths as lists of edges and counts them one by one; it shares nothing with the code under test but the graph.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::partition::bound::bound;
 use trodden_flow::partition::labels::{closure, pspp};
 use trodden_flow::partition::tasks::tasks;
-use trodden_flow::partition::{Ends, ExecutedPath, Hits, Measure, Options, Part, Plan, Procedure, Strategy, hits, plan};
+use trodden_flow::partition::{CopyPlan, Ends, ExecutedPath, Hits, Measure, Options, Part, Plan, Procedure, Strategy, hits, plan};
 use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
@@ -45,7 +45,7 @@ fn subject(random: &mut Random) -> Option<Subject> {
         paths.push((path, count));
     }
     let call_sites = Some(random.below(3) as u32);
-    Some(Subject { procedure: Procedure { dag, frequencies, paths: executed, call_sites }, paths })
+    Some(Subject { procedure: Procedure { dag, frequencies, paths: executed, call_sites, unit: random.below(3) as usize }, paths })
 }
 
 fn subjects(random: &mut Random) -> Vec<Subject> {
@@ -216,11 +216,37 @@ fn a_path_of_most_hits_bounds_every_plan() {
     let graph = Graph::new(3, Node(0), Node(2), vec![(Node(0), Node(1)), (Node(0), Node(1)), (Node(1), Node(2))]).unwrap();
     let dag = Dag::new(&graph, &[], Entries::PerEdge);
     let path = |end, count| ExecutedPath { end: DagEdgeId(end), count, in_passing: false };
-    let procedure = Procedure { dag, frequencies: vec![900, 100, 1000], paths: vec![path(0, 900), path(1, 100)], call_sites: Some(1) };
+    let procedure =
+        Procedure { dag, frequencies: vec![900, 100, 1000], paths: vec![path(0, 900), path(1, 100)], call_sites: Some(1), unit: 0 };
     let found = bound(std::slice::from_ref(&procedure), 8, Measure::All);
     assert_eq!((found.sequential, found.ideal, found.path, found.end, found.share), (1000, 125, 900, 900, 125));
     assert_eq!((found.proven(), found.aim()), (900, 900));
     let options = Options { copies: 8, all_procedures: false, fold_again: false, measure: Measure::All };
     let plan = plan(std::slice::from_ref(&procedure), Strategy::Weighted, &options);
     assert_eq!(hits::slowest(&[procedure], &plan, Measure::All), 900);
+}
+
+/// Four units of three functions, of which one of each unit is executed often and one hardly ever.
+#[test]
+fn functions_that_are_hardly_executed_stay_with_others_of_their_unit() {
+    let graph = Graph::new(3, Node(0), Node(2), vec![(Node(0), Node(1)), (Node(0), Node(1)), (Node(1), Node(2))]).unwrap();
+    let procedure = |unit: usize, executed: u64| Procedure {
+        dag: Dag::new(&graph, &[], Entries::PerEdge),
+        frequencies: vec![executed, executed, 2 * executed],
+        paths: Vec::new(),
+        call_sites: None,
+        unit,
+    };
+    let procedures: Vec<Procedure> = [0, 1, 10_000]
+        .iter()
+        .flat_map(|n| (0..4).map(move |at| (if *n == 0 { 3 - at } else { at }, *n)))
+        .map(|(u, n)| procedure(u, n))
+        .collect();
+    let options = Options { copies: 4, all_procedures: false, fold_again: false, measure: Measure::All };
+    let plan = plan(&procedures, Strategy::Weighted, &options);
+    let units = |copy: &CopyPlan| {
+        procedures.iter().zip(&copy.parts).filter(|(_, part)| part.is_some()).map(|(p, _)| p.unit).collect::<BTreeSet<_>>()
+    };
+    assert!(plan.copies.iter().all(|copy| units(copy).len() == 1), "{:?}", plan.copies.iter().map(units).collect::<Vec<_>>());
+    assert!(hits::slowest(&procedures, &plan, Measure::All) <= 20_002);
 }

@@ -198,8 +198,8 @@ fn cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
 
 #[test]
 fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
-    let (mut compared, mut parts, mut beginnings, mut returns) = (0, 0, 0, 0);
-    for seed in 0..12_000 {
+    let (mut compared, mut parts, mut beginnings, mut returns, mut by_rounds) = (0, 0, 0, 0, [0, 0]);
+    for seed in 0..30_000 {
         let mut random = Random::new(seed ^ 0xc0_91e5);
         let graph = graph(&mut random, 9, 16, Cycles::Some);
         if !graph.out(graph.exit()).is_empty() {
@@ -213,7 +213,7 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
             continue;
         }
         let frequencies = plan.dag.edges().iter().map(|_| random.below(100)).collect();
-        let procedure = Procedure { dag: plan.dag.clone(), frequencies, paths: Vec::new(), call_sites: None };
+        let procedure = Procedure { dag: plan.dag.clone(), frequencies, paths: Vec::new(), call_sites: None, unit: 0 };
         let strategy = random.pick(&[Strategy::Sbl, Strategy::Pbl, Strategy::P3, Strategy::Weighted]);
         let copies = random.pick(&[1, 2, 3, 5]);
         let options =
@@ -237,6 +237,10 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
                 &facts(&mut random, &graph),
                 Choices { rounds: ByRounds::Often, early: true },
             );
+            for rounds in schedule.loops() {
+                let leave = plan.dag.cut(rounds.back).and_then(|cut| cut.leave).expect("a loop is closed by a cut edge");
+                by_rounds[usize::from(part.counted[leave.index()])] += 1;
+            }
             beginnings += graph.edges().filter(|e| schedule.task(*e).count.is_some() && plan.dag.cut(*e).is_some()).count();
             let start = |edge| match schedule.task(edge).step {
                 Step::Plain(Action::CountAndRestart { start, .. }) | Step::Restart { start } => start,
@@ -250,6 +254,8 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
         assert_eq!(known, truth, "seed {seed} {strategy:?}");
     }
     assert!(compared > 5_000 && parts > 5_000 && beginnings > 200 && returns > 30, "{compared} {parts} {beginnings} {returns}");
+    // Counted before the loop closes, and where it does.
+    assert!(by_rounds[0] > 0 && by_rounds[1] > 50, "{by_rounds:?}");
 }
 
 /// The judge of parts passes a part, and none whose counts are off by one or left out, or that gives two paths one number.

@@ -11,6 +11,7 @@
 mod abandon;
 mod addresses;
 mod bounds;
+mod calls;
 mod chosen;
 mod code;
 mod counting;

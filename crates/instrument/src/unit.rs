@@ -2,6 +2,7 @@
 
 use crate::abandon::{Abandonment, is_definition};
 use crate::addresses::{self, Copy, Marks, Standing};
+use crate::calls;
 use crate::chosen::{self, Words};
 use crate::counting::Counters;
 use crate::debug::Positions;
@@ -295,6 +296,7 @@ impl Unit {
             counters: 0,
             edge_profile: None,
             events: options.events,
+            calls: calls::of(module),
         };
         let markers = if options.markers {
             Some(Markers::take(module, around.counters, &mut map.counters)?)
@@ -597,8 +599,8 @@ impl Unit {
         if self.events.is_some() {
             return Choices { rounds: ByRounds::No, early: false };
         }
-        if self.options.one_version || self.options.in_table(plan.numbering.paths()) || selected.is_some() {
-            // A way out would count what was not seen, or look for paths that were not taken.
+        if self.options.one_version || self.options.in_table(plan.numbering.paths()) || selected.is_some() || self.options.count_hits {
+            // A way out would count what was not seen, or look for paths that were not taken; and each round has hits of its own.
             return Choices { rounds: ByRounds::No, ..self.options.choices };
         }
         Choices { rounds: if *measured { ByRounds::Often } else { self.options.choices.rounds }, ..self.options.choices }

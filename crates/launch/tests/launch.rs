@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 use trodden_launch::{Engine, Error, Event, Job, Kubernetes, Local, Stop, Task, Template, kubernetes};
 
@@ -130,4 +131,31 @@ fn manifests_have_an_index_for_each_task() {
     ] {
         assert!(text.contains(line), "{text}");
     }
+}
+
+/// What pods do is played: the command of the manifest for each index, in another order, one of them killed the first time.
+#[test]
+fn commands_of_a_manifest_make_the_results_that_are_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = ["sh", "-c", "test -e tried || { touch tried; kill -9 $$; }; echo $WORD $JOB_COMPLETION_INDEX > \"$LAUNCH_RESULT\""];
+    let job = job(folder.path(), &[&write, &write, &write]);
+    let manifest = job.folder.join("job.yaml");
+    let engine = Engine::Kubernetes(Kubernetes { image: "tools:1".into(), claim: "data".into(), mount: "/shared".into(), retries: 3 });
+    let cluster = std::thread::spawn(move || {
+        let text = loop {
+            match fs::read_to_string(&manifest) {
+                Ok(text) if text.ends_with("claimName: \"data\"\n") => break text,
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let value = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name)).unwrap().trim().to_owned();
+        let words = value("command: [").trim_end_matches(']').replace('"', "");
+        let (shell, script) = words.split_once(", ").unwrap();
+        let pods = (0..value("completions:").parse::<u32>().unwrap()).rev();
+        let run = |index: u32| Command::new(shell).arg(script).env("JOB_COMPLETION_INDEX", index.to_string()).status().unwrap();
+        pods.map(|index| if run(index).success() { 1 } else { 1 + u32::from(run(index).success()) }).collect::<Vec<u32>>()
+    });
+    run(&job, &engine, &mut |_| {}).unwrap();
+    assert_eq!(cluster.join().unwrap(), [2, 1, 1]);
+    assert_eq!([0, 1, 2].map(|at| result(folder.path(), at)), ["it's $HOME 0\n", "it's $HOME 1\n", "it's $HOME 2\n"]);
 }

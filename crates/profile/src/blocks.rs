@@ -61,8 +61,8 @@ impl Kind {
             Kind::Map => MAP_VERSION,
             // Version 1 had no weights.
             Kind::Sampling => 2,
-            // Version 1 had no test.
-            Kind::Run => 2,
+            // Version 1 had no test, version 2 no divergence of copies.
+            Kind::Run => 3,
             _ => 1,
         }
     }

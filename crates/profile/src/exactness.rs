@@ -71,6 +71,11 @@ pub enum Inexact {
         /// Units where it is so.
         units: u64,
     },
+    /// The copies that counted together were not the same execution.
+    Diverged {
+        /// Where they differ: so many places.
+        differences: u64,
+    },
     /// Threads share counters without atomic increments.
     Shared {
         /// Units that do so.
@@ -119,6 +124,13 @@ impl fmt::Display for Inexact {
             Inexact::Edges { units } => {
                 write!(f, "of {units} units edges are counted (--edges), not paths: each path is one edge")
             }
+            Inexact::Diverged { differences } => {
+                let places = if *differences == 1 { "place" } else { "places" };
+                write!(
+                    f,
+                    "copies of the program counted it together, and were not the same execution: they differ in {differences} {places}, so counts of several executions are mixed here; `trodden doctor -- COMMAND` tells whether the program does the same each time"
+                )
+            }
             Inexact::Shared { units } => {
                 write!(f, "threads of {units} units share counters, and may lose counts; build with --threads own or atomic")
             }
@@ -135,7 +147,11 @@ impl Profile {
     /// What is not exact about the counts; empty if nothing is.
     pub fn inexact(&self) -> Vec<Inexact> {
         let units: Vec<_> = self.images.iter().flat_map(|i| &i.units).collect();
-        collect(units.iter().enumerate().map(|(at, u)| (&*u.map, at)), |at, function| units[at].untold(function))
+        let mut out = collect(units.iter().enumerate().map(|(at, u)| (&*u.map, at)), |at, function| units[at].untold(function));
+        if self.run.diverged > 0 {
+            out.push(Inexact::Diverged { differences: self.run.diverged });
+        }
+        out
     }
 }
 

@@ -217,5 +217,6 @@ fn in_common(one: Run, other: Run) -> Run {
         runs: one.runs.saturating_add(other.runs),
         recorder: same(one.recorder, &other.recorder),
         test: same(one.test, &other.test),
+        diverged: one.diverged.saturating_add(other.diverged),
     }
 }

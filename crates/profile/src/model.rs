@@ -43,6 +43,8 @@ pub struct Run {
     pub recorder: String,
     /// The test of a suite that it is; a run without a name is known by its command.
     pub test: Option<String>,
+    /// Differences between the copies that counted it together, which should have been one execution; the sum over merged runs.
+    pub diverged: u64,
 }
 
 /// How a process ended.

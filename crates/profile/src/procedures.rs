@@ -37,7 +37,7 @@ pub fn measured(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedu
         add(path.last().map(std::slice::from_ref).unwrap_or_default(), count);
         paths.extend(path.last().map(|end| ExecutedPath { end: *end, count, in_passing: true }));
     }
-    Ok(Procedure { dag, frequencies, paths, call_sites: None })
+    Ok(Procedure { dag, frequencies, paths, call_sites: None, unit: 0 })
 }
 
 /// The procedure of a function in which each path is an edge ([`crate::copies::edges`]), with what is known of the function itself.
@@ -54,7 +54,7 @@ pub fn of_edges(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedu
         Origin::Stop(node) => executed(node),
     };
     let frequencies = dag.edges().iter().map(of).collect();
-    Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None })
+    Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 })
 }
 
 /// The procedure of a function of which nothing was measured: frequencies of one call are estimated from its loops and branches.
@@ -78,7 +78,7 @@ pub fn estimated(function: &FunctionMap) -> Result<Procedure, MapError> {
         Origin::Stop(node) => estimate.node(node),
     };
     let frequencies = dag.edges().iter().map(|e| (of(e) * SCALE).round().min(GREATEST) as u64).collect();
-    Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None })
+    Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 })
 }
 
 fn cuts_into<'a>(dag: &'a Dag, function: &'a FunctionMap, head: Node) -> impl Iterator<Item = Edge> + 'a {

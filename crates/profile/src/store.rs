@@ -26,7 +26,11 @@ const APPLICATION: i64 = 0x5452_4f44;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Steps from each version of the schema to the next; the version is the number of steps taken.
-const MIGRATIONS: &[&str] = &[SCHEMA, "ALTER TABLE runs ADD COLUMN test TEXT; -- name of the test of a suite that the run is"];
+const MIGRATIONS: &[&str] = &[
+    SCHEMA,
+    "ALTER TABLE runs ADD COLUMN test TEXT; -- name of the test of a suite that the run is",
+    "ALTER TABLE runs ADD COLUMN diverged INTEGER NOT NULL DEFAULT 0; -- differences between the copies that counted it",
+];
 
 const SCHEMA: &str = "
     CREATE TABLE suites (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -63,7 +67,7 @@ const SCHEMA: &str = "
 ";
 
 const COLUMNS: &str = "SELECT number, profile, bytes, command, directory, host, suites.name, started_ns, duration_ns, exit_status, signal,
-    merged_runs, recorder, test FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE profile IS NOT NULL";
+    merged_runs, recorder, test, diverged FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE profile IS NOT NULL";
 
 /// An open run store.
 #[derive(Debug)]
@@ -347,8 +351,8 @@ fn reserve(t: &Transaction, run: &Run) -> rusqlite::Result<i64> {
         None => (None, None),
     };
     t.execute(
-        "INSERT INTO runs (command, directory, host, suite, started_ns, duration_ns, exit_status, signal, merged_runs, recorder, test)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        "INSERT INTO runs (command, directory, host, suite, started_ns, duration_ns, exit_status, signal, merged_runs, recorder, test, diverged)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         params![
             command,
             run.directory,
@@ -360,7 +364,8 @@ fn reserve(t: &Transaction, run: &Run) -> rusqlite::Result<i64> {
             signal,
             signed(run.runs),
             run.recorder,
-            run.test
+            run.test,
+            signed(run.diverged)
         ],
     )?;
     Ok(t.last_insert_rowid())
@@ -410,6 +415,7 @@ fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
         runs: unsigned(row.get(11)?),
         recorder: row.get(12)?,
         test: row.get(13)?,
+        diverged: unsigned(row.get(14)?),
     };
     let profile = folder.join(row.get::<_, String>(1)?);
     let bytes = row.get::<_, Option<i64>>(2)?.map_or(0, unsigned);

@@ -22,6 +22,7 @@ fn unit() -> UnitMap {
         instead: vec![],
         counters: 0,
         edge_profile: None,
+        calls: vec![],
         events: None,
     }
 }

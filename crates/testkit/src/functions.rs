@@ -69,6 +69,7 @@ pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (
         instead: Vec::new(),
         counters,
         edge_profile: None,
+        calls: vec![],
         events: None,
     };
     (map, subjects)

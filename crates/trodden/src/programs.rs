@@ -177,5 +177,6 @@ fn run_of(program: Program) -> Run {
         runs: 1,
         recorder: env!("CARGO_PKG_VERSION").into(),
         test: program.variable.filter(|name| !name.is_empty()),
+        diverged: 0,
     }
 }

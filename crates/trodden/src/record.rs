@@ -213,6 +213,7 @@ pub fn circumstances(words: &[OsString], started: Duration, ending: Ending) -> R
         runs: 1,
         recorder: env!("CARGO_PKG_VERSION").into(),
         test: None,
+        diverged: 0,
     }
 }
 

@@ -24,8 +24,6 @@ pub enum Tool {
     Lld,
     /// The tool for edge profiles.
     Profdata,
-    /// The optimiser, for what it tells of bitcode.
-    Opt,
 }
 
 impl Tool {
@@ -36,7 +34,6 @@ impl Tool {
             Tool::ClangCxx => "clang++",
             Tool::Lld => "ld.lld",
             Tool::Profdata => "llvm-profdata",
-            Tool::Opt => "opt",
         }
     }
 
@@ -45,7 +42,7 @@ impl Tool {
         match self {
             Tool::Clang | Tool::ClangCxx => "apt-get install clang-22",
             Tool::Lld => "apt-get install lld-22",
-            Tool::Profdata | Tool::Opt => "apt-get install llvm-22",
+            Tool::Profdata => "apt-get install llvm-22",
         }
     }
 

@@ -171,11 +171,13 @@ fn random_programs_are_divided_exactly() {
     }
 }
 
-/// Loops, branches and calls that come back.
+/// Loops, branches and calls that come back; tight loops of one path, of one block and of two.
 const COUNTED: &str = "#include <stdio.h>\n\
+    __attribute__((noinline)) unsigned hash(const char *s) { unsigned h = 0; while (*s) h = (h ^ (unsigned char)*s++) * 16777619u; return h; }\n\
+    __attribute__((noinline)) int find(const char *s, const char *end) { const char *from = s; while (s < end && *s != ' ') s++; return s - from; }\n\
     __attribute__((noinline)) int step(int n) { if (n % 3 == 0) return n / 3; if (n & 1) return 3 * n + 1; return n >> 1; }\n\
     __attribute__((noinline)) int run(int n) { int s = 0; for (int i = 0; i < n; i++) { int k = step(i); if (k & 4) s += k; else if (k > 9) s -= i; if (s < -50) s = 0; } return s; }\n\
-    int main(void) { int s = 0; for (int i = 0; i < 50; i++) s += run(i * 10); printf(\"%d\\n\", s); return 0; }\n";
+    int main(void) { int s = 0; for (int i = 0; i < 50; i++) { char word[] = \"a word of some letters\"; word[i % 20] = i % 3 ? ' ' : 0; s += run(i * 10) + hash(word) % 7 + find(word, word + 20); } printf(\"%d\\n\", s); return 0; }\n";
 
 #[test]
 fn copies_count_the_hits_that_are_computed() {
@@ -184,7 +186,7 @@ fn copies_count_the_hits_that_are_computed() {
     record(&place, "./prog", "");
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
     for strategy in ["p3 --all-procedures", "weighted"] {
-        let words = format!("--copies 2 --weights one.trodden --count-hits --costs costs.json --strategy {strategy}");
+        let words = format!("--copies 2 --weights one.trodden --count-hits --baseline --costs costs.json --strategy {strategy}");
         let copies = record(&place, "./prog", &words);
         assert_eq!(copies.status.code(), Some(0), "{}", String::from_utf8_lossy(&copies.stderr));
         let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
@@ -272,6 +274,12 @@ fn programs_that_do_something_else_each_time_are_found_out() {
     let told = String::from_utf8_lossy(&copies.stderr).into_owned();
     assert_eq!(copies.status.code(), Some(1), "{told}");
     assert!(told.contains("not the same execution") && told.contains("copy 1 printed something else"), "{told}");
+    // What was stored says so too, alone and as a part of a sum.
+    place.trodden("merge -o sum.trodden run.trodden run.trodden");
+    for stored in ["run.trodden", "sum.trodden"] {
+        let report = String::from_utf8(place.trodden(&format!("report {stored}")).stdout).unwrap();
+        assert!(report.contains("not exact   copies of the program"), "{report}");
+    }
     let doctor = |words: &[&str]| place.command(trodden()).args(["doctor", "--runs", "3", "--"]).args(words).output().unwrap();
     let differs = doctor(&["./prog"]);
     let told = String::from_utf8_lossy(&differs.stdout).into_owned();
@@ -415,4 +423,29 @@ fn files_are_checked_first_and_an_interrupted_run_leaves_nothing() {
     assert!(ended.status.code() == Some(2) && told.contains("interrupted") && !told.contains("is kept in"), "{told}");
     assert_eq!(std::fs::read_dir(place.path("new")).unwrap().count(), 0, "{told}");
     assert!(place.path("costs").is_dir() && left(&place).is_empty());
+}
+
+/// A function of four tasks, by name.
+fn tasks(name: &str) -> String {
+    format!(
+        "__attribute__((noinline)) {name}(int n) {{ switch (n & 3) {{ case 0: return 5; case 1: return n / 3; case 2: return n * n; }} return -n; }}\n"
+    )
+}
+
+#[test]
+fn functions_that_are_called_from_one_place_are_divided() {
+    let own = tasks("static int own");
+    let one = format!(
+        "{own}{}int more(int);\nint twice(int);\nint main(int c, char **v) {{ return own(c) + once(c) + twice(c) + more(c); }}\n",
+        tasks("int once")
+    );
+    let other = format!("{own}{}int more(int n) {{ return own(n + 1) + twice(n); }}\n", tasks("int twice"));
+    let place = Place::with(&[("one.c", &one), ("other.c", &other)]);
+    place.cc("-O1 -g one.c other.c -o prog");
+    // Both functions `own`, `once`, `more`; `twice` is called from two places.
+    for (words, divided) in [("", 4), ("--all-procedures", 5)] {
+        let answer = place.trodden(&format!("plan ./prog -k 2 --strategy p3 --json {words}")).stdout;
+        let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer["plans"][0]["profitable_procedures"], divided, "{words}: {answer}");
+    }
 }

@@ -194,6 +194,7 @@ mod tests {
             instead: vec![],
             counters: 0,
             edge_profile: None,
+            calls: vec![],
             events: None,
         }
     }

@@ -10,7 +10,7 @@ use std::fmt;
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 6;
+pub const MAP_VERSION: u32 = 7;
 
 /// Identity of a unit (hash of its bitcode and of how it was instrumented) or of an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -77,6 +77,28 @@ pub struct UnitMap {
     pub edge_profile: Option<EdgeProfile>,
     /// What is summed up for each path besides its count, if anything.
     pub events: Option<EventSource>,
+    /// Functions that the unit's code calls by name.
+    pub calls: Vec<Callee>,
+}
+
+/// A function, and the places of a unit where it is called by name: an indirect call names nobody.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Callee {
+    /// Its linkage name, as in [`FunctionMap::name`].
+    pub name: String,
+    /// Number of those places.
+    pub sites: u32,
+}
+
+impl Callee {
+    /// Its name as [`FunctionMap::plain_name`] has it.
+    pub fn plain_name(&self) -> &str {
+        plain(&self.name)
+    }
+}
+
+fn plain(name: &str) -> &str {
+    name.strip_prefix('\u{1}').unwrap_or(name)
 }
 
 /// A function, or one inlined into another at a call site.
@@ -503,6 +525,6 @@ impl FunctionMap {
     /// Name of the function for people: without mangling where that can be undone. Demangling is the reader's job; this is the raw name
     /// without the `\u{1}` that tells LLVM not to touch it.
     pub fn plain_name(&self) -> &str {
-        self.name.strip_prefix('\u{1}').unwrap_or(&self.name)
+        plain(&self.name)
     }
 }

@@ -46,6 +46,8 @@ pub struct Procedure {
     pub paths: Vec<ExecutedPath>,
     /// From how many places it is called; `None` if unknown.
     pub call_sites: Option<u32>,
+    /// The unit that it is compiled in, by a number: a copy that counts in few units takes little time to make.
+    pub unit: usize,
 }
 
 /// A measured path, by the edge where its identity is decided.

@@ -17,7 +17,10 @@ use super::exact;
 use super::weighing::{EndSet, Weigher};
 use super::{CopyPlan, Measure, Options, Part, Plan, Procedure};
 use crate::dag::DagEdgeId;
+use std::collections::{BTreeSet, HashMap};
 
+/// Procedures cost little that cost less than an equal share of all, divided by this.
+const CHEAP: u64 = 200;
 /// How much work that a move adds counts against it, in the trials.
 const DEARNESS: [f64; 3] = [0.3, 1.0, 0.0];
 /// Edges that one trial may look at.
@@ -32,7 +35,7 @@ pub fn plan(procedures: &[Procedure], options: &Options) -> Plan {
     let copies = options.copies.max(1);
     let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
     let shares = exact::best(&mut weighers, copies).unwrap_or_else(|| {
-        let trials = DEARNESS.map(|dearness| Search::new(&mut weighers, copies, dearness).run());
+        let trials = DEARNESS.map(|dearness| Search::new(&mut weighers, procedures, copies, dearness).run());
         let best = trials.into_iter().min_by_key(|(_, slowest)| *slowest);
         refine(&mut weighers, best.map(|(shares, _)| shares).unwrap_or_default())
     });
@@ -51,7 +54,7 @@ pub fn plan(procedures: &[Procedure], options: &Options) -> Plan {
 pub fn whole(procedures: &[Procedure], options: &Options) -> Plan {
     let copies = options.copies.max(1);
     let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
-    let mut search = Search::new(&mut weighers, copies, 0.0);
+    let mut search = Search::new(&mut weighers, procedures, copies, 0.0);
     search.whole();
     let mut plan = Plan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
     for (at, (procedure, sets)) in procedures.iter().zip(&search.shares).enumerate() {
@@ -71,6 +74,7 @@ pub type Shares = Vec<Vec<EndSet>>;
 
 struct Search<'a> {
     weighers: &'a mut [Weigher],
+    procedures: &'a [Procedure],
     shares: Shares,
     costs: Vec<Vec<u64>>,
     loads: Vec<u64>,
@@ -89,11 +93,11 @@ struct Move {
 }
 
 impl<'a> Search<'a> {
-    fn new(weighers: &'a mut [Weigher], copies: usize, dearness: f64) -> Search<'a> {
+    fn new(weighers: &'a mut [Weigher], procedures: &'a [Procedure], copies: usize, dearness: f64) -> Search<'a> {
         let shares = weighers.iter().map(|w| vec![EndSet::none(w.ends.len()); copies]).collect();
         let costs = vec![vec![0; copies]; weighers.len()];
         let work_before = weighers.iter().map(|w| w.work).sum();
-        Search { weighers, shares, costs, loads: vec![0; copies], dearness, work_before }
+        Search { weighers, procedures, shares, costs, loads: vec![0; copies], dearness, work_before }
     }
 
     fn run(mut self) -> (Shares, u64) {
@@ -112,14 +116,23 @@ impl<'a> Search<'a> {
         self.weighers.iter().map(|w| w.work).sum::<u64>() - self.work_before
     }
 
-    /// Each procedure whole, the most expensive first. What is never executed goes round the copies.
+    /// Each procedure whole, the most expensive first. Those that cost little or nothing stay with others of their unit where that makes no copy slower than
+    /// the slowest, so that few units are compiled for a copy.
     fn whole(&mut self) {
         let all: Vec<EndSet> = self.weighers.iter().map(|w| EndSet::all(w.ends.len())).collect();
         let mut order: Vec<(u64, usize)> = (0..all.len()).map(|at| (self.weighers[at].cost(&all[at]), at)).collect();
         order.sort_by_key(|(cost, at)| (std::cmp::Reverse(*cost), *at));
+        let cheap = order.iter().map(|(cost, _)| *cost).sum::<u64>() / self.loads.len() as u64 / CHEAP;
+        let mut homes = HashMap::<usize, BTreeSet<usize>>::new();
         for (cost, at) in order {
             let least = (0..self.loads.len()).min_by_key(|c| self.loads[*c]).unwrap_or(0);
-            let copy = if cost == 0 { at % self.loads.len() } else { least };
+            let most = self.loads.iter().copied().max().unwrap_or(0);
+            let unit = self.procedures[at].unit;
+            let known = homes.entry(unit).or_default();
+            let home = known.iter().copied().filter(|c| cost <= cheap && self.loads[*c] + cost <= most).min_by_key(|c| self.loads[*c]);
+            // What is never executed goes round the copies, unit by unit.
+            let copy = home.unwrap_or(if cost == 0 { unit % self.loads.len() } else { least });
+            known.insert(copy);
             self.shares[at][copy] = all[at].clone();
             self.costs[at][copy] = cost;
             self.loads[copy] += cost;

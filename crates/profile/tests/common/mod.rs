@@ -41,6 +41,7 @@ pub fn run(command: &str) -> Run {
         runs: 1,
         recorder: "0.1.0".into(),
         test: None,
+        diverged: 0,
     }
 }
 

@@ -53,6 +53,7 @@ impl UnitBuilder {
             instead: Vec::new(),
             counters: 0,
             edge_profile: None,
+            calls: vec![],
             events: None,
         };
         UnitBuilder { map, counts: BTreeMap::new() }
@@ -179,6 +180,7 @@ pub fn profile(images: Vec<(&str, Vec<UnitProfile>)>) -> Profile {
             runs: 1,
             recorder: "trodden 0.1.0".into(),
             test: None,
+            diverged: 0,
         },
         images: images.into_iter().map(image).collect(),
         sampling: None,

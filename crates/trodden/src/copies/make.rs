@@ -144,7 +144,7 @@ impl Division {
         let mut procedures = plan::procedures(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
         let strategy = Strategy::from(options.strategy);
         if strategy == Strategy::P3 && !options.all_procedures {
-            plan::add_call_sites(&program.units, &mut procedures)?;
+            plan::add_call_sites(&program.units, &mut procedures);
         }
         let count = options.copies.unwrap_or(1);
         let choices =

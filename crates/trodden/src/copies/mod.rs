@@ -51,8 +51,8 @@ use trodden_wire::OUTPUT_VARIABLE;
 
 /// Name of the folder that is as the working folder was.
 const PRISTINE: &str = "pristine";
-/// What it may mean that copies took other paths than the program itself.
-const AS_ADDRESSES: &str = "copies have code of other sizes, so their static data and mapped memory are at other addresses: a program whose paths go by addresses (tables of pointers) differs like this; `trodden doctor -- COMMAND` says whether it does";
+/// What it may mean that copies took other paths than each other or the program itself.
+const WHY: &str = "`trodden doctor -- COMMAND` says whether the program does the same each time, and whether its paths go by addresses (tables of pointers): static data and code of copies are at other addresses";
 
 /// Records a run by several copies; gives the program's exit status, or 1 if the copies were not the same execution.
 ///
@@ -119,18 +119,18 @@ fn run_copies(record: &Record, runner: &Runner, division: &Division, work: &Path
     let missing = merged.silent.iter().filter(|copy| division.expects_counts(**copy));
     differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run by which the counting was divided")));
     let mut costs = Costs::of(division, &merged, &copies, &attempts, options)?;
+    let mut profile = merged.profile;
     if options.baseline {
-        let found = baseline(work, count, &merged.profile, runner.stop, &mut costs)?;
+        let found = baseline(work, count, &profile, runner.stop, &mut costs)?;
         // What is known of the paths that a signal interrupted may differ.
         if matches!(copies[0].outcome.ending, Ending::Signal(_)) || !merged.interrupted.is_empty() {
             found.iter().for_each(|at| note(format_args!("{at} in one program that counts all, which ended like that as well")));
-        } else if !found.is_empty() {
+        } else {
             differences.extend(found.into_iter().map(|at| format!("{at} in one program that counts all")));
-            differences.push(AS_ADDRESSES.to_owned());
         }
     }
+    profile.run.diverged = differences.len() as u64;
     costs.diverged.clone_from(&differences);
-    let mut profile = merged.profile;
     if options.edges {
         profile.images.iter_mut().take(1).for_each(edges::rename);
     }
@@ -397,5 +397,5 @@ fn tell_differences(differences: &[String]) {
     if differences.len() > SHOWN {
         warn(format_args!("and {} more differences", differences.len() - SHOWN));
     }
-    warn("`trodden doctor -- COMMAND` says whether the program does the same each time");
+    warn(WHY);
 }

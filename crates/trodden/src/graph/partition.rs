@@ -71,7 +71,7 @@ fn procedure(named: &Named) -> Procedure {
     let greatest = all.iter().copied().fold(1.0, f64::max);
     let scale = SCALE.min(GREATEST / greatest);
     let frequencies = all.iter().map(|often| (often * scale).round() as u64).collect();
-    Procedure { dag, frequencies, paths: Vec::new(), call_sites: Some(1) }
+    Procedure { dag, frequencies, paths: Vec::new(), call_sites: Some(1), unit: 0 }
 }
 
 fn interesting(named: &Named, dag: &Dag, part: &Part) -> Vec<[String; 2]> {

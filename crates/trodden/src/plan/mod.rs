@@ -39,7 +39,7 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     let mut procedures =
         procedures(&units, profile.as_ref()).with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
     if job.strategy.contains(&CopyStrategy::P3) && !job.all_procedures {
-        add_call_sites(&units, &mut procedures)?;
+        add_call_sites(&units, &mut procedures);
     }
     if profile.is_none() {
         note("hits are estimates, of one call of each function: give a profile of the program (--profile last) for measured ones");
@@ -97,15 +97,18 @@ pub fn units(program: &Path) -> Result<Vec<(Frame, UnitMap)>> {
 /// The profile is of another program, or a map is damaged.
 pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>> {
     let counted = profile.map(Counted::of);
-    let functions = || units.iter().flat_map(|(frame, map)| map.functions.iter().map(move |f| (frame, map, f)));
-    if counted.as_ref().is_some_and(|known| functions().all(|(frame, map, f)| known.function(frame, map, f).is_none())) {
+    let functions = || units.iter().enumerate().flat_map(|(at, (frame, map))| map.functions.iter().map(move |f| (at, frame, map, f)));
+    if counted.as_ref().is_some_and(|known| functions().all(|(_, frame, map, f)| known.function(frame, map, f).is_none())) {
         bail!("the profile has none of its functions: it is of another program, or of another build; record this one");
     }
-    let procedure = |(frame, map, function): (&Frame, &UnitMap, &FunctionMap)| match &counted {
-        None => procedures::estimated(function),
-        Some(known) => procedures::measured(function, &known.counts(frame, map, function)),
+    let procedure = |(unit, frame, map, function): (usize, &Frame, &UnitMap, &FunctionMap)| {
+        let found = match &counted {
+            None => procedures::estimated(function)?,
+            Some(known) => procedures::measured(function, &known.counts(frame, map, function))?,
+        };
+        Ok(Procedure { unit, ..found })
     };
-    Ok(functions().map(procedure).collect::<Result<_, _>>()?)
+    functions().map(procedure).collect()
 }
 
 /// The same for units in which each path is an edge; `units` are those of which they were made, which the profile knows.
@@ -151,15 +154,10 @@ impl<'a> Counted<'a> {
 }
 
 /// Says of each function from how many places it is called.
-///
-/// # Errors
-/// A unit has no bitcode, or `opt` is missing.
-pub fn add_call_sites(units: &[(Frame, UnitMap)], procedures: &mut [Procedure]) -> Result<()> {
-    let sources: Vec<(Frame, &str)> = units.iter().map(|(frame, map)| (frame.clone(), map.source.as_str())).collect();
-    let calls = Calls::of(&sources)?;
+pub fn add_call_sites(units: &[(Frame, UnitMap)], procedures: &mut [Procedure]) {
+    let calls = Calls::of(units);
     let functions = units.iter().enumerate().flat_map(|(at, (_, map))| map.functions.iter().map(move |f| (at, f)));
     procedures.iter_mut().zip(functions).for_each(|(procedure, (unit, f))| procedure.call_sites = Some(calls.sites(unit, f)));
-    Ok(())
 }
 
 #[derive(Serialize)]
