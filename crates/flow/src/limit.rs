@@ -11,6 +11,7 @@ use crate::dag::{Cut, CutReason, Dag, Entries, Origin};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph};
 use crate::numbering::Numbering;
+use std::collections::HashSet;
 
 /// A DAG of at most `limit` paths where that can be had; see [`cut_to_limit`].
 #[derive(Debug)]
@@ -39,6 +40,7 @@ pub fn cut_sparing(
 ) -> Limited {
     let limit = limit.clamp(1, i64::MAX as u64);
     let mut forced = forced.to_vec();
+    let spared: HashSet<Edge> = spared.iter().copied().collect();
     loop {
         let dag = Dag::new(graph, &forced, entries);
         if let Ok(numbering) = Numbering::ball_larus(&dag)
@@ -46,7 +48,7 @@ pub fn cut_sparing(
         {
             return Limited { dag, numbering };
         }
-        let chosen = Cutter::new(&dag, frequencies, entries, spared).choose((limit as f64).log2());
+        let chosen = Cutter::new(&dag, frequencies, entries, &spared).choose((limit as f64).log2());
         if chosen.is_empty() {
             let numbering = Numbering::ball_larus(&dag).expect("a graph without two edges in a row has few paths");
             return Limited { dag, numbering };
@@ -84,7 +86,7 @@ struct Cutter {
 }
 
 impl Cutter {
-    fn new(dag: &Dag, frequencies: &Frequencies, entries: Entries, spared: &[Edge]) -> Cutter {
+    fn new(dag: &Dag, frequencies: &Frequencies, entries: Entries, spared: &HashSet<Edge>) -> Cutter {
         let nodes = dag.node_count();
         let mut order: Vec<usize> = dag.order().iter().map(|n| n.index()).filter(|n| *n != dag.exit().index()).collect();
         order.push(dag.exit().index());

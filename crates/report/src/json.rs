@@ -111,6 +111,8 @@ pub(crate) fn run(run: &Run) -> Value {
         "ending": ending,
         "runs": number(run.runs),
         "recorder": run.recorder,
+        "test": run.test,
+        "diverged": number(run.diverged),
     })
 }
 

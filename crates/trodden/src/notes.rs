@@ -35,7 +35,9 @@ pub fn reasons(error: &anyhow::Error) -> String {
         if told.iter().any(|before| before.contains(&cause)) {
             continue;
         }
-        if told.last().is_some_and(|before| cause.starts_with(before.as_str())) {
+        // Whole words: a file's name may be the beginning of one.
+        let goes_on = |before: &String| cause.strip_prefix(before.as_str()).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
+        if told.last().is_some_and(goes_on) {
             told.pop();
         }
         told.push(cause);

@@ -14,7 +14,7 @@ pub struct TooManyPaths(pub u32);
 impl TooManyPaths {
     /// The message, with what the node is called.
     pub fn with_name(&self, node: &dyn std::fmt::Display) -> String {
-        format!("more than 2^63 paths begin at node {node}: cut the graph further")
+        format!("2^63 paths or more begin at node {node}: cut the graph further")
     }
 }
 

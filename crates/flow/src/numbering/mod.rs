@@ -141,7 +141,7 @@ pub enum NumberingError {
         paths: u64,
     },
     /// No path visits all of some nodes.
-    #[error("no path passes through all of the nodes {nodes:?}: name fewer of them")]
+    #[error("{}", Self::no_path_through(.nodes))]
     NoPathThrough {
         /// The nodes.
         nodes: Vec<u32>,
@@ -181,6 +181,14 @@ pub enum NumberingError {
         /// Number of slots that were tried last.
         slots: u64,
     },
+}
+
+impl NumberingError {
+    /// The message of [`NumberingError::NoPathThrough`], with what the nodes are called.
+    pub fn no_path_through<N: std::fmt::Display>(nodes: &[N]) -> String {
+        let nodes: Vec<String> = nodes.iter().map(N::to_string).collect();
+        format!("no path passes through all of the nodes {}: name fewer of them", nodes.join(", "))
+    }
 }
 
 /// Numbers the paths of `dag`. `weights` are the executions of its edges, or what an increment there costs.

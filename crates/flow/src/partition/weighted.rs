@@ -3,7 +3,7 @@
 //! What an interesting path costs is its count; what makes a partition dear is the labels that several copies execute for the same part of a
 //! procedure. So procedures stay whole where that is good enough, and are divided where it is not:
 //!
-//! 1. procedures, whole, to the copy with the least load, the most expensive first;
+//! 1. procedures, whole, to the copy with the least load, the most expensive first; those that cost little stay with others of their unit;
 //! 2. then, as long as it makes the slowest copy faster, a set of ends of one procedure moves from there to another copy: a single end, the ends behind
 //!    one node, as many as fit into the difference in the order of their frequency or of their place, or all;
 //! 3. what is found depends on how moves are chosen that add work for both together, so several weights of that are tried, and the best result is kept;
@@ -122,6 +122,9 @@ impl<'a> Search<'a> {
         let all: Vec<EndSet> = self.weighers.iter().map(|w| EndSet::all(w.ends.len())).collect();
         let mut order: Vec<(u64, usize)> = (0..all.len()).map(|at| (self.weighers[at].cost(&all[at]), at)).collect();
         order.sort_by_key(|(cost, at)| (std::cmp::Reverse(*cost), *at));
+        let units = self.procedures.iter().map(|p| p.unit).collect::<BTreeSet<_>>().len();
+        // Of procedures without cost in each copy: no load tells these apart, so they go round.
+        let mut idle = vec![0u64; self.loads.len()];
         let cheap = order.iter().map(|(cost, _)| *cost).sum::<u64>() / self.loads.len() as u64 / CHEAP;
         let mut homes = HashMap::<usize, BTreeSet<usize>>::new();
         for (cost, at) in order {
@@ -129,10 +132,16 @@ impl<'a> Search<'a> {
             let most = self.loads.iter().copied().max().unwrap_or(0);
             let unit = self.procedures[at].unit;
             let known = homes.entry(unit).or_default();
-            let home = known.iter().copied().filter(|c| cost <= cheap && self.loads[*c] + cost <= most).min_by_key(|c| self.loads[*c]);
-            // What is never executed goes round the copies, unit by unit.
-            let copy = home.unwrap_or(if cost == 0 { unit % self.loads.len() } else { least });
+            let near = known.iter().copied().filter(|c| cost <= cheap && self.loads[*c] + cost <= most);
+            let home = near.min_by_key(|c| if cost == 0 { idle[*c] } else { self.loads[*c] });
+            let copy = match (home, cost) {
+                (_, 0) if units < self.loads.len() => at % self.loads.len(),
+                (Some(home), _) => home,
+                (None, 0) => unit % self.loads.len(),
+                (None, _) => least,
+            };
             known.insert(copy);
+            idle[copy] += u64::from(cost == 0);
             self.shares[at][copy] = all[at].clone();
             self.costs[at][copy] = cost;
             self.loads[copy] += cost;

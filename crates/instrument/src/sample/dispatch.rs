@@ -18,7 +18,7 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use std::collections::{BTreeMap, HashSet};
 
-/// How many landings an interpreter may have for its jump to be copied. Lua's has 83, and gains 6 % by it; quickjs's has some 250, and would lose 15 %, by values moved about at each.
+/// How many landings an interpreter may have for its jump to be copied; also the value of [`COPIED_JUMPS`](crate::bounds::COPIED_JUMPS). Lua's has 83, and gains 6 % by it; quickjs's has some 250, and would lose 15 %, by values moved about at each.
 pub const COPIED: usize = 128;
 
 /// The tables of a function's computed jumps.

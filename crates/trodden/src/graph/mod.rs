@@ -90,7 +90,7 @@ fn with_names(named: &Named, error: anyhow::Error) -> anyhow::Error {
         (Some(NumberingError::TooManyPaths(paths)), ..) | (_, Some(paths), _) => Some(many(paths)),
         (Some(NumberingError::NoPathThrough { nodes }), ..) => {
             let nodes: Vec<String> = nodes.iter().map(name).collect();
-            Some(format!("no path passes through all of the nodes {}: name fewer of them", nodes.join(", ")))
+            Some(NumberingError::no_path_through(&nodes))
         }
         (.., Some(CodingError::NoWeight(node))) => Some(CodingError::no_weight(&name(node))),
         (.., Some(CodingError::Overlap(node))) => Some(CodingError::overlap(&name(node))),

@@ -70,7 +70,9 @@ fn path(named: &Named, acyclic: &Acyclic, edges: &[Edge]) -> Result<Vec<DagEdgeI
     for (at, &edge) in edges.iter().enumerate() {
         match (dag.real(edge), dag.cut(edge)) {
             (Some(id), _) => path.push(id),
-            (None, Some(cut)) if at == 0 && edges.len() > 1 => path.extend(cut.enter),
+            (None, Some(cut)) if at == 0 && edges.len() > 1 && (cut.reason != CutReason::Limit || graph.from(edge) != graph.entry()) => {
+                path.extend(cut.enter);
+            }
             (None, Some(cut)) if at + 1 == edges.len() => path.extend(cut.leave),
             (None, Some(cut)) if cut.reason == CutReason::Limit => bail!(
                 "it takes edge {}, on its way; there are 2^63 paths or more, and cutting other edges than those of interesting paths was not enough: name fewer paths",

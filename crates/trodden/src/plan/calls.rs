@@ -16,8 +16,7 @@ pub struct Calls<'a> {
 impl Calls<'_> {
     /// Adds up what units call.
     pub fn of(units: &[(Frame, UnitMap)]) -> Calls<'_> {
-        let direct: Vec<HashMap<&str, u32>> =
-            units.iter().map(|(_, map)| map.calls.iter().map(|callee| (callee.plain_name(), callee.sites)).collect()).collect();
+        let direct: Vec<HashMap<&str, u32>> = units.iter().map(|(_, map)| sites(map)).collect();
         let mut all = HashMap::<&str, u32>::new();
         for (name, sites) in direct.iter().flatten() {
             let sum = all.entry(*name).or_default();
@@ -31,4 +30,10 @@ impl Calls<'_> {
         let known = if function.local { &self.direct[unit] } else { &self.all };
         known.get(function.plain_name()).copied().unwrap_or(0)
     }
+}
+
+fn sites(map: &UnitMap) -> HashMap<&str, u32> {
+    let mut sites = HashMap::new();
+    map.calls.iter().for_each(|callee| *sites.entry(callee.plain_name()).or_default() += callee.sites);
+    sites
 }
