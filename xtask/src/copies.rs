@@ -28,7 +28,7 @@ use table::{Results, Row, Setting, Times, Triple};
 const DEFAULT: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "sqlite"];
 
 /// Programs that print how long they took.
-const PRINT_TIMES: &[&str] = &["minisat", "sqlite"];
+const PRINT_TIMES: &[&str] = &["minisat", "sqlite", "x264"];
 
 /// Programs that write files.
 const WRITE_FILES: &[&str] = &["cppcheck", "x264"];

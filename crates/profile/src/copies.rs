@@ -17,6 +17,7 @@ mod within;
 
 pub(crate) use within::Within;
 
+use crate::merge::add_counts;
 use crate::model::{Ending, ImageProfile, Profile, Run, UnitProfile};
 use crate::paths::FunctionPaths;
 use std::collections::{BTreeMap, HashMap};
@@ -138,6 +139,8 @@ pub struct MergedCopies {
     pub interrupted: Vec<Divergence>,
     /// Paths with counts that two copies or more agree on.
     pub confirmed: u64,
+    /// What processes counted that started the program by its own name: each copy has that in full, and it is no copy's part.
+    pub again: Option<ImageProfile>,
     /// Copies that counted nothing, because control came to none of their functions.
     pub silent: Vec<usize>,
 }
@@ -154,7 +157,7 @@ pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<M
     }
     let silent: Vec<usize> = (0..own.len()).filter(|at| own[*at].is_none()).collect();
     let profile = Profile { run, images: Vec::new(), sampling: None };
-    let mut merged = MergedCopies { profile, divergences: Vec::new(), interrupted: Vec::new(), confirmed: 0, silent };
+    let mut merged = MergedCopies { profile, divergences: Vec::new(), interrupted: Vec::new(), confirmed: 0, again: None, silent };
     let mut seen = HashMap::<Identity, usize>::new();
     let mut units = Vec::new();
     for (unit, map) in &program.units {
@@ -184,7 +187,8 @@ pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<M
 fn are_ended_by_a_signal(copies: &[Profile]) -> bool {
     let by_signal = |ending: Option<Ending>| match ending {
         Some(Ending::Signal(_)) => true,
-        Some(Ending::Exit(status)) => (129..=192).contains(&status),
+        // Of signals that end programs by themselves: other numbers are a program's own.
+        Some(Ending::Exit(status)) => (129..=143).contains(&status),
         None => false,
     };
     copies.first().is_some_and(|first| by_signal(first.run.ending) && copies.iter().all(|copy| copy.run.ending == first.run.ending))
@@ -315,7 +319,19 @@ impl MergedCopies {
             let more = own.iter().filter(|i| first.iter().all(|f| f.identity != i.identity));
             self.divergences.extend(more.map(|i| Divergence::Image { image: i.path.clone(), copy, function: None }));
         }
-        self.profile.images.extend(first);
+        let program = self.profile.images[0].identity;
+        let (again, others): (Vec<ImageProfile>, Vec<ImageProfile>) = first.into_iter().partition(|i| i.identity == program);
+        self.again = again.into_iter().next();
+        self.profile.images.extend(others);
+    }
+
+    /// The whole profile, with what the program counted where it was started by its own name.
+    pub fn into_profile(mut self) -> Profile {
+        if let Some(again) = self.again {
+            let units = self.profile.images[0].units.iter_mut().zip(&again.units);
+            units.for_each(|(unit, more)| add_counts(unit, more));
+        }
+        self.profile
     }
 }
 

@@ -190,7 +190,8 @@ impl Image {
     }
 }
 
-fn add_counts(unit: &mut UnitProfile, more: &UnitProfile) {
+/// Adds the counts of another run of a unit.
+pub(crate) fn add_counts(unit: &mut UnitProfile, more: &UnitProfile) {
     if !more.counts.is_empty() {
         unit.counts = sum::merge(&unit.counts, &more.counts);
     }

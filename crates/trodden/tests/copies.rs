@@ -301,7 +301,11 @@ fn programs_that_go_by_addresses_are_told() {
     place.cc("-O0 prog.c -o prog");
     let doctor = || place.command(trodden()).args(["doctor", "--runs", "2", "--", "./prog"]).output().unwrap();
     // One of hundreds of random addresses may be like the fixed one.
-    let told = [doctor(), doctor()].map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let told = [doctor(), doctor()].map(|output| {
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(i32::from(told.contains("differs"))), "{told}");
+        told
+    });
     assert!(told.iter().any(|t| t.contains("with memory at other addresses: the paths of function `main`")), "{told:?}");
 }
 
@@ -448,4 +452,39 @@ fn functions_that_are_called_from_one_place_are_divided() {
         let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
         assert_eq!(answer["plans"][0]["profitable_procedures"], divided, "{words}: {answer}");
     }
+}
+
+/// Starts itself by its own name: that process is the program, and each copy has one.
+const AGAIN: &str = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+    __attribute__((noinline)) int walk(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s -= 2; } return s; }\n\
+    int main(int c, char **v) { int s = walk(c > 1 ? 5 : 40); if (c == 1) { if (!fork()) { execl(v[0], v[0], \"x\", (char *)0); _exit(9); } wait(0); } return s == 1; }\n";
+
+#[test]
+fn programs_that_start_themselves_are_one_image() {
+    let place = Place::with(&[("prog.c", AGAIN), ("input", "")]);
+    place.cc("-O1 prog.c -o prog");
+    record(&place, "./prog", "");
+    let truth = counts(&place);
+    std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
+    let copies = record(&place, "./prog", "--copies 2 --weights one.trodden --baseline");
+    assert_eq!(copies.status.code(), Some(0), "{}", String::from_utf8_lossy(&copies.stderr));
+    assert_eq!(counts(&place), truth);
+    assert_eq!(Profile::read(&place.path("run.trodden")).unwrap().images.len(), 1);
+}
+
+/// With a loop that only an argument makes it come to.
+const SELDOM: &str = "#include <stdlib.h>\nstatic int a[1000]; volatile long g;\n\
+    __attribute__((noinline)) long hot(long n) { long s = 0; for (long i = 0; i < n; i++) { if (a[i % 1000] & 1) s += i; else s ^= i; if (a[(i + 3) % 1000] & 2) s += 3; else s -= g; if (a[(i + 5) % 1000] & 4) g++; else g--; } return s; }\n\
+    __attribute__((noinline)) long known(long x) { if (x & 1) g++; else g--; if (x & 2) g += 2; return g; }\n\
+    int main(int c, char **v) { for (int i = 0; i < 1000; i++) a[i] = i * 7; long s = 0; for (long r = 0; r < 1000; r++) s += known(r); return (c > 1 ? hot(30000) : 0) + s == 1; }\n";
+
+#[test]
+fn what_no_run_has_executed_is_divided_by_estimates() {
+    let place = Place::with(&[("prog.c", SELDOM), ("input", "")]);
+    place.cc("-O2 prog.c -o prog");
+    place.trodden("record --no-store -o few.trodden -- ./prog");
+    place.trodden("record --no-store -o copies.trodden --copies 2 --weights few.trodden --costs costs.json -- ./prog x");
+    let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
+    let hits = |name: &str| costs[name].as_u64().unwrap();
+    assert!(hits("hits_of_slowest") <= hits("sequential_hits"), "{costs}");
 }

@@ -79,7 +79,12 @@ impl Input {
     pub fn read(given: Option<&Path>) -> Result<Input> {
         if let Some(path) = given {
             ensure!(!path.is_dir(), "{} is a folder: give a file (--input)", path.display());
-            return Ok(Input::File(fs::canonicalize(path).with_context(|| format!("cannot read {}", path.display()))?));
+            let failed = || format!("cannot read {}", path.display());
+            // Of a pipe there is one content for all copies.
+            return match path.metadata().with_context(failed)?.is_file() {
+                true => Ok(Input::File(fs::canonicalize(path).with_context(failed)?)),
+                false => Ok(Input::Bytes(fs::read(path).with_context(failed)?)),
+            };
         }
         let mut input = io::stdin().lock();
         if input.is_terminal() {

@@ -12,8 +12,9 @@ use std::path::Path;
 use trodden_flow::partition::bound::{Bound, bound};
 use trodden_flow::partition::{Measure, Part, Procedure, hits};
 use trodden_profile::copies::MergedCopies;
-use trodden_profile::{FunctionPaths, Profile, UnitProfile};
+use trodden_profile::{FunctionPaths, ImageProfile, Profile, UnitProfile};
 use trodden_report::words::plural;
+use trodden_unit::FunctionMap;
 
 /// What programs count that know some paths.
 const UNKNOWN: &str = "unknown";
@@ -274,21 +275,35 @@ fn of_edges(procedures: &[Procedure], division: &Division) -> Bound {
     Bound { sequential, ideal, path: most, end: most, whole_end: most, together: 0, share: ideal }
 }
 
-/// Functions of which two profiles of one program tell other executions of edges.
+/// Functions of which two profiles of one program tell other executions of edges. Images are known by their files: that of copies has another identity.
 pub fn different_edges(one: &Profile, other: &Profile) -> Result<Vec<String>> {
-    let (mut ours, mut theirs) = (one.functions(), other.functions());
+    let known: BTreeMap<&str, &ImageProfile> = other.images.iter().map(|i| (i.path.as_str(), i)).collect();
     let mut out = Vec::new();
-    for ((_, a, f), (_, b, g)) in ours.by_ref().zip(theirs.by_ref()) {
-        let edges = |unit: &UnitProfile, function| Ok(FunctionPaths::decode(function, unit.counts_of(function))?.edges);
-        let (mine, own): (Result<Vec<u64>>, Result<Vec<u64>>) = (edges(a, f), edges(b, g));
-        if mine? != own? {
-            out.push(format!("the edges of function `{}` were executed otherwise", f.name));
+    for image in &one.images {
+        let Some(same) = known.get(image.path.as_str()) else {
+            out.push(format!("`{}` ran in one and not in the other", image.path));
+            continue;
+        };
+        for ((a, f), (b, g)) in functions(image).zip(functions(same)) {
+            let edges = |unit: &UnitProfile, function| Ok(FunctionPaths::decode(function, unit.counts_of(function))?.edges);
+            let (mine, own): (Result<Vec<u64>>, Result<Vec<u64>>) = (edges(a, f), edges(b, g));
+            if mine? != own? {
+                out.push(format!("the edges of function `{}` were executed otherwise", f.name));
+            }
         }
     }
-    if ours.next().is_some() || theirs.next().is_some() {
-        out.push("not the same images ran".into());
+    if one.images.len() != other.images.len() {
+        out.push(images_differ(one, other));
     }
     Ok(out)
+}
+
+fn functions(image: &ImageProfile) -> impl Iterator<Item = (&UnitProfile, &FunctionMap)> {
+    image.units.iter().flat_map(|unit| unit.map.functions.iter().map(move |f| (unit, f)))
+}
+
+fn images_differ(one: &Profile, other: &Profile) -> String {
+    format!("{} images ran in one, {} in the other", one.images.len(), other.images.len())
 }
 
 /// Functions that two profiles of the same images count differently.
@@ -304,7 +319,7 @@ pub fn differences(one: &Profile, other: &Profile) -> Vec<String> {
         out.extend(pairs.flat_map(|(a, b)| differing(a, b)));
     }
     if one.images.len() != other.images.len() {
-        out.push(format!("{} images ran in one, {} in the other", one.images.len(), other.images.len()));
+        out.push(images_differ(one, other));
     }
     out
 }

@@ -10,11 +10,11 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_flow::partition::{Options, Plan, Procedure, Strategy};
+use trodden_flow::partition::Plan;
 use trodden_launch::Stop;
 use trodden_profile::copies::Divided;
 use trodden_profile::field::handed::{Handed, HandedCopy};
-use trodden_unit::{Frame, Identity, Image, UnitMap, parts};
+use trodden_unit::{Identity, Image, UnitMap, parts};
 
 /// The folder of the program itself.
 const PROGRAM: &str = "program";
@@ -42,17 +42,9 @@ impl<'a> Order<'a> {
         Ok(Order { program: Program::read(&job.program)?, file: &job.program, folder, writes: job.writes.as_deref() })
     }
 
-    /// The program's distinct units.
-    pub fn units(&self) -> &[(Frame, UnitMap)] {
-        self.program.units()
-    }
-
-    /// Divides the program's counting.
-    ///
-    /// # Errors
-    /// It cannot be divided in this way.
-    pub fn divide(&self, procedures: &[Procedure], strategy: Strategy, options: &Options) -> Result<Plan> {
-        self.program.divide(procedures, strategy, options)
+    /// The program whose counting is divided.
+    pub fn program(&self) -> &Program {
+        &self.program
     }
 
     /// Makes the copies.

@@ -149,7 +149,10 @@ impl Division {
         let count = options.copies.unwrap_or(1);
         let choices =
             Options { copies: count, all_procedures: options.all_procedures, fold_again: false, measure: Measure::from(options.hits) };
-        let plan = program.divide(&procedures, strategy, &choices)?;
+        let plan = match weights {
+            Some(_) => program.divide(&plan::with_estimates(&program.units, &procedures)?, strategy, &choices)?,
+            None => program.divide(&procedures, strategy, &choices)?,
+        };
         let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
         let mut division = Division::planned(program, plan);
         division.words += if options.count_hits { " hits=counted" } else { "" };
@@ -219,7 +222,8 @@ impl Division {
     /// # Errors
     /// A map is damaged.
     pub fn measured(&self, profile: &Profile) -> Result<Vec<Procedure>> {
-        let counted: Vec<_> = profile.images.iter().flat_map(|i| &i.units).collect();
+        // Of the program's own image, which comes first: a library may have units of the same object.
+        let counted: Vec<_> = profile.images.iter().take(1).flat_map(|i| &i.units).collect();
         let mut out = Vec::new();
         for (frame, map) in &self.units {
             for function in &map.functions {

@@ -14,6 +14,7 @@ use crate::recipe::Word;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use trodden_profile::sampling::SAMPLE_TIER;
 use trodden_profile::{Profile, RunStore};
 
@@ -21,6 +22,8 @@ use trodden_profile::{Profile, RunStore};
 const FIRST: &str = "first";
 /// That of the same run, counted in full.
 const FIRST_WHOLE: &str = "first-whole";
+/// A run that takes longer is not repeated for want of samples.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// A profile to divide by.
 pub struct Weights {
@@ -51,7 +54,7 @@ pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, runn
         );
         return Ok(None);
     }
-    first_run(program, spec, folder, runner).map(Some)
+    first_run(program, spec, folder, runner)
 }
 
 /// The newest run of a build in the run store.
@@ -76,26 +79,35 @@ fn newest(program: &Program) -> Result<Option<Profile>> {
     Ok(None)
 }
 
-/// Runs a sampled variant of the program as copies are run; one that ends before a sample is taken runs once more and is counted in full, which takes no time either.
-fn first_run(program: &Program, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Weights> {
+/// Runs a sampled variant of the program as copies are run; one that ends before a sample is taken runs once more and is counted in full, which takes no time either. A program of
+/// few innermost loops may run long, and never come to where a sample begins: then there are no weights.
+fn first_run(program: &Program, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
     note(
         "no run of this build is in the run store: the program runs once before the copies, sampled, to divide the counting by (--no-first-run leaves that out)",
     );
     let own = folder.join(FIRST);
     fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
     let sampled = make_sampled(program, &own, runner)?;
-    let profile = run_first(&sampled, true, spec, &own, runner)?;
+    let (profile, took) = run_first(&sampled, true, spec, &own, runner)?;
     if profile.images.iter().any(|image| image.units.iter().any(|unit| !unit.counts.is_empty())) {
-        return Ok(Weights { profile, same_input: true });
+        return Ok(Some(Weights { profile, same_input: true }));
+    }
+    if took > SHORT {
+        note(format_args!(
+            "no sample was taken in {:.1} s, as the program hardly leaves its innermost loops: the counting is divided by estimated frequencies; --weights takes a profile",
+            took.as_secs_f64()
+        ));
+        return Ok(None);
     }
     note("the program ended before a sample was taken: it runs once more, counted in full");
     let own = folder.join(FIRST_WHOLE);
     fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
-    let profile = run_first(Path::new(&program.divided.path), false, spec, &own, runner)?;
-    Ok(Weights { profile, same_input: true })
+    let (profile, _) = run_first(Path::new(&program.divided.path), false, spec, &own, runner)?;
+    Ok(Some(Weights { profile, same_input: true }))
 }
 
-fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Profile> {
+/// The profile of a run, and how long it took.
+fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Runner) -> Result<(Profile, Duration)> {
     let mut spec = spec.clone();
     (spec.programs, spec.sampled) = (vec![Word::from(file.as_os_str())], sampled);
     spec.write(folder)?;
@@ -104,7 +116,8 @@ fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Ru
         Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::Error::Duplicate { .. })) => {}
         other => drop(other.context(Failed).context("the first run, by which the counting is to be divided, fails")?),
     }
-    Ok(results(folder, 0..1)?.remove(0).profile)
+    let run = results(folder, 0..1)?.remove(0);
+    Ok((run.profile, Duration::from_nanos(run.times.wall_ns)))
 }
 
 fn make_sampled(program: &Program, folder: &Path, runner: &Runner) -> Result<PathBuf> {

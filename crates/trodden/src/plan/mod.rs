@@ -5,6 +5,7 @@ mod calls;
 use crate::assets;
 use crate::cli::{self, CopyStrategy};
 use crate::copies::hand_out;
+use crate::copies::make::Program;
 use crate::notes::note;
 use crate::profiles;
 use anyhow::{Context, Result, bail};
@@ -30,17 +31,23 @@ const SCHEMA_VERSION: u32 = 1;
 /// The program or the profile cannot be read, or do not fit each other.
 pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     let handed = job.make.as_deref().map(|folder| hand_out::Order::of(job, folder)).transpose()?;
-    let units = match &handed {
-        Some(order) => order.units().to_vec(),
-        None => units(&job.program)?,
+    let own;
+    let program = match &handed {
+        Some(order) => order.program(),
+        None => {
+            own = Program::read(&job.program)?;
+            &own
+        }
     };
+    let units = program.units();
     let profile = job.profile.as_deref().map(profiles::load).transpose()?;
     let by = |profile: &String| format!("{}, divided by the profile {profile}", job.program.display());
     let mut procedures =
-        procedures(&units, profile.as_ref()).with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
+        procedures(units, profile.as_ref()).with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
     if job.strategy.contains(&CopyStrategy::P3) && !job.all_procedures {
-        add_call_sites(&units, &mut procedures);
+        add_call_sites(units, &mut procedures);
     }
+    let basis = if profile.is_some() { with_estimates(units, &procedures)? } else { procedures.clone() };
     if profile.is_none() {
         note("hits are estimates, of one call of each function: give a profile of the program (--profile last) for measured ones");
     }
@@ -50,10 +57,7 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
         let bound = bound(&procedures, *copies, measure);
         for strategy in &job.strategy {
             let options = Options { copies: *copies, all_procedures: job.all_procedures, fold_again: job.fold_again, measure };
-            let plan = match &handed {
-                Some(order) => order.divide(&procedures, Strategy::from(*strategy), &options)?,
-                None => partition::plan(&procedures, Strategy::from(*strategy), &options),
-            };
+            let plan = program.divide(&basis, Strategy::from(*strategy), &options)?;
             answers.push(Answer::of(*strategy, measure, &procedures, &plan, &bound).known(profile.is_some()));
             last = Some(plan);
         }
@@ -151,6 +155,26 @@ impl<'a> Counted<'a> {
         let same = other.shape == function.shape && other.counters == function.counters && other.cuts == function.cuts;
         (same && other.values == function.values).then_some((unit, other))
     }
+}
+
+/// The functions as they are to be divided: where nothing was measured, estimates decide. All of a function's together weigh less than one execution that was measured.
+///
+/// # Errors
+/// A map is damaged.
+pub fn with_estimates(units: &[(Frame, UnitMap)], measured: &[Procedure]) -> Result<Vec<Procedure>> {
+    /// How many parts an execution has, if their sum fits a word.
+    const PARTS: u32 = 16;
+    let sum = measured.iter().flat_map(|p| &p.frequencies).fold(1u64, |sum, n| sum.saturating_add(*n));
+    let parts = 1u64 << PARTS.min(sum.leading_zeros().saturating_sub(2));
+    let functions = units.iter().flat_map(|(_, map)| &map.functions);
+    let procedure = |(known, function): (&Procedure, &FunctionMap)| {
+        let estimated = procedures::estimated(function)?.frequencies;
+        let all = estimated.iter().fold(1u128, |sum, n| sum + u128::from(*n));
+        let share = |n: u64| (u128::from(n) * u128::from(parts - 1) / all) as u64;
+        let frequencies = known.frequencies.iter().zip(estimated).map(|(n, e)| n.saturating_mul(parts).saturating_add(share(e))).collect();
+        Ok(Procedure { frequencies, ..known.clone() })
+    };
+    measured.iter().zip(functions).map(procedure).collect()
 }
 
 /// Says of each function from how many places it is called.
