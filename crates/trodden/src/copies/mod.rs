@@ -172,7 +172,7 @@ fn deliver_all(record: &Record, counted: Counted, work: &Path) -> Result<ExitCod
 
 /// Runs the program without counting and with all of it, alone and here; gives where its profile is not the copies'.
 fn baseline(folder: &Path, copies: &Copies, merged: &Profile, stop: &Stop, costs: &mut Costs) -> Result<Vec<String>> {
-    let (first, memory) = (copies.copies.unwrap_or(1) as usize, copies.memory);
+    let (first, memory) = (copies.copies.unwrap_or(1), copies.memory);
     let both = first..first + 2;
     launch(folder, both.clone(), &Runner { engine: one_by_one(memory), stop })?;
     let base = results(folder, both)?;
