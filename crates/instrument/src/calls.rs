@@ -1,18 +1,40 @@
 //! Which functions a module calls by name, and from how many places: which procedures partitioned path profiling may divide depends on it.
 //!
-//! Source: Afraz, Saha and Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), section 4.1. An indirect call names nobody, as there.
+//! Source: Afraz, Saha and Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), section 4.1. An indirect call names nobody, as there. A call of an alias
+//! names a function that only the alias's own unit knows, so aliases are noted beside the calls.
 
-use crate::llvm::Module;
+use crate::llvm::{Module, Value, llvm};
+use llvm_sys::core::*;
 use std::collections::BTreeMap;
-use trodden_unit::Callee;
+use trodden_unit::{Alias, Callee};
 
 /// Callees of the module's code, as it is before anything is inserted.
 pub fn of(module: Module) -> Vec<Callee> {
     let mut sites = BTreeMap::<String, u32>::new();
     let instructions = module.functions().flat_map(|f| f.blocks()).flat_map(|b| b.instructions());
     let callees = instructions.filter(|i| i.is_call()).map(|call| call.callee());
-    for callee in callees.filter(|callee| callee.is_function() && callee.intrinsic() == 0) {
+    for callee in callees.filter(|callee| is_alias(*callee) || callee.is_function() && callee.intrinsic() == 0) {
         *sites.entry(callee.name()).or_default() += 1;
     }
     sites.into_iter().map(|(name, sites)| Callee { name, sites }).collect()
+}
+
+/// Aliases of the module's functions.
+pub fn aliases(module: Module) -> Vec<Alias> {
+    let first = Value::some(llvm!(LLVMGetFirstGlobalAlias(module.raw)));
+    let all = std::iter::successors(first, |alias| Value::some(llvm!(LLVMGetNextGlobalAlias(alias.0))));
+    all.filter_map(|alias| Some(Alias { name: alias.name(), of: behind(alias)?.name() })).collect()
+}
+
+/// The function behind an alias, or behind an alias of one. There are no cycles of them.
+fn behind(alias: Value) -> Option<Value> {
+    let mut value = alias;
+    while is_alias(value) {
+        value = Value(llvm!(LLVMAliasGetAliasee(value.0)));
+    }
+    value.is_function().then_some(value)
+}
+
+fn is_alias(value: Value) -> bool {
+    !llvm!(LLVMIsAGlobalAlias(value.0)).is_null()
 }

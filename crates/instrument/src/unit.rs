@@ -297,6 +297,7 @@ impl Unit {
             edge_profile: None,
             events: options.events,
             calls: calls::of(module),
+            aliases: calls::aliases(module),
         };
         let markers = if options.markers {
             Some(Markers::take(module, around.counters, &mut map.counters)?)

@@ -23,6 +23,7 @@ fn unit() -> UnitMap {
         counters: 0,
         edge_profile: None,
         calls: vec![],
+        aliases: vec![],
         events: None,
     }
 }

@@ -70,6 +70,7 @@ pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (
         counters,
         edge_profile: None,
         calls: vec![],
+        aliases: vec![],
         events: None,
     };
     (map, subjects)

@@ -440,14 +440,16 @@ fn tasks(name: &str) -> String {
 fn functions_that_are_called_from_one_place_are_divided() {
     let own = tasks("static int own");
     let one = format!(
-        "{own}{}int more(int);\nint twice(int);\nint main(int c, char **v) {{ return own(c) + once(c) + twice(c) + more(c); }}\n",
+        "{own}{}int more(int);\nint twice(int);\nint by_alias(int);\nint main(int c, char **v) {{ return own(c) + once(c) + twice(c) + by_alias(c) + more(c); }}\n",
         tasks("int once")
     );
-    let other = format!("{own}{}int more(int n) {{ return own(n + 1) + twice(n); }}\n", tasks("int twice"));
+    let alias = "int by_alias(int n) __attribute__((alias(\"renamed\")));\n";
+    let more = "int more(int n) { return own(n + 1) + twice(n) + renamed(n); }\n";
+    let other = format!("{own}{}{}{alias}{more}", tasks("int twice"), tasks("int renamed"));
     let place = Place::with(&[("one.c", &one), ("other.c", &other)]);
     place.cc("-O1 -g one.c other.c -o prog");
-    // Both functions `own`, `once`, `more`; `twice` is called from two places.
-    for (words, divided) in [("", 4), ("--all-procedures", 5)] {
+    // Both functions `own`, `once`, `more`; `twice` and `renamed` are called from two places.
+    for (words, divided) in [("", 4), ("--all-procedures", 6)] {
         let answer = place.trodden(&format!("plan ./prog -k 2 --strategy p3 --json {words}")).stdout;
         let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
         assert_eq!(answer["plans"][0]["profitable_procedures"], divided, "{words}: {answer}");
@@ -487,4 +489,38 @@ fn what_no_run_has_executed_is_divided_by_estimates() {
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
     let hits = |name: &str| costs[name].as_u64().unwrap();
     assert!(hits("hits_of_slowest") <= hits("sequential_hits"), "{costs}");
+}
+
+/// Needs more memory than it may get.
+const GREEDY: &str =
+    "#include <stdlib.h>\nint main(void) { volatile char *p = malloc(200 << 20); if (!p) return 3; p[0] = 1; return p[0] - 1; }\n";
+
+#[test]
+fn the_program_itself_runs_as_its_copies_do() {
+    let place = Place::with(&[
+        ("greedy.c", GREEDY),
+        ("echo.c", "#include <stdio.h>\nint main(void) { int c, n = 0; while ((c = getchar()) != EOF) n++; return n; }\n"),
+        ("input", ""),
+    ]);
+    place.cc("-O1 greedy.c -o greedy");
+    let copies = record(&place, "./greedy", "--copies 2 --no-first-run --memory 64 --baseline");
+    let told = String::from_utf8_lossy(&copies.stderr).into_owned();
+    assert_eq!(copies.status.code(), Some(3), "{told}");
+    // What comes by a pipe is one content for all.
+    place.cc("-O1 echo.c -o echo");
+    nix::unistd::mkfifo(&place.path("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let pipe = place.path("pipe");
+    let writer = std::thread::spawn(move || std::fs::write(pipe, "seven b").unwrap());
+    let copies = record(&place, "./echo", "--copies 3 --no-first-run --input pipe");
+    writer.join().unwrap();
+    assert_eq!(copies.status.code(), Some(7), "{}", String::from_utf8_lossy(&copies.stderr));
+}
+
+#[test]
+fn plans_are_of_programs_that_can_be_divided() {
+    let place = Place::with(&[("prog.c", COUNTED)]);
+    place.cc("--trodden-sample -O1 prog.c -o prog");
+    let output = place.command(trodden()).args(["plan", "./prog"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && told.contains("which copies cannot share"), "{told}");
 }

@@ -195,6 +195,7 @@ mod tests {
             counters: 0,
             edge_profile: None,
             calls: vec![],
+            aliases: vec![],
             events: None,
         }
     }

@@ -79,6 +79,17 @@ pub struct UnitMap {
     pub events: Option<EventSource>,
     /// Functions that the unit's code calls by name.
     pub calls: Vec<Callee>,
+    /// Other names of its functions, by which they may be called, as constructors of C++ are.
+    pub aliases: Vec<Alias>,
+}
+
+/// Another name of a function of a unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alias {
+    /// The name.
+    pub name: String,
+    /// The function, as [`FunctionMap::name`] has it.
+    pub of: String,
 }
 
 /// A function, and the places of a unit where it is called by name: an indirect call names nobody.

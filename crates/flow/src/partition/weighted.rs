@@ -122,26 +122,25 @@ impl<'a> Search<'a> {
         let all: Vec<EndSet> = self.weighers.iter().map(|w| EndSet::all(w.ends.len())).collect();
         let mut order: Vec<(u64, usize)> = (0..all.len()).map(|at| (self.weighers[at].cost(&all[at]), at)).collect();
         order.sort_by_key(|(cost, at)| (std::cmp::Reverse(*cost), *at));
-        let units = self.procedures.iter().map(|p| p.unit).collect::<BTreeSet<_>>().len();
-        // Of procedures without cost in each copy: no load tells these apart, so they go round.
-        let mut idle = vec![0u64; self.loads.len()];
-        let cheap = order.iter().map(|(cost, _)| *cost).sum::<u64>() / self.loads.len() as u64 / CHEAP;
+        let copies = self.loads.len();
+        let is_scarce = self.procedures.iter().map(|p| p.unit).collect::<BTreeSet<_>>().len() < copies;
+        let cheap = order.iter().map(|(cost, _)| *cost).sum::<u64>() / copies as u64 / CHEAP;
+        let negligible = cheap / order.len().max(1) as u64;
+        // What each copy has of procedures that no load tells apart: those go round.
+        let mut idle = vec![0u64; copies];
         let mut homes = HashMap::<usize, BTreeSet<usize>>::new();
         for (cost, at) in order {
-            let least = (0..self.loads.len()).min_by_key(|c| self.loads[*c]).unwrap_or(0);
-            let most = self.loads.iter().copied().max().unwrap_or(0);
-            let unit = self.procedures[at].unit;
-            let known = homes.entry(unit).or_default();
-            let near = known.iter().copied().filter(|c| cost <= cheap && self.loads[*c] + cost <= most);
-            let home = near.min_by_key(|c| if cost == 0 { idle[*c] } else { self.loads[*c] });
-            let copy = match (home, cost) {
-                (_, 0) if units < self.loads.len() => at % self.loads.len(),
-                (Some(home), _) => home,
-                (None, 0) => unit % self.loads.len(),
-                (None, _) => least,
+            let known = homes.entry(self.procedures[at].unit).or_default();
+            let copy = if cost <= negligible {
+                let near = (0..copies).filter(|c| is_scarce || known.is_empty() || known.contains(c));
+                near.min_by_key(|c| idle[*c]).unwrap_or(0)
+            } else {
+                let most = self.loads.iter().copied().max().unwrap_or(0);
+                let near = (0..copies).filter(|c| cost <= cheap && known.contains(c) && self.loads[*c] + cost <= most);
+                near.min_by_key(|c| self.loads[*c]).or_else(|| (0..copies).min_by_key(|c| self.loads[*c])).unwrap_or(0)
             };
             known.insert(copy);
-            idle[copy] += u64::from(cost == 0);
+            idle[copy] += if cost <= negligible { cost.max(1) } else { 0 };
             self.shares[at][copy] = all[at].clone();
             self.costs[at][copy] = cost;
             self.loads[copy] += cost;

@@ -54,6 +54,7 @@ impl UnitBuilder {
             counters: 0,
             edge_profile: None,
             calls: vec![],
+            aliases: vec![],
             events: None,
         };
         UnitBuilder { map, counts: BTreeMap::new() }

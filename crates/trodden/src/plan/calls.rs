@@ -7,6 +7,7 @@ use trodden_unit::{Frame, FunctionMap, UnitMap};
 
 /// Calls of functions, by name; of local ones, by unit as well.
 pub struct Calls<'a> {
+    units: &'a [(Frame, UnitMap)],
     /// Of each unit.
     direct: Vec<HashMap<&'a str, u32>>,
     /// Of all of them.
@@ -22,13 +23,15 @@ impl Calls<'_> {
             let sum = all.entry(*name).or_default();
             *sum = sum.saturating_add(*sites);
         }
-        Calls { direct, all }
+        Calls { units, direct, all }
     }
 
-    /// Call sites of a function of a unit.
+    /// Call sites of a function of a unit, those of its aliases among them.
     pub fn sites(&self, unit: usize, function: &FunctionMap) -> u32 {
         let known = if function.local { &self.direct[unit] } else { &self.all };
-        known.get(function.plain_name()).copied().unwrap_or(0)
+        let of = |sites: &HashMap<&str, u32>, name: &str| sites.get(name).copied().unwrap_or(0);
+        let aliases = self.units[unit].1.aliases.iter().filter(|alias| alias.of == function.name);
+        aliases.fold(of(known, function.plain_name()), |sum, alias| sum.saturating_add(of(&self.all, &alias.name)))
     }
 }
 
