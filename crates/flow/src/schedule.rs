@@ -180,6 +180,11 @@ impl Schedule {
         &self.loops
     }
 
+    /// The edges that close them.
+    pub fn by_rounds(&self) -> Vec<Edge> {
+        self.loops.iter().map(|l| l.back).collect()
+    }
+
     /// Whether no control comes along an edge.
     pub fn is_dead(&self, edge: Edge) -> bool {
         self.tasks[edge.index()].step == Step::Plain(Action::Dead)

@@ -12,7 +12,7 @@ use crate::counting::{self, Counters, Waiting};
 use crate::describe::Draft;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::places::{Place, Places};
-use crate::shape::{new_block_behind, predecessors};
+use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMIntPredicate, LLVMOpcode};
@@ -52,6 +52,30 @@ pub struct Course<'a> {
     pub order: &'a [Node],
     /// What happens on its edges.
     pub schedule: &'a Schedule,
+    /// How rounds are counted.
+    pub flushing: Flushing,
+}
+
+/// How the rounds of a loop are counted when it is left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Flushing {
+    /// By a jump over it if there were none: most loops come round less than anybody thinks. Blocks are parted.
+    Jumping,
+    /// In one go, where blocks have to stay what they are.
+    Straight,
+}
+
+/// What is counted when a loop is left after some rounds, and not if there were none.
+struct Rounds {
+    /// The register's value: a choice between that without rounds and that with some.
+    choice: Value,
+    /// Whether there were none: a comparison of their number.
+    none: Value,
+    /// The register when the loop was entered, in an instruction of its own, and when it came round.
+    entered: Value,
+    start: Register,
+    /// What to add to the register for the index.
+    increment: i64,
 }
 
 /// Inserts a function's probes. Gives the values that had to be replaced (and are no more) with what took their places.
@@ -63,14 +87,15 @@ pub fn insert(
     plan: &Plan,
     schedule: &Schedule,
     counters: Counters,
+    flushing: Flushing,
 ) -> Vec<(Value, Value)> {
     let order: Vec<Node> = plan.dag.order().iter().copied().filter(|n| *n != graph.exit()).collect();
-    insert_along(around, function, draft, Course { graph, order: &order, schedule }, counters)
+    insert_along(around, function, draft, Course { graph, order: &order, schedule, flushing }, counters)
 }
 
 /// The same for any graph of the function, such as one of two versions of it.
 pub fn insert_along(around: Surroundings, function: Value, draft: &Draft, course: Course, counters: Counters) -> Vec<(Value, Value)> {
-    let Course { graph, order, schedule } = course;
+    let Course { graph, order, schedule, flushing } = course;
     let location = crate::debug::no_line(around.module, function);
     let places = Places::make(around.module, draft, graph, schedule, location);
     let mut work = Work {
@@ -81,6 +106,8 @@ pub fn insert_along(around: Surroundings, function: Value, draft: &Draft, course
         places: &places,
         counters,
         waiting: RefCell::new(Vec::new()),
+        flushing,
+        flushes: RefCell::new(Vec::new()),
         path_ends: true,
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
@@ -96,6 +123,10 @@ pub fn insert_along(around: Surroundings, function: Value, draft: &Draft, course
     for &node in order {
         let arriving = work.arriving(node);
         graph.out(node).iter().for_each(|e| work.take(*e, arriving));
+    }
+    work.path_ends = true;
+    for flush in work.flushes.take() {
+        work.jump_over(flush);
     }
     let waiting = work.waiting.into_inner();
     if !waiting.is_empty() {
@@ -237,6 +268,9 @@ struct Work<'a> {
     schedule: &'a Schedule,
     places: &'a Places,
     counters: Counters<'a>,
+    flushing: Flushing,
+    /// Rounds that are counted at last, since blocks are parted for that.
+    flushes: RefCell<Vec<Rounds>>,
     /// Counts that need blocks of their own.
     waiting: RefCell<Vec<Waiting>>,
     /// Whether what is counted now is the end of a path, not that it came to a call.
@@ -307,13 +341,47 @@ impl Work<'_> {
         }
         let none = llvm!(LLVMBuildICmp(builder.raw(), LLVMIntPredicate::LLVMIntEQ, number.0, module.constant(0).0, c"".as_ptr()));
         let some = llvm!(LLVMBuildNot(builder.raw(), none, c"".as_ptr()));
+        let choose = || {
+            let (without, with) = (self.plus(builder, entered, flush.partial), self.plus(builder, start, flush.partial));
+            Value(llvm!(LLVMBuildSelect(builder.raw(), some, self.value(with).0, self.value(without).0, c"".as_ptr())))
+        };
+        if self.flushing == Flushing::Jumping {
+            let choice = choose();
+            // What is used later has to be used now: values may be replaced by others until then.
+            let entered = Value(llvm!(LLVMBuildAdd(builder.raw(), self.value(entered).0, module.constant(0).0, c"".as_ptr())));
+            self.flushes.borrow_mut().push(Rounds { choice, none: Value(none), entered, start, increment: rounds.increment });
+            return Register::Computed(choice);
+        }
         let first = Value(llvm!(LLVMBuildZExt(builder.raw(), some, module.i64(), c"".as_ptr())));
         self.count(builder, entered, rounds.increment, first);
         let others = Value(llvm!(LLVMBuildSub(builder.raw(), number.0, first.0, c"".as_ptr())));
         self.count(builder, start, rounds.increment, others);
-        let (entered, again) =
-            (self.value(self.plus(builder, entered, flush.partial)), self.value(self.plus(builder, start, flush.partial)));
-        Register::Computed(Value(llvm!(LLVMBuildSelect(builder.raw(), none, entered.0, again.0, c"".as_ptr()))))
+        Register::Computed(choose())
+    }
+
+    /// Counts the rounds of a loop where the register is chosen, unless there were none.
+    fn jump_over(&self, flush: Rounds) {
+        let (module, Rounds { choice, none, entered, start, increment }) = (self.around.module, flush);
+        let block = choice.block();
+        let operand = |of: Value, index: u32| Value(llvm!(LLVMGetOperand(of.0, index)));
+        let (with, without, number) = (operand(choice, 1), operand(choice, 2), operand(none, 0));
+        let rest = split_off_behind(module, choice);
+        let counting = new_block_behind(module, block);
+        llvm!(LLVMBuildCondBr(Builder::at_end(module, block, self.location).raw(), none.0, rest.0, counting.0));
+        let builder = Builder::at_end(module, counting, self.location);
+        if !llvm!(LLVMIsAInstruction(entered.0)).is_null() {
+            llvm!(LLVMInstructionRemoveFromParent(entered.0));
+            builder.insert(entered);
+        }
+        self.count(&builder, Register::Computed(entered), increment, module.constant(1));
+        let others = Value(llvm!(LLVMBuildSub(builder.raw(), number.0, module.constant(1).0, c"".as_ptr())));
+        self.count(&builder, start, increment, others);
+        builder.jump(rest);
+        let first = rest.instructions().next().expect("a block has a terminator");
+        let register = Builder::phi_before(module, first, module.i64(), self.location);
+        register.add_incoming(&[(without, block), (with, counting)]);
+        choice.replace_uses(register);
+        choice.erase();
     }
 
     /// The value that all these edges bring, if it is one.

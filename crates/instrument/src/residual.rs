@@ -12,7 +12,7 @@ use crate::counting::{Counters, Unknown};
 use crate::describe::{Draft, Site, is_must_tail};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::places;
-use crate::probes::{self, Course, Surroundings};
+use crate::probes::{self, Course, Flushing, Surroundings};
 use crate::sample::copies::{Copies, Lines};
 use crate::sample::ssa::{Definitions, Flow};
 use crate::sample::{Planned, landings, moved, part_landings};
@@ -38,7 +38,7 @@ pub fn insert(around: Surroundings, count: Value, planned: &Planned, residual: &
     let draft = work.make(*function);
     weigh(around.module, &draft, &doubled);
     let known = Some(known_bytes(around.module, function.name().as_str(), known));
-    let course = Course { graph: &doubled.graph, order: &doubled.order, schedule: &doubled.schedule };
+    let course = Course { graph: &doubled.graph, order: &doubled.order, schedule: &doubled.schedule, flushing: Flushing::Straight };
     let unknown = Some(Unknown { count, known });
     probes::insert_along(around, *function, &draft, course, Counters { unknown, ..Counters::own(around.counters, first_counter) });
     let (first, counted) = draft.nodes.split_at(planned.draft.nodes.len());
@@ -58,7 +58,7 @@ pub fn insert_into_one(around: Surroundings, count: Value, planned: &Planned, kn
     // A known set of another state of the function tells nothing of it.
     let known = known.filter(|_| planned.residual.is_some()).map(|known| known_bytes(around.module, function.name().as_str(), known));
     let counters = Counters { unknown: Some(Unknown { count, known }), ..Counters::own(around.counters, first_counter) };
-    probes::insert(around, *function, draft, graph, plan, &schedule, counters);
+    probes::insert(around, *function, draft, graph, plan, &schedule, counters, Flushing::Straight);
 }
 
 /// The heads of loops that hold others.
@@ -141,8 +141,8 @@ impl Double<'_> {
         let pairs = self.arrive(&copies, &landings, arriving, &copied);
         let meeting = self.meeting(&copies);
         let mut flow = Flow::of(self.module, function, &meeting);
-        let pairs: Vec<(Value, Value)> = pairs.into_iter().filter(|(v, _)| !v.is_void()).collect();
-        flow.pairs(&pairs, Definitions::Several);
+        let pairs: Vec<Vec<Value>> = pairs.into_iter().filter(|(v, _)| !v.is_void()).map(|(one, other)| vec![one, other]).collect();
+        flow.merge(&pairs, Definitions::Several);
         self.described(&copies, &copied)
     }
 

@@ -14,7 +14,7 @@ use crate::llvm::{Module, Value, llvm};
 use crate::markers::{self, MarkerError, Markers};
 use crate::options::{BadOption, Options, Scheme, Threads, Tier};
 use crate::places;
-use crate::probes::{self, Surroundings};
+use crate::probes::{self, Flushing, Surroundings};
 use crate::reshape;
 use crate::residual;
 use crate::sample::{self, Planned};
@@ -351,7 +351,7 @@ impl Unit {
     fn instrument(&mut self, function: Value) -> Result<(), Error> {
         let doubles = self.options.tier == Tier::Residual && sample::reason_not_to_double(function).is_none();
         let standing = (self.options.tier == Tier::Addresses).then(|| Standing::of(function));
-        let planned = self.plan(function)?;
+        let mut planned = self.plan(function)?;
         if let Some(skipped) = self.is_left_to_edges(&planned) {
             self.map.skipped.push(skipped);
             return Ok(());
@@ -377,10 +377,11 @@ impl Unit {
                 let events = self.events.map(|e| e.begin(self.module, entry, location));
                 let words = planned.selected.as_ref().map(|s| Words::declare(self.module, &function.name(), &s.ending));
                 let counters = Counters { events, words, ..self.counters(base, &planned) };
-                probes::insert(self.around, function, draft, graph, plan, &schedule, counters);
+                probes::insert(self.around, function, draft, graph, plan, &schedule, counters, Flushing::Jumping);
                 if let Some(markers) = &mut self.markers {
                     markers.settle(base);
                 }
+                planned.by_rounds = schedule.by_rounds();
             }
         }
         self.finish_code(function, &[function])?;
@@ -392,9 +393,9 @@ impl Unit {
     fn sample(&mut self, functions: &[Value]) -> Result<(), Error> {
         let planned = functions.iter().map(|f| self.plan(*f)).collect::<Result<Vec<_>, _>>()?;
         let tier = sample::Tier::of(self.around, &planned);
-        for planned in planned {
+        for mut planned in planned {
             let function = planned.function;
-            tier.insert(&planned, self.map.counters).map_err(|what| Error::Probes { function: function.name(), what })?;
+            tier.insert(&mut planned, self.map.counters).map_err(|what| Error::Probes { function: function.name(), what })?;
             self.finish_code(function, &tier.parts(function))?;
             self.enter(planned);
         }
@@ -431,7 +432,19 @@ impl Unit {
             true => self.plan_of_part(&function.name(), &draft, &graph)?,
             false => self.plan_by_scheme(&draft, &graph, &frequencies, measured),
         };
-        let mut planned = Planned { plan, function, position, draft, graph, residual: None, selected: None, frequencies, measured, open };
+        let mut planned = Planned {
+            plan,
+            function,
+            position,
+            draft,
+            graph,
+            residual: None,
+            selected: None,
+            frequencies,
+            measured,
+            open,
+            by_rounds: Vec::new(),
+        };
         if !is_part {
             self.plan_for_paths(&mut planned)?;
         }
@@ -504,7 +517,7 @@ impl Unit {
     /// Enters a function into the map.
     fn enter(&mut self, planned: Planned) {
         let storage = self.storage(&planned);
-        let Planned { function, position, draft, plan, selected, .. } = planned;
+        let Planned { function, position, draft, plan, selected, by_rounds, .. } = planned;
         // Of selected paths the map has the numbers that all paths have.
         let (dag, numbering) = match selected {
             Some(selected) => (selected.dag, selected.numbering),
@@ -534,6 +547,7 @@ impl Unit {
             dag: dag.edges().to_vec(),
             values: numbering.values().to_vec(),
             cuts: plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
+            by_rounds,
         });
         self.map.counters += words;
     }

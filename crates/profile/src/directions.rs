@@ -82,7 +82,7 @@ pub fn of_function(map: &FunctionMap, paths: &FunctionPaths, total: u64, options
     let walks = Walks::of(map, paths);
     let (mut copies, mut rounds) = (Vec::new(), Vec::new());
     let mut entries = BTreeSet::new();
-    for finding in advise(map, paths, None, &AdviseOptions::default()) {
+    for finding in advise(map, paths, None, &AdviseOptions { decided: 1.0, ..AdviseOptions::default() }) {
         let Advice::Correlated(found) = finding.advice else { continue };
         if let Some(parted) = last_rounds(&walks, &found, total, options) {
             if !rounds.contains(&parted) {

@@ -250,7 +250,8 @@ impl Flipper {
         let mut last_look = began;
         (self.last_reading, self.passed) = (began, Duration::ZERO);
         // Anywhere within the first period, so that no part of it is seen less.
-        let mut pause = self.bursts.every.mul_f64(self.random.next());
+        let is_always_on = self.bursts.burst == self.bursts.every;
+        let mut pause = if is_always_on { Duration::ZERO } else { self.bursts.every.mul_f64(self.random.next()) };
         while !self.wait(pause) {
             if last_look.elapsed() >= LOOK_FOR_MORE {
                 self.find();

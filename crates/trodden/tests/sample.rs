@@ -133,3 +133,28 @@ fn programs_change_between_the_tiers_without_their_sources() {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     assert!(profile.sampling.is_none() && step(&profile).0 >= 1000);
 }
+
+/// A loop of four instructions that comes round as often as it is told, and one of two that comes round a few hundred times in each of its rounds.
+const LOOPS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
+    __attribute__((noinline)) unsigned spin(unsigned long n) { unsigned x = 1; do x = x * 1664525u + 1013904223u; while (--n); return x; }\n\
+    __attribute__((noinline)) long places(const char *s, long n) { long sum = 0; while (n--) { const char *p = s; while (*p) p++; sum += p - s; __asm__ volatile(\"\" ::: \"memory\"); } return sum; }\n\
+    int main(int argc, char **argv) { char *s = calloc(1, 400); for (int i = 0; i < 300; i++) s[i] = 'a' + i % 7;\n\
+    printf(\"%u %ld\\n\", spin(atol(argv[1])), places(s, 1000)); return 0; }\n";
+
+#[test]
+fn a_burst_begins_and_ends_within_a_short_loop() {
+    let place = Place::with(&[("prog.c", LOOPS)]);
+    place.cc("--sample -O2 prog.c -o prog");
+    let rounds = 500_000_000;
+    let mut command = place.command(trodden());
+    command.args(["record", "--no-store", "--burst", "1ms", "--every", "20ms", "-o", "run.trodden", "--", "./prog", &rounds.to_string()]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let profile = Profile::read(&place.path("run.trodden")).unwrap();
+    let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "spin").unwrap();
+    let seen = FunctionPaths::decode(function, unit.counts_of(function)).unwrap().total();
+    // Without a look in the loop it would be all or nothing.
+    assert!(seen > 1000 && seen < rounds / 2, "{seen}");
+    let (_, _, places) = profile.functions().find(|(_, _, f)| f.name == "places").unwrap();
+    assert_eq!(places.by_rounds.len(), 1, "the inner loop is counted when it is left");
+}

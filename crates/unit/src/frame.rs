@@ -72,6 +72,11 @@ impl Frame {
         Frame { unit, map: squeeze(&map), bitcode }
     }
 
+    /// Whether both hold the same map.
+    pub(crate) fn has_map_of(&self, other: &Frame) -> bool {
+        self.map == other.map
+    }
+
     /// The bytes of the frame.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut payload = self.map.clone();

@@ -10,7 +10,7 @@ use std::fmt;
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 7;
+pub const MAP_VERSION: u32 = 8;
 
 /// Identity of a unit (hash of its bitcode and of how it was instrumented) or of an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -181,6 +181,8 @@ pub struct FunctionMap {
     pub values: Vec<i64>,
     /// Edges where paths were cut (loops, mostly), each with the reason.
     pub cuts: Vec<(Edge, CutReason)>,
+    /// Edges that close loops which are counted when they are left, by their rounds: a round costs no addition.
+    pub by_rounds: Vec<Edge>,
 }
 
 /// A basic block.

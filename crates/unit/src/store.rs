@@ -45,14 +45,14 @@ impl UnitStore {
         self.root.join("units").join(&name[..2]).join(format!("{name}.unit"))
     }
 
-    /// Stores a frame and says where. One that is there already stays, unless it is damaged or lacks the bitcode that the new one has.
+    /// Stores a frame and says where. One that is there already stays, unless its map is another or it lacks the bitcode that the new one has.
     ///
     /// # Errors
     /// The folder cannot be made or written.
     pub fn put(&self, frame: &Frame) -> io::Result<PathBuf> {
         let path = self.path(frame.unit);
         let known = self.get(frame.unit).ok().flatten();
-        if known.is_some_and(|known| known.has_bitcode() || !frame.has_bitcode()) {
+        if known.is_some_and(|known| known.has_map_of(frame) && (known.has_bitcode() || !frame.has_bitcode())) {
             return Ok(path);
         }
         let folder = path.parent().expect("a file in a folder");

@@ -3,7 +3,8 @@
 //! What makes estimates unbiased is not how often the switch is looked at: a path is counted exactly if the switch was on when it was looked at last, and the
 //! switch knows nothing of the program. So places are chosen for cost, as long as a program cannot run for long without passing one:
 //!
-//! - innermost loops that call nothing have none (but in `main`), unless a round is long: one run of such a loop stays in one version;
+//! - innermost loops that call nothing have one if a round is long, or, once in several rounds ([`super::unroll`]), if no loop around them has (and in `main`), but not in functions that
+//!   may be called again and again and have few other looks: there, and in all others, one run of the loop stays in one version;
 //! - other loops have one if a round is long enough for it not to matter, or if nothing around them has and they call something;
 //! - a loop in nearly every round of which an inner one is entered that looks at the switch needs none of its own; so mostly one loop of a nest has;
 //! - where computed jumps arrive, if each version has landings of its own, those have one behind which much is done before the next such jump, and those of
@@ -34,6 +35,13 @@ const LONG_BEHIND_JUMP: f64 = 128.0;
 const LIKELY_JUMP: f64 = 0.4;
 /// The same of interpreters with so many instructions that they share one dispatch, where a look costs more.
 const LIKELY_JUMP_SHARED: f64 = 0.55;
+/// So many instructions there are from one look to the next in a short loop that looks once in several rounds.
+const APART: f64 = 64.0;
+/// So many rounds, at most.
+const MOST_ROUNDS: usize = 16;
+/// A function with so many loops that look has its values merged in many places: more of them hardly matter. One more in a function with one
+/// (HMMER's `P7Viterbi`) cost 8 % of what it executes.
+const MANY_LOOKS: usize = 3;
 /// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and nobody knows when it ends.
 const MANY_BLOCKS: usize = 64;
 /// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost are those that come round less.
@@ -51,32 +59,85 @@ struct Loop {
     calls: bool,
 }
 
-/// The back edges of a function on which the switch is looked at.
-pub fn back_edges(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequencies, is_main: bool) -> Vec<Edge> {
+/// The loops of a function that look at the switch.
+#[derive(Clone, Default)]
+pub struct Looks {
+    /// Back edges: in each round.
+    pub each_round: Vec<Edge>,
+    /// Once in several rounds.
+    pub unrolled: Vec<Unrolled>,
+}
+
+impl Looks {
+    /// Whether none does.
+    pub fn is_empty(&self) -> bool {
+        self.each_round.is_empty() && self.unrolled.is_empty()
+    }
+}
+
+/// A short loop that looks at the switch once in several rounds.
+#[derive(Clone)]
+pub struct Unrolled {
+    /// The edge that closes it.
+    pub back: Edge,
+    /// Its nodes.
+    pub body: Vec<Node>,
+    /// In so many rounds once.
+    pub rounds: usize,
+}
+
+/// The nodes of a function's loops.
+pub fn in_loops(draft: &Draft, graph: &Graph, plan: &Plan) -> HashSet<Node> {
+    loops(draft, graph, plan).into_iter().flat_map(|l| l.body).collect()
+}
+
+/// What is known of a function's calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Function {
+    /// It is called once.
+    Main,
+    /// It is called a few times.
+    Seldom,
+    /// It may be called again and again: its short loops look only if many others do.
+    Other,
+}
+
+/// Chooses the loops of a function that look at the switch.
+pub fn looks(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequencies, of: Function) -> Looks {
+    let is_main = of == Function::Main;
     let mut loops = loops(draft, graph, plan);
     loops.sort_by_key(|l| (l.body.len(), l.head));
-    let mut chosen: Vec<Edge> = Vec::new();
+    let mut chosen = Looks::default();
     let mut looking: Vec<&Loop> = Vec::new();
+    let (mut covered, mut short): (Vec<&Loop>, Vec<&Loop>) = (Vec::new(), Vec::new());
     for (at, this) in loops.iter().enumerate() {
         let rounds = frequencies.node(this.head).max(f64::MIN_POSITIVE);
         // How often an inner loop comes round says nothing here: the one case of a hundred that has a loop may never be taken.
         if looking.iter().any(|l| this.body.contains(&l.head) && l.in_rounds(graph, frequencies) >= NEARLY_ALWAYS * rounds) {
+            covered.push(this);
             continue;
         }
         let innermost = !loops[..at].iter().any(|l| this.body.contains(&l.head) && l.head != this.head);
         let outermost = !loops[at + 1..].iter().any(|l| l.body.contains(&this.head));
         let round = this.round(draft, frequencies);
         let long = round >= if outermost { SHORT_OUTERMOST } else { SHORT };
-        if if innermost && !this.calls {
-            is_main || round >= LONG
-        } else {
-            long || (outermost && (this.calls || is_main)) || this.body.len() >= MANY_BLOCKS
-        } {
-            chosen.extend(this.back.iter().filter(|e| can_carry(draft, **e)));
+        if innermost && !this.calls && round < LONG {
+            short.push(this);
+        } else if innermost && !this.calls || long || (outermost && (this.calls || is_main)) || this.body.len() >= MANY_BLOCKS {
+            chosen.each_round.extend(this.back.iter().filter(|e| can_carry(draft, **e)));
             looking.push(this);
         }
     }
-    chosen.sort();
+    let stays_as_it_is = of == Function::Other && looking.len() < MANY_LOOKS;
+    for this in short.into_iter().filter(|_| !stays_as_it_is) {
+        if is_main || !looking.iter().chain(&covered).any(|l| l.body.contains(&this.head)) {
+            match this.unrolled(draft, graph, frequencies) {
+                Some(unrolled) if unrolled.rounds > 1 => chosen.unrolled.push(unrolled),
+                _ => chosen.each_round.extend(this.back.iter().filter(|e| can_carry(draft, **e))),
+            }
+        }
+    }
+    chosen.each_round.sort();
     chosen
 }
 
@@ -86,6 +147,22 @@ impl Loop {
         let from_outside = graph.incoming(self.head).iter().filter(|e| !self.body.contains(&graph.from(**e)));
         let entered: f64 = from_outside.map(|e| frequencies.edge(*e)).sum();
         entered.min(self.back.iter().map(|e| frequencies.edge(*e)).sum())
+    }
+
+    /// How it looks at the switch once in several rounds, if it is entered at its head only, closed by one edge, and of blocks of which there may be several.
+    fn unrolled(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies) -> Option<Unrolled> {
+        let &[back] = self.back.as_slice() else { return None };
+        let is_entered = |n: &Node| *n != self.head && graph.incoming(*n).iter().any(|e| !self.body.contains(&graph.from(*e)));
+        let is_simple = |n: &Node| {
+            draft.nodes[n.index()].is_some_and(|b| matches!(b.terminator().opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch))
+        };
+        if !can_carry(draft, back) || self.body.iter().any(|n| is_entered(n) || !is_simple(n)) {
+            return None;
+        }
+        let mut body: Vec<Node> = self.body.iter().copied().collect();
+        body.sort();
+        let rounds = (APART / self.round(draft, frequencies).max(1.0)).ceil() as usize;
+        Some(Unrolled { back, body, rounds: rounds.min(MOST_ROUNDS) })
     }
 
     /// Instructions of a round, by cautious estimate.

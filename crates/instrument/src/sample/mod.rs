@@ -12,6 +12,8 @@
 //!                        `--on--> claim region --> head'                      `--off--> head
 //! ```
 //!
+//! A short loop has its look once in several rounds, the fast version being unrolled ([`unroll`]).
+//!
 //! Values that live where versions meet are merged there ([`ssa`]). Computed jumps have addresses of blocks in data: each version gets tables of its own ([`dispatch`]). Where that cannot be, both
 //! jump to the same block, which looks at the switch and goes on in one of them. A function in which versions change nowhere but at its entry becomes two: itself and `NAME.counted`, to which it jumps if the switch is on; so
 //! the fast version's frame does not grow. If it leaves the decision to its callers, it stays untouched, and counted code calls the other.
@@ -22,13 +24,14 @@ mod dispatch;
 mod latch;
 pub mod ssa;
 mod steps;
+mod unroll;
 
 use crate::bounds;
 use crate::counting::Counters;
 use crate::describe::{Draft, Site};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::phis;
-use crate::probes::{self, Surroundings};
+use crate::probes::{self, Flushing, Surroundings};
 use crate::shape::{move_to_new_block, new_block_behind};
 use copies::{Copies, Lines};
 use dispatch::Tables;
@@ -40,13 +43,18 @@ use ssa::Definitions;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::schedule::{ByRounds, Choices};
-use trodden_flow::{Edge, Graph, Plan, Residual, Schedule, Selected};
+use trodden_flow::{Edge, Graph, Node, Plan, Residual, Schedule, Selected};
 use trodden_unit::Position;
 
 pub use checks::reason_not_to_double;
+use checks::{Function, Looks};
+use unroll::Unrolled;
 
 /// How much more often than its copy the head of a loop is entered, for code generation.
 const FAST_HEAD: i64 = 1 << 20;
+
+/// More instructions than a loop has that is counted by rounds.
+const TOO_LONG: u32 = 1 << 16;
 
 /// A function with its plan, before anything is inserted.
 pub struct Planned {
@@ -70,6 +78,8 @@ pub struct Planned {
     pub measured: bool,
     /// Whether other code than sampled functions of this unit may call it.
     pub open: bool,
+    /// Edges that close loops which are counted by rounds; known when the probes are inserted.
+    pub by_rounds: Vec<Edge>,
 }
 
 /// The tier's decisions for a unit.
@@ -80,13 +90,17 @@ pub struct Tier {
     counted: HashMap<Value, Value>,
     /// Those of them that leave the decision to their callers: counted code calls the counted version.
     left_to_callers: HashMap<Value, Value>,
+    /// The loops of each function that look at the switch.
+    looks: HashMap<Value, Looks>,
 }
 
 impl Tier {
     /// Decides which functions become two; makes the second ones, still empty.
     pub fn of(around: Surroundings, functions: &[Planned]) -> Tier {
         let switch = crate::emit::declare_switch(around.module);
-        let two: Vec<&Planned> = functions.iter().filter(|f| !f.crosses_inside()).collect();
+        let seldom = seldom_called(functions);
+        let looks: HashMap<Value, Looks> = functions.iter().map(|f| (f.function, f.looks(&seldom))).collect();
+        let two: Vec<&Planned> = functions.iter().filter(|f| !f.jumps_by_address() && looks[&f.function].is_empty()).collect();
         let candidates: Vec<Value> = two.iter().filter(|f| !f.open).map(|f| f.function).collect();
         let is_candidate: HashSet<Value> = candidates.iter().copied().collect();
         let callees = |f: &Value| -> Vec<Value> {
@@ -100,19 +114,33 @@ impl Tier {
         let without_entry = checks::without_entry(&candidates, &calls);
         let counted: HashMap<Value, Value> = two.iter().map(|f| (f.function, declare_counted(around.module, f.function))).collect();
         let left_to_callers = counted.iter().map(|(f, c)| (*f, *c)).filter(|(f, _)| without_entry.contains(f)).collect();
-        Tier { around, switch, counted, left_to_callers }
+        Tier { around, switch, counted, left_to_callers, looks }
     }
 
     /// Makes a function's counted version, with its probes.
     ///
     /// # Errors
-    /// Names the function if its probes are such that control cannot change versions.
-    pub fn insert(&self, planned: &Planned, first_counter: u64) -> Result<(), String> {
+    /// Says why, if its probes are such that control cannot change versions.
+    pub fn insert(&self, planned: &mut Planned, first_counter: u64) -> Result<(), String> {
+        let schedule = self.schedule(planned);
         match self.counted.get(&planned.function) {
-            Some(&counted) => self.fill(planned, counted, first_counter),
-            None => Double::insert(self, planned, first_counter)?,
+            Some(&counted) => self.fill(planned, &schedule, counted, first_counter),
+            None => Double::insert(self, planned, &schedule, first_counter)?,
         }
+        planned.by_rounds = schedule.by_rounds();
         Ok(())
+    }
+
+    /// When the counted version counts what. Counts stay at the ends of their paths: an early one could be made before versions change, for a path that is then
+    /// executed in the other. Loops are counted by rounds if versions do not change in them.
+    fn schedule(&self, planned: &Planned) -> Schedule {
+        let Planned { draft, graph, plan, frequencies, .. } = planned;
+        let mut facts = crate::places::facts(draft, graph);
+        let looks = &self.looks[&planned.function];
+        for edge in looks.each_round.iter().copied().chain(looks.unrolled.iter().map(|l| l.back)) {
+            facts.sizes[graph.to(edge).index()] = TOO_LONG;
+        }
+        Schedule::of(graph, plan, frequencies, &facts, Choices { rounds: ByRounds::Tight, early: false })
     }
 
     /// The functions that hold the code of a function now.
@@ -121,7 +149,7 @@ impl Tier {
     }
 
     /// Makes the counted version of a function that becomes two.
-    fn fill(&self, planned: &Planned, counted: Value, first_counter: u64) {
+    fn fill(&self, planned: &Planned, schedule: &Schedule, counted: Value, first_counter: u64) {
         let mut known = self.left_to_callers.clone();
         known.extend(parameters(planned.function).into_iter().zip(parameters(counted)));
         let blocks: Vec<Block> = planned.function.blocks().collect();
@@ -130,7 +158,7 @@ impl Tier {
         // Where callers that count call it, the thread has a region.
         let is_left = self.left_to_callers.contains_key(&planned.function);
         let base = probes::counters_of_thread(self.around, counted, None, !is_left);
-        planned.insert(self.around, counted, &draft, Counters::own(base, first_counter));
+        planned.insert(self, schedule, counted, &draft, Counters::own(base, first_counter));
         if !is_left {
             self.look_at_entry(planned.function, counted);
         }
@@ -173,23 +201,59 @@ impl Tier {
 }
 
 impl Planned {
-    /// Inserts the probes into the counted version. Counts stay at the ends of their paths: an early one could be made before versions change, for a path that is then
-    /// executed in the other.
-    fn insert(&self, around: Surroundings, function: Value, draft: &Draft, counters: Counters<'_>) -> Vec<(Value, Value)> {
-        let facts = crate::places::facts(draft, &self.graph);
-        let schedule = Schedule::of(&self.graph, &self.plan, &self.frequencies, &facts, Choices { rounds: ByRounds::No, early: false });
-        probes::insert(around, function, draft, &self.graph, &self.plan, &schedule, counters)
+    /// Inserts the probes into the counted version.
+    fn insert(&self, tier: &Tier, schedule: &Schedule, function: Value, draft: &Draft, counters: Counters<'_>) -> Vec<(Value, Value)> {
+        probes::insert(tier.around, function, draft, &self.graph, &self.plan, schedule, counters, Flushing::Straight)
     }
 
-    /// The back edges on which it looks at the switch.
-    fn back_edges(&self) -> Vec<Edge> {
-        checks::back_edges(&self.draft, &self.graph, &self.plan, &self.frequencies, self.function.name() == "main")
+    /// The loops that look at the switch.
+    fn looks(&self, seldom: &HashSet<Value>) -> Looks {
+        let of = if self.function.name() == "main" {
+            Function::Main
+        } else if seldom.contains(&self.function) {
+            Function::Seldom
+        } else {
+            Function::Other
+        };
+        checks::looks(&self.draft, &self.graph, &self.plan, &self.frequencies, of)
     }
 
-    /// Whether control changes versions elsewhere than at the entry.
-    fn crosses_inside(&self) -> bool {
-        self.function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr)) || !self.back_edges().is_empty()
+    fn jumps_by_address(&self) -> bool {
+        self.function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr))
     }
+
+    /// The functions that it calls directly, each with whether it does so in a loop.
+    fn calls(&self) -> Vec<(Value, bool)> {
+        let repeated = checks::in_loops(&self.draft, &self.graph, &self.plan);
+        let of_node = |n: Node| {
+            let block = self.draft.nodes.get(n.index()).copied().flatten();
+            let calls = block.into_iter().flat_map(|b| b.instructions().filter(|i| i.is_call()).map(Value::callee).collect::<Vec<_>>());
+            let repeated = repeated.contains(&n);
+            calls.map(move |callee| (callee, repeated))
+        };
+        self.graph.nodes().flat_map(of_node).collect()
+    }
+}
+
+/// The functions that are called a few times, as far as their unit tells: `main`, and those that only such functions call, and in no loop. Any other may be called
+/// millions of times.
+fn seldom_called(functions: &[Planned]) -> HashSet<Value> {
+    let calls: HashMap<Value, Vec<(Value, bool)>> = functions.iter().map(|f| (f.function, f.calls())).collect();
+    let mut callers: HashMap<Value, Vec<(Value, bool)>> = HashMap::new();
+    for (caller, callees) in &calls {
+        callees.iter().for_each(|(callee, repeated)| callers.entry(*callee).or_default().push((*caller, *repeated)));
+    }
+    let mut seldom: HashSet<Value> = functions.iter().map(|f| f.function).filter(|f| f.name() == "main").collect();
+    let mut work: Vec<Value> = seldom.iter().copied().collect();
+    while let Some(function) = work.pop() {
+        for (callee, _) in calls.get(&function).into_iter().flatten() {
+            let is_seldom = callers[callee].iter().all(|(caller, repeated)| seldom.contains(caller) && !repeated);
+            if is_seldom && seldom.insert(*callee) {
+                work.push(*callee);
+            }
+        }
+    }
+    seldom
 }
 
 /// A function of the same kind for the counted version.
@@ -279,7 +343,7 @@ struct Double<'a> {
 }
 
 impl Double<'_> {
-    fn insert(tier: &Tier, planned: &Planned, first_counter: u64) -> Result<(), String> {
+    fn insert(tier: &Tier, planned: &Planned, schedule: &Schedule, first_counter: u64) -> Result<(), String> {
         let (module, function) = (tier.around.module, planned.function);
         let location = crate::debug::no_line(module, function);
         let mut work = Double { tier, module, function, location, bases: Vec::new(), meeting: HashSet::new() };
@@ -288,9 +352,11 @@ impl Double<'_> {
         if tables.is_some() && self::landings(function).len() <= dispatch::COPIED {
             bounds::COPIED_JUMPS.raise();
         }
-        let (landings, back_edges) = work.places(planned, tables.as_ref());
+        let (landings, looks) = work.places(planned, tables.as_ref());
         let landings = part_landings(module, &landings, &mut draft);
-        let crossings = work.split_back_edges(&mut draft, &planned.graph, &back_edges);
+        let crossings = work.split_back_edges(&mut draft, &planned.graph, &looks.each_round, false);
+        let short: Vec<Edge> = looks.unrolled.iter().map(|l| l.back).collect();
+        let short = work.split_back_edges(&mut draft, &planned.graph, &short, true);
         let entry = part_entry(module, function);
         let mut shared = HashSet::from([entry.0]);
         if tables.is_none() {
@@ -305,7 +371,7 @@ impl Double<'_> {
         let (claim, _) = work.claim(copies.block(entry.1));
         tier.look(entry.0, claim, entry.1, location);
         let counted = moved(&draft, &copies);
-        let replaced = planned.insert(tier.around, function, &counted, Counters::own(work.bases[0], first_counter));
+        let replaced = planned.insert(tier, schedule, function, &counted, Counters::own(work.bases[0], first_counter));
         copies.replace(&replaced);
         let mut is_interpreter = false;
         for &(check, head) in &crossings {
@@ -314,53 +380,67 @@ impl Double<'_> {
             copies.replace_originals(&parted);
             copies.replace(&latch::part(module, function, copies.block(check), copies.block(head)));
         }
+        let unrolled: Vec<Unrolled> =
+            looks.unrolled.iter().zip(&short).map(|(l, (check, head))| work.unroll(&draft, l, *check, *head)).collect();
         // Before anything is erased: what is made later may come to lie where that was.
-        let pairs: Vec<(Value, Value)> = copies.pairs(&fast).into_iter().filter(|(v, _)| !v.is_void()).collect();
-        let heads: Vec<(Block, Block)> = crossings.iter().map(|(_, head)| (*head, copies.block(*head))).collect();
+        let values = values(&copies, &fast, &unrolled);
+        let heads: Vec<(Block, Block)> = crossings.iter().chain(&short).map(|(_, head)| (*head, copies.block(*head))).collect();
         for (landing, body) in landings {
             work.look_at_landing(landing, body, &copies);
         }
         for (check, head) in crossings {
-            work.cross(check, head, &copies)?;
+            work.cross(check, head, &copies, &Copies::default())?;
         }
-        work.repair(&pairs);
-        if is_interpreter {
+        for ((check, head), unrolled) in short.iter().zip(&unrolled) {
+            work.cross(*check, *head, &copies, unrolled.last())?;
+        }
+        work.repair(&values);
+        if is_interpreter || !unrolled.is_empty() {
             work.weigh(&heads);
         }
         Ok(())
     }
 
     /// Where control changes versions: blocks where computed jumps arrive, and back edges.
-    fn places(&self, planned: &Planned, tables: Option<&Tables>) -> (Vec<Block>, Vec<Edge>) {
+    fn places(&self, planned: &Planned, tables: Option<&Tables>) -> (Vec<Block>, Looks) {
         let mut landings = landings(self.function);
-        let mut back_edges = planned.back_edges();
+        let mut looks = self.tier.looks[&planned.function].clone();
         if let Some(tables) = tables {
             let live = tables.live();
             let Planned { draft, graph, plan, frequencies, .. } = planned;
             landings = checks::long_landings(&landings, draft, graph, plan, frequencies);
             landings.retain(|l| !live.contains(l));
-            back_edges.retain(|e| draft.nodes[graph.to(*e).index()].is_none_or(|b| !live.contains(&b)));
+            let is_free = |e: &Edge| draft.nodes[graph.to(*e).index()].is_none_or(|b| !live.contains(&b));
+            looks.each_round.retain(is_free);
+            looks.unrolled.retain(|l| is_free(&l.back));
         }
-        (landings, back_edges)
+        (landings, looks)
     }
 
-    /// Puts a block on each of these edges that has none of its own; gives these blocks with the edges' heads.
-    fn split_back_edges(&self, draft: &mut Draft, graph: &Graph, edges: &[Edge]) -> Vec<(Block, Block)> {
+    fn unroll(&self, draft: &Draft, looks: &checks::Unrolled, check: Block, head: Block) -> Unrolled {
+        let body = looks.body.iter().filter_map(|n| draft.nodes[n.index()]).collect();
+        unroll::unroll(self.module, body, head, check, looks.rounds, self.location)
+    }
+
+    /// Puts a block on each of these edges that has none of its own, or on all of them if blocks are to be `new`; gives these blocks with the edges' heads.
+    fn split_back_edges(&self, draft: &mut Draft, graph: &Graph, edges: &[Edge], new: bool) -> Vec<(Block, Block)> {
         let mut renames = HashMap::<Block, HashMap<Block, Block>>::new();
         let mut crossings = Vec::new();
         for &edge in edges {
             let block = |node: trodden_flow::Node| draft.nodes[node.index()].expect("a block");
             let (from, to) = (block(graph.from(edge)), block(graph.to(edge)));
-            let check = match &draft.sites[edge.index()] {
-                Site::OnEdge(successors) => {
-                    let between = new_block_behind(self.module, from);
-                    Builder::at_end(self.module, between, self.location).jump(to);
-                    successors.iter().for_each(|i| from.terminator().set_successor(*i, between));
-                    renames.entry(to).or_default().insert(from, between);
-                    between
-                }
-                _ => from,
+            let ways: Vec<usize> = match &draft.sites[edge.index()] {
+                Site::OnEdge(successors) => successors.clone(),
+                _ if new => vec![0],
+                _ => Vec::new(),
             };
+            let mut check = from;
+            if !ways.is_empty() {
+                check = new_block_behind(self.module, from);
+                Builder::at_end(self.module, check, self.location).jump(to);
+                ways.iter().for_each(|i| from.terminator().set_successor(*i, check));
+                renames.entry(to).or_default().insert(from, check);
+            }
             draft.sites[edge.index()] = Site::Before(check.terminator());
             crossings.push((check, to));
         }
@@ -401,8 +481,8 @@ impl Double<'_> {
         }
     }
 
-    /// Lets control change versions on the edge that goes through `check`.
-    fn cross(&mut self, check: Block, head: Block, copies: &Copies) -> Result<(), String> {
+    /// Lets control change versions on the edge that goes through `check`, which the fast version comes to from the `last` copy of an unrolled loop's body, or from no copy.
+    fn cross(&mut self, check: Block, head: Block, copies: &Copies, last: &Copies) -> Result<(), String> {
         let (counted_check, counted_head) = (copies.block(check), copies.block(head));
         let (claim, claimed) = self.claim(counted_head);
         for (block, on, off) in [(check, claim, head), (counted_check, counted_head, head)] {
@@ -417,11 +497,11 @@ impl Double<'_> {
             if original == value && computed && !self.meeting.contains(&value.block()) {
                 return Err("a path's register is not constant on a back edge".into());
             }
-            phi.add_incoming(&[(original, claimed)]);
+            phi.add_incoming(&[(last.value(original), claimed)]);
         }
         for phi in head.phis() {
             let value = incoming_from(phi, check).expect("the edge was there");
-            phi.add_incoming(&[(copies.value(value), counted_check)]);
+            phi.add_incoming(&[(copies.value(last.original(value)), counted_check)]);
         }
         self.meeting.extend([head, counted_head]);
         Ok(())
@@ -436,12 +516,19 @@ impl Double<'_> {
         }
     }
 
-    /// Merges what is two values now.
-    fn repair(&self, pairs: &[(Value, Value)]) {
+    /// Merges what is several values now.
+    fn repair(&self, values: &[Vec<Value>]) {
         let mut flow = ssa::Flow::of(self.module, self.function, &self.meeting);
         flow.variable(&self.bases, Definitions::Several);
-        flow.pairs(pairs, Definitions::OnePerVersion);
+        flow.merge(values, Definitions::OnePerVersion);
     }
+}
+
+/// What the versions have of each value, the fast one first.
+fn values(copies: &Copies, fast: &[Block], unrolled: &[Unrolled]) -> Vec<Vec<Value>> {
+    let mut more: HashMap<Value, Vec<Value>> = unrolled.iter().flat_map(Unrolled::values).collect();
+    let pairs = copies.pairs(fast).into_iter().filter(|(v, _)| !v.is_void());
+    pairs.map(|(one, other)| [one, other].into_iter().chain(more.remove(&one).into_iter().flatten()).collect()).collect()
 }
 
 fn incoming_from(phi: Value, block: Block) -> Option<Value> {

@@ -6,7 +6,7 @@
 //! "Simple and efficient construction of static single assignment form" (CC 2013), section 2; done by worklist here, since functions may be deep.
 //!
 //! What code generation would make anew where it is used (an address a constant away from another, a comparison) is not merged but made anew: merged, it would be in a register or in the
-//! stack frame all the time, which in large functions costs more than all else ([`Flow::pairs`]).
+//! stack frame all the time, which in large functions costs more than all else ([`Flow::merge`]).
 //!
 //! Invariant: blocks and edges do not change between [`Flow::of`] and the last [`Flow::variable`].
 
@@ -81,16 +81,17 @@ impl Flow {
         Flow { module, blocks, number, before, behind, position, order, meeting, arrivals, variable: 0 }
     }
 
-    /// Repairs the uses of values that are two, one in each version.
-    pub fn pairs(&mut self, pairs: &[(Value, Value)], of_kind: Definitions) {
-        let mut anew: Vec<_> = pairs.iter().filter(|(first, _)| is_pair_made_anew(*first, of_kind)).collect();
+    /// Repairs the uses of values that are several: two of the given kind, one in each version, or any number.
+    pub fn merge(&mut self, values: &[Vec<Value>], two: Definitions) {
+        let kind = |definitions: &[Value]| if definitions.len() > 2 { Definitions::Several } else { two };
+        let mut anew: Vec<_> = values.iter().filter(|d| are_made_anew(d[0], kind(d))).collect();
         // What is made of others first: the others are merged where it is made anew.
-        anew.sort_by_key(|(first, _)| Reverse(steps_to(*first)));
-        for (first, second) in anew {
-            self.recompute(&[*first, *second], of_kind);
+        anew.sort_by_key(|definitions| Reverse(steps_to(definitions[0])));
+        for definitions in anew {
+            self.recompute(definitions, kind(definitions));
         }
-        for (first, second) in pairs {
-            self.variable(&[*first, *second], of_kind);
+        for definitions in values {
+            self.variable(definitions, kind(definitions));
         }
     }
 
@@ -131,7 +132,7 @@ impl Flow {
         }
     }
 
-    /// Of a value of two versions that [`is_made_anew`]: makes it anew in front of each use that both versions' values reach. What it is made of is to be seen to afterwards.
+    /// Of a value of several versions that [`is_made_anew`]: makes it anew in front of each use that values of more than one reach. What it is made of is to be seen to afterwards.
     fn recompute(&mut self, definitions: &[Value], of_kind: Definitions) {
         let defined: HashMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
@@ -252,8 +253,8 @@ fn is_made_anew(value: Value) -> bool {
     }
 }
 
-/// Whether both versions of a value are made anew. Comparisons are not where there may be several definitions: that was dearer by up to 0.8 % in what residual builds execute.
-fn is_pair_made_anew(first: Value, of_kind: Definitions) -> bool {
+/// Whether all versions of a value are made anew. Comparisons are not where there may be several definitions: that was dearer by up to 0.8 % in what residual builds execute.
+fn are_made_anew(first: Value, of_kind: Definitions) -> bool {
     is_made_anew(first) && (of_kind == Definitions::OnePerVersion || !first.is(LLVMOpcode::LLVMICmp))
 }
 

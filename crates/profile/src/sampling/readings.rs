@@ -1,7 +1,8 @@
 //! What was seen from one reading of the counts to the next while a program was sampled, and what it stands for.
 //!
 //! A burst lasts a time, and counted code is slower: in a burst, code with short paths gets less far than it would uncounted, so that it is seen too little. What was seen between two readings
-//! says itself how much slower it ran: with `n` executions of paths of `i` instructions each, and a path's end costing about as much as [`COST`] instructions, by
+//! says itself how much slower it ran: with `n` executions of paths of `i` instructions each, and a path's end costing about as much as [`COST`] instructions (none in loops that are counted by
+//! their rounds), by
 //!
 //! ```text
 //! sum n * (i + COST) / sum n * i
@@ -21,7 +22,7 @@
 
 use super::bursts::{BurstSampling, CounterEstimate, UnitEstimates};
 use crate::model::Profile;
-use crate::paths::FunctionPaths;
+use crate::paths::{Beginning, FunctionPaths, PathEnd};
 use crate::raw::RawProfile;
 use crate::sum;
 use std::collections::{BTreeMap, HashMap};
@@ -140,20 +141,19 @@ impl Readings {
 
     /// How many times slower each reading's code ran by being counted.
     fn slowdowns(&self, profile: &Profile) -> Vec<f64> {
-        let instructions: BTreeMap<Key, HashMap<u64, f64>> =
-            self.units.iter().map(|(key, unit)| (*key, instructions(profile, key.0, *unit))).collect();
+        let costs: BTreeMap<Key, HashMap<u64, Cost>> = self.units.iter().map(|(key, unit)| (*key, costs(profile, key.0, *unit))).collect();
         let slowdown = |reading: &Reading| {
-            let (mut work, mut ends) = (0.0, 0.0);
+            let (mut work, mut more) = (0.0, 0.0);
             for (key, counts) in &reading.counts {
-                let of_unit = &instructions[key];
+                let of_unit = &costs[key];
                 for (index, count) in counts {
-                    if let Some(instructions) = of_unit.get(index) {
-                        work += *count as f64 * instructions;
-                        ends += *count as f64;
+                    if let Some(cost) = of_unit.get(index) {
+                        work += *count as f64 * cost.instructions;
+                        more += *count as f64 * cost.counting;
                     }
                 }
             }
-            if work > 0.0 { (1.0 + COST * ends / work).min(MOST_SLOWDOWN) } else { 1.0 }
+            if work > 0.0 { (1.0 + more / work).min(MOST_SLOWDOWN) } else { 1.0 }
         };
         self.readings.iter().map(slowdown).collect()
     }
@@ -195,8 +195,16 @@ impl Sampled {
     }
 }
 
-/// Instructions of a unit's executed paths, by counter.
-fn instructions(profile: &Profile, image: Identity, unit: Identity) -> HashMap<u64, f64> {
+/// What an execution of a path costs, in instructions of intermediate code.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    instructions: f64,
+    /// Besides, while it is counted.
+    counting: f64,
+}
+
+/// Costs of a unit's executed paths, by counter.
+fn costs(profile: &Profile, image: Identity, unit: Identity) -> HashMap<u64, Cost> {
     let mut all = HashMap::new();
     let images = profile.images.iter().filter(|i| i.identity == image);
     let Some(unit) = images.flat_map(|i| &i.units).find(|u| u.unit == unit) else { return all };
@@ -205,7 +213,11 @@ fn instructions(profile: &Profile, image: Identity, unit: Identity) -> HashMap<u
         let Ok(paths) = FunctionPaths::decode(function, unit.counts_of(function)) else { continue };
         for path in &paths.complete {
             let instructions: u64 = path.blocks.iter().map(|b| u64::from(function.blocks[b.index()].instructions)).sum();
-            all.insert(function.first_counter + path.id, instructions as f64);
+            // The rounds of some loops are added up when they are left.
+            let is_free =
+                matches!((path.beginning, path.end), (Beginning::After(_), PathEnd::Cut(edge)) if function.by_rounds.contains(&edge));
+            let cost = Cost { instructions: instructions as f64, counting: if is_free { 0.0 } else { COST } };
+            all.insert(function.first_counter + path.id, cost);
         }
     }
     all

@@ -1,0 +1,81 @@
+//! Short loops that look at the switch once in several rounds: the fast version has as many copies of the loop's body, of which the last one ends with the look.
+//!
+//! A loop of a few instructions that came by a look in each round would cost half as much again; without one, a run of it that lasts a second would be counted
+//! whole or not at all. The counted version stays as it is, and looks in each round.
+//!
+//! ```text
+//!   fast:   head --> ... --> next head --> ... --> ... --> check --off--> head
+//!                                                            `--on--> claim region --> head'
+//! ```
+//!
+//! Invariant: the block of the look stays where it was, before the loop's head; what leads there is the last copy.
+
+use super::copies::{Copies, Lines};
+use super::incoming_from;
+use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::phis;
+use crate::shape::new_block_behind;
+use llvm_sys::core::*;
+use llvm_sys::prelude::LLVMMetadataRef;
+use std::collections::{HashMap, HashSet};
+
+/// A loop that was unrolled.
+pub struct Unrolled {
+    body: Vec<Block>,
+    copies: Vec<Copies>,
+}
+
+impl Unrolled {
+    /// The copy from which the look is reached.
+    pub fn last(&self) -> &Copies {
+        self.copies.last().expect("there are several rounds")
+    }
+
+    /// The values of each instruction of the loop: its own and the copies'.
+    pub fn values(&self) -> HashMap<Value, Vec<Value>> {
+        let instructions = self.body.iter().flat_map(|b| b.instructions()).filter(|i| !i.is_void());
+        instructions.map(|i| (i, self.copies.iter().map(|c| c.value(i)).collect())).collect()
+    }
+}
+
+/// Unrolls a loop of these blocks, in which a jump from `check` leads back to `head`, so that control comes by `check` once in so many rounds.
+pub fn unroll(module: Module, body: Vec<Block>, head: Block, check: Block, rounds: usize, location: Option<LLVMMetadataRef>) -> Unrolled {
+    let function = Value(llvm!(LLVMGetBasicBlockParent(head.0)));
+    let brought: Vec<Value> = head.phis().map(|phi| incoming_from(phi, check).expect("the edge was there")).collect();
+    let mut copies: Vec<Copies> = (1..rounds).map(|_| Copies::make(module, &body, function, &HashMap::new(), Lines::Keep)).collect();
+    tell_exits(&body, check, &copies);
+    let original = Copies::default();
+    for at in 0..copies.len() {
+        let (before, this) = copies.split_at_mut(at);
+        let (before, this) = (before.last().unwrap_or(&original), &mut this[0]);
+        let next = this.block(head);
+        let latches: Vec<Block> = body.iter().map(|b| before.block(*b)).filter(|b| b.terminator().successors().contains(&check)).collect();
+        let between = new_block_behind(module, latches[0]);
+        Builder::at_end(module, between, location).jump(next);
+        for end in latches.into_iter().map(Block::terminator) {
+            end.successors().into_iter().enumerate().filter(|(_, to)| *to == check).for_each(|(way, _)| end.set_successor(way, between));
+        }
+        let mut values = brought.iter();
+        let replaced = phis::rebuild(module, next, |_| vec![(before.value(*values.next().expect("one for each")), between)]);
+        this.replace(&replaced);
+    }
+    let last = copies.last().expect("there are several rounds");
+    for (phi, value) in head.phis().zip(&brought) {
+        let place = phi.incoming().iter().position(|(_, from)| *from == check).expect("the edge was there");
+        llvm!(LLVMSetOperand(phi.0, place as u32, last.value(*value).0));
+    }
+    Unrolled { body, copies }
+}
+
+/// Where the loop is left, phi nodes get told what comes from the copies.
+fn tell_exits(body: &[Block], check: Block, copies: &[Copies]) {
+    let inside: HashSet<Block> = body.iter().copied().chain([check]).collect();
+    let mut exits: Vec<Block> = body.iter().flat_map(|b| b.terminator().successors()).filter(|b| !inside.contains(b)).collect();
+    let mut seen = HashSet::new();
+    exits.retain(|b| seen.insert(*b));
+    for phi in exits.into_iter().flat_map(|b| b.phis().collect::<Vec<_>>()) {
+        let from_inside: Vec<_> = phi.incoming().into_iter().filter(|(_, b)| inside.contains(b)).collect();
+        let more: Vec<_> = copies.iter().flat_map(|c| from_inside.iter().map(|(v, b)| (c.value(*v), c.block(*b)))).collect();
+        phi.add_incoming(&more);
+    }
+}
