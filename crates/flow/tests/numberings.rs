@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
-use trodden_flow::numbering::{Class, Classification, NumberOptions, Placement, SearchEnd, number, preferential};
+use trodden_flow::numbering::{Budget, Class, Classification, NumberOptions, Placement, SearchEnd, number, preferential};
 use trodden_flow::{Dag, DagEdgeId, Edge, Graph, InterestingSet, Labelling, Node, Numbering, NumberingError, Scheme};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
@@ -311,6 +311,25 @@ fn thirty_paths_are_proven_optimal() {
         let set = InterestingSet::from_ids(&dag, &all, &ids.into_iter().collect::<Vec<_>>()).unwrap();
         let best = number(Scheme::PppOptimal, &dag, &vec![1.0; dag.edges().len()], &set, &NumberOptions::default()).unwrap();
         assert_eq!(best.span().width(), u128::from(best.proof().unwrap().bound), "seed {seed}: {:?}", best.proof());
+    }
+}
+
+#[test]
+fn thirty_paths_through_branches_in_a_row_are_proven_optimal() {
+    for (length, seeds) in [(6, 1), (8, 1), (12, 2), (16, 2)] {
+        let edges = (0..length).flat_map(|d| [(Node(d), Node(d + 1)); 2]).collect();
+        let dag = Dag::new(&Graph::new(length + 1, Node(0), Node(length), edges).unwrap(), &[], Entries::PerEdge);
+        let all = Numbering::ball_larus(&dag).unwrap();
+        for seed in 0..seeds {
+            let (mut random, mut ids) = (Random::new(seed), BTreeSet::new());
+            while ids.len() < 30 {
+                ids.insert(random.below(all.paths()));
+            }
+            let set = InterestingSet::from_ids(&dag, &all, &ids.into_iter().collect::<Vec<_>>()).unwrap();
+            let options = NumberOptions { budget: Budget { steps: 100_000_000, ..Budget::default() }, ..NumberOptions::default() };
+            let best = number(Scheme::PppOptimal, &dag, &vec![1.0; dag.edges().len()], &set, &options).unwrap();
+            assert_eq!(best.span().width(), u128::from(best.proof().unwrap().bound), "{length} branches, seed {seed}: {:?}", best.proof());
+        }
     }
 }
 

@@ -14,7 +14,7 @@ mod suite;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
-pub use field::{Aggregate, Field, Pack};
+pub use field::{Aggregate, Field, Pack, Query};
 pub use find::Find;
 pub use isolate::{Isolate, SuspectScore};
 pub use numbering::{Interesting, ModelScheme, NumberJob, Solver};

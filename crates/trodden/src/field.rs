@@ -1,5 +1,6 @@
 //! `trodden field`: reports of untested paths from many machines. What they hold and how they are added up is in `trodden_profile::field`.
 
+mod query;
 mod rows;
 
 use crate::assets;
@@ -30,7 +31,7 @@ use trodden_unit::{UnitMap, UnitStore};
 /// Ending of the names of reports.
 const EXTENSION: &str = "field";
 
-/// Makes a report, or adds reports up.
+/// Makes a report, adds reports up, or answers a query.
 ///
 /// # Errors
 /// There are no profiles or reports, or a file cannot be read or written.
@@ -38,6 +39,7 @@ pub fn run(job: &Field, color: Color) -> Result<ExitCode> {
     match job {
         Field::Pack(job) => pack(job),
         Field::Aggregate(job) => aggregate(job, color),
+        Field::Query(job) => query::query(job),
     }
 }
 
@@ -109,7 +111,7 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
         Some(handed) => Aggregator::of_copies(limits, handed),
         None => Aggregator::new(limits),
     };
-    for file in files(&job.reports)? {
+    for file in files_of(&job.reports, EXTENSION, "reports", "`trodden field pack` makes them")? {
         match aggregator.add_file(&file) {
             // One damaged file does not spoil what thousands of machines sent.
             Err(error @ ProfileError::ReportDamaged { .. }) => warn(format_args!("{error}; the rest of this file is left out")),
@@ -146,7 +148,8 @@ fn of_copies(job: &AggregateJob, functions: Vec<Vec<String>>, present: &Present)
     Ok(Tomography { reported, all, copies: functions.into_iter().zip(0..).map(row).collect() })
 }
 
-fn files(wanted: &[PathBuf]) -> Result<Vec<PathBuf>> {
+/// The files that are meant, those of folders by their names' ending; `what` they are and which command `makes` them.
+fn files_of(wanted: &[PathBuf], extension: &str, what: &str, makes: &str) -> Result<Vec<PathBuf>> {
     let mut out = Vec::new();
     for path in wanted {
         if !path.is_dir() {
@@ -157,13 +160,13 @@ fn files(wanted: &[PathBuf]) -> Result<Vec<PathBuf>> {
         for entry in fs::read_dir(path).with_context(read)? {
             out.push(entry.with_context(read)?.path());
         }
-        out.retain(|p| p.extension().is_some_and(|e| e == EXTENSION) || wanted.contains(p));
+        out.retain(|p| p.extension().is_some_and(|e| e == extension) || wanted.contains(p));
     }
     out.sort();
     // Named twice, it is one all the same.
     let mut seen = BTreeSet::new();
     out.retain(|file| seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone())));
-    anyhow::ensure!(!out.is_empty(), "there are no reports (files *.{EXTENSION}) in these folders: `trodden field pack` makes them");
+    anyhow::ensure!(!out.is_empty(), "there are no {what} (files *.{extension}) in these folders: {makes}");
     Ok(out)
 }
 

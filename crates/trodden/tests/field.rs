@@ -127,3 +127,139 @@ fn paths_are_ranked_by_users() {
         assert!(output.status.code() == Some(2) && err.contains(message), "{err}");
     }
 }
+
+#[cfg(not(feature = "query"))]
+#[test]
+fn without_the_engine_a_query_says_how_to_get_it() {
+    let place = Place::with(&[]);
+    let output = place.command(trodden()).args(["field", "query", "rows.parquet"]).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && err.contains("cargo install --path crates/trodden --features query"), "{err}");
+}
+
+#[cfg(feature = "query")]
+mod query {
+    use super::*;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    /// The inbox, with a report of somebody who does not say who, as rows.
+    fn rows() -> (Place, Value) {
+        let place = inbox();
+        place.trodden("field pack a.raw -o inbox/d.field");
+        let sums = place.trodden("field aggregate inbox --rows rows.parquet --top 1000000 --json").stdout;
+        (place, serde_json::from_slice(&sums).unwrap())
+    }
+
+    fn ask(place: &Place, arguments: &[&str]) -> Vec<u8> {
+        must(place.command(trodden()).args(["field", "query"]).args(arguments)).stdout
+    }
+
+    fn refused(place: &Place, arguments: &[&str]) -> String {
+        let output = place.command(trodden()).args(["field", "query"]).args(arguments).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && !err.contains("panicked"), "{arguments:?}: {err}");
+        err
+    }
+
+    #[test]
+    fn the_guides_query_finds_what_is_added_up() {
+        let (place, sums) = rows();
+        let told = |p: &Value| ["image_identity", "function", "id", "counter", "users", "reports", "count"].map(|key| p[key].clone());
+        let named = |p: &Value| ["build", "function", "path", "counter", "users", "reports", "executions"].map(|key| p[key].clone());
+        let mut expected: Vec<_> = sums["paths"].as_array().unwrap().iter().map(told).collect();
+        assert!(expected.len() >= 2 && expected.len() <= 20 && expected[0][4] == 3, "{sums}");
+        let answer: Value = serde_json::from_slice(&ask(&place, &["rows.parquet", "--json"])).unwrap();
+        let mut found: Vec<_> = answer["rows"].as_array().unwrap().iter().map(named).collect();
+        let rank = |rows: &[[Value; 7]]| rows.iter().map(|r| (r[4].clone(), r[6].clone())).collect::<Vec<_>>();
+        assert_eq!(rank(&found), rank(&expected));
+        for rows in [&mut expected, &mut found] {
+            rows.sort_by_key(|row| format!("{row:?}"));
+        }
+        assert_eq!(found, expected);
+        // A file twice, as two days' would be: the same users, twice the executions.
+        fs::create_dir(place.path("days")).unwrap();
+        for day in ["days/1.parquet", "days/the 2nd?.parquet"] {
+            fs::copy(place.path("rows.parquet"), place.path(day)).unwrap();
+        }
+        let twice: Value = serde_json::from_slice(&ask(&place, &["days", "--json"])).unwrap();
+        let sum =
+            |answer: &Value, column: &str| answer["rows"].as_array().unwrap().iter().map(|r| r[column].as_u64().unwrap()).sum::<u64>();
+        assert_eq!((sum(&twice, "users"), sum(&twice, "executions")), (sum(&answer, "users"), 2 * sum(&answer, "executions")));
+    }
+
+    #[test]
+    fn answers_come_as_table_csv_and_parquet() {
+        let (place, _) = rows();
+        let sql = "SELECT function, user IS NULL AS nobody, sum(executions) AS executions FROM untested WHERE function = 'secret_function' GROUP BY function, nobody ORDER BY nobody";
+        let text = |arguments: &[&str]| String::from_utf8(ask(&place, arguments)).unwrap();
+        let csv = text(&["rows.parquet", "--sql", sql, "--csv"]);
+        assert_eq!(csv, "function,nobody,executions\nsecret_function,false,5\nsecret_function,true,2\n");
+        let table = text(&["rows.parquet", "--sql", sql]);
+        assert_eq!(
+            table,
+            "function         nobody  executions\nsecret_function  false            5\nsecret_function  true             2\n"
+        );
+        ask(&place, &["rows.parquet", "--sql", "SELECT * FROM untested WHERE user IS NOT NULL", "-o", "known.parquet"]);
+        assert_eq!(
+            text(&["known.parquet", "--csv", "--sql", "SELECT count(*) FROM untested WHERE user IS NULL"]).lines().last(),
+            Some("0")
+        );
+        assert_eq!(text(&["known.parquet", "--sql", sql, "--csv"]), csv.lines().take(2).map(|l| format!("{l}\n")).collect::<String>());
+        assert_eq!(text(&["rows.parquet", "--sql", "SELECT path FROM untested WHERE false", "--json"]).lines().last(), Some("}"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let (place, _) = rows();
+        for (sql, message) in [
+            ("SELEC 1", "SELEC"),
+            ("SELECT nobody FROM untested", "nobody"),
+            ("SELECT * FROM tested", "tested"),
+            ("DROP TABLE untested", "cannot be answered"),
+            ("COPY untested TO 'out.csv'", "cannot be answered"),
+        ] {
+            let err = refused(&place, &["rows.parquet", "--sql", sql]);
+            assert!(err.contains(message), "{sql}: {err}");
+        }
+        ask(
+            &place,
+            &[
+                "rows.parquet",
+                "--sql",
+                "SELECT build, unit, function, path, counter, reports, executions FROM untested",
+                "-o",
+                "nobody.parquet",
+            ],
+        );
+        let bytes = fs::read(place.path("rows.parquet")).unwrap();
+        fs::write(place.path("short.parquet"), &bytes[..bytes.len() - 9]).unwrap();
+        fs::write(place.path("torn.parquet"), &bytes).unwrap();
+        // All pages: those of columns that have one value are not read.
+        let footer = u32::from_le_bytes(bytes[bytes.len() - 8..][..4].try_into().unwrap()) as usize;
+        let pages = vec![255; (bytes.len() - 12 - footer) / 2];
+        File::options().write(true).open(place.path("torn.parquet")).unwrap().write_all_at(&pages, 4).unwrap();
+        fs::create_dir(place.path("empty")).unwrap();
+        for (file, message) in [
+            ("nobody.parquet", "nobody.parquet has no column `user`"),
+            ("short.parquet", "short.parquet is no Parquet file, or is damaged"),
+            ("torn.parquet", "torn.parquet is damaged"),
+            ("missing.parquet", "cannot read missing.parquet"),
+            ("empty", "there are no Parquet files"),
+        ] {
+            let err = refused(&place, &[file]);
+            assert!(err.contains(message), "{file}: {err}");
+        }
+        let err = refused(&place, &["rows.parquet", "-o", "rows.parquet"]);
+        assert!(err.contains("read by the query") && fs::read(place.path("rows.parquet")).unwrap() == bytes, "{err}");
+    }
+
+    #[test]
+    fn memory_has_a_limit() {
+        let (place, _) = rows();
+        let sql = "SELECT count(*) AS n FROM (SELECT value, row_number() OVER (ORDER BY value % 7, value) AS place FROM generate_series(1, 400000)) WHERE place > 0";
+        let err = refused(&place, &["rows.parquet", "--memory", "1", "--sql", sql]);
+        assert!(err.contains("more than --memory 1"), "{err}");
+        assert_eq!(ask(&place, &["rows.parquet", "--memory", "64", "--csv", "--sql", sql]), b"n\n400000\n");
+    }
+}

@@ -19,6 +19,7 @@ mod interesting;
 mod known;
 mod labelling;
 mod lattice;
+mod lifting;
 mod optimal;
 mod preferential;
 mod selective;

@@ -1,15 +1,14 @@
 //! The most compact numbers for a list of interesting paths (thesis, problem A), with a bound on how compact they could be.
 //!
 //! Fewer numbers than paths are impossible. So a labelling whose span is the number of paths is optimal; linearly independent paths have one
-//! unless the lattice of their numbers is too coarse ([`super::lattice`]). Otherwise spans are searched in turn: for each span a complete
-//! search over the numbers of the paths that have a pivot, the others following. A span that the search exhausts is impossible, which raises the bound;
-//! one that it fills is the best so far. Where the budget ends first, the bound says how far the proof came, and nothing more is claimed.
-//!
-//! Before a complete search of a span there are short ones with numbers tried in other orders, which mostly find what exists. Everything is exact: no
-//! floating point takes part.
+//! unless the lattice of their numbers is too coarse ([`super::lattice`]). Otherwise spans are searched in turn, in two ways: over the numbers of the paths that have a pivot, the others
+//! following, which mostly finds at once what there is plenty of; and bit by bit ([`super::lifting`]), which finds what is rare, and exhausts spans where paths have much in common. A span
+//! that a search exhausts is impossible, which raises the bound; one that it fills is the best so far. Searches have more patience each time. Where the budget ends first, the bound says
+//! how far the proof came, and nothing more is claimed. Everything is exact: no floating point takes part.
 
 use super::NumberingError;
 use super::lattice::Lattice;
+use super::lifting;
 use super::preferential::PreferentialIds;
 use super::sequence::Shuffle;
 use crate::dag::{Dag, DagEdgeId};
@@ -83,6 +82,8 @@ pub struct Assignment {
 
 /// Steps of a short search: doubled with each further one.
 const SHORT: u64 = 20_000;
+/// Bits are tried for so much longer.
+const LIFTING: u64 = 16;
 /// Wider spans are not searched: a search has a list of all their numbers.
 const MOST_NUMBERS: usize = 1 << 24;
 /// The numbers of more paths are not searched for.
@@ -110,8 +111,12 @@ pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialId
     let mut short = SHORT;
     while bound < best.0 && !search.stopped {
         // In turn the least span that may be possible, one in the middle, and the next below the best, with more patience each time.
-        for span in [bound, bound.midpoint(best.0 - 1), best.0 - 1] {
+        let spans = BTreeSet::from([bound, bound.midpoint(best.0 - 1), best.0 - 1]);
+        for span in spans {
             let found = match search.find(span, short, Some(&mut shuffle)) {
+                Found::Unfinished if lattice.rows.len() <= lifting::MOST_PATHS => {
+                    search.lift(span, short.saturating_mul(LIFTING), &mut shuffle)
+                }
                 Found::Unfinished => search.find(span, short, None),
                 found => found,
             };
@@ -180,6 +185,21 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// The same bit by bit, for as many paths as that can be done for.
+    fn lift(&mut self, span: u64, patience: u64, shuffle: &mut Shuffle) -> Found {
+        let last = self.steps.saturating_add(patience).min(self.budget.steps);
+        let (steps, stopped, budget) = (&mut self.steps, &mut self.stopped, &self.budget);
+        let mut go_on = || {
+            *steps += 1;
+            if *steps >= last || (steps.is_multiple_of(PATIENCE) && (budget.stop)()) {
+                *stopped |= *steps >= budget.steps || (budget.stop)();
+                return false;
+            }
+            true
+        };
+        lifting::find(self.lattice, span, &mut go_on, shuffle)
+    }
+
     /// Numbers from 0 to `span - 1` for all paths, all different; with a shuffle, numbers are tried in another order.
     fn find(&mut self, span: u64, patience: u64, mut shuffle: Option<&mut Shuffle>) -> Found {
         let last = self.steps.saturating_add(patience).min(self.budget.steps);
@@ -286,5 +306,59 @@ impl State {
         self.numbers.drain(step..).for_each(|n| self.used[n] = false);
         self.coefficients.pop();
         next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dag::Entries;
+    use crate::graph::{Graph, Node};
+
+    /// Nearly all paths through four branches in a row, some of which may be longer: they have much in common.
+    fn lattice(shuffle: &mut Shuffle) -> Lattice {
+        let mut edges: Vec<(Node, Node)> = (0..4).flat_map(|n| [(Node(n), Node(n + 1)); 2]).collect();
+        for _ in 0..shuffle.below(3) {
+            let from = shuffle.below(4) as u32;
+            edges.push((Node(from), Node((from + 1 + shuffle.below(2) as u32).min(4))));
+        }
+        let dag = Dag::new(&Graph::new(5, Node(0), Node(4), edges).unwrap(), &[], Entries::PerEdge);
+        let all = crate::Numbering::ball_larus(&dag).unwrap();
+        let mut ids: Vec<u64> = (0..all.paths()).collect();
+        shuffle.shuffle(&mut ids);
+        ids.truncate((ids.len() - shuffle.below(5)).min(18));
+        Lattice::of(&dag, &ids.into_iter().map(|id| all.path(&dag, id).unwrap()).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn bit_by_bit_and_path_by_path_agree_on_every_span() {
+        let mut shuffle = Shuffle::new();
+        let (mut impossible, mut wide) = (0, 0);
+        for graph in 0..250 {
+            let lattice = lattice(&mut shuffle);
+            let count = lattice.rows.len() as u64;
+            for span in count..count + 6 {
+                let mut search =
+                    Search { lattice: &lattice, budget: Budget { steps: u64::MAX, ..Budget::default() }, steps: 0, stopped: false };
+                let (lifted, found) = (search.lift(span, u64::MAX, &mut shuffle), search.find(span, u64::MAX, None));
+                for found in [&lifted, &found] {
+                    assert!(
+                        !matches!(found, Found::Numbers(coefficients) if !are_numbers(&lattice, coefficients, span)),
+                        "graph {graph}, span {span}"
+                    );
+                }
+                assert_eq!(
+                    matches!(lifted, Found::Nothing),
+                    matches!(found, Found::Nothing),
+                    "graph {graph}, span {span}: {lifted:?}, {found:?}"
+                );
+                impossible += u32::from(found == Found::Nothing);
+                wide += u32::from(found == Found::Nothing && span > count);
+                if found != Found::Nothing {
+                    break;
+                }
+            }
+        }
+        assert!(impossible > 30 && wide > 3, "{impossible}, {wide}");
     }
 }

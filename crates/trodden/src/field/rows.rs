@@ -103,11 +103,15 @@ fn place(map: &UnitMap, counter: u64) -> Option<(String, u64)> {
     Some((function.plain_name().to_owned(), counter - function.first_counter))
 }
 
-fn csv(out: &mut impl Write, row: &Row) -> io::Result<()> {
-    let quoted = |text: &str| match text.contains([',', '"', '\n', '\r']) {
+/// A text as CSV has it.
+pub fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_owned(),
-    };
+    }
+}
+
+fn csv(out: &mut impl Write, row: &Row) -> io::Result<()> {
     let function = row.function.as_deref().map_or(String::new(), quoted);
     let path = row.path.map_or(String::new(), |p| p.to_string());
     let user = row.user.as_deref().unwrap_or_default();
