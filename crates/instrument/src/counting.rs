@@ -55,6 +55,17 @@ pub struct Counters<'a> {
     pub words: Option<Words<'a>>,
     /// The first of the unit's two words in which hits of probes are counted.
     pub hits: Option<u64>,
+    /// How rounds are counted.
+    pub flushing: Flushing,
+}
+
+/// How the rounds of a loop are counted when it is left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Flushing {
+    /// By a jump over it if there were none: most loops come round less than anybody thinks. Blocks are parted.
+    Jumping,
+    /// In one go, where blocks have to stay what they are.
+    Straight,
 }
 
 /// What it takes to count unknown paths only.
@@ -86,7 +97,18 @@ impl Unknown {
 impl Counters<'_> {
     /// An array of the thread's own.
     pub fn own(base: Value, first: u64) -> Self {
-        Counters { base, first, table: None, atomic: false, switch: None, events: None, unknown: None, words: None, hits: None }
+        Counters {
+            base,
+            first,
+            table: None,
+            atomic: false,
+            switch: None,
+            events: None,
+            unknown: None,
+            words: None,
+            hits: None,
+            flushing: Flushing::Straight,
+        }
     }
 
     /// Whether a count needs blocks of its own.

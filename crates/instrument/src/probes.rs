@@ -8,7 +8,7 @@
 //! order.
 
 use crate::chosen::Words;
-use crate::counting::{self, Counters, Waiting};
+use crate::counting::{self, Counters, Flushing, Waiting};
 use crate::describe::Draft;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::places::{Place, Places};
@@ -52,17 +52,6 @@ pub struct Course<'a> {
     pub order: &'a [Node],
     /// What happens on its edges.
     pub schedule: &'a Schedule,
-    /// How rounds are counted.
-    pub flushing: Flushing,
-}
-
-/// How the rounds of a loop are counted when it is left.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Flushing {
-    /// By a jump over it if there were none: most loops come round less than anybody thinks. Blocks are parted.
-    Jumping,
-    /// In one go, where blocks have to stay what they are.
-    Straight,
 }
 
 /// What is counted when a loop is left after some rounds, and not if there were none.
@@ -87,15 +76,14 @@ pub fn insert(
     plan: &Plan,
     schedule: &Schedule,
     counters: Counters,
-    flushing: Flushing,
 ) -> Vec<(Value, Value)> {
     let order: Vec<Node> = plan.dag.order().iter().copied().filter(|n| *n != graph.exit()).collect();
-    insert_along(around, function, draft, Course { graph, order: &order, schedule, flushing }, counters)
+    insert_along(around, function, draft, Course { graph, order: &order, schedule }, counters)
 }
 
 /// The same for any graph of the function, such as one of two versions of it.
 pub fn insert_along(around: Surroundings, function: Value, draft: &Draft, course: Course, counters: Counters) -> Vec<(Value, Value)> {
-    let Course { graph, order, schedule, flushing } = course;
+    let Course { graph, order, schedule } = course;
     let location = crate::debug::no_line(around.module, function);
     let places = Places::make(around.module, draft, graph, schedule, location);
     let mut work = Work {
@@ -106,7 +94,6 @@ pub fn insert_along(around: Surroundings, function: Value, draft: &Draft, course
         places: &places,
         counters,
         waiting: RefCell::new(Vec::new()),
-        flushing,
         flushes: RefCell::new(Vec::new()),
         path_ends: true,
         location,
@@ -268,7 +255,6 @@ struct Work<'a> {
     schedule: &'a Schedule,
     places: &'a Places,
     counters: Counters<'a>,
-    flushing: Flushing,
     /// Rounds that are counted at last, since blocks are parted for that.
     flushes: RefCell<Vec<Rounds>>,
     /// Counts that need blocks of their own.
@@ -345,7 +331,7 @@ impl Work<'_> {
             let (without, with) = (self.plus(builder, entered, flush.partial), self.plus(builder, start, flush.partial));
             Value(llvm!(LLVMBuildSelect(builder.raw(), some, self.value(with).0, self.value(without).0, c"".as_ptr())))
         };
-        if self.flushing == Flushing::Jumping {
+        if self.counters.flushing == Flushing::Jumping {
             let choice = choose();
             // What is used later has to be used now: values may be replaced by others until then.
             let entered = Value(llvm!(LLVMBuildAdd(builder.raw(), self.value(entered).0, module.constant(0).0, c"".as_ptr())));

@@ -12,7 +12,7 @@ use crate::counting::{Counters, Unknown};
 use crate::describe::{Draft, Site, is_must_tail};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::places;
-use crate::probes::{self, Course, Flushing, Surroundings};
+use crate::probes::{self, Course, Surroundings};
 use crate::sample::copies::{Copies, Lines};
 use crate::sample::ssa::{Definitions, Flow};
 use crate::sample::{Planned, landings, moved, part_landings};
@@ -38,7 +38,7 @@ pub fn insert(around: Surroundings, count: Value, planned: &Planned, residual: &
     let draft = work.make(*function);
     weigh(around.module, &draft, &doubled);
     let known = Some(known_bytes(around.module, function.name().as_str(), known));
-    let course = Course { graph: &doubled.graph, order: &doubled.order, schedule: &doubled.schedule, flushing: Flushing::Straight };
+    let course = Course { graph: &doubled.graph, order: &doubled.order, schedule: &doubled.schedule };
     let unknown = Some(Unknown { count, known });
     probes::insert_along(around, *function, &draft, course, Counters { unknown, ..Counters::own(around.counters, first_counter) });
     let (first, counted) = draft.nodes.split_at(planned.draft.nodes.len());
@@ -58,7 +58,7 @@ pub fn insert_into_one(around: Surroundings, count: Value, planned: &Planned, kn
     // A known set of another state of the function tells nothing of it.
     let known = known.filter(|_| planned.residual.is_some()).map(|known| known_bytes(around.module, function.name().as_str(), known));
     let counters = Counters { unknown: Some(Unknown { count, known }), ..Counters::own(around.counters, first_counter) };
-    probes::insert(around, *function, draft, graph, plan, &schedule, counters, Flushing::Straight);
+    probes::insert(around, *function, draft, graph, plan, &schedule, counters);
 }
 
 /// The heads of loops that hold others.

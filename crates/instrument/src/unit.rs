@@ -4,7 +4,7 @@ use crate::abandon::{Abandonment, is_definition};
 use crate::addresses::{self, Copy, Marks, Standing};
 use crate::calls;
 use crate::chosen::{self, Words};
-use crate::counting::Counters;
+use crate::counting::{Counters, Flushing};
 use crate::debug::Positions;
 use crate::describe::Draft;
 use crate::emit;
@@ -14,7 +14,7 @@ use crate::llvm::{Module, Value, llvm};
 use crate::markers::{self, MarkerError, Markers};
 use crate::options::{BadOption, Options, Scheme, Threads, Tier};
 use crate::places;
-use crate::probes::{self, Flushing, Surroundings};
+use crate::probes::{self, Surroundings};
 use crate::reshape;
 use crate::residual;
 use crate::sample::{self, Planned};
@@ -377,7 +377,7 @@ impl Unit {
                 let events = self.events.map(|e| e.begin(self.module, entry, location));
                 let words = planned.selected.as_ref().map(|s| Words::declare(self.module, &function.name(), &s.ending));
                 let counters = Counters { events, words, ..self.counters(base, &planned) };
-                probes::insert(self.around, function, draft, graph, plan, &schedule, counters, Flushing::Jumping);
+                probes::insert(self.around, function, draft, graph, plan, &schedule, counters);
                 if let Some(markers) = &mut self.markers {
                     markers.settle(base);
                 }
@@ -589,6 +589,7 @@ impl Unit {
             unknown: None,
             words: None,
             hits,
+            flushing: Flushing::Jumping,
         }
     }
 

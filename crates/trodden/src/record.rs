@@ -170,6 +170,9 @@ pub fn run_folder(record: &Record) -> Result<TempDir> {
     tempfile::Builder::new().prefix("raw-").tempdir_in(&base).with_context(|| format!("cannot write to {}", base.display()))
 }
 
+/// So long a process may take to end.
+const ENDING: Duration = Duration::from_millis(50);
+
 /// Runs a command whose counts go to files of these names in a folder.
 fn count(words: &[OsString], folder: &Path, names: &str, bursts: Bursts) -> Result<Counted> {
     count_with(words, &[], folder, names, bursts)
@@ -186,7 +189,31 @@ fn count_with(words: &[OsString], variables: &[(&str, &OsStr)], folder: &Path, n
     let sampling = bursting.stop();
     let status = status.with_context(|| format!("cannot run {}", words[0].display()))?;
     let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..circumstances(words, started, ending(status)) };
+    warn_of_processes_that_go_on(words, folder);
     Ok(Counted { run, status, sampling })
+}
+
+/// Says so if a process that the command started still counts.
+fn warn_of_processes_that_go_on(words: &[OsString], folder: &Path) {
+    let is_used = || trodden_profile::raw_files(folder).unwrap_or_default().iter().any(|file| is_in_use(file));
+    // One that is just ending is none.
+    if is_used() && {
+        std::thread::sleep(ENDING);
+        is_used()
+    } {
+        note(format_args!(
+            "warning: `{}` has ended, but a process that it started still runs: what it counts from now on is not in this profile (to have it all, record a command that waits for it, or set TRODDEN_OUTPUT and use `trodden collect` at the end)",
+            words[0].display()
+        ));
+    }
+}
+
+/// Whether a process that runs has a region of a raw file: it holds a lock then.
+fn is_in_use(file: &Path) -> bool {
+    let Ok(file) = fs::File::open(file) else { return false };
+    let (kind, whence) = (nix::libc::F_WRLCK as nix::libc::c_short, nix::libc::SEEK_SET as nix::libc::c_short);
+    let mut lock = nix::libc::flock { l_type: kind, l_whence: whence, l_start: trodden_wire::region_lock_byte(0), l_len: 0, l_pid: 0 };
+    nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut lock)).is_ok() && lock.l_type == kind
 }
 
 /// A command whose counts go to files of these names in a folder.

@@ -186,3 +186,17 @@ fn raw_files_of_other_launchers_are_collected() {
     let none = place.command(trodden()).args(["collect", ".", "-o", "x.trodden"]).output().unwrap();
     assert!(String::from_utf8_lossy(&none.stderr).contains("no raw files"));
 }
+
+#[test]
+fn a_process_that_goes_on_behind_the_command_is_warned_of() {
+    // The child goes on for as long as it is told, with none of the recorder's pipes.
+    let place = program(
+        "int main(int c, char **v) { step(c); if (fork() == 0) { close(0); close(1); close(2); usleep(1000 * atoi(v[1])); step(c); } return 0; }",
+    );
+    for (milliseconds, is_warned) in [("1500", true), ("0", false)] {
+        let output = record(&place, &["./prog", milliseconds]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.contains("a process that it started still runs"), is_warned, "{milliseconds}: {said}");
+    }
+}

@@ -31,7 +31,7 @@ use crate::counting::Counters;
 use crate::describe::{Draft, Site};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::phis;
-use crate::probes::{self, Flushing, Surroundings};
+use crate::probes::{self, Surroundings};
 use crate::shape::{move_to_new_block, new_block_behind};
 use copies::{Copies, Lines};
 use dispatch::Tables;
@@ -203,7 +203,7 @@ impl Tier {
 impl Planned {
     /// Inserts the probes into the counted version.
     fn insert(&self, tier: &Tier, schedule: &Schedule, function: Value, draft: &Draft, counters: Counters<'_>) -> Vec<(Value, Value)> {
-        probes::insert(tier.around, function, draft, &self.graph, &self.plan, schedule, counters, Flushing::Straight)
+        probes::insert(tier.around, function, draft, &self.graph, &self.plan, schedule, counters)
     }
 
     /// The loops that look at the switch.

@@ -154,6 +154,11 @@ pub fn suggestion(function: &Function, finding: &Finding) -> String {
     }
 }
 
+/// Whether the later branch always went the way that the earlier one decides.
+fn is_sure(c: &Correlated) -> bool {
+    c.given.iter().all(|g| g.decides.is_none() || g.outcomes.len() == 1)
+}
+
 fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
     if c.first_round {
         let rounds = "in the first round of a loop: write that round apart (peel it), or enter the loop behind the test";
@@ -166,16 +171,16 @@ fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
     );
     if c.last_round {
         return format!(
-            "{} already tells whether {} leaves its loop: leave it there, write the last round apart, or copy the {stretch} between them for each case",
+            "{} {} whether {} leaves its loop: leave it there, write the last round apart, or copy the {stretch} between them for each case",
             branch(function, c.earlier),
+            if is_sure(c) { "already tells" } else { "nearly always tells" },
             branch(function, c.later)
         );
     }
     if let Some(block) = c.stretch.obstacle {
         return format!("make one decision of both in the source; the {stretch} between them cannot be copied (block {})", block.0);
     }
-    let sure = c.given.iter().all(|g| g.decides.is_none() || g.outcomes.len() == 1);
-    let keep = if sure { "" } else { "; keep the second test on the way that is not sure" };
+    let keep = if is_sure(c) { "" } else { "; keep the second test on the way that is not sure" };
     match c.stretch.instructions {
         long if long > LONG_STRETCH => format!(
             "make one decision of both in the source, or a table of cases over both conditions; to copy the {stretch} between them is much code{keep}"
