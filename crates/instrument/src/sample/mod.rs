@@ -384,7 +384,7 @@ impl Double<'_> {
             looks.unrolled.iter().zip(&short).map(|(l, (check, head))| work.unroll(&draft, l, *check, *head)).collect();
         // Before anything is erased: what is made later may come to lie where that was.
         let values = values(&copies, &fast, &unrolled);
-        let heads: Vec<(Block, Block)> = crossings.iter().chain(&short).map(|(_, head)| (*head, copies.block(*head))).collect();
+        let heads: Vec<(Block, Block)> = crossings.iter().map(|(_, head)| (*head, copies.block(*head))).collect();
         for (landing, body) in landings {
             work.look_at_landing(landing, body, &copies);
         }
@@ -395,7 +395,7 @@ impl Double<'_> {
             work.cross(*check, *head, &copies, unrolled.last())?;
         }
         work.repair(&values);
-        if is_interpreter || !unrolled.is_empty() {
+        if is_interpreter {
             work.weigh(&heads);
         }
         Ok(())
