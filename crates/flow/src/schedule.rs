@@ -19,6 +19,7 @@ use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
 use crate::partition::{Hits, Part};
 use crate::plan::{Action, Plan};
+use std::collections::BTreeSet;
 
 /// Loops are counted by rounds if they come round this often: what the ways out cost then is less than what the rounds would.
 const WORTHWHILE_ROUNDS: f64 = 5.0;
@@ -42,6 +43,8 @@ pub struct Facts {
     pub free: Vec<bool>,
     /// Instructions of each node.
     pub sizes: Vec<u32>,
+    /// Back edges on which control may leave this code for another version of it: their loops cannot be counted by rounds.
+    pub crossed: BTreeSet<Edge>,
 }
 
 /// Which loops of one path are counted by rounds, of those that come round often enough, as far as is known.
@@ -202,6 +205,9 @@ impl Schedule {
     }
 
     fn count_by_rounds(&mut self, graph: &Graph, plan: &Plan, frequencies: &Frequencies, facts: &Facts, which: ByRounds, cut: &Cut) {
+        if facts.crossed.contains(&cut.edge) {
+            return;
+        }
         let Some(nodes) = self.only_way_round(graph, plan, facts, cut.edge) else { return };
         if which == ByRounds::Tight && nodes.iter().map(|n| facts.sizes[n.index()]).sum::<u32>() > TIGHT {
             return;

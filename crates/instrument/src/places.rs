@@ -68,6 +68,7 @@ pub fn facts(draft: &Draft, graph: &Graph) -> Facts {
         open: graph.edges().map(can_split).collect(),
         free: graph.edges().map(is_free).collect(),
         sizes: graph.nodes().map(|n| node(n).map_or(0, size)).collect(),
+        crossed: BTreeSet::new(),
     }
 }
 

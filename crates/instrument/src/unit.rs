@@ -1,6 +1,6 @@
 //! The whole of a unit: describe, plan, insert, emit.
 
-use crate::abandon::{Abandonment, is_definition};
+use crate::abandon::Abandonment;
 use crate::addresses::{self, Copy, Marks, Standing};
 use crate::calls;
 use crate::chosen::{self, Words};
@@ -20,11 +20,11 @@ use crate::residual;
 use crate::sample::{self, Planned};
 use crate::shape::prepare;
 use crate::twins;
+use llvm_sys::LLVMLinkage;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::core::*;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
-use llvm_sys::{LLVMLinkage, LLVMOpcode};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
@@ -41,12 +41,12 @@ use trodden_unit::{Version, shape};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL, UNTESTED_SYMBOL};
 
 mod asked;
+mod choice;
+
+use choice::{choose, is_emitted};
 
 /// Why a function is not counted where only some paths are asked for.
 const UNASKED: &str = "none of its paths was asked for (--interesting)";
-
-/// Calling convention of interrupt handlers on x86.
-const X86_INTERRUPT: u32 = 83;
 
 /// Why a unit cannot be instrumented.
 #[derive(Debug, thiserror::Error)]
@@ -392,7 +392,7 @@ impl Unit {
     /// The sample tier: what becomes of a function depends on the others, so all are planned first.
     fn sample(&mut self, functions: &[Value]) -> Result<(), Error> {
         let planned = functions.iter().map(|f| self.plan(*f)).collect::<Result<Vec<_>, _>>()?;
-        let tier = sample::Tier::of(self.around, &planned);
+        let tier = sample::Tier::of(self.around, &planned, self.options.choices.rounds);
         for mut planned in planned {
             let function = planned.function;
             tier.insert(&mut planned, self.map.counters).map_err(|what| Error::Probes { function: function.name(), what })?;
@@ -646,19 +646,6 @@ impl Unit {
     }
 }
 
-/// The functions whose graph can be described, and those whose cannot, with the reasons.
-fn choose(module: Module) -> (Vec<Value>, Vec<Skipped>) {
-    let early = run_before_relocation(module);
-    let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
-    for function in module.functions().filter(|f| is_emitted(*f)) {
-        match reason_to_skip(function, &early) {
-            None => chosen.push(function),
-            Some(reason) => skipped.push(Skipped { name: function.name(), reason: reason.into() }),
-        }
-    }
-    (chosen, skipped)
-}
-
 /// Takes counters out that an earlier variant of the unit had for its markers.
 fn discard_markers(module: Module, counters: Value) -> Result<(), MarkerError> {
     if markers::is_marked(module) {
@@ -675,44 +662,4 @@ fn passes(call: Value, function: Value) -> bool {
 
 fn is_local(function: Value) -> bool {
     matches!(llvm!(LLVMGetLinkage(function.0)), LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage)
-}
-
-/// Whether the function's body becomes code here.
-fn is_emitted(function: Value) -> bool {
-    is_definition(function) && llvm!(LLVMGetLinkage(function.0)) != LLVMLinkage::LLVMAvailableExternallyLinkage
-}
-
-fn reason_to_skip(function: Value, early: &HashSet<Value>) -> Option<&'static str> {
-    let attributes = HashMap::from([
-        ("naked", "it is written in assembly (`naked`)"),
-        ("noprofile", "the source asks for it (`no_profile_instrument_function`)"),
-        ("skipprofile", "the source asks for it (`skipprofile`)"),
-        ("presplitcoroutine", "it is a coroutine that the compiler has not split"),
-    ]);
-    if let Some((_, reason)) = attributes.into_iter().find(|(name, _)| function.has_attribute(name)) {
-        return Some(reason);
-    }
-    if llvm!(LLVMGetFunctionCallConv(function.0)) == X86_INTERRUPT {
-        return Some("it is an interrupt handler");
-    }
-    if early.contains(&function) {
-        return Some("it runs while the program is being relocated (an ifunc resolver calls it, or it is one)");
-    }
-    let funclet = |i: Value| matches!(i.opcode(), LLVMOpcode::LLVMCatchSwitch | LLVMOpcode::LLVMCatchPad | LLVMOpcode::LLVMCleanupPad);
-    function.blocks().any(|b| b.instructions().any(funclet)).then_some("it handles exceptions with funclets")
-}
-
-/// Resolvers of indirect functions and what they call: they run before thread-local storage and relocations are ready.
-fn run_before_relocation(module: Module) -> HashSet<Value> {
-    let first = llvm!(LLVMGetFirstGlobalIFunc(module.raw));
-    let ifuncs = std::iter::successors(Value::some(first), |i| Value::some(llvm!(LLVMGetNextGlobalIFunc(i.0))));
-    let mut early = HashSet::new();
-    let mut stack: Vec<Value> = ifuncs.map(|i| Value(llvm!(LLVMGetGlobalIFuncResolver(i.0)))).collect();
-    while let Some(function) = stack.pop() {
-        if function.is_function() && early.insert(function) {
-            let calls = function.blocks().flat_map(|b| b.instructions().filter(|i| i.is_call()).map(Value::callee).collect::<Vec<_>>());
-            stack.extend(calls);
-        }
-    }
-    early
 }

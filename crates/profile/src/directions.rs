@@ -82,7 +82,7 @@ pub fn of_function(map: &FunctionMap, paths: &FunctionPaths, total: u64, options
     let walks = Walks::of(map, paths);
     let (mut copies, mut rounds) = (Vec::new(), Vec::new());
     let mut entries = BTreeSet::new();
-    for finding in advise(map, paths, None, &AdviseOptions { decided: 1.0, ..AdviseOptions::default() }) {
+    for finding in advise(map, paths, None, &AdviseOptions::default()) {
         let Advice::Correlated(found) = finding.advice else { continue };
         if let Some(parted) = last_rounds(&walks, &found, total, options) {
             if !rounds.contains(&parted) {
@@ -93,7 +93,8 @@ pub fn of_function(map: &FunctionMap, paths: &FunctionPaths, total: u64, options
         if (finding.saves as f64) < options.least_saving * total as f64 {
             continue;
         }
-        for given in found.given.iter().filter(|g| g.decides.is_some()) {
+        // Where a few executions go another way, the copy would keep the test.
+        for given in found.given.iter().filter(|g| g.is_certain()) {
             if let Some(copy) = copy(&walks, &found, given, options)
                 && entries.insert(copy.entry)
             {

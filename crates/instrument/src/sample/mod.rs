@@ -53,9 +53,6 @@ use unroll::Unrolled;
 /// How much more often than its copy the head of a loop is entered, for code generation.
 const FAST_HEAD: i64 = 1 << 20;
 
-/// More instructions than a loop has that is counted by rounds.
-const TOO_LONG: u32 = 1 << 16;
-
 /// A function with its plan, before anything is inserted.
 pub struct Planned {
     /// The function.
@@ -92,11 +89,13 @@ pub struct Tier {
     left_to_callers: HashMap<Value, Value>,
     /// The loops of each function that look at the switch.
     looks: HashMap<Value, Looks>,
+    /// Which of the others are counted by rounds.
+    rounds: ByRounds,
 }
 
 impl Tier {
     /// Decides which functions become two; makes the second ones, still empty.
-    pub fn of(around: Surroundings, functions: &[Planned]) -> Tier {
+    pub fn of(around: Surroundings, functions: &[Planned], rounds: ByRounds) -> Tier {
         let switch = crate::emit::declare_switch(around.module);
         let seldom = seldom_called(functions);
         let looks: HashMap<Value, Looks> = functions.iter().map(|f| (f.function, f.looks(&seldom))).collect();
@@ -114,7 +113,7 @@ impl Tier {
         let without_entry = checks::without_entry(&candidates, &calls);
         let counted: HashMap<Value, Value> = two.iter().map(|f| (f.function, declare_counted(around.module, f.function))).collect();
         let left_to_callers = counted.iter().map(|(f, c)| (*f, *c)).filter(|(f, _)| without_entry.contains(f)).collect();
-        Tier { around, switch, counted, left_to_callers, looks }
+        Tier { around, switch, counted, left_to_callers, looks, rounds }
     }
 
     /// Makes a function's counted version, with its probes.
@@ -137,10 +136,8 @@ impl Tier {
         let Planned { draft, graph, plan, frequencies, .. } = planned;
         let mut facts = crate::places::facts(draft, graph);
         let looks = &self.looks[&planned.function];
-        for edge in looks.each_round.iter().copied().chain(looks.unrolled.iter().map(|l| l.back)) {
-            facts.sizes[graph.to(edge).index()] = TOO_LONG;
-        }
-        Schedule::of(graph, plan, frequencies, &facts, Choices { rounds: ByRounds::Tight, early: false })
+        facts.crossed = looks.each_round.iter().copied().chain(looks.unrolled.iter().map(|l| l.back)).collect();
+        Schedule::of(graph, plan, frequencies, &facts, Choices { rounds: self.rounds, early: false })
     }
 
     /// The functions that hold the code of a function now.
@@ -158,7 +155,8 @@ impl Tier {
         // Where callers that count call it, the thread has a region.
         let is_left = self.left_to_callers.contains_key(&planned.function);
         let base = probes::counters_of_thread(self.around, counted, None, !is_left);
-        planned.insert(self, schedule, counted, &draft, Counters::own(base, first_counter));
+        let counters = Counters::own(base, first_counter);
+        probes::insert(self.around, counted, &draft, &planned.graph, &planned.plan, schedule, counters);
         if !is_left {
             self.look_at_entry(planned.function, counted);
         }
@@ -201,11 +199,6 @@ impl Tier {
 }
 
 impl Planned {
-    /// Inserts the probes into the counted version.
-    fn insert(&self, tier: &Tier, schedule: &Schedule, function: Value, draft: &Draft, counters: Counters<'_>) -> Vec<(Value, Value)> {
-        probes::insert(tier.around, function, draft, &self.graph, &self.plan, schedule, counters)
-    }
-
     /// The loops that look at the switch.
     fn looks(&self, seldom: &HashSet<Value>) -> Looks {
         let of = if self.function.name() == "main" {
@@ -371,7 +364,8 @@ impl Double<'_> {
         let (claim, _) = work.claim(copies.block(entry.1));
         tier.look(entry.0, claim, entry.1, location);
         let counted = moved(&draft, &copies);
-        let replaced = planned.insert(tier, schedule, function, &counted, Counters::own(work.bases[0], first_counter));
+        let counters = Counters::own(work.bases[0], first_counter);
+        let replaced = probes::insert(tier.around, function, &counted, &planned.graph, &planned.plan, schedule, counters);
         copies.replace(&replaced);
         let mut is_interpreter = false;
         for &(check, head) in &crossings {

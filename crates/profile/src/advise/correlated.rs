@@ -75,6 +75,13 @@ pub struct Given {
     pub decides: Option<Edge>,
 }
 
+impl Given {
+    /// Whether the later branch went one way each time that this one was taken.
+    pub fn is_certain(&self) -> bool {
+        self.decides.is_some() && self.outcomes.len() == 1
+    }
+}
+
 /// The blocks between two branches, which a copy for the decided case would consist of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {

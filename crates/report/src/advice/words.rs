@@ -156,7 +156,7 @@ pub fn suggestion(function: &Function, finding: &Finding) -> String {
 
 /// Whether the later branch always went the way that the earlier one decides.
 fn is_sure(c: &Correlated) -> bool {
-    c.given.iter().all(|g| g.decides.is_none() || g.outcomes.len() == 1)
+    c.given.iter().all(|g| g.decides.is_none() || g.is_certain())
 }
 
 fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {

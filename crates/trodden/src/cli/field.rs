@@ -30,7 +30,7 @@ Memory is bounded by --memory, however many reports there are; temporary files l
     #[command(after_help = "\
 Examples:
   trodden field query rows.parquet
-  trodden field query inbox --sql \"SELECT function, sum(executions) AS executions FROM untested GROUP BY function ORDER BY executions DESC\"
+  trodden field query days --sql \"SELECT function, sum(executions) AS executions FROM untested GROUP BY function ORDER BY executions DESC\"
   trodden field query rows.parquet --sql \"SELECT * FROM untested WHERE reports > 1\" -o often.parquet
 
 The table is `untested`; its columns: build, unit, function, path, counter, user, reports, executions. The engine is DataFusion; trodden has it if built with --features query.

@@ -1,0 +1,64 @@
+//! Which functions of a unit are counted, and why others are not.
+
+use crate::abandon::is_definition;
+use crate::llvm::{Module, Value, llvm};
+use llvm_sys::core::*;
+use llvm_sys::{LLVMLinkage, LLVMOpcode};
+use std::collections::{HashMap, HashSet};
+use trodden_unit::Skipped;
+
+/// Calling convention of interrupt handlers on x86.
+const X86_INTERRUPT: u32 = 83;
+
+/// The functions whose graph can be described, and those whose cannot, with the reasons.
+pub fn choose(module: Module) -> (Vec<Value>, Vec<Skipped>) {
+    let early = run_before_relocation(module);
+    let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
+    for function in module.functions().filter(|f| is_emitted(*f)) {
+        match reason_to_skip(function, &early) {
+            None => chosen.push(function),
+            Some(reason) => skipped.push(Skipped { name: function.name(), reason: reason.into() }),
+        }
+    }
+    (chosen, skipped)
+}
+
+/// Whether the function's body becomes code here.
+pub fn is_emitted(function: Value) -> bool {
+    is_definition(function) && llvm!(LLVMGetLinkage(function.0)) != LLVMLinkage::LLVMAvailableExternallyLinkage
+}
+
+fn reason_to_skip(function: Value, early: &HashSet<Value>) -> Option<&'static str> {
+    let attributes = HashMap::from([
+        ("naked", "it is written in assembly (`naked`)"),
+        ("noprofile", "the source asks for it (`no_profile_instrument_function`)"),
+        ("skipprofile", "the source asks for it (`skipprofile`)"),
+        ("presplitcoroutine", "it is a coroutine that the compiler has not split"),
+    ]);
+    if let Some((_, reason)) = attributes.into_iter().find(|(name, _)| function.has_attribute(name)) {
+        return Some(reason);
+    }
+    if llvm!(LLVMGetFunctionCallConv(function.0)) == X86_INTERRUPT {
+        return Some("it is an interrupt handler");
+    }
+    if early.contains(&function) {
+        return Some("it runs while the program is being relocated (an ifunc resolver calls it, or it is one)");
+    }
+    let funclet = |i: Value| matches!(i.opcode(), LLVMOpcode::LLVMCatchSwitch | LLVMOpcode::LLVMCatchPad | LLVMOpcode::LLVMCleanupPad);
+    function.blocks().any(|b| b.instructions().any(funclet)).then_some("it handles exceptions with funclets")
+}
+
+/// Resolvers of indirect functions and what they call: they run before thread-local storage and relocations are ready.
+fn run_before_relocation(module: Module) -> HashSet<Value> {
+    let first = llvm!(LLVMGetFirstGlobalIFunc(module.raw));
+    let ifuncs = std::iter::successors(Value::some(first), |i| Value::some(llvm!(LLVMGetNextGlobalIFunc(i.0))));
+    let mut early = HashSet::new();
+    let mut stack: Vec<Value> = ifuncs.map(|i| Value(llvm!(LLVMGetGlobalIFuncResolver(i.0)))).collect();
+    while let Some(function) = stack.pop() {
+        if function.is_function() && early.insert(function) {
+            let calls = function.blocks().flat_map(|b| b.instructions().filter(|i| i.is_call()).map(Value::callee).collect::<Vec<_>>());
+            stack.extend(calls);
+        }
+    }
+    early
+}
