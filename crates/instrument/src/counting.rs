@@ -8,6 +8,10 @@
 //! until it finds the key, or a free cell, or has looked at [`MOST_PROBES`]. A free cell is claimed with a compare-and-exchange: so a signal handler, or another thread where
 //! threads share a region, that comes in between claims another cell, or finds the key there. Keys never change, so the count is the same increment as
 //! in arrays. Executions that find neither are counted apart: they are lost for the profile, but not silently.
+//!
+//! # Unknown paths
+//! Where a path ends that may be unknown, it is looked up ([`Lookup`]). If it is unknown, and was counted before in the thread's region, its count is incremented there and then; the first time, and
+//! whenever something is done at such paths, the runtime is jumped to. One comparison tells both, and whether the thread has a region at all ([`DIRECT_BIAS`]).
 
 use crate::chosen::Words;
 use crate::events::Begun;
@@ -18,6 +22,7 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMInlineAsmDialect, LLVMIntPredicate};
 use trodden_unit::Table;
+use trodden_wire::DIRECT_BIAS;
 
 /// Spreads path numbers: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -73,13 +78,15 @@ pub enum Flushing {
 pub struct Unknown {
     /// The runtime's function that counts, in whatever region is the thread's.
     pub count: Value,
+    /// The thread-local bias; behind it lies the one by which is counted here.
+    pub bias: Value,
     /// A byte for each of the function's paths: 1 for those that are known. None where no path is known: all are counted then.
     pub known: Option<Value>,
 }
 
 impl Unknown {
-    /// Counts at an address of the template.
-    pub fn count(&self, builder: &Builder, counter: Value) {
+    /// Has the runtime count at an address of the template.
+    fn jump_to_runtime(&self, builder: &Builder, counter: Value) {
         let kind = llvm!(LLVMTypeOf(self.count.0));
         let mut kinds = [kind, kind];
         let nothing = llvm!(LLVMVoidTypeInContext(llvm!(LLVMGetTypeContext(kind))));
@@ -113,7 +120,7 @@ impl Counters<'_> {
 
     /// Whether a count needs blocks of its own.
     pub fn need_blocks(&self) -> bool {
-        self.table.is_some() || self.switch.is_some()
+        self.table.is_some() || self.switch.is_some() || self.unknown.is_some()
     }
 
     /// Adds to the word at an address.
@@ -135,18 +142,28 @@ pub struct Waiting {
     place: Value,
     path: Value,
     by: Value,
+    lookup: Lookup,
+}
+
+/// Whether a path is looked up where only unknown ones are counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Lookup {
+    /// It may be known.
+    Needed,
+    /// It cannot be.
+    Decided,
 }
 
 impl Waiting {
     /// Notes a count where the builder stands.
-    pub fn at(module: Module, builder: &Builder, path: Value, by: Value) -> Waiting {
+    pub fn at(module: Module, builder: &Builder, path: Value, by: Value, lookup: Lookup) -> Waiting {
         let name = c_string(PLACE);
         let void = llvm!(LLVMVoidTypeInContext(module.context()));
         let kind = llvm!(LLVMFunctionType(void, std::ptr::null_mut(), 0, 0));
         let known = llvm!(LLVMGetNamedFunction(module.raw, name.as_ptr()));
         let function = if known.is_null() { llvm!(LLVMAddFunction(module.raw, name.as_ptr(), kind)) } else { known };
         let place = llvm!(LLVMBuildCall2(builder.raw(), kind, function, std::ptr::null_mut(), 0, c"".as_ptr()));
-        Waiting { place: Value(place), path, by }
+        Waiting { place: Value(place), path, by, lookup }
     }
 }
 
@@ -208,12 +225,26 @@ impl Maker<'_> {
         on
     }
 
-    /// Looks the path up, and counts it if it is unknown.
+    /// Looks the path up, and counts it if it is unknown: here, if it was counted before.
     fn if_unknown(&self, block: Block, unknown: Unknown) {
-        let count = unknown.known.map_or(block, |table| self.look_up(block, table));
+        let table = unknown.known.filter(|_| self.count.lookup == Lookup::Needed);
+        let count = table.map_or(block, |table| self.look_up(block, table));
+        let [first, again] = [(); 2].map(|()| new_block_behind(self.module, self.rest));
+        let (i8, i64) = (self.module.i8(), self.module.i64());
         let builder = self.at_end(count);
-        let first = builder.offset(self.module.i64(), self.counters.base, self.constant(self.counters.first));
-        unknown.count(&builder, builder.offset(self.module.i64(), first, self.count.path));
+        let own = builder.offset(i64, self.counters.base, self.constant(self.counters.first));
+        let counter = builder.offset(i64, own, self.count.path);
+        let bias = builder.load(i64, builder.offset(i8, unknown.bias, self.constant(DIRECT_BIAS)));
+        let copy = builder.offset(i8, counter, bias);
+        let is_first = builder.compare(LLVMIntPredicate::LLVMIntEQ, builder.load(i64, copy), self.constant(0));
+        mark_unlikely(self.module, builder.branch(is_first, first, again));
+
+        let builder = self.at_end(first);
+        unknown.jump_to_runtime(&builder, counter);
+        builder.jump(self.rest);
+
+        let builder = self.at_end(again);
+        self.counters.add(self.module, &builder, copy, self.count.by);
         builder.jump(self.rest);
     }
 

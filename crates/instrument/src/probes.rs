@@ -8,7 +8,7 @@
 //! order.
 
 use crate::chosen::Words;
-use crate::counting::{self, Counters, Flushing, Waiting};
+use crate::counting::{self, Counters, Flushing, Lookup, Waiting};
 use crate::describe::Draft;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::places::{Place, Places};
@@ -430,7 +430,7 @@ impl Work<'_> {
             Step::Restart { start } | Step::Plain(Action::Poison { value: start }) => Register::Constant(start),
             Step::Check { increment, start } => {
                 let path = self.value(self.plus(code(), arriving, increment));
-                self.waiting.borrow_mut().push(Waiting::at(self.around.module, code(), path, one));
+                self.waiting.borrow_mut().push(Waiting::at(self.around.module, code(), path, one, Lookup::Needed));
                 start.map_or(arriving, Register::Constant)
             }
         };
@@ -466,7 +466,7 @@ impl Work<'_> {
         let (module, base) = (self.around.module, self.counters.base);
         if self.counters.need_blocks() {
             let path = self.value(self.plus(builder, register, increment));
-            return self.waiting.borrow_mut().push(Waiting::at(module, builder, path, by));
+            return self.waiting.borrow_mut().push(Waiting::at(module, builder, path, by, Lookup::Decided));
         }
         if let Some(words) = self.counters.words {
             return self.count_word(builder, self.plus(builder, register, increment), words, by);
@@ -480,9 +480,6 @@ impl Work<'_> {
                 builder.offset(cells, base, value)
             }
         };
-        if let Some(unknown) = self.counters.unknown {
-            return unknown.count(builder, address);
-        }
         if let Some(events) = self.counters.events.filter(|_| self.path_ends) {
             events.end(module, builder, address);
         }

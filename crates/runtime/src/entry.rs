@@ -169,9 +169,9 @@ global_asm!(
     ".globl __trodden_bias",
     ".hidden __trodden_bias",
     ".type __trodden_bias, @object",
-    ".size __trodden_bias, 8",
+    ".size __trodden_bias, 16",
     ".balign 8",
-    "__trodden_bias: .zero 8",
+    "__trodden_bias: .zero 16",
     ".popsection",
     // First and last in the image, so that handlers of fork are in place before its own constructors run.
     ".pushsection .init_array.00001, \"aw\", @init_array",
@@ -203,11 +203,16 @@ pub fn bias() -> i64 {
     value
 }
 
-/// Sets the calling thread's bias.
-pub fn set_bias(value: i64) {
-    // SAFETY: writes this image's thread-local word, which only this thread uses.
+/// Sets the calling thread's bias, and the word behind it by which code counts directly, without `__trodden_count`.
+pub fn set_bias(value: i64, direct: i64) {
+    // SAFETY: writes this image's thread-local words, which only this thread uses.
     unsafe {
-        asm!("mov {0}, [rip + __trodden_bias@GOTTPOFF]", "mov qword ptr fs:[{0}], {1}", out(reg) _, in(reg) value, options(nostack));
+        asm!(
+            "mov {0}, [rip + __trodden_bias@GOTTPOFF]",
+            "mov qword ptr fs:[{0}], {1}",
+            "mov qword ptr fs:[{0} + 8], {2}",
+            out(reg) _, in(reg) value, in(reg) direct, options(nostack)
+        );
     }
 }
 

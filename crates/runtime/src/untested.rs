@@ -1,7 +1,7 @@
 //! Residual builds: what happens when a path is counted that the build did not know.
 //!
-//! `__trodden_count` counts by itself; it comes here when the thread's copy of a counter becomes 1, to note the time, and always while [`ACTING`] is set: because more paths
-//! became known (`TRODDEN_KNOWN`), or because something is to be done (`TRODDEN_ON_UNTESTED`):
+//! Instrumented code counts by itself what was counted before in its region, and goes to `__trodden_count` otherwise. That comes here when the thread's copy of a counter becomes 1, to note the
+//! time, and always while [`ACTING`] is set: because more paths became known (`TRODDEN_KNOWN`), or because something is to be done (`TRODDEN_ON_UNTESTED`):
 //!
 //! - `report`: a line on standard error, when the path is new in the thread's region;
 //! - `abort`: a line, and SIGABRT to the calling thread, whenever such a path is taken;
@@ -143,6 +143,11 @@ fn fill(bits: &mut [u8], file: &Descriptor, from: usize) -> bool {
         }
     }
     true
+}
+
+/// Whether something is done, or decided, each time that an unknown path is counted.
+pub fn sees_each_count() -> bool {
+    !matches!(ACTING.load(Relaxed), COUNT | REPORT)
 }
 
 fn is_known(counter: usize) -> bool {

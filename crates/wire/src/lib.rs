@@ -30,6 +30,9 @@ pub const FRAMES_SECTION: &str = ".trodden.unit";
 
 /// Thread-local `i64`, hidden in each image: address of a thread's region minus address of the template. 0: no region claimed.
 pub const BIAS_SYMBOL: &str = "__trodden_bias";
+/// Bytes from there to a second word, by which code of the residual tier finds the thread's copy of a counter to see for itself whether the path was counted before in its region, and counts it
+/// then. The word is as the bias, but 0 as long as [`COUNT_SYMBOL`] has to see each count: what code finds is the template then, where no path was counted.
+pub const DIRECT_BIAS: u64 = 8;
 /// Function `() -> i64` that claims a region for the calling thread, stores and returns the bias. It returns 0, and stores nothing, only
 /// where there is no memory for a region: then code counts in the template itself, which nobody reads. Preserves every register but `rax`,
 /// `r11` and the flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller nothing.
