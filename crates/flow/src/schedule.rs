@@ -19,10 +19,12 @@ use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
 use crate::partition::{Hits, Part};
 use crate::plan::{Action, Plan};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Loops are counted by rounds if they come round this often: what the ways out cost then is less than what the rounds would.
 const WORTHWHILE_ROUNDS: f64 = 5.0;
+/// Loops that come round a constant number of times are counted when they are left if it is at least this: two additions then, and none in the rounds.
+const WORTHWHILE_TIMES: u64 = 3;
 /// The most instructions in a round of a [tight](ByRounds::Tight) loop.
 const TIGHT: u32 = 6;
 /// The most ways out of a loop that is counted by rounds: each gets the code that adds them.
@@ -45,6 +47,8 @@ pub struct Facts {
     pub sizes: Vec<u32>,
     /// Back edges on which control may leave this code for another version of it: their loops cannot be counted by rounds.
     pub crossed: BTreeSet<Edge>,
+    /// How often each of these back edges is taken from when its loop is entered until the loop is left at the edge's tail, where that is a constant.
+    pub times_round: BTreeMap<Edge, u64>,
 }
 
 /// Which loops of one path are counted by rounds, of those that come round often enough, as far as is known.
@@ -52,7 +56,7 @@ pub struct Facts {
 pub enum ByRounds {
     /// None.
     No,
-    /// Those of a few instructions. There an addition to the same word of memory in each round is what the processor waits for: it takes some five cycles
+    /// Those of a few instructions, and those that come round a constant number of times. In short ones an addition to the same word of memory in each round is what the processor waits for: it takes some five cycles
     /// from one to the next, where a round takes one or two. Longer rounds hide that.
     Tight,
     /// All.
@@ -127,6 +131,8 @@ pub struct Rounds {
     pub start: i64,
     /// What a round adds to the register until it is counted.
     pub increment: i64,
+    /// How often it comes round, whenever it is entered, if that is a constant (not 0): nothing has to be counted in it then.
+    pub times: Option<u64>,
 }
 
 /// The tasks of a function's edges.
@@ -209,17 +215,16 @@ impl Schedule {
             return;
         }
         let Some(nodes) = self.only_way_round(graph, plan, facts, cut.edge) else { return };
-        if which == ByRounds::Tight && nodes.iter().map(|n| facts.sizes[n.index()]).sum::<u32>() > TIGHT {
-            return;
-        }
         let Some((counted, start)) = self.counted_in_a_round(graph, &nodes, cut.edge) else { return };
-        let outside: f64 = self.live(graph.incoming(graph.to(cut.edge))).filter(|e| *e != cut.edge).map(|e| frequencies.edge(e)).sum();
-        if frequencies.edge(cut.edge) < WORTHWHILE_ROUNDS * outside {
-            return;
-        }
         let is_inside = |e: Edge| e == cut.edge || (nodes.contains(&graph.to(e)) && graph.to(e) != nodes[0]);
         let exits: Vec<Edge> = nodes.iter().flat_map(|n| self.live(graph.out(*n))).filter(|e| !is_inside(*e)).collect();
         if exits.len() > MOST_EXITS || exits.iter().any(|e| !facts.open[e.index()]) {
+            return;
+        }
+        let times = facts.times_round.get(&cut.edge).copied().filter(|times| *times >= WORTHWHILE_TIMES && exits.len() == 1);
+        let is_short = which == ByRounds::Often || nodes.iter().map(|n| facts.sizes[n.index()]).sum::<u32>() <= TIGHT;
+        let outside: f64 = self.live(graph.incoming(graph.to(cut.edge))).filter(|e| *e != cut.edge).map(|e| frequencies.edge(e)).sum();
+        if times.is_none() && !(is_short && frequencies.edge(cut.edge) >= WORTHWHILE_ROUNDS * outside) {
             return;
         }
         let (mut partial, mut whole) = (0, 0);
@@ -240,7 +245,7 @@ impl Schedule {
         }
         self.tasks[cut.edge.index()].step = Step::Round(self.loops.len());
         let head = nodes[0];
-        self.loops.push(Rounds { head, back: cut.edge, nodes, start, increment: whole });
+        self.loops.push(Rounds { head, back: cut.edge, nodes, start, increment: whole, times });
     }
 
     /// The edge of a round on which its path is counted: the one that closes the loop, or an earlier one behind which there is no other way. And the

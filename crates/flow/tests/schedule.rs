@@ -93,11 +93,12 @@ fn facts(random: &mut Random, graph: &Graph) -> Facts {
         sizes: graph.nodes().map(|_| 1 + random.below(9) as u32).collect(),
         open,
         crossed: BTreeSet::new(),
+        times_round: BTreeMap::new(),
     }
 }
 
 /// A loop that comes round often by estimate, of a head and a latch.
-fn loops_by_rounds(which: ByRounds, sizes: [u32; 2], crossed: BTreeSet<Edge>) -> usize {
+fn loops_by_rounds(which: ByRounds, sizes: [u32; 2], crossed: BTreeSet<Edge>, times: Option<u64>) -> usize {
     let [entry, head, latch, exit] = [0, 1, 2, 3].map(Node);
     let edges = vec![(entry, head), (head, latch), (head, exit), (latch, head)];
     let graph = Graph::new(4, entry, exit, edges).unwrap();
@@ -111,22 +112,31 @@ fn loops_by_rounds(which: ByRounds, sizes: [u32; 2], crossed: BTreeSet<Edge>) ->
         free: vec![true; 4],
         sizes: vec![50, sizes[0], sizes[1], 50],
         crossed,
+        times_round: times.map(|times| (Edge(3), times)).into_iter().collect(),
     };
     Schedule::of(&graph, &plan, &frequencies, &facts, Choices { rounds: which, early: true }).loops().len()
 }
 
 #[test]
 fn tight_loops_are_counted_by_rounds_and_longer_ones_if_that_is_asked_for() {
-    assert_eq!(loops_by_rounds(ByRounds::Tight, [4, 2], BTreeSet::new()), 1);
-    assert_eq!(loops_by_rounds(ByRounds::Tight, [4, 3], BTreeSet::new()), 0);
-    assert_eq!(loops_by_rounds(ByRounds::Often, [4, 3], BTreeSet::new()), 1);
-    assert_eq!(loops_by_rounds(ByRounds::No, [1, 1], BTreeSet::new()), 0);
+    assert_eq!(loops_by_rounds(ByRounds::Tight, [4, 2], BTreeSet::new(), None), 1);
+    assert_eq!(loops_by_rounds(ByRounds::Tight, [4, 3], BTreeSet::new(), None), 0);
+    assert_eq!(loops_by_rounds(ByRounds::Often, [4, 3], BTreeSet::new(), None), 1);
+    assert_eq!(loops_by_rounds(ByRounds::No, [1, 1], BTreeSet::new(), None), 0);
 }
 
 #[test]
 fn loops_that_control_may_leave_on_their_way_back_are_not_counted_by_rounds() {
-    assert_eq!(loops_by_rounds(ByRounds::Tight, [4, 2], BTreeSet::from([Edge(3)])), 0);
-    assert_eq!(loops_by_rounds(ByRounds::Tight, [4, 2], BTreeSet::from([Edge(1)])), 1);
+    assert_eq!(loops_by_rounds(ByRounds::Tight, [4, 2], BTreeSet::from([Edge(3)]), None), 0);
+    assert_eq!(loops_by_rounds(ByRounds::Tight, [4, 2], BTreeSet::from([Edge(1)]), None), 1);
+}
+
+#[test]
+fn loops_of_a_constant_number_of_rounds_are_counted_by_them_however_long_they_are() {
+    let counted = |crossed, times| loops_by_rounds(ByRounds::Tight, [40, 30], crossed, times);
+    assert_eq!(counted(BTreeSet::new(), Some(3)), 1);
+    assert_eq!(counted(BTreeSet::new(), Some(2)), 0);
+    assert_eq!(counted(BTreeSet::from([Edge(3)]), Some(3)), 0);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::abandon::{Abandonment, returns_twice};
 use crate::code;
 use crate::debug::Positions;
 use crate::llvm::{Block, Value, llvm};
+use crate::rounds::times_round;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMTailCallKind;
 use llvm_sys::core::*;
@@ -127,8 +128,8 @@ impl Draft {
     /// The edges of a terminator, one for each block it may go to.
     fn add_flow(&mut self, from: Node, block: Block, number: &HashMap<Block, u32>) {
         let terminator = block.terminator();
-        let weights = branch_weights(terminator);
         let successors = terminator.successors();
+        let weights = branch_weights(terminator).or_else(|| weights_by_rounds(block, &successors));
         let mut merged: Vec<(u32, Vec<usize>)> = Vec::new();
         for (index, to) in successors.iter().enumerate() {
             match merged.iter_mut().find(|(t, _)| *t == number[to]) {
@@ -179,6 +180,12 @@ impl Draft {
             }
         }
     }
+}
+
+/// Weights of the ways out of a block that closes a loop which comes round a constant number of times.
+fn weights_by_rounds(block: Block, successors: &[Block]) -> Option<Vec<f64>> {
+    let times = successors.iter().find_map(|to| Some((*to, times_round(block, *to)? as f64)));
+    times.map(|(head, times)| successors.iter().map(|to| if *to == head { times } else { 1.0 }).collect())
 }
 
 /// How a block ends the function, if it does, and in front of which instruction the path is over.

@@ -29,6 +29,7 @@ mod places;
 mod probes;
 mod reshape;
 mod residual;
+mod rounds;
 mod sample;
 mod shape;
 mod twins;

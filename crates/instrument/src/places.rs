@@ -11,6 +11,7 @@ use crate::abandon::returns_twice;
 use crate::describe::{Draft, Site, only_returns, tail_call_before_return};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
+use crate::rounds;
 use crate::shape::new_block_behind;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
@@ -61,6 +62,7 @@ pub fn facts(draft: &Draft, graph: &Graph) -> Facts {
         Site::OnEdge(_) => draft.edges[e.index()].kind != EdgeKind::Unwind,
         Site::BeforeThenHead(_) | Site::Head => false,
     };
+    let times_round = |e: Edge| rounds::times_round(node(graph.from(e))?, node(graph.to(e))?);
     let is_free = |e: Edge| matches!(draft.sites[e.index()], Site::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
     Facts {
         quiet: graph.nodes().map(|n| node(n).is_some_and(is_quiet)).collect(),
@@ -69,6 +71,7 @@ pub fn facts(draft: &Draft, graph: &Graph) -> Facts {
         free: graph.edges().map(is_free).collect(),
         sizes: graph.nodes().map(|n| node(n).map_or(0, size)).collect(),
         crossed: BTreeSet::new(),
+        times_round: graph.edges().filter_map(|e| Some((e, times_round(e)?))).collect(),
     }
 }
 

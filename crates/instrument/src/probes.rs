@@ -299,10 +299,16 @@ impl Work<'_> {
         let from = predecessors(head);
         let at_top =
             || Builder::phi_before(module, head.instructions().next().expect("a block has a terminator"), module.i64(), self.location);
-        let number = at_top();
-        let next = Builder::before(module, latch.terminator(), self.location).add(number, module.constant(1));
-        let start = |b: Block| if b == latch { next } else { module.constant(0) };
-        number.add_incoming(&from.iter().map(|b| (start(*b), *b)).collect::<Vec<_>>());
+        let number = match rounds.times {
+            Some(times) => module.constant(times as i64),
+            None => {
+                let number = at_top();
+                let next = Builder::before(module, latch.terminator(), self.location).add(number, module.constant(1));
+                let start = |b: Block| if b == latch { next } else { module.constant(0) };
+                number.add_incoming(&from.iter().map(|b| (start(*b), *b)).collect::<Vec<_>>());
+                number
+            }
+        };
         let outside: Vec<Edge> =
             self.graph.incoming(rounds.head).iter().copied().filter(|e| *e != rounds.back && !self.schedule.is_dead(*e)).collect();
         let entered = self.same(&outside).unwrap_or_else(|| {
@@ -323,6 +329,11 @@ impl Work<'_> {
         let start = Register::Constant(rounds.start);
         if entered == start {
             self.count(builder, start, rounds.increment, number);
+            return self.plus(builder, start, flush.partial);
+        }
+        if let Some(times) = rounds.times {
+            self.count(builder, entered, rounds.increment, module.constant(1));
+            self.count(builder, start, rounds.increment, module.constant(times as i64 - 1));
             return self.plus(builder, start, flush.partial);
         }
         let none = llvm!(LLVMBuildICmp(builder.raw(), LLVMIntPredicate::LLVMIntEQ, number.0, module.constant(0).0, c"".as_ptr()));

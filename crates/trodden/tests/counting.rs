@@ -140,3 +140,45 @@ fn paths_with_numbers_of_their_own_are_not_known_to_residual_builds() {
         assert!(!export.status.success() && String::from_utf8_lossy(&export.stderr).contains("are not numbered as"), "{parameters}");
     }
 }
+
+/// Loops of more instructions than tight ones have, that take 16, 5, 7 and 4098 rounds, and as often as their caller says; with a way out in the middle; and one in another.
+const ROUNDS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize(disable)\")\n#define N __attribute__((noinline))\n\
+    static volatile unsigned a, b, c, d, e;\n#define BODY a += i; b ^= a; c += b; d ^= c; e += d;\n\
+    N void up(void) { STAY for (unsigned i = 0; i < 16; i++) { BODY } }\n\
+    N void down(void) { STAY for (int i = 5; i > 0; i--) { BODY } }\n\
+    N void steps(unsigned s) { unsigned i = -6u; STAY do { BODY i += 3; } while (i != 15); a = s; }\n\
+    N void many(void) { STAY for (unsigned i = 0; i < (1 << 12) + 2; i++) { BODY } }\n\
+    N void told(unsigned n) { STAY for (unsigned i = 0; i < n; i++) { BODY } }\n\
+    N void left(unsigned n) { STAY for (unsigned i = 0; i < 16; i++) { BODY if (i == n) break; } }\n\
+    N void nested(void) { STAY for (unsigned j = 0; j < 3; j++) { a = j; STAY for (unsigned i = 0; i < 9; i++) { BODY } } }\n\
+    int main(void) { for (unsigned k = 0; k < 10; k++) { up(); down(); steps(1); many(); told(k); left(k); nested(); } return 0; }\n";
+
+#[test]
+fn loops_that_come_round_a_constant_number_of_times_are_counted_when_they_are_left() {
+    let place = Place::with(&[("prog.c", ROUNDS)]);
+    assert!(build(&place, "").status().unwrap().success());
+    let counted = record(&place);
+    assert!(build(&place, "rounds=off").status().unwrap().success());
+    let off = record(&place);
+    let sorted = |profile: &Profile, name: &str| {
+        let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
+        let mut counts: Vec<u64> = unit.counts_of(function).map(|(_, count)| count).collect();
+        counts.sort_unstable();
+        (counts, function.by_rounds.len())
+    };
+    // In each call: the path from the entry, those from the loop's head to its end, the one that leaves it.
+    for (name, counts, by_rounds) in [
+        ("up", vec![10, 10, 140], 1),
+        ("down", vec![10, 10, 30], 1),
+        ("steps", vec![10, 10, 50], 1),
+        ("many", vec![10, 10, 10 * 4096], 0),
+        ("told", vec![1, 1, 8, 8, 28], 0),
+        ("left", vec![1, 9, 9, 36], 0),
+    ] {
+        assert_eq!(sorted(&counted, name), (counts, by_rounds), "{name}");
+    }
+    for name in ["up", "down", "steps", "many", "told", "left", "nested", "main"] {
+        assert_eq!(sorted(&counted, name).0, sorted(&off, name).0, "{name}");
+    }
+    assert_eq!(sorted(&counted, "nested").1, 1);
+}
