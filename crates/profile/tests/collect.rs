@@ -156,3 +156,22 @@ fn damaged_frames_and_wrong_maps_are_told() {
     assert_eq!(units(&profile), [built.units[0].0, built.units[2].0]);
     assert!(matches!(&problems[0], CollectProblem::BadMap { unit, .. } if *unit == built.units[1].0), "{problems:?}");
 }
+
+#[test]
+fn the_store_keeps_the_map_that_a_build_has_now_and_bitcode_once_it_has_some() {
+    let built = Built::new();
+    let (store, unit) = (built.store(), built.units[0].0);
+    let frame = |map: &UnitMap, bitcode: &[u8]| Frame::pack(unit, map, bitcode);
+    let kept = || {
+        let frame = store.get(unit).unwrap().unwrap();
+        (frame.map().unwrap(), frame.has_bitcode())
+    };
+    store.put(&frame(&built.maps[0], b"bitcode")).unwrap();
+    store.put(&frame(&built.maps[0], b"")).unwrap();
+    assert_eq!(kept(), ((*built.maps[0]).clone(), true));
+    // A plugin of another version describes the same unit otherwise.
+    store.put(&frame(&built.maps[1], b"")).unwrap();
+    assert_eq!(kept(), ((*built.maps[1]).clone(), false));
+    store.put(&frame(&built.maps[1], b"bitcode")).unwrap();
+    assert_eq!(kept(), ((*built.maps[1]).clone(), true));
+}

@@ -318,9 +318,11 @@ pub(super) fn difference(now: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Run;
+    use crate::model::{ImageProfile, Run, UnitProfile};
     use crate::raw::RawUnitCounts;
     use std::path::PathBuf;
+    use std::sync::Arc;
+    use trodden_testkit::{Random, functions};
 
     fn raw(counts: &[(u64, u64)]) -> RawProfile {
         let unit = RawUnitCounts { unit: Identity([2; 16]), counters: 100, counts: counts.to_vec(), beyond: Vec::new() };
@@ -390,6 +392,34 @@ mod tests {
         let executions = |index, seen| sampling.estimate(Identity([1; 16]), Identity([2; 16]), index, seen).executions;
         assert!((executions(1, early) - 12_000.0).abs() < 1.0, "{}", executions(1, early));
         assert!((executions(2, late) - 3_000.0).abs() < 1.0, "{}", executions(2, late));
+    }
+
+    #[test]
+    fn rounds_of_loops_that_are_counted_when_they_are_left_cost_nothing() {
+        let (image, identity) = (Identity([1; 16]), Identity([2; 16]));
+        let (mut free, mut others) = (0, 0);
+        for seed in 0..40 {
+            let (mut map, _) = functions::unit(&mut Random::new(seed), "a.c", 3, 8);
+            for function in &mut map.functions {
+                function.by_rounds = function.cuts.iter().map(|(edge, _)| *edge).collect();
+            }
+            let counts = (0..map.counters).map(|counter| (counter, 1)).collect();
+            let map = Arc::new(map);
+            let unit = UnitProfile { unit: identity, map: map.clone(), counts, events: Vec::new(), first_seen: Vec::new() };
+            let units = vec![unit];
+            let images = vec![ImageProfile { identity: image, path: "a".into(), build_id: None, units }];
+            let costs = costs(&Profile { run: Run::default(), images, sampling: None }, image, identity);
+            for function in &map.functions {
+                let counts = (0..function.counters).map(|path| (path, 1));
+                for path in FunctionPaths::decode(function, counts).unwrap().complete {
+                    let is_round = matches!((path.beginning, path.end), (Beginning::After(_), PathEnd::Cut(_)));
+                    let expected = if is_round { 0.0 } else { COST };
+                    assert_eq!(costs[&(function.first_counter + path.id)].counting, expected, "{seed} {}", function.name);
+                    *(if is_round { &mut free } else { &mut others }) += 1;
+                }
+            }
+        }
+        assert!(free > 100 && others > 100, "{free} {others}");
     }
 
     #[test]
