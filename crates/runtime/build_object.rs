@@ -16,7 +16,7 @@ use std::process::Command;
 const ENTRY_SYMBOLS: [&str; 5] = ["__trodden_enter", "__trodden_enter_shared", "__trodden_count", "__trodden_bias", "__trodden_event_now"];
 
 /// What the object may refer to: bounds that linkers define, and what libc offers if there is one.
-pub const MAY_BE_UNDEFINED: [&str; 18] = [
+pub const MAY_BE_UNDEFINED: [&str; 19] = [
     "__start_trodden_units",
     "__stop_trodden_units",
     "__start_trodden_counters",
@@ -32,6 +32,7 @@ pub const MAY_BE_UNDEFINED: [&str; 18] = [
     "__trodden_event_thread",
     "__trodden_event_cost",
     "__trodden_shared_bias",
+    "__trodden_direct_place",
     "__register_atfork",
     "pthread_atfork",
     "__cxa_finalize",

@@ -11,18 +11,19 @@
 //!
 //! # Unknown paths
 //! Where a path ends that may be unknown, it is looked up ([`Lookup`]). If it is unknown, and was counted before in the thread's region, its count is incremented there and then; the first time, and
-//! whenever something is done at such paths, the runtime is jumped to. One comparison tells both, and whether the thread has a region at all ([`DIRECT_BIAS`]).
+//! whenever something is done at such paths, the runtime is jumped to. One comparison tells both, and whether the thread has a region at all ([`trodden_wire::DIRECT_BIAS_SYMBOL`]).
 
 use crate::chosen::Words;
 use crate::events::Begun;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::probes::{Surroundings, mark_unlikely};
 use crate::shape::{new_block_behind, split_off_behind};
+use crate::unit::code_generation_flags;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMInlineAsmDialect, LLVMIntPredicate};
+use std::sync::OnceLock;
 use trodden_unit::Table;
-use trodden_wire::DIRECT_BIAS;
 
 /// Spreads path numbers: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -38,6 +39,11 @@ const PLACE: &str = "__trodden_place_of_a_count";
 const JUMP_TO_COUNT: &str = "leaq 1f(%rip), %r11\n\tjmp ${1:P}\n1:";
 /// The counter's address, the function; what both change.
 const JUMP_REGISTERS: &str = "{rdi},i,~{r10},~{r11},~{flags},~{fpsr},~{dirflag}";
+
+/// An addition to a word of memory in one instruction.
+const ADD: &str = "addq $1, ($0)";
+/// Address, summand.
+const ADD_REGISTERS: &str = "r,r,~{memory},~{flags},~{fpsr},~{dirflag}";
 
 /// Where a function counts, and how.
 #[derive(Clone, Copy)]
@@ -78,7 +84,7 @@ pub enum Flushing {
 pub struct Unknown {
     /// The runtime's function that counts, in whatever region is the thread's.
     pub count: Value,
-    /// The thread-local bias; behind it lies the one by which is counted here.
+    /// The thread-local bias by which is counted here.
     pub bias: Value,
     /// A byte for each of the function's paths: 1 for those that are known. None where no path is known: all are counted then.
     pub known: Option<Value>,
@@ -87,17 +93,7 @@ pub struct Unknown {
 impl Unknown {
     /// Has the runtime count at an address of the template.
     fn jump_to_runtime(&self, builder: &Builder, counter: Value) {
-        let kind = llvm!(LLVMTypeOf(self.count.0));
-        let mut kinds = [kind, kind];
-        let nothing = llvm!(LLVMVoidTypeInContext(llvm!(LLVMGetTypeContext(kind))));
-        let kind = llvm!(LLVMFunctionType(nothing, kinds.as_mut_ptr(), 2, 0));
-        let (text, registers) = (JUMP_TO_COUNT, JUMP_REGISTERS);
-        let dialect = LLVMInlineAsmDialect::LLVMInlineAsmDialectATT;
-        let (length, registers_length) = (text.len(), registers.len());
-        let assembly =
-            llvm!(LLVMGetInlineAsm(kind, text.as_ptr().cast(), length, registers.as_ptr().cast(), registers_length, 1, 0, dialect, 0));
-        let mut arguments = [counter.0, self.count.0];
-        llvm!(LLVMBuildCall2(builder.raw(), kind, assembly, arguments.as_mut_ptr(), 2, c"".as_ptr()));
+        assembly(builder, JUMP_TO_COUNT, JUMP_REGISTERS, [counter, self.count]);
     }
 }
 
@@ -130,10 +126,34 @@ impl Counters<'_> {
             llvm!(LLVMBuildAtomicRMW(builder.raw(), add, address.0, by.0, order, 0));
             return;
         }
+        // It has to be one instruction, so that a signal handler which counts there in between loses nothing.
+        if is_unoptimised(builder) {
+            return assembly(builder, ADD, ADD_REGISTERS, [address, by]);
+        }
         let old = builder.load(module.i64(), address);
         let new = builder.add(old, by);
         builder.store(new, address);
     }
+}
+
+/// Whether code generation leaves load, addition and store the three instructions that they are.
+fn is_unoptimised(builder: &Builder) -> bool {
+    static FLAG: OnceLock<bool> = OnceLock::new();
+    let function = Value(llvm!(LLVMGetBasicBlockParent(LLVMGetInsertBlock(builder.raw()))));
+    function.has_attribute("optnone") || *FLAG.get_or_init(|| code_generation_flags().iter().any(|flag| flag == "-O0"))
+}
+
+/// Inline assembly with two operands.
+fn assembly(builder: &Builder, text: &str, registers: &str, operands: [Value; 2]) {
+    let mut kinds = operands.map(Value::kind);
+    let nothing = llvm!(LLVMVoidTypeInContext(llvm!(LLVMGetTypeContext(kinds[1]))));
+    let kind = llvm!(LLVMFunctionType(nothing, kinds.as_mut_ptr(), 2, 0));
+    let dialect = LLVMInlineAsmDialect::LLVMInlineAsmDialectATT;
+    let (length, registers_length) = (text.len(), registers.len());
+    let assembly =
+        llvm!(LLVMGetInlineAsm(kind, text.as_ptr().cast(), length, registers.as_ptr().cast(), registers_length, 1, 0, dialect, 0));
+    let mut arguments = operands.map(|o| o.0);
+    llvm!(LLVMBuildCall2(builder.raw(), kind, assembly, arguments.as_mut_ptr(), 2, c"".as_ptr()));
 }
 
 /// A count to be made: of the path with this number, at this place.
@@ -230,12 +250,11 @@ impl Maker<'_> {
         let table = unknown.known.filter(|_| self.count.lookup == Lookup::Needed);
         let count = table.map_or(block, |table| self.look_up(block, table));
         let [first, again] = [(); 2].map(|()| new_block_behind(self.module, self.rest));
-        let (i8, i64) = (self.module.i8(), self.module.i64());
+        let i64 = self.module.i64();
         let builder = self.at_end(count);
         let own = builder.offset(i64, self.counters.base, self.constant(self.counters.first));
         let counter = builder.offset(i64, own, self.count.path);
-        let bias = builder.load(i64, builder.offset(i8, unknown.bias, self.constant(DIRECT_BIAS)));
-        let copy = builder.offset(i8, counter, bias);
+        let copy = builder.offset(self.module.i8(), counter, builder.load(i64, unknown.bias));
         let is_first = builder.compare(LLVMIntPredicate::LLVMIntEQ, builder.load(i64, copy), self.constant(0));
         mark_unlikely(self.module, builder.branch(is_first, first, again));
 

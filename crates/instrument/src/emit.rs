@@ -12,8 +12,8 @@ use std::mem::offset_of;
 use std::path::Path;
 use trodden_unit::{Identity, UnitMap};
 use trodden_wire::{
-    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, FRAMES_SECTION, FUNCTIONS_SECTION, FunctionRecord, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL,
-    UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord,
+    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, DIRECT_BIAS_SYMBOL, DIRECT_PLACE_SYMBOL, FRAMES_SECTION, FUNCTIONS_SECTION,
+    FunctionRecord, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord,
 };
 
 /// Name of the unit's counters; local to the object file.
@@ -57,6 +57,40 @@ fn declare_of_runtime(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
         add_attribute(module, function, name);
     }
     Value(function)
+}
+
+/// Declares the bias by which code of the residual tier counts itself, if that was not done; [`define_direct_bias`] defines it.
+pub fn direct_bias(module: Module) -> Value {
+    let known = llvm!(LLVMGetNamedGlobal(module.raw, c_string(DIRECT_BIAS_SYMBOL).as_ptr()));
+    if !known.is_null() {
+        return Value(known);
+    }
+    let bias = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(DIRECT_BIAS_SYMBOL).as_ptr()));
+    llvm!(LLVMSetVisibility(bias, LLVMVisibility::LLVMHiddenVisibility));
+    llvm!(LLVMSetThreadLocalMode(bias, LLVMThreadLocalMode::LLVMInitialExecTLSModel));
+    Value(bias)
+}
+
+/// Defines that bias, and the function by which the runtime finds it. All units of the residual tier have them; linkers keep one. The function is in machine code, for the module's assembly
+/// may be in either syntax:
+///
+/// ```text
+/// movq __trodden_direct_bias@GOTTPOFF(%rip), %rax
+/// addq %fs:0, %rax
+/// ret
+/// ```
+pub fn define_direct_bias(module: Module) {
+    let (bias, place) = (DIRECT_BIAS_SYMBOL, DIRECT_PLACE_SYMBOL);
+    let label =
+        |name: &str, kind: &str, size: u32| format!(".globl {name}\n.hidden {name}\n.type {name},@{kind}\n.size {name},{size}\n{name}:\n");
+    module.append_assembly(&format!(
+        ".pushsection .tbss.{bias},\"awTG\",@nobits,{bias},comdat\n.p2align 3\n{own}.zero 8\n.popsection\n\
+         .pushsection .text.{bias},\"axG\",@progbits,{bias},comdat\n.p2align 4\n{function}\
+         .byte 0x48,0x8b,0x05\n.reloc ., R_X86_64_GOTTPOFF, {bias}-4\n.long 0\n\
+         .byte 0x64,0x48,0x03,0x04,0x25,0,0,0,0\n.byte 0xc3\n.popsection\n",
+        own = label(bias, "tls_object", 8),
+        function = label(place, "function", 17),
+    ));
 }
 
 /// Declares the bias of the region that all threads share, which [`shared_bias`] defines.

@@ -10,6 +10,7 @@
 use crate::bounds;
 use crate::counting::{Counters, Unknown};
 use crate::describe::{Draft, Site, is_must_tail};
+use crate::emit;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::places;
 use crate::probes::{self, Course, Surroundings};
@@ -39,7 +40,7 @@ pub fn insert(around: Surroundings, count: Value, planned: &Planned, residual: &
     weigh(around.module, &draft, &doubled);
     let known = Some(known_bytes(around.module, function.name().as_str(), known));
     let course = Course { graph: &doubled.graph, order: &doubled.order, schedule: &doubled.schedule };
-    let unknown = Some(Unknown { count, bias: around.bias, known });
+    let unknown = Some(Unknown { count, bias: emit::direct_bias(around.module), known });
     probes::insert_along(around, *function, &draft, course, Counters { unknown, ..Counters::own(around.counters, first_counter) });
     let (first, counted) = draft.nodes.split_at(planned.draft.nodes.len());
     let heads: Vec<Block> = first.iter().flatten().copied().collect();
@@ -57,7 +58,10 @@ pub fn insert_into_one(around: Surroundings, count: Value, planned: &Planned, kn
     };
     // A known set of another state of the function tells nothing of it.
     let known = known.filter(|_| planned.residual.is_some()).map(|known| known_bytes(around.module, function.name().as_str(), known));
-    let counters = Counters { unknown: Some(Unknown { count, bias: around.bias, known }), ..Counters::own(around.counters, first_counter) };
+    let counters = Counters {
+        unknown: Some(Unknown { count, bias: emit::direct_bias(around.module), known }),
+        ..Counters::own(around.counters, first_counter)
+    };
     probes::insert(around, *function, draft, graph, plan, &schedule, counters);
 }
 

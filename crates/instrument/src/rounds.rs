@@ -10,7 +10,7 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
 /// Longer loops are not gone through.
-const MOST_ROUNDS: u64 = 1 << 12;
+const MOST_ROUNDS: u64 = 1 << 20;
 
 /// An integer of so many bits, at most 64.
 #[derive(Clone, Copy)]

@@ -178,6 +178,9 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
     if work.options.one_version {
         emit::switch(module);
     }
+    if work.options.tier == Tier::Residual {
+        emit::define_direct_bias(module);
+    }
     emit::forget_unused(&[work.around.bias, work.around.counters]);
     if let Some(count) = work.count {
         emit::forget_unused(&[work.around.enter, count]);

@@ -4,7 +4,7 @@
 //! Invariants: `__trodden_enter` changes rax and r11 only, and needs nothing but a stack (of which it takes up to 2.2 KiB, some 1 KiB
 //! without an output file); `__trodden_count` is jumped to, with the place where it goes on in r11, and changes r10, r11 and flags only; libc is called by constructor and destructor alone, with no lock held and no signal blocked.
 
-use crate::image::{Image, address_of};
+use crate::image::{self, Image, address_of};
 use crate::state;
 use crate::untested::{self, ACTING};
 use core::arch::{asm, global_asm};
@@ -169,9 +169,9 @@ global_asm!(
     ".globl __trodden_bias",
     ".hidden __trodden_bias",
     ".type __trodden_bias, @object",
-    ".size __trodden_bias, 16",
+    ".size __trodden_bias, 8",
     ".balign 8",
-    "__trodden_bias: .zero 16",
+    "__trodden_bias: .zero 8",
     ".popsection",
     // First and last in the image, so that handlers of fork are in place before its own constructors run.
     ".pushsection .init_array.00001, \"aw\", @init_array",
@@ -203,16 +203,15 @@ pub fn bias() -> i64 {
     value
 }
 
-/// Sets the calling thread's bias, and the word behind it by which code counts directly, without `__trodden_count`.
+/// Sets the calling thread's bias, and the one by which code of the residual tier counts itself.
 pub fn set_bias(value: i64, direct: i64) {
-    // SAFETY: writes this image's thread-local words, which only this thread uses.
+    // SAFETY: writes this image's thread-local word, which only this thread uses.
     unsafe {
-        asm!(
-            "mov {0}, [rip + __trodden_bias@GOTTPOFF]",
-            "mov qword ptr fs:[{0}], {1}",
-            "mov qword ptr fs:[{0} + 8], {2}",
-            out(reg) _, in(reg) value, in(reg) direct, options(nostack)
-        );
+        asm!("mov {0}, [rip + __trodden_bias@GOTTPOFF]", "mov qword ptr fs:[{0}], {1}", out(reg) _, in(reg) value, options(nostack));
+    }
+    if let Some(place) = image::direct_place() {
+        // SAFETY: as above.
+        unsafe { place.write_volatile(direct) };
     }
 }
 

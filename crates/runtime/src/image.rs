@@ -82,6 +82,16 @@ pub fn is_residual() -> bool {
     !function_records().is_empty()
 }
 
+/// The calling thread's bias by which code of the residual tier counts itself, if the image has such code.
+pub fn direct_place() -> Option<*mut i64> {
+    let find = address_of!("__trodden_direct_place");
+    if find == 0 {
+        return None;
+    }
+    // SAFETY: units define a function of that name and type, which touches nothing.
+    Some(unsafe { core::mem::transmute::<usize, extern "C" fn() -> *mut i64>(find) }())
+}
+
 fn function_records() -> &'static [FunctionRecord] {
     let (first, end) = (address_of!("__start_trodden_functions"), address_of!("__stop_trodden_functions"));
     match if first == 0 { 0 } else { end.wrapping_sub(first) / size_of::<FunctionRecord>() } {

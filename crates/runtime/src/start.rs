@@ -52,10 +52,10 @@ core::arch::global_asm!(
     "jnz 1f",
     "cmpq $0, (%rsp)",
     "jne 1f",
-    // mmap of whole pages for the variables, and one for what is at and above the base (compilers read a canary there).
+    // mmap of whole pages for the variables (one more, since those of units may lie below ours), and one for what is at and above the base (compilers read a canary there).
     "movq $__trodden_bias@TPOFF, %rsi",
     "negq %rsi",
-    "addq $4095, %rsi",
+    "addq $8191, %rsi",
     "andq $-4096, %rsi",
     "movq %rsi, (%rsp)",
     "addq $4096, %rsi",

@@ -41,6 +41,11 @@ const UNKNOWN_WORD: Failure = Failure {
 };
 const NO_CALLBACK: Failure =
     Failure { reason: b"there is no function trodden_untested", error: None, remedy: b"untested paths are only counted" };
+const UNREADABLE: Failure = Failure {
+    reason: b"it cannot be read",
+    error: None,
+    remedy: b"name a file that `trodden export known --for PROGRAM` made; what was known to the build is known",
+};
 const NOT_OF_IMAGE: Failure = Failure { reason: b"it holds no known paths of this program", error: None, remedy: MAKE_ANEW };
 const OLD: Failure = Failure { reason: b"another version of trodden made it", error: None, remedy: MAKE_ANEW };
 const DAMAGED: Failure = Failure { reason: b"it is damaged", error: None, remedy: MAKE_ANEW };
@@ -101,7 +106,7 @@ fn tell(subject: &Text, failure: &Failure, line: &mut Text) {
 /// Reads a file of more known paths into memory, if it is one of this image.
 fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
     let flags = O_RDONLY | O_CLOEXEC | system::O_NONBLOCK;
-    let file = system::open_at(&Descriptor::CURRENT_FOLDER, path.with_nul(0), flags, 0).map_err(|_| &NOT_OF_IMAGE)?;
+    let file = system::open_at(&Descriptor::CURRENT_FOLDER, path.with_nul(0), flags, 0).map_err(|_| &UNREADABLE)?;
     let mut header = [0u8; size_of::<KnownHeader>()];
     let have = system::read_at(&file, &mut header, 0).map_err(|_| &NOT_OF_IMAGE)?;
     let checksum = checksum_of(header.get(..have).unwrap_or(&header), image)?;

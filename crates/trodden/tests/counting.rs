@@ -141,13 +141,13 @@ fn paths_with_numbers_of_their_own_are_not_known_to_residual_builds() {
     }
 }
 
-/// Loops of more instructions than tight ones have, that take 16, 5, 7 and 4098 rounds, and as often as their caller says; with a way out in the middle; and one in another.
+/// Loops of more instructions than tight ones have, that take 16, 5, 7 and 2^20 + 2 rounds, and as often as their caller says; with a way out in the middle; and one in another.
 const ROUNDS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize(disable)\")\n#define N __attribute__((noinline))\n\
     static volatile unsigned a, b, c, d, e;\n#define BODY a += i; b ^= a; c += b; d ^= c; e += d;\n\
     N void up(void) { STAY for (unsigned i = 0; i < 16; i++) { BODY } }\n\
     N void down(void) { STAY for (int i = 5; i > 0; i--) { BODY } }\n\
     N void steps(unsigned s) { unsigned i = -6u; STAY do { BODY i += 3; } while (i != 15); a = s; }\n\
-    N void many(void) { STAY for (unsigned i = 0; i < (1 << 12) + 2; i++) { BODY } }\n\
+    N void many(void) { STAY for (unsigned i = 0; i < (1 << 20) + 2; i++) { BODY } }\n\
     N void told(unsigned n) { STAY for (unsigned i = 0; i < n; i++) { BODY } }\n\
     N void left(unsigned n) { STAY for (unsigned i = 0; i < 16; i++) { BODY if (i == n) break; } }\n\
     N void nested(void) { STAY for (unsigned j = 0; j < 3; j++) { a = j; STAY for (unsigned i = 0; i < 9; i++) { BODY } } }\n\
@@ -171,7 +171,7 @@ fn loops_that_come_round_a_constant_number_of_times_are_counted_when_they_are_le
         ("up", vec![10, 10, 140], 1),
         ("down", vec![10, 10, 30], 1),
         ("steps", vec![10, 10, 50], 1),
-        ("many", vec![10, 10, 10 * 4096], 0),
+        ("many", vec![10, 10, 10 << 20], 0),
         ("told", vec![1, 1, 8, 8, 28], 0),
         ("left", vec![1, 9, 9, 36], 0),
     ] {

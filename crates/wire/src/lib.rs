@@ -30,9 +30,11 @@ pub const FRAMES_SECTION: &str = ".trodden.unit";
 
 /// Thread-local `i64`, hidden in each image: address of a thread's region minus address of the template. 0: no region claimed.
 pub const BIAS_SYMBOL: &str = "__trodden_bias";
-/// Bytes from there to a second word, by which code of the residual tier finds the thread's copy of a counter to see for itself whether the path was counted before in its region, and counts it
-/// then. The word is as the bias, but 0 as long as [`COUNT_SYMBOL`] has to see each count: what code finds is the template then, where no path was counted.
-pub const DIRECT_BIAS: u64 = 8;
+/// Thread-local `i64`, hidden in each image that has units of the residual tier: by it their code finds the thread's copy of a counter, to see for itself whether the path was counted before in its region, and to count it
+/// then. It is as the bias, but 0 as long as [`COUNT_SYMBOL`] has to see each count: what code finds is the template then, where no path was counted.
+pub const DIRECT_BIAS_SYMBOL: &str = "__trodden_direct_bias";
+/// Function `() -> *mut i64` of such images: where the calling thread's is.
+pub const DIRECT_PLACE_SYMBOL: &str = "__trodden_direct_place";
 /// Function `() -> i64` that claims a region for the calling thread, stores and returns the bias. It returns 0, and stores nothing, only
 /// where there is no memory for a region: then code counts in the template itself, which nobody reads. Preserves every register but `rax`,
 /// `r11` and the flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller nothing.
