@@ -182,3 +182,39 @@ fn loops_that_come_round_a_constant_number_of_times_are_counted_when_they_are_le
     }
     assert_eq!(sorted(&counted, "nested").1, 1);
 }
+
+/// Interrupted all the time by a handler that takes the same path; prints how often it is taken. With an argument.
+const INTERRUPTED: &str = "#include <signal.h>\n#include <stdio.h>\n#include <sys/time.h>\n#define NOP __asm__ volatile(\"nop\")\n\
+    __attribute__((noinline)) void step(unsigned n) { if (n & 1) NOP; }\n\
+    static volatile unsigned long handled;\n\
+    static void handle(int signal) { (void)signal; handled++; for (int i = 0; i < 100; i++) step(1); }\n\
+    int main(int count, char **v) { (void)v; unsigned long own = 0; signal(SIGALRM, handle);\n\
+      struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};\n\
+      if (count > 1) { setitimer(ITIMER_REAL, &often, 0); for (; handled < 3000; own++) step(1); setitimer(ITIMER_REAL, &never, 0); }\n\
+      printf(\"%lu\\n\", own + 100 * handled); return 0; }\n";
+
+#[test]
+fn what_signal_handlers_count_is_not_lost_whether_code_is_optimised_or_not() {
+    let place = Place::with(&[("prog.c", INTERRUPTED)]);
+    for level in ["-O0", "-O2"] {
+        for tier in ["", "tier=residual"] {
+            let mut compile = place.command(trodden());
+            compile.args(["cc", level, "prog.c", "-o", "prog"]);
+            if !tier.is_empty() {
+                // The run without an argument takes no path of `step`.
+                assert!(build(&place, "").status().unwrap().success());
+                record(&place);
+                assert!(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).status().unwrap().success());
+                compile.env("TRODDEN_INSTRUMENT", format!("tier=residual known={}", place.path("known").display()));
+            }
+            assert!(compile.status().unwrap().success());
+            let run =
+                place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog", "often"]).output().unwrap();
+            let expected: u64 = String::from_utf8_lossy(&run.stdout).trim().parse().unwrap();
+            let profile = Profile::read(&place.path("run.trodden")).unwrap();
+            let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "step").unwrap();
+            let counted: u64 = unit.counts_of(function).map(|(_, count)| count).sum();
+            assert_eq!(counted, expected, "{level} {tier}");
+        }
+    }
+}
