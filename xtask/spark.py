@@ -55,3 +55,10 @@ def in_trodden(text):
 
 
 compare("trodden field query", in_trodden(query), in_trodden(everything))
+
+# The session's own process would look for its files after they were removed.
+gateway = spark.sparkContext._gateway  # noqa: F821
+spark.stop()  # noqa: F821
+gateway.shutdown()
+gateway.proc.stdin.close()
+gateway.proc.wait()

@@ -90,6 +90,9 @@ pub enum RawProblem {
         /// Where it should end.
         expected: u64,
     },
+    /// There is none at all: a program has one from its beginning on.
+    #[error("it has no region: the program ended as it made the file, or the file was cut off behind its header")]
+    NoRegion,
     /// Counts where no counter is.
     #[error(
         "{words} words that belong to no counter are not zero, the first at byte {first}: the file was overwritten, its counts are doubtful"
@@ -215,6 +218,9 @@ impl Raw<'_> {
         if rest != 0 && rest < header.counters * 8 {
             let expected = header.regions_offset.saturating_add(header.region_stride.saturating_mul(whole + 1));
             problems.push(RawProblem::CutShort { end: self.length, region: whole, expected });
+        }
+        if bytes == 0 {
+            problems.push(RawProblem::NoRegion);
         }
         let mut sums = sum::Sums::default();
         let mut stray = (0, 0);

@@ -62,6 +62,9 @@ fn what_is_cut_off_is_told_and_the_rest_read() {
     let end = (head.len() + stride as usize + 8) as u64;
     assert_eq!(raw.problems, [RawProblem::CutShort { end, region: 1, expected: head.len() as u64 + 2 * stride }]);
     assert_eq!(raw.units[0].counts, [(0, 3), (599, u64::MAX)]);
+    let (_folder, path) = stored("a.raw", &head);
+    let raw = RawProfile::read(&path).unwrap();
+    assert_eq!((raw.problems, raw.regions), (vec![RawProblem::NoRegion], 0));
 }
 
 #[test]
