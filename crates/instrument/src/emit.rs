@@ -71,26 +71,33 @@ pub fn direct_bias(module: Module) -> Value {
     Value(bias)
 }
 
-/// Defines that bias, and the function by which the runtime finds it. All units of the residual tier have them; linkers keep one. The function is in machine code, for the module's assembly
-/// may be in either syntax:
+/// Defines that bias, and the function by which the runtime finds it. All units of the residual tier have them; linkers keep one.
+pub fn define_direct_bias(module: Module) {
+    thread_local_with_place(module, DIRECT_BIAS_SYMBOL, 8, DIRECT_PLACE_SYMBOL, DIRECT_BIAS_SYMBOL);
+}
+
+/// Defines a thread-local object of so many bytes (words), all zero, and the function `place` by which the runtime finds the calling thread's, in a section group: linkers keep one of each group. The
+/// function is in machine code, for the module's assembly may be in either syntax:
 ///
 /// ```text
-/// movq __trodden_direct_bias@GOTTPOFF(%rip), %rax
+/// movq SYMBOL@GOTTPOFF(%rip), %rax
 /// addq %fs:0, %rax
 /// ret
 /// ```
-pub fn define_direct_bias(module: Module) {
-    let (bias, place) = (DIRECT_BIAS_SYMBOL, DIRECT_PLACE_SYMBOL);
-    let label =
-        |name: &str, kind: &str, size: u32| format!(".globl {name}\n.hidden {name}\n.type {name},@{kind}\n.size {name},{size}\n{name}:\n");
+pub fn thread_local_with_place(module: Module, symbol: &str, size: usize, place: &str, group: &str) {
     module.append_assembly(&format!(
-        ".pushsection .tbss.{bias},\"awTG\",@nobits,{bias},comdat\n.p2align 3\n{own}.zero 8\n.popsection\n\
-         .pushsection .text.{bias},\"axG\",@progbits,{bias},comdat\n.p2align 4\n{function}\
-         .byte 0x48,0x8b,0x05\n.reloc ., R_X86_64_GOTTPOFF, {bias}-4\n.long 0\n\
+        ".pushsection .tbss.{symbol},\"awTG\",@nobits,{group},comdat\n.p2align 3\n{own}.zero {size}\n.popsection\n\
+         .pushsection .text.{symbol},\"axG\",@progbits,{group},comdat\n.p2align 4\n{function}\
+         .byte 0x48,0x8b,0x05\n.reloc ., R_X86_64_GOTTPOFF, {symbol}-4\n.long 0\n\
          .byte 0x64,0x48,0x03,0x04,0x25,0,0,0,0\n.byte 0xc3\n.popsection\n",
-        own = label(bias, "tls_object", 8),
+        own = label(symbol, "tls_object", size),
         function = label(place, "function", 17),
     ));
+}
+
+/// A hidden symbol, in the assembly that both syntaxes have.
+pub fn label(name: &str, kind: &str, size: usize) -> String {
+    format!(".globl {name}\n.hidden {name}\n.type {name},@{kind}\n.size {name},{size}\n{name}:\n")
 }
 
 /// Declares the bias of the region that all threads share, which [`shared_bias`] defines.

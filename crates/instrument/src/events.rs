@@ -15,7 +15,7 @@
 //! Invariants: one reading for each path's end, where the count is made. Where a path ends, `spent` is changed by an addition to memory, after everything else, so that
 //! what a signal handler's paths were charged with meanwhile is not forgotten.
 
-use crate::emit::add_attribute;
+use crate::emit::{add_attribute, label, thread_local_with_place};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use llvm_sys::core::*;
 use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef};
@@ -136,33 +136,16 @@ fn declare_reading(module: Module, source: EventSource) -> Value {
 }
 
 /// Defines the thread's own, the costs, the record, and the function by which the runtime finds the first. All units of an image have them, in a section group
-/// whose name has the event in it: of units with other events, the linker finds the symbols defined twice. The function is in machine code, for the module's
-/// assembly may be in either syntax:
-///
-/// ```text
-/// movq __trodden_event_own@GOTTPOFF(%rip), %rax
-/// addq %fs:0, %rax
-/// ret
-/// ```
+/// whose name has the event in it: of units with other events, the linker finds the symbols defined twice.
 fn define(module: Module, source: EventSource) {
     let (kind, config) = source.kernel();
     let (symbol, group) = (EVENT_SYMBOL, format!("{EVENT_SYMBOL}.{}", source.name().replace('-', "_")));
-    let label = |name: &str, kind: &str, size: usize| {
-        format!(
-            ".globl {symbol}{name}\n.hidden {symbol}{name}\n.type {symbol}{name},@{kind}\n.size {symbol}{name},{size}\n{symbol}{name}:\n"
-        )
-    };
     let (thread, cost) = (size_of::<EventThread>(), size_of::<EventCost>());
     module.append_assembly(&format!(
-        ".pushsection .tbss.{symbol},\"awTG\",@nobits,{group},comdat\n.p2align 4\n{own}.zero {thread}\n.popsection\n\
-         .pushsection .bss.{symbol},\"awG\",@nobits,{group},comdat\n.p2align 4\n{costs}.zero {cost}\n.popsection\n\
-         .pushsection .rodata.{symbol},\"aG\",@progbits,{group},comdat\n.p2align 3\n{record}.long {kind},0\n.quad {config}\n.popsection\n\
-         .pushsection .text.{symbol},\"axG\",@progbits,{group},comdat\n.p2align 4\n{function}\
-         .byte 0x48,0x8b,0x05\n.reloc ., R_X86_64_GOTTPOFF, {symbol}_own-4\n.long 0\n\
-         .byte 0x64,0x48,0x03,0x04,0x25,0,0,0,0\n.byte 0xc3\n.popsection\n",
-        own = label("_own", "tls_object", thread),
-        costs = label("_cost", "object", cost),
-        record = label("", "object", 16),
-        function = label("_thread", "function", 17),
+        ".pushsection .bss.{symbol},\"awG\",@nobits,{group},comdat\n.p2align 4\n{costs}.zero {cost}\n.popsection\n\
+         .pushsection .rodata.{symbol},\"aG\",@progbits,{group},comdat\n.p2align 3\n{record}.long {kind},0\n.quad {config}\n.popsection\n",
+        costs = label(&format!("{symbol}_cost"), "object", cost),
+        record = label(symbol, "object", 16),
     ));
+    thread_local_with_place(module, &format!("{symbol}_own"), thread, &format!("{symbol}_thread"), &group);
 }

@@ -313,6 +313,24 @@ int main(void) {
 }
 
 #[test]
+fn libraries_take_as_little_thread_local_storage_as_the_guide_says() {
+    let place = two_units();
+    place.cc("-O2 main.c step.c -o prog");
+    must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]));
+    place.trodden("export known run.trodden -o known");
+    let residual = format!("tier=residual known={}", place.path("known").display());
+    for (tier, expected) in [("", 8), ("tier=sample", 8), (residual.as_str(), 16), ("events=instructions", 40)] {
+        let mut compile = place.command(trodden());
+        compile.args(["cc", "-O2", "-fPIC", "-shared", "step.c", "-o", "libstep.so"]).env("TRODDEN_INSTRUMENT", tier);
+        assert!(compile.status().unwrap().success(), "{tier}");
+        let output = place.command("readelf").args(["-lW", "libstep.so"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let columns: Vec<&str> = text.lines().find(|l| l.trim_start().starts_with("TLS")).unwrap().split_whitespace().collect();
+        assert_eq!(columns[5], format!("{expected:#08x}"), "{tier}: {columns:?}");
+    }
+}
+
+#[test]
 fn stripped_programs_are_known_by_the_store() {
     let place = two_units();
     place.cc("-O2 main.c step.c -o prog");

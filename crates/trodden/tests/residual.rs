@@ -311,6 +311,8 @@ fn more_becomes_known_without_a_new_build() {
     assert_eq!(counts(more.to_str().unwrap()), (vec![2], String::new()));
     let (all, error) = counts(place.path("prog.c").to_str().unwrap());
     assert!(all == [2, 1] && error.contains("holds no known paths of this program"), "{error}");
+    let (all, error) = counts(place.path("none.known").to_str().unwrap());
+    assert!(all == [2, 1] && error.contains("none.known: it cannot be read: name a file"), "{error}");
     // A file that is not as it was written is not half believed.
     let whole = std::fs::read(&more).unwrap();
     let flipped = |at: usize| {
