@@ -251,15 +251,21 @@ impl Maker<'_> {
         let count = table.map_or(block, |table| self.look_up(block, table));
         let [first, again] = [(); 2].map(|()| new_block_behind(self.module, self.rest));
         let i64 = self.module.i64();
+        let own = |builder: &Builder, base: Value| {
+            let own = builder.offset(i64, base, self.constant(self.counters.first));
+            builder.offset(i64, own, self.count.path)
+        };
         let builder = self.at_end(count);
-        let own = builder.offset(i64, self.counters.base, self.constant(self.counters.first));
-        let counter = builder.offset(i64, own, self.count.path);
-        let copy = builder.offset(self.module.i8(), counter, builder.load(i64, unknown.bias));
+        let copies = builder.offset(self.module.i8(), self.counters.base, builder.load(i64, unknown.bias));
+        // Frozen, so that code generation does not add it up again for the count.
+        let copies = Value(llvm!(LLVMBuildFreeze(builder.raw(), copies.0, c"".as_ptr())));
+        let copy = own(&builder, copies);
         let is_first = builder.compare(LLVMIntPredicate::LLVMIntEQ, builder.load(i64, copy), self.constant(0));
         mark_unlikely(self.module, builder.branch(is_first, first, again));
 
+        // The template's address is computed here alone, so that counting costs nothing for it.
         let builder = self.at_end(first);
-        unknown.jump_to_runtime(&builder, counter);
+        unknown.jump_to_runtime(&builder, own(&builder, self.counters.base));
         builder.jump(self.rest);
 
         let builder = self.at_end(again);

@@ -184,6 +184,7 @@ impl Bursting {
             since: Time::default(),
             passed: Duration::ZERO,
             last_reading: Instant::now(),
+            late: 0.0,
             number: 0,
         };
         Ok(Bursting { stop, thread: std::thread::spawn(move || flipper.run()) })
@@ -214,6 +215,8 @@ struct Flipper {
     /// All processor time since then, as far as it was looked at.
     passed: Duration,
     last_reading: Instant,
+    /// By how much bursts end late, in seconds.
+    late: f64,
     number: u64,
 }
 
@@ -307,12 +310,14 @@ impl Flipper {
         self.look_at_clocks();
         let began = Instant::now();
         self.flip(true);
-        let last = self.wait(self.bursts.burst);
+        let last = self.wait(self.bursts.burst.saturating_sub(Duration::from_secs_f64(self.late)));
         // Without pauses it stays on.
         if self.bursts.burst < self.bursts.every || last {
             self.flip(false);
         }
-        let took = Time { wall: began.elapsed(), processor: self.look_at_clocks() };
+        let wall = began.elapsed();
+        self.late = lateness(self.late, self.bursts.burst, wall);
+        let took = Time { wall, processor: self.look_at_clocks() };
         self.on.add(took);
         self.since.add(took);
         self.number += 1;
@@ -343,6 +348,15 @@ impl Flipper {
     fn wait(&self, time: Duration) -> bool {
         !matches!(self.stopped.recv_timeout(time), Err(RecvTimeoutError::Timeout))
     }
+}
+
+/// By how many seconds the next burst is to be ended early, after one that took so long: bursts last as long as asked for on average, though
+/// whoever sleeps wakes up late, in a virtual machine by as much as a short burst is long.
+fn lateness(before: f64, asked: Duration, took: Duration) -> f64 {
+    const SHARE: f64 = 1.0 / 8.0;
+    // One that was held up for long tells nothing of the next.
+    let late = (took.as_secs_f64() - asked.as_secs_f64()).min(asked.as_secs_f64());
+    (before + late * SHARE).clamp(0.0, asked.as_secs_f64())
 }
 
 /// Processor time of the calling thread.
@@ -377,5 +391,47 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKED: Duration = Duration::from_micros(50);
+
+    /// Mean length of bursts that sleep `overhead` longer than they mean to.
+    fn mean_of_bursts(overhead: Duration) -> Duration {
+        let (mut late, mut sum) = (0.0, Duration::ZERO);
+        for _ in 0..1000 {
+            let took = ASKED.saturating_sub(Duration::from_secs_f64(late)) + overhead;
+            late = lateness(late, ASKED, took);
+            sum += took;
+        }
+        sum / 1000
+    }
+
+    #[test]
+    fn bursts_last_as_long_as_asked_for() {
+        for overhead in [0, 1, 20, 49] {
+            let mean = mean_of_bursts(Duration::from_micros(overhead));
+            assert!(mean >= ASKED && mean < ASKED + Duration::from_micros(2), "{overhead} us late: {mean:?}");
+        }
+    }
+
+    #[test]
+    fn bursts_that_cannot_be_short_are_as_short_as_can_be() {
+        let overhead = Duration::from_micros(80);
+        let mean = mean_of_bursts(overhead);
+        assert!(mean >= overhead && mean < overhead + Duration::from_micros(2), "{mean:?}");
+    }
+
+    #[test]
+    fn what_held_one_burst_up_is_forgotten_soon() {
+        let mut late = lateness(0.0, ASKED, Duration::from_secs(1));
+        for _ in 0..20 {
+            late = lateness(late, ASKED, ASKED.saturating_sub(Duration::from_secs_f64(late)));
+        }
+        assert!(late < 1e-6, "{late}");
     }
 }
