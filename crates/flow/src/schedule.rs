@@ -7,12 +7,15 @@
 //!    edges into it: their places in the array are constants there, so no register has to be set, and the node keeps its size (which decides
 //!    whether a code generator copies it, as it does with the computed jump of an interpreter).
 //!
+//! 3. *Usual rounds.* In other short innermost loops, the path of the usual round has an instruction of its own that counts it ([`Schedule::usual`]).
+//!
 //! What one of several copies counts of a function has tasks of its own ([`part`]): they count early by themselves, and loops by rounds likewise.
 //!
 //! Both leave the counts as they are; a path in the middle of such a loop, or of such a node, may be seen in memory late or early. That is why nodes
 //! that call something are left alone: nobody but a signal can look in between.
 
 mod part;
+mod usual;
 
 use crate::dag::{Cut, CutReason, Dag};
 use crate::frequency::Frequencies;
@@ -70,6 +73,8 @@ pub struct Choices {
     pub rounds: ByRounds,
     /// Counts are made early.
     pub early: bool,
+    /// Usual rounds of short loops are told apart.
+    pub usual: bool,
 }
 
 /// What control does to the path register and the counts.
@@ -140,6 +145,8 @@ pub struct Rounds {
 pub struct Schedule {
     tasks: Vec<Task>,
     loops: Vec<Rounds>,
+    /// By edges that close loops: the index that the usual round counts.
+    usual: BTreeMap<Edge, i64>,
     /// By edge, if hits are to be counted.
     hits: Vec<Hits>,
 }
@@ -161,12 +168,15 @@ impl Schedule {
         if plan.share.is_none() {
             schedule.count_early(graph, plan, frequencies, facts, choices.early);
         }
+        if choices.usual && plan.share.is_none() && plan.partial.is_none() {
+            schedule.usual = usual::rounds(&schedule, graph, plan, frequencies, facts);
+        }
         schedule
     }
 
     /// A schedule of just these tasks, by edge.
     pub fn from_tasks(tasks: Vec<Task>) -> Schedule {
-        Schedule { tasks, loops: Vec::new(), hits: Vec::new() }
+        Schedule { tasks, loops: Vec::new(), usual: BTreeMap::new(), hits: Vec::new() }
     }
 
     /// Has the probes of one copy's part counted besides, wherever control takes an edge with some: to check what their hits are said to be.
@@ -187,6 +197,11 @@ impl Schedule {
     /// The loops that are counted by rounds.
     pub fn loops(&self) -> &[Rounds] {
         &self.loops
+    }
+
+    /// The index that is counted on an edge that closes a short innermost loop, if the round was the usual one.
+    pub fn usual(&self, edge: Edge) -> Option<i64> {
+        self.usual.get(&edge).copied()
     }
 
     /// The edges that close them.

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
-use trodden_flow::frequency::Frequencies;
+use trodden_flow::dag::Origin;
+use trodden_flow::frequency::{Frequencies, innermost_loops};
 use trodden_flow::partition::{self, Measure, Options, Part, Procedure, Strategy};
 use trodden_flow::plan::{Action, Plan};
 use trodden_flow::schedule::{ByRounds, Choices, Facts, Schedule, Step};
@@ -114,7 +115,7 @@ fn loops_by_rounds(which: ByRounds, sizes: [u32; 2], crossed: BTreeSet<Edge>, ti
         crossed,
         times_round: times.map(|times| (Edge(3), times)).into_iter().collect(),
     };
-    Schedule::of(&graph, &plan, &frequencies, &facts, Choices { rounds: which, early: true }).loops().len()
+    Schedule::of(&graph, &plan, &frequencies, &facts, Choices { rounds: which, early: true, usual: false }).loops().len()
 }
 
 #[test]
@@ -153,8 +154,11 @@ fn schedules_count_what_plans_count() {
         let frequencies = Frequencies::estimate(&graph, &weights);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));
         let facts = facts(&mut random, &graph);
-        let choices =
-            Choices { rounds: random.pick(&[ByRounds::No, ByRounds::Tight, ByRounds::Often, ByRounds::Often]), early: random.chance(80) };
+        let choices = Choices {
+            rounds: random.pick(&[ByRounds::No, ByRounds::Tight, ByRounds::Often, ByRounds::Often]),
+            early: random.chance(80),
+            usual: random.chance(50),
+        };
         let schedule = Schedule::of(&graph, &plan, &frequencies, &facts, choices);
         for edge in graph.edges().filter(|e| schedule.has_code(*e)) {
             let moved = schedule.task(edge).flush.is_some() || schedule.task(edge).count.is_some();
@@ -174,6 +178,59 @@ fn schedules_count_what_plans_count() {
         }
     }
     assert!(by_rounds > 1_000 && early > 1_000 && many > 1_000, "{by_rounds} loops, {early} early counts, {many} counts above 1");
+}
+
+/// A path's nodes behind the cut edge with which it begins, and how likely it is there.
+fn way(graph: &Graph, plan: &Plan, frequencies: &Frequencies, path: &[DagEdgeId]) -> (Vec<Node>, f64) {
+    let enters = |id: &&DagEdgeId| matches!(plan.dag.edge(**id).origin, Origin::Enter(_));
+    let nodes: Vec<Node> = path.iter().filter(|id| !enters(id)).map(|id| plan.dag.edge(*id).from).collect();
+    let real = path.iter().filter_map(|id| match plan.dag.edge(*id).origin {
+        Origin::Real(edge) => Some(edge),
+        _ => None,
+    });
+    (nodes, real.map(|e| frequencies.edge(e) / frequencies.node(graph.from(e)).max(f64::MIN_POSITIVE)).product())
+}
+
+#[test]
+fn usual_rounds_are_the_likeliest_of_their_loops() {
+    const SHORT: u32 = 24;
+    let (mut found, mut several) = (0, 0);
+    for seed in 0..30_000 {
+        let mut random = Random::new(seed ^ 0x05_0a1);
+        let graph = graph(&mut random, 7, 12, Cycles::Some);
+        if !graph.out(graph.exit()).is_empty() {
+            continue;
+        }
+        let weights: Vec<f64> = graph.edges().map(|_| random.below(40) as f64).collect();
+        let frequencies = Frequencies::estimate(&graph, &weights);
+        let plan = Plan::ball_larus(&graph, &[], &frequencies, &options(&mut random));
+        let facts = facts(&mut random, &graph);
+        let choices = Choices { rounds: ByRounds::No, early: false, usual: true };
+        let schedule = Schedule::of(&graph, &plan, &frequencies, &facts, choices);
+        let innermost = innermost_loops(&graph);
+        let fits = |head: Node, nodes: &[Node]| {
+            nodes.iter().all(|n| facts.quiet[n.index()] && innermost[n.index()] == Some(head))
+                && nodes.iter().map(|n| facts.sizes[n.index()]).sum::<u32>() <= SHORT
+        };
+        for cut in plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
+            let Some(usual) = schedule.usual(cut.edge) else { continue };
+            let head = graph.to(cut.edge);
+            let path = plan.numbering.path(&plan.dag, usual as u64).expect("it is the number of a path");
+            let begins = |p: &[DagEdgeId]| way(&graph, &plan, &frequencies, p).0[0] == head;
+            let is_round = |p: &[DagEdgeId]| p.last() == cut.leave.as_ref() && cut.enter.is_none_or(|id| p[0] == id) && begins(p);
+            assert!(is_round(&path), "seed {seed}");
+            let (nodes, probability) = way(&graph, &plan, &frequencies, &path);
+            assert!(fits(head, &nodes), "seed {seed}: {nodes:?}");
+            let all = (0..plan.numbering.paths()).filter_map(|id| plan.numbering.path(&plan.dag, id));
+            let rounds: Vec<_> = all.filter(|p| is_round(p)).collect();
+            for other in rounds.iter().map(|p| way(&graph, &plan, &frequencies, p)).filter(|(nodes, _)| fits(head, nodes)) {
+                assert!(other.1 <= probability * (1.0 + 1e-9), "seed {seed}: {other:?} is likelier than {nodes:?}");
+            }
+            found += 1;
+            several += usize::from(rounds.len() > 1);
+        }
+    }
+    assert!(found > 1_000 && several > 100, "{found} loops, {several} of several paths");
 }
 
 /// Random walks; control may come back behind an edge that returns twice, without taking it again.
@@ -253,7 +310,7 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
                 &copy,
                 &Frequencies::estimate(&graph, &weights),
                 &facts(&mut random, &graph),
-                Choices { rounds: ByRounds::Often, early: true },
+                Choices { rounds: ByRounds::Often, early: true, usual: true },
             );
             for rounds in schedule.loops() {
                 let leave = plan.dag.cut(rounds.back).and_then(|cut| cut.leave).expect("a loop is closed by a cut edge");

@@ -16,7 +16,7 @@
 use crate::chosen::Words;
 use crate::events::Begun;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
-use crate::probes::{Surroundings, mark_unlikely};
+use crate::probes::{Surroundings, mark_unlikely, weigh_ways};
 use crate::shape::{new_block_behind, split_off_behind};
 use crate::unit::code_generation_flags;
 use llvm_sys::core::*;
@@ -31,6 +31,9 @@ const WORD: i64 = 8;
 
 /// Cells that are looked at for one path: a full table would cost too much otherwise.
 const MOST_PROBES: u64 = 32;
+
+/// How often a round is the usual one, and how often it is not.
+const USUAL: [u64; 2] = [3, 1];
 
 /// Name of the function that stands for a count to be made.
 const PLACE: &str = "__trodden_place_of_a_count";
@@ -86,6 +89,8 @@ pub struct Unknown {
     pub count: Value,
     /// The thread-local bias by which is counted here.
     pub bias: Value,
+    /// Address of the counters by that bias, where it is computed once for all of the function's counts.
+    pub copies: Option<Value>,
     /// A byte for each of the function's paths: 1 for those that are known. None where no path is known: all are counted then.
     pub known: Option<Value>,
 }
@@ -117,6 +122,11 @@ impl Counters<'_> {
     /// Whether a count needs blocks of its own.
     pub fn need_blocks(&self) -> bool {
         self.table.is_some() || self.switch.is_some() || self.unknown.is_some()
+    }
+
+    /// Whether a path that is counted often may have code of its own: where that is an addition to a word of one thread.
+    pub fn may_count_apart(&self) -> bool {
+        self.table.is_none() && self.switch.is_none() && self.events.is_none() && self.words.is_none() && !self.atomic
     }
 
     /// Adds to the word at an address.
@@ -163,6 +173,8 @@ pub struct Waiting {
     path: Value,
     by: Value,
     lookup: Lookup,
+    /// A comparison that mostly holds, and the number of the path if it does.
+    usual: Option<(Value, i64)>,
 }
 
 /// Whether a path is looked up where only unknown ones are counted.
@@ -183,7 +195,12 @@ impl Waiting {
         let known = llvm!(LLVMGetNamedFunction(module.raw, name.as_ptr()));
         let function = if known.is_null() { llvm!(LLVMAddFunction(module.raw, name.as_ptr(), kind)) } else { known };
         let place = llvm!(LLVMBuildCall2(builder.raw(), kind, function, std::ptr::null_mut(), 0, c"".as_ptr()));
-        Waiting { place: Value(place), path, by, lookup }
+        Waiting { place: Value(place), path, by, lookup, usual: None }
+    }
+
+    /// The path mostly has this number, namely if a comparison holds: it is counted by an instruction of its own then.
+    pub fn mostly(self, holds: Value, number: i64) -> Waiting {
+        Waiting { usual: Some((holds, number)), ..self }
     }
 }
 
@@ -195,17 +212,8 @@ pub fn make(around: Surroundings, counters: Counters, waiting: &[Waiting], locat
         let rest = split_off_behind(module, count.place);
         count.place.erase();
         let maker = Maker { module, counters, count: *count, location, rest };
-        if let Some(unknown) = counters.unknown {
-            maker.if_unknown(block, unknown);
-            continue;
-        }
-        let start = match counters.switch {
-            Some(switch) => maker.look(block, switch),
-            None => block,
-        };
-        match counters.table {
-            Some(table) => maker.in_table(start, table),
-            None => maker.in_array(start),
+        for (start, path) in maker.apart(block) {
+            Maker { count: Waiting { path, ..*count }, ..maker }.make(start);
         }
     }
     let place = llvm!(LLVMGetNamedFunction(module.raw, c_string(PLACE).as_ptr()));
@@ -215,6 +223,7 @@ pub fn make(around: Surroundings, counters: Counters, waiting: &[Waiting], locat
 }
 
 /// Makes one count. Control comes to a block that is not ended yet, and goes on in `rest`.
+#[derive(Clone, Copy)]
 struct Maker<'a> {
     module: Module,
     counters: Counters<'a>,
@@ -230,6 +239,30 @@ impl Maker<'_> {
 
     fn constant(&self, value: u64) -> Value {
         self.module.constant(value as i64)
+    }
+
+    /// The blocks where the count is made, and of which path: two if one of them is for the usual one.
+    fn apart(&self, block: Block) -> Vec<(Block, Value)> {
+        let path = self.count.path;
+        let Some((holds, number)) = self.count.usual else { return vec![(block, path)] };
+        let [same, other] = [(); 2].map(|()| new_block_behind(self.module, self.rest));
+        let branch = self.at_end(block).branch(holds, same, other);
+        weigh_ways(self.module, branch, &USUAL);
+        vec![(same, self.module.constant(number)), (other, path)]
+    }
+
+    fn make(&self, block: Block) {
+        if let Some(unknown) = self.counters.unknown {
+            return self.if_unknown(block, unknown);
+        }
+        let start = match self.counters.switch {
+            Some(switch) => self.look(block, switch),
+            None => block,
+        };
+        match self.counters.table {
+            Some(table) => self.in_table(start, table),
+            None => self.in_array(start),
+        }
     }
 
     /// Lets control come to the count only while the switch is on; gives the block where it does.
@@ -256,10 +289,12 @@ impl Maker<'_> {
             builder.offset(i64, own, self.count.path)
         };
         let builder = self.at_end(count);
-        let copies = builder.offset(self.module.i8(), self.counters.base, builder.load(i64, unknown.bias));
-        // Frozen, so that code generation does not add it up again for the count.
-        let copies = Value(llvm!(LLVMBuildFreeze(builder.raw(), copies.0, c"".as_ptr())));
-        let copy = own(&builder, copies);
+        let copies = || {
+            let copies = builder.offset(self.module.i8(), self.counters.base, builder.load(i64, unknown.bias));
+            // Frozen, so that code generation does not add it up again for the count.
+            Value(llvm!(LLVMBuildFreeze(builder.raw(), copies.0, c"".as_ptr())))
+        };
+        let copy = own(&builder, unknown.copies.unwrap_or_else(copies));
         let is_first = builder.compare(LLVMIntPredicate::LLVMIntEQ, builder.load(i64, copy), self.constant(0));
         mark_unlikely(self.module, builder.branch(is_first, first, again));
 

@@ -26,12 +26,13 @@ const MOST_IN_TABLES: u64 = 1 << 56;
 const TIME_LIMIT_S: u64 = 2;
 
 /// All words.
-const KNOWN: [&str; 27] = [
+const KNOWN: [&str; 28] = [
     "scheme=ball-larus|targeted|practical|structural|spp|mspp|pertinent|pspp|ppp|known-table|ppp-optimal|approximate",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
     "rounds=on|tight|off",
     "early=on|off",
+    "usual=on|off",
     "reach=doubtful|all",
     "keep=bitcode|map",
     "tier=full|sample|residual|addresses",
@@ -250,7 +251,7 @@ impl Options {
     pub fn parse(words: &str) -> Result<Options, BadOption> {
         let mut options = Options {
             plan: PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true, hot_first: false },
-            choices: Choices { rounds: ByRounds::Tight, early: true },
+            choices: Choices { rounds: ByRounds::Tight, early: true, usual: true },
             reach_all: false,
             keep_bitcode: true,
             weights: None,
@@ -377,6 +378,7 @@ impl Options {
             ("rounds", "tight") => self.choices.rounds = ByRounds::Tight,
             ("rounds", "on") => self.choices.rounds = ByRounds::Often,
             ("early", value) => self.choices.early = switch(value)?,
+            ("usual", value) => self.choices.usual = switch(value)?,
             ("reach", value) => self.reach_all = either(value, "doubtful", "all")?,
             ("keep", value) => self.keep_bitcode = either(value, "map", "bitcode")?,
             ("tier", "full") => self.tier = Tier::Full,
@@ -442,6 +444,9 @@ impl Options {
         let mut words = String::new();
         if self.one_version {
             words += " versions=one";
+        }
+        if !self.choices.usual {
+            words += " usual=off";
         }
         if self.table_slots > 0 {
             words += &format!(" table-slots={} array-paths={}", self.table_slots, self.array_paths);

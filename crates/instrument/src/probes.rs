@@ -141,11 +141,28 @@ pub fn counters_of_thread(around: Surroundings, function: Value, location: Optio
         let bias = builder.load(module.i64(), around.bias);
         return builder.offset(module.i8(), around.counters, bias);
     }
-    let check = new_block_before(module, entry);
-    move_static_allocas(module, entry, check);
-    let (base, end) = counters_at(around, check, location);
+    let (base, end) = counters_before(around, entry, location);
     Builder::at_end(module, end, location).jump(entry);
     base
+}
+
+/// Where code of the residual tier counts by itself: the address of the thread's copy, or of the template, whose counters stay 0, while the runtime is to see each count. Computed at the
+/// function's entry; the thread has a region then.
+pub fn direct_counters_of_thread(around: Surroundings, function: Value, direct_bias: Value, location: Option<LLVMMetadataRef>) -> Value {
+    let module = around.module;
+    let entry = function.blocks().next().expect("a definition has an entry");
+    let (_, end) = counters_before(around, entry, location);
+    let builder = Builder::at_end(module, end, location);
+    let copies = builder.offset(module.i8(), around.counters, builder.load(module.i64(), direct_bias));
+    builder.jump(entry);
+    copies
+}
+
+/// The same address as [`counters_of_thread`], computed in a new entry with the check whether the thread has a region. Gives it and the block that is to be ended now.
+fn counters_before(around: Surroundings, entry: Block, location: Option<LLVMMetadataRef>) -> (Value, Block) {
+    let check = new_block_before(around.module, entry);
+    move_static_allocas(around.module, entry, check);
+    counters_at(around, check, location)
 }
 
 /// The same address, computed at the end of a block that is not ended yet, with the check whether the thread has a region. Gives it and the block that is to be ended now.
@@ -435,7 +452,10 @@ impl Work<'_> {
                 arriving
             }
             Step::Plain(Action::CountAndRestart { increment, start }) => {
-                self.count(code(), arriving, increment, one);
+                match (arriving, self.schedule.usual(edge).filter(|_| self.counters.may_count_apart())) {
+                    (Register::Computed(register), Some(usual)) => self.count_apart(code(), register, increment, usual),
+                    _ => self.count(code(), arriving, increment, one),
+                }
                 Register::Constant(start)
             }
             Step::Restart { start } | Step::Plain(Action::Poison { value: start }) => Register::Constant(start),
@@ -496,6 +516,16 @@ impl Work<'_> {
         }
         self.counters.add(module, builder, address, by);
     }
+
+    /// `count[register + increment] += 1`, which is mostly `count[usual]`.
+    fn count_apart(&self, builder: &Builder, register: Value, increment: i64, usual: i64) {
+        let (module, path) = (self.around.module, self.value(self.plus(builder, Register::Computed(register), increment)));
+        // Made now: values may be replaced by others until the count is made.
+        let holds = builder.compare(LLVMIntPredicate::LLVMIntEQ, register, module.constant(usual.wrapping_sub(increment)));
+        let waiting = Waiting::at(module, builder, path, module.constant(1), Lookup::Decided);
+        self.waiting.borrow_mut().push(waiting.mostly(holds, usual));
+    }
+
     /// Counts in the word of a path that was asked for, or in that of all others.
     fn count_word(&self, builder: &Builder, register: Register, words: Words, by: Value) {
         let module = self.around.module;

@@ -40,7 +40,7 @@ pub fn insert(around: Surroundings, count: Value, planned: &Planned, residual: &
     weigh(around.module, &draft, &doubled);
     let known = Some(known_bytes(around.module, function.name().as_str(), known));
     let course = Course { graph: &doubled.graph, order: &doubled.order, schedule: &doubled.schedule };
-    let unknown = Some(Unknown { count, bias: emit::direct_bias(around.module), known });
+    let unknown = Some(Unknown { count, bias: emit::direct_bias(around.module), copies: None, known });
     probes::insert_along(around, *function, &draft, course, Counters { unknown, ..Counters::own(around.counters, first_counter) });
     let (first, counted) = draft.nodes.split_at(planned.draft.nodes.len());
     let heads: Vec<Block> = first.iter().flatten().copied().collect();
@@ -54,14 +54,22 @@ pub fn insert_into_one(around: Surroundings, count: Value, planned: &Planned, kn
     let schedule = match &planned.residual {
         Some(residual) => residual.looked_up(graph, plan),
         // What is done at a path is done when it ends, and each time.
-        None => Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), Choices { rounds: ByRounds::No, early: false }),
+        None => Schedule::of(
+            graph,
+            plan,
+            frequencies,
+            &places::facts(draft, graph),
+            Choices { rounds: ByRounds::No, early: false, usual: true },
+        ),
     };
     // A known set of another state of the function tells nothing of it.
     let known = known.filter(|_| planned.residual.is_some()).map(|known| known_bytes(around.module, function.name().as_str(), known));
-    let counters = Counters {
-        unknown: Some(Unknown { count, bias: emit::direct_bias(around.module), known }),
-        ..Counters::own(around.counters, first_counter)
-    };
+    let bias = emit::direct_bias(around.module);
+    // Where all is counted and comes round, it pays to make sure at the entry that the thread has a region.
+    let comes_round = plan.dag.cuts().iter().any(|c| c.reason == CutReason::Back);
+    let location = crate::debug::no_line(around.module, *function);
+    let copies = (planned.residual.is_none() && comes_round).then(|| probes::direct_counters_of_thread(around, *function, bias, location));
+    let counters = Counters { unknown: Some(Unknown { count, bias, copies, known }), ..Counters::own(around.counters, first_counter) };
     probes::insert(around, *function, draft, graph, plan, &schedule, counters);
 }
 

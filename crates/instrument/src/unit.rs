@@ -616,7 +616,7 @@ impl Unit {
     fn choices(&self, planned: &Planned) -> Choices {
         let Planned { plan, measured, selected, .. } = planned;
         if self.events.is_some() {
-            return Choices { rounds: ByRounds::No, early: false };
+            return Choices { rounds: ByRounds::No, early: false, usual: false };
         }
         if self.options.one_version || self.options.in_table(plan.numbering.paths()) || selected.is_some() || self.options.count_hits {
             // A way out would count what was not seen, or look for paths that were not taken; and each round has hits of its own.

@@ -183,6 +183,36 @@ fn loops_that_come_round_a_constant_number_of_times_are_counted_when_they_are_le
     assert_eq!(sorted(&counted, "nested").1, 1);
 }
 
+/// A loop of several paths, whose first round ends another path than the others do.
+const USUAL: &str = "static volatile unsigned a, b;\n\
+    __attribute__((noinline)) unsigned walk(unsigned n, unsigned seldom) {\n\
+      unsigned sum = 0; if (seldom & 1) a = n;\n\
+      _Pragma(\"clang loop unroll(disable)\") for (unsigned i = 0; i != n; i++) { if (__builtin_expect(i % seldom == 0, 0)) { a = i; sum++; } b = i; }\n\
+      return sum; }\n\
+    int main(void) { for (unsigned n = 0; n < 9; n++) walk(n, 3 + n % 2); return 0; }\n";
+
+#[test]
+fn the_usual_round_of_a_short_loop_has_an_instruction_of_its_own() {
+    let place = Place::with(&[("prog.c", USUAL)]);
+    let additions = |parameters: &str| {
+        let mut compile = build(&place, parameters);
+        assert!(compile.args(["-S", "-o", "prog.s"]).status().unwrap().success());
+        let text = std::fs::read_to_string(place.path("prog.s")).unwrap();
+        let walk = text.split("\nwalk:").nth(1).and_then(|t| t.split("\n.Lfunc_end").next()).unwrap();
+        walk.lines().filter(|l| l.trim_start().starts_with("incq") && l.contains('(')).count()
+    };
+    let counts = |parameters: &str| {
+        assert!(build(&place, parameters).status().unwrap().success());
+        let profile = record(&place);
+        let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "walk").unwrap();
+        unit.counts_of(function).collect::<Vec<_>>()
+    };
+    assert_eq!(additions(""), additions("usual=off") + 1);
+    let (apart, together) = (counts(""), counts("usual=off"));
+    assert_eq!(apart, together);
+    assert_eq!(apart.iter().map(|(_, count)| count).sum::<u64>(), 1 + 36);
+}
+
 /// Interrupted all the time by a handler that takes the same path; prints how often it is taken. With an argument.
 const INTERRUPTED: &str = "#include <signal.h>\n#include <stdio.h>\n#include <sys/time.h>\n#define NOP __asm__ volatile(\"nop\")\n\
     __attribute__((noinline)) void step(unsigned n) { if (n & 1) NOP; }\n\

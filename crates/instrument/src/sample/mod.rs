@@ -137,7 +137,7 @@ impl Tier {
         let mut facts = crate::places::facts(draft, graph);
         let looks = &self.looks[&planned.function];
         facts.crossed = looks.each_round.iter().copied().chain(looks.unrolled.iter().map(|l| l.back)).collect();
-        Schedule::of(graph, plan, frequencies, &facts, Choices { rounds: self.rounds, early: false })
+        Schedule::of(graph, plan, frequencies, &facts, Choices { rounds: self.rounds, early: false, usual: false })
     }
 
     /// The functions that hold the code of a function now.
