@@ -24,6 +24,9 @@ pub fn fact(sampling: &Sampling) -> String {
         Sampling::Branches(branches) => return branches.summary(),
         Sampling::Bursts(bursts) => bursts,
     };
+    if sampling.bursts == 0 {
+        return "the program ended before the first burst: nothing was counted".into();
+    }
     let bursts = words::plural(sampling.bursts.into(), "burst", "bursts");
     format!(
         "counted for {:.2}% of the time, in {bursts}: counts are those seen, one stands for about {:.1}",

@@ -321,6 +321,19 @@ pub struct Bursts {
     pub every: Duration,
 }
 
+/// A number of seconds.
+fn parse_seconds(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is no number of whole seconds"))
+}
+
+/// The same, of those that a search may take while a program is built.
+fn parse_an_hour_at_most(text: &str) -> Result<u64, String> {
+    parse_seconds(text)
+        .ok()
+        .filter(|s| (1..=3600).contains(s))
+        .ok_or_else(|| format!("`{text}` is no number of whole seconds from 1 to 3600"))
+}
+
 /// A time as people write it: a number and `us`, `ms` or `s`.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
@@ -468,7 +481,7 @@ pub struct Instrument {
     #[arg(long, value_name = "SET", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "table_slots"])]
     pub interesting: Vec<String>,
     /// How many seconds `--scheme ppp-optimal` may search for the numbers of one function.
-    #[arg(long, value_name = "SECONDS", requires = "interesting", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", requires = "interesting", value_parser = parse_an_hour_at_most)]
     pub time_limit: Option<u64>,
     /// Act at the end of each path that matches this expression (see `trodden find`), and count these paths alone; all others cost next to nothing. `call` cannot be watched.
     #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "interesting", "table_slots"])]

@@ -12,7 +12,7 @@ const STEP: &str = "__attribute__((noinline)) int step(int n) { __asm__ volatile
 fn program(main: &str) -> Place {
     let place = Place::with(&[(
         "prog.c",
-        &format!("#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n{STEP}{main}"),
+        &format!("#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n{STEP}{main}"),
     )]);
     place.cc("-O1 prog.c -o prog");
     place
@@ -105,7 +105,7 @@ fn runs_are_stored_with_their_suite() {
 #[test]
 fn each_program_of_a_suite_is_a_run() {
     let place = program(
-        "int main(int c, char **v) { int n = atoi(v[1]); for (int i = 0; i < n; i++) step(i); if (n == 5) raise(SIGSEGV); if (n == 6 && !fork()) return step(1); return n; }",
+        "int main(int c, char **v) { int n = atoi(v[1]); for (int i = 0; i < n; i++) step(i); if (n == 5) raise(SIGSEGV); if (n == 6) { if (!fork()) return step(1); wait(0); } return n; }",
     );
     // A program that is no test, tests in parallel, one that crashes, one that forks, one with a name.
     let script = "true; ./prog 3 & ./prog 4; wait; ./prog 5; ./prog 6; cd /; TRODDEN_TEST='the last' exec $OLDPWD/prog 7";

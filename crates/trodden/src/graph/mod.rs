@@ -113,7 +113,7 @@ fn parse(text: &str) -> Result<Named> {
     if text.trim().is_empty() {
         bail!("there is nothing in it: give a graph in JSON or DOT");
     }
-    let input = match text.trim_start().starts_with('{') {
+    let input = match text.trim_start().starts_with(['{', '[']) {
         true => serde_json::from_str(text)
             .context("not the JSON of a graph, such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?,
         false => dot::parse(text)?,
@@ -394,5 +394,6 @@ mod tests {
         assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"],["s","t"]],"interesting":[["s","t"]]}"#).contains("2 edges lead"));
         assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"]],"interesting":[["s","x"]]}"#).contains("no node `x`"));
         assert!(error("digraph { a -> }").contains("line 1"));
+        assert!(error("[]").contains("not the JSON of a graph"));
     }
 }
