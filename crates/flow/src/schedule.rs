@@ -6,12 +6,11 @@
 //! 2. *Early counts.* Where ways with different register values meet in a node from which one way leads to the path's end, the counts are made on the
 //!    edges into it: their places in the array are constants there, so no register has to be set, and the node keeps its size (which decides
 //!    whether a code generator copies it, as it does with the computed jump of an interpreter).
-//!
 //! 3. *Usual rounds.* In other short innermost loops, the path of the usual round has an instruction of its own that counts it ([`Schedule::usual`]).
 //!
 //! What one of several copies counts of a function has tasks of its own ([`part`]): they count early by themselves, and loops by rounds likewise.
 //!
-//! Both leave the counts as they are; a path in the middle of such a loop, or of such a node, may be seen in memory late or early. That is why nodes
+//! All leave the counts as they are; with the first two a path in the middle of such a loop, or of such a node, may be seen in memory late or early. That is why nodes
 //! that call something are left alone: nobody but a signal can look in between.
 
 mod part;

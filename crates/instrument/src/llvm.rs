@@ -153,6 +153,11 @@ impl Value {
         text(pointer, length)
     }
 
+    /// The block in which a function begins; of definitions only.
+    pub fn entry(self) -> Block {
+        Block(llvm!(LLVMGetEntryBasicBlock(self.0)))
+    }
+
     /// The blocks of a function.
     pub fn blocks(self) -> impl Iterator<Item = Block> {
         let first = llvm!(LLVMGetFirstBasicBlock(self.0));

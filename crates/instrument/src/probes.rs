@@ -133,15 +133,15 @@ pub fn copy_fast_math(from: Value, to: Value) {
 /// time, so it is checked whether it has a region.
 pub fn counters_of_thread(around: Surroundings, function: Value, location: Option<LLVMMetadataRef>, may_be_first: bool) -> Value {
     let module = around.module;
-    let entry = function.blocks().next().expect("a definition has an entry");
-    let is_alloca = |i: &Value| !llvm!(LLVMIsAAllocaInst(i.0)).is_null();
-    let first = entry.instructions().find(|i| !is_alloca(i)).expect("a block has a terminator");
     if !may_be_first {
+        let is_alloca = |i: &Value| !llvm!(LLVMIsAAllocaInst(i.0)).is_null();
+        let first = function.entry().instructions().find(|i| !is_alloca(i)).expect("a block has a terminator");
         let builder = Builder::before(module, first, location);
         let bias = builder.load(module.i64(), around.bias);
         return builder.offset(module.i8(), around.counters, bias);
     }
-    let (base, end) = counters_before(around, entry, location);
+    let (check, entry) = part_entry(module, function);
+    let (base, end) = counters_at(around, check, location);
     Builder::at_end(module, end, location).jump(entry);
     base
 }
@@ -150,19 +150,20 @@ pub fn counters_of_thread(around: Surroundings, function: Value, location: Optio
 /// function's entry; the thread has a region then.
 pub fn direct_counters_of_thread(around: Surroundings, function: Value, direct_bias: Value, location: Option<LLVMMetadataRef>) -> Value {
     let module = around.module;
-    let entry = function.blocks().next().expect("a definition has an entry");
-    let (_, end) = counters_before(around, entry, location);
+    let (check, entry) = part_entry(module, function);
+    let (_, end) = counters_at(around, check, location);
     let builder = Builder::at_end(module, end, location);
     let copies = builder.offset(module.i8(), around.counters, builder.load(module.i64(), direct_bias));
     builder.jump(entry);
     copies
 }
 
-/// The same address as [`counters_of_thread`], computed in a new entry with the check whether the thread has a region. Gives it and the block that is to be ended now.
-fn counters_before(around: Surroundings, entry: Block, location: Option<LLVMMetadataRef>) -> (Value, Block) {
-    let check = new_block_before(around.module, entry);
-    move_static_allocas(around.module, entry, check);
-    counters_at(around, check, location)
+/// A new entry block with the stack's fixed variables; not ended yet. Gives it and the old one.
+pub fn part_entry(module: Module, function: Value) -> (Block, Block) {
+    let old = function.entry();
+    let new = Block(llvm!(LLVMInsertBasicBlockInContext(module.context(), old.0, c"".as_ptr())));
+    move_static_allocas(module, old, new);
+    (new, old)
 }
 
 /// The same address, computed at the end of a block that is not ended yet, with the check whether the thread has a region. Gives it and the block that is to be ended now.
@@ -200,10 +201,6 @@ fn is_static_alloca(instruction: &Value) -> bool {
     }
     let size = llvm!(LLVMGetOperand(instruction.0, 0));
     !llvm!(LLVMIsAConstantInt(size)).is_null()
-}
-
-fn new_block_before(module: Module, block: Block) -> Block {
-    Block(llvm!(LLVMInsertBasicBlockInContext(module.context(), block.0, c"".as_ptr())))
 }
 
 fn call_enter(around: Surroundings, builder: &Builder) -> Value {

@@ -375,7 +375,7 @@ impl Unit {
                     schedule.count_hits(graph, &plan.dag, &share.part);
                 }
                 let location = crate::debug::no_line(self.module, function);
-                let entry = function.blocks().next().expect("a definition has an entry");
+                let entry = function.entry();
                 let base = probes::counters_of_thread(self.around, function, location, planned.open);
                 let events = self.events.map(|e| e.begin(self.module, entry, location));
                 let words = planned.selected.as_ref().map(|s| Words::declare(self.module, &function.name(), &s.ending));

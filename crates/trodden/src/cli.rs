@@ -11,6 +11,7 @@ mod partition;
 mod residual;
 mod showing;
 mod suite;
+mod times;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
@@ -29,6 +30,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use times::{an_hour_at_most, duration};
 
 /// Counts every acyclic path through every function of a native program, and shows which it trod.
 #[derive(Debug, Parser)]
@@ -314,38 +316,11 @@ pub struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct Bursts {
     /// How long a burst is: 100us, 1ms, 2s.
-    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = duration)]
     pub burst: Duration,
     /// From one burst to the next, on average.
-    #[arg(long, value_name = "TIME", default_value = "2500us", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "2500us", value_parser = duration)]
     pub every: Duration,
-}
-
-/// A number of seconds.
-fn parse_seconds(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("`{text}` is no number of whole seconds"))
-}
-
-/// The same, of those that a search may take while a program is built.
-fn parse_an_hour_at_most(text: &str) -> Result<u64, String> {
-    parse_seconds(text)
-        .ok()
-        .filter(|s| (1..=3600).contains(s))
-        .ok_or_else(|| format!("`{text}` is no number of whole seconds from 1 to 3600"))
-}
-
-/// A time as people write it: a number and `us`, `ms` or `s`.
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
-    let micros = match unit {
-        "us" => 1,
-        "ms" => 1_000,
-        "s" => 1_000_000,
-        _ => return Err("a number with a unit is needed: us, ms, or s (500us, 1ms, 2s)".into()),
-    };
-    let number: u64 = number.parse().map_err(|_| format!("`{number}` is no whole number"))?;
-    let micros = number.checked_mul(micros).filter(|m| (1..=86_400_000_000).contains(m));
-    micros.map(Duration::from_micros).ok_or_else(|| "it must be between 1us and a day".into())
 }
 
 /// `trodden sample`
@@ -363,7 +338,7 @@ pub struct Sample {
     #[arg(required = true, value_name = "RAW|FOLDER|PID")]
     pub subjects: Vec<PathBuf>,
     /// How long; by default until Ctrl-C, or until all processes given by number have ended.
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub time: Option<Duration>,
     /// When to count.
     #[command(flatten)]
@@ -481,7 +456,7 @@ pub struct Instrument {
     #[arg(long, value_name = "SET", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "table_slots"])]
     pub interesting: Vec<String>,
     /// How many seconds `--scheme ppp-optimal` may search for the numbers of one function.
-    #[arg(long, value_name = "SECONDS", requires = "interesting", value_parser = parse_an_hour_at_most)]
+    #[arg(long, value_name = "SECONDS", requires = "interesting", value_parser = an_hour_at_most)]
     pub time_limit: Option<u64>,
     /// Act at the end of each path that matches this expression (see `trodden find`), and count these paths alone; all others cost next to nothing. `call` cannot be watched.
     #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "interesting", "table_slots"])]
@@ -680,15 +655,6 @@ Examples:
 mod tests {
     use super::*;
     use clap::CommandFactory;
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(parse_duration("500us"), Ok(Duration::from_micros(500)));
-        assert_eq!(parse_duration("2s"), Ok(Duration::from_secs(2)));
-        for wrong in ["", "5", "ms", "1.5ms", "0ms", "99999999s", "1h"] {
-            assert!(parse_duration(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn the_command_begins_at_its_first_word_or_behind_two_dashes() {

@@ -189,18 +189,32 @@ const USUAL: &str = "static volatile unsigned a, b;\n\
       unsigned sum = 0; if (seldom & 1) a = n;\n\
       _Pragma(\"clang loop unroll(disable)\") for (unsigned i = 0; i != n; i++) { if (__builtin_expect(i % seldom == 0, 0)) { a = i; sum++; } b = i; }\n\
       return sum; }\n\
-    int main(void) { for (unsigned n = 0; n < 9; n++) walk(n, 3 + n % 2); return 0; }\n";
+    int main(int c, char **v) { (void)v; if (c == 1) for (unsigned n = 0; n < 9; n++) walk(n, 3 + n % 2); return 0; }\n";
+
+/// How many lines of the machine code of `walk` are such.
+fn walk_of(place: &Place, parameters: &str, is: impl Fn(&str) -> bool) -> usize {
+    assert!(build(place, parameters).args(["-S", "-o", "prog.s"]).status().unwrap().success());
+    let text = std::fs::read_to_string(place.path("prog.s")).unwrap();
+    let walk = text.split("\nwalk:").nth(1).and_then(|t| t.split("\n.Lfunc_end").next()).unwrap();
+    walk.lines().filter(|l| is(l.trim_start())).count()
+}
+
+#[test]
+fn a_loop_that_no_test_entered_is_counted_in_place_by_an_address_found_once() {
+    let place = Place::with(&[("prog.c", USUAL)]);
+    assert!(build(&place, "").status().unwrap().success());
+    let run = |words: &[&str]| assert!(place.command(trodden()).args(words).output().unwrap().status.success(), "{words:?}");
+    run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
+    run(&["export", "known", "test.trodden", "-o", "known"]);
+    let parameters = format!("tier=residual known={}", place.path("known").display());
+    assert_eq!(walk_of(&place, &parameters, |l| l.contains("__trodden_direct_bias@")), 1);
+    assert!(walk_of(&place, &parameters, |l| l.starts_with("incq") && l.contains('(')) > 2);
+}
 
 #[test]
 fn the_usual_round_of_a_short_loop_has_an_instruction_of_its_own() {
     let place = Place::with(&[("prog.c", USUAL)]);
-    let additions = |parameters: &str| {
-        let mut compile = build(&place, parameters);
-        assert!(compile.args(["-S", "-o", "prog.s"]).status().unwrap().success());
-        let text = std::fs::read_to_string(place.path("prog.s")).unwrap();
-        let walk = text.split("\nwalk:").nth(1).and_then(|t| t.split("\n.Lfunc_end").next()).unwrap();
-        walk.lines().filter(|l| l.trim_start().starts_with("incq") && l.contains('(')).count()
-    };
+    let additions = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("incq") && l.contains('('));
     let counts = |parameters: &str| {
         assert!(build(&place, parameters).status().unwrap().success());
         let profile = record(&place);

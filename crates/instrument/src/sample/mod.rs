@@ -165,7 +165,7 @@ impl Tier {
     /// Lets a function begin with a look at the switch, and its counted version take its place if that is on: by a jump, so that the fast version's frame is its own.
     fn look_at_entry(&self, function: Value, counted: Value) {
         let (module, location) = (self.around.module, crate::debug::no_line(self.around.module, function));
-        let (entry, old) = part_entry(module, function);
+        let (entry, old) = probes::part_entry(module, function);
         let instead = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function.0, c"".as_ptr())));
         let builder = Builder::at_end(module, instead, location);
         let kind = llvm!(LLVMGlobalGetValueType(function.0));
@@ -282,14 +282,6 @@ fn parameters(function: Value) -> Vec<Value> {
     (0..llvm!(LLVMCountParams(function.0))).map(|i| Value(llvm!(LLVMGetParam(function.0, i)))).collect()
 }
 
-/// A new entry block with the stack's fixed variables; not ended yet. Gives it and the old one.
-fn part_entry(module: Module, function: Value) -> (Block, Block) {
-    let old = function.blocks().next().expect("a definition has an entry");
-    let new = Block(llvm!(LLVMInsertBasicBlockInContext(module.context(), old.0, c"".as_ptr())));
-    probes::move_static_allocas(module, old, new);
-    (new, old)
-}
-
 /// The description, of the copies.
 pub fn moved(draft: &Draft, copies: &Copies) -> Draft {
     let site = |site: &Site| match site {
@@ -350,7 +342,7 @@ impl Double<'_> {
         let crossings = work.split_back_edges(&mut draft, &planned.graph, &looks.each_round, false);
         let short: Vec<Edge> = looks.unrolled.iter().map(|l| l.back).collect();
         let short = work.split_back_edges(&mut draft, &planned.graph, &short, true);
-        let entry = part_entry(module, function);
+        let entry = probes::part_entry(module, function);
         let mut shared = HashSet::from([entry.0]);
         if tables.is_none() {
             shared.extend(landings.iter().map(|(landing, _)| *landing));

@@ -19,7 +19,7 @@ pub struct NumberJob {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=65536))]
     pub restarts: u32,
     /// Seconds that ppp-optimal may search; then the best so far comes with the bound that was proven.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = super::parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = super::times::seconds)]
     pub time_limit: u64,
     /// Who searches for the numbers of ppp-optimal.
     #[arg(long, value_enum, default_value_t = Solver::Own)]

@@ -115,7 +115,7 @@ pub struct Redundant {
     #[arg(long, value_enum, default_value_t = SuiteCost::Tests)]
     pub by: SuiteCost,
     /// Seconds to search for the best set; 0 for the greedy one.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = super::parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = super::times::seconds)]
     pub time_limit: u64,
     /// Print JSON.
     #[arg(long)]

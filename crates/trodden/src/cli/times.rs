@@ -1,0 +1,52 @@
+//! Times as arguments.
+
+use std::time::Duration;
+
+/// A number of seconds.
+pub fn seconds(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is no number of whole seconds"))
+}
+
+/// The same, of those that a search may take while a program is built.
+pub fn an_hour_at_most(text: &str) -> Result<u64, String> {
+    seconds(text).ok().filter(|s| (1..=3600).contains(s)).ok_or_else(|| format!("`{text}` is no number of whole seconds from 1 to 3600"))
+}
+
+/// A time as people write it: a number and `us`, `ms` or `s`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let micros = match unit {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        _ => return Err("a number with a unit is needed: us, ms, or s (500us, 1ms, 2s)".into()),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("`{number}` is no whole number"))?;
+    let micros = number.checked_mul(micros).filter(|m| (1..=86_400_000_000).contains(m));
+    micros.map(Duration::from_micros).ok_or_else(|| "it must be between 1us and a day".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("500us"), Ok(Duration::from_micros(500)));
+        assert_eq!(duration("2s"), Ok(Duration::from_secs(2)));
+        for wrong in ["", "5", "ms", "1.5ms", "0ms", "99999999s", "1h"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_whole() {
+        assert_eq!((seconds("0"), an_hour_at_most("3600")), (Ok(0), Ok(3600)));
+        for wrong in ["", "0.2", "-1", "1s"] {
+            assert!(seconds(wrong).is_err_and(|e| e.contains("whole seconds")), "{wrong}");
+        }
+        for wrong in ["0", "3601", "0.2"] {
+            assert!(an_hour_at_most(wrong).is_err_and(|e| e.contains("1 to 3600")), "{wrong}");
+        }
+    }
+}
