@@ -20,7 +20,7 @@ use crate::probes::{Surroundings, mark_unlikely, weigh_ways};
 use crate::shape::{new_block_behind, split_off_behind};
 use crate::unit::code_generation_flags;
 use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMMetadataRef;
+use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef};
 use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMInlineAsmDialect, LLVMIntPredicate};
 use std::sync::OnceLock;
 use trodden_unit::Table;
@@ -98,7 +98,7 @@ pub struct Unknown {
 impl Unknown {
     /// Has the runtime count at an address of the template.
     fn jump_to_runtime(&self, builder: &Builder, counter: Value) {
-        assembly(builder, JUMP_TO_COUNT, JUMP_REGISTERS, [counter, self.count]);
+        assembly(builder, JUMP_TO_COUNT, JUMP_REGISTERS, &[counter, self.count], nothing(builder));
     }
 }
 
@@ -138,7 +138,8 @@ impl Counters<'_> {
         }
         // It has to be one instruction, so that a signal handler which counts there in between loses nothing.
         if is_unoptimised(builder) {
-            return assembly(builder, ADD, ADD_REGISTERS, [address, by]);
+            assembly(builder, ADD, ADD_REGISTERS, &[address, by], nothing(builder));
+            return;
         }
         let old = builder.load(module.i64(), address);
         let new = builder.add(old, by);
@@ -153,17 +154,21 @@ fn is_unoptimised(builder: &Builder) -> bool {
     function.has_attribute("optnone") || *FLAG.get_or_init(|| code_generation_flags().iter().any(|flag| flag == "-O0"))
 }
 
-/// Inline assembly with two operands.
-fn assembly(builder: &Builder, text: &str, registers: &str, operands: [Value; 2]) {
-    let mut kinds = operands.map(Value::kind);
-    let nothing = llvm!(LLVMVoidTypeInContext(llvm!(LLVMGetTypeContext(kinds[1]))));
-    let kind = llvm!(LLVMFunctionType(nothing, kinds.as_mut_ptr(), 2, 0));
+/// Inline assembly: its operands, and what it gives.
+fn assembly(builder: &Builder, text: &str, registers: &str, operands: &[Value], gives: LLVMTypeRef) -> Value {
+    let mut kinds: Vec<LLVMTypeRef> = operands.iter().map(|o| o.kind()).collect();
+    let kind = llvm!(LLVMFunctionType(gives, kinds.as_mut_ptr(), kinds.len() as u32, 0));
     let dialect = LLVMInlineAsmDialect::LLVMInlineAsmDialectATT;
+    let effects = i32::from(gives == nothing(builder));
     let (length, registers_length) = (text.len(), registers.len());
     let assembly =
-        llvm!(LLVMGetInlineAsm(kind, text.as_ptr().cast(), length, registers.as_ptr().cast(), registers_length, 1, 0, dialect, 0));
-    let mut arguments = operands.map(|o| o.0);
-    llvm!(LLVMBuildCall2(builder.raw(), kind, assembly, arguments.as_mut_ptr(), 2, c"".as_ptr()));
+        llvm!(LLVMGetInlineAsm(kind, text.as_ptr().cast(), length, registers.as_ptr().cast(), registers_length, effects, 0, dialect, 0));
+    let mut arguments: Vec<_> = operands.iter().map(|o| o.0).collect();
+    Value(llvm!(LLVMBuildCall2(builder.raw(), kind, assembly, arguments.as_mut_ptr(), arguments.len() as u32, c"".as_ptr())))
+}
+
+fn nothing(builder: &Builder) -> LLVMTypeRef {
+    llvm!(LLVMVoidTypeInContext(LLVMGetTypeContext(LLVMTypeOf(LLVMGetBasicBlockParent(LLVMGetInsertBlock(builder.raw()))))))
 }
 
 /// A count to be made: of the path with this number, at this place.
@@ -282,7 +287,6 @@ impl Maker<'_> {
     fn if_unknown(&self, block: Block, unknown: Unknown) {
         let table = unknown.known.filter(|_| self.count.lookup == Lookup::Needed);
         let count = table.map_or(block, |table| self.look_up(block, table));
-        let [first, again] = [(); 2].map(|()| new_block_behind(self.module, self.rest));
         let i64 = self.module.i64();
         let own = |builder: &Builder, base: Value| {
             let own = builder.offset(i64, base, self.constant(self.counters.first));
@@ -295,17 +299,46 @@ impl Maker<'_> {
             Value(llvm!(LLVMBuildFreeze(builder.raw(), copies.0, c"".as_ptr())))
         };
         let copy = own(&builder, unknown.copies.unwrap_or_else(copies));
-        let is_first = builder.compare(LLVMIntPredicate::LLVMIntEQ, builder.load(i64, copy), self.constant(0));
+        let [look, first, again] = [(); 3].map(|()| new_block_behind(self.module, self.rest));
+        let left = match self.count.by == self.constant(1) {
+            true => {
+                builder.jump(look);
+                self.count.by
+            }
+            false => {
+                builder.branch(self.is_zero(&builder, self.count.by), self.rest, look);
+                let at_look = self.at_end(look);
+                let left = Value(llvm!(LLVMBuildPhi(at_look.raw(), i64, c"".as_ptr())));
+                left.add_incoming(&[(self.count.by, count)]);
+                left
+            }
+        };
+        let builder = self.at_end(look);
+        let is_first = self.is_zero(&builder, builder.load(i64, copy));
         mark_unlikely(self.module, builder.branch(is_first, first, again));
 
         // The template's address is computed here alone, so that counting costs nothing for it.
         let builder = self.at_end(first);
         unknown.jump_to_runtime(&builder, own(&builder, self.counters.base));
-        builder.jump(self.rest);
+        match left == self.count.by {
+            true => {
+                builder.jump(self.rest);
+            }
+            // The runtime counts one, and says by the copy whether it is to see the next one, too.
+            false => {
+                let others = builder.add(left, self.constant(u64::MAX));
+                builder.branch(self.is_zero(&builder, others), self.rest, look);
+                left.add_incoming(&[(others, first)]);
+            }
+        }
 
         let builder = self.at_end(again);
-        self.counters.add(self.module, &builder, copy, self.count.by);
+        self.counters.add(self.module, &builder, copy, left);
         builder.jump(self.rest);
+    }
+
+    fn is_zero(&self, builder: &Builder, value: Value) -> Value {
+        builder.compare(LLVMIntPredicate::LLVMIntEQ, value, self.constant(0))
     }
 
     /// Lets control come to the count only if the path is unknown; gives the block where it does.

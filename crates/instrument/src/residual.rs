@@ -8,7 +8,7 @@
 //! Computed jumps have addresses of blocks in data, so the jumps of both versions arrive in one block; there it is known whether the path that begins is.
 
 use crate::bounds;
-use crate::counting::{Counters, Unknown};
+use crate::counting::{Counters, Flushing, Unknown};
 use crate::describe::{Draft, Site, is_must_tail};
 use crate::emit;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
@@ -21,7 +21,7 @@ use crate::shape::predecessors;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use trodden_flow::schedule::{ByRounds, Choices};
+use trodden_flow::schedule::Choices;
 use trodden_flow::{CutReason, Doubled, Edge, Graph, Node, Plan, Residual, Schedule};
 use trodden_unit::{BlockKind, KnownFunction};
 
@@ -49,27 +49,28 @@ pub fn insert(around: Surroundings, count: Value, planned: &Planned, residual: &
 }
 
 /// The same for a function that stays one version, since there cannot be two of it or none of its paths is known: every path is looked up where it ends, or counted.
-pub fn insert_into_one(around: Surroundings, count: Value, planned: &Planned, known: Option<&KnownFunction>, first_counter: u64) {
+pub fn insert_into_one(
+    around: Surroundings,
+    count: Value,
+    planned: &Planned,
+    known: Option<&KnownFunction>,
+    first_counter: u64,
+    choices: Choices,
+) {
     let Planned { function, draft, graph, plan, frequencies, .. } = planned;
     let schedule = match &planned.residual {
         Some(residual) => residual.looked_up(graph, plan),
-        // What is done at a path is done when it ends, and each time.
-        None => Schedule::of(
-            graph,
-            plan,
-            frequencies,
-            &places::facts(draft, graph),
-            Choices { rounds: ByRounds::No, early: false, usual: true },
-        ),
+        None => Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices),
     };
     // A known set of another state of the function tells nothing of it.
     let known = known.filter(|_| planned.residual.is_some()).map(|known| known_bytes(around.module, function.name().as_str(), known));
     let bias = emit::direct_bias(around.module);
-    // Where all is counted and comes round, it pays to make sure at the entry that the thread has a region.
-    let comes_round = plan.dag.cuts().iter().any(|c| c.reason == CutReason::Back);
+    // Where all is counted, and more than one path is taken, it pays to make sure at the entry that the thread has a region.
+    let goes_on = !plan.dag.cuts().is_empty();
     let location = crate::debug::no_line(around.module, *function);
-    let copies = (planned.residual.is_none() && comes_round).then(|| probes::direct_counters_of_thread(around, *function, bias, location));
-    let counters = Counters { unknown: Some(Unknown { count, bias, copies, known }), ..Counters::own(around.counters, first_counter) };
+    let copies = (planned.residual.is_none() && goes_on).then(|| probes::direct_counters_of_thread(around, *function, bias, location));
+    let unknown = Some(Unknown { count, bias, copies, known });
+    let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(around.counters, first_counter) };
     probes::insert(around, *function, draft, graph, plan, &schedule, counters);
 }
 

@@ -366,7 +366,8 @@ impl Unit {
                 residual::insert(self.around, count, &planned, residual, &known, self.map.counters);
             }
             None if let Some(count) = self.count => {
-                residual::insert_into_one(self.around, count, &planned, self.known(&planned).as_ref(), self.map.counters);
+                let (known, choices) = (self.known(&planned), self.choices(&planned));
+                residual::insert_into_one(self.around, count, &planned, known.as_ref(), self.map.counters, choices);
             }
             None => {
                 let choices = self.choices(&planned);

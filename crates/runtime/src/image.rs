@@ -103,13 +103,21 @@ fn function_records() -> &'static [FunctionRecord] {
 
 /// The function that a counter of the template belongs to.
 pub fn function_of(counter: usize) -> Option<ResidualFunction> {
-    function_records().iter().find_map(|record| {
-        let at = &raw const *record as usize;
-        let first = at.wrapping_add(record.counters_delta as usize);
-        let inside = counter.wrapping_sub(first) / size_of::<u64>() < record.counters as usize;
-        let name = at.wrapping_add(record.name_delta as usize);
-        inside.then_some(ResidualFunction { first, to_times: record.to_times as usize, name })
-    })
+    let records = function_records();
+    // Linkers put the records of all units in the order of their counters. Where one does not, they are looked through.
+    let behind = records.partition_point(|record| first_counter(record) <= counter);
+    let likely = behind.checked_sub(1).and_then(|at| records.get(at));
+    let record = likely.filter(|r| holds(r, counter)).or_else(|| records.iter().find(|r| holds(r, counter)))?;
+    let name = (&raw const *record as usize).wrapping_add(record.name_delta as usize);
+    Some(ResidualFunction { first: first_counter(record), to_times: record.to_times as usize, name })
+}
+
+fn first_counter(record: &FunctionRecord) -> usize {
+    (&raw const *record as usize).wrapping_add(record.counters_delta as usize)
+}
+
+fn holds(record: &FunctionRecord, counter: usize) -> bool {
+    counter.wrapping_sub(first_counter(record)) / size_of::<u64>() < record.counters as usize
 }
 
 impl Image {
