@@ -300,19 +300,8 @@ impl Maker<'_> {
         };
         let copy = own(&builder, unknown.copies.unwrap_or_else(copies));
         let [look, first, again] = [(); 3].map(|()| new_block_behind(self.module, self.rest));
-        let left = match self.count.by == self.constant(1) {
-            true => {
-                builder.jump(look);
-                self.count.by
-            }
-            false => {
-                builder.branch(self.is_zero(&builder, self.count.by), self.rest, look);
-                let at_look = self.at_end(look);
-                let left = Value(llvm!(LLVMBuildPhi(at_look.raw(), i64, c"".as_ptr())));
-                left.add_incoming(&[(self.count.by, count)]);
-                left
-            }
-        };
+        let left = self.number_left(count, look);
+
         let builder = self.at_end(look);
         let is_first = self.is_zero(&builder, builder.load(i64, copy));
         mark_unlikely(self.module, builder.branch(is_first, first, again));
@@ -320,21 +309,35 @@ impl Maker<'_> {
         // The template's address is computed here alone, so that counting costs nothing for it.
         let builder = self.at_end(first);
         unknown.jump_to_runtime(&builder, own(&builder, self.counters.base));
-        match left == self.count.by {
-            true => {
-                builder.jump(self.rest);
-            }
-            // The runtime counts one, and says by the copy whether it is to see the next one, too.
-            false => {
-                let others = builder.add(left, self.constant(u64::MAX));
-                builder.branch(self.is_zero(&builder, others), self.rest, look);
-                left.add_incoming(&[(others, first)]);
-            }
-        }
+        self.look_at_others(&builder, left, first, look);
 
         let builder = self.at_end(again);
         self.counters.add(self.module, &builder, copy, left);
         builder.jump(self.rest);
+    }
+
+    /// Lets control come to a look, unless nothing is to be counted; gives how much is.
+    fn number_left(&self, from: Block, look: Block) -> Value {
+        let (builder, by) = (self.at_end(from), self.count.by);
+        if by == self.constant(1) {
+            builder.jump(look);
+            return by;
+        }
+        builder.branch(self.is_zero(&builder, by), self.rest, look);
+        let left = Value(llvm!(LLVMBuildPhi(self.at_end(look).raw(), self.module.i64(), c"".as_ptr())));
+        left.add_incoming(&[(by, from)]);
+        left
+    }
+
+    /// The runtime has counted one; whether it is to see the next one too, the next look tells.
+    fn look_at_others(&self, builder: &Builder, left: Value, counted: Block, look: Block) {
+        if left == self.constant(1) {
+            builder.jump(self.rest);
+            return;
+        }
+        let others = builder.add(left, self.constant(u64::MAX));
+        builder.branch(self.is_zero(builder, others), self.rest, look);
+        left.add_incoming(&[(others, counted)]);
     }
 
     fn is_zero(&self, builder: &Builder, value: Value) -> Value {

@@ -48,7 +48,7 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     let word =
         word.with_context(|| format!("the temporary folder {} has blanks in its name: set TMPDIR to one without", file.display()))?;
     instrument::make(&program, &output, &format!("{APPLY_KEY}{word}"))?;
-    tell(&output, &directed);
+    tell(&output, &directed, job.edges);
     if let Some(kept) = &job.keep_profile {
         fs::copy(&profile, kept).with_context(|| format!("cannot write {}", kept.display()))?;
     }
@@ -69,7 +69,7 @@ fn with_ending(program: &Path) -> PathBuf {
     env::current_dir().unwrap_or_default().join(name)
 }
 
-fn tell(output: &Path, directed: &[Directed]) {
+fn tell(output: &Path, directed: &[Directed], by_edges_alone: bool) {
     for one in directed {
         let of = |kind: fn(&Direction) -> bool| one.directions.iter().filter(|d| kind(d)).count();
         let (copies, loops) = (of(|d| matches!(d, Direction::Copy(_))), of(|d| matches!(d, Direction::LastRounds(_))));
@@ -77,7 +77,7 @@ fn tell(output: &Path, directed: &[Directed]) {
         let parts: Vec<String> = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{what}: {n}")).collect();
         note(format_args!("{} ({:.1}% of all instructions): {}", one.function, one.share * 100.0, parts.join(", ")));
     }
-    if directed.is_empty() {
+    if directed.is_empty() && !by_edges_alone {
         warn("nothing was changed by paths: the program is as the edge profile made it");
     }
     note(format_args!("the program is {}", output.display()));
