@@ -12,6 +12,7 @@
 //! # Unknown paths
 //! Where a path ends that may be unknown, it is looked up ([`Lookup`]). If it is unknown, and was counted before in the thread's region, its count is incremented there and then; the first time, and
 //! whenever something is done at such paths, the runtime is jumped to. One comparison tells both, and whether the thread has a region at all ([`trodden_wire::DIRECT_BIAS_SYMBOL`]).
+//! Of several executions that are counted together the runtime sees one, and the next one too if the comparison still says so.
 
 use crate::chosen::Words;
 use crate::events::Begun;
@@ -20,7 +21,7 @@ use crate::probes::{Surroundings, mark_unlikely, weigh_ways};
 use crate::shape::{new_block_behind, split_off_behind};
 use crate::unit::code_generation_flags;
 use llvm_sys::core::*;
-use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef};
+use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMInlineAsmDialect, LLVMIntPredicate};
 use std::sync::OnceLock;
 use trodden_unit::Table;
@@ -98,7 +99,7 @@ pub struct Unknown {
 impl Unknown {
     /// Has the runtime count at an address of the template.
     fn jump_to_runtime(&self, builder: &Builder, counter: Value) {
-        assembly(builder, JUMP_TO_COUNT, JUMP_REGISTERS, &[counter, self.count], nothing(builder));
+        assembly(builder, JUMP_TO_COUNT, JUMP_REGISTERS, [counter, self.count]);
     }
 }
 
@@ -138,8 +139,7 @@ impl Counters<'_> {
         }
         // It has to be one instruction, so that a signal handler which counts there in between loses nothing.
         if is_unoptimised(builder) {
-            assembly(builder, ADD, ADD_REGISTERS, &[address, by], nothing(builder));
-            return;
+            return assembly(builder, ADD, ADD_REGISTERS, [address, by]);
         }
         let old = builder.load(module.i64(), address);
         let new = builder.add(old, by);
@@ -154,21 +154,17 @@ fn is_unoptimised(builder: &Builder) -> bool {
     function.has_attribute("optnone") || *FLAG.get_or_init(|| code_generation_flags().iter().any(|flag| flag == "-O0"))
 }
 
-/// Inline assembly: its operands, and what it gives.
-fn assembly(builder: &Builder, text: &str, registers: &str, operands: &[Value], gives: LLVMTypeRef) -> Value {
-    let mut kinds: Vec<LLVMTypeRef> = operands.iter().map(|o| o.kind()).collect();
-    let kind = llvm!(LLVMFunctionType(gives, kinds.as_mut_ptr(), kinds.len() as u32, 0));
+/// Inline assembly with two operands.
+fn assembly(builder: &Builder, text: &str, registers: &str, operands: [Value; 2]) {
+    let mut kinds = operands.map(Value::kind);
+    let nothing = llvm!(LLVMVoidTypeInContext(llvm!(LLVMGetTypeContext(kinds[1]))));
+    let kind = llvm!(LLVMFunctionType(nothing, kinds.as_mut_ptr(), 2, 0));
     let dialect = LLVMInlineAsmDialect::LLVMInlineAsmDialectATT;
-    let effects = i32::from(gives == nothing(builder));
     let (length, registers_length) = (text.len(), registers.len());
     let assembly =
-        llvm!(LLVMGetInlineAsm(kind, text.as_ptr().cast(), length, registers.as_ptr().cast(), registers_length, effects, 0, dialect, 0));
-    let mut arguments: Vec<_> = operands.iter().map(|o| o.0).collect();
-    Value(llvm!(LLVMBuildCall2(builder.raw(), kind, assembly, arguments.as_mut_ptr(), arguments.len() as u32, c"".as_ptr())))
-}
-
-fn nothing(builder: &Builder) -> LLVMTypeRef {
-    llvm!(LLVMVoidTypeInContext(LLVMGetTypeContext(LLVMTypeOf(LLVMGetBasicBlockParent(LLVMGetInsertBlock(builder.raw()))))))
+        llvm!(LLVMGetInlineAsm(kind, text.as_ptr().cast(), length, registers.as_ptr().cast(), registers_length, 1, 0, dialect, 0));
+    let mut arguments = operands.map(|o| o.0);
+    llvm!(LLVMBuildCall2(builder.raw(), kind, assembly, arguments.as_mut_ptr(), 2, c"".as_ptr()));
 }
 
 /// A count to be made: of the path with this number, at this place.

@@ -65,9 +65,7 @@ impl Events {
 
     /// Reads the counter where a function begins: in front of the first instruction of the block that was its entry before it was checked whether the thread has a region.
     pub fn begin(self, module: Module, entry: Block, location: Option<LLVMMetadataRef>) -> Begun {
-        let is_alloca = |i: &Value| !llvm!(LLVMIsAAllocaInst(i.0)).is_null();
-        let first = entry.instructions().find(|i| !is_alloca(i)).expect("a block has a terminator");
-        let builder = Builder::before(module, first, location);
+        let builder = Builder::before(module, entry.behind_variables(), location);
         let now = self.read(&builder);
         let begun = sub(&builder, now, builder.load(module.i64(), self.thread));
         self.spend(module, &builder, builder.load(module.i64(), self.at_cost(module, &builder, offset_of!(EventCost, begin))));

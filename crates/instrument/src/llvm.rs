@@ -128,6 +128,11 @@ impl Block {
         Value(llvm!(LLVMGetBasicBlockTerminator(self.0)))
     }
 
+    /// Its first instruction that reserves nothing on the stack: in a function's entry, the place behind its variables.
+    pub fn behind_variables(self) -> Value {
+        self.instructions().find(|i| !i.is(LLVMOpcode::LLVMAlloca)).unwrap_or_else(|| self.terminator())
+    }
+
     /// The landing pad instruction it begins with, if it does.
     pub fn landing_pad(self) -> Option<Value> {
         self.instructions().find(|i| !i.is(LLVMOpcode::LLVMPHI)).filter(|i| i.is(LLVMOpcode::LLVMLandingPad))

@@ -261,10 +261,7 @@ impl Markers {
     fn base(&mut self, function: Value) -> Value {
         let module = self.module;
         *self.base.get_or_insert_with(|| {
-            let entry = function.entry();
-            let is_alloca = |i: &Value| i.is(LLVMOpcode::LLVMAlloca);
-            let first = entry.instructions().find(|i| !is_alloca(i)).expect("a block has a terminator");
-            let builder = Builder::before(module, first, None);
+            let builder = Builder::before(module, function.entry().behind_variables(), None);
             let pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
             Value(llvm!(LLVMBuildFreeze(builder.raw(), llvm!(LLVMGetPoison(pointer)), c"".as_ptr())))
         })

@@ -134,9 +134,7 @@ pub fn copy_fast_math(from: Value, to: Value) {
 pub fn counters_of_thread(around: Surroundings, function: Value, location: Option<LLVMMetadataRef>, may_be_first: bool) -> Value {
     let module = around.module;
     if !may_be_first {
-        let is_alloca = |i: &Value| !llvm!(LLVMIsAAllocaInst(i.0)).is_null();
-        let first = function.entry().instructions().find(|i| !is_alloca(i)).expect("a block has a terminator");
-        let builder = Builder::before(module, first, location);
+        let builder = Builder::before(module, function.entry().behind_variables(), location);
         let bias = builder.load(module.i64(), around.bias);
         return builder.offset(module.i8(), around.counters, bias);
     }

@@ -212,6 +212,26 @@ fn a_loop_that_no_test_entered_is_counted_in_place_by_an_address_found_once() {
 }
 
 #[test]
+fn a_tight_loop_that_no_test_entered_is_counted_by_rounds() {
+    let place = Place::with(&[(
+        "prog.c",
+        "static unsigned steps[8];\n\
+        __attribute__((noinline)) unsigned walk(int n) { unsigned at = 1;\n\
+        _Pragma(\"clang loop unroll(disable)\") for (int i = 0; i < n; i++) at = steps[at & 7]; return at; }\n\
+        int main(int c, char **v) { (void)v; return c == 1 ? walk(c) : 0; }\n",
+    )]);
+    assert!(build(&place, "").status().unwrap().success());
+    let run = |words: &[&str]| assert!(place.command(trodden()).args(words).output().unwrap().status.success(), "{words:?}");
+    run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
+    run(&["export", "known", "test.trodden", "-o", "known"]);
+    let parameters = |more: &str| format!("tier=residual known={}{more}", place.path("known").display());
+    // A number of rounds is added, or one each time.
+    let is_sum = |l: &str| (l.starts_with("addq\t%") || l.starts_with("subq\t%")) && l.contains('(');
+    assert_eq!(walk_of(&place, &parameters(""), is_sum), 1);
+    assert_eq!(walk_of(&place, &parameters(" rounds=off"), is_sum), 0);
+}
+
+#[test]
 fn the_usual_round_of_a_short_loop_has_an_instruction_of_its_own() {
     let place = Place::with(&[("prog.c", USUAL)]);
     let additions = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("incq") && l.contains('('));
