@@ -17,9 +17,10 @@
 use crate::chosen::Words;
 use crate::events::Begun;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
-use crate::probes::{Surroundings, mark_unlikely, weigh_ways};
+use crate::probes::Surroundings;
 use crate::shape::{new_block_behind, split_off_behind};
 use crate::unit::code_generation_flags;
+use crate::weights::{mark_unlikely, weigh_ways};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMInlineAsmDialect, LLVMIntPredicate};

@@ -9,6 +9,7 @@ use crate::code;
 use crate::debug::Positions;
 use crate::llvm::{Block, Value, llvm};
 use crate::rounds::times_round;
+use crate::weights;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMTailCallKind;
 use llvm_sys::core::*;
@@ -129,7 +130,7 @@ impl Draft {
     fn add_flow(&mut self, from: Node, block: Block, number: &HashMap<Block, u32>) {
         let terminator = block.terminator();
         let successors = terminator.successors();
-        let weights = branch_weights(terminator).or_else(|| weights_by_rounds(block, &successors));
+        let weights = weights::read(terminator).or_else(|| weights_by_rounds(block, &successors));
         let mut merged: Vec<(u32, Vec<usize>)> = Vec::new();
         for (index, to) in successors.iter().enumerate() {
             match merged.iter_mut().find(|(t, _)| *t == number[to]) {
@@ -327,15 +328,4 @@ fn case_value(terminator: Value, index: usize) -> Option<i64> {
         return None;
     }
     Value(llvm!(LLVMGetSwitchCaseValue(terminator.0, index as u32))).as_integer()
-}
-
-/// Weights that the compiler put on a branch: the metadata `!{!"branch_weights", [!"expected",] i32 ...}`.
-fn branch_weights(terminator: Value) -> Option<Vec<f64>> {
-    let operands = terminator.metadata("prof")?.metadata_operands();
-    let mut operands = operands.into_iter().flatten();
-    if operands.next()?.metadata_text()? != "branch_weights" {
-        return None;
-    }
-    let weights: Vec<f64> = operands.filter_map(Value::as_integer).map(|w| w as u32 as f64).collect();
-    (!weights.is_empty() && weights.iter().any(|w| *w > 0.0)).then_some(weights)
 }

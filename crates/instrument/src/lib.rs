@@ -35,6 +35,7 @@ mod shape;
 mod twins;
 mod unit;
 mod values;
+mod weights;
 
 use llvm_sys::prelude::LLVMModuleRef;
 use std::ffi::{c_char, c_int, c_void};

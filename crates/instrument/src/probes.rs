@@ -13,11 +13,12 @@ use crate::describe::Draft;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::places::{Place, Places};
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
+use crate::weights::mark_unlikely;
+use llvm_sys::LLVMIntPredicate;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use llvm_sys::{LLVMIntPredicate, LLVMOpcode};
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use trodden_flow::plan::Action;
 use trodden_flow::schedule::{Flush, Step};
 use trodden_flow::{Edge, Graph, Node, Plan, Schedule};
@@ -206,58 +207,6 @@ fn call_enter(around: Surroundings, builder: &Builder) -> Value {
     let call = llvm!(LLVMBuildCall2(builder.raw(), kind, around.enter.0, std::ptr::null_mut(), 0, c"".as_ptr()));
     llvm!(LLVMSetInstructionCallConv(call, llvm!(LLVMGetFunctionCallConv(around.enter.0))));
     Value(call)
-}
-
-/// Says how often a block is entered beside the other heads of a loop that has several. It means nothing for other blocks.
-pub fn weigh_head(module: Module, block: Block, weight: i64) {
-    let (kind, name) = ("irr_loop", "loop_header_weight");
-    let kind = llvm!(LLVMGetMDKindIDInContext(module.context(), kind.as_ptr().cast(), kind.len() as u32));
-    let name = llvm!(LLVMMDStringInContext2(module.context(), name.as_ptr().cast(), name.len()));
-    let mut content = [name, llvm!(LLVMValueAsMetadata(module.constant(weight).0))];
-    let node = llvm!(LLVMMDNodeInContext2(module.context(), content.as_mut_ptr(), content.len()));
-    llvm!(LLVMSetMetadata(block.terminator().0, kind, LLVMMetadataAsValue(module.context(), node)));
-}
-
-/// Tells code generation that a branch's first way is hardly ever taken.
-pub fn mark_unlikely(module: Module, branch: Value) {
-    mark_ways_unlikely(module, branch, &BTreeSet::from([0]));
-}
-
-/// Tells code generation that these ways of a terminator are hardly ever taken; says nothing of those that have no other beside them.
-pub fn mark_ways_unlikely(module: Module, terminator: Value, ways: &BTreeSet<usize>) {
-    let all = terminator.successors().len();
-    if ways.len() == all || !has_weights(terminator) {
-        return;
-    }
-    let weight = |way| if ways.contains(&way) { 1 } else { (1 << 20) - 1 };
-    set_weights(module, terminator, (0..all).map(weight));
-}
-
-/// Tells code generation how often each way of a terminator is taken; says nothing if none is.
-pub fn weigh_ways(module: Module, terminator: Value, executions: &[u64]) {
-    const MOST: u64 = 1 << 30;
-    let most = executions.iter().copied().max().unwrap_or_default();
-    if most == 0 || executions.len() < 2 || !has_weights(terminator) {
-        return;
-    }
-    // What was never taken is not impossible.
-    let weight = |n: &u64| (u128::from(*n) * u128::from(MOST) / u128::from(most)) as u64 / executions.len() as u64 + 1;
-    set_weights(module, terminator, executions.iter().map(weight));
-}
-
-fn has_weights(terminator: Value) -> bool {
-    terminator.is(LLVMOpcode::LLVMBr) || terminator.is(LLVMOpcode::LLVMSwitch)
-}
-
-fn set_weights(module: Module, terminator: Value, weights: impl Iterator<Item = u64>) {
-    let context = module.context();
-    let i32 = llvm!(LLVMInt32TypeInContext(context));
-    let name = "branch_weights";
-    let mut operands = vec![llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len()))];
-    operands.extend(weights.map(|weight| llvm!(LLVMValueAsMetadata(llvm!(LLVMConstInt(i32, weight, 0))))));
-    let node = llvm!(LLVMMDNodeInContext2(context, operands.as_mut_ptr(), operands.len()));
-    let kind = llvm!(LLVMGetMDKindIDInContext(context, c"prof".as_ptr(), 4));
-    llvm!(LLVMSetMetadata(terminator.0, kind, llvm!(LLVMMetadataAsValue(context, node))));
 }
 
 struct Work<'a> {

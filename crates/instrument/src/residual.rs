@@ -18,6 +18,7 @@ use crate::sample::copies::{Copies, Lines};
 use crate::sample::ssa::{Definitions, Flow};
 use crate::sample::{Planned, landings, moved, part_landings};
 use crate::shape::predecessors;
+use crate::weights;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -105,7 +106,7 @@ fn weigh(module: Module, draft: &Draft, doubled: &Doubled) {
                 successors.iter().for_each(|way| ways[*way] = each);
             }
         }
-        probes::weigh_ways(module, block.terminator(), &ways);
+        weights::weigh_ways(module, block.terminator(), &ways);
     }
 }
 
@@ -214,7 +215,7 @@ impl Double<'_> {
         }
         self.end_unreached();
         for (block, ways) in left {
-            probes::mark_ways_unlikely(self.module, block.terminator(), &ways);
+            weights::mark_ways_unlikely(self.module, block.terminator(), &ways);
         }
         for (landing, body) in landings {
             if llvm!(LLVMGetBasicBlockTerminator(landing.0)).is_null() {

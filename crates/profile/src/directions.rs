@@ -2,10 +2,11 @@
 //!
 //! | finding | direction |
 //! |---|---|
+//! | how often each edge was taken, in the code as the optimiser left it | branches are weighed anew, for the layout of blocks and for registers |
 //! | an earlier branch tells whether this round of a loop is the last | the last rounds apart: the loop's other rounds then follow one path |
 //! | an earlier branch decides a later one | the blocks between them copied, for what comes by the deciding edge |
 //!
-//! Only what was found by paths becomes a direction; edges alone cannot tell it. All functions here are pure.
+//! Copies and parted loops come of what paths tell, and edges cannot. All functions here are pure.
 
 use crate::advise::{Advice, AdviseOptions, Correlated, Given, Walk, Walks, advise};
 use crate::model::Profile;
@@ -13,7 +14,7 @@ use crate::paths::FunctionPaths;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Edge, Node};
-use trodden_unit::directions::{Copy, LastRounds, Parted};
+use trodden_unit::directions::{Copy, LastRounds, Parted, Weighed};
 use trodden_unit::{Direction, Directions, EdgeKind, FunctionMap, MapError};
 
 /// When something is worth doing.
@@ -36,6 +37,8 @@ impl Default for DirectionOptions {
 /// A function and what is to become of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Directed {
+    /// Its source file, as the compiler had it.
+    pub source: String,
     /// Its name.
     pub function: String,
     /// Its shape.
@@ -46,7 +49,14 @@ pub struct Directed {
     pub directions: Vec<Direction>,
 }
 
-/// The functions for which the paths of a profile say something, those first that the program spends most instructions in.
+impl Directed {
+    /// Whether something is done to the function that only paths tell, beside its branches being weighed.
+    pub fn is_changed(&self) -> bool {
+        self.directions.iter().any(|d| !matches!(d, Direction::Weights(_)))
+    }
+}
+
+/// The functions that were executed, those first that the program spends most instructions in.
 ///
 /// # Errors
 /// A function's map is damaged.
@@ -55,17 +65,19 @@ pub fn directed(profile: &Profile, options: &DirectionOptions) -> Result<Vec<Dir
     for (_, unit, map) in profile.functions() {
         let paths = FunctionPaths::decode(map, unit.counts_of(map))?;
         let executed = instructions(map, &paths.blocks, 0..map.blocks.len() as u32);
-        functions.push((executed, map, paths));
+        functions.push((executed, &unit.map.source, map, paths));
     }
     let total = functions.iter().fold(0u64, |sum, f| sum.saturating_add(f.0));
     functions.sort_by_key(|f| Reverse(f.0));
     let mut out = Vec::new();
-    for (executed, map, paths) in functions.iter().filter(|f| f.0 as f64 >= options.least_saving * total as f64 && f.0 > 0) {
-        let directions = of_function(map, paths, total, options);
-        if !directions.is_empty() {
-            let share = *executed as f64 / total as f64;
-            out.push(Directed { function: map.name.clone(), shape: map.shape, share, directions });
+    for (executed, source, map, paths) in functions.iter().filter(|f| f.0 > 0) {
+        let entries = paths.blocks.first().copied().unwrap_or(0);
+        let mut directions = vec![Direction::Weights(Weighed { entries, edges: paths.edges.clone() })];
+        if *executed as f64 >= options.least_saving * total as f64 {
+            directions.extend(of_function(map, paths, total, options));
         }
+        let share = *executed as f64 / total as f64;
+        out.push(Directed { source: (*source).clone(), function: map.name.clone(), shape: map.shape, share, directions });
     }
     Ok(out)
 }
@@ -73,7 +85,7 @@ pub fn directed(profile: &Profile, options: &DirectionOptions) -> Result<Vec<Dir
 /// The same as a file has it.
 pub fn collected(directed: &[Directed]) -> Directions {
     let mut directions = Directions::default();
-    directed.iter().for_each(|d| directions.add(&d.function, d.shape, d.directions.clone()));
+    directed.iter().for_each(|d| directions.add(&d.source, &d.function, d.shape, d.directions.clone()));
     directions
 }
 

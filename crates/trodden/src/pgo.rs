@@ -12,7 +12,7 @@ mod building;
 use crate::cli::Pgo;
 use crate::instrument;
 use crate::link::APPLY_KEY;
-use crate::notes::{note, warn};
+use crate::notes::note;
 use crate::{profdata, record};
 use anyhow::{Context, Result, ensure};
 use building::Building;
@@ -48,7 +48,7 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     let word =
         word.with_context(|| format!("the temporary folder {} has blanks in its name: set TMPDIR to one without", file.display()))?;
     instrument::make(&program, &output, &format!("{APPLY_KEY}{word}"))?;
-    tell(&output, &directed, job.edges);
+    tell(&output, &directed);
     if let Some(kept) = &job.keep_profile {
         fs::copy(&profile, kept).with_context(|| format!("cannot write {}", kept.display()))?;
     }
@@ -69,16 +69,18 @@ fn with_ending(program: &Path) -> PathBuf {
     env::current_dir().unwrap_or_default().join(name)
 }
 
-fn tell(output: &Path, directed: &[Directed], by_edges_alone: bool) {
-    for one in directed {
+fn tell(output: &Path, directed: &[Directed]) {
+    for one in directed.iter().filter(|d| d.is_changed()) {
         let of = |kind: fn(&Direction) -> bool| one.directions.iter().filter(|d| kind(d)).count();
         let (copies, loops) = (of(|d| matches!(d, Direction::Copy(_))), of(|d| matches!(d, Direction::LastRounds(_))));
         let parts = [(loops, "loops' last rounds apart"), (copies, "ways behind decided branches copied")];
         let parts: Vec<String> = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{what}: {n}")).collect();
         note(format_args!("{} ({:.1}% of all instructions): {}", one.function, one.share * 100.0, parts.join(", ")));
     }
-    if directed.is_empty() && !by_edges_alone {
-        warn("nothing was changed by paths: the program is as the edge profile made it");
+    if !directed.is_empty() {
+        let copied =
+            if directed.iter().any(Directed::is_changed) { "" } else { "; nothing is copied: no copy would save enough (--min-share)" };
+        note(format_args!("functions whose branches are weighed by the paths taken: {}{copied}", directed.len()));
     }
     note(format_args!("the program is {}", output.display()));
 }

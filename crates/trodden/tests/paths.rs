@@ -6,7 +6,7 @@ use place::{Place, must, trodden};
 use std::process::Output;
 use trodden_flow::Edge;
 use trodden_oracle::random::{self, Language};
-use trodden_unit::directions::{Copy, LastRounds};
+use trodden_unit::directions::{Copy, LastRounds, Weighed};
 use trodden_unit::{Direction, Directions, EdgeKind, FunctionMap};
 
 /// A loop whose last round leaves something out, as it is written in many programs of dynamic programming.
@@ -93,7 +93,54 @@ fn ways_behind_a_decided_branch_are_copied() {
     assert!(told.contains("the program is fast") && !told.contains("warning"), "{told}");
     assert_eq!(place.output("plain"), place.output("fast"), "{told}");
     let told = String::from_utf8(pgo(&place, &["--min-share", "100"], "-O1 -g").stderr).unwrap();
-    assert!(told.contains("nothing was changed by paths"), "{told}");
+    assert!(told.contains("branches are weighed by the paths taken") && told.contains("nothing is copied"), "{told}");
+    assert_eq!(place.output("plain"), place.output("fast"), "{told}");
+}
+
+/// A branch that goes one way 999 times of 1,000, and a switch two of whose cases share a block.
+const BIASED: &str = r#"
+#include <stdio.h>
+static volatile int sum;
+__attribute__((noinline)) static void step(int i) {
+    if (i % 1000 == 7) sum += 5; else sum -= 3;
+    switch (i & 7) {
+    case 0: case 1: sum ^= 9; break;
+    case 2: sum *= 3; break;
+    default: printf(i < 0 ? "?" : ""); break;
+    }
+}
+int main(void) {
+    for (int i = 0; i < 8000; i++) step(i);
+    printf("%d\n", sum);
+}
+"#;
+
+#[test]
+fn code_generation_is_told_the_ways_that_branches_went() {
+    let place = Place::with(&[("prog.c", BIASED)]);
+    must(place.command(trodden()).args(["cc", "-O1", "-w", "prog.c", "-o", "prog"]));
+    must(place.command(trodden()).args(["record", "-o", "run.trodden", "./prog"]));
+    let profile = trodden_profile::Profile::read(&place.path("run.trodden")).unwrap();
+    let directed = trodden_profile::directions::directed(&profile, &Default::default()).unwrap();
+    std::fs::write(place.path("directions"), trodden_profile::directions::collected(&directed).to_bytes()).unwrap();
+    let mut applying = place.command(trodden());
+    applying.env("TRODDEN_INSTRUMENT", format!("apply={}", place.path("directions").display()));
+    must(applying.args(["cc", "-O1", "-w", "-S", "-mllvm", "-stop-after=finalize-isel", "prog.c", "-o", "prog.mir"]));
+    let text = std::fs::read_to_string(place.path("prog.mir")).unwrap();
+    let weights = |line: &&str| line.contains("branch_weights");
+    let numbers =
+        |line: &str| line.split("i32 ").skip(1).map(|n| n.split([',', '}']).next().unwrap().parse().unwrap()).collect::<Vec<f64>>();
+    let found: Vec<Vec<f64>> = text.lines().filter(weights).map(numbers).collect();
+    let has = |shares: &[f64]| {
+        let is = |w: &Vec<f64>| {
+            let sum: f64 = w.iter().sum();
+            w.len() == shares.len() && w.iter().zip(shares).all(|(w, s)| (w / sum - s).abs() < 0.001)
+        };
+        found.iter().any(is)
+    };
+    assert!(has(&[0.001, 0.999]) || has(&[0.999, 0.001]), "the branch: {found:?}");
+    assert!(has(&[0.625, 0.125, 0.125, 0.125]), "the switch; of its cases that share a block none is known to be likelier: {found:?}");
+    assert!(text.contains("\"function_entry_count\", i64 8000"), "entries of `step`");
 }
 
 /// Whatever directions say, programs do what they did: ways and loops picked at random, far more than paths would tell of.
@@ -113,7 +160,8 @@ fn random_programs_do_what_they_did_after_random_changes() {
         let mut directions = Directions::default();
         let mut dice = random::Dice::new(seed);
         for frame in &place.image("prog").frames {
-            frame.map().unwrap().functions.iter().for_each(|f| directions.add(&f.name, f.shape, at_random(f, &mut dice)));
+            let map = frame.map().unwrap();
+            map.functions.iter().for_each(|f| directions.add(&map.source, &f.name, f.shape, at_random(f, &mut dice)));
         }
         for (output, directions) in [("same", &Directions::default()), ("fast", &directions)] {
             std::fs::write(place.path("directions"), directions.to_bytes()).unwrap();
@@ -135,7 +183,12 @@ fn at_random(function: &FunctionMap, dice: &mut random::Dice) -> Vec<Direction> 
     let cut = |edge: usize| function.cuts.iter().any(|(e, _)| e.index() == edge);
     let ways: Vec<usize> =
         (0..function.edges.len()).filter(|e| matches!(function.edges[*e].kind, EdgeKind::True | EdgeKind::False) && !cut(*e)).collect();
-    let mut out = Vec::new();
+    let mut count = || {
+        let most = [2, 1000, u64::MAX][dice.below(3) as usize];
+        dice.below(most)
+    };
+    let edges = function.edges.iter().map(|_| count()).collect();
+    let mut out = vec![Direction::Weights(Weighed { entries: count(), edges })];
     for _ in 0..ways.len().min(4) {
         let entry = ways[dice.below(ways.len() as u64) as usize];
         let mut blocks = vec![function.edges[entry].to];

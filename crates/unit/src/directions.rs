@@ -1,6 +1,6 @@
 //! Directions: what the paths of a run say should become of a program's code, from a profile to the build that carries it out.
 //!
-//! A file is a list of entries ([`crate::packed`]). Functions are known again by name and by the [shape](crate::shape) of their graph, and blocks and edges
+//! A file is a list of entries ([`crate::packed`]). Functions are known again by source file, name and the [shape](crate::shape) of their graph, and blocks and edges
 //! by their numbers in it.
 //!
 //! Invariant: whatever directions say, code that was made by them does what it did. They decide what is copied and parted, not what is computed; so a
@@ -12,15 +12,26 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use trodden_flow::{Edge, Node};
 
-const MAGIC: [u8; 8] = *b"TRODDIR\x01";
+const MAGIC: [u8; 8] = *b"TRODDIR\x02";
 
 /// Something to do with a function's code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Direction {
+    /// Branches are said to go the ways that they went in the run.
+    Weights(Weighed),
     /// Blocks get a copy for what comes by one edge, so that a branch in them, which is decided behind that edge, has a copy of its own.
     Copy(Copy),
     /// The last rounds of a loop get a copy of the loop, so that the other rounds are without the branches that tell the last ones.
     LastRounds(LastRounds),
+}
+
+/// See [`Direction::Weights`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Weighed {
+    /// How often the function was entered.
+    pub entries: u64,
+    /// How often each edge of its graph was taken, by the edge's number.
+    pub edges: Vec<u64>,
 }
 
 /// See [`Direction::Copy`].
@@ -57,7 +68,7 @@ pub struct LastRounds {
 /// Directions for functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directions {
-    functions: BTreeMap<(String, u64), Vec<Direction>>,
+    functions: BTreeMap<(String, String, u64), Vec<Direction>>,
 }
 
 /// A file that holds no directions.
@@ -67,37 +78,37 @@ pub struct NoDirections;
 
 #[derive(Serialize, Deserialize)]
 struct Function {
+    source: String,
     name: String,
     shape: u64,
     directions: Vec<Direction>,
 }
 
 impl Directions {
-    /// Adds what is to become of a function. Of several functions of one name and shape (`static` ones of several units) the first decides.
-    pub fn add(&mut self, function: &str, shape: u64, directions: Vec<Direction>) {
-        if let (false, Entry::Vacant(place)) = (directions.is_empty(), self.functions.entry((function.to_owned(), shape))) {
+    /// Adds what is to become of a function of a source file. Of several of one name and shape (a file compiled twice) the first decides.
+    pub fn add(&mut self, source: &str, function: &str, shape: u64, directions: Vec<Direction>) {
+        if let (false, Entry::Vacant(place)) =
+            (directions.is_empty(), self.functions.entry((source.to_owned(), function.to_owned(), shape)))
+        {
             place.insert(directions);
         }
     }
 
     /// What is to become of a function.
-    pub fn of(&self, function: &str, shape: u64) -> &[Direction] {
-        self.functions.get(&(function.to_owned(), shape)).map_or(&[], Vec::as_slice)
+    pub fn of(&self, source: &str, function: &str, shape: u64) -> &[Direction] {
+        self.functions.get(&(source.to_owned(), function.to_owned(), shape)).map_or(&[], Vec::as_slice)
     }
 
     /// Whether there is something for a function of that name, whatever its shape.
-    pub fn knows(&self, function: &str) -> bool {
-        self.functions.range((function.to_owned(), 0)..=(function.to_owned(), u64::MAX)).next().is_some()
-    }
-
-    /// All functions with what is to become of them.
-    pub fn functions(&self) -> impl Iterator<Item = (&str, &[Direction])> {
-        self.functions.iter().map(|((name, _), directions)| (name.as_str(), directions.as_slice()))
+    pub fn knows(&self, source: &str, function: &str) -> bool {
+        let key = |shape: u64| (source.to_owned(), function.to_owned(), shape);
+        self.functions.range(key(0)..=key(u64::MAX)).next().is_some()
     }
 
     /// The content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let entry = |((name, shape), directions): (&(String, u64), &Vec<Direction>)| Function {
+        let entry = |((source, name, shape), directions): (&(String, String, u64), &Vec<Direction>)| Function {
+            source: source.clone(),
             name: name.clone(),
             shape: *shape,
             directions: directions.clone(),
@@ -113,7 +124,7 @@ impl Directions {
     pub fn from_bytes(bytes: &[u8]) -> Result<Directions, NoDirections> {
         let entries: Vec<Function> = unpack(&MAGIC, bytes).ok_or(NoDirections)?;
         let mut directions = Directions::default();
-        entries.into_iter().for_each(|f| directions.add(&f.name, f.shape, f.directions));
+        entries.into_iter().for_each(|f| directions.add(&f.source, &f.name, f.shape, f.directions));
         Ok(directions)
     }
 }
@@ -126,11 +137,17 @@ mod tests {
     fn directions_survive_their_file_and_damage_is_told() {
         let copy = Copy { entry: Edge(3), blocks: vec![Node(2), Node(5)], weights: vec![Parted { edge: Edge(4), copied: 9, kept: 0 }] };
         let mut directions = Directions::default();
-        directions.add("f", 7, vec![Direction::Copy(copy), Direction::LastRounds(LastRounds { head: Node(1), latches: vec![Node(2)] })]);
-        directions.add("f", 7, vec![]);
-        directions.add("g", 7, vec![]);
-        assert_eq!((directions.of("f", 7).len(), directions.of("f", 8).len()), (2, 0));
-        assert!(directions.knows("f") && !directions.knows("g"));
+        directions.add(
+            "a.c",
+            "f",
+            7,
+            vec![Direction::Copy(copy), Direction::LastRounds(LastRounds { head: Node(1), latches: vec![Node(2)] })],
+        );
+        directions.add("a.c", "f", 7, vec![]);
+        directions.add("a.c", "g", 7, vec![]);
+        let found = [("a.c", 7), ("a.c", 8), ("b.c", 7)].map(|(source, shape)| directions.of(source, "f", shape).len());
+        assert_eq!(found, [2, 0, 0]);
+        assert!(directions.knows("a.c", "f") && !directions.knows("a.c", "g") && !directions.knows("b.c", "f"));
         let bytes = directions.to_bytes();
         assert_eq!(Directions::from_bytes(&bytes), Ok(directions));
         for end in 0..bytes.len() {

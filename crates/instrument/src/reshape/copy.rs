@@ -6,13 +6,13 @@
 //! Invariant: the copy is entered by the one edge only, so the edge dominates it; all else of the function is as before.
 
 use super::Place;
-use crate::llvm::{Block, Module, Value, llvm};
+use crate::llvm::{Block, Module, Value};
 use crate::phis;
 use crate::sample::copies::{Copies, Lines};
 use crate::sample::ssa::{Definitions, Flow};
 use crate::shape::predecessors;
+use crate::weights::weigh_targets;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
 use std::collections::{HashMap, HashSet};
 use trodden_unit::directions::{Copy, Parted};
 
@@ -143,31 +143,10 @@ fn weigh(place: Place, copies: &Copies, weights: &[Parted]) {
         if copy == block {
             continue;
         }
-        let of =
-            |to: &Block, count: fn(&Parted) -> u64| ways.iter().find(|(t, _)| t == to || copies.block(*t) == *to).map(|(_, p)| count(p));
-        set_weights(place.module, block.terminator(), |to| of(to, |p| p.kept));
-        set_weights(place.module, copy.terminator(), |to| of(to, |p| p.copied));
+        let of = |to: Block, count: fn(&Parted) -> u64| {
+            ways.iter().find(|(t, _)| *t == to || copies.block(*t) == to).map(|(_, parted)| count(parted))
+        };
+        weigh_targets(place.module, block.terminator(), |to| of(to, |p| p.kept));
+        weigh_targets(place.module, copy.terminator(), |to| of(to, |p| p.copied));
     }
-}
-
-/// Gives a conditional branch frequencies, if all are known. Switches keep theirs.
-fn set_weights(module: Module, terminator: Value, count: impl Fn(&Block) -> Option<u64>) {
-    let successors = terminator.successors();
-    if !terminator.is(LLVMOpcode::LLVMBr) || successors.len() != 2 || successors[0] == successors[1] {
-        return;
-    }
-    let Some(counts) = successors.iter().map(count).collect::<Option<Vec<u64>>>() else { return };
-    let most = counts.iter().copied().max().unwrap_or(0);
-    if most == 0 {
-        return;
-    }
-    let scale = most / u64::from(u32::MAX) + 1;
-    let context = module.context();
-    let kind = llvm!(LLVMInt32TypeInContext(context));
-    let name = "branch_weights";
-    let mut operands = vec![llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len()))];
-    operands.extend(counts.iter().map(|n| llvm!(LLVMValueAsMetadata(llvm!(LLVMConstInt(kind, n / scale, 0))))));
-    let node = llvm!(LLVMMDNodeInContext2(context, operands.as_mut_ptr(), operands.len()));
-    let id = llvm!(LLVMGetMDKindIDInContext(context, c"prof".as_ptr(), 4));
-    llvm!(LLVMSetMetadata(terminator.0, id, llvm!(LLVMMetadataAsValue(context, node))));
 }

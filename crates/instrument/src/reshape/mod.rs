@@ -12,16 +12,19 @@ mod rounds;
 use crate::abandon::Abandonment;
 use crate::debug::Positions;
 use crate::describe::Draft;
-use crate::llvm::{Module, Value, llvm};
+use crate::llvm::{Block, Module, Value, llvm};
 use crate::shape::prepare;
 use crate::twins;
 use crate::unit::Error;
+use crate::weights::{weigh_function, weigh_targets};
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::error::LLVMGetErrorMessage;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use llvm_sys::transforms::pass_builder::{LLVMCreatePassBuilderOptions, LLVMDisposePassBuilderOptions, LLVMRunPassesOnFunction};
+use std::collections::HashMap;
 use std::ffi::{CStr, CString};
-use trodden_unit::{Direction, Directions, shape};
+use trodden_unit::directions::Weighed;
+use trodden_unit::{Direction, Directions, EdgeKind, shape};
 
 /// What copies make redundant: tests whose outcome the edge to the copy implies, loads that the only way there has made.
 const FOLD: &str =
@@ -38,7 +41,8 @@ pub fn apply(
     directions: &Directions,
     reach_all: bool,
 ) -> Result<(), Error> {
-    let known: Vec<Value> = chosen.iter().copied().filter(|f| directions.knows(&f.name())).collect();
+    let source = module.source();
+    let known: Vec<Value> = chosen.iter().copied().filter(|f| directions.knows(&source, &f.name())).collect();
     if known.is_empty() {
         return Ok(());
     }
@@ -47,7 +51,7 @@ pub fn apply(
     for function in known {
         let prepared = prepare(module, function);
         let draft = Draft::of(function, &prepared, &abandonment, &mut positions);
-        let found = directions.of(&function.name(), shape(&draft.blocks, &draft.edges));
+        let found = directions.of(&source, &function.name(), shape(&draft.blocks, &draft.edges));
         carry_out(Place { module, machine, function, draft: &draft }, found)?;
     }
     Ok(())
@@ -63,6 +67,8 @@ struct Place<'a> {
 }
 
 fn carry_out(place: Place, directions: &[Direction]) -> Result<(), Error> {
+    // First, since copies have weights of their own.
+    directions.iter().filter_map(|d| if let Direction::Weights(weights) = d { Some(weights) } else { None }).for_each(|w| weigh(place, w));
     let mut copied = false;
     for direction in directions {
         if let Direction::Copy(copy) = direction {
@@ -83,6 +89,20 @@ fn carry_out(place: Place, directions: &[Direction]) -> Result<(), Error> {
         verify(place)?;
     }
     Ok(())
+}
+
+/// Tells code generation how often each branch went which way in the run: it lays blocks out by that, and decides what stays in registers. What the optimiser
+/// made of an earlier profile is an estimate wherever it inlined, copied or threaded code; these counts are of the code as it is.
+fn weigh(place: Place, weights: &Weighed) {
+    let node = |n: trodden_flow::Node| place.draft.nodes.get(n.index()).copied().flatten();
+    let mut ways: HashMap<Block, HashMap<Block, u64>> = HashMap::new();
+    for (edge, count) in place.draft.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {
+        if let (Some(from), Some(to)) = (node(edge.from), node(edge.to)) {
+            ways.entry(from).or_default().insert(to, *count);
+        }
+    }
+    ways.iter().for_each(|(block, ways)| weigh_targets(place.module, block.terminator(), |to| ways.get(&to).copied()));
+    weigh_function(place.module, place.function, weights.entries);
 }
 
 /// Runs passes of LLVM on the function.

@@ -33,6 +33,7 @@ use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::phis;
 use crate::probes::{self, Surroundings};
 use crate::shape::{move_to_new_block, new_block_behind};
+use crate::weights;
 use copies::{Copies, Lines};
 use dispatch::Tables;
 use llvm_sys::comdat::{LLVMGetComdat, LLVMSetComdat};
@@ -194,7 +195,7 @@ impl Tier {
         let zero = llvm!(LLVMConstInt(module.i8(), 0, 0));
         let is_on = llvm!(LLVMBuildICmp(builder.raw(), LLVMIntPredicate::LLVMIntNE, value.0, zero, c"".as_ptr()));
         let branch = llvm!(LLVMBuildCondBr(builder.raw(), is_on, on.0, off.0));
-        probes::mark_unlikely(module, Value(branch));
+        weights::mark_unlikely(module, Value(branch));
     }
 }
 
@@ -497,8 +498,8 @@ impl Double<'_> {
     /// hot, and keep in the frame what the fast version has in registers.
     fn weigh(&self, heads: &[(Block, Block)]) {
         for &(fast, counted) in heads {
-            probes::weigh_head(self.module, fast, FAST_HEAD);
-            probes::weigh_head(self.module, counted, 1);
+            weights::weigh_head(self.module, fast, FAST_HEAD);
+            weights::weigh_head(self.module, counted, 1);
         }
     }
 
