@@ -245,7 +245,7 @@ pub struct Pgo {
     /// Stop at what counts of edges tell: one training, and nothing changed by paths.
     #[arg(long)]
     pub edges: bool,
-    /// Least share of the program's executed instructions that a change by paths must save.
+    /// Least share of the program's executed instructions that a copied way must save. Branches are weighed by the paths taken in any case.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.05)]
     pub min_share: f64,
     /// Write the edge profile, in LLVM's form, to this file as well.
