@@ -3,13 +3,15 @@
 use crate::llvm::{Block, Module, Value, llvm};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
-use std::collections::BTreeSet;
+use llvm_sys::prelude::LLVMMetadataRef;
+use std::collections::{BTreeSet, HashMap};
 
+const PROFILE: &str = "prof";
 const BRANCH_WEIGHTS: &str = "branch_weights";
 
 /// Weights that the compiler put on a branch: the metadata `!{!"branch_weights", [!"expected",] i32 ...}`.
 pub fn read(terminator: Value) -> Option<Vec<f64>> {
-    let operands = terminator.metadata("prof")?.metadata_operands();
+    let operands = terminator.metadata(PROFILE)?.metadata_operands();
     let mut operands = operands.into_iter().flatten();
     if operands.next()?.metadata_text()? != BRANCH_WEIGHTS {
         return None;
@@ -20,12 +22,8 @@ pub fn read(terminator: Value) -> Option<Vec<f64>> {
 
 /// Says how often a block is entered beside the other heads of a loop that has several. It means nothing for other blocks.
 pub fn weigh_head(module: Module, block: Block, weight: i64) {
-    let (kind, name) = ("irr_loop", "loop_header_weight");
-    let kind = llvm!(LLVMGetMDKindIDInContext(module.context(), kind.as_ptr().cast(), kind.len() as u32));
-    let name = llvm!(LLVMMDStringInContext2(module.context(), name.as_ptr().cast(), name.len()));
-    let mut content = [name, llvm!(LLVMValueAsMetadata(module.constant(weight).0))];
-    let node = llvm!(LLVMMDNodeInContext2(module.context(), content.as_mut_ptr(), content.len()));
-    llvm!(LLVMSetMetadata(block.terminator().0, kind, LLVMMetadataAsValue(module.context(), node)));
+    let node = list(module, "loop_header_weight", [module.constant(weight)]);
+    llvm!(LLVMSetMetadata(block.terminator().0, kind(module, "irr_loop"), LLVMMetadataAsValue(module.context(), node)));
 }
 
 /// Tells code generation that a branch's first way is hardly ever taken.
@@ -60,9 +58,13 @@ pub fn weigh_targets(module: Module, terminator: Value, executions: impl Fn(Bloc
     let targets = terminator.successors();
     let Some(counts) = targets.iter().map(|to| executions(*to)).collect::<Option<Vec<u64>>>() else { return };
     let before = read(terminator).filter(|w| w.len() == targets.len()).unwrap_or_else(|| vec![0.0; targets.len()]);
+    let mut same: HashMap<Block, (f64, f64)> = HashMap::new();
+    for (to, weight) in targets.iter().zip(&before) {
+        let (ways, sum) = same.entry(*to).or_default();
+        (*ways, *sum) = (*ways + 1.0, *sum + weight);
+    }
     let share = |(way, to): (usize, &Block)| {
-        let same = targets.iter().zip(&before).filter(|(t, _)| *t == to);
-        let (ways, sum) = same.fold((0.0, 0.0), |(ways, sum), (_, weight)| (ways + 1.0, sum + weight));
+        let (ways, sum) = same[to];
         let part = if sum > 0.0 { before[way] / sum } else { 1.0 / ways };
         (counts[way] as f64 * part) as u64
     };
@@ -71,12 +73,8 @@ pub fn weigh_targets(module: Module, terminator: Value, executions: impl Fn(Bloc
 
 /// Says how often a function was entered.
 pub fn weigh_function(module: Module, function: Value, entries: u64) {
-    let (context, name) = (module.context(), "function_entry_count");
-    let count = llvm!(LLVMConstInt(llvm!(LLVMInt64TypeInContext(context)), entries, 0));
-    let mut content = [llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len())), llvm!(LLVMValueAsMetadata(count))];
-    let node = llvm!(LLVMMDNodeInContext2(context, content.as_mut_ptr(), content.len()));
-    let kind = llvm!(LLVMGetMDKindIDInContext(context, c"prof".as_ptr(), 4));
-    llvm!(LLVMGlobalSetMetadata(function.0, kind, node));
+    let node = list(module, "function_entry_count", [module.constant(entries as i64)]);
+    llvm!(LLVMGlobalSetMetadata(function.0, kind(module, PROFILE), node));
 }
 
 fn has_weights(terminator: Value) -> bool {
@@ -84,11 +82,19 @@ fn has_weights(terminator: Value) -> bool {
 }
 
 fn set_weights(module: Module, terminator: Value, weights: impl Iterator<Item = u64>) {
+    let i32 = llvm!(LLVMInt32TypeInContext(module.context()));
+    let node = list(module, BRANCH_WEIGHTS, weights.map(|weight| Value(llvm!(LLVMConstInt(i32, weight, 0)))));
+    llvm!(LLVMSetMetadata(terminator.0, kind(module, PROFILE), LLVMMetadataAsValue(module.context(), node)));
+}
+
+/// Metadata that hold a name and numbers.
+fn list(module: Module, name: &str, numbers: impl IntoIterator<Item = Value>) -> LLVMMetadataRef {
     let context = module.context();
-    let i32 = llvm!(LLVMInt32TypeInContext(context));
-    let mut operands = vec![llvm!(LLVMMDStringInContext2(context, BRANCH_WEIGHTS.as_ptr().cast(), BRANCH_WEIGHTS.len()))];
-    operands.extend(weights.map(|weight| llvm!(LLVMValueAsMetadata(llvm!(LLVMConstInt(i32, weight, 0))))));
-    let node = llvm!(LLVMMDNodeInContext2(context, operands.as_mut_ptr(), operands.len()));
-    let kind = llvm!(LLVMGetMDKindIDInContext(context, c"prof".as_ptr(), 4));
-    llvm!(LLVMSetMetadata(terminator.0, kind, llvm!(LLVMMetadataAsValue(context, node))));
+    let mut content = vec![llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len()))];
+    content.extend(numbers.into_iter().map(|n| llvm!(LLVMValueAsMetadata(n.0))));
+    llvm!(LLVMMDNodeInContext2(context, content.as_mut_ptr(), content.len()))
+}
+
+fn kind(module: Module, name: &str) -> u32 {
+    llvm!(LLVMGetMDKindIDInContext(module.context(), name.as_ptr().cast(), name.len() as u32))
 }

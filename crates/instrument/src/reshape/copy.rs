@@ -40,13 +40,12 @@ pub fn carry_out(place: Place, copy: &Copy) -> bool {
 
 /// The edge's source and the blocks, if there are such.
 fn read(place: Place, copy: &Copy) -> Option<(Block, Vec<Block>)> {
-    let node = |n: &trodden_flow::Node| place.draft.nodes.get(n.index()).copied().flatten();
     let edge = place.draft.edges.get(copy.entry.index())?;
     let first = copy.blocks.first().filter(|b| **b == edge.to)?;
     let mut seen = HashSet::from([*first]);
     let distinct = copy.blocks[1..].iter().all(|b| seen.insert(*b));
-    let blocks = copy.blocks.iter().map(node).collect::<Option<Vec<_>>>()?;
-    distinct.then_some((node(&edge.from)?, blocks))
+    let blocks = copy.blocks.iter().map(|b| place.block(*b)).collect::<Option<Vec<_>>>()?;
+    distinct.then_some((place.block(edge.from)?, blocks))
 }
 
 /// Not everything may be there twice: what LLVM says so of, values that no phi node merges, where exceptions and computed jumps arrive.
@@ -133,8 +132,7 @@ fn weigh(place: Place, copies: &Copies, weights: &[Parted]) {
     let mut by_block: HashMap<Block, Vec<(Block, Parted)>> = HashMap::new();
     for parted in weights {
         let Some(edge) = place.draft.edges.get(parted.edge.index()) else { continue };
-        let node = |n: trodden_flow::Node| place.draft.nodes.get(n.index()).copied().flatten();
-        if let (Some(from), Some(to)) = (node(edge.from), node(edge.to)) {
+        if let (Some(from), Some(to)) = (place.block(edge.from), place.block(edge.to)) {
             by_block.entry(from).or_default().push((to, *parted));
         }
     }

@@ -23,6 +23,7 @@ use llvm_sys::target_machine::LLVMTargetMachineRef;
 use llvm_sys::transforms::pass_builder::{LLVMCreatePassBuilderOptions, LLVMDisposePassBuilderOptions, LLVMRunPassesOnFunction};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
+use trodden_flow::Node;
 use trodden_unit::directions::Weighed;
 use trodden_unit::{Direction, Directions, EdgeKind, shape};
 
@@ -66,6 +67,13 @@ struct Place<'a> {
     draft: &'a Draft,
 }
 
+impl Place<'_> {
+    /// The block that a node stands for, if it stands for one.
+    fn block(&self, node: Node) -> Option<Block> {
+        self.draft.nodes.get(node.index()).copied().flatten()
+    }
+}
+
 fn carry_out(place: Place, directions: &[Direction]) -> Result<(), Error> {
     // First, since copies have weights of their own.
     directions.iter().filter_map(|d| if let Direction::Weights(weights) = d { Some(weights) } else { None }).for_each(|w| weigh(place, w));
@@ -94,10 +102,9 @@ fn carry_out(place: Place, directions: &[Direction]) -> Result<(), Error> {
 /// Tells code generation how often each branch went which way in the run: it lays blocks out by that, and decides what stays in registers. What the optimiser
 /// made of an earlier profile is an estimate wherever it inlined, copied or threaded code; these counts are of the code as it is.
 fn weigh(place: Place, weights: &Weighed) {
-    let node = |n: trodden_flow::Node| place.draft.nodes.get(n.index()).copied().flatten();
     let mut ways: HashMap<Block, HashMap<Block, u64>> = HashMap::new();
     for (edge, count) in place.draft.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {
-        if let (Some(from), Some(to)) = (node(edge.from), node(edge.to)) {
+        if let (Some(from), Some(to)) = (place.block(edge.from), place.block(edge.to)) {
             ways.entry(from).or_default().insert(to, *count);
         }
     }

@@ -31,8 +31,7 @@ const CLEAN: &str = "instcombine<no-verify-fixpoint>,simplifycfg";
 
 /// Marks the ends of the chosen loops; says whether there are any.
 pub fn mark(place: Place, loops: &[&LastRounds]) -> bool {
-    let node = |n: &trodden_flow::Node| place.draft.nodes.get(n.index()).copied().flatten();
-    let latches: HashSet<_> = loops.iter().flat_map(|l| &l.latches).filter_map(node).collect();
+    let latches: HashSet<_> = loops.iter().flat_map(|l| &l.latches).filter_map(|n| place.block(*n)).collect();
     let latches: Vec<Value> = latches.into_iter().map(|b| b.terminator()).filter(|t| t.is(LLVMOpcode::LLVMBr)).collect();
     latches.iter().for_each(|t| attach(place, *t, CHOSEN, empty(place)));
     !latches.is_empty()
