@@ -22,7 +22,7 @@ use crate::graph::{Edge, Graph, Node};
 use crate::numbering::Numbering;
 use crate::placement::Probes;
 use crate::plan::{Action, Plan};
-use crate::schedule::{Schedule, Step, Task};
+use crate::schedule::{Choices, Facts, Schedule, Step, Task};
 use inside::Inside;
 
 mod inside;
@@ -150,6 +150,13 @@ impl Doubled {
         Doubled { graph: doubled, order, schedule: Schedule::from_tasks(tasks), reached, executions }
     }
 
+    /// Rearranges how loops are counted that the known paths do not take, of which the frequencies and choices are; the facts are of both versions. Counts stay at the ends of their paths.
+    pub fn rearrange_rounds(&mut self, plan: &Plan, frequencies: &Frequencies, facts: &Facts, choices: Choices) {
+        let edges = frequencies.edges().iter().cycle().copied().take(self.graph.edge_count()).collect();
+        let both = Frequencies::measured(&self.graph, edges);
+        self.schedule.rearrange_rounds(&self.graph, &self.order, &plan.dag, &both, facts, choices);
+    }
+
     /// Whether anything has to be done at all.
     pub fn has_code(&self) -> bool {
         self.graph.edges().any(|e| self.schedule.has_code(e))
@@ -219,7 +226,7 @@ fn task(graph: &Graph, plan: &Plan, residual: &Residual, needed: &[bool], edge: 
         (Version::First, Action::Add { .. }) if plan.dag.real(edge).is_some_and(is_over) => Step::Counted,
         (_, action) => Step::Plain(action),
     };
-    Task { flush: None, step, count: None }
+    Task::of(step)
 }
 
 /// What is known of the paths that end somewhere.

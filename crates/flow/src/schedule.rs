@@ -6,11 +6,12 @@
 //! 2. *Early counts.* Where ways with different register values meet in a node from which one way leads to the path's end, the counts are made on the
 //!    edges into it: their places in the array are constants there, so no register has to be set, and the node keeps its size (which decides
 //!    whether a code generator copies it, as it does with the computed jump of an interpreter).
-//! 3. *Usual rounds.* In other short innermost loops, the path of the usual round has an instruction of its own that counts it ([`Schedule::usual`]).
+//! 3. *Usual rounds.* In other short innermost loops, the path of the usual round has an instruction of its own that counts it, or its rounds are counted in a register
+//!    ([`Schedule::usual`]).
 //!
 //! What one of several copies counts of a function has tasks of its own ([`part`]): they count early by themselves, and loops by rounds likewise.
 //!
-//! All leave the counts as they are; with the first two a path in the middle of such a loop, or of such a node, may be seen in memory late or early. That is why nodes
+//! All leave the counts as they are; but a path in the middle of such a loop, or of such a node, may be seen in memory late or early. That is why nodes
 //! that call something are left alone: nobody but a signal can look in between.
 
 mod part;
@@ -22,6 +23,8 @@ use crate::graph::{Edge, Graph, Node};
 use crate::partition::{Hits, Part};
 use crate::plan::{Action, Plan};
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use usual::{Held, Usual, UsualRounds};
 
 /// Loops are counted by rounds if they come round this often: what the ways out cost then is less than what the rounds would.
 const WORTHWHILE_ROUNDS: f64 = 5.0;
@@ -72,8 +75,17 @@ pub struct Choices {
     pub rounds: ByRounds,
     /// Counts are made early.
     pub early: bool,
-    /// Usual rounds of short loops are told apart.
-    pub usual: bool,
+    /// What counts the usual rounds of short loops.
+    pub usual: UsualRounds,
+}
+
+impl Choices {
+    /// Numbers of rounds are kept in registers wherever that is worthwhile, unless something is not rearranged at all: a program that is killed in the middle of a loop loses them.
+    pub fn in_registers(self) -> Choices {
+        let rounds = if self.rounds == ByRounds::Tight { ByRounds::Often } else { self.rounds };
+        let usual = if self.usual == UsualRounds::Apart { UsualRounds::Held } else { self.usual };
+        Choices { rounds, usual, ..self }
+    }
 }
 
 /// What control does to the path register and the counts.
@@ -120,6 +132,37 @@ pub struct Task {
     pub step: Step,
     /// `count[r + this] += 1`, for the path that will end without another choice.
     pub count: Option<i64>,
+    /// Usual rounds that are held, by their place in [`Schedule::usual`]: `count[index] += held`, and none are held any more. This comes first.
+    pub write: Option<usize>,
+}
+
+/// What a schedule is made for: a graph, and where its paths end. Of a function that was doubled, both versions of each edge end the same paths.
+#[derive(Clone, Copy)]
+struct Ground<'a> {
+    graph: &'a Graph,
+    dag: &'a Dag,
+    /// The nodes in the order of paths.
+    order: &'a [Node],
+}
+
+impl<'a> Ground<'a> {
+    /// How the path on an edge is cut, if it is.
+    fn cut(&self, edge: Edge) -> Option<&'a Cut> {
+        self.dag.cut(Edge(edge.0 % self.dag.graph_edges() as u32))
+    }
+
+    /// The edges that close loops.
+    fn back(&self) -> impl Iterator<Item = Edge> + use<'a> {
+        let this = *self;
+        this.graph.edges().filter(move |e| this.cut(*e).is_some_and(|c| c.reason == CutReason::Back))
+    }
+}
+
+impl Task {
+    /// Just this.
+    pub fn of(step: Step) -> Task {
+        Task { flush: None, step, count: None, write: None }
+    }
 }
 
 /// A loop that is counted by rounds.
@@ -144,8 +187,8 @@ pub struct Rounds {
 pub struct Schedule {
     tasks: Vec<Task>,
     loops: Vec<Rounds>,
-    /// By edges that close loops: the index that the usual round counts.
-    usual: BTreeMap<Edge, i64>,
+    /// The usual rounds of loops.
+    usual: Vec<Usual>,
     /// By edge, if hits are to be counted.
     hits: Vec<Hits>,
 }
@@ -153,29 +196,58 @@ pub struct Schedule {
 impl Schedule {
     /// Rearranges a plan.
     pub fn of(graph: &Graph, plan: &Plan, frequencies: &Frequencies, facts: &Facts, choices: Choices) -> Schedule {
-        let task = |e: Edge| Task { flush: None, step: Step::Plain(plan.action(graph, e)), count: None };
+        let task = |e: Edge| Task::of(Step::Plain(plan.action(graph, e)));
         let mut schedule = match &plan.share {
             Some(share) => part::schedule(graph, &plan.dag, &share.part),
             None => Schedule::from_tasks(graph.edges().map(task).collect()),
         };
-        if choices.rounds > ByRounds::No && plan.partial.is_none() {
-            for cut in plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
-                schedule.count_by_rounds(graph, plan, frequencies, facts, choices.rounds, cut);
-            }
+        let ground = Ground { graph, dag: &plan.dag, order: plan.dag.order() };
+        if plan.partial.is_none() {
+            schedule.count_rounds(ground, frequencies, facts, choices.rounds);
         }
         // What one of several copies counts is counted at the ends of paths already.
         if plan.share.is_none() {
             schedule.count_early(graph, plan, frequencies, facts, choices.early);
         }
-        if choices.usual && plan.share.is_none() && plan.partial.is_none() {
-            schedule.usual = usual::rounds(&schedule, graph, plan, frequencies, facts);
+        if plan.share.is_none() && plan.partial.is_none() {
+            schedule.tell_usual_apart(ground, frequencies, facts, choices.usual);
         }
         schedule
     }
 
+    /// Rearranges how loops are counted in a graph that holds a function's code twice, which has these tasks: where the ends of their rounds need not be looked up.
+    pub fn rearrange_rounds(
+        &mut self,
+        graph: &Graph,
+        order: &[Node],
+        dag: &Dag,
+        frequencies: &Frequencies,
+        facts: &Facts,
+        choices: Choices,
+    ) {
+        let ground = Ground { graph, dag, order };
+        self.count_rounds(ground, frequencies, facts, choices.rounds);
+        self.tell_usual_apart(ground, frequencies, facts, choices.usual);
+    }
+
+    fn count_rounds(&mut self, ground: Ground, frequencies: &Frequencies, facts: &Facts, which: ByRounds) {
+        if which > ByRounds::No {
+            ground.back().for_each(|back| self.count_by_rounds(ground, frequencies, facts, which, back));
+        }
+    }
+
+    fn tell_usual_apart(&mut self, ground: Ground, frequencies: &Frequencies, facts: &Facts, which: UsualRounds) {
+        self.usual = usual::rounds(self, ground, frequencies, facts, which);
+        for (place, usual) in self.usual.iter().enumerate() {
+            for edge in usual.held.iter().flat_map(|h| &h.writes) {
+                self.tasks[edge.index()].write = Some(place);
+            }
+        }
+    }
+
     /// A schedule of just these tasks, by edge.
     pub fn from_tasks(tasks: Vec<Task>) -> Schedule {
-        Schedule { tasks, loops: Vec::new(), usual: BTreeMap::new(), hits: Vec::new() }
+        Schedule { tasks, loops: Vec::new(), usual: Vec::new(), hits: Vec::new() }
     }
 
     /// Has the probes of one copy's part counted besides, wherever control takes an edge with some: to check what their hits are said to be.
@@ -198,9 +270,9 @@ impl Schedule {
         &self.loops
     }
 
-    /// The index that is counted on an edge that closes a short innermost loop, if the round was the usual one.
-    pub fn usual(&self, edge: Edge) -> Option<i64> {
-        self.usual.get(&edge).copied()
+    /// The usual rounds of short innermost loops that are told from others where they are counted: on the edges that close them.
+    pub fn usual(&self) -> &[Usual] {
+        &self.usual
     }
 
     /// The edges that close them.
@@ -224,21 +296,22 @@ impl Schedule {
         edges.iter().copied().filter(|e| !self.is_dead(*e))
     }
 
-    fn count_by_rounds(&mut self, graph: &Graph, plan: &Plan, frequencies: &Frequencies, facts: &Facts, which: ByRounds, cut: &Cut) {
-        if facts.crossed.contains(&cut.edge) {
+    fn count_by_rounds(&mut self, ground: Ground, frequencies: &Frequencies, facts: &Facts, which: ByRounds, back: Edge) {
+        let graph = ground.graph;
+        if facts.crossed.contains(&back) {
             return;
         }
-        let Some(nodes) = self.only_way_round(graph, plan, facts, cut.edge) else { return };
-        let Some((counted, start)) = self.counted_in_a_round(graph, &nodes, cut.edge) else { return };
-        let is_inside = |e: Edge| e == cut.edge || (nodes.contains(&graph.to(e)) && graph.to(e) != nodes[0]);
+        let Some(nodes) = self.only_way_round(ground, facts, back) else { return };
+        let Some((counted, start)) = self.counted_in_a_round(graph, &nodes, back) else { return };
+        let is_inside = |e: Edge| e == back || (nodes.contains(&graph.to(e)) && graph.to(e) != nodes[0]);
         let exits: Vec<Edge> = nodes.iter().flat_map(|n| self.live(graph.out(*n))).filter(|e| !is_inside(*e)).collect();
         if exits.len() > MOST_EXITS || exits.iter().any(|e| !facts.open[e.index()]) {
             return;
         }
-        let times = facts.times_round.get(&cut.edge).copied().filter(|times| *times >= WORTHWHILE_TIMES && exits.len() == 1);
+        let times = facts.times_round.get(&back).copied().filter(|times| *times >= WORTHWHILE_TIMES && exits.len() == 1);
         let is_short = which == ByRounds::Often || nodes.iter().map(|n| facts.sizes[n.index()]).sum::<u32>() <= TIGHT;
-        let outside: f64 = self.live(graph.incoming(graph.to(cut.edge))).filter(|e| *e != cut.edge).map(|e| frequencies.edge(e)).sum();
-        if times.is_none() && !(is_short && frequencies.edge(cut.edge) >= WORTHWHILE_ROUNDS * outside) {
+        let outside: f64 = self.live(graph.incoming(graph.to(back))).filter(|e| *e != back).map(|e| frequencies.edge(e)).sum();
+        if times.is_none() && !(is_short && frequencies.edge(back) >= WORTHWHILE_ROUNDS * outside) {
             return;
         }
         let (mut partial, mut whole) = (0, 0);
@@ -257,9 +330,9 @@ impl Schedule {
                 self.tasks[chain.index()].count = None;
             }
         }
-        self.tasks[cut.edge.index()].step = Step::Round(self.loops.len());
+        self.tasks[back.index()].step = Step::Round(self.loops.len());
         let head = nodes[0];
-        self.loops.push(Rounds { head, back: cut.edge, nodes, start, increment: whole, times });
+        self.loops.push(Rounds { head, back, nodes, start, increment: whole, times });
     }
 
     /// The edge of a round on which its path is counted: the one that closes the loop, or an earlier one behind which there is no other way. And the
@@ -284,9 +357,10 @@ impl Schedule {
     }
 
     /// The nodes of the loop that a back edge closes, if there is just one way round it, it can be entered at its head only, and it holds no other loop.
-    fn only_way_round(&self, graph: &Graph, plan: &Plan, facts: &Facts, back: Edge) -> Option<Vec<Node>> {
+    fn only_way_round(&self, ground: Ground, facts: &Facts, back: Edge) -> Option<Vec<Node>> {
+        let graph = ground.graph;
         let (latch, head) = (graph.from(back), graph.to(back));
-        if head == graph.entry() || self.live(graph.incoming(head)).any(|e| e != back && plan.dag.cut(e).is_some()) {
+        if head == graph.entry() || self.live(graph.incoming(head)).any(|e| e != back && ground.cut(e).is_some()) {
             return None;
         }
         let mut nodes = vec![latch];
@@ -294,7 +368,7 @@ impl Schedule {
             let here = nodes[nodes.len() - 1];
             let mut into = self.live(graph.incoming(here));
             let (Some(only), None) = (into.next(), into.next()) else { return None };
-            if plan.dag.cut(only).is_some() || nodes.len() == MOST_NODES {
+            if ground.cut(only).is_some() || nodes.len() == MOST_NODES {
                 return None;
             }
             nodes.push(graph.from(only));
@@ -369,7 +443,7 @@ impl Schedule {
                 | Step::Round(_)
                 | Step::Inside
         );
-        task.flush.is_some() || task.count.is_some() || !silent || self.hits(edge) != Hits::default()
+        task.write.is_some() || task.flush.is_some() || task.count.is_some() || !silent || self.hits(edge) != Hits::default()
     }
 
     /// The register behind each edge, where it is the same on all ways there.

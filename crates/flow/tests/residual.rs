@@ -1,12 +1,15 @@
 //! Residual plans against full ones: on random walks through random graphs they count every path but the known ones, and little is done on those.
 
+use machine::{Machine, facts};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Action, Plan};
-use trodden_flow::schedule::Step;
+use trodden_flow::schedule::{ByRounds, Choices, Step, UsualRounds};
 use trodden_flow::{Doubled, Edge, Graph, Node, Residual};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
+
+mod machine;
 
 type Counts = BTreeMap<u64, u64>;
 
@@ -88,6 +91,23 @@ fn residual(graph: &Graph, doubled: &Doubled, known: &BTreeSet<u64>, walks: &[Ve
     (counts, work)
 }
 
+/// What it counts when rounds of loops are counted otherwise.
+fn rearranged(graph: &Graph, doubled: &Doubled, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> Counts {
+    let (n, m) = (graph.exit().0, graph.edge_count() as u32);
+    let mut machine = Machine::default();
+    machine.known.clone_from(known);
+    for walk in walks {
+        let mut at = graph.entry();
+        machine.register = 0;
+        for edge in walk {
+            let edge = if at.0 < n { *edge } else { Edge(edge.0 + m) };
+            machine.take(&doubled.schedule, &doubled.graph, edge);
+            at = doubled.graph.to(edge);
+        }
+    }
+    machine.counts.into_iter().map(|(id, count)| (id as u64, count)).collect()
+}
+
 /// How often walks take each edge of both versions.
 fn taken(graph: &Graph, doubled: &Doubled, walks: &[Vec<Edge>]) -> Vec<u64> {
     let (n, m) = (graph.exit().0, graph.edge_count());
@@ -106,6 +126,7 @@ fn taken(graph: &Graph, doubled: &Doubled, walks: &[Vec<Edge>]) -> Vec<u64> {
 #[test]
 fn everything_is_counted_but_known_paths() {
     let (mut known_paths, mut unknown_paths, mut work_of_full, mut work_of_residual) = (0, 0, 0, 0);
+    let (mut by_rounds, mut held) = (0, 0);
     for seed in 0..40_000 {
         let mut random = Random::new(seed ^ 0x4e51_d0a1);
         let graph = graph(&mut random, 10, 18, Cycles::Some);
@@ -129,6 +150,13 @@ fn everything_is_counted_but_known_paths() {
         let (counted, _) = residual(&graph, &doubled, &ids, &walks);
         let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
         assert_eq!(counted, expected, "seed {seed}");
+        let mut otherwise = doubled.clone();
+        let rounds = random.pick(&[ByRounds::No, ByRounds::Often]);
+        let choices = Choices { rounds, early: false, usual: UsualRounds::Held };
+        otherwise.rearrange_rounds(&plan, &frequencies, &facts(&mut random, &doubled.graph), choices);
+        assert_eq!(rearranged(&graph, &otherwise, &ids, &walks), expected, "seed {seed}: {otherwise:?}");
+        by_rounds += otherwise.schedule.loops().len();
+        held += otherwise.schedule.usual().iter().filter(|u| u.held.is_some()).count();
         assert_eq!(doubled.executions, taken(&graph, &doubled, &walks[..tested]), "seed {seed}");
         known_paths += known.len();
         unknown_paths += expected.len();
@@ -136,6 +164,7 @@ fn everything_is_counted_but_known_paths() {
         work_of_residual += residual(&graph, &doubled, &ids, &walks[..tested]).1;
     }
     assert!(known_paths > 10_000 && unknown_paths > 10_000, "{known_paths} known, {unknown_paths} unknown paths");
+    assert!(by_rounds > 100 && held > 100, "{by_rounds} loops counted by rounds, {held} held");
     assert!(3 * work_of_residual < work_of_full, "known paths: work on {work_of_residual} edges, of the full plan {work_of_full}");
 }
 

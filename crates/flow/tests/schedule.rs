@@ -1,72 +1,19 @@
 //! Schedules against the plans they rearrange: on random walks through random graphs both count the same.
 
+use machine::{Machine, facts};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::dag::Origin;
 use trodden_flow::frequency::{Frequencies, innermost_loops};
 use trodden_flow::partition::{self, Measure, Options, Part, Procedure, Strategy};
 use trodden_flow::plan::{Action, Plan};
-use trodden_flow::schedule::{ByRounds, Choices, Facts, Schedule, Step};
+use trodden_flow::schedule::{ByRounds, Choices, Facts, Schedule, Step, UsualRounds};
 use trodden_flow::verify::verify_part;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, PlanOptions};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
-/// A machine that does what a plan or a schedule says.
-#[derive(Default)]
-struct Machine {
-    register: i64,
-    counts: BTreeMap<i64, u64>,
-    /// Rounds of the loop under way, and the register when it was entered.
-    rounds: BTreeMap<usize, (u64, i64)>,
-}
-
-impl Machine {
-    fn count(&mut self, index: i64, by: u64) {
-        if by > 0 {
-            *self.counts.entry(index).or_default() += by;
-        }
-    }
-
-    fn act(&mut self, action: Action) {
-        match action {
-            Action::Add { increment } => self.register += increment,
-            Action::Count { increment } => self.count(self.register + increment, 1),
-            Action::CountAndRestart { increment, start } => {
-                self.count(self.register + increment, 1);
-                self.register = start;
-            }
-            Action::Poison { .. } => panic!("nothing is left out"),
-            Action::Dead => panic!("a walk took a dead edge"),
-        }
-    }
-
-    fn take(&mut self, schedule: &Schedule, graph: &Graph, edge: Edge) {
-        let task = schedule.task(edge);
-        if let Some(flush) = task.flush {
-            let rounds = &schedule.loops()[flush.rounds];
-            let (n, entered) = self.rounds.remove(&flush.rounds).expect("a loop is entered before it is left");
-            self.count(entered + rounds.increment, u64::from(n > 0));
-            self.count(rounds.start + rounds.increment, n.saturating_sub(1));
-            self.register = if n > 0 { rounds.start } else { entered } + flush.partial;
-        }
-        match task.step {
-            Step::Plain(action) => self.act(action),
-            Step::Restart { start } => self.register = start,
-            Step::Counted | Step::Inside => {}
-            Step::Check { .. } => panic!("nothing is looked up where all is counted"),
-            Step::Round(which) => self.rounds.get_mut(&which).expect("a loop is entered before it comes round").0 += 1,
-        }
-        if let Some(increment) = task.count {
-            self.count(self.register + increment, 1);
-        }
-        for (which, rounds) in schedule.loops().iter().enumerate() {
-            if graph.to(edge) == rounds.head && edge != rounds.back {
-                self.rounds.insert(which, (0, self.register));
-            }
-        }
-    }
-}
+mod machine;
 
 fn random_walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
     let (mut at, mut walk) = (graph.entry(), Vec::new());
@@ -82,20 +29,6 @@ fn random_walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
         }
     }
     None
-}
-
-fn facts(random: &mut Random, graph: &Graph) -> Facts {
-    let open: Vec<bool> = graph.edges().map(|_| random.chance(90)).collect();
-    let can_be_early = |n: Node| n != graph.entry() && graph.incoming(n).iter().all(|e| open[e.index()]);
-    Facts {
-        quiet: graph.nodes().map(|_| random.chance(85)).collect(),
-        early: graph.nodes().map(|n| can_be_early(n) && random.chance(10)).collect(),
-        free: graph.edges().map(|_| random.chance(50)).collect(),
-        sizes: graph.nodes().map(|_| 1 + random.below(9) as u32).collect(),
-        open,
-        crossed: BTreeSet::new(),
-        times_round: BTreeMap::new(),
-    }
 }
 
 /// A loop that comes round often by estimate, of a head and a latch.
@@ -115,7 +48,7 @@ fn loops_by_rounds(which: ByRounds, sizes: [u32; 2], crossed: BTreeSet<Edge>, ti
         crossed,
         times_round: times.map(|times| (Edge(3), times)).into_iter().collect(),
     };
-    Schedule::of(&graph, &plan, &frequencies, &facts, Choices { rounds: which, early: true, usual: false }).loops().len()
+    Schedule::of(&graph, &plan, &frequencies, &facts, Choices { rounds: which, early: true, usual: UsualRounds::Together }).loops().len()
 }
 
 #[test]
@@ -142,7 +75,7 @@ fn loops_of_a_constant_number_of_rounds_are_counted_by_them_however_long_they_ar
 
 #[test]
 fn schedules_count_what_plans_count() {
-    let (mut by_rounds, mut early, mut many) = (0, 0, 0);
+    let (mut by_rounds, mut early, mut held, mut many) = (0, 0, 0, 0);
     for seed in 0..60_000 {
         let mut random = Random::new(seed ^ 0x5c_4ed1);
         let graph = graph(&mut random, 9, 16, Cycles::Some);
@@ -157,14 +90,16 @@ fn schedules_count_what_plans_count() {
         let choices = Choices {
             rounds: random.pick(&[ByRounds::No, ByRounds::Tight, ByRounds::Often, ByRounds::Often]),
             early: random.chance(80),
-            usual: random.chance(50),
+            usual: random.pick(&[UsualRounds::Together, UsualRounds::Apart, UsualRounds::Held, UsualRounds::Held]),
         };
         let schedule = Schedule::of(&graph, &plan, &frequencies, &facts, choices);
         for edge in graph.edges().filter(|e| schedule.has_code(*e)) {
-            let moved = schedule.task(edge).flush.is_some() || schedule.task(edge).count.is_some();
+            let task = schedule.task(edge);
+            let moved = task.flush.is_some() || task.count.is_some() || task.write.is_some();
             assert!(!moved || facts.open[edge.index()], "seed {seed}: {edge:?} cannot carry code");
         }
         by_rounds += schedule.loops().len();
+        held += schedule.usual().iter().filter(|u| u.held.is_some()).count();
         early += graph.edges().filter(|e| schedule.task(*e).count.is_some()).count();
         for _ in 0..8 {
             let Some(walk) = random_walk(&mut random, &graph) else { continue };
@@ -177,7 +112,10 @@ fn schedules_count_what_plans_count() {
             assert_eq!(scheduled.counts, planned.counts, "seed {seed}: {schedule:?}");
         }
     }
-    assert!(by_rounds > 1_000 && early > 1_000 && many > 1_000, "{by_rounds} loops, {early} early counts, {many} counts above 1");
+    assert!(
+        by_rounds > 1_000 && early > 1_000 && held > 1_000 && many > 1_000,
+        "{by_rounds} loops by rounds, {held} held, {early} early counts, {many} counts above 1"
+    );
 }
 
 /// A path's nodes behind the cut edge with which it begins, and how likely it is there.
@@ -205,7 +143,7 @@ fn usual_rounds_are_the_likeliest_of_their_loops() {
         let frequencies = Frequencies::estimate(&graph, &weights);
         let plan = Plan::ball_larus(&graph, &[], &frequencies, &options(&mut random));
         let facts = facts(&mut random, &graph);
-        let choices = Choices { rounds: ByRounds::No, early: false, usual: true };
+        let choices = Choices { rounds: ByRounds::No, early: false, usual: UsualRounds::Apart };
         let schedule = Schedule::of(&graph, &plan, &frequencies, &facts, choices);
         let innermost = innermost_loops(&graph);
         let fits = |head: Node, nodes: &[Node]| {
@@ -213,7 +151,7 @@ fn usual_rounds_are_the_likeliest_of_their_loops() {
                 && nodes.iter().map(|n| facts.sizes[n.index()]).sum::<u32>() <= SHORT
         };
         for cut in plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
-            let Some(usual) = schedule.usual(cut.edge) else { continue };
+            let Some(usual) = schedule.usual().iter().find(|u| u.back == cut.edge).map(|u| u.index) else { continue };
             let head = graph.to(cut.edge);
             let path = plan.numbering.path(&plan.dag, usual as u64).expect("it is the number of a path");
             let begins = |p: &[DagEdgeId]| way(&graph, &plan, &frequencies, p).0[0] == head;
@@ -310,7 +248,7 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
                 &copy,
                 &Frequencies::estimate(&graph, &weights),
                 &facts(&mut random, &graph),
-                Choices { rounds: ByRounds::Often, early: true, usual: true },
+                Choices { rounds: ByRounds::Often, early: true, usual: UsualRounds::Held },
             );
             for rounds in schedule.loops() {
                 let leave = plan.dag.cut(rounds.back).and_then(|cut| cut.leave).expect("a loop is closed by a cut edge");

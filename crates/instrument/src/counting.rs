@@ -18,7 +18,7 @@ use crate::chosen::Words;
 use crate::events::Begun;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::probes::Surroundings;
-use crate::shape::{new_block_behind, split_off_behind};
+use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use crate::unit::code_generation_flags;
 use crate::weights::{mark_unlikely, weigh_ways};
 use llvm_sys::core::*;
@@ -175,8 +175,19 @@ pub struct Waiting {
     path: Value,
     by: Value,
     lookup: Lookup,
-    /// A comparison that mostly holds, and the number of the path if it does.
-    usual: Option<(Value, i64)>,
+    /// If it is mostly one and the same.
+    usual: Option<Mostly>,
+}
+
+/// A path that is mostly the one that is counted.
+#[derive(Clone, Copy)]
+struct Mostly {
+    /// The comparison that holds then.
+    holds: Value,
+    /// Its number.
+    number: i64,
+    /// Where its rounds are kept in a register: how many there are now, chosen by the comparison.
+    held: Option<Value>,
 }
 
 /// Whether a path is looked up where only unknown ones are counted.
@@ -200,9 +211,10 @@ impl Waiting {
         Waiting { place: Value(place), path, by, lookup, usual: None }
     }
 
-    /// The path mostly has this number, namely if a comparison holds: it is counted by an instruction of its own then.
-    pub fn mostly(self, holds: Value, number: i64) -> Waiting {
-        Waiting { usual: Some((holds, number)), ..self }
+    /// The path mostly has this number, namely if a comparison holds: it is counted by an instruction of its own then; or by the register from which a choice is made
+    /// behind the count: of one more, and of as many as before.
+    pub fn mostly(self, holds: Value, number: i64, held: Option<Value>) -> Waiting {
+        Waiting { usual: Some(Mostly { holds, number, held }), ..self }
     }
 }
 
@@ -217,6 +229,7 @@ pub fn make(around: Surroundings, counters: Counters, waiting: &[Waiting], locat
         for (start, path) in maker.apart(block) {
             Maker { count: Waiting { path, ..*count }, ..maker }.make(start);
         }
+        maker.hold();
     }
     let place = llvm!(LLVMGetNamedFunction(module.raw, c_string(PLACE).as_ptr()));
     if !place.is_null() {
@@ -243,14 +256,32 @@ impl Maker<'_> {
         self.module.constant(value as i64)
     }
 
-    /// The blocks where the count is made, and of which path: two if one of them is for the usual one.
+    /// The blocks where the count is made, and of which path: two if one of them is for the usual one, unless that is held.
     fn apart(&self, block: Block) -> Vec<(Block, Value)> {
         let path = self.count.path;
-        let Some((holds, number)) = self.count.usual else { return vec![(block, path)] };
+        let Some(Mostly { holds, number, held }) = self.count.usual else { return vec![(block, path)] };
         let [same, other] = [(); 2].map(|()| new_block_behind(self.module, self.rest));
         let branch = self.at_end(block).branch(holds, same, other);
         weigh_ways(self.module, branch, &USUAL);
-        vec![(same, self.module.constant(number)), (other, path)]
+        let Some(choice) = held else { return vec![(same, self.module.constant(number)), (other, path)] };
+        let more = Value(llvm!(LLVMGetOperand(choice.0, 1)));
+        llvm!(LLVMInstructionRemoveFromParent(more.0));
+        let builder = self.at_end(same);
+        builder.insert(more);
+        builder.jump(self.rest);
+        vec![(other, path)]
+    }
+
+    /// One more usual round is held where control comes by the comparison, and as many as before where it comes by a count.
+    fn hold(&self) {
+        let Some(choice) = self.count.usual.and_then(|u| u.held) else { return };
+        let [more, before] = [1, 2].map(|i| Value(llvm!(LLVMGetOperand(choice.0, i))));
+        let first = self.rest.instructions().next().expect("a block has a terminator");
+        let number = Builder::phi_before(self.module, first, self.module.i64(), self.location);
+        let from = predecessors(self.rest).into_iter();
+        number.add_incoming(&from.map(|b| (if b == more.block() { more } else { before }, b)).collect::<Vec<_>>());
+        choice.replace_uses(number);
+        choice.erase();
     }
 
     fn make(&self, block: Block) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
-use trodden_flow::schedule::{ByRounds, Choices};
+use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
 use trodden_unit::marks::ADDRESSES_WORD;
 use trodden_unit::{Directions, EventSource, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoWeights, Parts, Weights};
 use trodden_unit::{INTERESTING_KEY, KNOWN_KEY, ORIGIN_WORD, PARTS_WORD, RESIDUAL_WORD, WATCHED_KEY};
@@ -32,7 +32,7 @@ const KNOWN: [&str; 28] = [
     "chords=on|off",
     "rounds=on|tight|off",
     "early=on|off",
-    "usual=on|off",
+    "usual=apart|held|off",
     "reach=doubtful|all",
     "keep=bitcode|map",
     "tier=full|sample|residual|addresses",
@@ -251,7 +251,7 @@ impl Options {
     pub fn parse(words: &str) -> Result<Options, BadOption> {
         let mut options = Options {
             plan: PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true, hot_first: false },
-            choices: Choices { rounds: ByRounds::Tight, early: true, usual: true },
+            choices: Choices { rounds: ByRounds::Tight, early: true, usual: UsualRounds::Apart },
             reach_all: false,
             keep_bitcode: true,
             weights: None,
@@ -378,7 +378,9 @@ impl Options {
             ("rounds", "tight") => self.choices.rounds = ByRounds::Tight,
             ("rounds", "on") => self.choices.rounds = ByRounds::Often,
             ("early", value) => self.choices.early = switch(value)?,
-            ("usual", value) => self.choices.usual = switch(value)?,
+            ("usual", "off") => self.choices.usual = UsualRounds::Together,
+            ("usual", "apart") => self.choices.usual = UsualRounds::Apart,
+            ("usual", "held") => self.choices.usual = UsualRounds::Held,
             ("reach", value) => self.reach_all = either(value, "doubtful", "all")?,
             ("keep", value) => self.keep_bitcode = either(value, "map", "bitcode")?,
             ("tier", "full") => self.tier = Tier::Full,
@@ -445,9 +447,11 @@ impl Options {
         if self.one_version {
             words += " versions=one";
         }
-        if !self.choices.usual {
-            words += " usual=off";
-        }
+        words += match self.choices.usual {
+            UsualRounds::Together => " usual=off",
+            UsualRounds::Apart => "",
+            UsualRounds::Held => " usual=held",
+        };
         if self.table_slots > 0 {
             words += &format!(" table-slots={} array-paths={}", self.table_slots, self.array_paths);
         }

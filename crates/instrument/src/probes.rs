@@ -20,7 +20,7 @@ use llvm_sys::prelude::LLVMMetadataRef;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use trodden_flow::plan::Action;
-use trodden_flow::schedule::{Flush, Step};
+use trodden_flow::schedule::{Flush, Step, Usual};
 use trodden_flow::{Edge, Graph, Node, Plan, Schedule};
 use trodden_unit::EdgeKind;
 
@@ -100,6 +100,8 @@ pub fn insert_along(around: Surroundings, function: Value, draft: &Draft, course
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
         rounds: HashMap::new(),
+        held: vec![None; graph.edge_count()],
+        holding: Vec::new(),
     };
     for edge in graph.edges() {
         let step = schedule.task(edge).step;
@@ -110,8 +112,13 @@ pub fn insert_along(around: Surroundings, function: Value, draft: &Draft, course
     }
     for &node in order {
         let arriving = work.arriving(node);
-        graph.out(node).iter().for_each(|e| work.take(*e, arriving));
+        let held = work.held_at(node);
+        for &edge in graph.out(node) {
+            work.held[edge.index()] = held;
+            work.take(edge, arriving);
+        }
     }
+    work.merge_held();
     work.path_ends = true;
     for flush in work.flushes.take() {
         work.jump_over(flush);
@@ -227,6 +234,10 @@ struct Work<'a> {
     leaving: Vec<Register>,
     /// For each loop that is counted by rounds: their number so far, and the register where the loop was entered.
     rounds: HashMap<usize, (Value, Register)>,
+    /// The number of usual rounds that are held behind each edge's code, where some may be.
+    held: Vec<Option<Value>>,
+    /// Numbers of held rounds that are merged at the beginning of a block.
+    holding: Vec<(Value, Block)>,
 }
 
 impl Work<'_> {
@@ -387,6 +398,14 @@ impl Work<'_> {
         let code = || builder.as_ref().expect("an edge with code has a place");
         let one = self.around.module.constant(1);
         self.path_ends = self.draft.edges[edge.index()].kind != EdgeKind::Reach;
+        if let Some(which) = task.write {
+            let index = Register::Constant(self.schedule.usual()[which].index);
+            if let Some(number) = self.held[edge.index()].take() {
+                // An instruction of its own: the phi node may be replaced by another until the count is made.
+                let number = code().add(number, self.around.module.constant(0));
+                self.count(code(), index, 0, number);
+            }
+        }
         let arriving = task.flush.map_or(arriving, |flush| self.flush(code(), flush));
         let after = match task.step {
             Step::Plain(Action::Add { increment: 0 } | Action::Dead) | Step::Inside | Step::Round(_) | Step::Counted => arriving,
@@ -396,9 +415,9 @@ impl Work<'_> {
                 arriving
             }
             Step::Plain(Action::CountAndRestart { increment, start }) => {
-                match (arriving, self.schedule.usual(edge).filter(|_| self.counters.may_count_apart())) {
-                    (Register::Computed(register), Some(usual)) => self.count_apart(code(), register, increment, usual),
-                    _ => self.count(code(), arriving, increment, one),
+                match self.schedule.usual().iter().find(|u| u.back == edge).filter(|_| self.counters.may_count_apart()) {
+                    Some(usual) => self.held[edge.index()] = self.count_apart(code(), arriving, increment, usual),
+                    None => self.count(code(), arriving, increment, one),
                 }
                 Register::Constant(start)
             }
@@ -461,13 +480,58 @@ impl Work<'_> {
         self.counters.add(module, builder, address, by);
     }
 
-    /// `count[register + increment] += 1`, which is mostly `count[usual]`.
-    fn count_apart(&self, builder: &Builder, register: Value, increment: i64, usual: i64) {
-        let (module, path) = (self.around.module, self.value(self.plus(builder, Register::Computed(register), increment)));
-        // Made now: values may be replaced by others until the count is made.
-        let holds = builder.compare(LLVMIntPredicate::LLVMIntEQ, register, module.constant(usual.wrapping_sub(increment)));
-        let waiting = Waiting::at(module, builder, path, module.constant(1), Lookup::Decided);
-        self.waiting.borrow_mut().push(waiting.mostly(holds, usual));
+    /// `count[register + increment] += 1`, which is mostly `count[usual]`. Gives the usual rounds that are held then.
+    fn count_apart(&self, builder: &Builder, register: Register, increment: i64, usual: &Usual) -> Option<Value> {
+        let (module, one) = (self.around.module, self.around.module.constant(1));
+        let held = self.held[usual.back.index()].filter(|_| usual.held.is_some());
+        match (register, held) {
+            (Register::Constant(c), Some(held)) if c.wrapping_add(increment) == usual.index => Some(builder.add(held, one)),
+            (Register::Constant(_), held) => {
+                self.count(builder, register, increment, one);
+                held
+            }
+            (Register::Computed(value), held) => {
+                let path = self.value(self.plus(builder, register, increment));
+                // Made now: values may be replaced by others until the count is made.
+                let holds = builder.compare(LLVMIntPredicate::LLVMIntEQ, value, module.constant(usual.index.wrapping_sub(increment)));
+                let more = held.map(|held| (held, builder.add(held, one)));
+                let waiting = Waiting::at(module, builder, path, one, Lookup::Decided);
+                let choice = more.map(|(held, more)| Value(llvm!(LLVMBuildSelect(builder.raw(), holds.0, more.0, held.0, c"".as_ptr()))));
+                self.waiting.borrow_mut().push(waiting.mostly(holds, usual.index, choice));
+                choice
+            }
+        }
+    }
+
+    /// The number of usual rounds that are held at the beginning of a node; none where there cannot be any.
+    fn held_at(&mut self, node: Node) -> Option<Value> {
+        let mut loops = self.schedule.usual().iter().filter_map(|u| u.held.as_ref());
+        let held = loops.find(|h| h.nodes.contains(&node)).filter(|_| self.counters.may_count_apart())?;
+        let block = self.draft.nodes[node.index()].expect("a hub holds nothing");
+        if held.head != node {
+            let brought: Vec<Option<Value>> = predecessors(block).iter().map(|from| self.held_from(*from, block)).collect();
+            if brought.iter().all(|value| *value == brought[0]) {
+                return brought[0];
+            }
+        }
+        let module = self.around.module;
+        let number =
+            Builder::phi_before(module, block.instructions().next().expect("a block has a terminator"), module.i64(), self.location);
+        // What comes round to the head is known later.
+        self.holding.push((number, block));
+        Some(number)
+    }
+
+    fn held_from(&self, from: Block, to: Block) -> Option<Value> {
+        self.places.arrival(from, to).and_then(|edge| self.held[edge.index()])
+    }
+
+    /// Says what the numbers of held rounds are merged of.
+    fn merge_held(&mut self) {
+        for (number, block) in std::mem::take(&mut self.holding) {
+            let value = |from: Block| self.held_from(from, block).unwrap_or_else(|| self.around.module.constant(0));
+            number.add_incoming(&predecessors(block).into_iter().map(|from| (value(from), from)).collect::<Vec<_>>());
+        }
     }
 
     /// Counts in the word of a path that was asked for, or in that of all others.

@@ -29,20 +29,30 @@ use trodden_unit::{BlockKind, KnownFunction};
 mod gates;
 
 /// Makes a function count its unknown paths.
-pub fn insert(around: Surroundings, count: Value, planned: &Planned, residual: &Residual, known: &KnownFunction, first_counter: u64) {
+pub fn insert(
+    around: Surroundings,
+    count: Value,
+    planned: &Planned,
+    residual: &Residual,
+    known: &KnownFunction,
+    first_counter: u64,
+    choices: Choices,
+) {
     let Planned { function, graph, plan, .. } = planned;
     let hubs: Vec<Node> = graph.nodes().filter(|n| planned.draft.blocks.get(n.index()).is_some_and(|b| b.kind == BlockKind::Hub)).collect();
-    let doubled = Doubled::of(graph, plan, residual, &hubs);
+    let mut doubled = Doubled::of(graph, plan, residual, &hubs);
     if !doubled.has_code() {
         return;
     }
     let mut work = Double { module: around.module, planned, doubled: &doubled, draft: planned.draft.clone() };
     let draft = work.make(*function);
     weigh(around.module, &draft, &doubled);
+    doubled.rearrange_rounds(plan, &planned.frequencies, &places::facts(&draft, &doubled.graph), choices);
     let known = Some(known_bytes(around.module, function.name().as_str(), known));
     let course = Course { graph: &doubled.graph, order: &doubled.order, schedule: &doubled.schedule };
     let unknown = Some(Unknown { count, bias: emit::direct_bias(around.module), copies: None, known });
-    probes::insert_along(around, *function, &draft, course, Counters { unknown, ..Counters::own(around.counters, first_counter) });
+    let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(around.counters, first_counter) };
+    probes::insert_along(around, *function, &draft, course, counters);
     let (first, counted) = draft.nodes.split_at(planned.draft.nodes.len());
     let heads: Vec<Block> = first.iter().flatten().copied().collect();
     let nests = nests(graph, plan).into_iter().filter_map(|n| first[n.index()]).collect();

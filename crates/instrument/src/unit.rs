@@ -30,7 +30,7 @@ use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
 use trodden_flow::plan::Share;
-use trodden_flow::schedule::{ByRounds, Choices};
+use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
 use trodden_flow::{Graph, GraphError, Node, Plan, PlanOptions, Residual, Schedule};
 use trodden_unit::events::CELLS;
 use trodden_unit::store::STORE_VARIABLE;
@@ -363,7 +363,8 @@ impl Unit {
         match standing {
             Some(standing) => self.marks.push(standing.marks(function, draft)),
             None if doubles && let (Some(count), Some(known), Some(residual)) = (self.count, self.known(&planned), &planned.residual) => {
-                residual::insert(self.around, count, &planned, residual, &known, self.map.counters);
+                let choices = self.choices(&planned);
+                residual::insert(self.around, count, &planned, residual, &known, self.map.counters, choices);
             }
             None if let Some(count) = self.count => {
                 let (known, choices) = (self.known(&planned), self.choices(&planned));
@@ -616,14 +617,21 @@ impl Unit {
     /// Rounds pay in loops that are known to come round often, and in tight ones; most loops do not. Where events are summed up, they are read when a path ends, and then only.
     fn choices(&self, planned: &Planned) -> Choices {
         let Planned { plan, measured, selected, .. } = planned;
+        let choices = self.options.choices;
         if self.events.is_some() {
-            return Choices { rounds: ByRounds::No, early: false, usual: false };
+            return Choices { rounds: ByRounds::No, early: false, usual: UsualRounds::Together };
         }
         if self.options.one_version || self.options.in_table(plan.numbering.paths()) || selected.is_some() || self.options.count_hits {
             // A way out would count what was not seen, or look for paths that were not taken; and each round has hits of its own.
-            return Choices { rounds: ByRounds::No, ..self.options.choices };
+            return Choices { rounds: ByRounds::No, usual: choices.usual.min(UsualRounds::Apart), ..choices };
         }
-        Choices { rounds: if *measured { ByRounds::Often } else { self.options.choices.rounds }, ..self.options.choices }
+        let choices = match self.options.threads {
+            Threads::Atomic => Choices { usual: UsualRounds::Together, ..choices },
+            Threads::Own | Threads::Shared => choices,
+        };
+        // To count an unknown path takes a comparison besides. Who watches for paths wants to know at once.
+        let counts_unknown = self.options.tier == Tier::Residual && !self.options.watches;
+        if *measured || counts_unknown { choices.in_registers() } else { choices }
     }
 
     /// Whether a thread may come to this function without having counted anywhere before. A local function that only instrumented functions call,

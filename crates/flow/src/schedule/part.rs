@@ -44,7 +44,7 @@ struct Course<'a> {
 
 impl Course<'_> {
     fn task(&self, edge: Edge) -> Task {
-        let nothing = Task { flush: None, step: Step::Counted, count: None };
+        let nothing = Task::of(Step::Counted);
         let pending = self.returning[self.graph.from(edge).index()].then_some(self.part.offset);
         if let Some(id) = self.dag.real(edge) {
             let kept = |increment| Step::Plain(Action::Add { increment });
@@ -67,7 +67,7 @@ impl Course<'_> {
             None => Step::Restart { start },
         };
         let begins = cut.enter.filter(|id| self.part.counted[id.index()] && cut.reason != CutReason::ReturnsTwice);
-        Task { flush: None, step, count: begins.map(|_| self.part.offset) }
+        Task { count: begins.map(|_| self.part.offset), ..Task::of(step) }
     }
 
     /// What the register lacks to the number of the path that is counted on this edge.

@@ -43,7 +43,7 @@ use llvm_sys::{LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMLinkage, LLVMOp
 use ssa::Definitions;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::schedule::{ByRounds, Choices};
+use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
 use trodden_flow::{Edge, Graph, Node, Plan, Residual, Schedule, Selected};
 use trodden_unit::Position;
 
@@ -138,7 +138,7 @@ impl Tier {
         let mut facts = crate::places::facts(draft, graph);
         let looks = &self.looks[&planned.function];
         facts.crossed = looks.each_round.iter().copied().chain(looks.unrolled.iter().map(|l| l.back)).collect();
-        Schedule::of(graph, plan, frequencies, &facts, Choices { rounds: self.rounds, early: false, usual: false })
+        Schedule::of(graph, plan, frequencies, &facts, Choices { rounds: self.rounds, early: false, usual: UsualRounds::Together })
     }
 
     /// The functions that hold the code of a function now.
