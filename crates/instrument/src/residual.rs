@@ -166,6 +166,7 @@ impl Double<'_> {
         let meeting = self.meeting(&copies);
         let mut flow = Flow::of(self.module, function, &meeting);
         let pairs: Vec<Vec<Value>> = pairs.into_iter().filter(|(v, _)| !v.is_void()).map(|(one, other)| vec![one, other]).collect();
+        debug_assert_eq!(pairs.iter().flatten().collect::<HashSet<_>>().len(), 2 * pairs.len(), "a value is one of one pair");
         flow.merge(&pairs, Definitions::Several);
         self.described(&copies, &copied)
     }
@@ -266,14 +267,11 @@ impl Double<'_> {
             new
         };
         // Old ones are erased last: what is made later may come to lie where they were.
-        let mut replaced = HashMap::new();
-        for phi in arriving.iter().flat_map(|a| [Some(a.known), a.counted]).flatten() {
-            replaced.insert(phi, anew(phi));
-        }
+        let olds: Vec<Value> = arriving.iter().flat_map(|a| [Some(a.known), a.counted]).flatten().collect();
+        let replaced: HashMap<Value, Value> = olds.iter().map(|old| (*old, anew(*old))).collect();
         let now = |v: Value| replaced.get(&v).copied().unwrap_or(v);
-        for (old, new) in &replaced {
-            old.replace_uses(*new);
-        }
+        // In their order: that of the uses is what passes go by.
+        olds.iter().for_each(|old| old.replace_uses(now(*old)));
         // Asked once for each block: a switch may have thousands of ways to one.
         let mut leads = HashMap::<Block, HashSet<Block>>::new();
         for phi in &arriving {
@@ -298,8 +296,11 @@ impl Double<'_> {
                 now(old).add_incoming(&to_counted);
             }
         }
-        let pairs = copies.pairs(copied).into_iter().map(|(a, b)| (now(a), now(b))).collect();
-        replaced.keys().for_each(|old| old.erase());
+        // New ones may lie where terminators were that are no more; so they are none of what was copied.
+        let new: HashSet<Value> = replaced.values().copied().collect();
+        let copied = copies.pairs(copied).into_iter().filter(|(a, _)| !new.contains(a));
+        let pairs = copied.map(|(a, b)| (now(a), now(b))).collect();
+        olds.iter().for_each(|old| old.erase());
         pairs
     }
 
