@@ -16,13 +16,14 @@ use std::process::Command;
 const ENTRY_SYMBOLS: [&str; 5] = ["__trodden_enter", "__trodden_enter_shared", "__trodden_count", "__trodden_bias", "__trodden_event_now"];
 
 /// What the object may refer to: bounds that linkers define, and what libc offers if there is one.
-pub const MAY_BE_UNDEFINED: [&str; 19] = [
+pub const MAY_BE_UNDEFINED: [&str; 20] = [
     "__start_trodden_units",
     "__stop_trodden_units",
     "__start_trodden_counters",
     "__stop_trodden_counters",
     "__start_trodden_functions",
     "__stop_trodden_functions",
+    "__ehdr_start",
     "__trodden_default_output",
     "__trodden_default_on_untested",
     "__trodden_watched",

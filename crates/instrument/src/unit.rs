@@ -629,9 +629,12 @@ impl Unit {
             Threads::Atomic => Choices { usual: UsualRounds::Together, ..choices },
             Threads::Own | Threads::Shared => choices,
         };
-        // To count an unknown path takes a comparison besides. Who watches for paths wants to know at once.
-        let counts_unknown = self.options.tier == Tier::Residual && !self.options.watches;
-        if *measured || counts_unknown { choices.in_registers() } else { choices }
+        if self.options.watches {
+            // Whoever watches for paths is told of each at once.
+            return Choices { rounds: ByRounds::No, usual: choices.usual.min(UsualRounds::Apart), ..choices };
+        }
+        // To count an unknown path takes a comparison besides.
+        if *measured || self.options.tier == Tier::Residual { choices.in_registers() } else { choices }
     }
 
     /// Whether a thread may come to this function without having counted anywhere before. A local function that only instrumented functions call,

@@ -67,6 +67,22 @@ pub fn watched() -> Option<&'static [u8]> {
     text_at(address_of!("__trodden_watched"))
 }
 
+/// Whether this image is a program that names a dynamic loader, not a library.
+pub fn is_program() -> bool {
+    const PT_INTERP: u32 = 3;
+    let header = address_of!("__ehdr_start");
+    if header == 0 {
+        return false;
+    }
+    // SAFETY: linkers define the symbol where the ELF header is loaded, with the program headers behind it.
+    let mut headers = unsafe {
+        let (first, size, count) = ((header + 32) as *const u64, (header + 54) as *const u16, (header + 56) as *const u16);
+        let (first, size) = (header + first.read() as usize, usize::from(size.read()));
+        (0..usize::from(count.read())).map(move |index| ((first + index * size) as *const u32).read())
+    };
+    headers.any(|kind| kind == PT_INTERP)
+}
+
 /// A function of the residual tier.
 pub struct ResidualFunction {
     /// Address of its first counter in the template.

@@ -6,7 +6,7 @@
 use crate::entry::{bias, set_bias};
 use crate::events;
 use crate::file::{self, Missing};
-use crate::image::Image;
+use crate::image::{self, Image};
 use crate::kept::{self, Kept};
 use crate::lock::{self, Guard};
 use crate::output;
@@ -384,13 +384,24 @@ impl State {
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
         set_bias(0, 0);
         events::end_thread();
-        let unused = |address, owner| address == current || owner != PINNED && system::thread_is_gone(process, owner);
+        let runs = |address, owner| address != current && (owner == PINNED || !system::thread_is_gone(process, owner));
+        // Whoever has joined a thread may come here before the kernel is done with it. What is not given back then is lost with a library.
+        if !image::is_program() {
+            let mut patience = 10;
+            while patience > 0 && self.table.any(|address, owner| owner != PINNED && runs(address, owner)) {
+                system::sleep_ms(1);
+                patience -= 1;
+            }
+        }
         let kept = kept::check(&mut self.kept);
         let raw = kept.map(|kept| &kept.raw);
-        self.table.remove(unused, |region| {
-            events::close(region.event);
-            region.release(raw, process, image.counters);
-        });
+        self.table.remove(
+            |address, owner| !runs(address, owner),
+            |region| {
+                events::close(region.event);
+                region.release(raw, process, image.counters);
+            },
+        );
         if self.table.is_empty() {
             self.kept = None;
             self.claims.next = 0;

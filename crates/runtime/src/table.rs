@@ -44,6 +44,11 @@ impl Table {
         self.length == 0
     }
 
+    /// Whether an entry with such an address and owner exists.
+    pub fn any(&mut self, matches: impl Fn(usize, u32) -> bool) -> bool {
+        self.entries().iter().any(|entry| matches(entry.region.address, entry.owner))
+    }
+
     /// A region without a living owner, from now on `owner`'s.
     pub fn take(&mut self, process: u32, owner: u32) -> Option<Region> {
         // Ids are given again: an entry of this thread's id is of a thread that has ended (or of this one, whose bias was reset).
