@@ -205,11 +205,6 @@ impl Dag {
         &self.order
     }
 
-    /// Number of edges of the graph that it was made of.
-    pub(crate) fn graph_edges(&self) -> usize {
-        self.real.len()
-    }
-
     /// The cut edges, in the order of their numbers.
     pub fn cuts(&self) -> &[Cut] {
         &self.cuts

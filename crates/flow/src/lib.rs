@@ -37,6 +37,6 @@ pub use graph::{Edge, Graph, GraphError, Node};
 pub use numbering::{InterestingSet, Labelling, Numbering, NumberingError, Scheme, TooManyPaths};
 pub use placement::Probes;
 pub use plan::{Partial, Plan, PlanOptions};
-pub use residual::{Doubled, Residual};
+pub use residual::{Residual, Versions};
 pub use schedule::Schedule;
 pub use selected::Selected;

@@ -2,19 +2,22 @@
 //!
 //! Source of the idea: Vaswani's thesis, chapter 3 (residual path profiling); Pavlopoulou and Young, "Residual test coverage monitoring" (ICSE 1999).
 //! Published builds tell known paths from unknown ones where a path ends. Here what can be decided when the program is made costs nothing when it
-//! runs. Some edges that known paths take, mostly all of them, are the *inside*: the function's first version. Whoever leaves it by another edge goes on in a
-//! second, *counted* version until the path ends; there it is looked up, and counted if it is unknown. The inside is chosen so that all its paths are known: where known
-//! edges can be combined to an unknown path, those that are executed least are left out ([`inside`]). So the first version looks at nothing, but for
+//! runs. The function's first version is the *inside*: an automaton of known paths ([`Automaton`]). Whoever leaves it by an edge for which it has no way goes on in a
+//! second, *counted* version until the path ends; there it is looked up, and counted if it is unknown. Of two kinds of inside the one that costs less is taken:
 //!
-//! - the path register, where it may still be left ([`Doubled`] finds out where);
-//! - ends of paths where looking up costs less than leaving out what is executed there ([`Residual::is_unclear`]).
+//! - each node once, the ways being edges that known paths take. Where these can be combined to an unknown path, the edges that are executed least are left out ([`inside`]), or
+//!   paths are looked up where they end, if that costs less;
+//! - nodes copied for what was taken before them, so that nothing but known paths is left ([`contexts`]).
+//!
+//! So the first version looks at nothing, but for the path register, where it may still be left and ways with different values meet, and at those ends.
 //!
 //! ```text
-//!   inside:   a ---> b ---> d --(back edge)--> a        counted:           c' ---> d' --> unknown? count --(back edge)--> a
-//!              `------------------------------------------ edge outside ---^
+//!   inside:   a ---> b ---> d ---> e --(back edge)--> a        counted:           d" ---> e" --> unknown? count --(back edge)--> a
+//!              `---> c ---> d' ---> f                                             ^
+//!                              `--------------------------- edge outside ---------'
 //! ```
 //!
-//! Identities are those of the full profile: increments are the same in both versions, so a register that crosses over means the same.
+//! Identities are those of the full profile: increments are the same in all versions, so a register that crosses over means the same.
 
 use crate::dag::{Dag, DagEdgeId, Origin};
 use crate::frequency::Frequencies;
@@ -22,31 +25,40 @@ use crate::graph::{Edge, Graph, Node};
 use crate::numbering::Numbering;
 use crate::placement::Probes;
 use crate::plan::{Action, Plan};
-use crate::schedule::{Choices, Facts, Schedule, Step, Task};
+use crate::schedule::{Choices, Facts, Ground, Schedule, Step, Task};
+use automaton::{Automaton, Way};
 use inside::Inside;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
+pub mod automaton;
+mod contexts;
 mod inside;
 
 /// What is known of a function's paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Residual {
     known: Vec<bool>,
-    inside: Vec<bool>,
-    unclear: Vec<bool>,
+    inside: Automaton,
+    /// Nodes that exist once, and their states.
+    single: Vec<(Node, usize)>,
     /// The known paths, with their executions.
     paths: Vec<(Vec<DagEdgeId>, u64)>,
 }
 
 impl Residual {
-    /// Of the known paths' identities and executions; identities of no path are left out.
-    pub fn of(dag: &Dag, numbering: &Numbering, known: &[(u64, u64)]) -> Residual {
+    /// Of the known paths' identities and executions; identities of no path are left out. Nodes of `single` exist once: all edges into them are cut.
+    pub fn of(dag: &Dag, numbering: &Numbering, known: &[(u64, u64)], single: &[Node]) -> Residual {
         let paths = known.iter().filter_map(|(id, count)| Some((numbering.path(dag, *id)?, *count))).collect();
         let mut choice = Inside::all(dag, paths);
         let known = choice.edges.clone();
         choice.improve();
-        let unclear = choice.unclear();
-        let (inside, paths) = choice.into_parts();
-        Residual { known, inside, unclear, paths }
+        let (cost, nodes, unclear) = (choice.cost(), choice.node_count(), choice.unclear());
+        let (edges, paths) = choice.into_parts();
+        let contexts = contexts::cheapest(dag, &paths, single, cost, nodes);
+        let mut inside = contexts.unwrap_or_else(|| Automaton::of_edges(dag, &edges, &unclear));
+        let single = single.iter().map(|node| (*node, inside.only_state_of(*node))).collect();
+        Residual { known, inside, single, paths }
     }
 
     /// Whether a known path takes this edge.
@@ -54,107 +66,119 @@ impl Residual {
         self.known[edge.index()]
     }
 
-    /// Whether the first version has this edge.
-    pub fn is_inside(&self, edge: DagEdgeId) -> bool {
-        self.inside[edge.index()]
-    }
-
-    /// Whether unknown paths end with this edge too, though all their edges are inside.
-    pub fn is_unclear(&self, edge: DagEdgeId) -> bool {
-        self.unclear[edge.index()]
-    }
-
-    /// For each node, whether the first version has to keep the path register there: an edge outside or an unclear end may follow.
-    fn needed(&self, dag: &Dag) -> Vec<bool> {
-        let mut needed = vec![false; dag.node_count()];
-        for &node in dag.order().iter().rev() {
-            needed[node.index()] =
-                dag.out(node).iter().any(|e| !self.is_inside(*e) || self.is_unclear(*e) || needed[dag.edge(*e).to.index()]);
-        }
-        needed
+    /// The first version.
+    pub fn inside(&self) -> &Automaton {
+        &self.inside
     }
 
     /// What happens on the edges of a function that stays one version: paths are looked up where they end, unless their last edge says that they are unknown.
     pub fn looked_up(&self, graph: &Graph, plan: &Plan) -> Schedule {
-        let needed = vec![true; graph.node_count()];
-        Schedule::from_tasks(graph.edges().map(|e| task(graph, plan, self, &needed, e, Version::Counted)).collect())
+        Schedule::from_tasks(graph.edges().map(|e| task(graph, plan, self, &[], e, At::Counted)).collect())
     }
 
     /// Increments that known paths meet as rarely as possible.
     pub fn probes(&self, dag: &Dag, numbering: &Numbering, graph: &Graph, frequencies: &Frequencies) -> Probes {
         const NEVER: f64 = 1e-6;
-        let needed = self.needed(dag);
+        let needed = self.inside.needed(dag);
         let mut costs = crate::plan::probe_costs(dag, graph, frequencies);
-        for edge in dag.edge_ids() {
-            let to = dag.edge(edge).to;
-            if !self.is_inside(edge) || (to != dag.exit() && !needed[to.index()]) {
-                costs[edge.index()] *= NEVER;
-            }
+        let mut is_met = vec![false; costs.len()];
+        for way in self.inside.states().iter().flat_map(|s| &s.ways) {
+            is_met[way.edge.index()] |= way.to.is_none_or(|to| needed[to]);
         }
+        costs.iter_mut().zip(is_met).filter(|(_, met)| !met).for_each(|(cost, _)| *cost *= NEVER);
         Probes::on_chords(dag, numbering.values(), &costs)
     }
 }
 
-/// Which version of the code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where a node's code is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
-    /// The one of the inside.
-    First,
-    /// The one in which whatever leaves it goes on.
+    /// In the first version, of the inside; the how-manieth of the node's copies there, of which 0 is the original.
+    Inside(u32),
+    /// In the version in which whatever leaves the inside goes on.
     Counted,
 }
 
-/// Both versions of a function as one graph, and what happens on its edges.
-///
-/// Of a graph of `n` nodes before the exit and `m` edges, nodes `0..n` and edges `0..m` are the first version, `n..2n` and `m..2m` the counted one, and `2n`
-/// is the exit.
+/// A place of the code: a node of the function's graph in a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The node.
+    pub node: Node,
+    /// The version.
+    pub version: Version,
+}
+
+/// All versions of a function as one graph, and what happens on its edges. Only places that control reaches are in it.
 #[derive(Clone, Debug)]
-pub struct Doubled {
-    /// The graph.
+pub struct Versions {
+    /// The graph; its last node is the exit, its first one the entry.
     pub graph: Graph,
-    /// Its nodes that control reaches, but the exit; those of a path in its order.
+    /// The places of its nodes but the exit.
+    pub places: Vec<Place>,
+    /// For each of its edges, which one of the function's graph it is.
+    pub origins: Vec<Edge>,
+    /// Its nodes but the exit; those of a path in its order.
     pub order: Vec<Node>,
-    /// What happens on its edges; nothing on those that no control reaches.
+    /// What happens on its edges.
     pub schedule: Schedule,
-    /// Which nodes control reaches.
-    pub reached: Vec<bool>,
     /// How often the known paths take its edges.
     pub executions: Vec<u64>,
 }
 
-impl Doubled {
-    /// Doubles a graph whose exit is its last node. `single` are nodes that exist once, in the first version: all edges into them are cut.
-    pub fn of(graph: &Graph, plan: &Plan, residual: &Residual, single: &[Node]) -> Doubled {
-        let (n, m) = (graph.exit().0, graph.edge_count() as u32);
-        let needed = residual.needed(&plan.dag);
-        let mut edges = Vec::with_capacity(2 * m as usize);
-        let mut tasks = Vec::with_capacity(2 * m as usize);
-        for version in [Version::First, Version::Counted] {
-            for edge in graph.edges() {
-                let from = place(graph.from(edge), version, n);
+/// Where control is: a state of the inside, or the counted version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum At {
+    Inside(usize),
+    Counted,
+}
+
+impl Versions {
+    /// Of a graph whose exit is its last node.
+    pub fn of(graph: &Graph, plan: &Plan, residual: &Residual) -> Versions {
+        let inside = &residual.inside;
+        let needed = inside.needed(&plan.dag);
+        let ways = Ways { graph, plan, residual };
+        let mut found: Vec<(Node, At)> = vec![(graph.entry(), At::Inside(0))];
+        let mut number = HashMap::from([(found[0], 0)]);
+        let (mut edges, mut origins, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+        let mut at = 0;
+        while at < found.len() {
+            let (node, version) = found[at];
+            for &edge in graph.out(node) {
                 let to = graph.to(edge);
-                let head = if single.contains(&to) { Version::First } else { head(plan, residual, edge, version) };
-                edges.push((from, if to == graph.exit() { Node(2 * n) } else { place(to, head, n) }));
+                let head = (to != graph.exit()).then(|| {
+                    let head = (to, ways.head(edge, version));
+                    *number.entry(head).or_insert_with(|| {
+                        found.push(head);
+                        found.len() - 1
+                    })
+                });
+                edges.push((at, head));
+                origins.push(edge);
                 tasks.push(task(graph, plan, residual, &needed, edge, version));
             }
+            at += 1;
         }
-        let doubled = Graph::new(2 * n + 1, graph.entry(), Node(2 * n), edges).expect("twice a graph is one");
-        let reached = reached(&doubled);
-        let inner = || plan.dag.order().iter().filter(|x| **x != graph.exit());
-        let both = [Version::First, Version::Counted].into_iter().flat_map(|v| inner().map(move |x| place(*x, v, n)));
-        let order = both.filter(|x| reached[x.index()]).collect();
-        for edge in doubled.edges().filter(|e| !reached[doubled.from(*e).index()]) {
-            tasks[edge.index()].step = Step::Plain(Action::Dead);
+        let exit = Node(found.len() as u32);
+        let edges = edges.into_iter().map(|(from, to)| (Node(from as u32), to.map_or(exit, |to| Node(to as u32)))).collect();
+        let versions = Graph::new(exit.0 + 1, Node(0), exit, edges).expect("versions of a graph are one");
+        let executions = ways.executions(&number, &versions, &origins);
+        Versions {
+            places: places(&found, &versions, &executions),
+            order: order(&plan.dag, &found),
+            schedule: Schedule::from_tasks(tasks),
+            graph: versions,
+            origins,
+            executions,
         }
-        let executions = executions(graph, plan, residual, single);
-        Doubled { graph: doubled, order, schedule: Schedule::from_tasks(tasks), reached, executions }
     }
 
-    /// Rearranges how loops are counted that the known paths do not take, of which the frequencies and choices are; the facts are of both versions. Counts stay at the ends of their paths.
+    /// Rearranges how loops are counted that the known paths do not take, of which the frequencies and choices are; the facts are of all versions. Counts stay at the ends of their paths.
     pub fn rearrange_rounds(&mut self, plan: &Plan, frequencies: &Frequencies, facts: &Facts, choices: Choices) {
-        let edges = frequencies.edges().iter().cycle().copied().take(self.graph.edge_count()).collect();
-        let both = Frequencies::measured(&self.graph, edges);
-        self.schedule.rearrange_rounds(&self.graph, &self.order, &plan.dag, &both, facts, choices);
+        let edges = self.origins.iter().map(|e| frequencies.edge(*e)).collect();
+        let all = Frequencies::measured(&self.graph, edges);
+        let ground = Ground { graph: &self.graph, dag: &plan.dag, order: &self.order, origins: Some(&self.origins) };
+        self.schedule.rearrange_rounds(ground, &all, facts, choices);
     }
 
     /// Whether anything has to be done at all.
@@ -163,68 +187,110 @@ impl Doubled {
     }
 }
 
-/// How often the known paths take each edge of the doubled graph.
-fn executions(graph: &Graph, plan: &Plan, residual: &Residual, single: &[Node]) -> Vec<u64> {
-    let m = graph.edge_count();
-    let mut executions = vec![0u64; 2 * m];
-    for (path, count) in &residual.paths {
-        let mut version = Version::First;
-        for &id in path {
-            let stays = version == Version::First && residual.is_inside(id);
-            match plan.dag.edge(id).origin {
-                Origin::Enter(e) => {
-                    version = if residual.is_inside(id) || single.contains(&graph.to(e)) { Version::First } else { Version::Counted }
-                }
-                Origin::Real(e) | Origin::Leave(e) => {
-                    let at = e.index() + if version == Version::First { 0 } else { m };
-                    executions[at] = executions[at].saturating_add(*count);
-                    version = if stays { Version::First } else { Version::Counted };
-                }
-                Origin::Stop(_) => {}
+/// The nodes in an order in which those of a path follow each other: paths leave the inside, and do not come back.
+fn order(dag: &Dag, found: &[(Node, At)]) -> Vec<Node> {
+    let mut position = vec![0; dag.node_count()];
+    dag.order().iter().enumerate().for_each(|(at, node)| position[node.index()] = at);
+    let mut order: Vec<usize> = (0..found.len()).collect();
+    order.sort_by_key(|at| (found[*at].1 == At::Counted, position[found[*at].0.index()]));
+    order.into_iter().map(|at| Node(at as u32)).collect()
+}
+
+/// The places: of the states of a node, the one that is executed most is the original.
+fn places(found: &[(Node, At)], versions: &Graph, executions: &[u64]) -> Vec<Place> {
+    let executed = |at: usize| versions.out(Node(at as u32)).iter().map(|e| executions[e.index()]).fold(0, u64::saturating_add);
+    let mut ranked: Vec<usize> = (0..found.len()).collect();
+    ranked.sort_by_key(|at| (Reverse(executed(*at)), *at));
+    let mut copies = HashMap::<Node, u32>::new();
+    let mut places = vec![None; found.len()];
+    for at in ranked {
+        let (node, place) = found[at];
+        let version = match place {
+            At::Counted => Version::Counted,
+            At::Inside(_) => {
+                let copies = copies.entry(node).or_default();
+                *copies += 1;
+                Version::Inside(*copies - 1)
             }
+        };
+        places[at] = Some(Place { node, version });
+    }
+    places.into_iter().flatten().collect()
+}
+
+/// Where control goes on.
+struct Ways<'a> {
+    graph: &'a Graph,
+    plan: &'a Plan,
+    residual: &'a Residual,
+}
+
+impl Ways<'_> {
+    fn head(&self, edge: Edge, from: At) -> At {
+        match (self.plan.dag.real(edge), self.plan.dag.cut(edge).map(|cut| cut.enter)) {
+            (Some(id), _) => self.behind(id, edge, from),
+            // A path begins.
+            (None, Some(Some(enter))) => self.behind(enter, edge, At::Inside(0)),
+            (None, Some(None)) => At::Inside(0),
+            (None, None) => At::Counted,
         }
     }
-    executions
-}
 
-fn place(node: Node, version: Version, n: u32) -> Node {
-    match version {
-        Version::First => node,
-        Version::Counted => Node(node.0 + n),
+    /// Where control is behind an edge of the path graph, which stands for one of the function.
+    fn behind(&self, id: DagEdgeId, edge: Edge, from: At) -> At {
+        let way = match from {
+            At::Inside(state) => self.residual.inside.way(state, id),
+            At::Counted => None,
+        };
+        let single = self.residual.single.iter().find(|(node, _)| *node == self.graph.to(edge)).map(|(_, state)| *state);
+        single.or(way.and_then(|way| way.to)).map_or(At::Counted, At::Inside)
+    }
+
+    /// How often the known paths take each edge of all versions.
+    fn executions(&self, number: &HashMap<(Node, At), usize>, versions: &Graph, origins: &[Edge]) -> Vec<u64> {
+        let mut executions = vec![0u64; versions.edge_count()];
+        for (path, count) in &self.residual.paths {
+            let mut version = At::Inside(0);
+            for &id in path {
+                let origin = self.plan.dag.edge(id).origin;
+                if let Origin::Real(e) | Origin::Leave(e) = origin {
+                    let at = Node(number[&(self.graph.from(e), version)] as u32);
+                    let taken = versions.out(at).iter().find(|t| origins[t.index()] == e).expect("all edges of a node are there");
+                    executions[taken.index()] = executions[taken.index()].saturating_add(*count);
+                }
+                if let Origin::Enter(e) | Origin::Real(e) = origin {
+                    version = self.behind(id, e, version);
+                }
+            }
+        }
+        executions
     }
 }
 
-/// Where control goes on behind an edge.
-fn head(plan: &Plan, residual: &Residual, edge: Edge, version: Version) -> Version {
-    let inside = |id: Option<DagEdgeId>| match id.is_none_or(|id| residual.is_inside(id)) {
-        true => Version::First,
-        false => Version::Counted,
-    };
-    match (plan.dag.real(edge), plan.dag.cut(edge)) {
-        (Some(_), _) if version == Version::Counted => Version::Counted,
-        (Some(id), _) => inside(Some(id)),
-        // A path begins.
-        (None, Some(cut)) => inside(cut.enter),
-        (None, None) => version,
-    }
-}
-
-fn task(graph: &Graph, plan: &Plan, residual: &Residual, needed: &[bool], edge: Edge, version: Version) -> Task {
+fn task(graph: &Graph, plan: &Plan, residual: &Residual, needed: &[bool], edge: Edge, at: At) -> Task {
     let action = plan.action(graph, edge);
-    let is_over = |id: DagEdgeId| residual.is_inside(id) && !needed[graph.to(edge).index()];
-    let step = match (version, action) {
-        (_, Action::Count { increment }) => match end(residual, plan.dag.real(edge), version) {
+    let way = |id: Option<DagEdgeId>| match at {
+        At::Inside(state) => id.and_then(|id| residual.inside.way(state, id)),
+        At::Counted => None,
+    };
+    let real = plan.dag.real(edge);
+    let step = match action {
+        Action::Count { increment } => match end(residual, real, way(real)) {
             End::Unknown => Step::Plain(action),
             End::Unclear => Step::Check { increment, start: None },
             End::Known => Step::Counted,
         },
-        (_, Action::CountAndRestart { increment, start }) => match end(residual, plan.dag.cut(edge).and_then(|c| c.leave), version) {
-            End::Unknown => Step::Plain(action),
-            End::Unclear => Step::Check { increment, start: Some(start) },
-            End::Known => Step::Restart { start },
-        },
-        (Version::First, Action::Add { .. }) if plan.dag.real(edge).is_some_and(is_over) => Step::Counted,
-        (_, action) => Step::Plain(action),
+        Action::CountAndRestart { increment, start } => {
+            let leave = plan.dag.cut(edge).and_then(|c| c.leave);
+            match end(residual, leave, way(leave)) {
+                End::Unknown => Step::Plain(action),
+                End::Unclear => Step::Check { increment, start: Some(start) },
+                End::Known => Step::Restart { start },
+            }
+        }
+        // No unknown path is ahead.
+        Action::Add { .. } if way(real).is_some_and(|way| way.to.is_none_or(|to| !needed[to])) => Step::Counted,
+        action => Step::Plain(action),
     };
     Task::of(step)
 }
@@ -236,23 +302,12 @@ enum End {
     Unknown,
 }
 
-fn end(residual: &Residual, edge: Option<DagEdgeId>, version: Version) -> End {
-    match edge {
+fn end(residual: &Residual, edge: Option<DagEdgeId>, way: Option<Way>) -> End {
+    match (edge, way) {
         // The path ends where the graph does.
-        None => End::Known,
-        Some(e) if !residual.is_known(e) => End::Unknown,
-        Some(e) if version == Version::First && residual.is_inside(e) && !residual.is_unclear(e) => End::Known,
-        Some(_) => End::Unclear,
+        (None, _) => End::Known,
+        (Some(_), Some(way)) if !way.unclear => End::Known,
+        (Some(e), _) if !residual.is_known(e) => End::Unknown,
+        _ => End::Unclear,
     }
-}
-
-fn reached(graph: &Graph) -> Vec<bool> {
-    let mut reached = vec![false; graph.node_count()];
-    let mut stack = vec![graph.entry()];
-    while let Some(node) = stack.pop() {
-        if !std::mem::replace(&mut reached[node.index()], true) {
-            stack.extend(graph.out(node).iter().map(|e| graph.to(*e)));
-        }
-    }
-    reached
 }

@@ -136,19 +136,21 @@ pub struct Task {
     pub write: Option<usize>,
 }
 
-/// What a schedule is made for: a graph, and where its paths end. Of a function that was doubled, both versions of each edge end the same paths.
+/// What a schedule is made for: a graph, and where its paths end.
 #[derive(Clone, Copy)]
-struct Ground<'a> {
-    graph: &'a Graph,
-    dag: &'a Dag,
+pub(crate) struct Ground<'a> {
+    pub(crate) graph: &'a Graph,
+    pub(crate) dag: &'a Dag,
     /// The nodes in the order of paths.
-    order: &'a [Node],
+    pub(crate) order: &'a [Node],
+    /// Where the graph is of several versions of a function: which of the function's edges each one is.
+    pub(crate) origins: Option<&'a [Edge]>,
 }
 
 impl<'a> Ground<'a> {
     /// How the path on an edge is cut, if it is.
     fn cut(&self, edge: Edge) -> Option<&'a Cut> {
-        self.dag.cut(Edge(edge.0 % self.dag.graph_edges() as u32))
+        self.dag.cut(self.origins.map_or(edge, |origins| origins[edge.index()]))
     }
 
     /// The edges that close loops.
@@ -201,7 +203,7 @@ impl Schedule {
             Some(share) => part::schedule(graph, &plan.dag, &share.part),
             None => Schedule::from_tasks(graph.edges().map(task).collect()),
         };
-        let ground = Ground { graph, dag: &plan.dag, order: plan.dag.order() };
+        let ground = Ground { graph, dag: &plan.dag, order: plan.dag.order(), origins: None };
         if plan.partial.is_none() {
             schedule.count_rounds(ground, frequencies, facts, choices.rounds);
         }
@@ -215,17 +217,8 @@ impl Schedule {
         schedule
     }
 
-    /// Rearranges how loops are counted in a graph that holds a function's code twice, which has these tasks: where the ends of their rounds need not be looked up.
-    pub fn rearrange_rounds(
-        &mut self,
-        graph: &Graph,
-        order: &[Node],
-        dag: &Dag,
-        frequencies: &Frequencies,
-        facts: &Facts,
-        choices: Choices,
-    ) {
-        let ground = Ground { graph, dag, order };
+    /// Rearranges how loops are counted in a graph of several versions of a function, which has these tasks: where the ends of their rounds need not be looked up.
+    pub(crate) fn rearrange_rounds(&mut self, ground: Ground, frequencies: &Frequencies, facts: &Facts, choices: Choices) {
         self.count_rounds(ground, frequencies, facts, choices.rounds);
         self.tell_usual_apart(ground, frequencies, facts, choices.usual);
     }

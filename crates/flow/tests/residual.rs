@@ -4,8 +4,9 @@ use machine::{Machine, facts};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Action, Plan};
+use trodden_flow::residual::Version;
 use trodden_flow::schedule::{ByRounds, Choices, Step, UsualRounds};
-use trodden_flow::{Doubled, Edge, Graph, Node, Residual};
+use trodden_flow::{Edge, Graph, Node, Residual, Versions};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
@@ -54,19 +55,30 @@ fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> (Counts, u64) {
     (counts, work)
 }
 
+/// The edges that a walk takes in the versions.
+fn edges_of(versions: &Versions, walk: &[Edge]) -> Vec<Edge> {
+    let mut at = versions.graph.entry();
+    let taken = walk.iter().map(|edge| {
+        let own = |e: &&Edge| versions.origins[e.index()] == *edge;
+        let taken = *versions.graph.out(at).iter().find(own).expect("the version has such an edge");
+        at = versions.graph.to(taken);
+        taken
+    });
+    let taken = taken.collect();
+    assert_eq!(at, versions.graph.exit());
+    taken
+}
+
 /// What a residual plan counts, with its work.
-fn residual(graph: &Graph, doubled: &Doubled, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> (Counts, u64) {
-    let (n, m) = (graph.exit().0, graph.edge_count() as u32);
+fn residual(versions: &Versions, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> (Counts, u64) {
     let (mut counts, mut work) = (Counts::new(), 0);
+    let is_counted = |node: Node| versions.places.get(node.index()).is_some_and(|p| p.version == Version::Counted);
     for walk in walks {
-        let (mut register, mut at) = (0i64, graph.entry());
-        for edge in walk {
-            let edge = if at.0 < n { *edge } else { Edge(edge.0 + m) };
-            assert_eq!(doubled.graph.from(edge), at, "the version has such an edge");
-            assert!(doubled.reached[at.index()]);
-            let step = doubled.schedule.task(edge).step;
-            work += u64::from(doubled.schedule.has_code(edge)) + u64::from(at.0 < n && doubled.graph.to(edge).0 > n);
-            match step {
+        let mut register = 0i64;
+        for edge in edges_of(versions, walk) {
+            let (from, to) = (versions.graph.from(edge), versions.graph.to(edge));
+            work += u64::from(versions.schedule.has_code(edge)) + u64::from(!is_counted(from) && is_counted(to));
+            match versions.schedule.task(edge).step {
                 Step::Plain(Action::Add { increment }) => register += increment,
                 Step::Plain(Action::Count { increment }) => *counts.entry((register + increment) as u64).or_default() += 1,
                 Step::Plain(Action::CountAndRestart { increment, start }) => {
@@ -84,49 +96,33 @@ fn residual(graph: &Graph, doubled: &Doubled, known: &BTreeSet<u64>, walks: &[Ve
                 Step::Counted => {}
                 other => panic!("{other:?} has no place here"),
             }
-            at = doubled.graph.to(edge);
         }
-        assert_eq!(at, Node(2 * n));
     }
     (counts, work)
 }
 
 /// What it counts when rounds of loops are counted otherwise.
-fn rearranged(graph: &Graph, doubled: &Doubled, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> Counts {
-    let (n, m) = (graph.exit().0, graph.edge_count() as u32);
+fn rearranged(versions: &Versions, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> Counts {
     let mut machine = Machine::default();
     machine.known.clone_from(known);
     for walk in walks {
-        let mut at = graph.entry();
         machine.register = 0;
-        for edge in walk {
-            let edge = if at.0 < n { *edge } else { Edge(edge.0 + m) };
-            machine.take(&doubled.schedule, &doubled.graph, edge);
-            at = doubled.graph.to(edge);
-        }
+        edges_of(versions, walk).into_iter().for_each(|edge| machine.take(&versions.schedule, &versions.graph, edge));
     }
     machine.counts.into_iter().map(|(id, count)| (id as u64, count)).collect()
 }
 
-/// How often walks take each edge of both versions.
-fn taken(graph: &Graph, doubled: &Doubled, walks: &[Vec<Edge>]) -> Vec<u64> {
-    let (n, m) = (graph.exit().0, graph.edge_count());
-    let mut taken = vec![0; 2 * m];
-    for walk in walks {
-        let mut at = graph.entry();
-        for edge in walk {
-            let edge = edge.index() + if at.0 < n { 0 } else { m };
-            taken[edge] += 1;
-            at = doubled.graph.to(Edge(edge as u32));
-        }
-    }
+/// How often walks take each edge of all versions.
+fn taken(versions: &Versions, walks: &[Vec<Edge>]) -> Vec<u64> {
+    let mut taken = vec![0; versions.graph.edge_count()];
+    walks.iter().flat_map(|walk| edges_of(versions, walk)).for_each(|edge| taken[edge.index()] += 1);
     taken
 }
 
 #[test]
 fn everything_is_counted_but_known_paths() {
     let (mut known_paths, mut unknown_paths, mut work_of_full, mut work_of_residual) = (0, 0, 0, 0);
-    let (mut by_rounds, mut held) = (0, 0);
+    let (mut by_rounds, mut held, mut copied) = (0, 0, 0u64);
     for seed in 0..40_000 {
         let mut random = Random::new(seed ^ 0x4e51_d0a1);
         let graph = graph(&mut random, 10, 18, Cycles::Some);
@@ -141,29 +137,39 @@ fn everything_is_counted_but_known_paths() {
         let tested = random.index(walks.len() + 1);
         let (known, work) = full(&graph, &plan, &walks[..tested]);
         let (all, _) = full(&graph, &plan, &walks);
-        let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, *count)).collect();
-        let residual_paths = Residual::of(&plan.dag, &plan.numbering, &list);
+        // Code is copied for what is executed often.
+        let times = random.pick(&[1, 10_000]);
+        let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, times * *count)).collect();
+        let residual_paths = Residual::of(&plan.dag, &plan.numbering, &list, &[]);
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
-        let doubled = Doubled::of(&graph, &plan, &residual_paths, &[]);
+        let versions = Versions::of(&graph, &plan, &residual_paths);
         let ids: BTreeSet<u64> = known.keys().copied().collect();
-        let (counted, _) = residual(&graph, &doubled, &ids, &walks);
+        let (counted, _) = residual(&versions, &ids, &walks);
         let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
         assert_eq!(counted, expected, "seed {seed}");
-        let mut otherwise = doubled.clone();
+        let mut otherwise = versions.clone();
         let rounds = random.pick(&[ByRounds::No, ByRounds::Often]);
         let choices = Choices { rounds, early: false, usual: UsualRounds::Held };
-        otherwise.rearrange_rounds(&plan, &frequencies, &facts(&mut random, &doubled.graph), choices);
-        assert_eq!(rearranged(&graph, &otherwise, &ids, &walks), expected, "seed {seed}: {otherwise:?}");
+        otherwise.rearrange_rounds(&plan, &frequencies, &facts(&mut random, &versions.graph), choices);
+        assert_eq!(rearranged(&otherwise, &ids, &walks), expected, "seed {seed}: {otherwise:?}");
         by_rounds += otherwise.schedule.loops().len();
         held += otherwise.schedule.usual().iter().filter(|u| u.held.is_some()).count();
-        assert_eq!(doubled.executions, taken(&graph, &doubled, &walks[..tested]), "seed {seed}");
+        let taken: Vec<u64> = taken(&versions, &walks[..tested]).into_iter().map(|n| times * n).collect();
+        assert_eq!(versions.executions, taken, "seed {seed}");
+        copied += u64::from(versions.places.iter().any(|p| p.version == Version::Inside(1)));
+        let originals: BTreeSet<Node> = versions.places.iter().filter(|p| p.version == Version::Inside(0)).map(|p| p.node).collect();
+        let copies = || versions.places.iter().filter(|p| matches!(p.version, Version::Inside(1..)));
+        assert!(copies().all(|p| originals.contains(&p.node)), "seed {seed}: copies have an original");
+        let places: BTreeSet<_> = versions.places.iter().collect();
+        assert_eq!(places.len(), versions.places.len(), "seed {seed}: no place twice");
         known_paths += known.len();
         unknown_paths += expected.len();
         work_of_full += work;
-        work_of_residual += residual(&graph, &doubled, &ids, &walks[..tested]).1;
+        work_of_residual += residual(&versions, &ids, &walks[..tested]).1;
     }
     assert!(known_paths > 10_000 && unknown_paths > 10_000, "{known_paths} known, {unknown_paths} unknown paths");
+    assert!(copied > 1000, "code was copied in {copied} graphs");
     assert!(by_rounds > 100 && held > 100, "{by_rounds} loops counted by rounds, {held} held");
     assert!(3 * work_of_residual < work_of_full, "known paths: work on {work_of_residual} edges, of the full plan {work_of_full}");
 }
@@ -175,24 +181,27 @@ fn two_diamonds() -> Graph {
 }
 
 #[test]
-fn rare_known_paths_leave_the_inside_so_that_hot_ones_are_not_looked_up() {
+fn known_paths_are_told_from_combinations_of_them_by_what_costs_least() {
     let graph = two_diamonds();
     let frequencies = Frequencies::estimate(&graph, &[1.0; 8]);
     let every = trodden_flow::PlanOptions { max_paths: 100, entries: trodden_flow::dag::Entries::Shared, chords: true, hot_first: false };
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
     let id = |edges: [u32; 4]| plan.numbering.id(&edges.map(|e| plan.dag.real(Edge(e)).unwrap()));
-    let (hot, rare) = (id([0, 2, 4, 6]), id([1, 3, 5, 7]));
-    let of = |counts: [u64; 2]| {
-        let mut known = vec![(hot, counts[0]), (rare, counts[1])];
+    let (one, other) = (id([0, 2, 4, 6]), id([1, 3, 5, 7]));
+    let of = |counts: [u64; 2], single: &[Node]| {
+        let mut known = vec![(one, counts[0]), (other, counts[1])];
         known.sort();
-        let residual = Residual::of(&plan.dag, &plan.numbering, &known);
-        let inside: Vec<bool> = (0..8).map(|e| residual.is_inside(plan.dag.real(Edge(e)).unwrap())).collect();
-        (inside, plan.dag.edge_ids().filter(|e| residual.is_unclear(*e)).count())
+        let residual = Residual::of(&plan.dag, &plan.numbering, &known, single);
+        let ways = || residual.inside().states().iter().flat_map(|s| &s.ways);
+        let mut inside: Vec<u32> = ways().filter_map(|w| plan.dag.underlying(w.edge)).map(|e| e.0).collect();
+        inside.sort();
+        (inside, ways().filter(|w| w.unclear).count(), residual.inside().states().iter().filter(|s| s.node == Node(3)).count())
     };
     // Known edges can be combined to two unknown paths: what is rare gives way.
-    let (inside, unclear) = of([1_000_000, 1]);
-    assert_eq!((&inside[..], unclear), (&[true, false, true, false, true, false, true, false][..], 0));
-    // Where both are as frequent, a look at the end costs less than a way round.
-    let (inside, unclear) = of([1_000_000, 1_000_000]);
-    assert_eq!((inside, unclear), (vec![true; 8], 2));
+    assert_eq!(of([1_000_000, 1], &[]), (vec![0, 2, 4, 6], 0, 1));
+    // Where both are as frequent, the node where they meet is copied.
+    assert_eq!(of([1_000_000, 1_000_000], &[]), ((0..8).collect(), 0, 2));
+    // Where it cannot be, or where there is little to be gained, a look at the end costs less than a way round.
+    assert_eq!(of([1_000_000, 1_000_000], &[Node(3)]), ((0..8).collect(), 2, 1));
+    assert_eq!(of([10, 10], &[]), ((0..8).collect(), 2, 1));
 }

@@ -206,9 +206,7 @@ impl Places {
     ) {
         let old = draft.nodes[pad.index()].expect("a block");
         let instruction = old.landing_pad().expect("calls unwind to landing pads");
-        // Of a function that was doubled, not every edge of the graph is one of the code.
-        let exists = |e: &&Edge| !matches!(&draft.sites[e.index()], Site::OnEdge(successors) if successors.is_empty());
-        let (own, shared): (Vec<Edge>, Vec<Edge>) = graph.incoming(pad).iter().filter(exists).partition(|e| schedule.has_code(**e));
+        let (own, shared): (Vec<Edge>, Vec<Edge>) = graph.incoming(pad).iter().partition(|e| schedule.has_code(**e));
         let mut groups: Vec<Vec<Edge>> = own.iter().map(|e| vec![*e]).collect();
         if !shared.is_empty() {
             groups.push(shared.clone());

@@ -1,11 +1,11 @@
 //! The tier of unknown paths: what [`trodden_flow::residual`] decides, done to a function.
 //!
-//! The original blocks are the first version, copies ([`crate::sample::copies`]) the counted one. First control is led as the doubled graph says, and
-//! values that are two now are merged ([`crate::sample::ssa`]); then the probes come, as into any other graph, but that they count by jumps to the runtime and back: such code
-//! hardly ever runs, so it is to be small, and must not make a frame necessary. Last, loops of the first version get [`gates`], so that code generation sees them as they were; and it is told how often
-//! the known paths take each way ([`weigh`]).
+//! The original blocks are the first version, with copies ([`crate::sample::copies`]) of those that are several there; other copies are the counted version. First control is led as the
+//! graph of all versions says, and values that are several now are merged ([`crate::sample::ssa`]); then the probes come, as into any other graph, but that they count by jumps to the runtime
+//! and back: such code hardly ever runs, so it is to be small, and must not make a frame necessary. Last, loops of the first version get [`gates`], so that code generation sees them as they
+//! were; and it is told how often the known paths take each way ([`weigh`]).
 //!
-//! Computed jumps have addresses of blocks in data, so the jumps of both versions arrive in one block; there it is known whether the path that begins is.
+//! Computed jumps have addresses of blocks in data, so the jumps of all versions arrive in one block; there it is known whether the path that begins is.
 
 use crate::bounds;
 use crate::counting::{Counters, Flushing, Unknown};
@@ -22,9 +22,10 @@ use crate::weights;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use trodden_flow::residual::{Place, Version};
 use trodden_flow::schedule::Choices;
-use trodden_flow::{CutReason, Doubled, Edge, Graph, Node, Plan, Residual, Schedule};
-use trodden_unit::{BlockKind, KnownFunction};
+use trodden_flow::{CutReason, Edge, Graph, Node, Plan, Residual, Schedule, Versions};
+use trodden_unit::{BlockKind, FlowEdge, KnownFunction};
 
 mod gates;
 
@@ -39,24 +40,38 @@ pub fn insert(
     choices: Choices,
 ) {
     let Planned { function, graph, plan, .. } = planned;
-    let hubs: Vec<Node> = graph.nodes().filter(|n| planned.draft.blocks.get(n.index()).is_some_and(|b| b.kind == BlockKind::Hub)).collect();
-    let mut doubled = Doubled::of(graph, plan, residual, &hubs);
-    if !doubled.has_code() {
+    let mut versions = Versions::of(graph, plan, residual);
+    if !versions.has_code() {
         return;
     }
-    let mut work = Double { module: around.module, planned, doubled: &doubled, draft: planned.draft.clone() };
+    let mut work = Several { module: around.module, versions: &versions, draft: planned.draft.clone(), copies: BTreeMap::new() };
     let draft = work.make(*function);
-    weigh(around.module, &draft, &doubled);
-    doubled.rearrange_rounds(plan, &planned.frequencies, &places::facts(&draft, &doubled.graph), choices);
+    weigh(around.module, &draft, &versions);
+    versions.rearrange_rounds(plan, &planned.frequencies, &places::facts(&draft, &versions.graph), choices);
     let known = Some(known_bytes(around.module, function.name().as_str(), known));
-    let course = Course { graph: &doubled.graph, order: &doubled.order, schedule: &doubled.schedule };
+    let course = Course { graph: &versions.graph, order: &versions.order, schedule: &versions.schedule };
     let unknown = Some(Unknown { count, bias: emit::direct_bias(around.module), copies: None, known });
     let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(around.counters, first_counter) };
     probes::insert_along(around, *function, &draft, course, counters);
-    let (first, counted) = draft.nodes.split_at(planned.draft.nodes.len());
-    let heads: Vec<Block> = first.iter().flatten().copied().collect();
-    let nests = nests(graph, plan).into_iter().filter_map(|n| first[n.index()]).collect();
-    gates::insert(around.module, *function, &heads, &counted.iter().flatten().copied().collect(), &nests);
+    let blocks = |chosen: &dyn Fn(Place) -> bool| -> Vec<Block> {
+        draft.nodes.iter().zip(&versions.places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
+    };
+    let nests: HashSet<Node> = nests(graph, plan).into_iter().collect();
+    let first = |p: Place| p.version != Version::Counted;
+    let counted = blocks(&|p| !first(p)).into_iter().collect();
+    gates::insert(
+        around.module,
+        *function,
+        &blocks(&first),
+        &counted,
+        &blocks(&|p| first(p) && nests.contains(&p.node)).into_iter().collect(),
+    );
+}
+
+/// The nodes of a function that exist once: hubs of computed jumps.
+pub fn hubs(draft: &Draft) -> Vec<Node> {
+    let hubs = draft.blocks.iter().enumerate().filter(|(_, b)| b.kind == BlockKind::Hub);
+    hubs.map(|(i, _)| Node(i as u32)).collect()
 }
 
 /// The same for a function that stays one version, since there cannot be two of it or none of its paths is known: every path is looked up where it ends, or counted.
@@ -104,15 +119,15 @@ fn nests(graph: &Graph, plan: &Plan) -> Vec<Node> {
     nests
 }
 
-/// Tells code generation how often the known paths take each way of both versions; where they never come, what was said before stays.
-fn weigh(module: Module, draft: &Draft, doubled: &Doubled) {
-    let graph = &doubled.graph;
-    for node in graph.nodes().filter(|n| *n != graph.exit() && doubled.reached[n.index()]) {
+/// Tells code generation how often the known paths take each way of all versions; where they never come, what was said before stays.
+fn weigh(module: Module, draft: &Draft, versions: &Versions) {
+    let graph = &versions.graph;
+    for node in graph.nodes().filter(|n| *n != graph.exit()) {
         let Some(block) = draft.nodes[node.index()] else { continue };
         let mut ways = vec![0; block.terminator().successors().len()];
         for edge in graph.out(node) {
             if let Site::OnEdge(successors) = &draft.sites[edge.index()] {
-                let each = doubled.executions[edge.index()].div_ceil(successors.len().max(1) as u64);
+                let each = versions.executions[edge.index()].div_ceil(successors.len().max(1) as u64);
                 successors.iter().for_each(|way| ways[*way] = each);
             }
         }
@@ -134,85 +149,101 @@ fn known_bytes(module: Module, function: &str, known: &KnownFunction) -> Value {
     Value(table)
 }
 
-/// A function while it gets its second version.
-struct Double<'a> {
+/// A function while it gets its versions.
+struct Several<'a> {
     module: Module,
-    planned: &'a Planned,
-    doubled: &'a Doubled,
+    versions: &'a Versions,
     draft: Draft,
+    /// What is not original.
+    copies: BTreeMap<Version, Copies>,
 }
 
-/// A phi node of a block that control may reach from both versions: its node, its copies in both, and what it had.
+/// The blocks that are original.
+const ORIGINAL: Version = Version::Inside(0);
+
+/// A phi node of a block: in each version that has one, with its block; and what the original had.
 struct Arriving {
-    node: Node,
-    known: Value,
-    counted: Option<Value>,
+    phis: Vec<(Value, Block)>,
     entries: Vec<(Value, Block)>,
 }
 
-impl Double<'_> {
-    /// Makes the counted version and leads control. Gives the description of both.
+impl Several<'_> {
+    /// Makes the copies and leads control. Gives the description of all versions.
     fn make(&mut self, function: Value) -> Draft {
         let landings = part_landings(self.module, &landings(function), &mut self.draft);
         if !landings.is_empty() {
             bounds::VALUES_TOGETHER.raise();
         }
-        let nodes = self.draft.nodes.len();
-        let copied: Vec<Block> = (0..nodes).filter(|i| self.doubled.reached[nodes + i]).filter_map(|i| self.draft.nodes[i]).collect();
-        let copies = Copies::make(self.module, &copied, function, &HashMap::new(), Lines::Keep);
-        let arriving = self.phis(&copies);
-        self.lead(&copies, &landings);
-        let pairs = self.arrive(&copies, &landings, arriving, &copied);
-        let meeting = self.meeting(&copies);
-        let mut flow = Flow::of(self.module, function, &meeting);
-        let pairs: Vec<Vec<Value>> = pairs.into_iter().filter(|(v, _)| !v.is_void()).map(|(one, other)| vec![one, other]).collect();
-        debug_assert_eq!(pairs.iter().flatten().collect::<HashSet<_>>().len(), 2 * pairs.len(), "a value is one of one pair");
-        flow.merge(&pairs, Definitions::Several);
-        self.described(&copies, &copied)
+        let mut copied = BTreeMap::<Version, Vec<Block>>::new();
+        for place in &self.versions.places {
+            if let (true, Some(block)) = (place.version != ORIGINAL, self.block(place.node)) {
+                copied.entry(place.version).or_default().push(block);
+            }
+        }
+        let made = copied.iter().map(|(v, blocks)| (*v, Copies::make(self.module, blocks, function, &HashMap::new(), Lines::Keep)));
+        self.copies = made.collect();
+        let arriving = self.phis();
+        self.lead(&landings);
+        let values = self.arrive(&landings, arriving);
+        let mut flow = Flow::of(self.module, function, &self.meeting());
+        let values: Vec<Vec<Value>> = values.into_iter().filter(|v| !v[0].is_void()).collect();
+        let all = values.iter().map(Vec::len).sum::<usize>();
+        debug_assert_eq!(values.iter().flatten().collect::<HashSet<_>>().len(), all, "a value is one version of one");
+        flow.merge(&values, Definitions::Several);
+        self.described()
     }
 
     fn block(&self, node: Node) -> Option<Block> {
         self.draft.nodes.get(node.index()).copied().flatten()
     }
 
-    /// The doubled graph's edges between blocks: tail and head in the function's own graph, and the version of each.
-    fn crossings(&self) -> impl Iterator<Item = (Edge, bool, bool)> + '_ {
-        let (n, m) = (self.draft.nodes.len() as u32, self.planned.graph.edge_count());
-        let graph = &self.doubled.graph;
-        graph.edges().filter(move |e| graph.to(*e) != graph.exit() && self.doubled.reached[graph.from(*e).index()]).map(move |e| {
-            let own = Edge((e.index() % m) as u32);
-            (own, e.index() >= m, graph.to(e).0 >= n)
-        })
+    /// A block of a version; `None` if it has none such.
+    fn block_in(&self, version: Version, block: Block) -> Option<Block> {
+        match self.copies.get(&version) {
+            Some(copies) => Some(copies.block(block)).filter(|copy| *copy != block),
+            None => (version == ORIGINAL).then_some(block),
+        }
+    }
+
+    /// A value of a version; the original where the version has none of its own.
+    fn value_in(&self, version: Version, value: Value) -> Value {
+        self.copies.get(&version).map_or(value, |copies| copies.value(value))
+    }
+
+    /// A block and its copies, with their versions.
+    fn all_of(&self, block: Block) -> Vec<(Version, Block)> {
+        let versions = std::iter::once(ORIGINAL).chain(self.copies.keys().copied());
+        versions.filter_map(|v| Some((v, self.block_in(v, block)?))).collect()
     }
 
     /// The phi nodes of all blocks that are not landings, as they are.
-    fn phis(&self, copies: &Copies) -> Vec<Arriving> {
+    fn phis(&self) -> Vec<Arriving> {
         let mut all = Vec::new();
-        for index in 0..self.draft.nodes.len() {
-            let Some(block) = self.draft.nodes[index] else { continue };
-            let copy = copies.block(block);
+        for &block in self.draft.nodes.iter().flatten() {
+            let places = self.all_of(block);
             for phi in block.phis() {
-                let counted = (copy != block).then(|| copies.value(phi));
-                all.push(Arriving { node: Node(index as u32), known: phi, counted, entries: phi.incoming() });
+                let phis = places.iter().map(|(version, block)| (self.value_in(*version, phi), *block)).collect();
+                all.push(Arriving { phis, entries: phi.incoming() });
             }
         }
         all
     }
 
     /// Sets where terminators lead.
-    fn lead(&self, copies: &Copies, landings: &[(Block, Block)]) {
-        let graph = &self.planned.graph;
+    fn lead(&self, landings: &[(Block, Block)]) {
+        let Versions { graph, places, .. } = self.versions;
         let before: HashMap<Block, Vec<Block>> = self.draft.nodes.iter().flatten().map(|b| (*b, b.terminator().successors())).collect();
         let mut left = BTreeMap::<Block, BTreeSet<usize>>::new();
-        for (edge, from_counted, to_counted) in self.crossings() {
-            let Some(to) = self.block(graph.to(edge)) else { continue };
-            let target = if to_counted { copies.block(to) } else { to };
-            match self.block(graph.from(edge)) {
-                Some(tail) => {
-                    let from = if from_counted { copies.block(tail) } else { tail };
-                    for (index, _) in before[&tail].iter().enumerate().filter(|(_, s)| **s == to) {
+        for edge in graph.edges().filter(|e| graph.to(*e) != graph.exit()) {
+            let (tail, head) = (places[graph.from(edge).index()], places[graph.to(edge).index()]);
+            let Some(to) = self.block(head.node) else { continue };
+            let target = self.block_in(head.version, to).expect("what control reaches was copied");
+            match self.block(tail.node) {
+                Some(block) => {
+                    let from = self.block_in(tail.version, block).expect("what control reaches was copied");
+                    for (index, _) in before[&block].iter().enumerate().filter(|(_, s)| **s == to) {
                         from.terminator().set_successor(index, target);
-                        if to_counted && !from_counted {
+                        if head.version == Version::Counted && tail.version != Version::Counted {
                             left.entry(from).or_default().insert(index);
                         }
                     }
@@ -235,10 +266,13 @@ impl Double<'_> {
         }
     }
 
-    /// Blocks of the first version to which nothing leads any more lead nowhere. (But for computed jumps: whatever they lead to has phi nodes of all of them;
+    /// Original blocks to which nothing leads any more lead nowhere. (But for computed jumps: whatever they lead to has phi nodes of all of them;
     /// and for calls that must be tail calls: a return has to follow them, wherever they are.)
     fn end_unreached(&self) {
-        let unreached = (0..self.draft.nodes.len()).filter(|i| !self.doubled.reached[*i]).filter_map(|i| self.draft.nodes[i]);
+        let places = self.versions.places.iter();
+        let reached: HashSet<Node> = places.filter(|p| p.version == ORIGINAL).map(|p| p.node).collect();
+        let nodes = self.draft.nodes.iter().enumerate();
+        let unreached = nodes.filter(|(i, _)| !reached.contains(&Node(*i as u32))).filter_map(|(_, block)| *block);
         for block in unreached {
             let end = block.terminator();
             if end.is(LLVMOpcode::LLVMIndirectBr) || block.instructions().any(is_must_tail) {
@@ -253,13 +287,14 @@ impl Double<'_> {
         }
     }
 
-    /// Gives phi nodes what arrives from both versions now. Gives all values that are two.
-    fn arrive(&self, copies: &Copies, landings: &[(Block, Block)], arriving: Vec<Arriving>, copied: &[Block]) -> Vec<(Value, Value)> {
-        let is_copied: HashSet<Block> = copied.iter().copied().collect();
+    /// Gives phi nodes what arrives from all versions now. Gives all values that are several.
+    fn arrive(&self, landings: &[(Block, Block)], arriving: Vec<Arriving>) -> Vec<Vec<Value>> {
         for phi in landings.iter().flat_map(|(landing, _)| landing.phis().collect::<Vec<_>>()) {
-            let both = phi.incoming().into_iter().filter(|(_, b)| is_copied.contains(b));
-            let more: Vec<_> = both.map(|(v, b)| (copies.value(v), copies.block(b))).collect();
-            phi.add_incoming(&more);
+            let entries = phi.incoming();
+            for &version in self.copies.keys() {
+                let copied = entries.iter().filter_map(|(v, b)| Some((self.value_in(version, *v), self.block_in(version, *b)?)));
+                phi.add_incoming(&copied.collect::<Vec<_>>());
+            }
         }
         let anew = |old: Value| {
             let new = Builder::phi_before(self.module, old, old.kind(), old.location());
@@ -267,73 +302,62 @@ impl Double<'_> {
             new
         };
         // Old ones are erased last: what is made later may come to lie where they were.
-        let olds: Vec<Value> = arriving.iter().flat_map(|a| [Some(a.known), a.counted]).flatten().collect();
+        let olds: Vec<Value> = arriving.iter().flat_map(|a| &a.phis).map(|(phi, _)| *phi).collect();
         let replaced: HashMap<Value, Value> = olds.iter().map(|old| (*old, anew(*old))).collect();
         let now = |v: Value| replaced.get(&v).copied().unwrap_or(v);
         // In their order: that of the uses is what passes go by.
         olds.iter().for_each(|old| old.replace_uses(now(*old)));
         // Asked once for each block: a switch may have thousands of ways to one.
         let mut leads = HashMap::<Block, HashSet<Block>>::new();
-        for phi in &arriving {
-            let known = self.block(phi.node).expect("phi nodes are in blocks");
-            let counted = copies.block(known);
-            let (mut to_known, mut to_counted) = (Vec::new(), Vec::new());
-            for &(value, from) in &phi.entries {
-                for (value, from) in [Some((value, from)), is_copied.contains(&from).then(|| (copies.value(value), copies.block(from)))]
-                    .into_iter()
-                    .flatten()
-                {
+        for Arriving { phis, entries } in &arriving {
+            let mut into = vec![Vec::new(); phis.len()];
+            for &(value, from) in entries {
+                for (version, from) in self.all_of(from) {
                     let successors = leads.entry(from).or_insert_with(|| from.terminator().successors().into_iter().collect());
-                    if successors.contains(&known) {
-                        to_known.push((now(value), from));
-                    } else if successors.contains(&counted) {
-                        to_counted.push((now(value), from));
+                    if let Some(which) = phis.iter().position(|(_, block)| successors.contains(block)) {
+                        into[which].push((now(self.value_in(version, value)), from));
                     }
                 }
             }
-            now(phi.known).add_incoming(&to_known);
-            if let Some(old) = phi.counted {
-                now(old).add_incoming(&to_counted);
-            }
+            phis.iter().zip(into).for_each(|((phi, _), entries)| now(*phi).add_incoming(&entries));
         }
         // New ones may lie where terminators were that are no more; so they are none of what was copied.
         let new: HashSet<Value> = replaced.values().copied().collect();
-        let copied = copies.pairs(copied).into_iter().filter(|(a, _)| !new.contains(a));
-        let pairs = copied.map(|(a, b)| (now(a), now(b))).collect();
-        olds.iter().for_each(|old| old.erase());
-        pairs
-    }
-
-    /// The blocks to which both versions lead.
-    fn meeting(&self, copies: &Copies) -> HashSet<Block> {
-        let known: HashSet<Block> = self.draft.nodes.iter().flatten().copied().collect();
-        let blocks = known.iter().flat_map(|b| [*b, copies.block(*b)]);
-        let meets = |b: &Block| {
-            let from = predecessors(*b);
-            from.iter().any(|p| known.contains(p)) && from.iter().any(|p| !known.contains(p))
+        let instructions = self.draft.nodes.iter().flatten().flat_map(|b| b.instructions()).filter(|i| !new.contains(i));
+        let versions_of = |i: Value| {
+            let copies = self.copies.values().map(move |c| c.value(i)).filter(move |copy| *copy != i);
+            std::iter::once(i).chain(copies).map(now).collect::<Vec<_>>()
         };
-        blocks.filter(meets).collect()
+        let several = instructions.map(versions_of).filter(|all| all.len() > 1).collect();
+        olds.iter().for_each(|old| old.erase());
+        several
     }
 
-    /// The description of both versions.
-    fn described(&self, copies: &Copies, copied: &[Block]) -> Draft {
-        let second = moved(&self.draft, copies);
-        let is_copied: HashSet<Block> = copied.iter().copied().collect();
-        let counted = self.draft.nodes.iter().map(|n| n.filter(|b| is_copied.contains(b)).map(|b| copies.block(b)));
-        let mut both = self.draft.clone();
-        both.nodes.extend(counted);
-        both.blocks.extend(second.blocks);
-        both.sites.extend(second.sites);
-        both.hints.extend(second.hints);
-        let graph = &self.doubled.graph;
-        both.edges = self.draft.edges.iter().chain(&second.edges).cloned().collect();
-        for ((edge, flow), site) in graph.edges().zip(&mut both.edges).zip(&mut both.sites) {
-            (flow.from, flow.to) = (graph.from(edge), graph.to(edge));
-            if !self.doubled.reached[flow.from.index()] {
-                // What was not copied has no place.
-                *site = Site::OnEdge(Vec::new());
-            }
+    /// The blocks to which both the first version and the counted one lead.
+    fn meeting(&self) -> HashSet<Block> {
+        let all: HashMap<Block, bool> =
+            self.draft.nodes.iter().flatten().flat_map(|b| self.all_of(*b)).map(|(v, b)| (b, v == Version::Counted)).collect();
+        let meets = |b: &Block| {
+            let from: Vec<bool> = predecessors(*b).iter().map(|p| all.get(p).copied().unwrap_or(true)).collect();
+            from.contains(&true) && from.contains(&false)
+        };
+        all.keys().copied().filter(meets).collect()
+    }
+
+    /// The description of all versions.
+    fn described(&self) -> Draft {
+        let Versions { graph, places, origins, .. } = self.versions;
+        let copies: BTreeMap<Version, Draft> = self.copies.iter().map(|(version, copies)| (*version, moved(&self.draft, copies))).collect();
+        let of = |version: Version| copies.get(&version).unwrap_or(&self.draft);
+        let own = || graph.edges().zip(origins).map(|(e, origin)| (e, of(places[graph.from(e).index()].version), origin.index()));
+        let flow = |(e, draft, own): (Edge, &Draft, usize)| FlowEdge { from: graph.from(e), to: graph.to(e), ..draft.edges[own].clone() };
+        Draft {
+            nodes: places.iter().map(|p| of(p.version).nodes[p.node.index()]).collect(),
+            blocks: places.iter().map(|p| self.draft.blocks[p.node.index()].clone()).collect(),
+            edges: own().map(flow).collect(),
+            sites: own().map(|(_, draft, own)| draft.sites[own].clone()).collect(),
+            hints: own().map(|(_, draft, own)| draft.hints[own]).collect(),
+            ..self.draft.clone()
         }
-        both
     }
 }

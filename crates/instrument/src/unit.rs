@@ -247,12 +247,13 @@ pub fn code_generation_flags() -> Vec<String> {
 }
 
 /// The plan by which known paths were counted, with probes where they hardly ever come; and what is known.
-fn residual_plan(graph: &Graph, known: &KnownFunction, frequencies: &Frequencies, options: &PlanOptions) -> Option<(Plan, Residual)> {
+fn residual_plan(planned: &Planned, known: &KnownFunction, options: &PlanOptions) -> Option<(Plan, Residual)> {
+    let Planned { graph, frequencies, .. } = planned;
     let (dag, numbering) = Plan::cut_at(graph, &known.cuts, options.entries).ok()?;
     if numbering.paths() != known.paths {
         return None;
     }
-    let residual = Residual::of(&dag, &numbering, &known.known);
+    let residual = Residual::of(&dag, &numbering, &known.known, &residual::hubs(&planned.draft));
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
     Some((Plan { dag, numbering, probes, partial: None, share: None }, residual))
 }

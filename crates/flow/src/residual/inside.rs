@@ -8,7 +8,7 @@
 //! - of the edges into a node keep the one that is executed most: there the register is a constant;
 //! - leave out edges until no unknown path ends with some edge.
 //!
-//! Greedy; the best inside is a matter of exponential search.
+//! Greedy; the best inside is a matter of exponential search. Where it costs much, nodes may be several ([`super::contexts`]).
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
@@ -16,9 +16,9 @@ use crate::graph::Node;
 /// Instructions, about: a look where a path ends.
 const LOOK: f64 = 2.0;
 /// A way through the second version.
-const DETOUR: f64 = 12.0;
+pub const DETOUR: f64 = 12.0;
 /// The register, at each node where ways with different values of it meet: it is set on each way, and something else loses its place in a register.
-const REGISTER: f64 = 3.0;
+pub const REGISTER: f64 = 3.0;
 /// Improvements below this part of the cost are not worth a move.
 const WORTHWHILE: f64 = 1e-3;
 /// Functions are searched for so many steps; what was found until then is taken.
@@ -212,8 +212,14 @@ impl<'a> Inside<'a> {
         cost
     }
 
+    /// Nodes that are inside.
+    pub fn node_count(&self) -> usize {
+        let ways = self.ways();
+        self.dag.order().iter().filter(|n| **n != self.dag.exit() && ways[n.index()] > 0).count()
+    }
+
     /// Instructions that the known paths cost.
-    fn cost(&mut self) -> f64 {
+    pub fn cost(&mut self) -> f64 {
         self.steps += 3 * self.dag.edges().len() + self.paths.len();
         let detours: f64 = self.paths.iter().zip(&self.outside).filter(|(_, outside)| **outside > 0).map(|((_, n), _)| *n as f64).sum();
         let ways = self.ways();

@@ -1,0 +1,187 @@
+//! Insides in which nodes are several: a node is copied for the contexts in which known paths go on from it in different ways.
+//!
+//! An inside of edges ([`super::inside`]) has each node once; then known paths can be combined to unknown ones, so that some have to be left out, looked up where they end, or told apart by
+//! the path register. With nodes copied for what was taken before, none of that is needed: the code is the finite automaton of the known paths. The smallest one (Myhill and Nerode: one
+//! state for all beginnings of paths behind which the same may follow) still keeps the register where ways with different values meet and an unknown path may follow. A trie, in which
+//! nothing meets, keeps none, and is large. So beginnings that are executed often are states of their own, as in a trie, and all others share those of the smallest automaton:
+//!
+//! ```text
+//!   known: a b d e, a c d f      one state for each node: d e, d f are to be told apart      contexts: a ---> b ---> d ---> e
+//!                                                                                                         `--> c ---> d' --> f
+//! ```
+//!
+//! Which paths are inside at all, and from how many executions on beginnings are kept apart, is tried; what costs least is taken. Code is not free either.
+
+use super::automaton::{Automaton, State, Way};
+use super::inside::{DETOUR, REGISTER};
+use crate::dag::{Dag, DagEdgeId};
+use crate::graph::Node;
+use std::collections::{BTreeSet, HashMap};
+
+/// Shares of all executions that are tried for the paths inside, those executed most first.
+const SHARES: [f64; 6] = [0.9, 0.97, 0.99, 0.997, 0.999, 1.0];
+/// Beginnings are kept apart that are executed as often as all paths by these.
+const PARTS: [u64; 5] = [4, 16, 64, 256, 0];
+/// What a state more costs, as a part of all executions (code that is fetched, and pushes other code out of caches), and at least, in executions: code that hardly ever runs is not made for nothing.
+const STATE: f64 = 3e-3;
+const STATE_AT_LEAST: f64 = 200.0;
+/// Below so many instructions per execution there is nothing to be gained.
+const CHEAP: f64 = 0.02;
+/// States more than nodes.
+const MOST_MORE: usize = 300;
+const FEW_MORE: usize = 16;
+/// Edges of paths that are looked at.
+const MOST_EDGES: usize = 200_000;
+
+/// The cheapest inside of contexts, if it costs less than `cost` with `nodes` states. Of the known paths with their executions; nodes of `single` are not copied.
+pub fn cheapest(dag: &Dag, paths: &[(Vec<DagEdgeId>, u64)], single: &[Node], cost: f64, nodes: usize) -> Option<Automaton> {
+    let all: u64 = paths.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
+    if cost <= CHEAP * all as f64 {
+        return None;
+    }
+    let mut ranked: Vec<&(Vec<DagEdgeId>, u64)> = paths.iter().collect();
+    ranked.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let most = nodes + nodes.min(MOST_MORE) + FEW_MORE;
+    let price = (STATE * all as f64).max(STATE_AT_LEAST);
+    let mut best: Option<(f64, Automaton)> = None;
+    let mut tried = BTreeSet::new();
+    for share in SHARES {
+        let (mut inside, mut sum, mut edges) = (0, 0u64, 0);
+        while inside < ranked.len() && (sum as f64) < share * all as f64 {
+            sum = sum.saturating_add(ranked[inside].1);
+            edges += ranked[inside].0.len();
+            inside += 1;
+        }
+        if edges > MOST_EDGES || !tried.insert(inside) {
+            continue;
+        }
+        let trie = Trie::of(dag, &ranked[..inside]);
+        for part in PARTS {
+            let apart_from = all.checked_div(part).unwrap_or(u64::MAX);
+            let Some(contexts) = trie.contexts(apart_from, most) else { continue };
+            let more = contexts.states.len().saturating_sub(nodes) as f64;
+            let new = REGISTER * contexts.kept + DETOUR * (all - sum) as f64 + price * more;
+            if new < best.as_ref().map_or(cost, |(least, _)| *least) {
+                let automaton = contexts.automaton(dag, &trie);
+                if !automaton.parts_any(single) {
+                    best = Some((new, automaton));
+                }
+            }
+        }
+    }
+    best.map(|(_, automaton)| automaton)
+}
+
+/// A beginning of paths.
+struct Beginning {
+    node: Node,
+    /// Where it comes from.
+    before: Option<(usize, DagEdgeId)>,
+    executions: u64,
+    /// What may follow: an edge, and the longer beginning; `None` where the path ends.
+    ways: Vec<(DagEdgeId, Option<usize>)>,
+}
+
+/// All beginnings of some paths, shorter ones first, with the states of the smallest automaton.
+struct Trie {
+    beginnings: Vec<Beginning>,
+    /// For each beginning, its state in the smallest automaton.
+    class: Vec<usize>,
+    /// For each such state, whether unknown paths may follow.
+    needed: Vec<bool>,
+}
+
+impl Trie {
+    fn of(dag: &Dag, paths: &[&(Vec<DagEdgeId>, u64)]) -> Trie {
+        let mut beginnings = vec![Beginning { node: dag.entry(), before: None, executions: 0, ways: Vec::new() }];
+        for (path, executions) in paths {
+            let mut at = 0;
+            for &edge in path {
+                beginnings[at].executions = beginnings[at].executions.saturating_add(*executions);
+                let known = beginnings[at].ways.iter().find(|(e, _)| *e == edge).map(|(_, to)| *to);
+                let to = known.unwrap_or_else(|| {
+                    let head = dag.edge(edge).to;
+                    let new = (head != dag.exit()).then_some(beginnings.len());
+                    if new.is_some() {
+                        beginnings.push(Beginning { node: head, before: Some((at, edge)), executions: 0, ways: Vec::new() });
+                    }
+                    beginnings[at].ways.push((edge, new));
+                    new
+                });
+                at = to.unwrap_or(at);
+            }
+        }
+        let mut trie = Trie { class: vec![0; beginnings.len()], beginnings, needed: Vec::new() };
+        trie.classify(dag);
+        trie
+    }
+
+    fn classify(&mut self, dag: &Dag) {
+        let mut classes = HashMap::new();
+        for at in (0..self.beginnings.len()).rev() {
+            let Beginning { node, ways, .. } = &self.beginnings[at];
+            let mut follows: Vec<(DagEdgeId, Option<usize>)> = ways.iter().map(|(e, to)| (*e, to.map(|to| self.class[to]))).collect();
+            follows.sort();
+            let needed = ways.len() < dag.out(*node).len() || follows.iter().any(|(_, to)| to.is_some_and(|to| self.needed[to]));
+            let new = self.needed.len();
+            self.class[at] = *classes.entry((*node, follows)).or_insert(new);
+            if self.class[at] == new {
+                self.needed.push(needed);
+            }
+        }
+    }
+
+    /// The states, if they are not more than `most`: beginnings that are executed so often are apart, others are of their class.
+    fn contexts(&self, apart_from: u64, most: usize) -> Option<Contexts> {
+        let mut of_class = vec![None; self.needed.len()];
+        let (mut state_of, mut states) = (vec![0; self.beginnings.len()], Vec::<usize>::new());
+        let (mut arriving, mut into) = (Vec::<u64>::new(), Vec::<Option<(usize, DagEdgeId)>>::new());
+        let mut meets = Vec::new();
+        for (at, beginning) in self.beginnings.iter().enumerate() {
+            let class = self.class[at];
+            let apart = self.needed[class] && beginning.executions >= apart_from;
+            let known = if apart { None } else { of_class[class] };
+            let state = known.unwrap_or(states.len());
+            let from = beginning.before.map(|(before, edge)| (state_of[before], edge));
+            if known.is_none() {
+                states.push(at);
+                arriving.push(0);
+                into.push(from);
+                meets.push(false);
+                if states.len() > most {
+                    return None;
+                }
+            }
+            if !apart {
+                of_class[class] = Some(state);
+            }
+            state_of[at] = state;
+            arriving[state] = arriving[state].saturating_add(beginning.executions);
+            meets[state] |= into[state] != from;
+        }
+        let kept = (0..states.len()).filter(|s| meets[*s] && self.needed[self.class[states[*s]]]).map(|s| arriving[s] as f64).sum();
+        Some(Contexts { states, state_of, kept })
+    }
+}
+
+/// States in which some beginnings are apart.
+struct Contexts {
+    /// A beginning of each state.
+    states: Vec<usize>,
+    /// The state of each beginning.
+    state_of: Vec<usize>,
+    /// How often the register is set because ways with different values of it meet.
+    kept: f64,
+}
+
+impl Contexts {
+    fn automaton(&self, dag: &Dag, trie: &Trie) -> Automaton {
+        let way = |(edge, to): &(DagEdgeId, Option<usize>)| Way { edge: *edge, to: to.map(|to| self.state_of[to]), unclear: false };
+        let state = |at: &usize| {
+            let Beginning { node, ways, .. } = &trie.beginnings[*at];
+            debug_assert!(ways.iter().all(|(e, _)| dag.edge(*e).from == *node));
+            State { node: *node, ways: ways.iter().map(way).collect() }
+        };
+        Automaton::new(self.states.iter().map(state).collect())
+    }
+}
