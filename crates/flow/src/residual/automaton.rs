@@ -93,9 +93,4 @@ impl Automaton {
             self.states.len() - 1
         })
     }
-
-    /// Whether one of these nodes is several states.
-    pub fn parts_any(&self, nodes: &[Node]) -> bool {
-        nodes.iter().any(|node| self.states.iter().filter(|s| s.node == *node).count() > 1)
-    }
 }

@@ -33,8 +33,8 @@ const FEW_MORE: usize = 16;
 /// Edges of paths that are looked at.
 const MOST_EDGES: usize = 200_000;
 
-/// The cheapest inside of contexts, if it costs less than `cost` with `nodes` states. Of the known paths with their executions; nodes of `single` are not copied.
-pub fn cheapest(dag: &Dag, paths: &[(Vec<DagEdgeId>, u64)], single: &[Node], cost: f64, nodes: usize) -> Option<Automaton> {
+/// The cheapest inside of contexts, if it costs less than `cost` with `nodes` states. Of the known paths with their executions.
+pub fn cheapest(dag: &Dag, paths: &[(Vec<DagEdgeId>, u64)], cost: f64, nodes: usize) -> Option<Automaton> {
     let all: u64 = paths.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
     if cost <= CHEAP * all as f64 {
         return None;
@@ -62,10 +62,7 @@ pub fn cheapest(dag: &Dag, paths: &[(Vec<DagEdgeId>, u64)], single: &[Node], cos
             let more = contexts.states.len().saturating_sub(nodes) as f64;
             let new = REGISTER * contexts.kept + DETOUR * (all - sum) as f64 + price * more;
             if new < best.as_ref().map_or(cost, |(least, _)| *least) {
-                let automaton = contexts.automaton(dag, &trie);
-                if !automaton.parts_any(single) {
-                    best = Some((new, automaton));
-                }
+                best = Some((new, contexts.automaton(dag, &trie)));
             }
         }
     }
