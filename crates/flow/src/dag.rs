@@ -205,6 +205,13 @@ impl Dag {
         &self.order
     }
 
+    /// Where each node is in the topological order; 0 for nodes that cannot be reached.
+    pub fn positions(&self) -> Vec<usize> {
+        let mut positions = vec![0; self.node_count()];
+        self.order.iter().enumerate().for_each(|(at, node)| positions[node.index()] = at);
+        positions
+    }
+
     /// The cut edges, in the order of their numbers.
     pub fn cuts(&self) -> &[Cut] {
         &self.cuts

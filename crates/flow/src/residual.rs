@@ -55,10 +55,10 @@ impl Residual {
         choice.improve();
         let (cost, nodes, unclear) = (choice.cost(), choice.node_count(), choice.unclear());
         let (edges, paths) = choice.into_parts();
-        // In interpreters by computed jumps registers decide, and copies take some: quickjs would execute 9 % more than the plain build, not 4.
+        // In interpreters by computed jumps registers decide, and copies take some: quickjs would execute 9 % more than the plain build, not 5.
         let contexts = if single.is_empty() { contexts::cheapest(dag, &paths, cost, nodes) } else { None };
-        let mut inside = contexts.unwrap_or_else(|| Automaton::of_edges(dag, &edges, &unclear));
-        let single = single.iter().map(|node| (*node, inside.only_state_of(*node))).collect();
+        let inside = contexts.unwrap_or_else(|| Automaton::of_edges(dag, &edges, &unclear));
+        let single = single.iter().filter_map(|node| Some((*node, inside.state_of(*node)?))).collect();
         Residual { known, inside, single, paths }
     }
 
@@ -190,8 +190,7 @@ impl Versions {
 
 /// The nodes in an order in which those of a path follow each other: paths leave the inside, and do not come back.
 fn order(dag: &Dag, found: &[(Node, At)]) -> Vec<Node> {
-    let mut position = vec![0; dag.node_count()];
-    dag.order().iter().enumerate().for_each(|(at, node)| position[node.index()] = at);
+    let position = dag.positions();
     let mut order: Vec<usize> = (0..found.len()).collect();
     order.sort_by_key(|at| (found[*at].1 == At::Counted, position[found[*at].0.index()]));
     order.into_iter().map(|at| Node(at as u32)).collect()

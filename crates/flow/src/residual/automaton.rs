@@ -74,8 +74,7 @@ impl Automaton {
 
     /// For each state, whether the path register has to be kept there: an edge outside or an unclear end may follow.
     pub fn needed(&self, dag: &Dag) -> Vec<bool> {
-        let mut position = vec![0; dag.node_count()];
-        dag.order().iter().enumerate().for_each(|(at, node)| position[node.index()] = at);
+        let position = dag.positions();
         let mut order: Vec<usize> = (0..self.states.len()).collect();
         order.sort_by_key(|s| std::cmp::Reverse(position[self.states[*s].node.index()]));
         let mut needed = vec![false; self.states.len()];
@@ -86,11 +85,8 @@ impl Automaton {
         needed
     }
 
-    /// The state of a node that has one at most; gives it one without ways if it has none.
-    pub fn only_state_of(&mut self, node: Node) -> usize {
-        self.states.iter().position(|s| s.node == node).unwrap_or_else(|| {
-            self.states.push(State { node, ways: Vec::new() });
-            self.states.len() - 1
-        })
+    /// A state of a node, if it has one.
+    pub fn state_of(&self, node: Node) -> Option<usize> {
+        self.states.iter().position(|s| s.node == node)
     }
 }
