@@ -146,7 +146,7 @@ impl Walk<'_> {
     fn held(&self, head: Node, back: Edge, often: f64) -> Option<Held> {
         let body = self.body(head)?;
         let nodes = self.holding(head, &body);
-        let stays = |e: Edge| self.ground.graph.to(e) == head || nodes.contains(&self.ground.graph.to(e));
+        let stays = |e: Edge| self.ground.graph.to(e) == head || (nodes.contains(&self.ground.graph.to(e)) && self.ground.cut(e).is_none());
         let all = nodes.iter().flat_map(|n| self.schedule.live(self.ground.graph.out(*n)));
         let writes: Vec<Edge> = all.filter(|e| !stays(*e)).collect();
         let written: f64 = writes.iter().map(|e| self.frequencies.edge(*e)).sum();
@@ -155,39 +155,30 @@ impl Walk<'_> {
         (can && pays).then_some(Held { head, nodes, writes })
     }
 
-    /// The nodes of a loop that is entered at its head only, and in which no path is cut.
+    /// The nodes of a loop that is entered at its head only, with those of loops in it.
     fn body(&self, head: Node) -> Option<BTreeSet<Node>> {
         let closes = |e: &Edge| self.ground.cut(*e).is_some_and(|c| c.reason == CutReason::Back);
+        let before = |node: Node| self.schedule.live(self.ground.graph.incoming(node));
         let mut body = BTreeSet::from([head]);
-        let mut stack: Vec<Node> = self
-            .schedule
-            .live(self.ground.graph.incoming(head))
-            .filter(closes)
-            .map(|e| self.ground.graph.from(e))
-            .filter(|n| *n != head)
-            .collect();
+        let mut stack: Vec<Node> = before(head).filter(closes).map(|e| self.ground.graph.from(e)).collect();
         while let Some(node) = stack.pop() {
-            if node == self.ground.graph.entry() || self.innermost[node.index()] != Some(head) {
+            if node == self.ground.graph.entry() {
                 return None;
             }
             if body.insert(node) {
-                for edge in self.schedule.live(self.ground.graph.incoming(node)) {
-                    if self.ground.cut(edge).is_some() {
-                        return None;
-                    }
-                    stack.extend(Some(self.ground.graph.from(edge)).filter(|n| *n != head));
-                }
+                stack.extend(before(node).map(|e| self.ground.graph.from(e)));
             }
         }
         (head != self.ground.graph.entry()).then_some(body)
     }
 
-    /// The nodes of a loop at which there may be held rounds.
+    /// The nodes of a loop at which there may be held rounds: none in the loops in it.
     fn holding(&self, head: Node, body: &BTreeSet<Node>) -> Vec<Node> {
         let mut nodes = vec![head];
-        for &node in self.ground.order.iter().filter(|n| **n != head && body.contains(n)) {
-            let comes = |e: Edge| nodes.contains(&self.ground.graph.from(e));
-            if self.facts.quiet[node.index()] && self.schedule.live(self.ground.graph.incoming(node)).any(comes) {
+        let may = |n: Node| n != head && body.contains(&n) && self.innermost[n.index()] == Some(head) && self.facts.quiet[n.index()];
+        for &node in self.ground.order.iter().filter(|n| may(**n)) {
+            let comes = |e: Edge| nodes.contains(&self.ground.graph.from(e)) && self.ground.cut(e).is_none();
+            if self.schedule.live(self.ground.graph.incoming(node)).any(comes) {
                 nodes.push(node);
             }
         }
