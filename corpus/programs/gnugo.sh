@@ -18,3 +18,13 @@ inputs() {
 train() { x -i train.gtp --mode gtp --quiet --seed 7 --level 8; }
 
 ref() { x -i ref.gtp --mode gtp --quiet --seed 7 --level 8; }
+
+# The program's own tests, but those that the other runs are made of; only commands that do not reach the assertion.
+suite() {
+    local test
+    given cp -r "$SRC/regression/golois" .
+    for test in arend atari_atari break_in capture connect ld_owl lazarus manyfaces ninestones nngs nngs2 optics semeai tactics tactics1 trevor trevora unconditional; do
+        given eval "{ grep -E '^ *(loadsgf|[0-9]+ +(attack|defend|owl_attack|owl_defend|connect|disconnect|eval_eye|unconditional_status|ladder_attack|same_dragon)) ' '$SRC/regression/$test.tst'; echo quit; } >s-$test.gtp"
+        x -i "s-$test.gtp" --mode gtp --quiet --seed 7 --level 8
+    done
+}

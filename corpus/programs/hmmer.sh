@@ -33,3 +33,23 @@ inputs() {
 train() { x rrm.hmm train.fa; }
 
 ref() { x fn3.hmm ref.fa; }
+
+suite() {
+    local model option
+    made s-few.fa protein 7 40 120
+    given cp "$SRC"/testsuite/{Optiontests.fa,trace_test.hmm,weeviterbi_test.hmm,weeviterbi_test.seq} "$SRC"/tutorial/Artemia.fa .
+    for model in rrm.hmm fn3.hmm trace_test.hmm weeviterbi_test.hmm; do
+        for option in "" "-A 2" "-E 100" "-T -50" "-Z 1000" --compat "--domE 5" "--domT -20" --forward --null2 --xnu; do
+            # shellcheck disable=SC2086
+            x $option "$model" s-few.fa
+            # shellcheck disable=SC2086
+            x $option "$model" Artemia.fa
+        done
+        x "$model" Optiontests.fa
+        x "$model" weeviterbi_test.seq
+    done
+    x --cut_tc rrm.hmm globins630.fa
+    x -s 1 --cut_ga fn3.hmm titin.fa
+    x -h
+    x -s 1 none.hmm s-few.fa
+}

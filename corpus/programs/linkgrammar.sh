@@ -23,3 +23,19 @@ inputs() {
 train() { x -i train.batch en -batch; }
 
 ref() { x -i ref.batch en -batch; }
+
+# Other sentences of its authors, and other languages.
+suite() {
+    local part language
+    for part in biolg voa fix-needed fixes; do
+        given eval "sed -n 1,200p data/en/corpus-$part.batch >s-$part.batch"
+        x -i "s-$part.batch" en -batch
+    done
+    for language in de ar tr kz vn fa; do x -i "data/$language/corpus-basic.batch" "$language" -batch; done
+    given eval 'printf "%s\n" "The cat sat on the mat." "Colourless green ideas sleep furiously" "He said that she would come" "" "Is this a test?" >s-some'
+    x -i s-some en
+    x -i s-some en -links=0 -constituents=1
+    x -i s-some en -null -limit=10
+    x -i s-some en -disjuncts
+    x -s 255 -i s-some en -nonsense
+}

@@ -23,3 +23,26 @@ inputs() {
 train() { x -p2 -q -c text; }
 
 ref() { x -p2 -q -c book log bin; }
+
+suite() {
+    local kind level
+    for kind in text log csv json binary random zeros; do
+        made "s-$kind" "$kind" 20 700000
+        for level in 1 4 9; do x -p2 -q "-$level" -c "s-$kind"; done
+        x -p1 -q -c "s-$kind"
+        x -p2 -q -b3 -c "s-$kind"
+        given cp "s-$kind" again
+        x -p2 -q -k -f again
+        x -p2 -q -t again.bz2
+        x -p2 -q -c -d again.bz2
+        x -p2 -q -d -f again.bz2
+    done
+    made s-empty text 1 0
+    made s-large log 8 5000000
+    x -p2 -q -c s-empty
+    x -p2 -q -c s-large s-text
+    x -p2 -q -r -c s-large
+    x -i s-csv -p2 -q -c
+    x -s 2 -p2 -q -t s-text
+    x -s 255 -h
+}

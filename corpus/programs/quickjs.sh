@@ -14,3 +14,12 @@ inputs() { cp "$HERE/inputs/bench.js" .; }
 train() { x --std bench.js train; }
 
 ref() { x --std bench.js ref; }
+
+suite() {
+    local program
+    while IFS= read -r program; do x --std -e "$program"; done <"$HERE/inputs/suite.js"
+    x -q
+    x -s 1 --script none.js
+    x -s 1 -e 'throw new Error("wrong")'
+    x -s 1 -e 'let = = 3'
+}

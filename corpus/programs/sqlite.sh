@@ -22,3 +22,21 @@ ref() {
     x --memdb --verify --size 60 --testset cte
     x --memdb --verify --size 15 --testset fp
 }
+
+suite() {
+    local set options=("" --without-rowid --primarykey --reprepare --shrink-memory --utf16be --utf16le --strict --notnull --nomemstat "--temp 6" "--pagesize 1024" "--lookaside 0 0" "--repeat 3"
+        "--cachesize 20" --big-transactions --autovacuum --incrvacuum "--journal memory" "--pcache 40 5000")
+    for set in main cte orm fp; do
+        for option in "${options[@]}"; do
+            # shellcheck disable=SC2086
+            x --memdb --verify --size 4 --testset "$set" $option
+        done
+    done
+    given rm -f s-database
+    x --verify --size 4 --journal wal --checkpoint s-database
+    given rm -f s-database
+    x --size 4 --nosync --exclusive --mmap 1000000 s-database
+    given rm -f s-database
+    x --memdb --explain --size 2
+    x --memdb --stats --size 2
+}

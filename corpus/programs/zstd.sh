@@ -35,6 +35,11 @@ suite() {
         x -q -c --no-check -3 "s-$kind"
         x -i "s-$kind" -q -c
     done
+    # More than a window: other strategies, and matches in a part of the past that lies elsewhere.
+    for kind in text log binary random; do
+        made "s-large-$kind" "$kind" 21 6000000
+        for level in -1 -4 -7 -11; do x -q -c "$level" "s-large-$kind"; done
+    done
     made s-empty text 1 0
     made s-small text 2 40
     x -q -c s-empty

@@ -209,7 +209,7 @@ impl Corpus {
         let mut command = self.recipe("build", program);
         let mut variables = variant.build_environment()?;
         if let Some(trained) = variant.trained() {
-            let file = self.of_short_run(program, trained)?;
+            let file = self.learnt(program, trained)?;
             let words = variables.iter_mut().filter(|(name, _)| *name == "TRODDEN_INSTRUMENT");
             words.for_each(|(_, words)| words.push(format!(" {}={}", trained.name(), file.display())));
         }
@@ -230,9 +230,13 @@ impl Corpus {
         steps::output(instrument.args(["--scheme", scheme, "--interesting"]).arg(&stored)).map(drop)
     }
 
-    /// What a program's short run says, for variants that go by it.
-    fn of_short_run(&self, program: &str, trained: Trained) -> Result<PathBuf> {
-        let stored = self.full_profile(program, Input::Train)?;
+    /// What a program's earlier runs say, for variants that go by it.
+    fn learnt(&self, program: &str, trained: Trained) -> Result<PathBuf> {
+        let stored = match trained {
+            Trained::KnownWithSuite if self.suite_runs(program)? == 0 => bail!("{program} has no suite in corpus/programs/{program}.sh"),
+            Trained::KnownWithSuite => self.profile_of(program, &[Input::Train, Input::Suite], "tests")?,
+            Trained::Known | Trained::Weights => self.full_profile(program, Input::Train)?,
+        };
         let file = stored.with_extension(trained.name());
         let mut export = Command::new(steps::target().join("release/trodden"));
         steps::output(export.args(["export", trained.name()]).arg(&stored).arg("-o").arg(&file))?;
@@ -244,16 +248,23 @@ impl Corpus {
     /// # Errors
     /// It cannot be built or run, or nothing was counted.
     pub fn full_profile(&self, program: &str, input: Input) -> Result<PathBuf> {
+        self.profile_of(program, &[input], input.name())
+    }
+
+    /// The same of several runs together.
+    fn profile_of(&self, program: &str, inputs: &[Input], name: &str) -> Result<PathBuf> {
         let trodden = Variant::trodden();
         self.inputs(program)?;
         self.build_once(program, &trodden)?;
-        self.run(program, &trodden, input, "")?;
-        let counts = self.counts(program, &trodden, input);
+        for input in inputs {
+            self.run(program, &trodden, *input, "")?;
+        }
         let folder = self.folder.join("profiles");
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let stored = folder.join(format!("{program}.{}.trodden", input.name()));
+        let stored = folder.join(format!("{program}.{name}.trodden"));
         let mut collect = Command::new(steps::target().join("release/trodden"));
-        steps::output(collect.args(["collect", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
+        collect.args(["collect", "--no-store", "-o"]).arg(&stored);
+        steps::output(collect.args(inputs.iter().map(|input| self.counts(program, &trodden, *input))))?;
         std::path::absolute(&stored).context("there is no current folder")
     }
 

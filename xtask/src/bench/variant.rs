@@ -32,7 +32,7 @@ struct Kind {
     flags: &'static str,
     /// Words for the plugin that the variant stands for.
     words: &'static str,
-    /// What it takes of a profile of the short run.
+    /// What it takes of a profile of earlier runs.
     trained: Option<Trained>,
     /// It is trodden's build made again, to count the paths of the short run by this scheme.
     chosen: Option<&'static str>,
@@ -62,6 +62,8 @@ pub enum Trained {
     Weights,
     /// Which paths were.
     Known,
+    /// Which paths were in that run or in the program's suite.
+    KnownWithSuite,
 }
 
 impl Trained {
@@ -69,7 +71,7 @@ impl Trained {
     pub fn name(self) -> &'static str {
         match self {
             Trained::Weights => "weights",
-            Trained::Known => "known",
+            Trained::Known | Trained::KnownWithSuite => "known",
         }
     }
 }
@@ -186,6 +188,13 @@ static KINDS: &[Kind] = &[
         about: "only paths that the short run did not take",
         words: "tier=residual",
         trained: Some(Trained::Known),
+        ..TRODDEN
+    },
+    Kind {
+        name: "residual-suite",
+        about: "only paths that neither the short run nor the suite of tests took",
+        words: "tier=residual",
+        trained: Some(Trained::KnownWithSuite),
         ..TRODDEN
     },
     Kind {
