@@ -6,7 +6,7 @@
 //! 2. *Early counts.* Where ways with different register values meet in a node from which one way leads to the path's end, the counts are made on the
 //!    edges into it: their places in the array are constants there, so no register has to be set, and the node keeps its size (which decides
 //!    whether a code generator copies it, as it does with the computed jump of an interpreter).
-//! 3. *Usual rounds.* In other short innermost loops, the path of the usual round has an instruction of its own that counts it, or its rounds are counted in a register
+//! 3. *Usual rounds.* In other loops, the path of the usual round, if that is short and comes through no loop inside, has an instruction of its own that counts it, or its rounds are counted in a register
 //!    ([`Schedule::usual`]).
 //!
 //! What one of several copies counts of a function has tasks of its own ([`part`]): they count early by themselves, and loops by rounds likewise.
@@ -263,7 +263,7 @@ impl Schedule {
         &self.loops
     }
 
-    /// The usual rounds of short innermost loops that are told from others where they are counted: on the edges that close them.
+    /// The usual rounds of loops that are told from others where they are counted: on the edges that close them.
     pub fn usual(&self) -> &[Usual] {
         &self.usual
     }

@@ -1,11 +1,11 @@
-//! The usual round of a short innermost loop, whose count is told apart from those of other rounds.
+//! The usual round of a loop, short and through no loop in it, whose count is told apart from those of other rounds.
 //!
 //! Processors hand what was stored in memory to a load of the same place in no time if they guess which store it was; they guess by the instructions' addresses. The first round of a loop
 //! ends another path than the rounds behind it, so one instruction that counts both adds to different words; on an AMD EPYC (family 26) that spoils the guess for the whole loop, and each
 //! round waits some seven cycles for the one before. With an instruction of its own for the word that nearly all rounds add to, the guess is always right; one comparison tells them apart.
 //!
 //! Where a loop mostly comes round so several times before it is left or calls something, these rounds are not even added to memory one by one: their number is kept in a register ([`Held`]),
-//! and written where control leaves the part of the loop that calls nothing.
+//! and written where control leaves the part of the loop that calls nothing, or enters a loop in it.
 
 use super::{Facts, Ground, Schedule, Step};
 use crate::dag::CutReason;
