@@ -233,7 +233,9 @@ impl Corpus {
     /// What a program's earlier runs say, for variants that go by it.
     fn learnt(&self, program: &str, trained: Trained) -> Result<PathBuf> {
         let stored = match trained {
-            Trained::KnownWithSuite if self.suite_runs(program)? == 0 => bail!("{program} has no suite in corpus/programs/{program}.sh"),
+            Trained::KnownWithSuite if self.suite_runs(program)? == 0 => {
+                bail!("{program} has no suite: write one in corpus/programs/{program}.sh, or leave out the variant")
+            }
             Trained::KnownWithSuite => self.profile_of(program, &[Input::Train, Input::Suite], "tests")?,
             Trained::Known | Trained::Weights => self.full_profile(program, Input::Train)?,
         };

@@ -174,6 +174,40 @@ fn everything_is_counted_but_known_paths() {
     assert!(3 * work_of_residual < work_of_full, "known paths: work on {work_of_residual} edges, of the full plan {work_of_full}");
 }
 
+/// A file may say that any paths are known, as often executed as it likes, though no run took them so.
+#[test]
+fn any_paths_may_be_known() {
+    let (mut left_out, mut copied) = (0, 0u64);
+    for seed in 0..40_000 {
+        let mut random = Random::new(seed ^ 0xa4_4b0e);
+        let graph = graph(&mut random, 10, 18, Cycles::Some);
+        if !graph.out(graph.exit()).is_empty() || graph.exit().index() + 1 != graph.node_count() {
+            continue;
+        }
+        let cuts = forced(&mut random, &graph);
+        let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
+        let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));
+        let habits: Vec<u64> = graph.edges().map(|_| random.below(3)).collect();
+        let walks: Vec<Vec<Edge>> = (0..6).filter_map(|_| walk(&mut random, &graph, &habits)).collect();
+        let paths = plan.numbering.paths();
+        // Beyond the last one there is none.
+        let any: BTreeMap<u64, u64> =
+            (0..random.below(12)).map(|_| (random.below(paths + 3), random.pick(&[0, 1, 100_000, u64::MAX]))).collect();
+        let list: Vec<(u64, u64)> = any.into_iter().collect();
+        let residual_paths = Residual::of(&plan.dag, &plan.numbering, &list, &[]);
+        let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
+        let plan = Plan { probes, ..plan };
+        let versions = Versions::of(&graph, &plan, &residual_paths);
+        let ids: BTreeSet<u64> = list.iter().map(|(id, _)| *id).collect();
+        let (all, _) = full(&graph, &plan, &walks);
+        let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
+        assert_eq!(residual(&versions, &ids, &walks).0, expected, "seed {seed}");
+        left_out += all.len() - expected.len();
+        copied += u64::from(versions.places.iter().any(|p| p.version == Version::Inside(1)));
+    }
+    assert!(left_out > 1000 && copied > 100, "{left_out} paths not counted, code copied in {copied} graphs");
+}
+
 /// Two diamonds in a row: 0 to 1 or 2, to 3, to 4 or 5, to 6.
 fn two_diamonds() -> Graph {
     let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 6), (5, 6)];
