@@ -19,7 +19,7 @@ pub use field::{Aggregate, Field, Pack, Query};
 pub use find::Find;
 pub use isolate::{Isolate, SuspectScore};
 pub use numbering::{Interesting, ModelScheme, NumberJob, Solver};
-pub use parameters::{Parameters, known_paths, parameters_over, weights_file};
+pub use parameters::{Parameters, known_in, known_paths, parameters_over, weights_file};
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};

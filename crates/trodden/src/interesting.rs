@@ -1,6 +1,7 @@
 //! The sets of `--interesting`: words of the command line to paths of a program, united, and to the file that the plugin reads.
 
 use crate::assets;
+use crate::cli::known_in;
 use crate::git::{self, Difference};
 use crate::plan::units;
 use crate::profiles::{LAST, load};
@@ -89,12 +90,10 @@ fn one(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
 
 /// The executed paths of a profile, or those of a file of paths.
 fn of_profile(wanted: &str) -> Result<KnownPaths> {
-    if let Ok(bytes) = fs::read(wanted)
-        && let Ok(paths) = KnownPaths::from_bytes(&bytes)
-    {
-        return Ok(paths);
+    match known_in(wanted)? {
+        Some(paths) => Ok(paths),
+        None => Ok(load(wanted)?.complete_paths()?),
     }
-    Ok(load(wanted)?.complete_paths()?)
 }
 
 fn places(text: &str) -> Result<Vec<Place>> {

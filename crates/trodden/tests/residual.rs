@@ -366,3 +366,19 @@ fn more_becomes_known_without_a_new_build() {
     let refused = place.command(trodden()).args(["export", "known", "more", "-o", "x", "--for", "prog"]).output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("was not built with --residual"));
 }
+
+#[test]
+fn a_damaged_file_of_known_paths_is_named() {
+    let place = place();
+    place.trodden("export known tests -o whole.known");
+    let whole = std::fs::read(place.path("whole.known")).unwrap();
+    for length in [8, 30, whole.len() / 2, whole.len() - 1] {
+        std::fs::write(place.path("cut.known"), &whole[..length]).unwrap();
+        for option in ["--residual", "--interesting"] {
+            let output = place.command(trodden()).args(["instrument", "./prog", option, "cut.known", "-o", "prog.cut"]).output().unwrap();
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert!(!output.status.success() && !place.path("prog.cut").exists());
+            assert!(error.contains("cut.known: damaged") && error.contains("trodden export known"), "{length} {option}: {error}");
+        }
+    }
+}

@@ -184,6 +184,11 @@ impl KnownPaths {
         pack(&MAGIC, &self.functions.iter().collect::<Vec<_>>())
     }
 
+    /// Whether a file's content begins as one of known paths does, damaged or not.
+    pub fn is_begun_in(bytes: &[u8]) -> bool {
+        bytes.starts_with(&MAGIC[..7])
+    }
+
     /// Reads a file's content.
     ///
     /// # Errors
@@ -199,7 +204,7 @@ impl KnownPaths {
 
 /// A file that holds no known paths.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a file of known paths: make one with `trodden export known -o FILE`")]
+#[error("damaged, or not a file of known paths: make one with `trodden export known -o FILE`")]
 pub struct NoKnownPaths;
 
 #[cfg(test)]

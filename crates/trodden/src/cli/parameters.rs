@@ -2,6 +2,7 @@
 
 use crate::cc::pgo::MARKERS;
 use crate::notes::reasons;
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use trodden_profile::sampling::SAMPLE_TIER as SAMPLE_WORD;
@@ -78,7 +79,10 @@ pub fn known_paths(wanted: &str) -> Result<String, String> {
     let written = || -> anyhow::Result<PathBuf> {
         let mut known = KnownPaths::default();
         for name in if Path::new(wanted).is_file() { vec![wanted] } else { wanted.split(',').collect() } {
-            known.unite(known_of(name)?)?;
+            known.unite(match known_in(name)? {
+                Some(known) => known,
+                None => crate::profiles::load(name)?.known_paths()?,
+            })?;
         }
         let bytes = known.to_bytes();
         let path = crate::assets::store()?.root().join("known").join(Identity::of(&bytes).to_string());
@@ -90,12 +94,13 @@ pub fn known_paths(wanted: &str) -> Result<String, String> {
     word.map(str::to_owned).ok_or_else(|| format!("{} has blanks in its name: set TRODDEN_STORE to a folder without", path.display()))
 }
 
-/// What a file of known paths, a profile, a run, or a suite knows.
-fn known_of(name: &str) -> anyhow::Result<KnownPaths> {
-    match std::fs::read(name).ok().and_then(|bytes| KnownPaths::from_bytes(&bytes).ok()) {
-        Some(known) => Ok(known),
-        None => Ok(crate::profiles::load(name)?.known_paths()?),
-    }
+/// What a file of known paths holds; `None` if the name is not of one.
+///
+/// # Errors
+/// It is damaged.
+pub fn known_in(name: &str) -> anyhow::Result<Option<KnownPaths>> {
+    let bytes = std::fs::read(name).ok().filter(|bytes| KnownPaths::is_begun_in(bytes));
+    bytes.map(|bytes| KnownPaths::from_bytes(&bytes).with_context(|| name.to_owned())).transpose()
 }
 
 fn event(name: &str) -> Result<EventSource, String> {
