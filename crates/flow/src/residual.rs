@@ -28,12 +28,16 @@ use crate::plan::{Action, Plan};
 use crate::schedule::{Choices, Facts, Ground, Schedule, Step, Task};
 use automaton::{Automaton, Way};
 use inside::Inside;
+use prices::Prices;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 pub mod automaton;
 mod contexts;
 mod inside;
+mod prices;
+
+pub use prices::Crowding;
 
 /// What is known of a function's paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,21 +46,59 @@ pub struct Residual {
     inside: Automaton,
     /// Nodes that exist once, and their states.
     single: Vec<(Node, usize)>,
-    /// The known paths, with their executions.
-    paths: Vec<(Vec<DagEdgeId>, u64)>,
+    paths: Vec<KnownPath>,
+}
+
+/// What a plan is made of, besides graph and numbering.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// The known paths' identities and executions; identities of no path are left out.
+    pub paths: &'a [(u64, u64)],
+    /// Nodes that exist once: all edges into them are cut.
+    pub single: &'a [Node],
+    /// For each edge of the graph, whether it tells that a call was reached: paths that end with it are executed besides those that go on.
+    pub aside: &'a [bool],
+    /// How crowded caches are by the program's hot code.
+    pub crowding: Crowding,
+}
+
+/// A known path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KnownPath {
+    edges: Vec<DagEdgeId>,
+    executions: u64,
+    /// Whether it tells that a call was reached.
+    aside: bool,
+}
+
+impl KnownPath {
+    /// How often its edges but the last are executed for it alone.
+    fn alone(&self) -> u64 {
+        if self.aside { 0 } else { self.executions }
+    }
 }
 
 impl Residual {
-    /// Of the known paths' identities and executions; identities of no path are left out. Nodes of `single` exist once: all edges into them are cut.
-    pub fn of(dag: &Dag, numbering: &Numbering, known: &[(u64, u64)], single: &[Node]) -> Residual {
-        let paths = known.iter().filter_map(|(id, count)| Some((numbering.path(dag, *id)?, *count))).collect();
-        let mut choice = Inside::all(dag, paths);
+    /// Of what is known.
+    pub fn of(dag: &Dag, numbering: &Numbering, known: Known) -> Residual {
+        let Known { single, aside, crowding, .. } = known;
+        let is_aside = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| aside[e.index()]);
+        let path = |(id, executions): &(u64, u64)| {
+            let edges = numbering.path(dag, *id)?;
+            Some(KnownPath { aside: edges.last().is_some_and(|e| is_aside(*e)), executions: *executions, edges })
+        };
+        let paths: Vec<KnownPath> = known.paths.iter().filter_map(path).collect();
+        let executions =
+            |of: &dyn Fn(&KnownPath) -> bool| paths.iter().filter(|p| of(p)).map(KnownPath::alone).fold(0, u64::saturating_add);
+        let entered = |path: &KnownPath| path.edges.first().is_none_or(|e| !matches!(dag.edge(*e).origin, Origin::Enter(_)));
+        let prices = Prices::of(executions(&|_| true), executions(&entered), crowding);
+        let mut choice = Inside::all(dag, paths, prices);
         let known = choice.edges.clone();
         choice.improve();
         let (cost, nodes, unclear) = (choice.cost(), choice.node_count(), choice.unclear());
         let (edges, paths) = choice.into_parts();
         // In interpreters by computed jumps registers decide, and copies take some: quickjs would execute 9 % more than the plain build, not 5.
-        let contexts = if single.is_empty() { contexts::cheapest(dag, &paths, cost, nodes) } else { None };
+        let contexts = if single.is_empty() { contexts::cheapest(dag, &paths, prices, cost, nodes) } else { None };
         let inside = contexts.unwrap_or_else(|| Automaton::of_edges(dag, &edges, &unclear));
         let single = single.iter().filter_map(|node| Some((*node, inside.state_of(*node)?))).collect();
         Residual { known, inside, single, paths }
@@ -249,14 +291,14 @@ impl Ways<'_> {
     /// How often the known paths take each edge of all versions.
     fn executions(&self, number: &HashMap<(Node, At), usize>, versions: &Graph, origins: &[Edge]) -> Vec<u64> {
         let mut executions = vec![0u64; versions.edge_count()];
-        for (path, count) in &self.residual.paths {
+        for path in &self.residual.paths {
             let mut version = At::Inside(0);
-            for &id in path {
+            for &id in &path.edges {
                 let origin = self.plan.dag.edge(id).origin;
                 if let Origin::Real(e) | Origin::Leave(e) = origin {
                     let at = Node(number[&(self.graph.from(e), version)] as u32);
                     let taken = versions.out(at).iter().find(|t| origins[t.index()] == e).expect("all edges of a node are there");
-                    executions[taken.index()] = executions[taken.index()].saturating_add(*count);
+                    executions[taken.index()] = executions[taken.index()].saturating_add(path.alone());
                 }
                 if let Origin::Enter(e) | Origin::Real(e) = origin {
                     version = self.behind(id, e, version);

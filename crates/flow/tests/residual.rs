@@ -4,7 +4,7 @@ use machine::{Machine, facts};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Action, Plan};
-use trodden_flow::residual::Version;
+use trodden_flow::residual::{Crowding, Known, Version};
 use trodden_flow::schedule::{ByRounds, Choices, Step, UsualRounds};
 use trodden_flow::{Edge, Graph, Node, Residual, Versions};
 use trodden_testkit::Random;
@@ -13,6 +13,11 @@ use trodden_testkit::graphs::{Cycles, forced, graph, options};
 mod machine;
 
 type Counts = BTreeMap<u64, u64>;
+
+/// Of a program with many hot paths.
+fn crowded() -> Crowding {
+    Crowding::of([1; 2000])
+}
 
 /// A walk from the entry to the exit that takes mostly what `habits` prefer.
 fn walk(random: &mut Random, graph: &Graph, habits: &[u64]) -> Option<Vec<Edge>> {
@@ -140,7 +145,9 @@ fn everything_is_counted_but_known_paths() {
         // Code is copied for what is executed often.
         let times = random.pick(&[1, 10_000]);
         let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, times * *count)).collect();
-        let residual_paths = Residual::of(&plan.dag, &plan.numbering, &list, &[]);
+        let crowding = random.pick(&[Crowding::default(), crowded()]);
+        let aside = vec![false; graph.edge_count()];
+        let residual_paths = Residual::of(&plan.dag, &plan.numbering, Known { paths: &list, single: &[], aside: &aside, crowding });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
         let versions = Versions::of(&graph, &plan, &residual_paths);
@@ -194,7 +201,9 @@ fn any_paths_may_be_known() {
         let any: BTreeMap<u64, u64> =
             (0..random.below(12)).map(|_| (random.below(paths + 3), random.pick(&[0, 1, 100_000, u64::MAX]))).collect();
         let list: Vec<(u64, u64)> = any.into_iter().collect();
-        let residual_paths = Residual::of(&plan.dag, &plan.numbering, &list, &[]);
+        let crowding = random.pick(&[Crowding::default(), crowded()]);
+        let aside: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit() && random.below(4) == 0).collect();
+        let residual_paths = Residual::of(&plan.dag, &plan.numbering, Known { paths: &list, single: &[], aside: &aside, crowding });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
         let versions = Versions::of(&graph, &plan, &residual_paths);
@@ -222,15 +231,16 @@ fn known_paths_are_told_from_combinations_of_them_by_what_costs_least() {
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
     let id = |edges: [u32; 4]| plan.numbering.id(&edges.map(|e| plan.dag.real(Edge(e)).unwrap()));
     let (one, other) = (id([0, 2, 4, 6]), id([1, 3, 5, 7]));
-    let of = |counts: [u64; 2], single: &[Node]| {
+    let of_program = |counts: [u64; 2], single: &[Node], crowding: Crowding| {
         let mut known = vec![(one, counts[0]), (other, counts[1])];
         known.sort();
-        let residual = Residual::of(&plan.dag, &plan.numbering, &known, single);
+        let residual = Residual::of(&plan.dag, &plan.numbering, Known { paths: &known, single, aside: &[false; 8], crowding });
         let ways = || residual.inside().states().iter().flat_map(|s| &s.ways);
         let mut inside: Vec<u32> = ways().filter_map(|w| plan.dag.underlying(w.edge)).map(|e| e.0).collect();
         inside.sort();
         (inside, ways().filter(|w| w.unclear).count(), residual.inside().states().iter().filter(|s| s.node == Node(3)).count())
     };
+    let of = |counts, single| of_program(counts, single, Crowding::default());
     // Known edges can be combined to two unknown paths: what is rare gives way.
     assert_eq!(of([1_000_000, 1], &[]), (vec![0, 2, 4, 6], 0, 1));
     // Where both are as frequent, the node where they meet is copied.
@@ -238,4 +248,25 @@ fn known_paths_are_told_from_combinations_of_them_by_what_costs_least() {
     // Where it cannot be, or where there is little to be gained, a look at the end costs less than a way round.
     assert_eq!(of([1_000_000, 1_000_000], &[Node(3)]), ((0..8).collect(), 2, 1));
     assert_eq!(of([10, 10], &[]), ((0..8).collect(), 2, 1));
+    // Where caches are crowded, copies are dear; so is a way round that is taken more often, since its code is not there.
+    assert_eq!(of([1_000_000, 2000], &[]), ((0..8).collect(), 0, 2));
+    assert_eq!(of_program([1_000_000, 2000], &[], crowded()), (vec![0, 2, 4, 6], 0, 1));
+    assert_eq!(of_program([1_000_000, 5000], &[], crowded()), ((0..8).collect(), 0, 2));
+}
+
+#[test]
+fn that_a_call_was_reached_is_no_execution_of_what_led_to_it() {
+    // Behind 1 the graph ends, or goes on to 2: a call that was reached.
+    let edges = [(0, 1), (0, 3), (1, 4), (1, 2), (2, 4), (3, 4)];
+    let graph = Graph::new(5, Node(0), Node(4), edges.iter().map(|(a, b)| (Node(*a), Node(*b))).collect()).unwrap();
+    let frequencies = Frequencies::estimate(&graph, &[1.0; 6]);
+    let every = trodden_flow::PlanOptions { max_paths: 100, entries: trodden_flow::dag::Entries::Shared, chords: true, hot_first: false };
+    let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
+    let id = |edges: &[u32]| plan.numbering.id(&edges.iter().map(|e| plan.dag.real(Edge(*e)).unwrap()).collect::<Vec<_>>());
+    let known = [(id(&[0, 2]), 100), (id(&[0, 3, 4]), 100), (id(&[1, 5]), 60)];
+    let aside = [false, false, true, false, false, false];
+    let of = Known { paths: &known, single: &[], aside: &aside, crowding: Crowding::default() };
+    let versions = Versions::of(&graph, &plan, &Residual::of(&plan.dag, &plan.numbering, of));
+    let taken: BTreeMap<u32, u64> = versions.origins.iter().zip(&versions.executions).map(|(e, n)| (e.0, *n)).collect();
+    assert_eq!(taken, BTreeMap::from([(0, 100), (1, 60), (2, 0), (3, 100), (4, 100), (5, 60)]));
 }

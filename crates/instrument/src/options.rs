@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
+use trodden_flow::residual::Crowding;
 use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
 use trodden_unit::marks::ADDRESSES_WORD;
 use trodden_unit::{Directions, EventSource, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoWeights, Parts, Weights};
@@ -73,6 +74,8 @@ pub struct Options {
     pub weights: Option<(Rc<Weights>, Identity)>,
     /// Known paths, which the tier `residual` does not count, and the identity of their file.
     pub known: Option<(Rc<KnownPaths>, Identity)>,
+    /// How crowded caches are by the hot code of the program, as its known paths tell.
+    pub crowding: Crowding,
     /// Known are all paths but those that are watched for.
     pub watches: bool,
     /// Most known paths of a function; the others are left out, and so counted.
@@ -256,6 +259,7 @@ impl Options {
             keep_bitcode: true,
             weights: None,
             known: None,
+            crowding: Crowding::default(),
             watches: false,
             known_cap: None,
             interesting: None,
@@ -305,6 +309,8 @@ impl Options {
         if let (Some(most), Some((known, _))) = (options.known_cap, &mut options.known) {
             Rc::make_mut(known).cap(most);
         }
+        let executions = |known: &KnownPaths| Crowding::of(known.functions().flat_map(|(_, _, f)| f.known.iter().map(|(_, n)| *n)));
+        options.crowding = options.known.as_ref().map(|(known, _)| executions(known)).unwrap_or_default();
         options.exclusions()?;
         Ok(options)
     }

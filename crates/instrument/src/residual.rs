@@ -46,7 +46,7 @@ pub fn insert(
     }
     let mut work = Several { module: around.module, versions: &versions, draft: planned.draft.clone(), copies: BTreeMap::new() };
     let draft = work.make(*function);
-    weigh(around.module, &draft, &versions);
+    weigh(around.module, *function, &draft, &versions);
     versions.rearrange_rounds(plan, &planned.frequencies, &places::facts(&draft, &versions.graph), choices);
     let known = Some(known_bytes(around.module, function.name().as_str(), known));
     let course = Course { graph: &versions.graph, order: &versions.order, schedule: &versions.schedule };
@@ -119,9 +119,14 @@ fn nests(graph: &Graph, plan: &Plan) -> Vec<Node> {
     nests
 }
 
-/// Tells code generation how often the known paths take each way of all versions; where they never come, what was said before stays.
-fn weigh(module: Module, draft: &Draft, versions: &Versions) {
+/// Tells code generation how often the known paths take each way of all versions; where they never come, what was said before stays. And how often they begin at the entry: with a count
+/// there it takes the weights for measured, and lays blocks that are hardly ever executed behind the loops that they are in (the counted version among them).
+fn weigh(module: Module, function: Value, draft: &Draft, versions: &Versions) {
     let graph = &versions.graph;
+    let entries = graph.out(graph.entry()).iter().map(|e| versions.executions[e.index()]).fold(0, u64::saturating_add);
+    if entries > 0 && !weights::has_entries(module, function) {
+        weights::weigh_function(module, function, entries);
+    }
     for node in graph.nodes().filter(|n| *n != graph.exit()) {
         let Some(block) = draft.nodes[node.index()] else { continue };
         let mut ways = vec![0; block.terminator().successors().len()];

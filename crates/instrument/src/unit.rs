@@ -30,8 +30,9 @@ use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
 use trodden_flow::plan::Share;
+use trodden_flow::residual::Known;
 use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
-use trodden_flow::{Graph, GraphError, Node, Plan, PlanOptions, Residual, Schedule};
+use trodden_flow::{Graph, GraphError, Node, Plan, Residual, Schedule};
 use trodden_unit::events::CELLS;
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_unit::{
@@ -247,13 +248,15 @@ pub fn code_generation_flags() -> Vec<String> {
 }
 
 /// The plan by which known paths were counted, with probes where they hardly ever come; and what is known.
-fn residual_plan(planned: &Planned, known: &KnownFunction, options: &PlanOptions) -> Option<(Plan, Residual)> {
+fn residual_plan(planned: &Planned, known: &KnownFunction, options: &Options) -> Option<(Plan, Residual)> {
     let Planned { graph, frequencies, .. } = planned;
-    let (dag, numbering) = Plan::cut_at(graph, &known.cuts, options.entries).ok()?;
+    let (dag, numbering) = Plan::cut_at(graph, &known.cuts, options.plan.entries).ok()?;
     if numbering.paths() != known.paths {
         return None;
     }
-    let residual = Residual::of(&dag, &numbering, &known.known, &residual::hubs(&planned.draft));
+    let aside: Vec<bool> = planned.draft.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
+    let (paths, single) = (&known.known, &residual::hubs(&planned.draft));
+    let residual = Residual::of(&dag, &numbering, Known { paths, single, aside: &aside, crowding: options.crowding });
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
     Some((Plan { dag, numbering, probes, partial: None, share: None }, residual))
 }

@@ -73,8 +73,18 @@ pub fn weigh_targets(module: Module, terminator: Value, executions: impl Fn(Bloc
 
 /// Says how often a function was entered.
 pub fn weigh_function(module: Module, function: Value, entries: u64) {
-    let node = list(module, "function_entry_count", [module.constant(entries as i64)]);
+    let node = list(module, "function_entry_count", [module.constant(entries.min(i64::MAX as u64) as i64)]);
     llvm!(LLVMGlobalSetMetadata(function.0, kind(module, PROFILE), node));
+}
+
+/// Whether a profile says how often a function was entered.
+pub fn has_entries(module: Module, function: Value) -> bool {
+    let mut count = 0;
+    let entries = llvm!(LLVMGlobalCopyAllMetadata(function.0, &raw mut count));
+    let profile = kind(module, PROFILE);
+    let found = (0..count as u32).any(|at| llvm!(LLVMValueMetadataEntriesGetKind(entries, at)) == profile);
+    llvm!(LLVMDisposeValueMetadataEntries(entries));
+    found
 }
 
 fn has_weights(terminator: Value) -> bool {

@@ -3,6 +3,7 @@
 mod place;
 
 use place::{Place, must, trodden};
+use std::collections::BTreeSet;
 use std::process::Output;
 use trodden_flow::Edge;
 use trodden_oracle::random::{self, Language};
@@ -141,6 +142,38 @@ fn code_generation_is_told_the_ways_that_branches_went() {
     assert!(has(&[0.001, 0.999]) || has(&[0.999, 0.001]), "the branch: {found:?}");
     assert!(has(&[0.625, 0.125, 0.125, 0.125]), "the switch; of its cases that share a block none is known to be likelier: {found:?}");
     assert!(text.contains("\"function_entry_count\", i64 8000"), "entries of `step`");
+}
+
+/// Two branches that go the same ways in every run.
+const TOGETHER: &str = r#"
+#include <stdio.h>
+#define NOP __asm__ volatile("nop")
+static volatile int sum, limit = 4000;
+__attribute__((noinline)) static void classify(int i) {
+    if (i < limit) { NOP; sum += 5; } else { NOP; NOP; sum -= 3; }
+    NOP;
+    if (i < limit) { NOP; NOP; sum ^= 9; } else { NOP; sum *= 3; }
+}
+int main(void) {
+    for (int i = 0; i < 8000; i++) classify(i);
+    printf("%d\n", sum);
+}
+"#;
+
+/// What is hardly ever executed is laid behind the loops that it is in only if code generation takes weights for measured.
+#[test]
+fn code_generation_is_told_how_often_known_paths_enter_a_function() {
+    let place = Place::with(&[("prog.c", TOGETHER)]);
+    must(place.command(trodden()).args(["cc", "-O1", "-w", "prog.c", "-o", "prog"]));
+    must(place.command(trodden()).args(["record", "-o", "run.trodden", "./prog"]));
+    must(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]));
+    let mut residual = place.command(trodden());
+    residual.env("TRODDEN_INSTRUMENT", format!("tier=residual known={}", place.path("known").display()));
+    must(residual.args(["cc", "-O1", "-w", "-S", "-mllvm", "-stop-after=finalize-isel", "prog.c", "-o", "prog.mir"]));
+    let text = std::fs::read_to_string(place.path("prog.mir")).unwrap();
+    let counts = text.lines().filter_map(|line| line.split_once("\"function_entry_count\", i64 "));
+    let counts: BTreeSet<u64> = counts.map(|(_, count)| count.trim_end_matches('}').parse().unwrap()).collect();
+    assert_eq!(counts, BTreeSet::from([1, 8000]), "of `main` and `classify`");
 }
 
 /// Whatever directions say, programs do what they did: ways and loops picked at random, far more than paths would tell of.

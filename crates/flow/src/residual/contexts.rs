@@ -10,10 +10,11 @@
 //!                                                                                                         `--> c ---> d' --> f
 //! ```
 //!
-//! Which paths are inside at all, and from how many executions on beginnings are kept apart, is tried; what costs least is taken. Code is not free either.
+//! Which paths are inside at all, and from how many executions on beginnings are kept apart, is tried; what costs least is taken. Code is not free either ([`super::prices`]).
 
+use super::KnownPath;
 use super::automaton::{Automaton, State, Way};
-use super::inside::{DETOUR, REGISTER};
+use super::prices::Prices;
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 use std::collections::{BTreeSet, HashMap};
@@ -22,11 +23,6 @@ use std::collections::{BTreeSet, HashMap};
 const SHARES: [f64; 6] = [0.9, 0.97, 0.99, 0.997, 0.999, 1.0];
 /// Beginnings are kept apart that are executed as often as all paths by these.
 const PARTS: [u64; 5] = [4, 16, 64, 256, 0];
-/// What a state more costs, as a part of all executions (code that is fetched, and pushes other code out of caches), and at least, in executions: code that hardly ever runs is not made for nothing.
-const STATE: f64 = 3e-3;
-const STATE_AT_LEAST: f64 = 200.0;
-/// Below so many instructions per execution there is nothing to be gained.
-const CHEAP: f64 = 0.02;
 /// States more than nodes.
 const MOST_MORE: usize = 300;
 const FEW_MORE: usize = 16;
@@ -34,22 +30,21 @@ const FEW_MORE: usize = 16;
 const MOST_EDGES: usize = 200_000;
 
 /// The cheapest inside of contexts, if it costs less than `cost` with `nodes` states. Of the known paths with their executions.
-pub fn cheapest(dag: &Dag, paths: &[(Vec<DagEdgeId>, u64)], cost: f64, nodes: usize) -> Option<Automaton> {
-    let all: u64 = paths.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
-    if cost <= CHEAP * all as f64 {
+pub fn cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, nodes: usize) -> Option<Automaton> {
+    let all: u64 = paths.iter().map(|p| p.executions).fold(0, u64::saturating_add);
+    if prices.is_cheap(cost) {
         return None;
     }
-    let mut ranked: Vec<&(Vec<DagEdgeId>, u64)> = paths.iter().collect();
-    ranked.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let mut ranked: Vec<&KnownPath> = paths.iter().collect();
+    ranked.sort_by_key(|p| std::cmp::Reverse(p.executions));
     let most = nodes + nodes.min(MOST_MORE) + FEW_MORE;
-    let price = (STATE * all as f64).max(STATE_AT_LEAST);
     let mut best: Option<(f64, Automaton)> = None;
     let mut tried = BTreeSet::new();
     for share in SHARES {
         let (mut inside, mut sum, mut edges) = (0, 0u64, 0);
         while inside < ranked.len() && (sum as f64) < share * all as f64 {
-            sum = sum.saturating_add(ranked[inside].1);
-            edges += ranked[inside].0.len();
+            sum = sum.saturating_add(ranked[inside].executions);
+            edges += ranked[inside].edges.len();
             inside += 1;
         }
         if edges > MOST_EDGES || !tried.insert(inside) {
@@ -59,8 +54,8 @@ pub fn cheapest(dag: &Dag, paths: &[(Vec<DagEdgeId>, u64)], cost: f64, nodes: us
         for part in PARTS {
             let apart_from = all.checked_div(part).unwrap_or(u64::MAX);
             let Some(contexts) = trie.contexts(apart_from, most) else { continue };
-            let more = contexts.states.len().saturating_sub(nodes) as f64;
-            let new = REGISTER * contexts.kept + DETOUR * (all - sum) as f64 + price * more;
+            let more = contexts.states.len().saturating_sub(nodes);
+            let new = prices.executed((all - sum) as f64, 0.0, contexts.kept) + prices.copies(more);
             if new < best.as_ref().map_or(cost, |(least, _)| *least) {
                 best = Some((new, contexts.automaton(dag, &trie)));
             }
@@ -89,12 +84,12 @@ struct Trie {
 }
 
 impl Trie {
-    fn of(dag: &Dag, paths: &[&(Vec<DagEdgeId>, u64)]) -> Trie {
+    fn of(dag: &Dag, paths: &[&KnownPath]) -> Trie {
         let mut beginnings = vec![Beginning { node: dag.entry(), before: None, executions: 0, ways: Vec::new() }];
-        for (path, executions) in paths {
+        for path in paths {
             let mut at = 0;
-            for &edge in path {
-                beginnings[at].executions = beginnings[at].executions.saturating_add(*executions);
+            for &edge in &path.edges {
+                beginnings[at].executions = beginnings[at].executions.saturating_add(path.alone());
                 let known = beginnings[at].ways.iter().find(|(e, _)| *e == edge).map(|(_, to)| *to);
                 let to = known.unwrap_or_else(|| {
                     let head = dag.edge(edge).to;

@@ -1,6 +1,6 @@
 //! Which edges of known paths are the inside, the version of a function that hardly pays for being watched.
 //!
-//! What an inside costs follows from the executions of the known paths: a way through the second version for each path that is not wholly inside; a look
+//! What an inside costs ([`super::prices`]) follows from the executions of the known paths: a way through the second version for each path that is not wholly inside; a look
 //! where paths end that are inside and might be unknown; keeping the register wherever it is needed and ways with different values meet. We begin with all
 //! edges of known paths, and take whatever move lowers the cost most, until none does:
 //!
@@ -10,15 +10,11 @@
 //!
 //! Greedy; the best inside is a matter of exponential search. Where it costs much, nodes may be several ([`super::contexts`]).
 
+use super::KnownPath;
+use super::prices::Prices;
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 
-/// Instructions, about: a look where a path ends.
-const LOOK: f64 = 2.0;
-/// A way through the second version.
-pub const DETOUR: f64 = 12.0;
-/// The register, at each node where ways with different values of it meet: it is set on each way, and something else loses its place in a register.
-pub const REGISTER: f64 = 3.0;
 /// Improvements below this part of the cost are not worth a move.
 const WORTHWHILE: f64 = 1e-3;
 /// Functions are searched for so many steps; what was found until then is taken.
@@ -29,7 +25,8 @@ pub struct Inside<'a> {
     dag: &'a Dag,
     /// The edges that are inside.
     pub edges: Vec<bool>,
-    paths: Vec<(Vec<DagEdgeId>, u64)>,
+    paths: Vec<KnownPath>,
+    prices: Prices,
     /// For each edge, the paths that take it.
     takers: Vec<Vec<usize>>,
     /// For each path, how many of its edges are not inside.
@@ -42,15 +39,15 @@ pub struct Inside<'a> {
 
 impl<'a> Inside<'a> {
     /// All edges of known paths, which come with their executions.
-    pub fn all(dag: &'a Dag, paths: Vec<(Vec<DagEdgeId>, u64)>) -> Inside<'a> {
+    pub fn all(dag: &'a Dag, paths: Vec<KnownPath>, prices: Prices) -> Inside<'a> {
         let edges = dag.edges().len();
         let mut takers = vec![Vec::new(); edges];
-        for (at, (path, _)) in paths.iter().enumerate() {
-            path.iter().for_each(|e| takers[e.index()].push(at));
+        for (at, path) in paths.iter().enumerate() {
+            path.edges.iter().for_each(|e| takers[e.index()].push(at));
         }
         let inside = takers.iter().map(|t| !t.is_empty()).collect();
         let (outside, flow, ends) = (vec![0; paths.len()], vec![0.0; edges], vec![0; edges]);
-        let mut all = Inside { dag, edges: inside, paths, takers, outside, flow, ends, steps: 0 };
+        let mut all = Inside { dag, edges: inside, paths, prices, takers, outside, flow, ends, steps: 0 };
         (0..all.paths.len()).for_each(|at| all.account(at, 1.0));
         all
     }
@@ -90,7 +87,7 @@ impl<'a> Inside<'a> {
     }
 
     /// The edges inside, and the paths.
-    pub fn into_parts(self) -> (Vec<bool>, Vec<(Vec<DagEdgeId>, u64)>) {
+    pub fn into_parts(self) -> (Vec<bool>, Vec<KnownPath>) {
         (self.edges, self.paths)
     }
 
@@ -160,7 +157,7 @@ impl<'a> Inside<'a> {
         }
         let mut known = vec![0u64; dag.edges().len()];
         for &at in self.takers[end.index()].iter().filter(|at| self.outside[**at] == 0) {
-            self.paths[at].0.iter().for_each(|e| known[e.index()] += 1);
+            self.paths[at].edges.iter().for_each(|e| known[e.index()] += 1);
         }
         let unknown = |e: DagEdgeId| {
             let edge = dag.edge(e);
@@ -196,10 +193,11 @@ impl<'a> Inside<'a> {
 
     /// Adds a path to what is inside, or takes it away.
     fn account(&mut self, at: usize, sign: f64) {
-        let (path, count) = &self.paths[at];
-        self.steps += path.len();
-        path.iter().for_each(|e| self.flow[e.index()] += sign * *count as f64);
-        if let Some(end) = path.last() {
+        let path = &self.paths[at];
+        self.steps += path.edges.len();
+        path.edges.iter().for_each(|e| self.flow[e.index()] += sign * path.alone() as f64);
+        if let Some(end) = path.edges.last() {
+            self.flow[end.index()] += sign * (path.executions - path.alone()) as f64;
             let ends = &mut self.ends[end.index()];
             *ends = if sign > 0.0 { *ends + 1 } else { *ends - 1 };
         }
@@ -221,7 +219,8 @@ impl<'a> Inside<'a> {
     /// Instructions that the known paths cost.
     pub fn cost(&mut self) -> f64 {
         self.steps += 3 * self.dag.edges().len() + self.paths.len();
-        let detours: f64 = self.paths.iter().zip(&self.outside).filter(|(_, outside)| **outside > 0).map(|((_, n), _)| *n as f64).sum();
+        let detours: f64 =
+            self.paths.iter().zip(&self.outside).filter(|(_, outside)| **outside > 0).map(|(path, _)| path.executions as f64).sum();
         let ways = self.ways();
         let mut needed = vec![false; self.dag.node_count()];
         let (mut looks, mut kept) = (0.0, 0.0);
@@ -238,7 +237,7 @@ impl<'a> Inside<'a> {
                 kept += into().map(|e| self.flow[e.index()]).sum::<f64>();
             }
         }
-        DETOUR * detours + LOOK * looks + REGISTER * kept
+        self.prices.executed(detours, looks, kept)
     }
 
     /// For each node the ways inside from the entry: no more than there are paths.

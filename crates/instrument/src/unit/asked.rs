@@ -17,7 +17,7 @@ impl Unit {
         let name = planned.function.name();
         let other = || Error::OtherPaths(name.clone());
         if let Some(known) = self.known_of(&name, &planned.draft) {
-            let made = residual_plan(planned, known, &self.options.plan);
+            let made = residual_plan(planned, known, &self.options);
             let (plan, residual) = made.ok_or_else(other)?;
             (planned.plan, planned.residual) = (plan, Some(residual));
         }
