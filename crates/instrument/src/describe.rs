@@ -56,6 +56,11 @@ pub fn is_must_tail(call: Value) -> bool {
 }
 
 impl Draft {
+    /// For each edge, whether it tells that a call was reached: paths that end with it are besides those that go on.
+    pub fn aside(&self) -> Vec<bool> {
+        self.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect()
+    }
+
     /// Describes a function whose blocks were prepared.
     pub fn of(function: Value, prepared: &[(Block, BlockKind)], abandonment: &Abandonment, positions: &mut Positions) -> Draft {
         let number: HashMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();

@@ -35,9 +35,7 @@ use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
 use trodden_flow::{Graph, GraphError, Node, Plan, Residual, Schedule};
 use trodden_unit::events::CELLS;
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{
-    EdgeKind, Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore,
-};
+use trodden_unit::{Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore};
 use trodden_unit::{Version, shape};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL, UNTESTED_SYMBOL};
 
@@ -254,7 +252,7 @@ fn residual_plan(planned: &Planned, known: &KnownFunction, options: &Options) ->
     if numbering.paths() != known.paths {
         return None;
     }
-    let aside: Vec<bool> = planned.draft.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
+    let aside = planned.draft.aside();
     let (paths, single) = (&known.known, &residual::hubs(&planned.draft));
     let residual = Residual::of(&dag, &numbering, Known { paths, single, aside: &aside, crowding: options.crowding });
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
@@ -487,7 +485,7 @@ impl Unit {
 
     fn plan_by_scheme(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies, measured: bool) -> Plan {
         let options = self.options.plan_of(self.in_tables);
-        let aside: Vec<bool> = draft.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
+        let aside = draft.aside();
         match self.options.scheme {
             Scheme::Targeted if measured => baselines::targeted(graph, &draft.forced, frequencies, &aside, &options),
             Scheme::Practical if measured => {

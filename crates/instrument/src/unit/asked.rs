@@ -9,7 +9,7 @@ use crate::sample::Planned;
 use trodden_flow::Plan;
 use trodden_flow::selected::Wish;
 use trodden_flow::verify::{verify_full, verify_part};
-use trodden_unit::{EdgeKind, KnownFunction, Skipped, Version, shape};
+use trodden_unit::{KnownFunction, Skipped, Version, shape};
 
 impl Unit {
     /// Plans anew where the paths that are known, or asked for, decide.
@@ -34,7 +34,7 @@ impl Unit {
         if numbering.paths() != asked.paths {
             return Err(other());
         }
-        let aside: Vec<bool> = planned.draft.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
+        let aside = planned.draft.aside();
         let scheme = match self.options.scheme {
             Scheme::Selected(scheme) => Some(scheme),
             _ => None,
