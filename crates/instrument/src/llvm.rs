@@ -301,6 +301,12 @@ impl Value {
         Some(llvm!(LLVMConstIntGetSExtValue(constant)))
     }
 
+    /// How many bits it has, if it is one whole number.
+    pub fn integer_width(self) -> Option<u32> {
+        let kind = self.kind();
+        (llvm!(LLVMGetTypeKind(kind)) == LLVMTypeKind::LLVMIntegerTypeKind).then(|| llvm!(LLVMGetIntTypeWidth(kind)))
+    }
+
     /// Whether a function has an attribute (by name) of its own.
     pub fn has_attribute(self, name: &str) -> bool {
         let kind = attribute_kind(name);

@@ -172,3 +172,41 @@ fn a_burst_as_long_as_the_time_to_the_next_counts_as_soon_as_the_program_is_foun
     assert!(command.output().unwrap().status.success());
     assert_eq!(step(&Profile::read(&place.path("run.trodden")).unwrap()), (1000, 0.75));
 }
+
+/// A list that is walked with a call in each round; and an interpreter by computed jumps, whose instruction 2 looks at the switch (it jumps), and uses its own number afterwards.
+const CODE: &str = r#"
+#include <string.h>
+struct item { struct item *next; int hash; const char *text; };
+struct item *find(struct item *i, int hash, const char *text) {
+    for (; i; i = i->next) if (i->hash == hash && strcmp(i->text, text) == 0) return i;
+    return 0;
+}
+void use(unsigned char), print(long);
+void run(const unsigned char *pc, long n, long a) {
+    static const void *const table[] = {&&add, &&twice, &&loop, &&end};
+    unsigned char code;
+#define NEXT code = *pc; pc += 2; a ^= code; goto *table[code & 3]
+    NEXT;
+add: a += n; print(a); NEXT;
+twice: a *= 2; print(a); NEXT;
+loop: if (--n > 0) pc -= pc[-1]; use(code); NEXT;
+end: print(a);
+}
+"#;
+
+#[test]
+fn the_fast_version_is_spared_what_two_versions_would_cost() {
+    let place = Place::with(&[("prog.c", CODE)]);
+    place.cc("--sample -O2 -S prog.c -o prog.s");
+    let assembly = std::fs::read_to_string(place.path("prog.s")).unwrap();
+    let part = |from: &str| assembly.split_once(&format!("\n{from}:")).unwrap().1.split(".cfi_endproc").next().unwrap().to_owned();
+    let times = |text: &str, what: &str| text.matches(what).count();
+    assert!(times(&part("find"), "strcmp") > 2, "several rounds of the fast version come before a look");
+    let run = part("run");
+    assert!(times(&run, "*") >= 4, "jumps of each version: {run}");
+    assert_eq!(times(&run, "run.table("), 1, "the fast version has its table's address from the entry on: {run}");
+    place.cc("--sample -O2 -S -mllvm -stop-after=finalize-isel prog.c -o prog.mir");
+    let code = std::fs::read_to_string(place.path("prog.mir")).unwrap();
+    assert_eq!(times(&code, "function_entry_count"), 1, "one node, that of both functions");
+    assert_eq!(times(&code, "phi i8"), 0, "what is extended is not merged");
+}

@@ -6,6 +6,8 @@
 //! - innermost loops that call nothing have one if a round is long, or, once in several rounds ([`super::unroll`]), if no loop around them has (and in `main`), but not in functions that
 //!   may be called again and again and have few other looks: there, and in all others, one run of the loop stays in one version;
 //! - other loops have one if a round is long enough for it not to matter, or if nothing around them has and they call something;
+//! - where rounds of such loops are short, too, they look once in several rounds: many come round only a few times, and never look. Not in functions with computed jumps, whose dispatch suffered by it
+//!   (quickjs's instructions grew by 4 %);
 //! - a loop in nearly every round of which an inner one is entered that looks at the switch needs none of its own; so mostly one loop of a nest has;
 //! - where computed jumps arrive, if each version has landings of its own, those have one behind which much is done before the next such jump, and those of
 //!   an interpreter's instructions that may set its program counter to something else than what follows ([`super::steps`]), most of the time: those that may as well go on cost more than they bring;
@@ -37,6 +39,10 @@ const LIKELY_JUMP: f64 = 0.4;
 const LIKELY_JUMP_SHARED: f64 = 0.55;
 /// So many instructions there are from one look to the next in a short loop that looks once in several rounds.
 const APART: f64 = 64.0;
+/// The same in other loops, those that call something or hold others: many of them come round only a few times (a list of equal hashes), and have no look then.
+const APART_WITH_CALLS: f64 = 128.0;
+/// So many instructions may a loop have with its copies: a round may be short only by estimate.
+const MOST_CODE: f64 = 512.0;
 /// So many rounds, at most.
 const MOST_ROUNDS: usize = 16;
 /// A function with so many loops that look has its values merged in many places: more of them hardly matter. One more in a function with one
@@ -105,11 +111,17 @@ pub enum Function {
 /// Chooses the loops of a function that look at the switch.
 pub fn looks(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequencies, of: Function) -> Looks {
     let is_main = of == Function::Main;
+    let jumps_by_address = graph.nodes().any(|n| {
+        let block = draft.nodes.get(n.index()).copied().flatten();
+        block.is_some_and(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr))
+    });
     let mut loops = loops(draft, graph, plan);
     loops.sort_by_key(|l| (l.body.len(), l.head));
     let mut chosen = Looks::default();
     let mut looking: Vec<&Loop> = Vec::new();
     let (mut covered, mut short): (Vec<&Loop>, Vec<&Loop>) = (Vec::new(), Vec::new());
+    // Loops around them may come round without such a look.
+    let mut now_and_then: Vec<&Loop> = Vec::new();
     for (at, this) in loops.iter().enumerate() {
         let rounds = frequencies.node(this.head).max(f64::MIN_POSITIVE);
         // How often an inner loop comes round says nothing here: the one case of a hundred that has a loop may never be taken.
@@ -124,14 +136,24 @@ pub fn looks(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequencie
         if innermost && !this.calls && round < LONG {
             short.push(this);
         } else if innermost && !this.calls || long || (outermost && (this.calls || is_main)) || this.body.len() >= MANY_BLOCKS {
-            chosen.each_round.extend(this.back.iter().filter(|e| can_carry(draft, **e)));
-            looking.push(this);
+            let holds_looks = jumps_by_address || !innermost && (is_main || looking.iter().any(|l| this.body.contains(&l.head)));
+            match this.unrolled(draft, graph, frequencies, APART_WITH_CALLS) {
+                Some(unrolled) if unrolled.rounds > 1 && !holds_looks => {
+                    chosen.unrolled.push(unrolled);
+                    now_and_then.push(this);
+                }
+                _ => {
+                    chosen.each_round.extend(this.back.iter().filter(|e| can_carry(draft, **e)));
+                    looking.push(this);
+                }
+            }
         }
     }
+    looking.extend(now_and_then);
     let stays_as_it_is = of == Function::Other && looking.len() < MANY_LOOKS;
     for this in short.into_iter().filter(|_| !stays_as_it_is) {
         if is_main || !looking.iter().chain(&covered).any(|l| l.body.contains(&this.head)) {
-            match this.unrolled(draft, graph, frequencies) {
+            match this.unrolled(draft, graph, frequencies, APART) {
                 Some(unrolled) if unrolled.rounds > 1 => chosen.unrolled.push(unrolled),
                 _ => chosen.each_round.extend(this.back.iter().filter(|e| can_carry(draft, **e))),
             }
@@ -149,8 +171,8 @@ impl Loop {
         entered.min(self.back.iter().map(|e| frequencies.edge(*e)).sum())
     }
 
-    /// How it looks at the switch once in several rounds, if it is entered at its head only, closed by one edge, and of blocks of which there may be several.
-    fn unrolled(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies) -> Option<Unrolled> {
+    /// How it looks at the switch once in several rounds, with so many instructions from one look to the next, if it is entered at its head only, closed by one edge, and of blocks of which there may be several.
+    fn unrolled(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies, apart: f64) -> Option<Unrolled> {
         let &[back] = self.back.as_slice() else { return None };
         let is_entered = |n: &Node| *n != self.head && graph.incoming(*n).iter().any(|e| !self.body.contains(&graph.from(*e)));
         let is_simple = |n: &Node| {
@@ -161,7 +183,9 @@ impl Loop {
         }
         let mut body: Vec<Node> = self.body.iter().copied().collect();
         body.sort();
-        let rounds = (APART / self.round(draft, frequencies).max(1.0)).ceil() as usize;
+        let rounds = (apart / self.round(draft, frequencies).max(1.0)).ceil();
+        let all: f64 = self.body.iter().map(|n| work(draft, *n)).sum();
+        let rounds = rounds.min(MOST_CODE / all.max(1.0)) as usize;
         Some(Unrolled { back, body, rounds: rounds.min(MOST_ROUNDS) })
     }
 

@@ -53,6 +53,8 @@ use unroll::Unrolled;
 
 /// How much more often than its copy the head of a loop is entered, for code generation.
 const FAST_HEAD: i64 = 1 << 20;
+/// How often a function is said to be entered: often enough for what is unlikely not to be never.
+const ENTRIES: u64 = 1 << 20;
 
 /// A function with its plan, before anything is inserted.
 pub struct Planned {
@@ -382,6 +384,13 @@ impl Double<'_> {
             work.cross(*check, *head, &copies, unrolled.last())?;
         }
         work.repair(&values);
+        if let Some(tables) = &tables {
+            tables.keep_addresses(module, function);
+        }
+        // With a count there, code generation takes its weights for measured, and lays the counted version behind the loops of the fast one.
+        if !weights::has_entries(module, function) {
+            weights::weigh_function(module, function, ENTRIES);
+        }
         if is_interpreter {
             work.weigh(&heads);
         }
