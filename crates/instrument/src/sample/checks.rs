@@ -108,13 +108,9 @@ pub enum Function {
     Other,
 }
 
-/// Chooses the loops of a function that look at the switch.
-pub fn looks(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequencies, of: Function) -> Looks {
+/// Chooses the loops of a function that look at the switch, and that may be copied for it if the function does not jump by address.
+pub fn looks(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequencies, of: Function, jumps_by_address: bool) -> Looks {
     let is_main = of == Function::Main;
-    let jumps_by_address = graph.nodes().any(|n| {
-        let block = draft.nodes.get(n.index()).copied().flatten();
-        block.is_some_and(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr))
-    });
     let mut loops = loops(draft, graph, plan);
     loops.sort_by_key(|l| (l.body.len(), l.head));
     let mut chosen = Looks::default();
@@ -136,9 +132,9 @@ pub fn looks(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequencie
         if innermost && !this.calls && round < LONG {
             short.push(this);
         } else if innermost && !this.calls || long || (outermost && (this.calls || is_main)) || this.body.len() >= MANY_BLOCKS {
-            let holds_looks = jumps_by_address || !innermost && (is_main || looking.iter().any(|l| this.body.contains(&l.head)));
+            let holds_looks = !innermost && (is_main || looking.iter().any(|l| this.body.contains(&l.head)));
             match this.unrolled(draft, graph, frequencies, APART_WITH_CALLS) {
-                Some(unrolled) if unrolled.rounds > 1 && !holds_looks => {
+                Some(unrolled) if unrolled.rounds > 1 && !holds_looks && !jumps_by_address => {
                     chosen.unrolled.push(unrolled);
                     now_and_then.push(this);
                 }

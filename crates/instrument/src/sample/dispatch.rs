@@ -114,8 +114,7 @@ impl Tables {
 
 /// A value that code generation does not see through, made at a function's entry.
 fn opaque_at_entry(module: Module, function: Value, value: Value) -> Value {
-    let first = function.entry().instructions().find(|i| !i.is(LLVMOpcode::LLVMAlloca)).expect("a block has a terminator");
-    let builder = Builder::before(module, first, None);
+    let builder = Builder::before(module, function.entry().terminator(), None);
     let mut kinds = [value.kind()];
     let kind = llvm!(LLVMFunctionType(value.kind(), kinds.as_mut_ptr(), 1, 0));
     let (nothing, same, dialect) = (c"".as_ptr(), "=r,0", LLVMInlineAsmDialect::LLVMInlineAsmDialectATT);

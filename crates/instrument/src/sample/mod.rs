@@ -211,7 +211,7 @@ impl Planned {
         } else {
             Function::Other
         };
-        checks::looks(&self.draft, &self.graph, &self.plan, &self.frequencies, of)
+        checks::looks(&self.draft, &self.graph, &self.plan, &self.frequencies, of, self.jumps_by_address())
     }
 
     fn jumps_by_address(&self) -> bool {

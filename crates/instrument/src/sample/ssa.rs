@@ -85,11 +85,11 @@ impl Flow {
     /// Repairs the uses of values that are several: two of the given kind, one in each version, or any number.
     pub fn merge(&mut self, values: &[Vec<Value>], two: Definitions) {
         let kind = |definitions: &[Value]| if definitions.len() > 2 { Definitions::Several } else { two };
-        let mut anew: Vec<_> = values.iter().filter(|d| are_made_anew(d[0], kind(d), two)).collect();
+        let mut anew: Vec<(&[Value], Vec<Anew>)> = values.iter().filter_map(|d| Some((d.as_slice(), all_anew(d, kind(d), two)?))).collect();
         // What is made of others first: the others are merged where it is made anew.
-        anew.sort_by_key(|definitions| Reverse(steps_to(definitions[0])));
-        for definitions in anew {
-            self.recompute(definitions, kind(definitions));
+        anew.sort_by_key(|(definitions, _)| Reverse(steps_to(definitions[0])));
+        for (definitions, ways) in anew {
+            self.recompute(definitions, &ways, kind(definitions));
         }
         for definitions in values {
             self.variable(definitions, kind(definitions));
@@ -133,12 +133,13 @@ impl Flow {
         }
     }
 
-    /// Of a value of several versions that [`is_made_anew`]: makes it anew in front of each use that values of more than one reach. What it is made of is to be seen to afterwards.
-    fn recompute(&mut self, definitions: &[Value], of_kind: Definitions) {
+    /// Of a value of several versions, with the way to make each anew: makes it anew in front of each use that values of more than one reach. What it is made of is to be seen to afterwards.
+    fn recompute(&mut self, definitions: &[Value], ways: &[Anew], of_kind: Definitions) {
         let defined: HashMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
         let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Several) else { return };
         self.solve(&live, &defined);
+        let way: HashMap<Value, Anew> = definitions.iter().copied().zip(ways.iter().copied()).collect();
         let mut made = HashMap::<(Value, usize, bool), Value>::new();
         for Use { user, operand, block, at_end } in uses {
             let definition = Value(llvm!(LLVMGetOperand(user.0, operand)));
@@ -148,23 +149,24 @@ impl Flow {
                 Arrival::Phi(_) => *made.entry((definition, block, at_end)).or_insert_with(|| {
                     let mut others = self.blocks[block].instructions();
                     let before = if at_end { None } else { others.find(|i| uses_value(*i, definition)) };
-                    self.make_anew(definition, before.unwrap_or_else(|| self.blocks[block].terminator()))
+                    self.make_anew(definition, way[&definition], before.unwrap_or_else(|| self.blocks[block].terminator()))
                 }),
             };
             llvm!(LLVMSetOperand(user.0, operand, value.0));
         }
     }
 
-    fn make_anew(&self, definition: Value, before: Value) -> Value {
+    fn make_anew(&self, definition: Value, way: Anew, before: Value) -> Value {
         let builder = Builder::before(self.module, before, None);
-        if !is_cloned(definition) {
-            let whole = extension(definition).expect("it is the lower part of another value");
-            return Value(llvm!(LLVMBuildTrunc(builder.raw(), whole.0, definition.kind(), c"".as_ptr())));
+        match way {
+            Anew::Again => {
+                let copy = Value(llvm!(LLVMInstructionClone(definition.0)));
+                builder.insert(copy);
+                copy.set_location(before.location());
+                copy
+            }
+            Anew::LowerPart(whole) => Value(llvm!(LLVMBuildTrunc(builder.raw(), whole.0, definition.kind(), c"".as_ptr()))),
         }
-        let copy = Value(llvm!(LLVMInstructionClone(definition.0)));
-        builder.insert(copy);
-        copy.set_location(before.location());
-        copy
     }
 
     /// The uses that a definition reaches by way of edges.
@@ -248,9 +250,18 @@ impl Flow {
     }
 }
 
-/// Whether a value is made anew where it is used, in other blocks than its own.
-fn is_made_anew(value: Value) -> bool {
-    is_cloned(value) || extension(value).is_some()
+/// How a value is made anew where it is used, in other blocks than its own.
+#[derive(Clone, Copy)]
+enum Anew {
+    /// By the same instruction.
+    Again,
+    /// As the lower part of this one.
+    LowerPart(Value),
+}
+
+/// How a value is made anew, if it is.
+fn anew(value: Value) -> Option<Anew> {
+    if is_cloned(value) { Some(Anew::Again) } else { extension(value).map(Anew::LowerPart) }
 }
 
 /// Whether code generation makes such a value anew where it is used, rather than keep it.
@@ -274,22 +285,27 @@ fn extension(value: Value) -> Option<Value> {
     value.users().filter(is_extended).min_by_key(|user| width(*user))
 }
 
-/// Whether all definitions of a value are made anew; `two` is what two definitions are. Where there may be several, comparisons are not: in residual builds that was dearer by up to 0.8 % of what is
+/// How all definitions of a value are made anew, if all are; `two` is what two definitions are. Where there may be several, comparisons are not: in residual builds that was dearer by up to 0.8 % of what is
 /// executed. Nor are lower parts in residual builds (5 % of quickjs), whose two definitions are of that kind.
-fn are_made_anew(first: Value, of_kind: Definitions, two: Definitions) -> bool {
-    let is_cloned = is_cloned(first) && (of_kind == Definitions::OnePerVersion || !first.is(LLVMOpcode::LLVMICmp));
-    is_cloned || (two == Definitions::OnePerVersion && extension(first).is_some())
+fn all_anew(definitions: &[Value], of_kind: Definitions, two: Definitions) -> Option<Vec<Anew>> {
+    let is_allowed = |value: Value, way: &Anew| match way {
+        Anew::Again => of_kind == Definitions::OnePerVersion || !value.is(LLVMOpcode::LLVMICmp),
+        Anew::LowerPart(_) => two == Definitions::OnePerVersion,
+    };
+    definitions.iter().map(|d| anew(*d).filter(|way| is_allowed(*d, way))).collect()
 }
 
 /// How many values one after the other are to be made anew before this one can be, itself among them.
 fn steps_to(value: Value) -> usize {
     let (mut steps, mut at) = (0, value);
-    while !llvm!(LLVMIsAInstruction(at.0)).is_null() && is_made_anew(at) {
+    while !llvm!(LLVMIsAInstruction(at.0)).is_null()
+        && let Some(way) = anew(at)
+    {
         let operand = |index: u32| Value(llvm!(LLVMGetOperand(at.0, index)));
-        at = match extension(at) {
-            Some(whole) if !is_cloned(at) => whole,
-            _ if at.is(LLVMOpcode::LLVMICmp) && llvm!(LLVMIsConstant(operand(0).0)) != 0 => operand(1),
-            _ => operand(0),
+        at = match way {
+            Anew::LowerPart(whole) => whole,
+            Anew::Again if at.is(LLVMOpcode::LLVMICmp) && llvm!(LLVMIsConstant(operand(0).0)) != 0 => operand(1),
+            Anew::Again => operand(0),
         };
         steps += 1;
     }
