@@ -34,11 +34,13 @@ compile() {
 }
 
 # rust_program NAME [options of cargo build]: the target is named, so that flags do not reach build scripts and procedural macros. All
-# variants have link-time optimisation, as `cargo trodden` has, so that their times compare.
+# variants have link-time optimisation, as `cargo trodden` has, so that their times compare. Crates' parts in C are compiled as C programs are.
 rust_program() {
-    local name=$1 target
+    local name=$1 target in_names
     shift
     target=$(rustc -vV | sed -n 's/^host: //p')
+    in_names=${target//-/_}
+    export "CC_$in_names=$CC" "CXX_$in_names=$CXX" "CFLAGS_$in_names=$CFLAGS" "CXXFLAGS_$in_names=$CXXFLAGS"
     export CARGO_PROFILE_RELEASE_DEBUG=1 CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_PANIC=unwind
     unset CC CXX CFLAGS CXXFLAGS AR RANLIB NM CARGO_TARGET_DIR
     # shellcheck disable=SC2086

@@ -54,6 +54,8 @@ pub struct Facts {
     pub crossed: BTreeSet<Edge>,
     /// How often each of these back edges is taken from when its loop is entered until the loop is left at the edge's tail, where that is a constant.
     pub times_round: BTreeMap<Edge, u64>,
+    /// Back edges of loops whose rounds the program itself counts: nothing has to be done in them to know their number.
+    pub counted: BTreeSet<Edge>,
 }
 
 /// Which loops of one path are counted by rounds, of those that come round often enough, as far as is known.
@@ -61,7 +63,7 @@ pub struct Facts {
 pub enum ByRounds {
     /// None.
     No,
-    /// Those of a few instructions, and those that come round a constant number of times. In short ones an addition to the same word of memory in each round is what the processor waits for: it takes some five cycles
+    /// Those of a few instructions, those that come round a constant number of times, and those with one way out whose rounds the program counts. In short ones an addition to the same word of memory in each round is what the processor waits for: it takes some five cycles
     /// from one to the next, where a round takes one or two. Longer rounds hide that.
     Tight,
     /// All.
@@ -298,11 +300,13 @@ impl Schedule {
         let Some((counted, start)) = self.counted_in_a_round(graph, &nodes, back) else { return };
         let is_inside = |e: Edge| e == back || (nodes.contains(&graph.to(e)) && graph.to(e) != nodes[0]);
         let exits: Vec<Edge> = nodes.iter().flat_map(|n| self.live(graph.out(*n))).filter(|e| !is_inside(*e)).collect();
-        if exits.len() > MOST_EXITS || exits.iter().any(|e| !facts.open[e.index()]) {
+        // What an endless loop counts has to be counted in it.
+        if exits.is_empty() || exits.len() > MOST_EXITS || exits.iter().any(|e| !facts.open[e.index()]) {
             return;
         }
         let times = facts.times_round.get(&back).copied().filter(|times| *times >= WORTHWHILE_TIMES && exits.len() == 1);
-        let is_short = which == ByRounds::Often || nodes.iter().map(|n| facts.sizes[n.index()]).sum::<u32>() <= TIGHT;
+        let is_told = exits.len() == 1 && facts.counted.contains(&back);
+        let is_short = which == ByRounds::Often || is_told || nodes.iter().map(|n| facts.sizes[n.index()]).sum::<u32>() <= TIGHT;
         let outside: f64 = self.live(graph.incoming(graph.to(back))).filter(|e| *e != back).map(|e| frequencies.edge(e)).sum();
         if times.is_none() && !(is_short && frequencies.edge(back) >= WORTHWHILE_ROUNDS * outside) {
             return;

@@ -3,6 +3,7 @@
 //! Handles are copies of pointers into the module that clang handed over; the module outlives the plugin's call, and nothing here keeps a handle
 //! beyond it. What is deleted (instructions, blocks) is deleted by code that holds no other handle to it.
 
+use llvm_sys::LLVMInlineAsmDialect;
 use llvm_sys::LLVMIntPredicate;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMTypeKind;
@@ -406,6 +407,20 @@ impl Builder {
     /// `a + b`
     pub fn add(&self, a: Value, b: Value) -> Value {
         Value(llvm!(LLVMBuildAdd(self.raw, a.0, b.0, c"".as_ptr())))
+    }
+
+    /// `a >> by`, where what is lost is zeros.
+    pub fn shift_right(&self, a: Value, by: Value) -> Value {
+        Value(llvm!(LLVMBuildLShr(self.raw, a.0, by.0, c"".as_ptr())))
+    }
+
+    /// The same value, which code generation does not see through.
+    pub fn opaque(&self, value: Value) -> Value {
+        let mut kinds = [value.kind()];
+        let kind = llvm!(LLVMFunctionType(value.kind(), kinds.as_mut_ptr(), 1, 0));
+        let (nothing, same, dialect) = (c"".as_ptr(), "=r,0", LLVMInlineAsmDialect::LLVMInlineAsmDialectATT);
+        let assembly = llvm!(LLVMGetInlineAsm(kind, nothing, 0, same.as_ptr().cast(), same.len(), 0, 0, dialect, 0));
+        Value(llvm!(LLVMBuildCall2(self.raw, kind, assembly, [value.0].as_mut_ptr(), 1, nothing)))
     }
 
     /// Address `offset` elements of type `element` behind `base`.

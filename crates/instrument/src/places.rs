@@ -63,6 +63,7 @@ pub fn facts(draft: &Draft, graph: &Graph) -> Facts {
         Site::BeforeThenHead(_) | Site::Head => false,
     };
     let times_round = |e: Edge| rounds::times_round(node(graph.from(e))?, node(graph.to(e))?);
+    let counts = |e: Edge| rounds::counter(node(graph.from(e))?, node(graph.to(e))?);
     let is_free = |e: Edge| matches!(draft.sites[e.index()], Site::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
     Facts {
         quiet: graph.nodes().map(|n| node(n).is_some_and(is_quiet)).collect(),
@@ -72,6 +73,7 @@ pub fn facts(draft: &Draft, graph: &Graph) -> Facts {
         sizes: graph.nodes().map(|n| node(n).map_or(0, size)).collect(),
         crossed: BTreeSet::new(),
         times_round: graph.edges().filter_map(|e| Some((e, times_round(e)?))).collect(),
+        counted: graph.edges().filter(|e| counts(*e).is_some()).collect(),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::counting::{self, Counters, Flushing, Lookup, Waiting};
 use crate::describe::Draft;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::places::{Place, Places};
+use crate::rounds::{self, Counter};
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use crate::weights::mark_unlikely;
 use llvm_sys::LLVMIntPredicate;
@@ -20,7 +21,7 @@ use llvm_sys::prelude::LLVMMetadataRef;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use trodden_flow::plan::Action;
-use trodden_flow::schedule::{Flush, Step, Usual};
+use trodden_flow::schedule::{self, Flush, Step, Usual};
 use trodden_flow::{Edge, Graph, Node, Plan, Schedule};
 use trodden_unit::EdgeKind;
 
@@ -44,6 +45,17 @@ enum Register {
     Computed(Value),
 }
 
+/// How often a loop came round.
+#[derive(Clone, Copy)]
+enum Number {
+    /// This many times, always.
+    Always(i64),
+    /// As often as this tells, which was made for it.
+    Made(Counter),
+    /// As often as this tells, which the program counts itself.
+    Counted(Counter),
+}
+
 /// What a function's probes refer to: its graph (of one version or of two), its nodes in the order of paths, and what happens on its edges.
 #[derive(Clone, Copy)]
 pub struct Course<'a> {
@@ -59,8 +71,10 @@ pub struct Course<'a> {
 struct Rounds {
     /// The register's value: a choice between that without rounds and that with some.
     choice: Value,
-    /// Whether there were none: a comparison of their number.
+    /// Whether there were none.
     none: Value,
+    /// How many there were.
+    number: Counter,
     /// The register when the loop was entered, in an instruction of its own, and when it came round.
     entered: Value,
     start: Register,
@@ -233,7 +247,7 @@ struct Work<'a> {
     /// The register behind each edge's code.
     leaving: Vec<Register>,
     /// For each loop that is counted by rounds: their number so far, and the register where the loop was entered.
-    rounds: HashMap<usize, (Value, Register)>,
+    rounds: HashMap<usize, (Number, Register)>,
     /// The number of usual rounds that are held behind each edge's code, where some may be.
     held: Vec<Option<Value>>,
     /// Numbers of held rounds that are merged at the beginning of a block.
@@ -271,15 +285,16 @@ impl Work<'_> {
         let from = predecessors(head);
         let at_top =
             || Builder::phi_before(module, head.instructions().next().expect("a block has a terminator"), module.i64(), self.location);
+        let make_counter = || {
+            let number = at_top();
+            let next = Builder::before(module, latch.terminator(), self.location).add(number, module.constant(1));
+            let start = |b: Block| if b == latch { next } else { module.constant(0) };
+            number.add_incoming(&from.iter().map(|b| (start(*b), *b)).collect::<Vec<_>>());
+            Counter { value: number, first: 0, shift: 0 }
+        };
         let number = match rounds.times {
-            Some(times) => module.constant(times as i64),
-            None => {
-                let number = at_top();
-                let next = Builder::before(module, latch.terminator(), self.location).add(number, module.constant(1));
-                let start = |b: Block| if b == latch { next } else { module.constant(0) };
-                number.add_incoming(&from.iter().map(|b| (start(*b), *b)).collect::<Vec<_>>());
-                number
-            }
+            Some(times) => Number::Always(times as i64),
+            None => rounds::counter(latch, head).map_or_else(|| Number::Made(make_counter()), Number::Counted),
         };
         let outside: Vec<Edge> =
             self.graph.incoming(rounds.head).iter().copied().filter(|e| *e != rounds.back && !self.schedule.is_dead(*e)).collect();
@@ -293,23 +308,36 @@ impl Work<'_> {
         entered
     }
 
+    /// What the program counts of a loop's rounds, as it is on an edge out of the loop. Code generation is not shown how it comes about: it would keep another counter in the loop, from which the number
+    /// follows by an instruction less. (A counter that was made is shown: code generation may find that it is the difference of two addresses.)
+    fn on_way_out(&self, builder: &Builder, counter: Counter, rounds: &schedule::Rounds, edge: Edge) -> Counter {
+        let from = self.graph.from(edge);
+        let next = self.draft.nodes[from.index()].filter(|_| from == self.graph.from(rounds.back)).and_then(|latch| counter.next(latch));
+        let counter = next.unwrap_or(counter);
+        Counter { value: builder.opaque(counter.value), ..counter }
+    }
+
     /// Counts the rounds of a loop that is left; returns the register.
-    fn flush(&self, builder: &Builder, flush: Flush) -> Register {
+    fn flush(&self, builder: &Builder, flush: Flush, edge: Edge) -> Register {
         let module = self.around.module;
         let rounds = &self.schedule.loops()[flush.rounds];
         let (number, entered) = self.rounds[&flush.rounds];
         let start = Register::Constant(rounds.start);
+        let number = match number {
+            Number::Always(times) => {
+                self.count(builder, entered, rounds.increment, module.constant(1));
+                self.count(builder, start, rounds.increment, module.constant(times - 1));
+                return self.plus(builder, start, flush.partial);
+            }
+            Number::Made(number) => number,
+            Number::Counted(number) => self.on_way_out(builder, number, rounds, edge),
+        };
         if entered == start {
-            self.count(builder, start, rounds.increment, number);
+            self.count(builder, start, rounds.increment, number.less(module, builder, 0));
             return self.plus(builder, start, flush.partial);
         }
-        if let Some(times) = rounds.times {
-            self.count(builder, entered, rounds.increment, module.constant(1));
-            self.count(builder, start, rounds.increment, module.constant(times as i64 - 1));
-            return self.plus(builder, start, flush.partial);
-        }
-        let none = llvm!(LLVMBuildICmp(builder.raw(), LLVMIntPredicate::LLVMIntEQ, number.0, module.constant(0).0, c"".as_ptr()));
-        let some = llvm!(LLVMBuildNot(builder.raw(), none, c"".as_ptr()));
+        let none = builder.compare(LLVMIntPredicate::LLVMIntEQ, number.value, module.constant(number.first));
+        let some = llvm!(LLVMBuildNot(builder.raw(), none.0, c"".as_ptr()));
         let choose = || {
             let (without, with) = (self.plus(builder, entered, flush.partial), self.plus(builder, start, flush.partial));
             Value(llvm!(LLVMBuildSelect(builder.raw(), some, self.value(with).0, self.value(without).0, c"".as_ptr())))
@@ -318,22 +346,24 @@ impl Work<'_> {
             let choice = choose();
             // What is used later has to be used now: values may be replaced by others until then.
             let entered = Value(llvm!(LLVMBuildAdd(builder.raw(), self.value(entered).0, module.constant(0).0, c"".as_ptr())));
-            self.flushes.borrow_mut().push(Rounds { choice, none: Value(none), entered, start, increment: rounds.increment });
+            self.flushes.borrow_mut().push(Rounds { choice, none, number, entered, start, increment: rounds.increment });
             return Register::Computed(choice);
         }
         let first = Value(llvm!(LLVMBuildZExt(builder.raw(), some, module.i64(), c"".as_ptr())));
         self.count(builder, entered, rounds.increment, first);
-        let others = Value(llvm!(LLVMBuildSub(builder.raw(), number.0, first.0, c"".as_ptr())));
+        let others = Value(llvm!(LLVMBuildSub(builder.raw(), number.less(module, builder, 0).0, first.0, c"".as_ptr())));
         self.count(builder, start, rounds.increment, others);
         Register::Computed(choose())
     }
 
     /// Counts the rounds of a loop where the register is chosen, unless there were none.
     fn jump_over(&self, flush: Rounds) {
-        let (module, Rounds { choice, none, entered, start, increment }) = (self.around.module, flush);
+        let (module, Rounds { choice, none, number, entered, start, increment }) = (self.around.module, flush);
         let block = choice.block();
         let operand = |of: Value, index: u32| Value(llvm!(LLVMGetOperand(of.0, index)));
-        let (with, without, number) = (operand(choice, 1), operand(choice, 2), operand(none, 0));
+        let (with, without) = (operand(choice, 1), operand(choice, 2));
+        // Its phi node may have been replaced since.
+        let number = Counter { value: operand(none, 0), ..number };
         let rest = split_off_behind(module, choice);
         let counting = new_block_behind(module, block);
         llvm!(LLVMBuildCondBr(Builder::at_end(module, block, self.location).raw(), none.0, rest.0, counting.0));
@@ -343,8 +373,7 @@ impl Work<'_> {
             builder.insert(entered);
         }
         self.count(&builder, Register::Computed(entered), increment, module.constant(1));
-        let others = Value(llvm!(LLVMBuildSub(builder.raw(), number.0, module.constant(1).0, c"".as_ptr())));
-        self.count(&builder, start, increment, others);
+        self.count(&builder, start, increment, number.less(module, &builder, 1));
         builder.jump(rest);
         let first = rest.instructions().next().expect("a block has a terminator");
         let register = Builder::phi_before(module, first, module.i64(), self.location);
@@ -406,7 +435,7 @@ impl Work<'_> {
                 self.count(code(), index, 0, number);
             }
         }
-        let arriving = task.flush.map_or(arriving, |flush| self.flush(code(), flush));
+        let arriving = task.flush.map_or(arriving, |flush| self.flush(code(), flush, edge));
         let after = match task.step {
             Step::Plain(Action::Add { increment: 0 } | Action::Dead) | Step::Inside | Step::Round(_) | Step::Counted => arriving,
             Step::Plain(Action::Add { increment }) => self.plus(code(), arriving, increment),

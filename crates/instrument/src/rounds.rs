@@ -1,10 +1,12 @@
-//! Loops that come round a constant number of times, by how their last branch counts: `for (i = 0; i < 16; i++)`, after the optimiser.
+//! How often loops come round, as their own counters tell.
+//!
+//! Loops that come round a constant number of times are found by how their last branch counts: `for (i = 0; i < 16; i++)`, after the optimiser.
 //!
 //! What is known this way: the branch that closes the loop compares a phi node of the loop's head, or that plus a constant, with a constant; the phi node begins with a constant and is that sum in
 //! every further round. So it takes the same values whenever the loop is entered, and they are gone through here. Other ways out of the loop are not looked at: whoever relies on the number sees
 //! that there are none.
 
-use crate::llvm::{Block, Value, llvm};
+use crate::llvm::{Block, Builder, Module, Value, llvm};
 use llvm_sys::LLVMIntPredicate::{self, *};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
@@ -67,7 +69,7 @@ pub fn times_round(latch: Block, head: Block) -> Option<u64> {
         return None;
     }
     let (how, limit) = (llvm!(LLVMGetICmpPredicate(compared.0)), Number::of(operand(compared, 1))?);
-    let (phi, first, step) = counter(operand(compared, 0), latch, head)?;
+    let (phi, first, step) = counted(operand(compared, 0), latch, head)?;
     let back_if = successors[0] == head;
     let (mut value, mut times) = (first, 0);
     loop {
@@ -84,25 +86,62 @@ pub fn times_round(latch: Block, head: Block) -> Option<u64> {
     }
 }
 
-/// The phi node of `head` that a value is, or is the next value of; with what it begins with, and what each round adds.
-fn counter(value: Value, latch: Block, head: Block) -> Option<(Value, Number, Number)> {
+/// What tells how often a loop came round.
+#[derive(Clone, Copy)]
+pub struct Counter {
+    /// A number of 64 bits, so that it does not come round to a value that it had.
+    pub value: Value,
+    /// What it is if the loop did not come round.
+    pub first: i64,
+    /// Each further round adds `1 << shift`.
+    pub shift: u32,
+}
+
+impl Counter {
+    /// How often the loop came round, less so many times.
+    pub fn less(self, module: Module, builder: &Builder, times: i64) -> Value {
+        let by = self.first.wrapping_add(times << self.shift);
+        let steps = if by == 0 { self.value } else { builder.add(self.value, module.constant(by.wrapping_neg())) };
+        if self.shift == 0 { steps } else { builder.shift_right(steps, module.constant(self.shift.into())) }
+    }
+
+    /// The same at the end of a round, where this is what tells it at the beginning: a phi node of the loop's head.
+    pub fn next(self, latch: Block) -> Option<Counter> {
+        let value = self.value.incoming().into_iter().find(|(_, from)| *from == latch)?.0;
+        Some(Counter { value, first: self.first.wrapping_add(1 << self.shift), ..self })
+    }
+}
+
+/// What tells how often control went back from the end of `latch` to `head`, at the head, if there is such a number in the program: one that begins with a constant, to which each round adds the same
+/// power of two. Code generation would keep a number that is made besides in a register of its own.
+pub fn counter(latch: Block, head: Block) -> Option<Counter> {
     head.phis().find_map(|phi| {
-        let incoming = phi.incoming();
-        let (next, _) = *incoming.iter().find(|(_, from)| *from == latch)?;
-        if !(value == phi || value == next) || !is_sum(next) || operand(next, 0) != phi {
-            return None;
-        }
-        let step = Number::of(operand(next, 1))?;
-        let mut first = None;
-        for (begins, _) in incoming.iter().filter(|(_, from)| *from != latch) {
-            let begins = Number::of(*begins)?;
-            if first.is_some_and(|known: Number| known.value != begins.value) {
-                return None;
-            }
-            first = Some(begins);
-        }
-        Some((phi, first?, step))
+        let (first, step) = progression(phi, latch)?;
+        let shift = step.value.trailing_zeros();
+        (step.bits == 64 && step.value == 1 << shift && shift < 32).then_some(Counter { value: phi, first: first.value as i64, shift })
     })
+}
+
+/// The phi node of `head` that a value is, or is the next value of; with what it begins with, and what each round adds.
+fn counted(value: Value, latch: Block, head: Block) -> Option<(Value, Number, Number)> {
+    head.phis().find_map(|phi| {
+        let next = phi.incoming().into_iter().find(|(_, from)| *from == latch)?.0;
+        let (first, step) = progression(phi, latch).filter(|_| value == phi || value == next)?;
+        Some((phi, first, step))
+    })
+}
+
+/// The constant that a phi node begins with and the one that it grows by in each round, if it does both.
+fn progression(phi: Value, latch: Block) -> Option<(Number, Number)> {
+    let incoming = phi.incoming();
+    let (next, _) = *incoming.iter().find(|(_, from)| *from == latch)?;
+    if !is_sum(next) || operand(next, 0) != phi {
+        return None;
+    }
+    let step = Number::of(operand(next, 1))?;
+    let mut begins = incoming.iter().filter(|(_, from)| *from != latch).map(|(value, _)| Number::of(*value));
+    let first = begins.next()??;
+    begins.all(|other| other.is_some_and(|o| o.value == first.value)).then_some((first, step))
 }
 
 fn is_sum(value: Value) -> bool {

@@ -616,7 +616,7 @@ impl Unit {
         }
     }
 
-    /// Rounds pay in loops that are known to come round often, and in tight ones; most loops do not. Where events are summed up, they are read when a path ends, and then only.
+    /// Rounds pay in loops that are known to come round often, in tight ones, and where the program counts them; most loops do not come round often. Where events are summed up, they are read when a path ends, and then only.
     fn choices(&self, planned: &Planned) -> Choices {
         let Planned { plan, measured, selected, .. } = planned;
         let choices = self.options.choices;

@@ -141,7 +141,7 @@ fn paths_with_numbers_of_their_own_are_not_known_to_residual_builds() {
     }
 }
 
-/// Loops of more instructions than tight ones have, that take 16, 5, 7 and 2^20 + 2 rounds, and as often as their caller says; with a way out in the middle; and one in another.
+/// Loops of more instructions than tight ones have, that take 16, 5, 7 and 2^20 + 2 rounds, and as often as their caller says, in steps of 1 and of 4; with a way out in the middle; and one in another.
 const ROUNDS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize(disable)\")\n#define N __attribute__((noinline))\n\
     static volatile unsigned a, b, c, d, e;\n#define BODY a += i; b ^= a; c += b; d ^= c; e += d;\n\
     N void up(void) { STAY for (unsigned i = 0; i < 16; i++) { BODY } }\n\
@@ -149,12 +149,13 @@ const ROUNDS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectoriz
     N void steps(unsigned s) { unsigned i = -6u; STAY do { BODY i += 3; } while (i != 15); a = s; }\n\
     N void many(void) { STAY for (unsigned i = 0; i < (1 << 20) + 2; i++) { BODY } }\n\
     N void told(unsigned n) { STAY for (unsigned i = 0; i < n; i++) { BODY } }\n\
+    N void fours(unsigned long n) { STAY for (unsigned long i = 8; i < n; i += 4) { BODY } }\n\
     N void left(unsigned n) { STAY for (unsigned i = 0; i < 16; i++) { BODY if (i == n) break; } }\n\
     N void nested(void) { STAY for (unsigned j = 0; j < 3; j++) { a = j; STAY for (unsigned i = 0; i < 9; i++) { BODY } } }\n\
-    int main(void) { for (unsigned k = 0; k < 10; k++) { up(); down(); steps(1); many(); told(k); left(k); nested(); } return 0; }\n";
+    int main(void) { for (unsigned k = 0; k < 10; k++) { up(); down(); steps(1); many(); told(k); fours(3 * k); left(k); nested(); } return 0; }\n";
 
 #[test]
-fn loops_that_come_round_a_constant_number_of_times_are_counted_when_they_are_left() {
+fn loops_whose_number_of_rounds_is_known_are_counted_when_they_are_left() {
     let place = Place::with(&[("prog.c", ROUNDS)]);
     assert!(build(&place, "").status().unwrap().success());
     let counted = record(&place);
@@ -173,14 +174,47 @@ fn loops_that_come_round_a_constant_number_of_times_are_counted_when_they_are_le
         ("steps", vec![10, 10, 50], 1),
         ("many", vec![10, 10, 10 << 20], 0),
         ("told", vec![1, 1, 8, 8, 28], 0),
+        ("fours", vec![2, 3, 5, 5, 8], 1),
         ("left", vec![1, 9, 9, 36], 0),
     ] {
         assert_eq!(sorted(&counted, name), (counts, by_rounds), "{name}");
     }
-    for name in ["up", "down", "steps", "many", "told", "left", "nested", "main"] {
+    for name in ["up", "down", "steps", "many", "told", "fours", "left", "nested", "main"] {
         assert_eq!(sorted(&counted, name).0, sorted(&off, name).0, "{name}");
     }
     assert_eq!(sorted(&counted, "nested").1, 1);
+}
+
+#[test]
+fn a_loop_whose_rounds_the_program_counts_has_no_counter_besides() {
+    const WALK: &str = "__attribute__((noinline)) unsigned long walk(unsigned long n, volatile char *p) {\n\
+        _Pragma(\"clang loop unroll(disable)\") for (unsigned long i = 0; i < n; i += 4) { p[i] += p[i + 1]; p[i + 2] += p[i + 3]; }\n\
+        return n; }\nint main(int c, char **v) { (void)v; char s[32]; return walk(c, s) == 0; }\n";
+    let place = Place::with(&[("prog.c", WALK)]);
+    let number = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("shr"));
+    assert_eq!((number(""), number("rounds=off")), (1, 0));
+    let steps = |parameters: &str| walk_of(&place, parameters, |l| ["incq\t%", "decq\t%"].iter().any(|i| l.starts_with(i)));
+    assert_eq!(steps(""), 0);
+}
+
+#[test]
+fn endless_loops_are_counted_while_they_run() {
+    const ENDLESS: &str = "#include <pthread.h>\n#include <unistd.h>\nstatic volatile unsigned rounds, turns, odd;\n\
+        static __attribute__((noinline)) void *spin(void *p) { for (;;) rounds++; return p; }\n\
+        static __attribute__((noinline)) void *turn(void *p) { for (;;) { turns++; if (turns & 1) odd++; } return p; }\n\
+        int main(void) { pthread_t t; if (pthread_create(&t, 0, spin, 0) || pthread_create(&t, 0, turn, 0)) return 1;\n\
+          while (rounds < 1000 || turns < 1000) usleep(1000);\n\
+          return 0; }\n";
+    let place = Place::with(&[("prog.c", ENDLESS)]);
+    for parameters in ["", "rounds=on usual=held"] {
+        assert!(build(&place, parameters).status().unwrap().success());
+        let profile = record(&place);
+        for name in ["spin", "turn"] {
+            let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
+            let counted: u64 = unit.counts_of(function).map(|(_, count)| count).sum();
+            assert!(counted >= 999, "{name}: {counted}");
+        }
+    }
 }
 
 /// A loop of several paths, whose first round ends another path than the others do.

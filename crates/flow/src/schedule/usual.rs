@@ -150,7 +150,8 @@ impl Walk<'_> {
         let all = nodes.iter().flat_map(|n| self.schedule.live(self.ground.graph.out(*n)));
         let writes: Vec<Edge> = all.filter(|e| !stays(*e)).collect();
         let written: f64 = writes.iter().map(|e| self.frequencies.edge(*e)).sum();
-        let can = nodes.contains(&self.ground.graph.from(back)) && writes.iter().all(|e| self.facts.open[e.index()]);
+        // Of an endless loop they never would be.
+        let can = !writes.is_empty() && nodes.contains(&self.ground.graph.from(back)) && writes.iter().all(|e| self.facts.open[e.index()]);
         let pays = often >= WORTHWHILE * written && writes.len() <= MOST_WRITES;
         (can && pays).then_some(Held { head, nodes, writes })
     }

@@ -113,5 +113,6 @@ pub fn facts(random: &mut Random, graph: &Graph) -> Facts {
         open,
         crossed: BTreeSet::new(),
         times_round: BTreeMap::new(),
+        counted: graph.edges().filter(|_| random.chance(20)).collect(),
     }
 }

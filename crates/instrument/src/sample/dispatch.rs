@@ -15,7 +15,7 @@ use super::copies::Copies;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::shape::predecessors;
 use llvm_sys::core::*;
-use llvm_sys::{LLVMInlineAsmDialect, LLVMLinkage, LLVMOpcode};
+use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use std::collections::{BTreeMap, HashSet};
 
 /// How many landings an interpreter may have for its jump to be copied; also the value of [`COPIED_JUMPS`](crate::bounds::COPIED_JUMPS). Lua's has 83, and gains 6 % by it; quickjs's has some 250, and would lose 15 %, by values moved about at each.
@@ -106,20 +106,11 @@ impl Tables {
     pub fn keep_addresses(&self, module: Module, function: Value) {
         let mut kept = BTreeMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {
-            let address = *kept.entry(*table).or_insert_with(|| opaque_at_entry(module, function, *table));
+            let at_entry = || Builder::before(module, function.entry().terminator(), None);
+            let address = *kept.entry(*table).or_insert_with(|| at_entry().opaque(*table));
             llvm!(LLVMSetOperand(user.0, *operand, address.0));
         }
     }
-}
-
-/// A value that code generation does not see through, made at a function's entry.
-fn opaque_at_entry(module: Module, function: Value, value: Value) -> Value {
-    let builder = Builder::before(module, function.entry().terminator(), None);
-    let mut kinds = [value.kind()];
-    let kind = llvm!(LLVMFunctionType(value.kind(), kinds.as_mut_ptr(), 1, 0));
-    let (nothing, same, dialect) = (c"".as_ptr(), "=r,0", LLVMInlineAsmDialect::LLVMInlineAsmDialectATT);
-    let assembly = llvm!(LLVMGetInlineAsm(kind, nothing, 0, same.as_ptr().cast(), same.len(), 0, 0, dialect, 0));
-    Value(llvm!(LLVMBuildCall2(builder.raw(), kind, assembly, [value.0].as_mut_ptr(), 1, nothing)))
 }
 
 fn operand(instruction: Value, index: u32) -> Value {
