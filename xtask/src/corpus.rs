@@ -236,13 +236,20 @@ impl Corpus {
             Trained::KnownWithSuite if self.suite_runs(program)? == 0 => {
                 bail!("{program} has no suite: write one in corpus/programs/{program}.sh, or leave out the variant")
             }
-            Trained::KnownWithSuite => self.profile_of(program, &[Input::Train, Input::Suite], "tests")?,
-            Trained::Known | Trained::Weights => self.full_profile(program, Input::Train)?,
+            Trained::KnownWithSuite => self.profile_of(program, &[Input::Train, Input::Suite], trained.runs())?,
+            Trained::Known | Trained::Weights => self.profile_of(program, &[Input::Train], trained.runs())?,
         };
         let file = stored.with_extension(trained.name());
         let mut export = Command::new(steps::target().join("release/trodden"));
         steps::output(export.args(["export", trained.name()]).arg(&stored).arg("-o").arg(&file))?;
         Ok(file)
+    }
+
+    /// The file of what earlier runs say that a variant's build was given, if it was given any.
+    pub fn given(&self, program: &str, variant: &Variant) -> Option<PathBuf> {
+        let trained = variant.trained()?;
+        let stored = self.stored(program, trained.runs());
+        std::path::absolute(stored.with_extension(trained.name())).ok()
     }
 
     /// The stored profile of a program's run, as trodden counts by default.
@@ -261,13 +268,19 @@ impl Corpus {
         for input in inputs {
             self.run(program, &trodden, *input, "")?;
         }
-        let folder = self.folder.join("profiles");
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let stored = folder.join(format!("{program}.{name}.trodden"));
+        let stored = self.stored(program, name);
+        if let Some(folder) = stored.parent() {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
         let mut collect = Command::new(steps::target().join("release/trodden"));
         collect.args(["collect", "--no-store", "-o"]).arg(&stored);
         steps::output(collect.args(inputs.iter().map(|input| self.counts(program, &trodden, *input))))?;
         std::path::absolute(&stored).context("there is no current folder")
+    }
+
+    /// Where the stored profile of a program's runs is.
+    fn stored(&self, program: &str, runs: &str) -> PathBuf {
+        self.folder.join("profiles").join(format!("{program}.{runs}.trodden"))
     }
 
     /// Builds a variant, if it is not there or older than the tools that build it.

@@ -22,6 +22,8 @@ pub struct Subject {
     pub link: Link,
     /// Where the judge keeps its files.
     pub folder: PathBuf,
+    /// Files of earlier profiles that the build was given, by identity.
+    pub given: HashMap<String, PathBuf>,
 }
 
 /// A unit of a program.
@@ -112,7 +114,20 @@ impl Subject {
             fs::write(&bitcode, frame.bitcode()?).map_err(Error::file(&bitcode))?;
             units.push(Unit { identity: placed.unit, map: frame.map()?, bitcode });
         }
-        Ok(Subject { program: program.to_owned(), units, link, folder: folder.to_owned() })
+        Ok(Subject { program: program.to_owned(), units, link, folder: folder.to_owned(), given: HashMap::new() })
+    }
+
+    /// The same program, with the files of earlier profiles that its build was given: a unit's scheme names them by identity.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn with_files(mut self, files: &[PathBuf]) -> Result<Subject, Error> {
+        for file in files {
+            let file = std::path::absolute(file).map_err(Error::file(file))?;
+            let identity = Identity::of(&fs::read(&file).map_err(Error::file(&file))?);
+            self.given.insert(identity.to_string(), file);
+        }
+        Ok(self)
     }
 
     /// Makes the program with marks: in the place of trodden's probes, or beside them, so that both count in one run.
@@ -147,8 +162,17 @@ impl Subject {
     /// Clang refuses it.
     pub fn object(&self, tools: &Toolkit, unit: &Unit, module: &Path, object: &Path, probes: bool) -> Result<(), Error> {
         let store = self.folder.join("store");
-        let parameters = format!("scheme={}", unit.map.scheme);
+        let parameters = self.with_paths(&format!("scheme={}", unit.map.scheme));
         tools.object(module, &unit.map.codegen, object, probes.then_some((store.as_path(), parameters.as_str())))
+    }
+
+    /// The words of a scheme, with paths instead of the identities of files.
+    fn with_paths(&self, scheme: &str) -> String {
+        let with_path = |word: &str| match word.split_once('=').and_then(|(key, value)| Some((key, self.given.get(value)?))) {
+            Some((key, file)) => format!("{key}={}", file.display()),
+            None => word.to_owned(),
+        };
+        scheme.split(' ').map(with_path).collect::<Vec<_>>().join(" ")
     }
 
     /// The same program instrumented anew after its units were changed; they stand in the same order.
@@ -156,7 +180,7 @@ impl Subject {
     /// # Errors
     /// It is not the same program.
     pub fn again(&self, program: &Path) -> Result<Subject, Error> {
-        let new = Subject::read(program, self.link.clone(), &self.folder)?;
+        let new = Subject { given: self.given.clone(), ..Subject::read(program, self.link.clone(), &self.folder)? };
         let names = |s: &Subject| s.units.iter().map(|u| u.map.source.clone()).collect::<Vec<_>>();
         match new.units.len() == self.units.len() {
             true => Ok(new),

@@ -319,7 +319,7 @@ pub struct Bursts {
     #[arg(long, value_name = "TIME", default_value = "50us", value_parser = duration)]
     pub burst: Duration,
     /// From one burst to the next, on average.
-    #[arg(long, value_name = "TIME", default_value = "2500us", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "1250us", value_parser = duration)]
     pub every: Duration,
 }
 

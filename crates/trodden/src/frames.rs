@@ -8,8 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use trodden_unit::Frame;
-use trodden_wire::FRAMES_SECTION;
-use trodden_wire::SWITCH_SYMBOL;
+use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION, SWITCH_SYMBOL};
 
 const ARCHIVE: &[u8] = b"!<arch>\n";
 const THIN_ARCHIVE: &[u8] = b"!<thin>\n";
@@ -41,6 +40,15 @@ pub fn of_object(bytes: &[u8]) -> Vec<Frame> {
     let Some(file) = object::File::parse(bytes).ok().filter(|f| f.kind() == ObjectKind::Relocatable) else { return Vec::new() };
     let sections = file.sections().filter(|s| s.name() == Ok(FRAMES_SECTION));
     sections.filter_map(|s| s.uncompressed_data().ok()).flat_map(|data| Frame::read_all(&data).0).collect()
+}
+
+/// Bytes of the counters that a relocatable object or an archive brings along.
+pub fn counter_bytes(bytes: &[u8]) -> u64 {
+    if is_archive(bytes) {
+        return members(bytes).unwrap_or_default().iter().map(|m| counter_bytes(&m.bytes)).sum();
+    }
+    let Some(file) = object::File::parse(bytes).ok().filter(|f| f.kind() == ObjectKind::Relocatable) else { return 0 };
+    file.sections().filter(|s| s.name() == Ok(COUNTERS_SECTION)).map(|s| s.size()).sum()
 }
 
 /// The members of an archive, in order.

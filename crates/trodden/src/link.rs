@@ -8,7 +8,7 @@ use crate::cc::arguments::{CommandLine, InputKind};
 use crate::cc::{PARAMETERS_VARIABLE, with_added};
 use crate::events::{self, Event};
 use crate::frames;
-use crate::notes::{reasons, warn};
+use crate::notes::{fail, reasons, warn};
 use crate::recipe::{Driver, FileInput, Made, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
 use anyhow::{Context, Result, anyhow, bail};
 use object::{Object, ObjectSection};
@@ -41,6 +41,9 @@ pub struct Job<'a> {
 /// The plugin's parameter that has directions carried out, and nothing counted.
 pub const APPLY_KEY: &str = "apply=";
 
+/// Code finds its counters by distances of 32 bits.
+const MOST_COUNTER_BYTES: u64 = 1 << 31;
+
 /// Variables that linking heeds.
 const HEEDED: &[&str] =
     &["LIBRARY_PATH", "LD_RUN_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "GNUTARGET", "LDEMULATION"];
@@ -71,6 +74,7 @@ pub fn run(job: &Job) -> Result<(ExitStatus, Option<Image>)> {
         false => linker(job, &added).status().with_context(|| cannot_run(job))?,
     };
     if !status.success() {
+        explain(job);
         return Ok((status, None));
     }
     let image = read_image(path);
@@ -82,6 +86,19 @@ pub fn run(job: &Job) -> Result<(ExitStatus, Option<Image>)> {
     }
     events::log(&Event::linked(&std::path::absolute(job.line.image())?, image.as_ref()));
     Ok((status, image))
+}
+
+/// Says why a link failed, if its counters take more than code can reach: linkers complain of relocations then, by the thousand.
+fn explain(job: &Job) {
+    let files = job.line.inputs_of(InputKind::Linkable).filter_map(|file| fs::read(file).ok());
+    let bytes: u64 = files.map(|bytes| frames::counter_bytes(&bytes)).sum();
+    if bytes >= MOST_COUNTER_BYTES {
+        fail(format_args!(
+            "the counters of {} take {:.1} GiB, and code reaches less than 2: build with tables of fewer slots (--table-slots), or without tables",
+            Path::new(job.line.image()).display(),
+            bytes as f64 / f64::from(1 << 30)
+        ));
+    }
 }
 
 fn linker(job: &Job, added: &[OsString]) -> Command {

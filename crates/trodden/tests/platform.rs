@@ -211,6 +211,33 @@ fn garbage_collection_with_three_linkers() {
 }
 
 #[test]
+fn tables_that_code_cannot_reach_are_named_when_the_link_fails() {
+    // Fifteen decisions: more paths than an array may have here.
+    let step: String = (0..15).map(|i| format!("  if (n >> {i} & 1) seen++;\n")).collect();
+    let place = Place::with(&[("main.c", MAIN)]);
+    // Nine tables of 2^24 slots are 2.25 GiB.
+    let words = "table-slots=16777216 array-paths=100";
+    let mut objects = String::new();
+    for unit in 0..9 {
+        let name = if unit == 0 { "step".to_owned() } else { format!("step{unit}") };
+        place.write("unit.c", &format!("static volatile int seen;\nint {name}(int n) {{\n{step}  return seen;\n}}\n"));
+        must(place.command(trodden()).args(["cc", "-O1", "-c", "unit.c", "-o", &format!("{name}.o")]).env("TRODDEN_INSTRUMENT", words));
+        objects += &format!(" {name}.o");
+    }
+    place.cc("-O1 -c main.c");
+    let link = |objects: &str| {
+        place.command(trodden()).arg("cc").args("main.o -o prog".split(' ')).args(objects.split_whitespace()).output().unwrap()
+    };
+    let said = link(&objects);
+    let said = (said.status.success(), String::from_utf8_lossy(&said.stderr).into_owned());
+    assert!(!said.0 && said.1.contains("the counters of prog take 2.3 GiB, and code reaches less than 2"), "{said:?}");
+    // Whatever else a link lacks has nothing to do with counters.
+    let said = link("");
+    let said = (said.status.success(), String::from_utf8_lossy(&said.stderr).into_owned());
+    assert!(!said.0 && !said.1.contains("counters of"), "{said:?}");
+}
+
+#[test]
 fn version_scripts() {
     let place = Place::with(&[("step.c", STEP), ("main.c", MAIN), ("lib.map", "V1 { global: step; local: *; };\n")]);
     for linker in ["bfd", "gold", "lld"] {

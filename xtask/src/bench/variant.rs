@@ -3,6 +3,7 @@
 //! `trodden:WORDS` is trodden with words for the plugin (`TRODDEN_INSTRUMENT`), such as `trodden:max-paths=64+chords=off`: whatever the plugin
 //! knows can be measured without a change here.
 
+use crate::corpus::Input;
 use crate::packages;
 use crate::steps;
 use anyhow::{Result, bail};
@@ -72,6 +73,14 @@ impl Trained {
         match self {
             Trained::Weights => "weights",
             Trained::Known | Trained::KnownWithSuite => "known",
+        }
+    }
+
+    /// Of which runs the counts are, as the name of their profile.
+    pub fn runs(self) -> &'static str {
+        match self {
+            Trained::Weights | Trained::Known => Input::Train.name(),
+            Trained::KnownWithSuite => "tests",
         }
     }
 }
