@@ -13,6 +13,11 @@ pub fn root() -> PathBuf {
     own.parent().unwrap_or(own).to_owned()
 }
 
+/// A text without the place of this repository, for files that others read.
+pub fn without_root(text: &str) -> String {
+    text.replace(&format!("{}/", root().display()), "")
+}
+
 /// The folder of cargo's output.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))

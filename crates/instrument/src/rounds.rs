@@ -86,10 +86,13 @@ pub fn times_round(latch: Block, head: Block) -> Option<u64> {
     }
 }
 
+/// Counters of larger steps come round too soon to tell all rounds apart; with this one, it takes 2^52 of them.
+const MOST_SHIFT: u32 = 12;
+
 /// What tells how often a loop came round.
 #[derive(Clone, Copy)]
 pub struct Counter {
-    /// A number of 64 bits, so that it does not come round to a value that it had.
+    /// A number of 64 bits, so that it does not come round to a value that it had; see [`MOST_SHIFT`].
     pub value: Value,
     /// What it is if the loop did not come round.
     pub first: i64,
@@ -118,7 +121,11 @@ pub fn counter(latch: Block, head: Block) -> Option<Counter> {
     head.phis().find_map(|phi| {
         let (first, step) = progression(phi, latch)?;
         let shift = step.value.trailing_zeros();
-        (step.bits == 64 && step.value == 1 << shift && shift < 32).then_some(Counter { value: phi, first: first.value as i64, shift })
+        (step.bits == 64 && step.value == 1 << shift && shift <= MOST_SHIFT).then_some(Counter {
+            value: phi,
+            first: first.value as i64,
+            shift,
+        })
     })
 }
 

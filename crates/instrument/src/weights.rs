@@ -77,6 +77,12 @@ pub fn weigh_function(module: Module, function: Value, entries: u64) {
     llvm!(LLVMGlobalSetMetadata(function.0, kind(module, PROFILE), node));
 }
 
+/// Whether the module was compiled by a profile: what that says nothing of was not executed, or is new.
+pub fn is_profiled(module: Module) -> bool {
+    const SUMMARY: &str = "ProfileSummary";
+    !llvm!(LLVMGetModuleFlag(module.raw, SUMMARY.as_ptr().cast(), SUMMARY.len())).is_null()
+}
+
 /// Whether a profile says how often a function was entered.
 pub fn has_entries(module: Module, function: Value) -> bool {
     let mut count = 0;

@@ -210,3 +210,36 @@ fn the_fast_version_is_spared_what_two_versions_would_cost() {
     assert_eq!(times(&code, "function_entry_count"), 1, "one node, that of both functions");
     assert_eq!(times(&code, "phi i8"), 0, "what is extended is not merged");
 }
+
+#[test]
+fn what_a_profile_says_of_entries_stays() {
+    let main = r#"
+#include <stdio.h>
+struct item { struct item *next; int hash; const char *text; } last = {0, 1, "no"}, first = {&last, 2, "yes"};
+struct item *find(struct item *, int, const char *);
+void use(unsigned char code) { (void)code; }
+void print(long a) { printf("%ld\n", a); }
+int main(void) {
+  int found = 0;
+  for (int i = 0; i < 77; i++) found += find(&first, 1, "no") == &last;
+  return found != 77;
+}
+"#;
+    let place = Place::with(&[("main.c", main), ("prog.c", CODE)]);
+    place.tool("clang-22", "-O2 -fprofile-generate=counts main.c prog.c -o plain");
+    place.tool("./plain", "");
+    place.shell("llvm-profdata-22 merge counts/*.profraw -o prog.profdata");
+    // The profile knows nothing of this one.
+    place.write(
+        "prog.c",
+        &format!("{CODE}\n{}", CODE[CODE.find("struct item *find").unwrap()..CODE.find("void use").unwrap()].replace("find", "later")),
+    );
+    let counts = |words: &str| {
+        place.cc(&format!("--sample -O2 -w {words} -S -mllvm -stop-after=finalize-isel prog.c -o prog.mir"));
+        let code = std::fs::read_to_string(place.path("prog.mir")).unwrap();
+        let counts = code.lines().filter_map(|line| line.split_once("\"function_entry_count\", i64 "));
+        counts.map(|(_, rest)| rest.trim_end_matches('}').to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(""), ["1048576"], "of all three");
+    assert_eq!(counts("-fprofile-use=prog.profdata"), ["77", "0"], "of `find` and `run`");
+}

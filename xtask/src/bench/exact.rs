@@ -4,13 +4,14 @@ use super::result::{Exact, Judgement};
 use super::variant::Variant;
 use crate::corpus::{Corpus, Input};
 use crate::oracle;
+use crate::steps;
 use std::path::Path;
 
 /// Holds a program's counts against the judges'.
 pub fn judge(corpus: &Corpus, program: &str, variant: &Variant, judge: &Path) -> Exact {
     match oracle::verdict(corpus, program, variant, Input::Train, judge) {
         Ok(text) => read(&text),
-        Err(error) => Exact::Failed(format!("{error:#}")),
+        Err(error) => Exact::Failed(steps::without_root(&format!("{error:#}"))),
     }
 }
 

@@ -66,7 +66,7 @@ struct Runs<'a> {
 
 impl Runs<'_> {
     fn fail(&mut self, error: &anyhow::Error) {
-        let reason = format!("{error:#}");
+        let reason = steps::without_root(&format!("{error:#}"));
         eprintln!("{} failed: {reason}", self.variant.name());
         self.ended = Some(Outcome::Failed { reason });
     }
@@ -196,7 +196,7 @@ impl Bench<'_> {
             Some(_) => self.once_under(program, runs.variant),
             None => self.figures(program, &runs, base_sum),
         };
-        figures.map_or_else(|error| Outcome::Failed { reason: format!("{error:#}") }, Outcome::Measured)
+        figures.map_or_else(|error| Outcome::Failed { reason: steps::without_root(&format!("{error:#}")) }, Outcome::Measured)
     }
 
     fn figures(&self, program: &str, runs: &Runs, base_sum: Option<&String>) -> Result<Figures> {

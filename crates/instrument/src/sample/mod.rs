@@ -387,8 +387,9 @@ impl Double<'_> {
         if let Some(tables) = &tables {
             tables.keep_addresses(module, function);
         }
-        // With a count there, code generation takes its weights for measured, and lays the counted version behind the loops of the fast one.
-        if !weights::has_entries(module, function) {
+        // With a count there, code generation takes its weights for measured, and lays the counted version behind the loops of the fast one. Beside counts that were measured, one that
+        // was not would say that the function is hot.
+        if !weights::has_entries(module, function) && !weights::is_profiled(module) {
             weights::weigh_function(module, function, ENTRIES);
         }
         if is_interpreter {
