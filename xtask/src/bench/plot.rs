@@ -160,8 +160,12 @@ fn legend(area: &Area, chart: &Chart, width: u32) -> Drawn {
 
 fn colour(at: usize) -> RGBColor {
     let RGBColor(red, green, blue) = COLOURS[at % COLOURS.len()];
-    // The second time round, pale.
-    let mix = |part: u8| if (at / COLOURS.len()).is_multiple_of(2) { part } else { 255 - (255 - part) / 5 * 2 };
+    // The second time round, pale; the third time, dark.
+    let mix = |part: u8| match at / COLOURS.len() % 3 {
+        0 => part,
+        1 => 255 - (255 - part) / 5 * 2,
+        _ => part / 5 * 2,
+    };
     RGBColor(mix(red), mix(green), mix(blue))
 }
 
@@ -237,6 +241,17 @@ mod tests {
             ("b", "plain", &[1.0], 1),
             ("b", "trodden", &[6.0], 1),
         ])
+    }
+
+    #[test]
+    fn colours_are_told_apart() {
+        let all: std::collections::BTreeSet<_> = (0..3 * COLOURS.len())
+            .map(|at| {
+                let RGBColor(r, g, b) = colour(at);
+                (r, g, b)
+            })
+            .collect();
+        assert_eq!(all.len(), 3 * COLOURS.len());
     }
 
     #[test]
