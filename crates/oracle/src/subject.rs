@@ -300,3 +300,22 @@ impl Run {
         fs::copy(program, &self.place).map(drop).map_err(Error::file(program))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_a_build_was_given_are_found_by_their_identity() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("weights");
+        fs::write(&file, "of a run").unwrap();
+        let link = Link { driver: "clang", directory: PathBuf::new(), words: Vec::new() };
+        let subject = Subject { program: PathBuf::new(), units: Vec::new(), link, folder: PathBuf::new(), given: HashMap::new() };
+        let subject = subject.with_files(std::slice::from_ref(&file)).unwrap();
+        let (known, other) = (Identity::of(b"of a run"), Identity::of(b"of another"));
+        let words = subject.with_paths(&format!("scheme=ball-larus weights={known} known={other} order=weights"));
+        assert_eq!(words, format!("scheme=ball-larus weights={} known={other} order=weights", file.display()));
+        assert!(subject.with_files(&[folder.path().join("none")]).is_err());
+    }
+}

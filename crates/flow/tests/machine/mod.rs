@@ -1,6 +1,7 @@
 //! Machines that do what plans and schedules say, and what a backend might tell of a graph.
 
 use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::Action;
 use trodden_flow::schedule::{Facts, Schedule, Step};
 use trodden_flow::{Edge, Graph, Node};
@@ -99,6 +100,13 @@ impl Machine {
         }
         false
     }
+}
+
+/// Random frequencies of a graph in which control rather goes back than on, so that loops come round often.
+pub fn frequencies(random: &mut Random, graph: &Graph) -> Frequencies {
+    let mut weight = |e: Edge| random.below(40) * if graph.to(e) <= graph.from(e) { 20 } else { 1 };
+    let weights: Vec<f64> = graph.edges().map(|e| weight(e) as f64).collect();
+    Frequencies::estimate(graph, &weights)
 }
 
 /// Random facts.
