@@ -4,6 +4,7 @@
 mod place;
 
 use place::{Place, executions, trodden};
+use serde_json::Value;
 use trodden_profile::{FunctionPaths, Profile};
 
 const HEAD: &str = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
