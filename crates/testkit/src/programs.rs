@@ -8,7 +8,7 @@ use crate::graphs::{self, Cycles};
 use crate::random::Random;
 use std::collections::VecDeque;
 use trodden_flow::witness::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaque, Program, Site, Start};
-use trodden_flow::{Edge, Node};
+use trodden_flow::{Edge, Graph, Node};
 
 /// What random programs may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +30,15 @@ pub fn program(random: &mut Random, functions: u32, nodes: u32, edges: u32, feat
 }
 
 fn function(random: &mut Random, id: u32, count: u32, nodes: u32, edges: u32, all: bool) -> Function {
-    let graph = graphs::graph(random, nodes, edges, Cycles::Some);
+    let graph = match random.chance(20) {
+        true => graphs::graph(random, nodes, edges, Cycles::Some),
+        false => graph_with_spine(random, nodes, edges),
+    };
     let mut function = Function::new(format!("f{id}"), graph);
     for node in function.graph.nodes().collect::<Vec<_>>() {
-        for _ in 0..random.pick(&[0, 0, 0, 1, 1, 2]) {
-            function.calls.push((node, call(random, count, all)));
+        let leaf = id + 1 == count && random.chance(90);
+        for _ in 0..random.pick(if leaf { &[0] } else { &[0, 0, 0, 1, 1, 2] }) {
+            function.calls.push((node, call(random, id, count, all)));
         }
     }
     if all {
@@ -46,8 +50,23 @@ fn function(random: &mut Random, id: u32, count: u32, nodes: u32, edges: u32, al
     function
 }
 
-fn call(random: &mut Random, count: u32, all: bool) -> Call {
-    let callees = (0..random.pick(&[1, 1, 1, 2])).map(|_| FunctionId(random.below(u64::from(count)) as u32)).collect();
+/// A graph whose exit is mostly reached.
+fn graph_with_spine(random: &mut Random, nodes: u32, edges: u32) -> Graph {
+    let nodes = 2 + random.below(u64::from(nodes) - 1) as u32;
+    let mut list: Vec<(Node, Node)> = (1..nodes).filter(|_| random.chance(90)).map(|n| (Node(n - 1), Node(n))).collect();
+    while list.len() < edges as usize && random.chance(80) {
+        list.push((Node(random.below(u64::from(nodes) - 1) as u32), Node(1 + random.below(u64::from(nodes) - 1) as u32)));
+    }
+    Graph::new(nodes, Node(0), Node(nodes - 1), list).expect("the nodes exist")
+}
+
+/// A call; mostly of functions with higher numbers, so that recursion is not the rule.
+fn call(random: &mut Random, id: u32, count: u32, all: bool) -> Call {
+    let callee = |random: &mut Random| match id + 1 < count && random.chance(80) {
+        true => FunctionId(id + 1 + random.below(u64::from(count - id - 1)) as u32),
+        false => FunctionId(random.below(u64::from(count)) as u32),
+    };
+    let callees = (0..random.pick(&[1, 1, 1, 2])).map(|_| callee(random)).collect();
     let opaque =
         Opaque { returns: random.chance(70), ends_run: random.chance(20), unwinds: random.chance(30), calls_back: random.chance(20) };
     match random.below(4) {

@@ -28,18 +28,28 @@
 //! 2. [`first`]: which witness can be the first one behind a state. [`condition`]: the pairwise condition.
 //! 3. [`reconstruct`]: from partial traces to the execution.
 
+pub mod ambiguous;
 pub mod condition;
+pub mod distribution;
+pub mod eliminate;
 pub mod first;
+pub mod first_local;
+pub mod jobs;
 mod lower;
 pub mod program;
 pub mod pushdown;
 pub mod reconstruct;
-mod sets;
+pub mod repair;
+pub mod sets;
 pub mod structure;
+pub mod view;
+pub mod weights;
 
-pub use condition::{Branch, Check, Lookahead, Target, Violation};
+pub use condition::{Branch, Check, Lookahead, Target, Violation, check_pairwise};
+pub use distribution::{Options, Order, Planned, Strategy};
 pub use program::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaque, Program, Site, Start, Witness, WitnessError, WitnessKind};
 pub use reconstruct::{Ending, Event, Outcome, ReconstructError, Reconstruction, Reconstructor};
+pub use weights::{EdgeWeights, Weights};
 
 /// The witnesses of each run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -426,18 +426,22 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     fn choose(&mut self, state: State) -> Result<Option<State>, ReconstructError> {
         let of = self.of;
         let met = self.tables.branches.entry(state).or_insert_with(|| of.branch(state));
+        let mut at_end = false;
         let mut left: Vec<usize> = (0..met.next.len()).collect();
         for (profile, trace) in self.traces.iter_mut().enumerate() {
             let symbol = match (trace.peek(), self.ending) {
                 (Some(symbol), _) => symbol.0,
                 (None, Ending::Complete) => END,
-                (None, Ending::Cut) => continue,
+                (None, Ending::Cut) => {
+                    at_end = true;
+                    continue;
+                }
             };
             left.retain(|i| of.sets[profile].has(met.parts[profile][*i], symbol));
         }
         if left.len() > 1 {
             let next: Vec<State> = met.next.clone();
-            self.ask_component(state, &next, &mut left);
+            at_end |= self.ask_component(state, &next, &mut left);
         }
         let met = &self.tables.branches[&state];
         match left.as_slice() {
@@ -446,7 +450,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
                 let next = self.traces.iter_mut().map(Trace::peek).collect();
                 Err(ReconstructError::NoSuccessor { branch: condition::branch(self.pushdown(), state), blocks: self.blocks, next })
             }
-            _ if self.ending == Ending::Cut && self.traces.iter_mut().any(|t| t.peek().is_none()) => Ok(None),
+            _ if at_end => Ok(None),
             _ => {
                 let targets = left.iter().map(|i| condition::target(self.pushdown(), state, met.next[*i])).collect();
                 Err(ReconstructError::Ambiguous { branch: condition::branch(self.pushdown(), state), targets, blocks: self.blocks })
@@ -454,9 +458,9 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         }
     }
 
-    /// Drops successors that do not agree with the next symbols of the branch's own component.
-    fn ask_component(&mut self, state: State, next: &[State], left: &mut Vec<usize>) {
-        let of = self.of;
+    /// Drops successors that do not agree with the next symbols of the branch's own component; whether a trace that was cut has no more of them.
+    fn ask_component(&mut self, state: State, next: &[State], left: &mut Vec<usize>) -> bool {
+        let (of, mut at_end) = (self.of, false);
         let function = of.structure.pushdown.state(state).function;
         let component = of.structure.component[function.index()];
         let own = self.tables.components.entry(component).or_insert_with(|| of.component(function));
@@ -464,11 +468,15 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
             let symbol = match (trace.find(|w| of.component_of.get(w.index()) == Some(&component)), self.ending) {
                 (Some(symbol), _) => symbol.0,
                 (None, Ending::Complete) => END,
-                (None, Ending::Cut) => continue,
+                (None, Ending::Cut) => {
+                    at_end = true;
+                    continue;
+                }
             };
             let sets = &own.sets[profile];
             left.retain(|i| sets.has(sets.parts(&of.structure, &own.scope, next[*i]), symbol));
         }
+        at_end
     }
 }
 
