@@ -6,8 +6,6 @@
 mod dot;
 mod functions;
 mod input;
-#[cfg(feature = "milp")]
-mod milp;
 mod model;
 mod number;
 mod partition;
