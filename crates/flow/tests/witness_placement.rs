@@ -2,14 +2,14 @@
 //! against the pairwise one.
 
 use trodden_flow::witness::bound::bound;
+use trodden_flow::witness::placed::plan_placed;
 use trodden_flow::witness::pushdown::Pushdown;
 use trodden_flow::witness::structure::Structure;
-use trodden_flow::witness::{ambiguous, condition, distribution};
-use trodden_flow::witness::placed::plan_placed;
 use trodden_flow::witness::{
-    Call, Distribution, Ending, Function, FunctionId, Lookahead, Options, Order, Placement, Program, Reconstruction, Start, Strategy, Weights,
-    Witness, WitnessKind, check_pairwise, check_paper,
+    Call, Distribution, Ending, Function, FunctionId, Lookahead, Options, Order, Placement, Program, Reconstruction, Start, Strategy,
+    Weights, Witness, WitnessKind, check_pairwise, check_paper,
 };
+use trodden_flow::witness::{ambiguous, condition, distribution};
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{self, Cycles};
@@ -157,7 +157,10 @@ fn published_placements_are_realizable_and_cost_no_less_than_the_cheapest() {
             }
         }
     }
-    assert!(failed > 0 && count > 0 && costlier > 0, "the paper's algorithm: {failed} of {count} not realizable, {costlier} others could be cheaper");
+    assert!(
+        failed > 0 && count > 0 && costlier > 0,
+        "the paper's algorithm: {failed} of {count} not realizable, {costlier} others could be cheaper"
+    );
 }
 
 #[test]
@@ -169,7 +172,8 @@ fn the_exact_solver_finds_what_all_sets_contain() {
         for kind in [WitnessKind::Nodes, WitnessKind::Edges] {
             let count = program.witness_count(kind);
             let sets = (0u32..1 << count).map(|set| (0..count as u32).filter(|w| set >> w & 1 == 1).map(Witness).collect::<Vec<_>>());
-            let realizable = sets.filter(|s| check_pairwise(&program, &Distribution::new(&program, kind, vec![s.clone()]).unwrap()).is_realizable());
+            let realizable =
+                sets.filter(|s| check_pairwise(&program, &Distribution::new(&program, kind, vec![s.clone()]).unwrap()).is_realizable());
             let least = realizable.map(|s| weights.sum(kind, &s)).fold(f64::INFINITY, f64::min);
             let found = plan_placed(&program, kind, &weights, &options(1), Placement::Exact).unwrap().costs[0];
             assert!((found - least).abs() <= 1e-9 * (1.0 + least), "{found} {least} {program:?}");

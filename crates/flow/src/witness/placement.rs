@@ -9,7 +9,7 @@
 //! [`Placement::Fewest`] eliminates from all nodes, and from targets alone, and takes the cheaper result; [`Placement::Exact`] proves the least
 //! cost for small functions ([`exact`](super::exact)). Spanning trees: O(E log E).
 
-use super::eliminate::{Requirement, eliminate, marked, most_expensive_first, distinguishes};
+use super::eliminate::{Requirement, distinguishes, eliminate, marked, most_expensive_first};
 use super::exact::exact;
 use super::program::{Function, NodeKind, Program, WitnessKind};
 use super::structure::Structure;
@@ -63,13 +63,7 @@ const EXACT_STEPS: usize = 20_000;
 ///
 /// # Errors
 /// The placement is for witnesses of the other kind.
-pub fn place(
-    program: &Program,
-    structure: &Structure,
-    view: &View,
-    weights: &Weights,
-    placement: Placement,
-) -> Result<Placed, OtherKind> {
+pub fn place(program: &Program, structure: &Structure, view: &View, weights: &Weights, placement: Placement) -> Result<Placed, OtherKind> {
     let kind = structure.pushdown.kind();
     let plain = |member| Ok(Placed { member, proven: false });
     match (placement, kind) {
