@@ -6,9 +6,6 @@ use crate::model::Profile;
 use std::fmt;
 use trodden_unit::{Aliases, EDGES_WORD, FunctionMap, UnitMap, parts};
 
-/// Words in the schemes of units whose threads share counters by plain increments.
-const SHARED_WORD: &str = "threads=shared";
-
 /// A reason why counts are not exact, or not complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inexact {
@@ -76,11 +73,6 @@ pub enum Inexact {
         /// Where they differ: so many places.
         differences: u64,
     },
-    /// Threads share counters without atomic increments.
-    Shared {
-        /// Units that do so.
-        units: u64,
-    },
 }
 
 impl fmt::Display for Inexact {
@@ -131,9 +123,6 @@ impl fmt::Display for Inexact {
                     "copies of the program counted it together, and were not the same execution: they differ in {differences} {places}, so counts of several executions are mixed here; `trodden doctor -- COMMAND` tells whether the program does the same each time"
                 )
             }
-            Inexact::Shared { units } => {
-                write!(f, "threads of {units} units share counters, and may lose counts; build with --threads own or atomic")
-            }
         }
     }
 }
@@ -156,12 +145,11 @@ impl Profile {
 }
 
 fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
-    let (mut partial, mut full, mut shared, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, 0u64, String::new());
+    let (mut partial, mut full, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
     let (mut chosen, mut aliases, mut unproven, mut chosen_scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
     let (mut copy, mut watched, mut edges) = (0u64, 0u64, 0u64);
     for (map, at) in maps {
         let has_word = |word: &str| map.scheme.split(' ').any(|w| w == word);
-        shared += u64::from(has_word(SHARED_WORD));
         edges += u64::from(has_word(EDGES_WORD));
         watched += u64::from(map.is_watched());
         residual += u64::from(map.has_times() && !map.is_watched());
@@ -211,9 +199,6 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
     }
     if edges > 0 {
         out.push(Inexact::Edges { units: edges });
-    }
-    if shared > 0 {
-        out.push(Inexact::Shared { units: shared });
     }
     out
 }
