@@ -73,6 +73,16 @@ pub enum Inexact {
         /// Where they differ: so many places.
         differences: u64,
     },
+    /// Counts could not be written.
+    Lost {
+        /// Those of so many threads.
+        threads: u64,
+    },
+    /// A signal ended all copies that counted together.
+    Interrupted {
+        /// So many copies.
+        copies: u64,
+    },
 }
 
 impl fmt::Display for Inexact {
@@ -123,6 +133,14 @@ impl fmt::Display for Inexact {
                     "copies of the program counted it together, and were not the same execution: they differ in {differences} {places}, so counts of several executions are mixed here; `trodden doctor -- COMMAND` tells whether the program does the same each time"
                 )
             }
+            Inexact::Lost { threads } => {
+                let whose = if *threads == 1 { "a thread".to_owned() } else { format!("{threads} threads") };
+                write!(f, "the counts of {whose} are lost, because the program could not write them: record again where there is room")
+            }
+            Inexact::Interrupted { copies } => write!(
+                f,
+                "a signal ended the {copies} copies that counted together, each at another place, so counts of different functions do not fit together; record without --copies to see where one program was"
+            ),
         }
     }
 }
@@ -137,6 +155,12 @@ impl Profile {
     pub fn inexact(&self) -> Vec<Inexact> {
         let units: Vec<_> = self.images.iter().flat_map(|i| &i.units).collect();
         let mut out = collect(units.iter().enumerate().map(|(at, u)| (&*u.map, at)), |at, function| units[at].untold(function));
+        if self.run.lost > 0 {
+            out.push(Inexact::Lost { threads: self.run.lost });
+        }
+        if self.run.interrupted > 0 {
+            out.push(Inexact::Interrupted { copies: self.run.interrupted });
+        }
         if self.run.diverged > 0 {
             out.push(Inexact::Diverged { differences: self.run.diverged });
         }

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_flow::partition::{self, CopyPlan, Measure, Options, Plan, Procedure, Strategy, hits, weighted};
+use trodden_flow::partition::{self, CopyPlan, Measure, Options, Plan, Procedure, Strategy, hits, weighted, witness};
 use trodden_launch::Stop;
 use trodden_profile::copies::{Divided, edges};
 use trodden_profile::{Profile, has_usual_numbers, procedures};
@@ -149,10 +149,13 @@ impl Division {
         let count = options.copies.unwrap_or(1);
         let choices =
             Options { copies: count, all_procedures: options.all_procedures, fold_again: false, measure: Measure::from(options.hits) };
-        let plan = match weights {
+        let mut plan = match weights {
             Some(_) => program.divide(&plan::with_estimates(&program.units, &procedures)?, strategy, &choices)?,
             None => program.divide(&procedures, strategy, &choices)?,
         };
+        if !program.is_residual() {
+            witness::add(&procedures, &mut plan, choices.measure);
+        }
         let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
         let mut division = Division::planned(program, plan);
         division.words += if options.count_hits { " hits=counted" } else { "" };
