@@ -10,6 +10,7 @@ use super::values::{Atom, Body, Position, Value};
 use crate::graph::Doubt;
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind};
 use std::collections::HashSet;
+use std::ops::{Range, RangeInclusive};
 
 /// Steps from a use to a definition.
 const DEPTH: u32 = 12;
@@ -133,51 +134,73 @@ fn scaled_index(index: &Atom, scale: u64, size: u64) -> Option<Value> {
 }
 
 fn read(explored: &Explored, body: &Body, at: Position, table: &Table, is_inside: &dyn Fn(u64) -> bool) -> Option<Found> {
-    let last = bound(body, at, &table.index);
-    let count = last.map_or(ENTRIES_LIMIT, |last| last.saturating_add(1).min(ENTRIES_LIMIT));
+    let bounds = bounds(body, at, &table.index);
     let size = if table.base.is_some() { 4 } else { 8 };
-    // Without a check the table ends where other data begins.
-    let end = match last {
-        Some(_) => u64::MAX,
-        None => explored.data.range(table.address + 1..).next().copied().unwrap_or(u64::MAX),
+    // A constant of the index is part of the address; distances are counted from where the table begins.
+    let unchecked_start = table.base.filter(|base| *base != 0).unwrap_or(table.address);
+    let (start, count) = match &bounds {
+        Some(bounds) => (table.address.wrapping_add(bounds.start().wrapping_mul(size)), bounds.end() - bounds.start() + 1),
+        None => (unchecked_start, ENTRIES_LIMIT),
     };
-    let mut targets = Vec::new();
-    let mut functions = 0;
-    for entry in 0..count {
-        let place = table.address.checked_add(entry * size)?;
-        if place >= end {
-            break;
-        }
-        let to = match table.base {
-            Some(base) => base.wrapping_add(explored.code.half_word_at(place).unwrap_or(0) as i64 as u64),
-            None => match explored.code.word_at(place) {
-                Some(Word::Address(to)) => to,
-                _ => 0,
-            },
-        };
-        let outside = !is_inside(to);
-        let is_function = outside && table.base.is_none() && explored.is_function_start(to);
-        if (outside && !is_function) || (is_function && targets.len() as u64 > functions) {
-            break;
-        }
-        functions += u64::from(is_function);
-        targets.push(to);
-    }
+    // Without a check the table ends where other data begins.
+    let end = match bounds {
+        Some(_) => u64::MAX,
+        None => explored.data.range(start + 1..).next().copied().unwrap_or(u64::MAX),
+    };
+    let entries = entries(explored, table, start..end, count, is_inside);
+    let (mut targets, functions) = (entries.targets, entries.functions);
     if targets.is_empty() {
         return None;
     }
     let read = targets.len() as u64;
+    let complete = bounds.is_some() && read == count;
+    if functions && !complete {
+        // A table of functions, of which the index picks one.
+        return Some(Found { resolution: Resolution::TailCall, doubt: None, unbounded: false });
+    }
     targets.sort_unstable();
     targets.dedup();
-    let complete = last.is_some_and(|last| read == last + 1);
-    let doubt = (!complete).then_some(Doubt::JumpTableWithoutBound { table: table.address, entries: read as u32 });
-    let resolution = if functions > 0 { Resolution::Functions(targets) } else { Resolution::Within(targets) };
+    let doubt = (!complete).then_some(Doubt::JumpTableWithoutBound { table: start, entries: read as u32 });
+    let resolution = if functions { Resolution::Functions(targets) } else { Resolution::Within(targets) };
     Some(Found { resolution, doubt, unbounded: !complete })
 }
 
-/// The greatest value that an index can have before the jump, by the checks on all paths to it, by a mask, or by its width.
-fn bound(body: &Body, at: Position, index: &Value) -> Option<u64> {
-    checked(body, at, index).or_else(|| by_width(index))
+/// Entries of a table, up to the first one that is none.
+struct Entries {
+    targets: Vec<u64>,
+    /// They are functions, and not places in the jump's own.
+    functions: bool,
+}
+
+fn entries(explored: &Explored, table: &Table, places: Range<u64>, count: u64, is_inside: &dyn Fn(u64) -> bool) -> Entries {
+    let size = if table.base.is_some() { 4 } else { 8 };
+    let mut found = Entries { targets: Vec::new(), functions: false };
+    let places = (0..count).map_while(|entry| places.start.checked_add(entry * size)).take_while(|place| *place < places.end);
+    for place in places {
+        let to = match table.base {
+            Some(base) => explored.code.half_word_at(place).map(|distance| base.wrapping_add(i64::from(distance) as u64)),
+            None => match explored.code.word_at(place) {
+                Some(Word::Address(to)) => Some(to),
+                _ => None,
+            },
+        };
+        let Some(to) = to else { break };
+        let is_function = !is_inside(to);
+        if is_function && (table.base.is_some() || !explored.is_function_start(to)) {
+            break;
+        }
+        if is_function != found.functions && !found.targets.is_empty() {
+            break;
+        }
+        found.functions = is_function;
+        found.targets.push(to);
+    }
+    found
+}
+
+/// The values that an index can have before the jump, by the checks on all paths to it, by a mask, or by its width.
+fn bounds(body: &Body, at: Position, index: &Value) -> Option<RangeInclusive<u64>> {
+    checked(body, at, index).or_else(|| by_width(index).map(|last| 0..=last))
 }
 
 fn by_width(index: &Value) -> Option<u64> {
@@ -191,24 +214,24 @@ fn by_width(index: &Value) -> Option<u64> {
 
 /// An index without its extensions, as an atom and a constant.
 fn core(value: &Value) -> Option<(Atom, u64)> {
-    match &value.terms[..] {
-        [(Atom::Low(bytes, inner) | Atom::Signed(bytes, inner), 1)] if *bytes >= 4 || inner.terms.len() == 1 && value.constant == 0 => {
-            let (atom, constant) = core(inner)?;
-            Some((atom, constant.wrapping_add(value.constant)))
-        }
-        [(Atom::Load { bytes, address, .. }, 1)] => Some((Atom::Load { bytes: *bytes, signed: false, address: address.clone() }, value.constant)),
-        [(atom, 1)] => Some((atom.clone(), value.constant)),
-        _ => None,
+    let [(atom, 1)] = &value.terms[..] else { return None };
+    match atom {
+        Atom::Low(bytes, inner) | Atom::Signed(bytes, inner) if *bytes >= 4 || value.constant == 0 => match core(inner) {
+            Some((inner, constant)) => Some((inner, constant.wrapping_add(value.constant))),
+            None => Some((atom.clone(), value.constant)),
+        },
+        Atom::Load { bytes, address, .. } => Some((Atom::Load { bytes: *bytes, signed: false, address: address.clone() }, value.constant)),
+        _ => Some((atom.clone(), value.constant)),
     }
 }
 
 /// Walks back from the jump over all paths; each must pass a check of the index.
-fn checked(body: &Body, jump: Position, index: &Value) -> Option<u64> {
+fn checked(body: &Body, jump: Position, index: &Value) -> Option<RangeInclusive<u64>> {
     let (atom, constant) = core(index)?;
     let defined_at = |at: Position| matches!(&atom, Atom::Opaque(_, at_definitions) if at_definitions.contains(&at));
     let mut seen: HashSet<Position> = HashSet::new();
     let mut work = vec![jump];
-    let mut greatest = None;
+    let mut whole: Option<RangeInclusive<u64>> = None;
     while let Some(at) = work.pop() {
         if !seen.insert(at) {
             continue;
@@ -217,8 +240,11 @@ fn checked(body: &Body, jump: Position, index: &Value) -> Option<u64> {
             return None;
         }
         for &before in body.before(at) {
-            if let Some(limit) = limit_of_edge(body, before, at, &atom, constant) {
-                greatest = greatest.max(Some(limit));
+            if let Some(part) = bounds_of_edge(body, before, at, &atom, constant) {
+                whole = Some(match whole {
+                    Some(whole) => *whole.start().min(part.start())..=*whole.end().max(part.end()),
+                    None => part,
+                });
             } else if defined_at(before) {
                 return None;
             } else {
@@ -226,11 +252,11 @@ fn checked(body: &Body, jump: Position, index: &Value) -> Option<u64> {
             }
         }
     }
-    greatest
+    whole
 }
 
 /// What a conditional jump says about the index when it leads from one instruction to another.
-fn limit_of_edge(body: &Body, from: Position, to: Position, atom: &Atom, constant: u64) -> Option<u64> {
+fn bounds_of_edge(body: &Body, from: Position, to: Position, atom: &Atom, constant: u64) -> Option<RangeInclusive<u64>> {
     let Flow::Conditional(target) = body.flows[from as usize] else { return None };
     let jump = &body.instructions[from as usize];
     let to = body.addresses[to as usize];
@@ -241,22 +267,27 @@ fn limit_of_edge(body: &Body, from: Position, to: Position, atom: &Atom, constan
     let condition = if to == target { condition } else { opposite(condition)? };
     let (compare, bits) = compare_before(body, from)?;
     let instruction = &body.instructions[compare as usize];
-    let limit = instruction.try_immediate(1).ok()? & (u64::MAX >> (64 - bits));
-    let limit = match condition {
-        ConditionCode::be | ConditionCode::le => limit,
-        ConditionCode::b | ConditionCode::l => limit.checked_sub(1)?,
-        ConditionCode::e => limit,
+    let most = u64::MAX >> (64 - bits);
+    let limit = instruction.try_immediate(1).ok()? & most;
+    let is_negative = limit > most / 2;
+    let (first, last) = match condition {
+        ConditionCode::be => (0, limit),
+        ConditionCode::b => (0, limit.checked_sub(1)?),
+        ConditionCode::ae => (limit, most),
+        ConditionCode::a => (limit.checked_add(1)?, most),
+        ConditionCode::e => (limit, limit),
+        // A signed index that is bounded above only is not negative where the source is right.
+        ConditionCode::le if !is_negative => (0, limit),
+        ConditionCode::l if !is_negative => (0, limit.checked_sub(1)?),
         _ => return None,
     };
-    let signed = matches!(condition, ConditionCode::le | ConditionCode::l);
-    if signed && limit >= 1 << (bits - 1) {
-        return None;
-    }
     let values = body.operand(compare, 0, DEPTH);
     let [value] = &values[..] else { return None };
     let (compared, offset) = core(value)?;
     // The index is the compared value, less its constant, plus the index's.
-    (compared == *atom).then(|| limit.wrapping_sub(offset).wrapping_add(constant) & 0xffff_ffff).filter(|l| *l < ENTRIES_LIMIT)
+    let as_index = |value: u64| value.wrapping_sub(offset).wrapping_add(constant) & u64::from(u32::MAX);
+    let (first, last) = (as_index(first), as_index(last));
+    (compared == *atom && first <= last && last - first < ENTRIES_LIMIT).then_some(first..=last)
 }
 
 /// The comparison with a constant whose flags a jump reads, and its width in bits.

@@ -301,8 +301,12 @@ impl Body {
                 return vec![definitions.opaque(location)];
             }
         }
-        // Of different values, only those that name an address are worth keeping apart; an index stays what it is.
-        let is_address = |v: &Value| v.terms.is_empty() || v.terms.iter().any(|(a, _)| matches!(a, Atom::Load { bytes: 4 | 8, .. }));
+        // Of different values, only those that name an address are kept apart; an index stays what it is.
+        let is_address = |v: &Value| match &v.terms[..] {
+            [] => true,
+            [(atom, 1)] => is_from_table(atom),
+            _ => false,
+        };
         match values.len() {
             1 => values,
             _ if values.iter().all(is_address) => values,
@@ -439,6 +443,15 @@ impl Definitions {
 
     fn opaque(&self, location: Location) -> Value {
         Value::atom(Atom::Opaque(location, self.at.clone()))
+    }
+}
+
+/// Whether a value is read from a table at a fixed address.
+fn is_from_table(atom: &Atom) -> bool {
+    match atom {
+        Atom::Load { bytes: 4 | 8, address, .. } => address.constant > 0xfff && address.terms.len() == 1,
+        Atom::Signed(4, inner) => inner.only_atom().is_some_and(is_from_table),
+        _ => false,
     }
 }
 
