@@ -7,6 +7,7 @@
 //! What stays uncertain is in the graphs, with addresses. Complexity: linear in the code for all but the searches of [`values`], which are bounded.
 
 mod assemble;
+mod bounds;
 mod code;
 mod explore;
 mod frames;

@@ -5,19 +5,17 @@
 //! lead into the function, or where other data begins, and the jump is marked uncertain.
 
 use super::code::Word;
-use super::explore::{Explored, Flow, Resolution};
+use super::bounds::bounds;
+use super::explore::{Explored, Resolution};
 use super::values::{Atom, Body, Position, Value};
 use crate::graph::Doubt;
-use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind};
-use std::collections::HashSet;
-use std::ops::{Range, RangeInclusive};
+use iced_x86::OpKind;
+use std::ops::Range;
 
 /// Steps from a use to a definition.
 const DEPTH: u32 = 12;
 /// Entries of a table at most.
 const ENTRIES_LIMIT: u64 = 1 << 14;
-/// Instructions between the check of an index and the jump at most.
-const CHECK_LIMIT: usize = 400;
 
 /// What was found of one indirect jump.
 pub struct Found {
@@ -134,8 +132,8 @@ fn scaled_index(index: &Atom, scale: u64, size: u64) -> Option<Value> {
 }
 
 fn read(explored: &Explored, body: &Body, at: Position, table: &Table, is_inside: &dyn Fn(u64) -> bool) -> Option<Found> {
-    let bounds = bounds(body, at, &table.index);
     let size = if table.base.is_some() { 4 } else { 8 };
+    let bounds = bounds(body, at, &table.index, size, ENTRIES_LIMIT);
     // A constant of the index is part of the address; distances are counted from where the table begins.
     let unchecked_start = table.base.filter(|base| *base != 0).unwrap_or(table.address);
     let (start, count) = match &bounds {
@@ -196,135 +194,4 @@ fn entries(explored: &Explored, table: &Table, places: Range<u64>, count: u64, i
         found.targets.push(to);
     }
     found
-}
-
-/// The values that an index can have before the jump, by the checks on all paths to it, by a mask, or by its width.
-fn bounds(body: &Body, at: Position, index: &Value) -> Option<RangeInclusive<u64>> {
-    checked(body, at, index).or_else(|| by_width(index).map(|last| 0..=last))
-}
-
-fn by_width(index: &Value) -> Option<u64> {
-    match index.only_atom()? {
-        Atom::And(bits, _) => Some(*bits).filter(|b| *b < ENTRIES_LIMIT),
-        Atom::Low(1, _) | Atom::Load { bytes: 1, signed: false, .. } => Some(255),
-        Atom::Low(_, inner) | Atom::Signed(_, inner) => by_width(inner),
-        _ => None,
-    }
-}
-
-/// An index without its extensions, as an atom and a constant.
-fn core(value: &Value) -> Option<(Atom, u64)> {
-    let [(atom, 1)] = &value.terms[..] else { return None };
-    match atom {
-        Atom::Low(bytes, inner) | Atom::Signed(bytes, inner) if *bytes >= 4 || value.constant == 0 => match core(inner) {
-            Some((inner, constant)) => Some((inner, constant.wrapping_add(value.constant))),
-            None => Some((atom.clone(), value.constant)),
-        },
-        Atom::Load { bytes, address, .. } => Some((Atom::Load { bytes: *bytes, signed: false, address: address.clone() }, value.constant)),
-        _ => Some((atom.clone(), value.constant)),
-    }
-}
-
-/// Walks back from the jump over all paths; each must pass a check of the index.
-fn checked(body: &Body, jump: Position, index: &Value) -> Option<RangeInclusive<u64>> {
-    let (atom, constant) = core(index)?;
-    let defined_at = |at: Position| matches!(&atom, Atom::Opaque(_, at_definitions) if at_definitions.contains(&at));
-    let mut seen: HashSet<Position> = HashSet::new();
-    let mut work = vec![jump];
-    let mut whole: Option<RangeInclusive<u64>> = None;
-    while let Some(at) = work.pop() {
-        if !seen.insert(at) {
-            continue;
-        }
-        if seen.len() > CHECK_LIMIT || body.before(at).is_empty() {
-            return None;
-        }
-        for &before in body.before(at) {
-            if let Some(part) = bounds_of_edge(body, before, at, &atom, constant) {
-                whole = Some(match whole {
-                    Some(whole) => *whole.start().min(part.start())..=*whole.end().max(part.end()),
-                    None => part,
-                });
-            } else if defined_at(before) {
-                return None;
-            } else {
-                work.push(before);
-            }
-        }
-    }
-    whole
-}
-
-/// What a conditional jump says about the index when it leads from one instruction to another.
-fn bounds_of_edge(body: &Body, from: Position, to: Position, atom: &Atom, constant: u64) -> Option<RangeInclusive<u64>> {
-    let Flow::Conditional(target) = body.flows[from as usize] else { return None };
-    let jump = &body.instructions[from as usize];
-    let to = body.addresses[to as usize];
-    if target == jump.next_ip() {
-        return None;
-    }
-    let condition = jump.condition_code();
-    let condition = if to == target { condition } else { opposite(condition)? };
-    let (compare, bits) = compare_before(body, from)?;
-    let instruction = &body.instructions[compare as usize];
-    let most = u64::MAX >> (64 - bits);
-    let limit = instruction.try_immediate(1).ok()? & most;
-    let is_negative = limit > most / 2;
-    let (first, last) = match condition {
-        ConditionCode::be => (0, limit),
-        ConditionCode::b => (0, limit.checked_sub(1)?),
-        ConditionCode::ae => (limit, most),
-        ConditionCode::a => (limit.checked_add(1)?, most),
-        ConditionCode::e => (limit, limit),
-        // A signed index that is bounded above only is not negative where the source is right.
-        ConditionCode::le if !is_negative => (0, limit),
-        ConditionCode::l if !is_negative => (0, limit.checked_sub(1)?),
-        _ => return None,
-    };
-    let values = body.operand(compare, 0, DEPTH);
-    let [value] = &values[..] else { return None };
-    let (compared, offset) = core(value)?;
-    // The index is the compared value, less its constant, plus the index's.
-    let as_index = |value: u64| value.wrapping_sub(offset).wrapping_add(constant) & u64::from(u32::MAX);
-    let (first, last) = (as_index(first), as_index(last));
-    (compared == *atom && first <= last && last - first < ENTRIES_LIMIT).then_some(first..=last)
-}
-
-/// The comparison with a constant whose flags a jump reads, and its width in bits.
-fn compare_before(body: &Body, jump: Position) -> Option<(Position, u32)> {
-    let mut at = jump;
-    for _ in 0..12 {
-        let [before] = body.before(at) else { return None };
-        at = *before;
-        let instruction = &body.instructions[at as usize];
-        match instruction.mnemonic() {
-            Mnemonic::Cmp | Mnemonic::Sub if is_immediate(instruction) => return Some((at, width(instruction))),
-            _ if instruction.rflags_modified() != 0 => return None,
-            _ => {}
-        }
-    }
-    None
-}
-
-fn is_immediate(instruction: &Instruction) -> bool {
-    !matches!(instruction.op1_kind(), OpKind::Register | OpKind::Memory)
-}
-
-fn width(instruction: &Instruction) -> u32 {
-    match instruction.op0_kind() {
-        OpKind::Register => instruction.op0_register().size() as u32 * 8,
-        _ => instruction.memory_size().size() as u32 * 8,
-    }
-    .clamp(8, 64)
-}
-
-fn opposite(condition: ConditionCode) -> Option<ConditionCode> {
-    Some(match condition {
-        ConditionCode::a => ConditionCode::be,
-        ConditionCode::ae => ConditionCode::b,
-        ConditionCode::g => ConditionCode::le,
-        ConditionCode::ge => ConditionCode::l,
-        ConditionCode::ne => ConditionCode::e,
-        _ => return None,
-    })
 }

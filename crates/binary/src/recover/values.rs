@@ -411,7 +411,8 @@ impl Body {
         found
     }
 
-    fn defines(&self, at: Position, location: Location) -> bool {
+    /// Whether an instruction writes a place.
+    pub fn defines(&self, at: Position, location: Location) -> bool {
         match location {
             Location::Register(number) => self.writes[at as usize] >> number & 1 == 1,
             Location::Slot { base, .. } => {
@@ -478,7 +479,7 @@ fn operand_bytes(instruction: &Instruction, operand: u32) -> u8 {
 }
 
 /// The number of a general register.
-fn number(register: Register) -> Option<u8> {
+pub fn number(register: Register) -> Option<u8> {
     register.is_gpr().then(|| register.full_register().number() as u8)
 }
 
