@@ -20,12 +20,15 @@ enum Tracked {
     /// What a place holds.
     Place(Location),
     /// A value, wherever it is held.
-    Atom(Atom),
+    Value(Value),
 }
 
 /// The values that an index can have before the jump; a range of at most `most` values. `size` is that of the table's entries.
 pub fn bounds(body: &Body, jump: Position, index: &Value, size: u64, most: u64) -> Option<RangeInclusive<u64>> {
-    let by_value = || core(index).and_then(|(atom, constant)| checked(body, jump, Tracked::Atom(atom), constant, most));
+    let by_value = || {
+        let (value, constant) = core(index);
+        checked(body, jump, Tracked::Value(value), constant, most)
+    };
     let by_place = || {
         let (read, register) = table_read(body, jump, size)?;
         checked(body, read, Tracked::Place(Location::Register(register)), 0, most)
@@ -56,16 +59,20 @@ fn by_width(index: &Value) -> Option<u64> {
     }
 }
 
-/// An index without its extensions, as an atom and a constant.
-fn core(value: &Value) -> Option<(Atom, u64)> {
-    let [(atom, 1)] = &value.terms[..] else { return None };
+/// An index without its extensions and its constant, and the constant.
+fn core(value: &Value) -> (Value, u64) {
+    let without_constant = || (Value { constant: 0, terms: value.terms.clone() }, value.constant);
+    let [(atom, 1)] = &value.terms[..] else { return without_constant() };
     match atom {
-        Atom::Low(bytes, inner) | Atom::Signed(bytes, inner) if *bytes >= 4 || value.constant == 0 => match core(inner) {
-            Some((inner, constant)) => Some((inner, constant.wrapping_add(value.constant))),
-            None => Some((atom.clone(), value.constant)),
-        },
-        Atom::Load { bytes, address, .. } => Some((Atom::Load { bytes: *bytes, signed: false, address: address.clone() }, value.constant)),
-        _ => Some((atom.clone(), value.constant)),
+        Atom::Low(bytes, inner) | Atom::Signed(bytes, inner) if *bytes >= 4 || value.constant == 0 => {
+            let (inner, constant) = core(inner);
+            (inner, constant.wrapping_add(value.constant))
+        }
+        Atom::Load { bytes, address, .. } => {
+            let load = Atom::Load { bytes: *bytes, signed: false, address: address.clone() };
+            (Value { constant: 0, terms: vec![(load, 1)] }, value.constant)
+        }
+        _ => without_constant(),
     }
 }
 
@@ -110,8 +117,8 @@ enum Step {
 /// Goes back over one instruction; `None` if the index cannot be followed further.
 fn step(body: &Body, at: Position, tracked: &Tracked, constant: u64) -> Option<Step> {
     let place = match tracked {
-        Tracked::Atom(Atom::Opaque(_, definitions)) if definitions.contains(&at) => return None,
-        Tracked::Atom(_) => return Some(Step::Follow(tracked.clone(), constant)),
+        Tracked::Value(value) if value.terms.iter().any(|(a, _)| matches!(a, Atom::Opaque(_, definitions) if definitions.contains(&at))) => return None,
+        Tracked::Value(_) => return Some(Step::Follow(tracked.clone(), constant)),
         Tracked::Place(place) if !body.defines(at, *place) => return Some(Step::Follow(tracked.clone(), constant)),
         Tracked::Place(place) => *place,
     };
@@ -134,8 +141,8 @@ fn step(body: &Body, at: Position, tracked: &Tracked, constant: u64) -> Option<S
         (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd | Mnemonic::Movsx, OpKind::Memory) => {
             let values = body.operand(at, 1, DEPTH);
             let [value] = &values[..] else { return None };
-            let (atom, more) = core(value)?;
-            Some(Step::Follow(Tracked::Atom(atom), constant.wrapping_add(more)))
+            let (value, more) = core(value);
+            Some(Step::Follow(Tracked::Value(value), constant.wrapping_add(more)))
         }
         (Mnemonic::Lea, _) if instruction.memory_index() == Register::None => follow(instruction.memory_base(), instruction.memory_displacement64()),
         (Mnemonic::Xor, OpKind::Register) if instruction.op0_register() == instruction.op1_register() => known(0),
@@ -169,12 +176,19 @@ fn bounds_of_edge(body: &Body, from: Position, to: Position, tracked: &Tracked, 
     // The index is the compared value, less its constant, plus the index's.
     let as_index = |value: u64| value.wrapping_sub(offset).wrapping_add(constant) & u64::from(u32::MAX);
     let (first, last) = (as_index(first), as_index(last));
+    // An index of a byte or two is the low part of a sum.
+    let narrow = bits < 32 && first >> bits == last >> bits;
+    let (first, last) = if narrow { (first & low_bits(bits), last & low_bits(bits)) } else { (first, last) };
     (first <= last).then_some(first..=last)
+}
+
+fn low_bits(bits: u32) -> u64 {
+    u64::MAX >> (64 - bits)
 }
 
 /// Values for which a condition holds after a comparison with a constant.
 fn allowed(condition: ConditionCode, constant: u64, bits: u32) -> Option<(u64, u64)> {
-    let most = u64::MAX >> (64 - bits);
+    let most = low_bits(bits);
     let limit = constant & most;
     let is_negative = limit > most / 2;
     match condition {
@@ -199,11 +213,11 @@ fn compared(body: &Body, compare: Position, tracked: &Tracked) -> Option<u64> {
             (is_same && instruction.mnemonic() == Mnemonic::Cmp).then_some(0)
         }
         Tracked::Place(_) => None,
-        Tracked::Atom(atom) => {
+        Tracked::Value(value) => {
             let values = body.operand(compare, 0, DEPTH);
-            let [value] = &values[..] else { return None };
-            let (compared, offset) = core(value)?;
-            (compared == *atom).then_some(offset)
+            let [operand] = &values[..] else { return None };
+            let (compared, offset) = core(operand);
+            (compared == *value).then_some(offset)
         }
     }
 }

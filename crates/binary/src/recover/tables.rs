@@ -106,8 +106,7 @@ fn table(target: &Value) -> Option<Table> {
         other => (other, false),
     };
     let Atom::Load { bytes, signed: load_signed, address } = atom else { return None };
-    let [(index, scale)] = &address.terms[..] else { return None };
-    let scaled = |size: u64| scaled_index(index, *scale, size);
+    let scaled = |size: u64| scaled_index(address, size);
     match bytes {
         8 if target.constant == 0 => Some(Table { address: address.constant, base: None, index: scaled(8)? }),
         4 if signed || *load_signed => Some(Table { address: address.constant, base: Some(target.constant), index: scaled(4)? }),
@@ -116,19 +115,15 @@ fn table(target: &Value) -> Option<Table> {
     }
 }
 
-/// The index of a table whose entries have a size.
-fn scaled_index(index: &Atom, scale: u64, size: u64) -> Option<Value> {
-    if scale == size {
-        return Some(Value { constant: 0, terms: vec![(index.clone(), 1)] });
+/// The index of a table whose entries have a size, from the address that is read.
+fn scaled_index(address: &Value, size: u64) -> Option<Value> {
+    if let [(Atom::Low(_, inner) | Atom::Signed(_, inner), 1)] = &address.terms[..] {
+        // The product was computed in a register before.
+        return if inner.constant == 0 { scaled_index(inner, size) } else { None };
     }
-    // The product may have been computed in a register before.
-    match index {
-        Atom::Low(_, inner) | Atom::Signed(_, inner) if scale == 1 => match (&inner.terms[..], inner.constant) {
-            ([(inner, factor)], 0) if *factor == size => Some(Value { constant: 0, terms: vec![(inner.clone(), 1)] }),
-            _ => None,
-        },
-        _ => None,
-    }
+    let divided = |factor: u64| (factor as i64 % size as i64 == 0).then(|| (factor as i64 / size as i64) as u64);
+    let terms: Option<Vec<(Atom, u64)>> = address.terms.iter().map(|(atom, factor)| Some((atom.clone(), divided(*factor)?))).collect();
+    terms.filter(|terms| !terms.is_empty()).map(|terms| Value { constant: 0, terms })
 }
 
 fn read(explored: &Explored, body: &Body, at: Position, table: &Table, is_inside: &dyn Fn(u64) -> bool) -> Option<Found> {
@@ -141,11 +136,11 @@ fn read(explored: &Explored, body: &Body, at: Position, table: &Table, is_inside
         None => (unchecked_start, ENTRIES_LIMIT),
     };
     // Without a check the table ends where other data begins.
-    let end = match bounds {
+    let end = match &bounds {
         Some(_) => u64::MAX,
         None => explored.data.range(start + 1..).next().copied().unwrap_or(u64::MAX),
     };
-    let entries = entries(explored, table, start..end, count, is_inside);
+    let entries = entries(explored, table, start..end, count, &|to| is_inside(to) && (bounds.is_some() || !explored.is_within_instruction(to)));
     let (mut targets, functions) = (entries.targets, entries.functions);
     if targets.is_empty() {
         return None;
