@@ -1,4 +1,4 @@
-//! Following processes by ptrace(2): the programs of a command, and partial traces of unmodified programs. The only crate that knows of it.
+//! Executions of programs that count nothing: followed by ptrace(2), or recorded by others. The only crate that knows of ptrace.
 //!
 //! | file | what |
 //! |---|---|
@@ -8,9 +8,12 @@
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | what is watched in it |
 //! | `subject.rs`, `memory.rs`, `stack.rs` | the subject: where its image lies, its memory, where it stands |
 //! | `repeat.rs`, `calls.rs` | runs that repeat; divergence |
-//! | `container.rs`, `partial.rs` | files of partial traces |
+//! | `container.rs`, `partial.rs`, `trace_file.rs` | files: partial traces, traces |
+//! | `perf_script.rs` | the text of `perf script`: branches, mappings, ends of threads |
+//! | `branch_import/` | path profiles of programs of the tier `addresses`, from branches that hardware recorded |
 //! | `system.rs`, `ptrace.rs` | the system calls |
 
+mod branch_import;
 mod breakpoints;
 mod calls;
 mod collect;
@@ -21,6 +24,7 @@ mod follow;
 mod hardware;
 mod memory;
 mod partial;
+pub mod perf_script;
 mod programs;
 mod ptrace;
 mod repeat;
@@ -28,8 +32,10 @@ mod single_step;
 mod stack;
 mod subject;
 mod system;
+mod trace_file;
 mod watch;
 
+pub use branch_import::{BranchImport, ImportError, import};
 pub use collect::{Collector, Hardware, PtraceBreakpoints, Run, RunOutcome, SingleStep, Target};
 pub use displaced::{DisplaceError, displace};
 pub use error::CollectError;
@@ -39,3 +45,6 @@ pub use programs::{Event, Follow, Program, ProgramId, TraceError, follow};
 pub use repeat::{CallRecord, Divergence, Recipe, RunLog};
 pub use single_step::cut;
 pub use subject::{Executable, cores, pin};
+pub use trace_file::{
+    BlockAbout, Frames, FunctionAbout, Piece, RunAbout, TraceAbout, TraceBlock, TraceEnd, TraceEvent, TraceFile, TraceFunction, TraceWriter,
+};
