@@ -43,6 +43,8 @@ pub struct TraceAbout {
     pub functions: Vec<FunctionAbout>,
     /// Blocks, by address.
     pub blocks: Vec<BlockAbout>,
+    /// Edges inside functions, as the graph has them after all amendments.
+    pub edges: Vec<(TraceBlock, TraceBlock)>,
     /// Source files.
     pub files: Vec<String>,
     /// Functions that were not traced inside, each with the reason.
@@ -59,7 +61,7 @@ pub struct FunctionAbout {
 }
 
 /// What is known of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockAbout {
     /// Its address in the file.
     pub address: u64,
@@ -67,8 +69,8 @@ pub struct BlockAbout {
     pub size: u32,
     /// Its function.
     pub function: TraceFunction,
-    /// Its source file and line, if known.
-    pub line: Option<(u32, u32)>,
+    /// The source files and lines of its instructions, in their order, each once.
+    pub lines: Vec<(u32, u32)>,
 }
 
 /// A step of a thread.
@@ -380,8 +382,12 @@ mod tests {
 
     fn about() -> TraceAbout {
         let functions = ["main", "callee"].map(|name| FunctionAbout { name: name.to_owned(), address: 0x1000 });
-        let block = |address: u64, function: u32| BlockAbout { address, size: 4, function: TraceFunction(function), line: None };
-        TraceAbout { functions: functions.to_vec(), blocks: vec![block(0x1000, 0), block(0x1004, 0), block(0x2000, 1)], ..TraceAbout::default() }
+        let block = |address: u64, function: u32| BlockAbout { address, size: 4, function: TraceFunction(function), lines: Vec::new() };
+        TraceAbout {
+            functions: functions.to_vec(),
+            blocks: vec![block(0x1000, 0), block(0x1004, 0), block(0x2000, 1)],
+            ..TraceAbout::default()
+        }
     }
 
     #[test]
