@@ -12,11 +12,13 @@ use crate::follow::{Followed, Sink, follow};
 use crate::hardware::HardwareBreakpoints;
 use crate::repeat::{Divergence, Recipe, Repeater, RunLog};
 use crate::single_step::Stepping;
+use crate::system::Waiting;
 use crate::subject::{Executable, Subject};
 use crate::watch::{Watch, Watched};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// What runs.
 #[derive(Debug)]
@@ -40,8 +42,10 @@ pub struct Run<'a> {
     pub recipe: Recipe,
     /// The first run, if this one repeats it.
     pub first: Option<Arc<RunLog>>,
-    /// Ends the collection when it is set, and the waiting thread interrupted.
+    /// Ends the collection when it is set.
     pub stop: &'a AtomicBool,
+    /// Ends the collection after this time.
+    pub limit: Option<Duration>,
 }
 
 /// What a run gave.
@@ -76,7 +80,7 @@ pub trait Collector: Sync {
     /// # Errors
     /// The program cannot be started or followed.
     fn collect(&self, run: Run, sink: &mut dyn Sink) -> Result<RunOutcome, CollectError> {
-        let Run { target, executable, sites, recipe, first, stop } = run;
+        let Run { target, executable, sites, recipe, first, stop, limit } = run;
         if let Some(core) = recipe.core {
             crate::subject::pin(core)?;
         }
@@ -90,9 +94,33 @@ pub trait Collector: Sync {
         };
         let mut watch = Watch::new(executable, self.watch(&subject, executable, sites)?);
         let mut calls = Repeater::new(recipe, first);
-        let followed = follow(&subject, &threads, &mut watch, &mut calls, sink, stop)?;
+        let over = AtomicBool::new(false);
+        let waiting = Waiting::of_this_thread();
+        let followed = std::thread::scope(|scope| {
+            scope.spawn(|| wake(waiting, stop, &over, limit));
+            let followed = follow(&subject, &threads, &mut watch, &mut calls, sink, stop);
+            over.store(true, Ordering::Relaxed);
+            followed
+        })?;
         let (log, divergence) = calls.finish(followed.ending != crate::Ending::Detached);
         Ok(RunOutcome { followed, log, divergence })
+    }
+}
+
+/// How often to look whether a collection is to end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Interrupts the thread that follows a subject when its collection is to end, from outside or by the clock.
+fn wake(waiting: Waiting, stop: &AtomicBool, over: &AtomicBool, limit: Option<Duration>) {
+    let begun = Instant::now();
+    while !over.load(Ordering::Relaxed) {
+        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+            stop.store(true, Ordering::Relaxed);
+        }
+        if stop.load(Ordering::Relaxed) {
+            waiting.interrupt();
+        }
+        std::thread::park_timeout(LOOK);
     }
 }
 
