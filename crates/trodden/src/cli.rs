@@ -13,6 +13,7 @@ mod showing;
 mod suite;
 mod times;
 mod trace;
+mod witnesses;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
@@ -24,6 +25,7 @@ pub use parameters::{Parameters, known_in, known_paths, parameters_over, weights
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
+pub use witnesses::{Condition, Reconstruct, Witnesses};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
 pub use trace::{CollectorKind, RepeatPart, Trace, TraceDiff, TraceFind, TraceProfile, TraceRecord, TraceShow, TraceStrategy};
 
@@ -644,6 +646,10 @@ Examples:
         #[arg(long, value_enum, default_value_t = HitsCounted::All)]
         hits: HitsCounted,
     },
+    /// Choose witnesses of a graph, or of functions that call each other, divide them among runs, and check that partial traces give the execution back.
+    Witnesses(Witnesses),
+    /// Rebuild an execution from the partial traces of its runs.
+    Reconstruct(Reconstruct),
     /// Print a function's control-flow graph, as DOT or JSON.
     Show {
         /// An instrumented program or shared library.
