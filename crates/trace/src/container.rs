@@ -281,6 +281,11 @@ pub fn read_number(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
+/// The hash by which contents are compared.
+pub fn hash(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
+}
+
 /// Copies what is left of `from` into an unnamed file, and gives it at its beginning.
 ///
 /// # Errors

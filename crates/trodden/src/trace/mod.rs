@@ -2,14 +2,22 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `record.rs`, `runs.rs`, `merge.rs` | running a program with witnesses, and merging what each run saw |
-//! | `graph.rs` | machine code as the program of [`trodden_flow::witness`] |
+//! | `record.rs`, `runs.rs` | running a program with witnesses |
+//! | `merge.rs`, `replay.rs` | merging what each run saw; what a single run saw |
+//! | `model.rs`, `imports.rs`, `code.rs` | machine code as the program of [`trodden_flow::witness`], and as the trace names it |
 //! | `place.rs` | places of a trace: functions, lines, addresses |
 //! | `show.rs`, `find.rs`, `diff.rs`, `profile.rs` | using a trace |
 
+mod code;
 mod diff;
 mod find;
+mod imports;
+mod merge;
+mod model;
 mod place;
+mod record;
+mod replay;
+mod runs;
 mod show;
 
 use crate::cli::Trace;
@@ -27,7 +35,8 @@ pub fn run(job: &Trace) -> Result<ExitCode> {
         Trace::Show(job) => show::run(job),
         Trace::Find(job) => find::run(job),
         Trace::Diff(job) => diff::run(job),
-        Trace::Record(_) | Trace::Profile(_) => anyhow::bail!("not yet"),
+        Trace::Record(job) => record::run(job),
+        Trace::Profile(_) => anyhow::bail!("not yet"),
     }
 }
 

@@ -12,8 +12,8 @@
 
 use super::imports::{Assumption, opaque};
 use anyhow::{Context, Result};
-use std::collections::{BTreeSet, HashMap};
-use trodden_binary::{BlockEnd, CallKind, CallSite, Callee, Doubt, FunctionGraph, ProgramGraph, Returns};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, Callee, Doubt, FunctionGraph, ProgramGraph, Returns};
 use trodden_flow::graph::{Graph, Node};
 use trodden_flow::witness::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaque, Program, Start, Witness};
 
@@ -64,10 +64,14 @@ pub fn model(graphs: &ProgramGraph, starts: &[u64], excluded: &[String], assumpt
 }
 
 impl Model {
-    /// Entries of all functions that may be called from outside, or that nothing is known to call.
+    /// Entries of the functions that may be called from outside, and of those that nothing is known to call.
     pub fn entries(&self) -> Vec<Witness> {
+        let calls = self.program.functions().iter().zip(&self.functions).filter(|(_, known)| known.is_some()).flat_map(|(f, _)| &f.calls);
+        let called: HashSet<FunctionId> = calls.flat_map(|(_, call)| call.callees.iter().copied()).collect();
+        let external: HashSet<FunctionId> = self.program.external().iter().copied().collect();
         let known = self.program.function_ids().filter(|f| self.functions[f.index()].is_some());
-        known.map(|f| self.program.node_witness(f, self.program.function(f).graph.entry())).collect()
+        let unseen = known.filter(|f| external.contains(f) || !called.contains(f));
+        unseen.map(|f| self.program.node_witness(f, self.program.function(f).graph.entry())).collect()
     }
 }
 
@@ -176,7 +180,7 @@ impl Maker<'_> {
 
     /// Adds what a block does: its calls, one after the other, then its end.
     fn block(&self, graph: &FunctionGraph, number: u32, parts: &mut Parts) {
-        let index = trodden_binary::BlockIndex(number);
+        let index = graph::BlockIndex(number);
         let block = graph.block(index);
         let mut at = Node(number);
         for call in graph.calls_in(index) {
@@ -200,7 +204,7 @@ impl Maker<'_> {
         if block.end == BlockEnd::Return {
             parts.edge(at, parts.exit, EdgeKind::Flow);
         }
-        for edge in graph.successors(index).iter().filter(|e| e.kind != trodden_binary::EdgeKind::Unwind) {
+        for edge in graph.successors(index).iter().filter(|e| e.kind != graph::EdgeKind::Unwind) {
             parts.edge(at, Node(edge.to.0), EdgeKind::Flow);
         }
     }

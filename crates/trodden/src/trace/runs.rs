@@ -7,7 +7,7 @@ use crate::cli::{RepeatPart, TraceRecord};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,8 +18,13 @@ use trodden_trace::{Collector, Executable, PartialWriter, PtraceBreakpoints, Rec
 
 /// Standard input, given to each run from its beginning.
 enum Input {
-    /// A file, with the place where it is to be read from.
-    File(File),
+    /// A file, with the place that it is to be read from.
+    File {
+        /// The file.
+        file: File,
+        /// The place.
+        at: u64,
+    },
     /// Nothing.
     Null,
 }
@@ -157,7 +162,7 @@ impl<'a> Subject<'a> {
         std::os::unix::process::CommandExt::arg0(&mut command, &self.job.command[0]);
         command.args(&self.job.command[1..]);
         match &self.input {
-            Input::File(file) => command.stdin(again(file)?),
+            Input::File { file, at } => command.stdin(again(file, *at)?),
             Input::Null => command.stdin(Stdio::null()),
         };
         let (out_reader, out) = io::pipe()?;
@@ -207,7 +212,10 @@ fn input() -> Result<Input> {
     let descriptor = own.as_raw_fd();
     let Ok(kind) = std::fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|m| m.file_type()) else { return Ok(Input::Null) };
     if kind.is_file() {
-        return Ok(Input::File(reopened(descriptor)?));
+        // From where it has been read up to.
+        use std::io::Seek;
+        let at = File::from(own.as_fd().try_clone_to_owned()?).stream_position().unwrap_or(0);
+        return Ok(Input::File { file: reopened(descriptor)?, at });
     }
     let is_null = kind.is_char_device() && std::fs::read_link(format!("/proc/self/fd/{descriptor}")).is_ok_and(|p| p == Path::new("/dev/null"));
     if is_null {
@@ -216,12 +224,16 @@ fn input() -> Result<Input> {
     if own.is_terminal() {
         crate::notes::note("the program gets the same input in each run: type it now, and end it with Ctrl-D");
     }
-    Ok(Input::File(trodden_trace::container::spool(&mut own.lock()).context("standard input cannot be kept")?))
+    let file = trodden_trace::container::spool(&mut own.lock()).context("standard input cannot be kept")?;
+    Ok(Input::File { file, at: 0 })
 }
 
-/// A file opened once more, at its beginning.
-fn again(file: &File) -> Result<File> {
-    reopened(file.as_raw_fd())
+/// A file opened once more, at the same place.
+fn again(file: &File, at: u64) -> Result<File> {
+    use std::io::Seek;
+    let mut file = reopened(file.as_raw_fd())?;
+    file.seek(io::SeekFrom::Start(at))?;
+    Ok(file)
 }
 
 fn reopened(descriptor: RawFd) -> Result<File> {

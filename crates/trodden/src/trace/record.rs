@@ -1,0 +1,301 @@
+//! `trodden trace record`: from a program to its trace.
+//!
+//! 1. The graphs of its code; functions that stay opaque are listed. 2. A first run without witnesses: its input, answers and output are recorded.
+//! 3. Witnesses are placed and distributed; the distribution must pass the pairwise condition. 4. A run for each profile; all must do what the
+//! first one did. 5. The partial traces are merged. If they contradict what was assumed, more is held possible, and 3 to 5 are repeated.
+
+use super::code::Code;
+use super::imports::Assumption;
+use super::merge::{MergeError, Merged, merge, place, replay_all};
+use super::model::{Model, model};
+use super::runs::{RunResult, Subject};
+use crate::cli::{CollectorKind, TraceRecord, TraceStrategy};
+use crate::notes::{note, warn};
+use anyhow::{Context, Result, bail, ensure};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use trodden_binary::graph::ProgramGraph;
+use trodden_binary::{Binary, recover};
+use trodden_flow::witness::distribution::plan;
+use trodden_flow::witness::{Distribution, Lookahead, Options, Order, ReconstructError, Strategy, Weights, WitnessKind};
+use trodden_trace::{
+    Collector, Ending, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, SingleStep, StoredEnding, TraceAbout, TraceEnd, TraceWriter,
+};
+
+/// Assumptions, in the order in which they are tried.
+const ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
+/// Functions that are named in a list.
+const LISTED: usize = 8;
+
+/// Records a trace.
+///
+/// # Errors
+/// The program cannot be traced, its runs part, or the trace cannot be written.
+pub fn run(job: &TraceRecord) -> Result<ExitCode> {
+    let subject = Subject::new(job)?;
+    let binary = Binary::read(&subject.executable.path)?;
+    let graphs = recover(&binary, &[])?;
+    let temporary = tempfile::tempdir().context("no folder for partial traces")?;
+    let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
+    std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    let recording = Recording { job, subject, binary, graphs, folder };
+    let kind = job.collector.unwrap_or(CollectorKind::Ptrace);
+    match job.runs == 1 || job.pid.is_some() || kind == CollectorKind::SingleStep {
+        true => recording.in_one_run(collector(kind)),
+        false => recording.in_several_runs(collector(kind)),
+    }
+}
+
+fn collector(kind: CollectorKind) -> &'static dyn Collector {
+    match kind {
+        CollectorKind::Ptrace => &PtraceBreakpoints,
+        CollectorKind::SingleStep => &SingleStep,
+        CollectorKind::Hardware => &Hardware,
+    }
+}
+
+struct Recording<'a> {
+    job: &'a TraceRecord,
+    subject: Subject<'a>,
+    binary: Binary,
+    graphs: ProgramGraph,
+    folder: PathBuf,
+}
+
+/// A distribution with its sites.
+struct Plan {
+    distribution: Distribution,
+    sites: Vec<Vec<u64>>,
+}
+
+impl Recording<'_> {
+    fn model(&self, assumption: Assumption) -> Result<(Model, Code)> {
+        let model = model(&self.graphs, &starts(&self.binary), &self.job.opaque, assumption)?;
+        let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
+        let code = Code::new(self.graphs.clone(), |f| traced.contains(&f));
+        Ok((model, code))
+    }
+
+    fn in_one_run(&self, collector: &dyn Collector) -> Result<ExitCode> {
+        let (model, code) = self.model(Assumption::Usual)?;
+        list_opaque(&model);
+        let sites = code.addresses();
+        let steps = collector.name() == "single-step";
+        if let Some(most) = collector.most_sites() {
+            ensure!(sites.len() <= most, "{} blocks are more than the collector `{}` can watch in one run: take `--collector ptrace`", sites.len(), collector.name());
+        }
+        if self.job.plan {
+            return print_plan(&model, &[sites]);
+        }
+        let result = self.subject.single_run(collector, &sites, &self.folder)?;
+        let mut writer = self.writer(&model, &code, collector, 1)?;
+        let partial = PartialTrace::open(&result.partial)?;
+        let block_of = |hit: u64| code.block_at(if steps { hit } else { sites[hit as usize] });
+        replay_all(&code, &partial, &block_of, &mut writer)?;
+        let cut = !matches!(result.outcome.followed.ending, Ending::Exited(_));
+        let runs = vec![about_run(&sites, &result)];
+        self.finish(writer, Merged { cut, open: Vec::new() }, &result, runs, Vec::new())
+    }
+
+    fn in_several_runs(&self, collector: &dyn Collector) -> Result<ExitCode> {
+        let (mut model, mut code) = self.model(ASSUMPTIONS[0])?;
+        list_opaque(&model);
+        if self.job.plan {
+            return print_plan(&model, &self.plan(&model)?.sites);
+        }
+        let first = self.subject.first_run(&self.folder)?;
+        repeatable(&first)?;
+        let log = Arc::new(first.outcome.log.clone());
+        let mut notes = Vec::new();
+        for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
+            if number > 0 {
+                (model, code) = self.model(assumption)?;
+            }
+            let plan = self.plan(&model)?;
+            let results = self.subject.runs(collector, &plan.sites, &log, &self.folder)?;
+            equal(&results)?;
+            let partials: Vec<PathBuf> = results.iter().map(|r| r.partial.clone()).collect();
+            let mut writer = self.writer(&model, &code, collector, results.len() as u32)?;
+            match merge(&model, &code, &plan.distribution, &partials, &plan.sites, &mut writer) {
+                Ok(merged) => {
+                    let runs = plan.sites.iter().zip(&results).map(|(s, r)| about_run(s, r)).collect();
+                    return self.finish(writer, merged, &first, runs, notes);
+                }
+                Err(MergeError::File(error)) => return Err(error),
+                Err(MergeError::Contradiction(error)) => {
+                    let what = contradiction(&model, &code, &error);
+                    let again = number + 1 < ASSUMPTIONS.len();
+                    warn(format_args!("the execution contradicts what was assumed ({what}){}", if again { ": the runs are repeated with more held possible" } else { "" }));
+                    notes.push(format!("an execution contradicted the graph: {what}"));
+                }
+            }
+        }
+        bail!("no assumption explains the runs: take `--runs 1`, which needs none, or leave the function out with `--opaque`")
+    }
+
+    /// Places and distributes witnesses.
+    fn plan(&self, model: &Model) -> Result<Plan> {
+        let strategy = match self.job.strategy {
+            TraceStrategy::Fine => Strategy::Fine,
+            TraceStrategy::Function => Strategy::Function,
+            TraceStrategy::Grouped => Strategy::Grouped,
+            TraceStrategy::Weighted => Strategy::Weighted,
+        };
+        let options = Options {
+            profiles: self.job.runs as usize,
+            strategy,
+            order: Order::LongestFirst,
+            limit: None,
+            machines: None,
+            lookahead: Lookahead::OwnComponent,
+        };
+        let weights = Weights::estimate(&model.program);
+        let planned = plan(&model.program, WitnessKind::Nodes, &weights, &options)?;
+        if let Some(violation) = planned.check.violations.first() {
+            bail!("the distribution is not realizable: {:?} can go to {:?}, and no run tells these apart", violation.branch, violation.targets);
+        }
+        let mut profiles = planned.distribution.profiles;
+        // So that no call from outside is overlooked, the entries that nobody watches are watched in the run with the least load.
+        let watched: std::collections::HashSet<_> = profiles.iter().flatten().copied().collect();
+        let least = (0..profiles.len()).min_by_key(|p| profiles[*p].len()).unwrap_or(0);
+        let missing: Vec<_> = model.entries().into_iter().filter(|w| !watched.contains(w)).collect();
+        profiles[least].extend(missing);
+        let distribution = Distribution::new(&model.program, WitnessKind::Nodes, profiles)?;
+        let address = |w: &trodden_flow::witness::Witness| model.addresses[w.index()].expect("witnesses have addresses");
+        let sites = distribution.profiles.iter().map(|p| p.iter().map(address).collect()).collect();
+        Ok(Plan { distribution, sites })
+    }
+
+    fn writer(&self, model: &Model, code: &Code, collector: &dyn Collector, runs: u32) -> Result<TraceWriter> {
+        let (blocks, files) = code.blocks_about(&self.binary)?;
+        let environment = std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+        let about = TraceAbout {
+            command: self.job.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            image: self.subject.executable.path.display().to_string(),
+            hash: trodden_trace::container::hash(self.binary.data()),
+            collector: collector.name().to_owned(),
+            runs,
+            environment: environment.filter(|(name, _)| !self.job.redact.contains(name)).collect(),
+            functions: code.functions_about(),
+            blocks,
+            edges: code.edges_about(),
+            files,
+            opaque: model.opaque.clone(),
+        };
+        Ok(TraceWriter::create(&self.job.output, &about)?)
+    }
+
+    /// Writes the trace's end, and says what was recorded.
+    fn finish(&self, writer: TraceWriter, merged: Merged, shown: &RunResult, runs: Vec<RunAbout>, mut notes: Vec<String>) -> Result<ExitCode> {
+        let followed = &shown.outcome.followed;
+        let ending = StoredEnding::from(followed.ending);
+        notes.extend(ending_note(ending, &merged));
+        if followed.untraced_children > 0 {
+            notes.push(format!("{} processes that the program started were not traced", followed.untraced_children));
+        }
+        let blocks = writer.blocks();
+        let hits: u64 = runs.iter().map(|r| r.hits).sum();
+        let end = TraceEnd { ending: Some(ending), cut: merged.cut, notes: notes.clone(), runs };
+        writer.finish(&end)?;
+        notes.iter().for_each(note);
+        note(format_args!("{blocks} blocks in {}, from {hits} witnesses of {}", self.job.output.display(), plural(end.runs.len())));
+        Ok(match ending {
+            StoredEnding::Exited(code) => ExitCode::from(code as u8),
+            StoredEnding::Killed(signal) => ExitCode::from(128 + signal as u8),
+            StoredEnding::Executed | StoredEnding::Detached => ExitCode::from(status(followed.status)),
+        })
+    }
+}
+
+fn plural(runs: usize) -> String {
+    if runs == 1 { "one run".to_owned() } else { format!("{runs} runs") }
+}
+
+/// The exit status of a process that ended after its trace.
+fn status(status: Option<i32>) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let status = status.map(std::process::ExitStatus::from_raw);
+    status.and_then(|s| s.code().or_else(|| s.signal().map(|signal| 128 + signal))).unwrap_or(0) as u8
+}
+
+fn ending_note(ending: StoredEnding, merged: &Merged) -> Option<String> {
+    let place = merged.open.last().map(|f| format!(" in {f}")).unwrap_or_default();
+    match ending {
+        StoredEnding::Exited(_) => None,
+        StoredEnding::Killed(signal) => Some(format!("signal {signal} ended the program{place}: the trace is exact up to the last witness before")),
+        StoredEnding::Executed => Some(format!("the program executed another one{place}: the trace ends there")),
+        StoredEnding::Detached => Some("the trace was ended by its limit or from outside; the program ran on".to_owned()),
+    }
+}
+
+fn about_run(sites: &[u64], result: &RunResult) -> RunAbout {
+    RunAbout { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
+}
+
+/// Where code outside enters the image: its entry, and what its dynamic section names.
+fn starts(binary: &Binary) -> Vec<u64> {
+    let section = |name: &str| binary.section(name).map(|(range, _)| range.start);
+    [Some(binary.entry()), section(".init"), section(".fini")].into_iter().flatten().collect()
+}
+
+/// Names what is not traced inside, before anything runs.
+fn list_opaque(model: &Model) {
+    if model.opaque.is_empty() {
+        return;
+    }
+    let named: Vec<String> = model.opaque.iter().take(LISTED).map(|(name, why)| format!("{name} ({why})")).collect();
+    let more = model.opaque.len().saturating_sub(LISTED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    note(format_args!("{} of {} functions stay opaque: {}{more}", model.opaque.len(), model.opaque.len() + model.functions.len() - 1, named.join(", ")));
+}
+
+fn print_plan(model: &Model, sites: &[Vec<u64>]) -> Result<ExitCode> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    for (name, why) in &model.opaque {
+        writeln!(out, "opaque: {name}: {why}")?;
+    }
+    for (number, sites) in (1..).zip(sites) {
+        writeln!(out, "run {number}: {} witnesses", sites.len())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a program can be traced in several runs.
+fn repeatable(first: &RunResult) -> Result<()> {
+    let followed = &first.outcome.followed;
+    let one = "take `--runs 1`, which watches every block in one run";
+    ensure!(followed.threads == 1, "the program has {} threads, which race; several runs cannot be merged: {one}", followed.threads);
+    ensure!(followed.asynchronous_signals == 0, "signals came at any time, and would come elsewhere in another run: {one}");
+    Ok(())
+}
+
+/// Whether all runs did what the first one did.
+fn equal(results: &[RunResult]) -> Result<()> {
+    for (number, result) in (1..).zip(results) {
+        if let Some(divergence) = &result.outcome.divergence {
+            bail!(
+                "run {number} parted from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause, or take `--runs 1`, which watches every block in one run"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What a contradiction is, with names.
+fn contradiction(model: &Model, code: &Code, error: &ReconstructError) -> String {
+    let at = |w| place(model, code, w);
+    match error {
+        ReconstructError::Unexpected { profile, found, expected, .. } => {
+            let found = found.map_or_else(|| "its end".to_owned(), at);
+            format!("run {} came to {found} where {} is next", profile + 1, at(*expected))
+        }
+        ReconstructError::GoesOn { profile, found, .. } => format!("run {} came to {} where the program should have ended", profile + 1, at(*found)),
+        ReconstructError::NoSuccessor { branch, next, blocks } => {
+            let next: Vec<String> = next.iter().map(|w| w.map_or_else(|| "its end".to_owned(), at)).collect();
+            format!("after {blocks} blocks, {branch:?}: the runs come to {} next", next.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
