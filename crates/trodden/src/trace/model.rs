@@ -39,11 +39,12 @@ pub fn model(graphs: &ProgramGraph, starts: &[u64], excluded: &[String], assumpt
     for name in excluded {
         graphs.functions_named(name).next().with_context(|| format!("there is no function `{name}` to leave out"))?;
     }
-    let opaque = opaque_functions(graphs, excluded);
-    let known: Vec<usize> = (0..graphs.functions.len()).filter(|f| !opaque.contains_key(f)).collect();
+    let closed = opaque_functions(graphs, excluded);
+    let known: Vec<usize> = (0..graphs.functions.len()).filter(|f| !closed.contains_key(f)).collect();
     let ids: HashMap<u64, FunctionId> = (0..).zip(&known).map(|(id, f)| (graphs.functions[*f].entry, FunctionId(id))).collect();
     let hub = FunctionId(known.len() as u32);
-    let maker = Maker { graphs, ids: &ids, hub, assumption };
+    let leaves = leaving_outside(graphs, assumption);
+    let maker = Maker { graphs, ids: &ids, hub, leaves, assumption };
     let mut functions = Vec::new();
     let mut places: Vec<Option<u64>> = Vec::new();
     for f in &known {
@@ -51,14 +52,14 @@ pub fn model(graphs: &ProgramGraph, starts: &[u64], excluded: &[String], assumpt
         functions.push(function);
         places.extend(of_nodes);
     }
-    let external = external(graphs, starts, &opaque, &ids);
-    functions.push(hub_function(&external, assumption)?);
+    let external = external(graphs, starts, &closed, &ids);
+    functions.push(hub_function(&external)?);
     places.extend([None, None]);
     let program = Program::new(functions, Start::Outside, external)?;
     let witnesses = (0..).zip(&places).filter_map(|(w, place)| Some(((*place)?, Witness(w)))).collect();
     let functions = known.iter().map(|f| Some(*f)).chain([None]).collect();
     let name = |f: usize| graphs.functions[f].name.clone();
-    let mut opaque: Vec<(String, String)> = opaque.into_iter().map(|(f, why)| (name(f), why)).collect();
+    let mut opaque: Vec<(String, String)> = closed.into_iter().map(|(f, why)| (name(f), why)).collect();
     opaque.sort();
     Ok(Model { program, functions, addresses: places, witnesses, opaque })
 }
@@ -122,12 +123,36 @@ fn external(
     all.into_iter().filter_map(|entry| ids.get(&entry).copied()).collect()
 }
 
+/// Entries of functions that may end in a tail call of code that calls back, or of such a function. Whether that calls back, or whoever called the
+/// function, nothing could tell; so the calls back are put behind the function's return.
+fn leaving_outside(graphs: &ProgramGraph, assumption: Assumption) -> HashSet<u64> {
+    let mut leaves: HashSet<u64> = HashSet::new();
+    loop {
+        let before = leaves.len();
+        for function in &graphs.functions {
+            let is_tail = |c: &&CallSite| c.kind != CallKind::Call;
+            let leaves_by = |c: &CallSite| match &c.callee {
+                Callee::Import(name) => opaque(name, assumption).calls_back,
+                Callee::Indirect => false,
+                Callee::Function(entry) => leaves.contains(entry),
+                Callee::OneOf(entries) => entries.iter().any(|e| leaves.contains(e)),
+            };
+            if function.calls.iter().filter(is_tail).any(leaves_by) {
+                leaves.insert(function.entry);
+            }
+        }
+        if leaves.len() == before {
+            return leaves;
+        }
+    }
+}
+
 /// A function of one node that calls any of those whose address is kept.
-fn hub_function(callees: &[FunctionId], assumption: Assumption) -> Result<Function> {
+fn hub_function(callees: &[FunctionId]) -> Result<Function> {
     let graph = Graph::new(2, Node(0), Node(1), vec![(Node(0), Node(1))])?;
     let mut hub = Function::new("(indirect call)", graph);
     hub.nodes = vec![NodeKind::Virtual; 2];
-    let call = if callees.is_empty() { Call::opaque(opaque("", assumption)) } else { Call::indirect(callees.to_vec()) };
+    let call = if callees.is_empty() { Call::opaque(Opaque::RETURNS) } else { Call::indirect(callees.to_vec()) };
     hub.calls = vec![(Node(0), call)];
     Ok(hub)
 }
@@ -136,6 +161,8 @@ struct Maker<'a> {
     graphs: &'a ProgramGraph,
     ids: &'a HashMap<u64, FunctionId>,
     hub: FunctionId,
+    /// Entries of functions that may end in a tail call of code outside.
+    leaves: HashSet<u64>,
     assumption: Assumption,
 }
 
@@ -214,6 +241,11 @@ impl Maker<'_> {
         let callee = self.callee(call);
         let is_branch = callee.callees.len() > 1 || callee.callees.contains(&self.hub) || callee.opaque.is_some_and(|o| o != Opaque::RETURNS);
         parts.calls.push((at, callee));
+        let leaves = matches!(&call.callee, Callee::Function(entry) if self.leaves.contains(entry));
+        if leaves {
+            parts.calls.push((at, Call::opaque(Opaque { calls_back: true, ..Opaque::RETURNS })));
+        }
+        let is_branch = is_branch || leaves;
         let pad = call.landing_pad.and_then(|pad| graph.block_starting_at(pad));
         if let Some(pad) = pad {
             parts.edge(at, Node(pad.0), EdgeKind::Unwind);
@@ -240,7 +272,8 @@ impl Maker<'_> {
                 None => (Vec::new(), Some(self.inside_opaque(*entry))),
             },
             Callee::Import(name) => (Vec::new(), Some(opaque(name, self.assumption))),
-            Callee::Indirect => (vec![self.hub], Some(opaque("", self.assumption))),
+            // A function of another file that calls back could not be told from a direct call of ours.
+            Callee::Indirect => (vec![self.hub], Some(Opaque::RETURNS)),
             Callee::OneOf(entries) => {
                 let callees: Vec<FunctionId> = entries.iter().filter_map(known).collect();
                 let other = (callees.len() < entries.len()).then_some(ANYTHING);
@@ -248,6 +281,8 @@ impl Maker<'_> {
             }
         };
         let never = call.returns == Returns::Never;
+        let tail = call.kind != CallKind::Call;
+        let other = other.map(|o| Opaque { calls_back: o.calls_back && !tail, ..o });
         let other = other.map(|o| if never && o.returns { Opaque { returns: false, ends_run: !o.unwinds, ..o } } else { o });
         Call { callees, opaque: other }
     }

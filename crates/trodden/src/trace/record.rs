@@ -153,6 +153,8 @@ impl Recording<'_> {
         let weights = Weights::estimate(&model.program);
         let planned = plan(&model.program, WitnessKind::Nodes, &weights, &options)?;
         if let Some(violation) = planned.check.violations.first() {
+            let name = |f: &trodden_flow::witness::FunctionId| model.program.functions().get(f.index()).map_or("outside", |f| f.name.as_str());
+            for v in planned.check.violations.iter().take(20) { eprintln!("DEBUG {:?} {:?}", v.branch, v.targets); for t in &v.targets { if let trodden_flow::witness::Target::Function(f) = t { eprintln!("   {}", name(f)); } } }
             bail!("the distribution is not realizable: {:?} can go to {:?}, and no run tells these apart", violation.branch, violation.targets);
         }
         let mut profiles = planned.distribution.profiles;
