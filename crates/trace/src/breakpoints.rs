@@ -31,6 +31,8 @@ pub struct Breakpoints {
     /// Of each address from there, its site.
     at: Vec<u32>,
     area: Range<u64>,
+    /// Sites from this one on are jumps whose targets are recorded.
+    first_jump: u32,
 }
 
 #[derive(Debug)]
@@ -55,11 +57,11 @@ pub enum InSlot {
 }
 
 impl Breakpoints {
-    /// Sets breakpoints at addresses of the file.
+    /// Sets breakpoints at addresses of the file. The last `jumps` of them are indirect jumps, whose targets are to be recorded, too.
     ///
     /// # Errors
     /// An address is no code of the image, its instruction cannot be moved, or there are more than fit.
-    pub fn set(subject: &Subject, executable: &Executable, addresses: &[u64]) -> Result<Self, CollectError> {
+    pub fn set(subject: &Subject, executable: &Executable, addresses: &[u64], jumps: usize) -> Result<Self, CollectError> {
         if FIRST + addresses.len() as u64 * SLOT > AREA {
             return Err(CollectError::TooManySites { sites: addresses.len(), most: ((AREA - FIRST) / SLOT) as usize });
         }
@@ -83,7 +85,8 @@ impl Breakpoints {
             at[(address - start) as usize] = number;
         }
         subject.memory.write(subject.area + FIRST, &slots)?;
-        let set = Self { sites, start: in_memory(start), at, area: subject.area + FIRST..subject.area + FIRST + slots.len() as u64 };
+        let first_jump = (addresses.len() - jumps) as u32;
+        let set = Self { sites, start: in_memory(start), at, area: subject.area + FIRST..subject.area + FIRST + slots.len() as u64, first_jump };
         set.write(&subject.memory, |_| INT3)?;
         Ok(set)
     }
@@ -111,6 +114,11 @@ impl Breakpoints {
     /// The address of a site in memory.
     pub fn address(&self, site: Site) -> u64 {
         self.sites[site.0 as usize].address
+    }
+
+    /// Whether a site is a jump whose target is recorded.
+    pub fn is_jump(&self, site: Site) -> bool {
+        site.0 >= self.first_jump
     }
 
     /// Whether the signal's cause must be asked for to know a hit from a signal that the program got otherwise.

@@ -38,6 +38,8 @@ pub struct Run<'a> {
     pub executable: &'a Executable,
     /// Addresses of the file to watch; their places in this list are what is recorded.
     pub sites: &'a [u64],
+    /// How many of the last sites are indirect jumps, whose targets are recorded behind them.
+    pub jumps: usize,
     /// What is made to repeat.
     pub recipe: Recipe,
     /// The first run, if this one repeats it.
@@ -73,14 +75,14 @@ pub trait Collector: Sync {
     ///
     /// # Errors
     /// A site cannot be watched.
-    fn watch(&self, subject: &Subject, executable: &Executable, sites: &[u64]) -> Result<Watched, CollectError>;
+    fn watch(&self, subject: &Subject, executable: &Executable, sites: &[u64], jumps: usize) -> Result<Watched, CollectError>;
 
     /// Carries out a run.
     ///
     /// # Errors
     /// The program cannot be started or followed.
     fn collect(&self, run: Run, sink: &mut dyn Sink) -> Result<RunOutcome, CollectError> {
-        let Run { target, executable, sites, recipe, first, stop, limit } = run;
+        let Run { target, executable, sites, jumps, recipe, first, stop, limit } = run;
         if let Some(core) = recipe.core {
             crate::subject::pin(core)?;
         }
@@ -92,7 +94,7 @@ pub trait Collector: Sync {
             }
             Target::Attach(process) => Subject::attach(process, executable)?,
         };
-        let mut watch = Watch::new(executable, self.watch(&subject, executable, sites)?);
+        let mut watch = Watch::new(executable, self.watch(&subject, executable, sites, jumps)?);
         let mut calls = Repeater::new(recipe, first);
         let over = AtomicBool::new(false);
         let waiting = Waiting::of_this_thread();
@@ -133,11 +135,11 @@ impl Collector for PtraceBreakpoints {
         "ptrace"
     }
 
-    fn watch(&self, subject: &Subject, executable: &Executable, sites: &[u64]) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &Subject, executable: &Executable, sites: &[u64], jumps: usize) -> Result<Watched, CollectError> {
         if sites.is_empty() {
             return Ok(Watched::Nothing);
         }
-        Ok(Watched::Breakpoints(Breakpoints::set(subject, executable, sites)?))
+        Ok(Watched::Breakpoints(Breakpoints::set(subject, executable, sites, jumps)?))
     }
 }
 
@@ -150,7 +152,7 @@ impl Collector for SingleStep {
         "single-step"
     }
 
-    fn watch(&self, subject: &Subject, executable: &Executable, _: &[u64]) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &Subject, executable: &Executable, _: &[u64], _: usize) -> Result<Watched, CollectError> {
         Ok(Watched::Steps(Stepping::new(subject, executable)))
     }
 }
@@ -168,7 +170,7 @@ impl Collector for Hardware {
         Some(crate::hardware::MOST)
     }
 
-    fn watch(&self, subject: &Subject, _: &Executable, sites: &[u64]) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &Subject, _: &Executable, sites: &[u64], _: usize) -> Result<Watched, CollectError> {
         let in_memory = sites.iter().map(|s| s.wrapping_add(subject.bias)).collect();
         Ok(Watched::Hardware(HardwareBreakpoints::new(in_memory)?))
     }

@@ -146,6 +146,32 @@ impl Subject {
         Ok(self)
     }
 
+    /// Lets a stopped thread execute one instruction; gives where it stands then. A signal that comes in between is sent again.
+    ///
+    /// # Errors
+    /// The thread cannot be followed.
+    pub fn step(&self, thread: Tid) -> Result<u64, CollectError> {
+        let mut held = 0;
+        loop {
+            ptrace::resume(thread, Resume::Step, 0)?;
+            match ptrace::wait(thread)? {
+                Some((_, Stop::Signal(libc::SIGTRAP))) => break,
+                Some((_, Stop::Signal(signal))) => held = signal,
+                Some((_, Stop::Begun | Stop::GroupStop)) => {}
+                other => return Err(CollectError::Unexpected { what: format!("{other:?} at an indirect jump") }),
+            }
+        }
+        if held != 0 {
+            self.send(thread, held);
+        }
+        Ok(ptrace::instruction_pointer(thread)?)
+    }
+
+    fn send(&self, thread: Tid, signal: i32) {
+        // SAFETY: a system call without pointers.
+        unsafe { libc::syscall(libc::SYS_tgkill, self.process, thread, signal) };
+    }
+
     /// Makes a system call in the name of a stopped thread. `at` is where `syscall; int3` stands; without it these bytes are put where the
     /// thread stands, for the time being.
     ///
@@ -180,8 +206,7 @@ impl Subject {
         }
         ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..saved })?;
         if held != 0 {
-            // SAFETY: a system call without pointers.
-            unsafe { libc::syscall(libc::SYS_tgkill, self.process, thread, held) };
+            self.send(thread, held);
         }
         Ok(result)
     }

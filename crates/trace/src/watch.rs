@@ -117,7 +117,10 @@ impl Watch {
                     *counted = None;
                     return Ok(Trap::Recorded(Flow::GoOn));
                 }
-                let flow = sink.record(number, u64::from(site.0))?;
+                let mut flow = sink.record(number, u64::from(site.0))?;
+                if breakpoints.is_jump(site) {
+                    flow = sink.record(number, subject.step(thread)?.wrapping_sub(subject.bias))?;
+                }
                 if let Some(action) = self.trap_action {
                     restore_action(subject, thread, &action)?;
                 }

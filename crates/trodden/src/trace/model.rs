@@ -31,15 +31,16 @@ pub struct Model {
     pub opaque: Vec<(String, String)>,
 }
 
-/// Makes the model. `excluded` are names of functions that are not to be traced inside.
+/// Makes the model. `excluded` are names of functions that are not to be traced inside. If all uncertain jumps were `observed` in a run like those
+/// to come, a jump without targets is one that is never executed.
 ///
 /// # Errors
 /// A function that is to be excluded does not exist, or the program has no function.
-pub fn model(graphs: &ProgramGraph, starts: &[u64], excluded: &[String], assumption: Assumption) -> Result<Model> {
+pub fn model(graphs: &ProgramGraph, starts: &[u64], excluded: &[String], assumption: Assumption, observed: bool) -> Result<Model> {
     for name in excluded {
         graphs.functions_named(name).next().with_context(|| format!("there is no function `{name}` to leave out"))?;
     }
-    let closed = opaque_functions(graphs, excluded);
+    let closed = opaque_functions(graphs, excluded, observed);
     let known: Vec<usize> = (0..graphs.functions.len()).filter(|f| !closed.contains_key(f)).collect();
     let ids: HashMap<u64, FunctionId> = (0..).zip(&known).map(|(id, f)| (graphs.functions[*f].entry, FunctionId(id))).collect();
     let hub = FunctionId(known.len() as u32);
@@ -77,14 +78,14 @@ impl Model {
 }
 
 /// Functions whose graph is not whole, with the reason, by their place in the graphs.
-fn opaque_functions(graphs: &ProgramGraph, excluded: &[String]) -> HashMap<usize, String> {
+fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) -> HashMap<usize, String> {
     let mut opaque: HashMap<usize, String> = HashMap::new();
     let mut owners: HashMap<u64, usize> = HashMap::new();
     for (number, function) in graphs.functions.iter().enumerate() {
         if excluded.contains(&function.name) {
             opaque.insert(number, "left out by --opaque".to_owned());
         }
-        let fatal = |d: &Doubt| matches!(d, Doubt::UnresolvedJump | Doubt::Undecodable);
+        let fatal = |d: &Doubt| matches!(d, Doubt::Undecodable) || (matches!(d, Doubt::UnresolvedJump) && !observed);
         if let Some(doubt) = function.uncertain.iter().find(|u| fatal(&u.doubt)) {
             opaque.entry(number).or_insert_with(|| format!("{:#x}: {}", doubt.address, doubt.doubt));
         }

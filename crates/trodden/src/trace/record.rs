@@ -8,23 +8,29 @@ use super::code::Code;
 use super::imports::Assumption;
 use super::merge::{MergeError, Merged, merge, place, replay_all};
 use super::model::{Model, model};
-use super::runs::{RunResult, Subject};
+use super::runs::{FirstRun, RunResult, Subject};
 use crate::cli::{CollectorKind, TraceRecord, TraceStrategy};
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use trodden_binary::graph::ProgramGraph;
+use trodden_binary::graph::{BlockEnd, Doubt, Observation, ProgramGraph};
 use trodden_binary::{Binary, recover};
 use trodden_flow::witness::distribution::plan;
-use trodden_flow::witness::{Distribution, Lookahead, Options, Order, ReconstructError, Strategy, Weights, WitnessKind};
+use trodden_flow::witness::pushdown::Pushdown;
+use trodden_flow::witness::repair::Repair;
+use trodden_flow::witness::structure::Structure;
+use trodden_flow::witness::{Distribution, Lookahead, Options, Order, ReconstructError, Strategy, Weights, Witness, WitnessKind};
 use trodden_trace::{
-    Collector, Ending, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, SingleStep, StoredEnding, TraceAbout, TraceEnd, TraceWriter,
+    Collector, Ending, Followed, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, SingleStep, StoredEnding, TraceAbout, TraceEnd, TraceWriter,
 };
 
 /// Assumptions, in the order in which they are tried.
 const ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
+/// How often a first run is repeated to observe more jumps.
+const OBSERVING: usize = 5;
 /// Functions that are named in a list.
 const LISTED: usize = 8;
 
@@ -39,7 +45,7 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let temporary = tempfile::tempdir().context("no folder for partial traces")?;
     let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-    let recording = Recording { job, subject, binary, graphs, folder };
+    let mut recording = Recording { job, subject, binary, graphs, folder };
     let kind = job.collector.unwrap_or(CollectorKind::Ptrace);
     match job.runs == 1 || job.pid.is_some() || kind == CollectorKind::SingleStep {
         true => recording.in_one_run(collector(kind)),
@@ -70,15 +76,38 @@ struct Plan {
 }
 
 impl Recording<'_> {
-    fn model(&self, assumption: Assumption) -> Result<(Model, Code)> {
-        let model = model(&self.graphs, &starts(&self.binary), &self.job.opaque, assumption)?;
+    fn model(&self, assumption: Assumption, observed: bool) -> Result<(Model, Code)> {
+        let model = model(&self.graphs, &starts(&self.binary), &self.job.opaque, assumption, observed)?;
         let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
         let code = Code::new(self.graphs.clone(), |f| traced.contains(&f));
         Ok((model, code))
     }
 
+    /// The first run, again and again while it shows targets of jumps that the graphs do not have.
+    fn first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
+        let mut observations: BTreeSet<Observation> = BTreeSet::new();
+        let mut first = self.subject.first_run(&uncertain_jumps(&self.graphs), None, true)?;
+        repeatable(&first)?;
+        for _ in 0..OBSERVING {
+            let new: Vec<Observation> = first.targets.iter().filter(|t| !has_edge(&self.graphs, **t)).map(|(from, to)| Observation { from: *from, to: *to }).collect();
+            if new.is_empty() {
+                return Ok(first);
+            }
+            observations.extend(&new);
+            let before = uncertain_jumps(&self.graphs);
+            self.graphs = recover(&self.binary, &observations.iter().copied().collect::<Vec<_>>())?;
+            notes.push(format!("an execution showed {} targets of indirect jumps that the graphs did not have", new.len()));
+            if uncertain_jumps(&self.graphs).iter().all(|jump| before.binary_search(jump).is_ok()) {
+                return Ok(first);
+            }
+            let again = self.subject.first_run(&uncertain_jumps(&self.graphs), Some(Arc::new(first.outcome.log.clone())), false)?;
+            first.targets = again.targets;
+        }
+        bail!("indirect jumps show new targets in each run: take `--collector single-step`")
+    }
+
     fn in_one_run(&self, collector: &dyn Collector) -> Result<ExitCode> {
-        let (model, code) = self.model(Assumption::Usual)?;
+        let (model, code) = self.model(Assumption::Usual, false)?;
         list_opaque(&model);
         let sites = code.addresses();
         let steps = collector.name() == "single-step";
@@ -95,22 +124,22 @@ impl Recording<'_> {
         replay_all(&code, &partial, &block_of, &mut writer)?;
         let cut = !matches!(result.outcome.followed.ending, Ending::Exited(_));
         let runs = vec![about_run(&sites, &result)];
-        self.finish(writer, Merged { cut, open: Vec::new() }, &result, runs, Vec::new())
+        self.finish(writer, Merged { cut, open: Vec::new() }, &result.outcome.followed, runs, Vec::new())
     }
 
-    fn in_several_runs(&self, collector: &dyn Collector) -> Result<ExitCode> {
-        let (mut model, mut code) = self.model(ASSUMPTIONS[0])?;
-        list_opaque(&model);
+    fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
+        let mut notes = Vec::new();
         if self.job.plan {
+            let (model, _) = self.model(ASSUMPTIONS[0], false)?;
             return print_plan(&model, &self.plan(&model)?.sites);
         }
-        let first = self.subject.first_run(&self.folder)?;
-        repeatable(&first)?;
+        let first = self.first_run(&mut notes)?;
+        let (mut model, mut code) = self.model(ASSUMPTIONS[0], true)?;
+        list_opaque(&model);
         let log = Arc::new(first.outcome.log.clone());
-        let mut notes = Vec::new();
         for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {
-                (model, code) = self.model(assumption)?;
+                (model, code) = self.model(assumption, true)?;
             }
             let plan = self.plan(&model)?;
             let results = self.subject.runs(collector, &plan.sites, &log, &self.folder)?;
@@ -120,7 +149,7 @@ impl Recording<'_> {
             match merge(&model, &code, &plan.distribution, &partials, &plan.sites, &mut writer) {
                 Ok(merged) => {
                     let runs = plan.sites.iter().zip(&results).map(|(s, r)| about_run(s, r)).collect();
-                    return self.finish(writer, merged, &first, runs, notes);
+                    return self.finish(writer, merged, &first.outcome.followed, runs, notes);
                 }
                 Err(MergeError::File(error)) => return Err(error),
                 Err(MergeError::Contradiction(error)) => {
@@ -151,20 +180,25 @@ impl Recording<'_> {
             lookahead: Lookahead::OwnComponent,
         };
         let weights = Weights::estimate(&model.program);
-        let planned = plan(&model.program, WitnessKind::Nodes, &weights, &options)?;
-        if let Some(violation) = planned.check.violations.first() {
-            let name = |f: &trodden_flow::witness::FunctionId| model.program.functions().get(f.index()).map_or("outside", |f| f.name.as_str());
-            for v in planned.check.violations.iter().take(20) { eprintln!("DEBUG {:?} {:?}", v.branch, v.targets); for t in &v.targets { if let trodden_flow::witness::Target::Function(f) = t { eprintln!("   {}", name(f)); } } }
-            bail!("the distribution is not realizable: {:?} can go to {:?}, and no run tells these apart", violation.branch, violation.targets);
+        let mut profiles = plan(&model.program, WitnessKind::Nodes, &weights, &options)?.distribution.profiles;
+        // So that no call from outside is overlooked, what it can enter is watched, in the run with the least load.
+        let cost = |p: &Vec<Witness>| weights.sum(WitnessKind::Nodes, p);
+        let least = (0..profiles.len()).min_by(|a, b| cost(&profiles[*a]).total_cmp(&cost(&profiles[*b]))).unwrap_or(0);
+        profiles[least].extend(model.entries());
+        let mut distribution = Distribution::new(&model.program, WitnessKind::Nodes, profiles)?;
+        let structure = Structure::new(Pushdown::new(&model.program, WitnessKind::Nodes));
+        let lookahead = options.lookahead;
+        let mut repair = Repair { program: &model.program, structure: &structure, weights: &weights, home: HashMap::new(), limit: None, lookahead };
+        let check = repair.run(&mut distribution.profiles);
+        if let Some(violation) = check.violations.first() {
+            bail!(
+                "{} branches cannot be told apart by any run, the first is {:?}, which can go to {:?}: leave its function out with `--opaque`, or take `--runs 1`",
+                check.violations.len(),
+                violation.branch,
+                violation.targets
+            );
         }
-        let mut profiles = planned.distribution.profiles;
-        // So that no call from outside is overlooked, the entries that nobody watches are watched in the run with the least load.
-        let watched: std::collections::HashSet<_> = profiles.iter().flatten().copied().collect();
-        let least = (0..profiles.len()).min_by_key(|p| profiles[*p].len()).unwrap_or(0);
-        let missing: Vec<_> = model.entries().into_iter().filter(|w| !watched.contains(w)).collect();
-        profiles[least].extend(missing);
-        let distribution = Distribution::new(&model.program, WitnessKind::Nodes, profiles)?;
-        let address = |w: &trodden_flow::witness::Witness| model.addresses[w.index()].expect("witnesses have addresses");
+        let address = |w: &Witness| model.addresses[w.index()].expect("witnesses have addresses");
         let sites = distribution.profiles.iter().map(|p| p.iter().map(address).collect()).collect();
         Ok(Plan { distribution, sites })
     }
@@ -189,8 +223,7 @@ impl Recording<'_> {
     }
 
     /// Writes the trace's end, and says what was recorded.
-    fn finish(&self, writer: TraceWriter, merged: Merged, shown: &RunResult, runs: Vec<RunAbout>, mut notes: Vec<String>) -> Result<ExitCode> {
-        let followed = &shown.outcome.followed;
+    fn finish(&self, writer: TraceWriter, merged: Merged, followed: &Followed, runs: Vec<RunAbout>, mut notes: Vec<String>) -> Result<ExitCode> {
         let ending = StoredEnding::from(followed.ending);
         notes.extend(ending_note(ending, &merged));
         if followed.untraced_children > 0 {
@@ -235,6 +268,23 @@ fn about_run(sites: &[u64], result: &RunResult) -> RunAbout {
     RunAbout { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
 }
 
+/// Indirect jumps whose targets are not certain, ascending.
+fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
+    let uncertain = |d: &Doubt| {
+        matches!(d, Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::Amended { .. })
+    };
+    let all = graphs.functions.iter().flat_map(|f| f.uncertain.iter().filter(|u| uncertain(&u.doubt)));
+    let all: BTreeSet<u64> = all.map(|u| u.address).collect();
+    all.into_iter().filter(|address| graphs.functions.iter().any(|f| f.blocks.iter().any(|b| b.last == *address && b.end == BlockEnd::IndirectJump))).collect()
+}
+
+/// Whether the graphs know that a jump leads to a target: a block of its function, or another function's entry by a tail call.
+fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
+    let Some(function) = graphs.function_containing(jump).map(|f| graphs.function(f)) else { return false };
+    let to_block = function.edges.iter().any(|e| function.block(e.from).last == jump && function.block(e.to).start == target);
+    to_block || function.calls.iter().any(|c| c.address == jump)
+}
+
 /// Where code outside enters the image: its entry, and what its dynamic section names.
 fn starts(binary: &Binary) -> Vec<u64> {
     let section = |name: &str| binary.section(name).map(|(range, _)| range.start);
@@ -265,7 +315,7 @@ fn print_plan(model: &Model, sites: &[Vec<u64>]) -> Result<ExitCode> {
 }
 
 /// Whether a program can be traced in several runs.
-fn repeatable(first: &RunResult) -> Result<()> {
+fn repeatable(first: &FirstRun) -> Result<()> {
     let followed = &first.outcome.followed;
     let one = "take `--runs 1`, which watches every block in one run";
     ensure!(followed.threads == 1, "the program has {} threads, which race; several runs cannot be merged: {one}", followed.threads);

@@ -5,6 +5,7 @@
 
 use crate::cli::{RepeatPart, TraceRecord};
 use anyhow::{Context, Result};
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -14,7 +15,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use trodden_trace::{Collector, Executable, PartialWriter, PtraceBreakpoints, Recipe, Run, RunLog, RunOutcome, Target, cores};
+use trodden_trace::{
+    Collector, Executable, Flow, PartialWriter, PtraceBreakpoints, Recipe, Run, RunLog, RunOutcome, Sink, Target, ThreadNumber, cores,
+};
 
 /// Standard input, given to each run from its beginning.
 enum Input {
@@ -51,6 +54,41 @@ pub struct RunResult {
     pub time: Duration,
 }
 
+/// What a first run gave.
+pub struct FirstRun {
+    /// How it went.
+    pub outcome: RunOutcome,
+    /// Where indirect jumps led: jump and target.
+    pub targets: BTreeSet<(u64, u64)>,
+    /// How long it took.
+    pub time: Duration,
+}
+
+/// What a run watches, and which one it repeats.
+struct Watched<'a> {
+    sites: &'a [u64],
+    jumps: usize,
+    first: Option<Arc<RunLog>>,
+}
+
+/// Targets of jumps, each once.
+struct Targets<'a> {
+    jumps: &'a [u64],
+    /// The jump that each thread is at.
+    last: HashMap<ThreadNumber, u64>,
+    seen: BTreeSet<(u64, u64)>,
+}
+
+impl Sink for Targets<'_> {
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow> {
+        match self.last.remove(&thread) {
+            Some(jump) => drop(self.seen.insert((jump, what))),
+            None => drop(self.last.insert(thread, self.jumps[what as usize])),
+        }
+        Ok(Flow::GoOn)
+    }
+}
+
 impl<'a> Subject<'a> {
     /// Finds the program and keeps the input.
     ///
@@ -70,12 +108,16 @@ impl<'a> Subject<'a> {
         Ok(Self { job, executable, input, recipe, stop: AtomicBool::new(false) })
     }
 
-    /// The first run: it watches nothing, and its output is the user's.
+    /// The first run: it watches nothing but where some indirect jumps lead, and its output is the user's (if it is to be shown).
     ///
     /// # Errors
     /// It cannot be run.
-    pub fn first_run(&self, folder: &Path) -> Result<RunResult> {
-        self.run(&PtraceBreakpoints, &[], None, &folder.join("run-0.partial"), self.core(0), true)
+    pub fn first_run(&self, jumps: &[u64], first: Option<Arc<RunLog>>, shows: bool) -> Result<FirstRun> {
+        let mut targets = Targets { jumps, last: HashMap::new(), seen: BTreeSet::new() };
+        let begun = Instant::now();
+        let watched = Watched { sites: jumps, jumps: jumps.len(), first };
+        let outcome = self.run(&PtraceBreakpoints, watched, &mut targets, self.core(0), shows)?;
+        Ok(FirstRun { outcome, targets: targets.seen, time: begun.elapsed() })
     }
 
     /// One run for each profile, `jobs` at a time.
@@ -91,7 +133,7 @@ impl<'a> Subject<'a> {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let Some(sites) = profiles.get(number) else { return };
                 let partial = folder.join(format!("run-{}.partial", number + 1));
-                let result = self.run(collector, sites, Some(first.clone()), &partial, self.core(worker), false);
+                let result = self.run_to_file(collector, sites, Some(first.clone()), &partial, (self.core(worker), false));
                 results.lock().expect("no run panics").push((number, result));
             }
         };
@@ -113,7 +155,7 @@ impl<'a> Subject<'a> {
                 STOPS.lock().expect("no holder panics").push(stop);
             }
         }
-        self.run(collector, sites, None, &folder.join("run-1.partial"), self.core(0), true)
+        self.run_to_file(collector, sites, None, &folder.join("run-1.partial"), (self.core(0), true))
     }
 
     fn core(&self, worker: usize) -> Option<usize> {
@@ -122,16 +164,32 @@ impl<'a> Subject<'a> {
         pinned.then(|| cores[worker % cores.len()])
     }
 
-    fn run(
+    /// A run whose hits go to a partial trace; on a core, its output shown or not.
+    fn run_to_file(
         &self,
         collector: &dyn Collector,
         sites: &[u64],
         first: Option<Arc<RunLog>>,
         partial: &Path,
-        core: Option<usize>,
-        shows: bool,
+        (core, shows): (Option<usize>, bool),
     ) -> Result<RunResult> {
         let mut writer = PartialWriter::create(partial, self.job.max_size)?;
+        let begun = Instant::now();
+        let outcome = self.run(collector, Watched { sites, jumps: 0, first }, &mut writer, core, shows)?;
+        let time = begun.elapsed();
+        let hits = writer.symbols();
+        writer.finish(&outcome.followed)?;
+        Ok(RunResult { outcome, partial: partial.to_owned(), hits, time })
+    }
+
+    fn run(
+        &self,
+        collector: &dyn Collector,
+        watched: Watched,
+        sink: &mut (dyn Sink + Send),
+        core: Option<usize>,
+        shows: bool,
+    ) -> Result<RunOutcome> {
         let (target, outputs) = match self.job.pid {
             Some(process) => (Target::Attach(process), Vec::new()),
             None => {
@@ -140,20 +198,17 @@ impl<'a> Subject<'a> {
             }
         };
         let recipe = Recipe { core, ..self.recipe };
-        let limit = self.job.duration;
-        let run = Run { target, executable: &self.executable, sites, recipe, first, stop: &self.stop, limit };
-        let begun = Instant::now();
+        let Watched { sites, jumps, first } = watched;
+        let (stop, limit) = (&self.stop, self.job.duration);
+        let run = Run { target, executable: &self.executable, sites, jumps, recipe, first, stop, limit };
         let outcome = std::thread::scope(|scope| {
             for (pipe, which) in outputs {
                 scope.spawn(move || drain(pipe, which, shows));
             }
             // Who pins and follows is a thread of its own.
-            scope.spawn(|| collector.collect(run, &mut writer)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            scope.spawn(|| collector.collect(run, sink)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
-        let time = begun.elapsed();
-        let hits = writer.symbols();
-        writer.finish(&outcome.followed)?;
-        Ok(RunResult { outcome, partial: partial.to_owned(), hits, time })
+        Ok(outcome)
     }
 
     /// The command, with the read ends of its output.
