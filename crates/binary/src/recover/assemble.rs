@@ -3,7 +3,7 @@
 //! A block starts at an entry, a branch target, a landing pad, or behind a branch or return that something reaches; it runs until the next instruction starts
 //! another block, or nothing follows. Where code jumps into an instruction, two blocks overlap, and run on together.
 
-use super::explore::{Explored, Flow, Resolution};
+use super::explore::{Explored, LOCK_PREFIX, Flow, Resolution};
 use super::padding;
 use super::regions::{Families, is_cold};
 use crate::graph::*;
@@ -57,6 +57,9 @@ impl Function<'_, '_, '_> {
         edges.dedup();
         calls.sort_by_key(|c| (c.address, c.block));
         self.note_overlaps();
+        let seen = self.explored.known.observations.iter().filter(|o| blocks.iter().any(|b| b.contains(o.from)));
+        let amended: Vec<Uncertainty> = seen.map(|o| Uncertainty { address: o.from, doubt: Doubt::Amended { target: o.to } }).collect();
+        self.doubts.extend(amended);
         let mut ranges = covered(&blocks);
         self.note_unreached(&ranges);
         ranges.dedup();
@@ -306,9 +309,6 @@ impl Function<'_, '_, '_> {
         }
     }
 }
-
-/// The prefix `lock` of an instruction.
-const LOCK_PREFIX: u8 = 0xf0;
 
 /// Addresses that blocks cover, ascending and joined.
 fn covered(blocks: &[Block]) -> Vec<Range<u64>> {

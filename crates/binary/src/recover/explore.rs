@@ -65,6 +65,8 @@ pub struct Known {
     pub never: HashSet<u64>,
     /// Functions' symbols, by address.
     pub symbols: BTreeMap<u64, String>,
+    /// More functions' entries.
+    pub entries: Vec<u64>,
     /// Transfers that executions showed.
     pub observations: Vec<Observation>,
     /// Targets of indirect jumps that the compiler's map gives.
@@ -129,7 +131,7 @@ impl<'k, 'a> Explored<'k, 'a> {
             self.work.push(frame.start);
             self.work.extend(frame.protected.iter().map(|p| p.landing_pad));
         }
-        for &at in code.started.iter().chain(&code.exported).chain(known.symbols.keys()) {
+        for &at in code.started.iter().chain(&code.exported).chain(known.symbols.keys()).chain(&known.entries) {
             self.enter(at);
         }
         self.taken.extend(code.started.iter().chain(&code.exported));
@@ -342,6 +344,12 @@ impl<'k, 'a> Explored<'k, 'a> {
         }
     }
 
+    /// Whether an address lies behind the first byte of an instruction, and not only behind its prefix `lock`.
+    pub fn is_within_instruction(&self, at: u64) -> bool {
+        let before = self.instructions.range(..at).next_back().filter(|(start, reached)| at < *start + u64::from(reached.size));
+        before.is_some_and(|(start, _)| *start + 1 != at || self.code.binary.bytes_at(*start).is_none_or(|bytes| bytes[0] != LOCK_PREFIX))
+    }
+
     /// The import that the call or jump at an address leads to.
     pub fn import_called(&self, at: u64) -> Option<String> {
         let reached = self.instructions.get(&at)?;
@@ -422,6 +430,9 @@ pub fn flow(instruction: &Instruction) -> Flow {
         Some(Branch::Stop) => Flow::Stop,
     }
 }
+
+/// The prefix `lock` of an instruction.
+pub const LOCK_PREFIX: u8 = 0xf0;
 
 fn has_memory(instruction: &Instruction) -> bool {
     instruction.memory_base() != Register::None

@@ -7,15 +7,18 @@
 //! What stays uncertain is in the graphs, with addresses. Complexity: linear in the code for all but the searches of [`values`], which are bounded.
 
 mod assemble;
+mod bounds;
 mod code;
 mod explore;
 mod frames;
 mod imports;
+mod mapped;
 mod padding;
 mod regions;
 mod tables;
 mod values;
 
+use crate::address_map::AddressMap;
 use crate::elf::Binary;
 use crate::error::BinaryError;
 use crate::graph::{Doubt, Observation, ProgramGraph, Uncertainty};
@@ -31,14 +34,47 @@ const PASSES: usize = 8;
 /// Rounds of resolving jumps and following what they reach, at most.
 const ROUNDS: usize = 12;
 
-/// The graphs of a file's functions.
+impl ProgramGraph {
+    /// The graphs of a file's functions, by the compiler's map where it has one, else recovered.
+    ///
+    /// # Errors
+    /// The file's tables are damaged.
+    pub fn of_binary(binary: &Binary) -> Result<ProgramGraph, BinaryError> {
+        let map = AddressMap::read(binary)?;
+        recover(binary, map.as_ref(), &[])
+    }
+
+    /// Adds a transfer of control that an execution showed: from the instruction at one address to that at another. Says whether the graph changed.
+    ///
+    /// The graph is made again with all that was observed; blocks and functions may get other numbers. `map` is the one that the graph was made with.
+    ///
+    /// # Errors
+    /// As [`recover`].
+    pub fn amend(&mut self, binary: &Binary, map: Option<&AddressMap>, seen: Observation) -> Result<bool, BinaryError> {
+        if self.observations.contains(&seen) {
+            return Ok(false);
+        }
+        let mut observations = self.observations.clone();
+        observations.push(seen);
+        let amended = recover(binary, map, &observations)?;
+        let changed = amended.functions != self.functions;
+        *self = amended;
+        Ok(changed)
+    }
+}
+
+/// The graphs of a file's functions: from the compiler's map for those that it has, else recovered from the code, with what executions showed besides.
 ///
 /// # Errors
 /// The file's tables are damaged.
-pub fn recover(binary: &Binary, observations: &[Observation]) -> Result<ProgramGraph, BinaryError> {
+pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[Observation]) -> Result<ProgramGraph, BinaryError> {
     let code = Code::read(binary)?;
     let frames = Frames::read(&code);
     let mut known = Known { symbols: symbols(binary, &code), observations: observations.to_vec(), ..Known::default() };
+    if let Some(map) = map {
+        known.jump_targets = mapped::jump_targets(&code, map);
+        known.entries = map.functions.iter().map(|f| f.address).collect();
+    }
     for _ in 0..PASSES {
         let never = {
             let (explored, families) = explore(&code, &frames, &known);
@@ -51,7 +87,11 @@ pub fn recover(binary: &Binary, observations: &[Observation]) -> Result<ProgramG
         }
     }
     let (explored, families) = explore(&code, &frames, &known);
-    Ok(assemble::assemble(&explored, &families))
+    let mut graph = assemble::assemble(&explored, &families);
+    if let Some(map) = map {
+        mapped::annotate(&mut graph, map);
+    }
+    Ok(graph)
 }
 
 fn symbols(binary: &Binary, code: &Code) -> BTreeMap<u64, String> {

@@ -3,7 +3,7 @@
 use crate::instruction::decode;
 use iced_x86::Mnemonic;
 
-/// Bytes up to the first one that is no padding: `nop` of all lengths, `int3`, zeros.
+/// Bytes up to the first one that is no padding: `nop` of all lengths, traps behind calls that do not return, zeros.
 pub fn length(bytes: &[u8], address: u64) -> usize {
     let mut at = 0;
     while at < bytes.len() {
@@ -12,7 +12,7 @@ pub fn length(bytes: &[u8], address: u64) -> usize {
             continue;
         }
         match decode(&bytes[at..], address + at as u64) {
-            Some(i) if matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Int3) && at + i.len() <= bytes.len() => at += i.len(),
+            Some(i) if matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt | Mnemonic::Ud2) && at + i.len() <= bytes.len() => at += i.len(),
             // Longer fillings: `xchg ax, ax`, and jumps over the rest of the padding.
             Some(i) if i.mnemonic() == Mnemonic::Xchg && i.op0_register() == i.op1_register() && at + i.len() <= bytes.len() => at += i.len(),
             _ => break,

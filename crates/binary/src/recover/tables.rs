@@ -5,18 +5,17 @@
 //! lead into the function, or where other data begins, and the jump is marked uncertain.
 
 use super::code::Word;
-use super::explore::{Explored, Flow, Resolution};
+use super::bounds::bounds;
+use super::explore::{Explored, Resolution};
 use super::values::{Atom, Body, Position, Value};
 use crate::graph::Doubt;
-use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind};
-use std::collections::HashSet;
+use iced_x86::OpKind;
+use std::ops::Range;
 
 /// Steps from a use to a definition.
 const DEPTH: u32 = 12;
 /// Entries of a table at most.
 const ENTRIES_LIMIT: u64 = 1 << 14;
-/// Instructions between the check of an index and the jump at most.
-const CHECK_LIMIT: usize = 400;
 
 /// What was found of one indirect jump.
 pub struct Found {
@@ -107,8 +106,7 @@ fn table(target: &Value) -> Option<Table> {
         other => (other, false),
     };
     let Atom::Load { bytes, signed: load_signed, address } = atom else { return None };
-    let [(index, scale)] = &address.terms[..] else { return None };
-    let scaled = |size: u64| scaled_index(index, *scale, size);
+    let scaled = |size: u64| scaled_index(address, size);
     match bytes {
         8 if target.constant == 0 => Some(Table { address: address.constant, base: None, index: scaled(8)? }),
         4 if signed || *load_signed => Some(Table { address: address.constant, base: Some(target.constant), index: scaled(4)? }),
@@ -117,183 +115,78 @@ fn table(target: &Value) -> Option<Table> {
     }
 }
 
-/// The index of a table whose entries have a size.
-fn scaled_index(index: &Atom, scale: u64, size: u64) -> Option<Value> {
-    if scale == size {
-        return Some(Value { constant: 0, terms: vec![(index.clone(), 1)] });
+/// The index of a table whose entries have a size, from the address that is read.
+fn scaled_index(address: &Value, size: u64) -> Option<Value> {
+    if let [(Atom::Low(_, inner) | Atom::Signed(_, inner), 1)] = &address.terms[..] {
+        // The product was computed in a register before.
+        return if inner.constant == 0 { scaled_index(inner, size) } else { None };
     }
-    // The product may have been computed in a register before.
-    match index {
-        Atom::Low(_, inner) | Atom::Signed(_, inner) if scale == 1 => match (&inner.terms[..], inner.constant) {
-            ([(inner, factor)], 0) if *factor == size => Some(Value { constant: 0, terms: vec![(inner.clone(), 1)] }),
-            _ => None,
-        },
-        _ => None,
-    }
+    let divided = |factor: u64| (factor as i64 % size as i64 == 0).then(|| (factor as i64 / size as i64) as u64);
+    let terms: Option<Vec<(Atom, u64)>> = address.terms.iter().map(|(atom, factor)| Some((atom.clone(), divided(*factor)?))).collect();
+    terms.filter(|terms| !terms.is_empty()).map(|terms| Value { constant: 0, terms })
 }
 
 fn read(explored: &Explored, body: &Body, at: Position, table: &Table, is_inside: &dyn Fn(u64) -> bool) -> Option<Found> {
-    let last = bound(body, at, &table.index);
-    let count = last.map_or(ENTRIES_LIMIT, |last| last.saturating_add(1).min(ENTRIES_LIMIT));
     let size = if table.base.is_some() { 4 } else { 8 };
-    // Without a check the table ends where other data begins.
-    let end = match last {
-        Some(_) => u64::MAX,
-        None => explored.data.range(table.address + 1..).next().copied().unwrap_or(u64::MAX),
+    let bounds = bounds(body, at, &table.index, size, ENTRIES_LIMIT);
+    // A constant of the index is part of the address; distances are counted from where the table begins.
+    let unchecked_start = table.base.filter(|base| *base != 0).unwrap_or(table.address);
+    let (start, count) = match &bounds {
+        Some(bounds) => (table.address.wrapping_add(bounds.start().wrapping_mul(size)), bounds.end() - bounds.start() + 1),
+        None => (unchecked_start, ENTRIES_LIMIT),
     };
-    let mut targets = Vec::new();
-    let mut functions = 0;
-    for entry in 0..count {
-        let place = table.address.checked_add(entry * size)?;
-        if place >= end {
-            break;
-        }
-        let to = match table.base {
-            Some(base) => base.wrapping_add(explored.code.half_word_at(place).unwrap_or(0) as i64 as u64),
-            None => match explored.code.word_at(place) {
-                Some(Word::Address(to)) => to,
-                _ => 0,
-            },
-        };
-        let outside = !is_inside(to);
-        let is_function = outside && table.base.is_none() && explored.is_function_start(to);
-        if (outside && !is_function) || (is_function && targets.len() as u64 > functions) {
-            break;
-        }
-        functions += u64::from(is_function);
-        targets.push(to);
-    }
+    // Without a check the table ends where other data begins.
+    let end = match &bounds {
+        Some(_) => u64::MAX,
+        None => explored.data.range(start + 1..).next().copied().unwrap_or(u64::MAX),
+    };
+    let entries = entries(explored, table, start..end, count, &|to| is_inside(to) && (bounds.is_some() || !explored.is_within_instruction(to)));
+    let (mut targets, functions) = (entries.targets, entries.functions);
     if targets.is_empty() {
         return None;
     }
     let read = targets.len() as u64;
+    let complete = bounds.is_some() && read == count;
+    if functions && !complete {
+        // A table of functions, of which the index picks one.
+        return Some(Found { resolution: Resolution::TailCall, doubt: None, unbounded: false });
+    }
     targets.sort_unstable();
     targets.dedup();
-    let complete = last.is_some_and(|last| read == last + 1);
-    let doubt = (!complete).then_some(Doubt::JumpTableWithoutBound { table: table.address, entries: read as u32 });
-    let resolution = if functions > 0 { Resolution::Functions(targets) } else { Resolution::Within(targets) };
+    let doubt = (!complete).then_some(Doubt::JumpTableWithoutBound { table: start, entries: read as u32 });
+    let resolution = if functions { Resolution::Functions(targets) } else { Resolution::Within(targets) };
     Some(Found { resolution, doubt, unbounded: !complete })
 }
 
-/// The greatest value that an index can have before the jump, by the checks on all paths to it, by a mask, or by its width.
-fn bound(body: &Body, at: Position, index: &Value) -> Option<u64> {
-    checked(body, at, index).or_else(|| by_width(index))
+/// Entries of a table, up to the first one that is none.
+struct Entries {
+    targets: Vec<u64>,
+    /// They are functions, and not places in the jump's own.
+    functions: bool,
 }
 
-fn by_width(index: &Value) -> Option<u64> {
-    match index.only_atom()? {
-        Atom::And(bits, _) => Some(*bits).filter(|b| *b < ENTRIES_LIMIT),
-        Atom::Low(1, _) | Atom::Load { bytes: 1, signed: false, .. } => Some(255),
-        Atom::Low(_, inner) | Atom::Signed(_, inner) => by_width(inner),
-        _ => None,
-    }
-}
-
-/// An index without its extensions, as an atom and a constant.
-fn core(value: &Value) -> Option<(Atom, u64)> {
-    match &value.terms[..] {
-        [(Atom::Low(bytes, inner) | Atom::Signed(bytes, inner), 1)] if *bytes >= 4 || inner.terms.len() == 1 && value.constant == 0 => {
-            let (atom, constant) = core(inner)?;
-            Some((atom, constant.wrapping_add(value.constant)))
+fn entries(explored: &Explored, table: &Table, places: Range<u64>, count: u64, is_inside: &dyn Fn(u64) -> bool) -> Entries {
+    let size = if table.base.is_some() { 4 } else { 8 };
+    let mut found = Entries { targets: Vec::new(), functions: false };
+    let places = (0..count).map_while(|entry| places.start.checked_add(entry * size)).take_while(|place| *place < places.end);
+    for place in places {
+        let to = match table.base {
+            Some(base) => explored.code.half_word_at(place).map(|distance| base.wrapping_add(i64::from(distance) as u64)),
+            None => match explored.code.word_at(place) {
+                Some(Word::Address(to)) => Some(to),
+                _ => None,
+            },
+        };
+        let Some(to) = to else { break };
+        let is_function = !is_inside(to);
+        if is_function && (table.base.is_some() || !explored.is_function_start(to)) {
+            break;
         }
-        [(Atom::Load { bytes, address, .. }, 1)] => Some((Atom::Load { bytes: *bytes, signed: false, address: address.clone() }, value.constant)),
-        [(atom, 1)] => Some((atom.clone(), value.constant)),
-        _ => None,
-    }
-}
-
-/// Walks back from the jump over all paths; each must pass a check of the index.
-fn checked(body: &Body, jump: Position, index: &Value) -> Option<u64> {
-    let (atom, constant) = core(index)?;
-    let defined_at = |at: Position| matches!(&atom, Atom::Opaque(_, at_definitions) if at_definitions.contains(&at));
-    let mut seen: HashSet<Position> = HashSet::new();
-    let mut work = vec![jump];
-    let mut greatest = None;
-    while let Some(at) = work.pop() {
-        if !seen.insert(at) {
-            continue;
+        if is_function != found.functions && !found.targets.is_empty() {
+            break;
         }
-        if seen.len() > CHECK_LIMIT || body.before(at).is_empty() {
-            return None;
-        }
-        for &before in body.before(at) {
-            if let Some(limit) = limit_of_edge(body, before, at, &atom, constant) {
-                greatest = greatest.max(Some(limit));
-            } else if defined_at(before) {
-                return None;
-            } else {
-                work.push(before);
-            }
-        }
+        found.functions = is_function;
+        found.targets.push(to);
     }
-    greatest
-}
-
-/// What a conditional jump says about the index when it leads from one instruction to another.
-fn limit_of_edge(body: &Body, from: Position, to: Position, atom: &Atom, constant: u64) -> Option<u64> {
-    let Flow::Conditional(target) = body.flows[from as usize] else { return None };
-    let jump = &body.instructions[from as usize];
-    let to = body.addresses[to as usize];
-    if target == jump.next_ip() {
-        return None;
-    }
-    let condition = jump.condition_code();
-    let condition = if to == target { condition } else { opposite(condition)? };
-    let (compare, bits) = compare_before(body, from)?;
-    let instruction = &body.instructions[compare as usize];
-    let limit = instruction.try_immediate(1).ok()? & (u64::MAX >> (64 - bits));
-    let limit = match condition {
-        ConditionCode::be | ConditionCode::le => limit,
-        ConditionCode::b | ConditionCode::l => limit.checked_sub(1)?,
-        ConditionCode::e => limit,
-        _ => return None,
-    };
-    let signed = matches!(condition, ConditionCode::le | ConditionCode::l);
-    if signed && limit >= 1 << (bits - 1) {
-        return None;
-    }
-    let values = body.operand(compare, 0, DEPTH);
-    let [value] = &values[..] else { return None };
-    let (compared, offset) = core(value)?;
-    // The index is the compared value, less its constant, plus the index's.
-    (compared == *atom).then(|| limit.wrapping_sub(offset).wrapping_add(constant) & 0xffff_ffff).filter(|l| *l < ENTRIES_LIMIT)
-}
-
-/// The comparison with a constant whose flags a jump reads, and its width in bits.
-fn compare_before(body: &Body, jump: Position) -> Option<(Position, u32)> {
-    let mut at = jump;
-    for _ in 0..12 {
-        let [before] = body.before(at) else { return None };
-        at = *before;
-        let instruction = &body.instructions[at as usize];
-        match instruction.mnemonic() {
-            Mnemonic::Cmp | Mnemonic::Sub if is_immediate(instruction) => return Some((at, width(instruction))),
-            _ if instruction.rflags_modified() != 0 => return None,
-            _ => {}
-        }
-    }
-    None
-}
-
-fn is_immediate(instruction: &Instruction) -> bool {
-    !matches!(instruction.op1_kind(), OpKind::Register | OpKind::Memory)
-}
-
-fn width(instruction: &Instruction) -> u32 {
-    match instruction.op0_kind() {
-        OpKind::Register => instruction.op0_register().size() as u32 * 8,
-        _ => instruction.memory_size().size() as u32 * 8,
-    }
-    .clamp(8, 64)
-}
-
-fn opposite(condition: ConditionCode) -> Option<ConditionCode> {
-    Some(match condition {
-        ConditionCode::a => ConditionCode::be,
-        ConditionCode::ae => ConditionCode::b,
-        ConditionCode::g => ConditionCode::le,
-        ConditionCode::ge => ConditionCode::l,
-        ConditionCode::ne => ConditionCode::e,
-        _ => return None,
-    })
+    found
 }

@@ -301,8 +301,12 @@ impl Body {
                 return vec![definitions.opaque(location)];
             }
         }
-        // Of different values, only those that name an address are worth keeping apart; an index stays what it is.
-        let is_address = |v: &Value| v.terms.is_empty() || v.terms.iter().any(|(a, _)| matches!(a, Atom::Load { bytes: 4 | 8, .. }));
+        // Of different values, only those that name an address are kept apart; an index stays what it is.
+        let is_address = |v: &Value| match &v.terms[..] {
+            [] => true,
+            [(atom, 1)] => is_from_table(atom),
+            _ => false,
+        };
         match values.len() {
             1 => values,
             _ if values.iter().all(is_address) => values,
@@ -407,7 +411,8 @@ impl Body {
         found
     }
 
-    fn defines(&self, at: Position, location: Location) -> bool {
+    /// Whether an instruction writes a place.
+    pub fn defines(&self, at: Position, location: Location) -> bool {
         match location {
             Location::Register(number) => self.writes[at as usize] >> number & 1 == 1,
             Location::Slot { base, .. } => {
@@ -442,6 +447,15 @@ impl Definitions {
     }
 }
 
+/// Whether a value is read from a table at a fixed address.
+fn is_from_table(atom: &Atom) -> bool {
+    match atom {
+        Atom::Load { bytes: 4 | 8, address, .. } => address.constant > 0xfff && address.terms.len() == 1,
+        Atom::Signed(4, inner) => inner.only_atom().is_some_and(is_from_table),
+        _ => false,
+    }
+}
+
 fn combine(a: &[Value], b: &[Value], with: impl Fn(&Value, &Value) -> Value) -> Vec<Value> {
     let mut all: Vec<Value> = a.iter().flat_map(|a| b.iter().map(|b| with(a, b)).collect::<Vec<_>>()).take(VALUES_LIMIT).collect();
     all.sort();
@@ -465,7 +479,7 @@ fn operand_bytes(instruction: &Instruction, operand: u32) -> u8 {
 }
 
 /// The number of a general register.
-fn number(register: Register) -> Option<u8> {
+pub fn number(register: Register) -> Option<u8> {
     register.is_gpr().then(|| register.full_register().number() as u8)
 }
 
