@@ -31,8 +31,6 @@ pub struct Breakpoints {
     /// Of each address from there, its site.
     at: Vec<u32>,
     area: Range<u64>,
-    /// Sites from this one on are jumps whose targets are recorded.
-    first_jump: u32,
 }
 
 #[derive(Debug)]
@@ -43,6 +41,8 @@ struct Placed {
     length: u64,
     /// Whether a signal that the program sends itself could be taken for a hit: the instruction has one byte.
     short: bool,
+    /// Whether it is a jump whose target is recorded.
+    jump: bool,
 }
 
 /// What of a thread that stopped in a slot.
@@ -57,11 +57,12 @@ pub enum InSlot {
 }
 
 impl Breakpoints {
-    /// Sets breakpoints at addresses of the file. The last `jumps` of them are indirect jumps, whose targets are to be recorded, too.
+    /// Sets breakpoints at addresses of the file. Those that are in `jumps`, too (ascending), are indirect jumps whose targets are to
+    /// be recorded.
     ///
     /// # Errors
     /// An address is no code of the image, its instruction cannot be moved, or there are more than fit.
-    pub fn set(subject: &Subject, executable: &Executable, addresses: &[u64], jumps: usize) -> Result<Self, CollectError> {
+    pub fn set(subject: &Subject, executable: &Executable, addresses: &[u64], jumps: &[u64]) -> Result<Self, CollectError> {
         if FIRST + addresses.len() as u64 * SLOT > AREA {
             return Err(CollectError::TooManySites { sites: addresses.len(), most: ((AREA - FIRST) / SLOT) as usize });
         }
@@ -80,13 +81,12 @@ impl Breakpoints {
             let moved = displace(&code, in_memory(*address), slot)?;
             slots.extend_from_slice(&moved.code);
             slots.resize((number as usize + 1) * SLOT as usize, INT3);
-            let placed = Placed { address: in_memory(*address), original: code[0], slot, length: moved.length, short: moved.length == 1 };
+            let placed = Placed { address: in_memory(*address), original: code[0], slot, length: moved.length, short: moved.length == 1, jump: jumps.binary_search(address).is_ok() };
             sites.push(placed);
             at[(address - start) as usize] = number;
         }
         subject.memory.write(subject.area + FIRST, &slots)?;
-        let first_jump = (addresses.len() - jumps) as u32;
-        let set = Self { sites, start: in_memory(start), at, area: subject.area + FIRST..subject.area + FIRST + slots.len() as u64, first_jump };
+        let set = Self { sites, start: in_memory(start), at, area: subject.area + FIRST..subject.area + FIRST + slots.len() as u64 };
         set.write(&subject.memory, |_| INT3)?;
         Ok(set)
     }
@@ -118,7 +118,7 @@ impl Breakpoints {
 
     /// Whether a site is a jump whose target is recorded.
     pub fn is_jump(&self, site: Site) -> bool {
-        site.0 >= self.first_jump
+        self.sites[site.0 as usize].jump
     }
 
     /// Whether the signal's cause must be asked for to know a hit from a signal that the program got otherwise.

@@ -38,8 +38,8 @@ pub struct Run<'a> {
     pub executable: &'a Executable,
     /// Addresses of the file to watch; their places in this list are what is recorded.
     pub sites: &'a [u64],
-    /// How many of the last sites are indirect jumps, whose targets are recorded behind them.
-    pub jumps: usize,
+    /// Those sites that are indirect jumps whose targets are recorded behind them, ascending.
+    pub jumps: &'a [u64],
     /// What is made to repeat.
     pub recipe: Recipe,
     /// The first run, if this one repeats it.
@@ -75,7 +75,7 @@ pub trait Collector: Sync {
     ///
     /// # Errors
     /// A site cannot be watched.
-    fn watch(&self, subject: &Subject, executable: &Executable, sites: &[u64], jumps: usize) -> Result<Watched, CollectError>;
+    fn watch(&self, subject: &Subject, executable: &Executable, sites: &[u64], jumps: &[u64]) -> Result<Watched, CollectError>;
 
     /// Carries out a run.
     ///
@@ -135,7 +135,7 @@ impl Collector for PtraceBreakpoints {
         "ptrace"
     }
 
-    fn watch(&self, subject: &Subject, executable: &Executable, sites: &[u64], jumps: usize) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &Subject, executable: &Executable, sites: &[u64], jumps: &[u64]) -> Result<Watched, CollectError> {
         if sites.is_empty() {
             return Ok(Watched::Nothing);
         }
@@ -152,7 +152,7 @@ impl Collector for SingleStep {
         "single-step"
     }
 
-    fn watch(&self, subject: &Subject, executable: &Executable, _: &[u64], _: usize) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &Subject, executable: &Executable, _: &[u64], _: &[u64]) -> Result<Watched, CollectError> {
         Ok(Watched::Steps(Stepping::new(subject, executable)))
     }
 }
@@ -170,7 +170,7 @@ impl Collector for Hardware {
         Some(crate::hardware::MOST)
     }
 
-    fn watch(&self, subject: &Subject, _: &Executable, sites: &[u64], _: usize) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &Subject, _: &Executable, sites: &[u64], _: &[u64]) -> Result<Watched, CollectError> {
         let in_memory = sites.iter().map(|s| s.wrapping_add(subject.bias)).collect();
         Ok(Watched::Hardware(HardwareBreakpoints::new(in_memory)?))
     }

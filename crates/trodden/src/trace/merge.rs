@@ -3,12 +3,14 @@
 use super::code::Code;
 use super::model::Model;
 use anyhow::Result;
+use super::replay::Replay;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use trodden_flow::witness::{Ending, Event, FunctionId, ReconstructError, Reconstruction, Witness, WitnessKind};
 use trodden_flow::witness::{Distribution, Site};
 use trodden_trace::container::ContainerError;
-use trodden_trace::{PartialTrace, StoredEnding, ThreadNumber, TraceBlock, TraceEvent, TraceWriter};
+use trodden_trace::{PartialTrace, StoredEnding, ThreadNumber, TraceEvent, TraceWriter};
 
 /// Why partial traces could not be merged.
 #[derive(Debug)]
@@ -124,17 +126,63 @@ pub fn place(model: &Model, code: &Code, witness: Witness) -> String {
     }
 }
 
-/// The hits of a single run that watched every block of every thread, as a trace.
-///
-/// # Errors
-/// The hits cannot be read, or the trace not be written.
-pub fn replay_all(code: &Code, partial: &PartialTrace, block_of: &dyn Fn(u64) -> Option<TraceBlock>, writer: &mut TraceWriter) -> Result<()> {
-    for thread in 0..partial.threads() {
-        let mut replay = super::replay::Replay::new(code);
-        for hit in partial.stream(ThreadNumber(thread)) {
-            let Some(block) = block_of(hit?) else { continue };
-            replay.hit(block, &mut |event| writer.push(ThreadNumber(thread), event))?;
+/// What a single run saw that watched every block of every thread, or every instruction.
+pub struct Hits<'a> {
+    /// The code.
+    pub code: &'a Code,
+    /// Sites of the run.
+    pub sites: &'a [u64],
+    /// Those that are jumps, ascending; each hit has the target behind it.
+    pub jumps: &'a [u64],
+    /// Whether instructions were recorded, by their addresses.
+    pub steps: bool,
+}
+
+impl Hits<'_> {
+    /// Where jumps led.
+    ///
+    /// # Errors
+    /// The hits cannot be read.
+    pub fn targets(&self, partial: &PartialTrace) -> Result<BTreeSet<(u64, u64)>> {
+        let mut targets = BTreeSet::new();
+        if self.jumps.is_empty() {
+            return Ok(targets);
         }
+        for thread in 0..partial.threads() {
+            self.each(partial, ThreadNumber(thread), &mut |at, target| {
+                targets.extend(target.map(|target| (at, target)));
+                Ok(())
+            })?;
+        }
+        Ok(targets)
     }
-    Ok(())
+
+    /// Writes the trace.
+    ///
+    /// # Errors
+    /// The hits cannot be read, or the trace not be written.
+    pub fn replay(&self, partial: &PartialTrace, writer: &mut TraceWriter) -> Result<()> {
+        for thread in 0..partial.threads() {
+            let thread = ThreadNumber(thread);
+            let mut replay = Replay::new(self.code);
+            self.each(partial, thread, &mut |at, _| match self.code.block_at(at) {
+                Some(block) => replay.hit(block, &mut |event| writer.push(thread, event)),
+                None => Ok(()),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Calls `see` with each address, and the target if it is a jump.
+    fn each(&self, partial: &PartialTrace, thread: ThreadNumber, see: &mut dyn FnMut(u64, Option<u64>) -> Result<()>) -> Result<()> {
+        let mut stream = partial.stream(thread);
+        while let Some(symbol) = stream.next() {
+            let symbol = symbol?;
+            let at = if self.steps { symbol } else { self.sites[symbol as usize] };
+            let is_jump = self.jumps.binary_search(&at).is_ok();
+            let target = if is_jump { stream.next().transpose()? } else { None };
+            see(at, target)?;
+        }
+        Ok(())
+    }
 }

@@ -6,7 +6,7 @@
 
 use super::code::Code;
 use super::imports::Assumption;
-use super::merge::{MergeError, Merged, merge, place, replay_all};
+use super::merge::{Hits, MergeError, Merged, merge, place};
 use super::model::{Model, model};
 use super::runs::{FirstRun, RunResult, Subject};
 use crate::cli::{CollectorKind, TraceRecord, TraceStrategy};
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use trodden_binary::graph::{BlockEnd, Doubt, Observation, ProgramGraph};
-use trodden_binary::{Binary, recover};
+use trodden_binary::{AddressMap, Binary, recover};
 use trodden_flow::witness::distribution::plan;
 use trodden_flow::witness::pushdown::Pushdown;
 use trodden_flow::witness::repair::Repair;
@@ -41,11 +41,12 @@ const LISTED: usize = 8;
 pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let subject = Subject::new(job)?;
     let binary = Binary::read(&subject.executable.path)?;
-    let graphs = recover(&binary, &[])?;
+    let map = AddressMap::read(&binary)?;
+    let graphs = recover(&binary, map.as_ref(), &[])?;
     let temporary = tempfile::tempdir().context("no folder for partial traces")?;
     let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-    let mut recording = Recording { job, subject, binary, graphs, folder };
+    let mut recording = Recording { job, subject, binary, map, graphs, folder, observed: BTreeSet::new() };
     let kind = job.collector.unwrap_or(CollectorKind::Ptrace);
     match job.runs == 1 || job.pid.is_some() || kind == CollectorKind::SingleStep {
         true => recording.in_one_run(collector(kind)),
@@ -65,8 +66,11 @@ struct Recording<'a> {
     job: &'a TraceRecord,
     subject: Subject<'a>,
     binary: Binary,
+    map: Option<AddressMap>,
     graphs: ProgramGraph,
     folder: PathBuf,
+    /// What executions showed of jumps.
+    observed: BTreeSet<Observation>,
 }
 
 /// A distribution with its sites.
@@ -76,6 +80,12 @@ struct Plan {
 }
 
 impl Recording<'_> {
+    /// The graphs with what executions have shown.
+    fn amended(&self) -> Result<ProgramGraph> {
+        let observed: Vec<Observation> = self.observed.iter().copied().collect();
+        Ok(recover(&self.binary, self.map.as_ref(), &observed)?)
+    }
+
     fn model(&self, assumption: Assumption, observed: bool) -> Result<(Model, Code)> {
         let model = model(&self.graphs, &starts(&self.binary), &self.job.opaque, assumption, observed)?;
         let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
@@ -85,7 +95,6 @@ impl Recording<'_> {
 
     /// The first run, again and again while it shows targets of jumps that the graphs do not have.
     fn first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
-        let mut observations: BTreeSet<Observation> = BTreeSet::new();
         let mut first = self.subject.first_run(&uncertain_jumps(&self.graphs), None, true)?;
         repeatable(&first)?;
         for _ in 0..OBSERVING {
@@ -93,9 +102,9 @@ impl Recording<'_> {
             if new.is_empty() {
                 return Ok(first);
             }
-            observations.extend(&new);
+            self.observed.extend(&new);
             let before = uncertain_jumps(&self.graphs);
-            self.graphs = recover(&self.binary, &observations.iter().copied().collect::<Vec<_>>())?;
+            self.graphs = self.amended()?;
             notes.push(format!("an execution showed {} targets of indirect jumps that the graphs did not have", new.len()));
             if uncertain_jumps(&self.graphs).iter().all(|jump| before.binary_search(jump).is_ok()) {
                 return Ok(first);
@@ -106,25 +115,52 @@ impl Recording<'_> {
         bail!("indirect jumps show new targets in each run: take `--collector single-step`")
     }
 
-    fn in_one_run(&self, collector: &dyn Collector) -> Result<ExitCode> {
-        let (model, code) = self.model(Assumption::Usual, false)?;
-        list_opaque(&model);
-        let sites = code.addresses();
+    fn in_one_run(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
         let steps = collector.name() == "single-step";
-        if let Some(most) = collector.most_sites() {
-            ensure!(sites.len() <= most, "{} blocks are more than the collector `{}` can watch in one run: take `--collector ptrace`", sites.len(), collector.name());
-        }
+        let mut notes = Vec::new();
         if self.job.plan {
-            return print_plan(&model, &[sites]);
+            let (model, code) = self.model(Assumption::Usual, true)?;
+            return print_plan(&model, &[code.addresses()]);
         }
-        let result = self.subject.single_run(collector, &sites, &self.folder)?;
-        let mut writer = self.writer(&model, &code, collector, 1)?;
-        let partial = PartialTrace::open(&result.partial)?;
-        let block_of = |hit: u64| code.block_at(if steps { hit } else { sites[hit as usize] });
-        replay_all(&code, &partial, &block_of, &mut writer)?;
-        let cut = !matches!(result.outcome.followed.ending, Ending::Exited(_));
-        let runs = vec![about_run(&sites, &result)];
-        self.finish(writer, Merged { cut, open: Vec::new() }, &result.outcome.followed, runs, Vec::new())
+        // What a run shows of jumps is known in the next one; a process that is attached to has no next one.
+        let may_repeat = self.job.pid.is_none();
+        let mut shown = false;
+        if steps && !uncertain_jumps(&self.graphs).is_empty() {
+            self.first_run(&mut notes)?;
+            shown = true;
+        }
+        for _ in 0..OBSERVING {
+            let (model, code) = self.model(Assumption::Usual, true)?;
+            let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
+            let mut sites = code.addresses();
+            let blocks = sites.len();
+            sites.extend(jumps.iter().filter(|jump| code.block_at(**jump).is_none()));
+            if let Some(most) = collector.most_sites() {
+                let name = collector.name();
+                ensure!(sites.len() <= most, "{} blocks are more than the collector `{name}` can watch in one run: take `--collector ptrace`", sites.len());
+            }
+            list_opaque(&model);
+            let result = self.subject.single_run(collector, &sites, &jumps, &self.folder, !shown)?;
+            shown = true;
+            let partial = PartialTrace::open(&result.partial)?;
+            let hits = Hits { code: &code, sites: &sites, jumps: &jumps, steps };
+            let new: Vec<Observation> = hits.targets(&partial)?.into_iter().filter(|t| !has_edge(&self.graphs, *t)).map(|(from, to)| Observation { from, to }).collect();
+            if !new.is_empty() && may_repeat {
+                notes.push(format!("an execution showed {} targets of indirect jumps that the graphs did not have", new.len()));
+                self.observed.extend(new);
+                self.graphs = self.amended()?;
+                continue;
+            }
+            if !new.is_empty() {
+                notes.push(format!("{} indirect jumps led to where no code was known: blocks behind them are missing", new.len()));
+            }
+            let mut writer = self.writer(&model, &code, collector, 1)?;
+            hits.replay(&partial, &mut writer)?;
+            let cut = !matches!(result.outcome.followed.ending, Ending::Exited(_));
+            let runs = vec![about_run(&sites[..blocks], &result)];
+            return self.finish(writer, Merged { cut, open: Vec::new() }, &result.outcome.followed, runs, notes);
+        }
+        bail!("indirect jumps show new targets in each run: take `--collector single-step`")
     }
 
     fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<ExitCode> {

@@ -67,7 +67,7 @@ pub struct FirstRun {
 /// What a run watches, and which one it repeats.
 struct Watched<'a> {
     sites: &'a [u64],
-    jumps: usize,
+    jumps: &'a [u64],
     first: Option<Arc<RunLog>>,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Subject<'a> {
     pub fn first_run(&self, jumps: &[u64], first: Option<Arc<RunLog>>, shows: bool) -> Result<FirstRun> {
         let mut targets = Targets { jumps, last: HashMap::new(), seen: BTreeSet::new() };
         let begun = Instant::now();
-        let watched = Watched { sites: jumps, jumps: jumps.len(), first };
+        let watched = Watched { sites: jumps, jumps, first };
         let outcome = self.run(&PtraceBreakpoints, watched, &mut targets, self.core(0), shows)?;
         Ok(FirstRun { outcome, targets: targets.seen, time: begun.elapsed() })
     }
@@ -133,7 +133,7 @@ impl<'a> Subject<'a> {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let Some(sites) = profiles.get(number) else { return };
                 let partial = folder.join(format!("run-{}.partial", number + 1));
-                let result = self.run_to_file(collector, sites, Some(first.clone()), &partial, (self.core(worker), false));
+                let result = self.run_to_file(collector, (sites, &[]), Some(first.clone()), &partial, (self.core(worker), false));
                 results.lock().expect("no run panics").push((number, result));
             }
         };
@@ -143,11 +143,11 @@ impl<'a> Subject<'a> {
         results.into_iter().map(|(number, result)| result.with_context(|| format!("run {}", number + 1))).collect()
     }
 
-    /// A single run that watches all sites; its output is the user's.
+    /// A single run that watches all sites, and where some jumps lead; its output is the user's if it is to be shown.
     ///
     /// # Errors
     /// It cannot be run.
-    pub fn single_run(&self, collector: &dyn Collector, sites: &[u64], folder: &Path) -> Result<RunResult> {
+    pub fn single_run(&self, collector: &dyn Collector, sites: &[u64], jumps: &[u64], folder: &Path, shows: bool) -> Result<RunResult> {
         if self.job.pid.is_some() {
             for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
                 let stop = Arc::new(AtomicBool::new(false));
@@ -155,7 +155,7 @@ impl<'a> Subject<'a> {
                 STOPS.lock().expect("no holder panics").push(stop);
             }
         }
-        self.run_to_file(collector, sites, None, &folder.join("run-1.partial"), (self.core(0), true))
+        self.run_to_file(collector, (sites, jumps), None, &folder.join("run-1.partial"), (self.core(0), shows))
     }
 
     fn core(&self, worker: usize) -> Option<usize> {
@@ -168,14 +168,14 @@ impl<'a> Subject<'a> {
     fn run_to_file(
         &self,
         collector: &dyn Collector,
-        sites: &[u64],
+        (sites, jumps): (&[u64], &[u64]),
         first: Option<Arc<RunLog>>,
         partial: &Path,
         (core, shows): (Option<usize>, bool),
     ) -> Result<RunResult> {
         let mut writer = PartialWriter::create(partial, self.job.max_size)?;
         let begun = Instant::now();
-        let outcome = self.run(collector, Watched { sites, jumps: 0, first }, &mut writer, core, shows)?;
+        let outcome = self.run(collector, Watched { sites, jumps, first }, &mut writer, core, shows)?;
         let time = begun.elapsed();
         let hits = writer.symbols();
         writer.finish(&outcome.followed)?;
