@@ -12,6 +12,7 @@ mod residual;
 mod showing;
 mod suite;
 mod times;
+mod trace;
 mod witnesses;
 
 pub use branches::{BranchKind, Branches};
@@ -26,6 +27,7 @@ pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use witnesses::{Condition, Reconstruct, Witnesses};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
+pub use trace::{CollectorKind, RepeatPart, Trace, TraceDiff, TraceFind, TraceProfile, TraceRecord, TraceShow, TraceStrategy};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -151,6 +153,9 @@ pub enum Command {
     Graph(Graph),
     /// Divide the counting of a program among copies of it, and say what each would cost, without running them.
     Plan(Plan),
+    /// Record the exact trace of a program that was not built for it; show, search and compare traces.
+    #[command(subcommand)]
+    Trace(Trace),
     /// Say how large the unit store is, and make it smaller.
     Store(Store),
     /// Check that everything trodden needs is there, by a trial from end to end; or whether a program does the same each time it runs.

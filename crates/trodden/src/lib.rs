@@ -25,6 +25,7 @@
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
 //! | `plan/`, `copies/` | dividing the counting among copies of a program; building, running and adding up copies |
+//! | `trace/` | exact traces of programs that were not built for it |
 //! | `store.rs` | size of the unit store, and pruning it |
 //! | `doctor.rs` | is everything there |
 //! | `assets.rs`, `toolchain.rs` | what trodden brings along; where LLVM is |
@@ -73,6 +74,7 @@ mod sample;
 mod store;
 mod suite;
 mod toolchain;
+mod trace;
 mod watch;
 
 use anyhow::Result;
@@ -153,6 +155,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Info(info) => info::run(&info),
         Command::Graph(job) => graph::run(&job),
         Command::Plan(job) => plan::run(&job),
+        Command::Trace(job) => trace::run(&job),
         Command::Store(job) => store::run(&job),
         Command::Doctor { json, command, .. } if command.is_empty() => doctor::run(json),
         Command::Doctor { json, runs, command } => copies::determinism(&command, runs, json),
