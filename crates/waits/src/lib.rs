@@ -1,0 +1,2 @@
+//! Waits.
+#![forbid(unsafe_code)]
