@@ -1,11 +1,16 @@
-//! Following the processes of a command by ptrace(2): the only crate that knows of it.
+//! Executions of programs that count nothing: followed by ptrace(2), or recorded by others. The only crate that knows of ptrace.
 //!
 //! | file | what |
 //! |---|---|
 //! | `programs.rs` | every program that a command runs, with its processes, its arguments and how it ended |
+//! | `perf_script.rs` | the text of `perf script`: branches, mappings, ends of threads |
+//! | `branch_import/` | path profiles of programs of the tier `addresses`, from branches that hardware recorded |
 //! | `system.rs` | the system calls |
 
+mod branch_import;
+pub mod perf_script;
 mod programs;
 mod system;
 
+pub use branch_import::{BranchImport, ImportError, import};
 pub use programs::{Event, Follow, Program, ProgramId, TraceError, follow};

@@ -15,10 +15,10 @@ mod times;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
-pub use field::{Aggregate, Field, Pack, Query};
+pub use field::{Aggregate, Field, Pack};
 pub use find::Find;
 pub use isolate::{Isolate, SuspectScore};
-pub use numbering::{Interesting, ModelScheme, NumberJob, Solver};
+pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use parameters::{Parameters, known_in, known_paths, parameters_over, weights_file};
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};

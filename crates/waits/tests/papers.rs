@@ -25,7 +25,12 @@ fn message(peer: u32) -> Message {
 }
 
 /// Blocks of figure 4: A1 A2 of process 0, B1 B3 of process 1, C1 C3 of process 2.
-const [A1, A2, B1, B3, C1, C3]: [u32; 6] = [1, 2, 3, 4, 5, 6];
+const A1: u32 = 1;
+const A2: u32 = 2;
+const B1: u32 = 3;
+const B3: u32 = 4;
+const C1: u32 = 5;
+const C3: u32 = 6;
 
 /// Process 0 sends to 1 after A1; 1 receives after B1, and sends to 2 after B3; 2 receives after C1, and sends to 0 after C3; 0 receives after A2.
 fn figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, Outcome) {
@@ -122,7 +127,10 @@ fn a_run_whose_critical_steps_take_less_is_predicted() {
 }
 
 /// Codes of figure 2: the loops of lines 6 and 8 on process 0, that of line 10 on process 1, the barrier of line 3.
-const [LINE_6, LINE_8, LINE_10, LINE_3]: [u32; 4] = [6, 8, 10, 3];
+const LINE_3: u32 = 3;
+const LINE_6: u32 = 6;
+const LINE_8: u32 = 8;
+const LINE_10: u32 = 10;
 
 /// A loop of 100 with a barrier in line 3; then process 0 runs the loops of lines 6 and 8, process 1 the longer loop of line 10. Process 1
 /// begins 50 ns late. Loops vary a little.

@@ -5,8 +5,6 @@
 
 mod dot;
 mod input;
-#[cfg(feature = "milp")]
-mod milp;
 mod model;
 mod number;
 mod partition;

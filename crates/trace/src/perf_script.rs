@@ -5,6 +5,8 @@
 //! that say nothing of branches may stand before them. Of the lines of `--show-mmap-events` and `--show-task-events`, mappings, forks and exits are
 //! read; lines by which perf reports that something is lost end what was under way.
 
+use trodden_binary::Mapping;
+
 /// The upper half of the address space is the kernel's.
 const KERNEL: u64 = 1 << 63;
 
@@ -24,23 +26,6 @@ pub struct Record {
     pub from: Option<u64>,
     /// Where it led.
     pub to: Option<u64>,
-}
-
-/// A file mapped into a process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// The process.
-    pub process: u32,
-    /// First address.
-    pub start: u64,
-    /// Number of bytes.
-    pub length: u64,
-    /// Where in the file it begins.
-    pub offset: u64,
-    /// Build id in hexadecimal digits, if perf printed it.
-    pub build_id: Option<String>,
-    /// The file.
-    pub path: String,
 }
 
 /// What a line says.

@@ -1,31 +1,48 @@
 //! Profiles of programs without counters, from branches that hardware recorded: the text of `perf script`, joined with the addresses of blocks.
 //!
-//! 1. [`text`]: lines of `perf script`; 2. [`image`]: programs of the tier `addresses` ([`probes`], [`code`]); 3. [`space`]: where they lie in
-//!    memory; 4. [`walk`]: from branch to branch, function by function ([`graph`]), to paths ([`tally`]).
+//! 1. [`crate::perf_script`]: its lines; 2. [`trodden_binary::ProbedImage`]: programs of the tier `addresses`; 3. [`trodden_binary::AddressSpace`]: where they
+//!    lie in memory; 4. [`walk`]: from branch to branch, function by function, to paths ([`tally`]).
 //!
 //! A window of branch records gives estimates; a trace of all branches gives counts, exact where nothing was lost.
 
-pub mod code;
-pub mod graph;
-pub mod image;
-pub mod probes;
-pub mod space;
-pub mod tally;
-pub mod text;
-pub mod walk;
+mod tally;
+mod walk;
 
-use crate::error::ProfileError;
-use crate::model::{ImageProfile, Profile, Run, UnitProfile};
-use crate::sampling::{BranchSampling, BranchSource, Observed, Sampling};
-use image::AddressImage;
-use space::Space;
+use crate::perf_script::{self, Line, Record, Thread};
 use std::collections::{BTreeMap, HashMap};
-use std::io::BufRead;
+use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use tally::{Seen, Tally};
-use text::{Line, Thread};
+use trodden_binary::{AddressSpace, BinaryError, ProbedImage};
+use trodden_profile::{BranchSampling, BranchSource, ImageProfile, Observed, Profile, Run, Sampling, UnitProfile};
 use trodden_unit::UnitStore;
-use walk::{Flows, Place, Walk, World};
+use walk::{Place, ProbeGraphs, Walk, World};
+
+/// Why no profile can be made of branches.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The text cannot be read.
+    #[error("{path}: cannot read: {source}")]
+    Read {
+        /// The text.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A line of `perf script` is not understood.
+    #[error("{path}: line {line}: {what}")]
+    Text {
+        /// The text.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// A program cannot be read, or its blocks have no addresses.
+    #[error(transparent)]
+    Binary(#[from] BinaryError),
+}
 
 /// A profile made of branches, and what there is to say of it.
 #[derive(Debug)]
@@ -49,14 +66,14 @@ pub fn import(
     programs: &[PathBuf],
     store: Option<&UnitStore>,
     run: Run,
-) -> Result<BranchImport, ProfileError> {
-    let images = programs.iter().map(|p| AddressImage::read(p, store)).collect::<Result<Vec<_>, _>>()?;
-    let world = World { images: &images, flows: Flows::default(), tally: Tally::default() };
-    let mut reader = Reader { world, space: Space::new(&images), walks: HashMap::new(), source: None, counts: Counts::default() };
-    let failed = |line: u64| move |what: String| ProfileError::PerfText { path: name.to_owned(), line, what };
+) -> Result<BranchImport, ImportError> {
+    let images = programs.iter().map(|p| ProbedImage::read(p, store)).collect::<Result<Vec<_>, _>>()?;
+    let world = World { images: &images, graphs: ProbeGraphs::default(), tally: Tally::default() };
+    let mut reader = Reader { world, space: AddressSpace::new(&images), walks: HashMap::new(), source: None, counts: Counts::default() };
+    let failed = |line: u64| move |what: String| ImportError::Text { path: name.to_owned(), line, what };
     for (number, line) in text.split(b'\n').enumerate() {
-        let line = line.map_err(ProfileError::io(name, "read"))?;
-        let line = text::parse(&String::from_utf8_lossy(&line)).map_err(failed(number as u64 + 1))?;
+        let line = line.map_err(|source| ImportError::Read { path: name.to_owned(), source })?;
+        let line = perf_script::parse(&String::from_utf8_lossy(&line)).map_err(failed(number as u64 + 1))?;
         reader.take(line)?.map_err(failed(number as u64 + 1))?;
     }
     let Reader { world, counts, source, .. } = reader.finish();
@@ -66,7 +83,7 @@ pub fn import(
             "none of the {} branches lies in it: what is loaded anywhere (PIE, shared library) needs `perf script --show-mmap-events`, and the file must bear the name under which it ran",
             counts.records
         );
-        return Err(ProfileError::Addresses { image: programs.first().cloned().unwrap_or_default(), what });
+        return Err(BinaryError::Addresses { image: programs.first().cloned().unwrap_or_default(), what }.into());
     }
     let without = images.iter().flat_map(|i| i.without.iter().map(|w| format!("{}: {w}", i.path.display()))).collect();
     let doubtful = tally.doubtful.iter().map(|(&(image, function), times)| (images[image].map(function).plain_name().to_owned(), *times));
@@ -84,7 +101,7 @@ struct Counts {
 
 struct Reader<'a> {
     world: World<'a>,
-    space: Space<'a>,
+    space: AddressSpace<'a, ProbedImage>,
     walks: HashMap<Thread, Walk>,
     source: Option<BranchSource>,
     counts: Counts,
@@ -92,7 +109,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Takes a line. The inner error is for lines that do not belong with those before.
-    fn take(&mut self, line: Line) -> Result<Result<(), String>, ProfileError> {
+    fn take(&mut self, line: Line) -> Result<Result<(), String>, BinaryError> {
         match line {
             Line::Nothing => {}
             Line::Mapping(mapping) => self.space.map(&mapping)?,
@@ -130,7 +147,7 @@ impl Reader<'_> {
         Ok(Ok(()))
     }
 
-    fn window(&mut self, thread: Thread, records: &[text::Record]) -> Result<(), ProfileError> {
+    fn window(&mut self, thread: Thread, records: &[Record]) -> Result<(), BinaryError> {
         self.counts.samples += 1;
         self.counts.windows += u64::from(!records.is_empty());
         let mut walk = Walk::new(Some(records.len() as u64));
@@ -142,11 +159,20 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn places(&mut self, thread: Thread, record: text::Record) -> (Place, Place) {
-        let (from, to) = (self.space.place(thread.process, record.from), self.space.place(thread.process, record.to));
+    fn places(&mut self, thread: Thread, record: Record) -> (Place, Place) {
+        let (from, to) = (self.place(thread.process, record.from), self.place(thread.process, record.to));
         self.counts.records += 1;
         self.counts.in_programs += u64::from(matches!(from, Place::Code(..)) || matches!(to, Place::Code(..)));
         (from, to)
+    }
+
+    /// What lies at an address of a process.
+    fn place(&self, process: u32, address: Option<u64>) -> Place {
+        let Some(address) = address else { return Place::Outside };
+        let images = self.world.images;
+        let mut found = self.space.resolve(process, address);
+        let code = found.find_map(|(image, in_file)| Some(Place::Code(image, images[image].range_at(in_file)?, in_file)));
+        code.unwrap_or(Place::Elsewhere)
     }
 
     fn finish(mut self) -> Self {
@@ -158,7 +184,7 @@ impl Reader<'_> {
 }
 
 /// Puts what was seen into the model.
-fn profile(images: Vec<AddressImage>, tally: Tally, counts: Counts, source: BranchSource, run: Run) -> Profile {
+fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: BranchSource, run: Run) -> Profile {
     let mut by_unit: BTreeMap<(usize, usize), BTreeMap<u64, Seen>> = BTreeMap::new();
     for ((image, function, id), seen) in tally.paths {
         let (unit, _) = images[image].functions[function.0 as usize];

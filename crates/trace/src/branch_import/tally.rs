@@ -1,8 +1,8 @@
 //! Counts of paths while branches are followed.
 
-use super::image::FunctionId;
-use crate::sampling::Losses;
 use std::collections::{BTreeMap, HashMap};
+use trodden_binary::FunctionId;
+use trodden_profile::Losses;
 
 /// A path of a function of an image.
 pub type PathKey = (usize, FunctionId, i64);

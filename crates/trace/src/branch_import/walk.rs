@@ -8,17 +8,12 @@
 //! A path counts when its beginning and its end were seen. A window of `w` records sees a path whole that spans `n` of them in `w - n + 1` of its
 //! possible positions, so long paths are seen less often than short ones: each counts `w / (w - n + 1)`.
 
-use super::code::Branch;
-use super::graph::{Flow, Step, Way};
-use super::image::{AddressImage, FunctionId, MarkAt};
 use super::tally::Tally;
-use crate::error::ProfileError;
 use std::collections::HashMap;
+use trodden_binary::instruction::{Branch, LONGEST_INSTRUCTION};
+use trodden_binary::{BinaryError, Connection, FunctionId, ProbeAt, ProbeGraph, ProbedImage, Step};
 use trodden_flow::Edge;
 use trodden_unit::marks::Event;
-
-/// No instruction is longer: control comes back to a call at most so far behind its first byte.
-const LONGEST_INSTRUCTION: u64 = 15;
 
 /// Where an address lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,16 +28,16 @@ pub enum Place {
 
 /// Graphs of functions, made when they are first needed.
 #[derive(Debug, Default)]
-pub struct Flows(HashMap<(usize, FunctionId), Flow>);
+pub struct ProbeGraphs(HashMap<(usize, FunctionId), ProbeGraph>);
 
-impl Flows {
-    fn of(&mut self, images: &[AddressImage], image: usize, function: FunctionId) -> Result<&mut Flow, ProfileError> {
+impl ProbeGraphs {
+    fn of(&mut self, images: &[ProbedImage], image: usize, function: FunctionId) -> Result<&mut ProbeGraph, BinaryError> {
         use std::collections::hash_map::Entry;
         match self.0.entry((image, function)) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(new) => {
-                let flow = Flow::of(&images[image], function)
-                    .map_err(|e| ProfileError::Addresses { image: images[image].path.clone(), what: e.to_string() })?;
+                let flow = ProbeGraph::new(&images[image], function)
+                    .map_err(|e| BinaryError::Addresses { image: images[image].path.clone(), what: e.to_string() })?;
                 Ok(new.insert(flow))
             }
         }
@@ -109,9 +104,9 @@ pub struct Walk {
 /// What all walks share.
 pub struct World<'a> {
     /// The images.
-    pub images: &'a [AddressImage],
+    pub images: &'a [ProbedImage],
     /// Their graphs.
-    pub flows: Flows,
+    pub graphs: ProbeGraphs,
     /// What was seen.
     pub tally: Tally,
 }
@@ -126,7 +121,7 @@ impl Walk {
     ///
     /// # Errors
     /// A map is damaged.
-    pub fn take(&mut self, world: &mut World, from: Place, to: Place) -> Result<(), ProfileError> {
+    pub fn take(&mut self, world: &mut World, from: Place, to: Place) -> Result<(), BinaryError> {
         match (self.now, from) {
             (Now::In { image, range, address, unseen, jumped }, Place::Code(i, r, last)) if (i, r) == (image, range) && last >= address => {
                 self.run(world, image, unseen, last, jumped)?;
@@ -193,32 +188,32 @@ impl Walk {
     }
 
     /// Control leaves the function on top of the stack.
-    fn leave(&mut self, world: &mut World, (image, range, address): (usize, usize, u64), to: Place) -> Result<(), ProfileError> {
+    fn leave(&mut self, world: &mut World, (image, range, address): (usize, usize, u64), to: Place) -> Result<(), BinaryError> {
         let kind = world.images[image].branch(address);
         if to == Place::Outside {
             self.leave_top(address, address + LONGEST_INSTRUCTION);
             return Ok(());
         }
         match kind {
-            Branch::Call => {
+            Some(Branch::Call(_) | Branch::IndirectCall) => {
                 self.leave_top(address + 1, address + LONGEST_INSTRUCTION);
                 match to {
                     Place::Code(i, r, target) if world.images[i].ranges[r].start == target => self.call(world, i, r, target),
                     _ => self.arrive(world, to, false)?,
                 }
             }
-            Branch::Return => {
+            Some(Branch::Return) => {
                 self.finish_top(world, false)?;
                 self.arrive(world, to, true)?;
             }
-            Branch::Jump | Branch::Conditional => {
+            _ => {
                 let own = world.images[image].ranges[range].function;
                 match to {
                     Place::Code(i, r, target) if i == image && world.images[i].ranges[r].function == own => {
                         self.now = Now::In { image, range: r, address: target, unseen: target, jumped: true };
                     }
                     _ => {
-                        self.finish_top(world, kind == Branch::Conditional)?;
+                        self.finish_top(world, matches!(kind, Some(Branch::Conditional(_))))?;
                         self.arrive(world, to, false)?;
                     }
                 }
@@ -234,7 +229,7 @@ impl Walk {
     }
 
     /// Control comes from other code.
-    fn arrive(&mut self, world: &mut World, to: Place, returned: bool) -> Result<(), ProfileError> {
+    fn arrive(&mut self, world: &mut World, to: Place, returned: bool) -> Result<(), BinaryError> {
         let Place::Code(image, range, address) = to else {
             self.now = Now::Elsewhere;
             return Ok(());
@@ -257,9 +252,10 @@ impl Walk {
         let mut landing = None;
         for at in (0..self.frames.len()).rev().filter(|_| !returned) {
             let Some((block, _)) = self.frames[at].at.filter(|_| is_own(&self.frames[at])) else { continue };
-            let flow = world.flows.of(world.images, image, function)?;
-            let fits =
-                next.is_some_and(|n| flow.restart(n).is_some() || matches!(flow.way(block, Some(n)), Way::Only(_) | Way::Inferred(_)));
+            let flow = world.graphs.of(world.images, image, function)?;
+            let fits = next.is_some_and(|n| {
+                flow.restart(n).is_some() || matches!(flow.connect(block, Some(n)), Connection::Unique(_) | Connection::Inferred(_))
+            });
             if fits {
                 landing = Some(at);
                 break;
@@ -290,11 +286,11 @@ impl Walk {
     }
 
     /// If control landed where a function returns twice: the path under way is over, another begins.
-    fn restart(&mut self, world: &mut World, next: Option<u32>) -> Result<(), ProfileError> {
+    fn restart(&mut self, world: &mut World, next: Option<u32>) -> Result<(), BinaryError> {
         let top = self.frames.last().expect("control landed in it");
         let (image, function) = (top.image, top.function);
         let Some(block) = next else { return Ok(()) };
-        let Some(sum) = world.flows.of(world.images, image, function)?.restart(block) else { return Ok(()) };
+        let Some(sum) = world.graphs.of(world.images, image, function)?.restart(block) else { return Ok(()) };
         let frame = self.frames.last().expect("control landed in it").clone();
         self.abandon(world, frame);
         let path = Some(Path { sum, since: self.stretch + 1, reached: Vec::new(), blocks: 0 });
@@ -305,7 +301,7 @@ impl Walk {
     }
 
     /// The blocks on a stretch of code.
-    fn run(&mut self, world: &mut World, image: usize, first: u64, last: u64, jumped: bool) -> Result<(), ProfileError> {
+    fn run(&mut self, world: &mut World, image: usize, first: u64, last: u64, jumped: bool) -> Result<(), BinaryError> {
         let Some(top) = self.frames.last() else { return Ok(()) };
         let function = top.function;
         let images = world.images;
@@ -318,12 +314,12 @@ impl Walk {
     }
 
     /// Several blocks may lie at the address that control jumped to, all but the last empty: how many of them it passed over.
-    fn passed_over(&self, world: &mut World, marks: &[MarkAt], address: u64) -> Result<usize, ProfileError> {
+    fn passed_over(&self, world: &mut World, marks: &[ProbeAt], address: u64) -> Result<usize, BinaryError> {
         let here = marks.iter().take_while(|m| m.address == address && m.mark.event == Event::Begin).count();
         let Some(top) = self.frames.last().filter(|_| here > 1) else { return Ok(0) };
         let Some((block, _)) = top.at else { return Ok(if top.fresh { 0 } else { here - 1 }) };
-        let flow = world.flows.of(world.images, top.image, top.function)?;
-        let fits = |at: &usize| matches!(flow.way(block, Some(marks[*at].mark.block)), Way::Only(_));
+        let flow = world.graphs.of(world.images, top.image, top.function)?;
+        let fits = |at: &usize| matches!(flow.connect(block, Some(marks[*at].mark.block)), Connection::Unique(_));
         let fitting: Vec<usize> = (0..here).filter(fits).collect();
         match fitting[..] {
             [one] => Ok(one),
@@ -331,7 +327,7 @@ impl Walk {
         }
     }
 
-    fn see(&mut self, world: &mut World, at: &MarkAt) -> Result<(), ProfileError> {
+    fn see(&mut self, world: &mut World, at: &ProbeAt) -> Result<(), BinaryError> {
         let (stretch, window) = (self.stretch, self.window);
         let top = self.frames.last().expect("control is in it");
         let block = at.mark.block;
@@ -342,7 +338,7 @@ impl Walk {
             self.frames.push(Frame { fresh: true, ..Frame::unknown(image, function) });
         }
         let top = self.frames.last_mut().expect("control is in it");
-        let flow = world.flows.of(world.images, top.image, top.function)?;
+        let flow = world.graphs.of(world.images, top.image, top.function)?;
         let mut seen = Seeing { frame: top, flow, tally: &mut world.tally, stretch, window };
         match at.mark.event {
             Event::Begin => seen.block(block),
@@ -353,10 +349,10 @@ impl Walk {
     }
 
     /// The function on top of the stack returns, or gives its place to another.
-    fn finish_top(&mut self, world: &mut World, by_condition: bool) -> Result<(), ProfileError> {
+    fn finish_top(&mut self, world: &mut World, by_condition: bool) -> Result<(), BinaryError> {
         let (stretch, window) = (self.stretch, self.window);
         let Some(mut frame) = self.frames.pop() else { return Ok(()) };
-        let flow = world.flows.of(world.images, frame.image, frame.function)?;
+        let flow = world.graphs.of(world.images, frame.image, frame.function)?;
         Seeing { frame: &mut frame, flow, tally: &mut world.tally, stretch, window }.leave(by_condition);
         Ok(())
     }
@@ -387,7 +383,7 @@ impl Range {
 }
 
 /// The next block that begins in a function's code.
-fn next_block(image: &AddressImage, address: u64, range: usize) -> Option<u32> {
+fn next_block(image: &ProbedImage, address: u64, range: usize) -> Option<u32> {
     let range = image.ranges[range];
     let marks = image.marks_in(address, range.end);
     marks.iter().find(|m| m.function == range.function && m.mark.event == Event::Begin).map(|m| m.mark.block)
@@ -416,7 +412,7 @@ impl Frame {
 /// A function while its next block is seen.
 struct Seeing<'a> {
     frame: &'a mut Frame,
-    flow: &'a mut Flow,
+    flow: &'a mut ProbeGraph,
     tally: &'a mut Tally,
     stretch: u64,
     window: Option<u64>,
@@ -427,16 +423,16 @@ impl Seeing<'_> {
         match self.frame.at {
             None if self.frame.fresh && self.frame.path.is_none() => match block {
                 0 => self.frame.path = Some(Path { sum: 0, since: self.stretch, reached: Vec::new(), blocks: 0 }),
-                _ => self.lose(&Way::None),
+                _ => self.lose(&Connection::None),
             },
             None => {}
-            Some((before, _)) => match self.flow.way(before, Some(block)) {
-                Way::Only(edges) => self.go(&edges),
-                Way::Inferred(edges) => {
+            Some((before, _)) => match self.flow.connect(before, Some(block)) {
+                Connection::Unique(edges) => self.go(&edges),
+                Connection::Inferred(edges) => {
                     self.tally.losses.inferred += 1;
                     self.go(&edges);
                 }
-                way => self.lose(&way),
+                other => self.lose(&other),
             },
         }
         self.frame.fresh = false;
@@ -449,10 +445,10 @@ impl Seeing<'_> {
         self.end(block, false);
     }
 
-    fn lose(&mut self, way: &Way) {
+    fn lose(&mut self, connection: &Connection) {
         *self.tally.doubtful.entry((self.frame.image, self.frame.function)).or_default() += 1;
-        match way {
-            Way::Several => self.tally.losses.ambiguous += 1,
+        match connection {
+            Connection::Ambiguous => self.tally.losses.ambiguous += 1,
             _ => self.tally.losses.inconsistent += 1,
         }
         self.frame.path = None;
@@ -476,7 +472,7 @@ impl Seeing<'_> {
                     let since = self.frame.at.map_or(self.stretch, |(_, stretch)| stretch);
                     self.frame.path = Some(Path { sum: enter, since, reached: Vec::new(), blocks: 0 });
                 }
-                Step::Dead => self.lose(&Way::None),
+                Step::Dead => self.lose(&Connection::None),
             }
         }
     }
@@ -515,17 +511,17 @@ impl Seeing<'_> {
             self.frame.cut_off(self.tally);
             return;
         };
-        let way = match by_condition {
-            true => self.flow.folded_way(block),
-            false => self.flow.way(block, None),
+        let connection = match by_condition {
+            true => self.flow.connect_folded(block),
+            false => self.flow.connect(block, None),
         };
-        match way {
-            Way::Only(edges) => self.go(&edges),
-            Way::Inferred(edges) => {
+        match connection {
+            Connection::Unique(edges) => self.go(&edges),
+            Connection::Inferred(edges) => {
                 self.tally.losses.inferred += 1;
                 self.go(&edges);
             }
-            way => self.lose(&way),
+            other => self.lose(&other),
         }
     }
 }

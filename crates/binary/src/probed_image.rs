@@ -1,12 +1,12 @@
 //! A program of the tier `addresses`: which block begins where in its code.
 //!
-//! Marks are in the section `.pseudo_probe`, as distances from functions' symbols ([`super::probes`]); symbols say where a function's code begins and
+//! Marks are in the section `.pseudo_probe`, as distances from functions' symbols ([`crate::pseudo_probes`]); symbols say where a function's code begins and
 //! ends. Local functions of one name are told apart by the source file that the symbol table names before them, or else by the order of the link.
 
-use super::code::{Branch, branch};
-use super::probes;
-use crate::container::check_map;
-use crate::error::ProfileError;
+use crate::address_space::Loadable;
+use crate::error::BinaryError;
+use crate::instruction::{Branch, branch_at};
+use crate::pseudo_probes;
 use object::{Object, ObjectKind, ObjectSection, ObjectSegment, ObjectSymbol, SectionFlags, SymbolKind, elf};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use std::sync::Arc;
 use trodden_unit::marks::{ADDRESSES_WORD, Mark, probe_function};
 use trodden_unit::{FunctionMap, Identity, Image, UnitMap, UnitStore};
 
-/// A function of an image, by its place in [`AddressImage::functions`].
+/// A function of an image, by its place in [`ProbedImage::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionId(pub u32);
 
 /// A mark at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MarkAt {
+pub struct ProbeAt {
     /// Address as the file has it.
     pub address: u64,
     /// The function.
@@ -31,7 +31,7 @@ pub struct MarkAt {
 
 /// Code of one function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct CodeRange {
     /// First address.
     pub start: u64,
     /// Behind its last byte.
@@ -42,7 +42,7 @@ pub struct Range {
 
 /// An image with the addresses of its blocks.
 #[derive(Debug)]
-pub struct AddressImage {
+pub struct ProbedImage {
     /// Its file.
     pub path: PathBuf,
     /// Identity, build id.
@@ -52,17 +52,17 @@ pub struct AddressImage {
     /// Functions with addresses: unit, and place in the unit's map.
     pub functions: Vec<(usize, usize)>,
     /// Ascending by address; those of one address in the order of the code.
-    pub marks: Vec<MarkAt>,
+    pub marks: Vec<ProbeAt>,
     /// Ascending.
-    pub ranges: Vec<Range>,
+    pub ranges: Vec<CodeRange>,
     /// Functions that lie in the image but whose addresses cannot be told, each with the reason.
     pub without: Vec<String>,
     /// Executable parts: address, content.
     code: Vec<(u64, Vec<u8>)>,
     /// Executable segments: place in the file, bytes, address.
     segments: Vec<(u64, u64, u64)>,
-    /// Whether it is loaded where its file says.
-    pub fixed: bool,
+    /// It is loaded where its file says.
+    fixed: bool,
 }
 
 /// A symbol of code.
@@ -73,14 +73,14 @@ struct Symbol {
     size: u64,
 }
 
-impl AddressImage {
+impl ProbedImage {
     /// Reads an image; maps it does not carry come from the store.
     ///
     /// # Errors
     /// It cannot be read, was not built with `tier=addresses`, or lacks symbols or maps.
-    pub fn read(path: &Path, store: Option<&UnitStore>) -> Result<AddressImage, ProfileError> {
-        let wrong = |what: String| ProfileError::Addresses { image: path.to_owned(), what };
-        let bytes = std::fs::read(path).map_err(ProfileError::io(path, "read"))?;
+    pub fn read(path: &Path, store: Option<&UnitStore>) -> Result<ProbedImage, BinaryError> {
+        let wrong = |what: String| BinaryError::Addresses { image: path.to_owned(), what };
+        let bytes = std::fs::read(path).map_err(BinaryError::read(path))?;
         let image = Image::read(&bytes).map_err(|e| wrong(e.to_string()))?;
         let units = maps(&image, store).map_err(wrong)?;
         if !units.iter().any(|(_, map)| map.scheme.contains(ADDRESSES_WORD)) {
@@ -92,10 +92,10 @@ impl AddressImage {
             return Err(wrong("it has no symbols: name the file as it was before it was stripped".into()));
         }
         let bodies = match file.section_by_name(".pseudo_probe") {
-            Some(section) => probes::read(&section.uncompressed_data().map_err(|e| wrong(e.to_string()))?).map_err(wrong)?,
+            Some(section) => pseudo_probes::read(&section.uncompressed_data().map_err(|e| wrong(e.to_string()))?).map_err(wrong)?,
             None => return Err(wrong("it lacks the section .pseudo_probe: name the file as it was before it was stripped".into())),
         };
-        let mut made = AddressImage {
+        let mut made = ProbedImage {
             path: path.to_owned(),
             image,
             units,
@@ -117,38 +117,31 @@ impl AddressImage {
         &self.units[unit].1.functions[place]
     }
 
-    /// The code in which an address lies, as a place in [`AddressImage::ranges`].
+    /// The code in which an address lies, as a place in [`ProbedImage::ranges`].
     pub fn range_at(&self, address: u64) -> Option<usize> {
         let behind = self.ranges.partition_point(|r| r.start <= address);
         behind.checked_sub(1).filter(|at| address < self.ranges[*at].end)
     }
 
     /// The marks from one address to another, both included.
-    pub fn marks_in(&self, from: u64, to: u64) -> &[MarkAt] {
+    pub fn marks_in(&self, from: u64, to: u64) -> &[ProbeAt] {
         let first = self.marks.partition_point(|m| m.address < from);
         let end = self.marks.partition_point(|m| m.address <= to);
         &self.marks[first..end.max(first)]
     }
 
-    /// The kind of the branch at an address.
-    pub fn branch(&self, address: u64) -> Branch {
+    /// What the instruction at an address does to control flow; `None` if the next one follows, or no code is there.
+    pub fn branch(&self, address: u64) -> Option<Branch> {
         let part = self.code.iter().find(|(start, bytes)| address.checked_sub(*start).is_some_and(|at| at < bytes.len() as u64));
-        part.map_or(Branch::Jump, |(start, bytes)| branch(&bytes[(address - start) as usize..]))
+        part.and_then(|(start, bytes)| branch_at(&bytes[(address - start) as usize..], address))
     }
 
-    /// How far behind its address the file is loaded when its bytes from `offset` on are mapped at `start`; `None` if no code is mapped there.
-    pub fn bias(&self, start: u64, offset: u64) -> Option<u64> {
-        let page = |at: u64| at & !0xfff;
-        let (place, _, address) = self.segments.iter().find(|(place, size, _)| (page(*place)..place + size).contains(&offset))?;
-        Some(start.wrapping_sub(address.wrapping_sub(*place).wrapping_add(offset)))
-    }
-
-    fn place(&mut self, bodies: Vec<probes::Body>, symbols: &[Symbol]) {
+    fn place(&mut self, bodies: Vec<pseudo_probes::Body>, symbols: &[Symbol]) {
         let mut known: HashMap<u64, (usize, usize)> = HashMap::new();
         for (u, (unit, map)) in self.units.iter().enumerate() {
             known.extend((0..map.functions.len()).map(|f| (probe_function(*unit, f as u32), (u, f))));
         }
-        let mut found: HashMap<(usize, usize), Vec<probes::Body>> = HashMap::new();
+        let mut found: HashMap<(usize, usize), Vec<pseudo_probes::Body>> = HashMap::new();
         for body in bodies {
             if let Some(at) = known.get(&body.function) {
                 found.entry(*at).or_default().push(body);
@@ -172,14 +165,14 @@ impl AddressImage {
         self.ranges.dedup_by_key(|r| r.start);
     }
 
-    fn add(&mut self, at: (usize, usize), start: u64, size: u64, body: &probes::Body) {
+    fn add(&mut self, at: (usize, usize), start: u64, size: u64, body: &pseudo_probes::Body) {
         let function = FunctionId(self.functions.len() as u32);
         let blocks = self.units[at.0].1.functions[at.1].blocks.len() as u32;
         self.functions.push(at);
-        self.ranges.push(Range { start, end: start + size, function });
+        self.ranges.push(CodeRange { start, end: start + size, function });
         let marks = body.probes.iter().filter_map(|&(distance, number)| Some((start + distance, Mark::of(number)?)));
         let inside = marks.filter(|(address, mark)| *address < start + size && mark.block < blocks);
-        self.marks.extend(inside.map(|(address, mark)| MarkAt { address, function, mark }));
+        self.marks.extend(inside.map(|(address, mark)| ProbeAt { address, function, mark }));
     }
 
     /// Where each of the functions begins. They are in link order.
@@ -207,6 +200,26 @@ impl AddressImage {
     }
 }
 
+impl Loadable for ProbedImage {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn build_id(&self) -> Option<&str> {
+        self.image.build_id.as_deref()
+    }
+
+    fn is_fixed(&self) -> bool {
+        self.fixed
+    }
+
+    fn load_bias(&self, start: u64, offset: u64) -> Option<u64> {
+        let page = |at: u64| at & !0xfff;
+        let (place, _, address) = self.segments.iter().find(|(place, size, _)| (page(*place)..place + size).contains(&offset))?;
+        Some(start.wrapping_sub(address.wrapping_sub(*place).wrapping_add(offset)))
+    }
+}
+
 fn maps(image: &Image, store: Option<&UnitStore>) -> Result<Vec<(Identity, Arc<UnitMap>)>, String> {
     let mut units = Vec::new();
     for placed in &image.units {
@@ -216,7 +229,7 @@ fn maps(image: &Image, store: Option<&UnitStore>) -> Result<Vec<(Identity, Arc<U
             format!("the map of unit {unit} is neither in it nor in the unit store: set TRODDEN_STORE to the store it was built with")
         })?;
         let map = frame.map().map_err(|e| e.to_string())?;
-        check_map(&map).map_err(|e| format!("unit {unit}: {e}"))?;
+        map.check().map_err(|e| format!("unit {unit}: {e}"))?;
         units.push((unit, Arc::new(map)));
     }
     Ok(units)

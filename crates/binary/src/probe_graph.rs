@@ -1,9 +1,9 @@
-//! A function's graph for following it from mark to mark: which way leads from one block with an address to another, and what that does to the path's
+//! A function's graph for following it from probe to probe: which edges lead from one block with an address to another, and what they do to the path's
 //! number.
 //!
-//! Blocks without code have no mark. Between two marks control passed through blocks of that kind alone; mostly there is one such way only.
+//! Blocks without code have no probe. Between two probes control passed through blocks of that kind only; mostly one sequence of edges does that.
 
-use super::image::{AddressImage, FunctionId};
+use crate::probed_image::{FunctionId, ProbedImage};
 use std::collections::HashMap;
 use std::rc::Rc;
 use trodden_flow::{Edge, Node, Origin};
@@ -19,27 +19,27 @@ pub enum Step {
     End(i64),
     /// Adds the first, and the path ends; another begins with the second.
     Cut(i64, i64),
-    /// The numbering holds that control cannot come this way.
+    /// The numbering holds that this edge is never taken.
     Dead,
 }
 
-/// A way through a graph.
+/// How two blocks are connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Connection {
     /// The only one.
-    Only(Rc<[Edge]>),
+    Unique(Rc<[Edge]>),
     /// The only short one, when blocks that have addresses elsewhere may be passed without.
     Inferred(Rc<[Edge]>),
     /// There are several.
-    Several,
+    Ambiguous,
     /// There is none.
     None,
 }
 
 /// A function's graph.
 #[derive(Debug)]
-pub struct Flow {
-    /// Ways out of each block that are taken, `Reach` edges left out.
+pub struct ProbeGraph {
+    /// Out-edges of each block, without `Reach` edges.
     out: Vec<Vec<(Edge, u32)>>,
     kinds: Vec<EdgeKind>,
     steps: Vec<Step>,
@@ -56,20 +56,20 @@ pub struct Flow {
     /// For each block the number with which a path begins behind a cut edge to it.
     enter: HashMap<u32, i64>,
     continuations: Vec<bool>,
-    ways: HashMap<(u32, u32), Way>,
+    connections: HashMap<(u32, u32), Connection>,
 }
 
-/// Longest way without addresses.
+/// Most edges between two probes.
 const LONGEST: usize = 24;
 /// Most blocks without the addresses that they have elsewhere.
 const MOST_INFERRED: usize = 2;
 
-impl Flow {
+impl ProbeGraph {
     /// The graph of a function of an image.
     ///
     /// # Errors
     /// Its map is damaged.
-    pub fn of(image: &AddressImage, function: FunctionId) -> Result<Flow, MapError> {
+    pub fn new(image: &ProbedImage, function: FunctionId) -> Result<ProbeGraph, MapError> {
         let map = image.map(function);
         let (graph, dag) = (map.graph()?, map.dag()?);
         let blocks = map.blocks.len();
@@ -90,7 +90,7 @@ impl Flow {
             (None, None) => Step::Dead,
         };
         let steps: Vec<Step> = graph.edges().map(step).collect();
-        let mut flow = Flow {
+        let mut flow = ProbeGraph {
             out: vec![Vec::new(); blocks + 1],
             kinds: map.edges.iter().map(|e| e.kind).collect(),
             steps,
@@ -102,7 +102,7 @@ impl Flow {
             marked_end: vec![None; blocks],
             enter,
             continuations: map.blocks.iter().map(|b| b.kind == BlockKind::Continuation).collect(),
-            ways: HashMap::new(),
+            connections: HashMap::new(),
         };
         flow.take_edges(map.edges.iter().map(|e| (e.from, e.to)));
         flow.take_marks(image, function);
@@ -125,7 +125,7 @@ impl Flow {
         }
     }
 
-    fn take_marks(&mut self, image: &AddressImage, function: FunctionId) {
+    fn take_marks(&mut self, image: &ProbedImage, function: FunctionId) {
         let own = image.ranges.iter().filter(|r| r.function == function);
         for mark in own.flat_map(|r| image.marks_in(r.start, r.end)).filter(|m| m.function == function) {
             let at = mark.mark.block as usize;
@@ -157,33 +157,33 @@ impl Flow {
         self.continuations[block as usize].then(|| self.enter.get(&block).copied().unwrap_or(0))
     }
 
-    /// The way from a block to the exit when a conditional jump led to another function: a block that only made the call was folded into the jump, so the
-    /// way leads through one without an address.
-    pub fn folded_way(&self, from: u32) -> Way {
+    /// How a block is connected with the exit when a conditional jump led to another function: a block that only made the call was folded into the jump, so
+    /// the edges pass one without an address.
+    pub fn connect_folded(&self, from: u32) -> Connection {
         for budget in 0..=MOST_INFERRED {
             let mut search = Search { flow: self, to: self.exit, found: Vec::new(), budget, folded: true };
             search.go(from, &mut Vec::new(), 0, LONGEST.min(budget + 2));
             match &search.found[..] {
                 [] => continue,
-                [one] => return Way::Inferred(one.as_slice().into()),
-                _ => return Way::Several,
+                [one] => return Connection::Inferred(one.as_slice().into()),
+                _ => return Connection::Ambiguous,
             }
         }
-        Way::None
+        Connection::None
     }
 
-    /// The way from a block to another, or to the exit by a return or tail call if none is given.
-    pub fn way(&mut self, from: u32, to: Option<u32>) -> Way {
+    /// How a block is connected with another, or with the exit by a return or tail call if none is given.
+    pub fn connect(&mut self, from: u32, to: Option<u32>) -> Connection {
         let key = (from, to.unwrap_or(self.exit));
-        if let Some(known) = self.ways.get(&key) {
+        if let Some(known) = self.connections.get(&key) {
             return known.clone();
         }
-        let way = self.search(key.0, key.1);
-        self.ways.insert(key, way.clone());
-        way
+        let connection = self.search(key.0, key.1);
+        self.connections.insert(key, connection.clone());
+        connection
     }
 
-    fn search(&self, from: u32, to: u32) -> Way {
+    fn search(&self, from: u32, to: u32) -> Connection {
         let mut search = Search { flow: self, to, found: Vec::new(), budget: 0, folded: false };
         search.go(from, &mut Vec::new(), 0, LONGEST);
         for seen in 1..=MOST_INFERRED {
@@ -194,16 +194,16 @@ impl Flow {
             search.go(from, &mut Vec::new(), 0, seen);
         }
         match (&search.found[..], search.budget) {
-            ([], _) => Way::None,
-            ([one], 0) => Way::Only(one.as_slice().into()),
-            ([one], _) => Way::Inferred(one.as_slice().into()),
-            _ => Way::Several,
+            ([], _) => Connection::None,
+            ([one], 0) => Connection::Unique(one.as_slice().into()),
+            ([one], _) => Connection::Inferred(one.as_slice().into()),
+            _ => Connection::Ambiguous,
         }
     }
 }
 
 struct Search<'a> {
-    flow: &'a Flow,
+    flow: &'a ProbeGraph,
     to: u32,
     found: Vec<Vec<Edge>>,
     /// How many blocks may be passed that have addresses.
@@ -213,7 +213,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn go(&mut self, at: u32, way: &mut Vec<Edge>, passed: usize, longest: usize) {
+    fn go(&mut self, at: u32, path: &mut Vec<Edge>, passed: usize, longest: usize) {
         for &(edge, next) in &self.flow.out[at as usize] {
             if self.found.len() > 1 {
                 return;
@@ -222,19 +222,19 @@ impl Search<'_> {
             if next == self.flow.exit && !matches!(kind, EdgeKind::Return | EdgeKind::TailCall) {
                 continue;
             }
-            way.push(edge);
+            path.push(edge);
             if next == self.to {
                 // All blocks between are counted in `passed` or have no address.
-                if !self.folded || way.len() > passed + 1 {
-                    self.found.push(way.clone());
+                if !self.folded || path.len() > passed + 1 {
+                    self.found.push(path.clone());
                 }
-            } else if next != self.flow.exit && way.len() <= longest {
+            } else if next != self.flow.exit && path.len() <= longest {
                 let passed = passed + usize::from(self.flow.visible[next as usize]);
                 if passed <= self.budget {
-                    self.go(next, way, passed, longest);
+                    self.go(next, path, passed, longest);
                 }
             }
-            way.pop();
+            path.pop();
         }
     }
 }

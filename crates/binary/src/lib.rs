@@ -1,0 +1,31 @@
+//! Executables and shared libraries as files: what their code is, where it comes from, how control flows through it.
+//!
+//! Nothing here runs a program; that is the crate `trodden-trace`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `elf.rs` | [`Binary`]: segments, code, functions' symbols, build id |
+//! | `source.rs` | [`SourceLocations`]: DWARF, from the file or a debug file of its own; lines with their inline chain |
+//! | `names.rs` | symbols' names as the source has them |
+//! | `instruction.rs` | what an instruction does to control flow |
+//! | `address_space.rs` | [`AddressSpace`]: which file lies where in the memory of a process |
+//! | `pseudo_probes.rs`, `probed_image.rs`, `probe_graph.rs` | programs of the tier `addresses`: which block of a unit's map begins where, and how paths run from one address to the next |
+#![forbid(unsafe_code)]
+
+mod address_space;
+mod elf;
+mod error;
+pub mod instruction;
+mod names;
+mod probe_graph;
+mod probed_image;
+mod pseudo_probes;
+mod source;
+
+pub use address_space::{AddressSpace, Loadable, Mapping};
+pub use elf::{Binary, FunctionSymbol, Segment, SymbolSource};
+pub use error::BinaryError;
+pub use names::demangled;
+pub use probe_graph::{Connection, ProbeGraph, Step};
+pub use probed_image::{CodeRange, FunctionId, ProbeAt, ProbedImage};
+pub use source::{SourceFrame, SourceLocations};
