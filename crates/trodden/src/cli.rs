@@ -12,6 +12,7 @@ mod residual;
 mod showing;
 mod suite;
 mod times;
+mod waits;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
@@ -24,6 +25,7 @@ pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
+pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -132,6 +134,9 @@ pub enum Command {
     /// Run test suites; find redundant tests; order tests by what they take, or by what a change touches.
     #[command(subcommand)]
     Suite(Suite),
+    /// Which code on which process makes others wait: recording, reporting.
+    #[command(subcommand)]
+    Waits(Waits),
     /// List recorded runs, remove them, put them into suites.
     Runs(Runs),
     /// Add profiles up.

@@ -25,6 +25,7 @@
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
 //! | `plan/`, `copies/` | dividing the counting among copies of a program; building, running and adding up copies |
+//! | `waits.rs`, `waits/` | waiting time: recording it, and the code that causes it |
 //! | `store.rs` | size of the unit store, and pruning it |
 //! | `doctor.rs` | is everything there |
 //! | `assets.rs`, `toolchain.rs` | what trodden brings along; where LLVM is |
@@ -73,6 +74,7 @@ mod sample;
 mod store;
 mod suite;
 mod toolchain;
+mod waits;
 mod watch;
 
 use anyhow::Result;
@@ -145,6 +147,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Field(job) => field::run(&job, cli.color),
         Command::Export(job) => reports::export(&job),
         Command::Suite(job) => suite::run(&job),
+        Command::Waits(job) => waits::run(&job, cli.color),
         Command::Runs(job) => runs::runs(&job),
         Command::Merge(job) => runs::merge(&job),
         Command::Diff(job) => runs::compare(&job),

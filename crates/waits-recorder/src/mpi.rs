@@ -41,8 +41,20 @@ use wrappers;
 
 /// Names of libraries that make threads for MPI itself.
 const LIBRARIES: [&[u8]; 14] = [
-    b"libmpi", b"libopen-", b"libmpich", b"libpmix", b"libprrte", b"libevent", b"libucp", b"libucs", b"libuct", b"libucc", b"libfabric",
-    b"libpsm", b"mca_", b"libhwloc",
+    b"libmpi",
+    b"libopen-",
+    b"libmpich",
+    b"libpmix",
+    b"libprrte",
+    b"libevent",
+    b"libucp",
+    b"libucs",
+    b"libuct",
+    b"libucc",
+    b"libfabric",
+    b"libpsm",
+    b"mca_",
+    b"libhwloc",
 ];
 
 /// Whether the function that calls this library belongs to the program, not to an MPI library.

@@ -70,9 +70,8 @@ impl<T> Records<T> {
             return false;
         }
         // SAFETY: a new shared mapping of the file.
-        let place = unsafe {
-            libc::mmap(null_mut(), PIECE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, self.file, self.offset as i64)
-        };
+        let place =
+            unsafe { libc::mmap(null_mut(), PIECE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, self.file, self.offset as i64) };
         if place == libc::MAP_FAILED {
             self.piece = null_mut();
             self.used = PIECE;

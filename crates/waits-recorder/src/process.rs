@@ -72,9 +72,7 @@ fn open() -> i32 {
     let opened = stem().map_or(-2, |mut path| {
         path.add(b".process");
         // SAFETY: a C string.
-        let file = unsafe {
-            libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC, 0o644)
-        };
+        let file = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC, 0o644) };
         if file < 0 { -2 } else { file }
     });
     if opened >= 0 {

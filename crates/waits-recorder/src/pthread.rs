@@ -3,9 +3,9 @@
 //! A lock is tried first. Only if another thread has it is the wait recorded, and only if a thread waits is the release.
 
 use crate::contention;
+use crate::output::{memory, release};
 use crate::real::{Real, real};
 use crate::thread::{self, Open, Thread, begin, finish, outside, unrecorded};
-use crate::output::{memory, release};
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{EBUSY, clockid_t, pthread_attr_t, pthread_t, sem_t, timespec};
 use trodden_wire::waits::{Function, kind};
@@ -180,11 +180,7 @@ pub unsafe extern "C" fn pthread_cond_broadcast(condition: Object) -> c_int {
 }
 
 fn wake(condition: Object, function: Function, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
-    if contention::is_awaited(condition as usize) {
-        waking(kind::CONDITION_WAKE, function, condition, amount, call)
-    } else {
-        call()
-    }
+    if contention::is_awaited(condition as usize) { waking(kind::CONDITION_WAKE, function, condition, amount, call) } else { call() }
 }
 
 /// Threads that a barrier is for, as `pthread_barrier_init` was told: the C library keeps it in the third word.
@@ -270,8 +266,8 @@ mod handles {
         let probes = (first(handle)..first(handle) + SLOTS).map(|i| i % SLOTS);
         for slot in probes {
             let found = HANDLES[slot].load(Ordering::Acquire);
-            let is_ours = found == handle
-                || found == 0 && HANDLES[slot].compare_exchange(0, handle, Ordering::AcqRel, Ordering::Acquire).is_ok();
+            let is_ours =
+                found == handle || found == 0 && HANDLES[slot].compare_exchange(0, handle, Ordering::AcqRel, Ordering::Acquire).is_ok();
             if is_ours {
                 TOKENS[slot].store(token, Ordering::Release);
                 return;
@@ -307,7 +303,13 @@ fn end_with_thread() {
     if KEY.load(Ordering::Acquire) == u32::MAX {
         let mut key = 0;
         // SAFETY: makes a key.
-        if unsafe { libc::pthread_key_create(&raw mut key, Some(core::mem::transmute::<extern "C" fn(*mut c_void), unsafe extern "C" fn(*mut c_void)>(ended))) } == 0 {
+        if unsafe {
+            libc::pthread_key_create(
+                &raw mut key,
+                Some(core::mem::transmute::<extern "C" fn(*mut c_void), unsafe extern "C" fn(*mut c_void)>(ended)),
+            )
+        } == 0
+        {
             // Another thread may have been first; its key serves as well.
             let _ = KEY.compare_exchange(u32::MAX, key, Ordering::AcqRel, Ordering::Acquire);
         }
@@ -321,7 +323,12 @@ fn end_with_thread() {
 /// # Safety
 /// As the function of that name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_create(handle: *mut pthread_t, attributes: *const pthread_attr_t, routine: Routine, argument: *mut c_void) -> c_int {
+pub unsafe extern "C" fn pthread_create(
+    handle: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    routine: Routine,
+    argument: *mut c_void,
+) -> c_int {
     static REAL: Real = Real::new(c"pthread_create");
     let create = |routine: Routine, argument: *mut c_void| {
         real!(REAL, fn(*mut pthread_t, *const pthread_attr_t, Routine, *mut c_void) -> c_int, handle, attributes, routine, argument)

@@ -108,7 +108,10 @@ impl Stacks {
 
     /// The number of a stack, which is written if it is new.
     pub fn intern(&mut self, addresses: &[usize]) -> u32 {
-        let hash = addresses.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, a| (hash ^ *a as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)) | 1;
+        let hash = addresses
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325u64, |hash, a| (hash ^ *a as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
+            | 1;
         let mut at = hash as usize & (KNOWN - 1);
         for _ in 0..8 {
             // SAFETY: the table has that many entries.

@@ -203,7 +203,15 @@ impl Thread {
     fn note_processor_time(&mut self, function: Function) {
         let (cpu_ns, now) = (clock::thread_cpu_ns(), clock::now());
         let stack = trodden_wire::waits::NO_STACK;
-        let record = CallRecord { enter: now, exit: now, kind: kind::CPU_AT_ENTER, function: function as u16, stack, cpu_ns, ..CallRecord::default() };
+        let record = CallRecord {
+            enter: now,
+            exit: now,
+            kind: kind::CPU_AT_ENTER,
+            function: function as u16,
+            stack,
+            cpu_ns,
+            ..CallRecord::default()
+        };
         add(self, record);
     }
 

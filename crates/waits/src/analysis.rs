@@ -470,7 +470,14 @@ impl Analysis {
     }
 
     /// As [`Analysis::resolve`], where somebody must have been waited for.
-    fn expect(&mut self, id: LocationId, times: (u64, u64), site: CodeId, found: Option<(Moment, WaitKind)>, or: Diagnostic) -> Option<Wait> {
+    fn expect(
+        &mut self,
+        id: LocationId,
+        times: (u64, u64),
+        site: CodeId,
+        found: Option<(Moment, WaitKind)>,
+        or: Diagnostic,
+    ) -> Option<Wait> {
         // Shorter than a switch of threads: the lock was free again before anybody slept.
         const SHORT_NS: u64 = 2_000;
         if found.is_none() && times.1 - times.0 > SHORT_NS {
@@ -573,7 +580,14 @@ impl Analysis {
         }
     }
 
-    fn complete_requests(&mut self, id: LocationId, process: ProcessId, times: (u64, u64), site: CodeId, completed: &[Completed]) -> Option<Wait> {
+    fn complete_requests(
+        &mut self,
+        id: LocationId,
+        process: ProcessId,
+        times: (u64, u64),
+        site: CodeId,
+        completed: &[Completed],
+    ) -> Option<Wait> {
         let mut latest: Option<(Moment, WaitKind)> = None;
         let (mut places, mut members) = (Vec::new(), Vec::new());
         for one in completed {

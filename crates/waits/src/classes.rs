@@ -98,9 +98,8 @@ impl Classes {
         waits.total_ns += wait.wait_ns;
         let shares = [shares(steps, &wait.paths.plus), shares(steps, &wait.paths.minus)];
         let rule = self.rule;
-        let far = |class: &Class| {
-            distance(rule, &class.representative[0], &shares[0]).max(distance(rule, &class.representative[1], &shares[1]))
-        };
+        let far =
+            |class: &Class| distance(rule, &class.representative[0], &shares[0]).max(distance(rule, &class.representative[1], &shares[1]));
         let mut index = waits.classes.iter().position(|class| far(class) < self.threshold);
         if index.is_none() && waits.classes.len() >= MOST {
             index = (0..waits.classes.len()).min_by(|a, b| far(&waits.classes[*a]).total_cmp(&far(&waits.classes[*b])));

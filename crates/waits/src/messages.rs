@@ -90,7 +90,15 @@ impl Messages {
         }
     }
 
-    fn place(&mut self, own: ProcessId, peer: ProcessId, tag: i32, communicator: CommunicatorId, is_receive: bool, moment: Moment) -> Place {
+    fn place(
+        &mut self,
+        own: ProcessId,
+        peer: ProcessId,
+        tag: i32,
+        communicator: CommunicatorId,
+        is_receive: bool,
+        moment: Moment,
+    ) -> Place {
         let (from, to) = if is_receive { (peer, own) } else { (own, peer) };
         let channel = Channel { communicator, from, to, tag };
         let queue = self.channels.entry(channel).or_default();

@@ -58,7 +58,12 @@ fn address<const N: usize>(record: &mut CallRecord, arguments: &[usize; N], libr
 /// A send, or a message that is begun: buffer, count, type, peer, tag, communicator, and a request. What is known at the beginning is recorded
 /// before the call: a program killed inside it has named its partner.
 #[inline]
-pub fn message<const N: usize>(kind: u16, function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn message<const N: usize>(
+    kind: u16,
+    function: Function,
+    arguments: &mut [usize; N],
+    call: impl FnOnce(&mut [usize; N]) -> i32,
+) -> i32 {
     let Some(thread) = outside() else { return call(arguments) };
     let Some(mut open) = begin(thread, kind, function) else { return call(arguments) };
     let library = implementation();
@@ -221,7 +226,12 @@ thread_local! {
     static MATCHED: Cell<(usize, (i32, i32, u64))> = const { Cell::new((0, (0, 0, 0))) };
 }
 
-fn probed<const N: usize>(position: usize, function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+fn probed<const N: usize>(
+    position: usize,
+    function: Function,
+    arguments: &mut [usize; N],
+    call: impl FnOnce(&mut [usize; N]) -> i32,
+) -> i32 {
     let Some(thread) = outside() else { return call(arguments) };
     let Some(mut open) = begin(thread, kind::PROBE, function) else { return call(arguments) };
     address(open.record(), arguments, implementation(), [0, 1, 2]);
@@ -304,7 +314,13 @@ const FEW: usize = 32;
 impl Several {
     /// Room for `count`, to be filled by [`Several::begin`].
     fn new() -> Self {
-        Several { handles: core::ptr::null_mut(), statuses: core::ptr::null_mut(), count: 0, few_handles: [0; FEW], few_statuses: [0; FEW * STATUS_WORDS] }
+        Several {
+            handles: core::ptr::null_mut(),
+            statuses: core::ptr::null_mut(),
+            count: 0,
+            few_handles: [0; FEW],
+            few_statuses: [0; FEW * STATUS_WORDS],
+        }
     }
 
     /// Copies the handles; false if there is no memory.

@@ -1,0 +1,204 @@
+//! What a report says: causes by function, wait sites with their classes, what the recording lacks.
+
+use super::codes::Code;
+use super::replay::{LocationName, Replayed};
+use crate::cli::WaitsReport;
+use std::collections::{BTreeMap, HashMap};
+use trodden_waits::{CodeId, LocationId, State, Step, causes, explain};
+
+/// A report's content.
+pub struct Summary {
+    /// Code that others wait for: what it computes, or sleeps.
+    pub causes: Vec<Cause>,
+    /// What is no code: calls that take long to complete (or threads that do not get a processor meanwhile), start-up, unexplained waits.
+    pub communication: Vec<Cause>,
+    pub sites: Vec<SiteSummary>,
+    pub replayed: Replayed,
+    pub threshold: f64,
+    /// Waits by kind: name, family, occurrences, ns.
+    pub kinds: Vec<(&'static str, &'static str, u64, u64)>,
+    /// Functions by what the slowest location spends in them more than the mean: function, most, mean, location.
+    pub imbalance: Vec<Imbalance>,
+    /// Functions by their time on the critical path.
+    pub critical: Vec<(String, u64)>,
+}
+
+/// Code that causes waits.
+#[derive(Clone, Debug)]
+pub struct Cause {
+    pub function: String,
+    pub file: String,
+    pub line: u32,
+    pub location: LocationId,
+    pub state: State,
+    pub ns: u64,
+}
+
+/// A wait site.
+pub struct SiteSummary {
+    pub code: CodeId,
+    pub kind: &'static str,
+    pub family: &'static str,
+    pub occurrences: u64,
+    pub total_ns: u64,
+    pub classes: Vec<ClassSummary>,
+}
+
+/// A class of waits.
+pub struct ClassSummary {
+    pub occurrences: u64,
+    pub total_ns: u64,
+    pub min_ns: u64,
+    pub max_ns: u64,
+    pub locations: Vec<LocationId>,
+    pub plus: Vec<(Step, u64)>,
+    pub minus: Vec<(Step, u64)>,
+    /// Equal steps, and comparable ones of other locations, that were dropped from both paths, ns.
+    pub dropped_ns: (u64, u64),
+}
+
+/// A function that locations spend different times in.
+pub struct Imbalance {
+    pub function: String,
+    pub location: LocationId,
+    pub most_ns: u64,
+    pub mean_ns: u64,
+}
+
+impl Summary {
+    /// Of an analysis.
+    pub fn new(replayed: Replayed, job: &WaitsReport) -> Summary {
+        let outcome = &replayed.outcome;
+        let sites = outcome.sites.iter().map(|site| SiteSummary {
+            code: site.site.code,
+            kind: site.site.kind.name(),
+            family: site.site.kind.family(),
+            occurrences: site.occurrences,
+            total_ns: site.total_ns,
+            classes: site.classes.iter().map(|class| class_summary(&replayed, class)).collect(),
+        });
+        let mut kinds: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
+        for site in &outcome.sites {
+            let sum = kinds.entry((site.site.kind.name(), site.site.kind.family())).or_default();
+            *sum = (sum.0 + site.occurrences, sum.1 + site.total_ns);
+        }
+        let mut kinds: Vec<_> = kinds.into_iter().map(|((name, family), (count, ns))| (name, family, count, ns)).collect();
+        kinds.sort_by_key(|(name, _, _, ns)| (std::cmp::Reverse(*ns), *name));
+        let is_code = |cause: &Cause| matches!(cause.state, State::Computing | State::Blocked);
+        let (causes, communication) = by_function(&replayed).into_iter().partition(is_code);
+        Summary {
+            causes,
+            communication,
+            sites: sites.collect(),
+            threshold: job.threshold,
+            kinds,
+            imbalance: imbalance(&replayed),
+            critical: critical(&replayed),
+            replayed,
+        }
+    }
+
+    /// The code of a number.
+    pub fn code(&self, id: CodeId) -> &Code {
+        self.replayed.names.codes.get(id)
+    }
+
+    /// Its line.
+    pub fn line(&self, id: CodeId) -> u32 {
+        self.replayed.names.codes.line(id)
+    }
+
+    /// Who a location is.
+    pub fn location(&self, id: LocationId) -> &LocationName {
+        &self.replayed.locations[id.0 as usize]
+    }
+
+    /// Its name in texts.
+    pub fn location_name(&self, id: LocationId) -> String {
+        let name = self.location(id);
+        let process = format!("{} {}", if name.is_rank { "rank" } else { "process" }, name.process);
+        let has_threads = self.replayed.locations.iter().any(|other| other.thread > 0 && other.process == name.process);
+        let has_processes = self.replayed.locations.iter().any(|other| other.process != name.process);
+        match (has_processes || name.is_rank, has_threads) {
+            (true, true) => format!("{process} thread {}", name.thread),
+            (false, true) => format!("thread {}", name.thread),
+            (_, false) => process,
+        }
+    }
+}
+
+fn class_summary(replayed: &Replayed, class: &trodden_waits::Class) -> ClassSummary {
+    let explained = explain(&replayed.outcome.steps, class);
+    ClassSummary {
+        occurrences: class.occurrences,
+        total_ns: class.total_ns,
+        min_ns: class.min_ns,
+        max_ns: class.max_ns,
+        locations: class.locations.iter().copied().collect(),
+        dropped_ns: (explained.equal_ns + explained.pairs_ns.0, explained.equal_ns + explained.pairs_ns.1),
+        plus: explained.plus,
+        minus: explained.minus,
+    }
+}
+
+/// Causes added up by function, location and state, with the line that most of it is in.
+fn by_function(replayed: &Replayed) -> Vec<Cause> {
+    let codes = &replayed.names.codes;
+    let mut sums: HashMap<(&str, &str, LocationId, State), (u64, BTreeMap<u32, u64>)> = HashMap::new();
+    for cause in causes(&replayed.outcome.steps, &replayed.outcome.sites) {
+        let code = codes.get(cause.step.code);
+        let key = (code.function(), code.file.as_str(), cause.step.location, cause.step.state);
+        let sum = sums.entry(key).or_default();
+        sum.0 += cause.wait_ns;
+        *sum.1.entry(codes.line(cause.step.code)).or_default() += cause.wait_ns;
+    }
+    let most = |lines: &BTreeMap<u32, u64>| lines.iter().max_by_key(|(line, ns)| (**ns, u32::MAX - **line)).map_or(0, |(line, _)| *line);
+    let cause = |((function, file, location, state), (ns, lines)): ((&str, &str, LocationId, State), (u64, BTreeMap<u32, u64>))| Cause {
+        function: function.into(),
+        file: file.into(),
+        line: most(&lines),
+        location,
+        state,
+        ns,
+    };
+    let mut found: Vec<Cause> = sums.into_iter().map(cause).collect();
+    found.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.function, a.location, a.state).cmp(&(&b.function, b.location, b.state))));
+    found
+}
+
+fn imbalance(replayed: &Replayed) -> Vec<Imbalance> {
+    let mut times: BTreeMap<&str, BTreeMap<LocationId, u64>> = BTreeMap::new();
+    for (id, ns) in &replayed.outcome.executed {
+        let step = replayed.outcome.steps.get(*id);
+        if step.state == State::Computing {
+            *times.entry(replayed.names.codes.get(step.code).function()).or_default().entry(step.location).or_default() += ns;
+        }
+    }
+    let locations = replayed.locations.len().max(1) as u64;
+    let mut found: Vec<Imbalance> = times
+        .into_iter()
+        .filter_map(|(function, times)| {
+            let (location, most_ns) = times.iter().max_by_key(|(location, ns)| (**ns, std::cmp::Reverse(**location)))?;
+            let mean_ns = times.values().sum::<u64>() / locations;
+            Some(Imbalance { function: function.into(), location: *location, most_ns: *most_ns, mean_ns })
+        })
+        .collect();
+    found.sort_by_key(|i| (std::cmp::Reverse(i.most_ns - i.mean_ns), i.function.clone()));
+    found
+}
+
+fn critical(replayed: &Replayed) -> Vec<(String, u64)> {
+    let mut times: BTreeMap<String, u64> = BTreeMap::new();
+    for (id, ns) in &replayed.outcome.critical_path {
+        let step = replayed.outcome.steps.get(*id);
+        let code = replayed.names.codes.get(step.code);
+        let name = match (step.state, code.call) {
+            (State::Computing, _) | (_, None) => code.function().to_owned(),
+            (_, Some(call)) => format!("{call} in {}", code.function()),
+        };
+        *times.entry(name).or_default() += ns;
+    }
+    let mut found: Vec<(String, u64)> = times.into_iter().collect();
+    found.sort_by_key(|(name, ns)| (std::cmp::Reverse(*ns), name.clone()));
+    found
+}
