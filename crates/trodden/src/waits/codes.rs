@@ -13,6 +13,8 @@ use trodden_waits::CodeId;
 pub struct Code {
     /// Functions, outermost first; the last one is the block's.
     pub path: Vec<String>,
+    /// Where each of them but the last calls the next one: file and line.
+    pub calls: Vec<(String, u32)>,
     pub file: String,
     /// The function called, at a call site.
     pub call: Option<&'static str>,
@@ -21,6 +23,11 @@ pub struct Code {
 }
 
 impl Code {
+    /// File and line in the function at that depth of the path (1: the outermost), unless it is the last one.
+    pub fn place(&self, depth: usize) -> Option<(&str, u32)> {
+        self.calls.get(depth.checked_sub(1)?).map(|(file, line)| (file.as_str(), *line))
+    }
+
     /// The function that executes.
     pub fn function(&self) -> &str {
         self.path.last().map_or("?", String::as_str)
@@ -75,13 +82,13 @@ impl Codes {
 
     /// A start-up.
     pub fn start(&mut self, what: &str) -> CodeId {
-        self.id(Code { path: vec![what.into()], file: String::new(), call: None, call_line: 0 })
+        self.id(Code { path: vec![what.into()], calls: Vec::new(), file: String::new(), call: None, call_line: 0 })
     }
 
     /// The site of a call.
     pub fn call(&mut self, own: &Own, call: &'static str) -> CodeId {
         let (file, call_line) = own.first().map_or((String::new(), 0), |frame| (frame.file.clone(), frame.line));
-        self.id(Code { path: path(own), file, call: Some(call), call_line })
+        self.id(Code { path: path(own), calls: calls(own), file, call: Some(call), call_line })
     }
 
     /// The block of a sample.
@@ -105,10 +112,14 @@ impl Codes {
 
     fn block(&mut self, own: &Own, line: u32, weight: u64) -> CodeId {
         let file = own.first().map_or(String::new(), |frame| frame.file.clone());
-        let id = self.id(Code { path: path(own), file, call: None, call_line: 0 });
+        let id = self.id(Code { path: path(own), calls: calls(own), file, call: None, call_line: 0 });
         *self.lines.entry(id).or_default().entry(line).or_default() += weight;
         id
     }
+}
+
+fn calls(own: &Own) -> Vec<(String, u32)> {
+    own.iter().skip(1).rev().map(|frame| (frame.file.clone(), frame.line)).collect()
 }
 
 fn path(own: &Own) -> Vec<String> {
@@ -122,6 +133,12 @@ pub fn own_frames(symbols: &mut Symbols, process: &ProcessFile, at: Option<u64>,
     for address in at.into_iter().chain(returns) {
         all.extend(symbols.frames(process, address).iter().cloned());
     }
-    let own: Own = all.iter().filter(|frame| frame.is_own).cloned().collect();
+    let mut own: Own = all.iter().filter(|frame| frame.is_own).cloned().collect();
+    // A closure inlined into the function that it is written in is that function.
+    let is_within = |inner: &Frame, outer: &Frame| inner.function.strip_suffix("::{{closure}}") == Some(&outer.function);
+    while let Some(index) = own.windows(2).position(|pair| is_within(&pair[0], &pair[1])) {
+        let inner = own.remove(index);
+        own[index].line = inner.line;
+    }
     if own.is_empty() { all.into_iter().take(1).collect() } else { own }
 }

@@ -3,7 +3,7 @@
 use super::codes::Code;
 use super::replay::{LocationName, Replayed};
 use crate::cli::WaitsReport;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use trodden_waits::{CodeId, LocationId, State, Step, causes, explain};
 
 /// A report's content.
@@ -141,20 +141,34 @@ fn class_summary(replayed: &Replayed, class: &trodden_waits::Class) -> ClassSumm
     }
 }
 
+/// What a cause is named by: path, file, location, state.
+type Key<'a> = (&'a [String], &'a str, LocationId, State);
+
 /// Causes added up by function, location and state, with the line that most of it is in.
+///
+/// A function that several functions call may be a helper of all of them: where nearly all of its waiting comes by one of these, that one is the cause.
 fn by_function(replayed: &Replayed) -> Vec<Cause> {
     let codes = &replayed.names.codes;
-    let mut sums: HashMap<(&str, &str, LocationId, State), (u64, BTreeMap<u32, u64>)> = HashMap::new();
-    for cause in causes(&replayed.outcome.steps, &replayed.outcome.sites) {
+    let callers = callers(replayed);
+    let found = causes(&replayed.outcome.steps, &replayed.outcome.sites);
+    let mut depth: Vec<usize> = found.iter().map(|cause| codes.get(cause.step.code).path.len()).collect();
+    let deepest = depth.iter().copied().max().unwrap_or(0);
+    for level in (2..=deepest).rev() {
+        lift(replayed, &found, &mut depth, level, &callers);
+    }
+    let mut sums: HashMap<Key, (u64, BTreeMap<u32, u64>)> = HashMap::new();
+    for (cause, depth) in found.iter().zip(&depth) {
         let code = codes.get(cause.step.code);
-        let key = (code.function(), code.file.as_str(), cause.step.location, cause.step.state);
-        let sum = sums.entry(key).or_default();
+        // Where a helper is named by its caller, the line is that of the call.
+        let (file, line) = code.place(*depth).unwrap_or((&code.file, codes.line(cause.step.code)));
+        let function = &code.path[depth.saturating_sub(1)..*depth];
+        let sum = sums.entry((function, file, cause.step.location, cause.step.state)).or_default();
         sum.0 += cause.wait_ns;
-        *sum.1.entry(codes.line(cause.step.code)).or_default() += cause.wait_ns;
+        *sum.1.entry(line).or_default() += cause.wait_ns;
     }
     let most = |lines: &BTreeMap<u32, u64>| lines.iter().max_by_key(|(line, ns)| (**ns, u32::MAX - **line)).map_or(0, |(line, _)| *line);
-    let cause = |((function, file, location, state), (ns, lines)): ((&str, &str, LocationId, State), (u64, BTreeMap<u32, u64>))| Cause {
-        function: function.into(),
+    let cause = |((function, file, location, state), (ns, lines)): (Key, (u64, BTreeMap<u32, u64>))| Cause {
+        function: function.last().cloned().unwrap_or_default(),
         file: file.into(),
         line: most(&lines),
         location,
@@ -164,6 +178,41 @@ fn by_function(replayed: &Replayed) -> Vec<Cause> {
     let mut found: Vec<Cause> = sums.into_iter().map(cause).collect();
     found.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.function, a.location, a.state).cmp(&(&b.function, b.location, b.state))));
     found
+}
+
+/// Functions by the functions that call them.
+fn callers(replayed: &Replayed) -> HashMap<&str, HashSet<&str>> {
+    let mut callers: HashMap<&str, HashSet<&str>> = HashMap::new();
+    for (_, code) in replayed.names.codes.iter() {
+        for pair in code.path.windows(2).filter(|pair| pair[0] != pair[1]) {
+            callers.entry(&pair[1]).or_default().insert(&pair[0]);
+        }
+    }
+    callers
+}
+
+/// Names causes of that depth by their callers, where these are few among many.
+fn lift(replayed: &Replayed, found: &[trodden_waits::Cause], depth: &mut [usize], level: usize, callers: &HashMap<&str, HashSet<&str>>) {
+    /// Part of a helper's waiting that one caller must have.
+    const NEARLY_ALL: f64 = 0.8;
+    let path = |index: usize| &replayed.names.codes.get(found[index].step.code).path;
+    let mut sums: HashMap<&str, HashMap<&str, u64>> = HashMap::new();
+    for index in (0..found.len()).filter(|index| depth[*index] == level) {
+        let callers = sums.entry(&path(index)[level - 1]).or_default();
+        *callers.entry(&path(index)[level - 2]).or_default() += found[index].wait_ns;
+    }
+    for index in 0..found.len() {
+        if depth[index] != level {
+            continue;
+        }
+        let (function, caller) = (path(index)[level - 1].as_str(), path(index)[level - 2].as_str());
+        let Some(sum) = sums.get(function) else { continue };
+        let (own, all) = (sum.get(caller).copied().unwrap_or(0), sum.values().sum::<u64>());
+        let is_helper = callers.get(function).is_some_and(|callers| callers.len() > 1);
+        if is_helper && function != caller && own as f64 >= NEARLY_ALL * all as f64 {
+            depth[index] = level - 1;
+        }
+    }
 }
 
 fn imbalance(replayed: &Replayed) -> Vec<Imbalance> {

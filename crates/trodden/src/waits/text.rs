@@ -151,7 +151,10 @@ pub fn step_name(summary: &Summary, step: &Step) -> String {
     let code = summary.code(step.code);
     let at = place(&code.file, summary.line(step.code));
     match (step.state, code.call) {
-        (State::Computing, _) => format!("{}{at}", code.function()),
+        (State::Computing, _) => match code.path.iter().rev().nth(1) {
+            Some(caller) => format!("{}{at} in {caller}", code.function()),
+            None => format!("{}{at}", code.function()),
+        },
         (state, Some(call)) => format!("{call} in {}{at}, {}", code.function(), state.name()),
         (state, None) => format!("{}{at}, {}", code.function(), state.name()),
     }
