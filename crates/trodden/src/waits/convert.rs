@@ -66,9 +66,9 @@ impl Converter {
     pub fn call(&mut self, process: &Process, id: ProcessId, thread_token: u64, record: &CallRecord, rest: &mut Parts) -> Call {
         let object = ObjectId(record.object);
         let request = RequestId(record.request);
-        match record.kind & !(kind::NON_BLOCKING | kind::PERSISTENT) {
+        match record.kind {
             _ if is_collective(record.kind) => self.collective(process, id, record),
-            _ if record.kind & kind::PERSISTENT != 0 && record.kind < kind::START => match self.message(process, id, record) {
+            _ if record.kind < kind::START && record.kind & kind::PERSISTENT != 0 => match self.message(process, id, record) {
                 Some(message) => Call::Prepare(message, record.kind & 0xf == kind::IRECV, request),
                 None => Call::Other,
             },

@@ -58,7 +58,7 @@ impl Symbols {
             .into();
         let found = if found.is_empty() {
             let name = Path::new(&mapping.path).file_name().unwrap_or_default().to_string_lossy().into_owned();
-            [Frame::unknown(format!("{name}+{in_file:#x}"), is_program || !is_system(&mapping.path))].into()
+            [Frame::unknown(format!("{name}+{in_file:#x}"), false)].into()
         } else {
             found
         };
@@ -96,7 +96,8 @@ fn is_standard(file: &str) -> bool {
 impl Image {
     fn frames(&self, address: u64, is_program: bool) -> Vec<Frame> {
         let is_own = is_program || !self.binary.path().to_str().is_some_and(is_system);
-        let symbol = || self.binary.function_at(address).map(|f| demangled(&f.name));
+        // Stubs of calls to shared libraries have no symbol: the one in front of them is that of the section before.
+        let symbol = || self.binary.function_at(address).filter(|f| f.name != "_init").map(|f| demangled(&f.name));
         let chain = self.lines.as_ref().map(|lines| lines.frames(address)).unwrap_or_default();
         if chain.is_empty() {
             return symbol().map(|function| Frame { function, file: String::new(), line: 0, is_own }).into_iter().collect();
