@@ -14,6 +14,7 @@ mod suite;
 mod times;
 mod trace;
 mod witnesses;
+mod waits;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
@@ -28,6 +29,7 @@ pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use witnesses::{Condition, Reconstruct, Witnesses};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
 pub use trace::{CollectorKind, RepeatPart, Trace, TraceDiff, TraceFind, TraceProfile, TraceRecord, TraceShow, TraceStrategy};
+pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -136,6 +138,9 @@ pub enum Command {
     /// Run test suites; find redundant tests; order tests by what they take, or by what a change touches.
     #[command(subcommand)]
     Suite(Suite),
+    /// Which code on which process makes others wait: recording, reporting.
+    #[command(subcommand)]
+    Waits(Waits),
     /// List recorded runs, remove them, put them into suites.
     Runs(Runs),
     /// Add profiles up.
