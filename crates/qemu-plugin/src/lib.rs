@@ -64,14 +64,31 @@ extern "C" fn thread_ends(_: PluginId, thread: c_uint) {
     Stream::get().end_thread(thread);
 }
 
-/// The system call by which a program ends leaves no time for QEMU's own end in every version, so buffers are written before it.
-extern "C" fn system_call(_: PluginId, thread: c_uint, number: i64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) {
+/// Of the program's system calls those that matter to the stream: what ends it, handlers of signals, children.
+extern "C" fn system_call(_: PluginId, thread: c_uint, number: i64, one: u64, two: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) {
+    const RT_SIGACTION: i64 = 13;
+    const RT_SIGRETURN: i64 = 15;
+    const CLONE: i64 = 56;
+    const FORK: i64 = 57;
+    const VFORK: i64 = 58;
     const EXECVE: i64 = 59;
     const KILL: i64 = 62;
-    const TGKILL: i64 = 234;
+    const TKILL: i64 = 200;
     const EXIT_GROUP: i64 = 231;
-    if matches!(number, EXECVE | KILL | TGKILL | EXIT_GROUP) {
-        Stream::get().flush(thread);
+    const TGKILL: i64 = 234;
+    const EXECVEAT: i64 = 322;
+    const CLONE3: i64 = 435;
+    let stream = Stream::get();
+    match number {
+        RT_SIGACTION => stream.installs_handler(two),
+        RT_SIGRETURN => stream.push(thread, trodden_wire::blocks::LEAVES_HANDLER),
+        CLONE => stream.forks(one),
+        CLONE3 => stream.forks_by(one),
+        FORK | VFORK => stream.forks(0),
+        EXECVE | EXECVEAT => stream.may_be_replaced(thread),
+        // A signal may leave no time for QEMU's own end.
+        KILL | TKILL | TGKILL | EXIT_GROUP => stream.flush(thread),
+        _ => {}
     }
 }
 

@@ -3,7 +3,9 @@
 use crate::qemu::{self, Translation};
 use std::fs::File;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use trodden_wire::blocks::{FrameKind, HEADER_BYTES, MAGIC, VERSION, header};
 
@@ -20,8 +22,6 @@ struct Buffer {
 /// Where everything goes.
 struct Output {
     file: File,
-    /// The process that writes; its children do not.
-    process: u32,
     blocks: usize,
     /// Mapped files that were sent, by the program's addresses.
     files: Vec<(u64, u64)>,
@@ -36,6 +36,10 @@ pub struct Stream {
     output: Mutex<Output>,
     beyond: AtomicUsize,
     memory: bool,
+    /// The process that writes; its children do not.
+    process: u32,
+    /// What QEMU adds to the program's addresses.
+    base: AtomicU64,
 }
 
 static STREAM: OnceLock<Stream> = OnceLock::new();
@@ -43,7 +47,7 @@ static STREAM: OnceLock<Stream> = OnceLock::new();
 impl Stream {
     /// Opens the file and writes how the stream begins.
     pub fn open(file: &str, memory: bool) -> io::Result<()> {
-        let mut file = File::options().write(true).create(true).truncate(true).open(file)?;
+        let mut file = out_of_the_way(File::options().write(true).create(true).truncate(true).open(file)?);
         let process = std::process::id();
         let mut hello = Vec::new();
         hello.extend(MAGIC);
@@ -51,8 +55,8 @@ impl Stream {
         hello.extend(process.to_le_bytes());
         file.write_all(&hello)?;
         let buffers = (0..MOST_THREADS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
-        let output = Mutex::new(Output { file, process, blocks: 0, files: Vec::new(), anonymous: Vec::new(), broken: false });
-        let stream = Stream { buffers, output, beyond: AtomicUsize::new(0), memory };
+        let output = Mutex::new(Output { file, blocks: 0, files: Vec::new(), anonymous: Vec::new(), broken: false });
+        let stream = Stream { buffers, output, beyond: AtomicUsize::new(0), memory, process, base: AtomicU64::new(0) };
         STREAM.set(stream).map_err(|_| io::Error::other("the plugin is loaded twice"))
     }
 
@@ -78,13 +82,13 @@ impl Stream {
             // SAFETY: it came from `Box::into_raw` here, and its thread has ended, since its number is given again.
             drop(unsafe { Box::from_raw(before) });
         }
-        self.output().frame(FrameKind::ThreadBegins, thread, &[]);
+        self.frame(FrameKind::ThreadBegins, thread, &[]);
     }
 
     /// A thread ends. Its buffer is kept for the number's next thread.
     pub fn end_thread(&self, thread: u32) {
         self.flush(thread);
-        self.output().frame(FrameKind::ThreadEnds, thread, &[]);
+        self.frame(FrameKind::ThreadEnds, thread, &[]);
     }
 
     /// Notes a word of a thread.
@@ -110,7 +114,7 @@ impl Stream {
     fn write(&self, thread: u32, buffer: &mut Buffer) {
         if !buffer.words.is_empty() {
             let bytes: Vec<u8> = buffer.words.iter().flat_map(|w| w.to_le_bytes()).collect();
-            self.output().frame(FrameKind::Executed, thread, &bytes);
+            self.frame(FrameKind::Executed, thread, &bytes);
             buffer.words.clear();
         }
     }
@@ -124,7 +128,46 @@ impl Stream {
             }
         }
         let beyond = self.beyond.load(Ordering::Relaxed) as u64;
-        self.output().frame(FrameKind::End, 0, &beyond.to_le_bytes());
+        self.frame(FrameKind::End, 0, &beyond.to_le_bytes());
+    }
+
+    /// The program installs a handler: `action` is the address of its description, whose first word is the handler's address.
+    pub fn installs_handler(&self, action: u64) {
+        // 0 and 1 stand for the default and for ignoring the signal.
+        if let Some(handler) = self.read_program(action).filter(|h| *h > 1) {
+            self.frame(FrameKind::Handler, 0, &handler.to_le_bytes());
+        }
+    }
+
+    /// The program calls `clone` with these flags.
+    pub fn forks(&self, flags: u64) {
+        const CLONE_THREAD: u64 = 0x1_0000;
+        if flags & CLONE_THREAD == 0 {
+            self.frame(FrameKind::Fork, 0, &[]);
+        }
+    }
+
+    /// The program calls `clone3` with arguments at this address, flags first.
+    pub fn forks_by(&self, arguments: u64) {
+        if let Some(flags) = self.read_program(arguments) {
+            self.forks(flags);
+        }
+    }
+
+    /// The program replaces itself, if the system call succeeds: everything is written now.
+    ///
+    /// Other threads go on until the system call, and what they have not written then is lost.
+    pub fn may_be_replaced(&self, thread: u32) {
+        self.flush(thread);
+        self.frame(FrameKind::Exec, 0, &[]);
+    }
+
+    /// Eight bytes of the program's memory; `None` where there is none.
+    fn read_program(&self, address: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        let memory = File::open("/proc/self/mem").ok()?;
+        memory.read_exact_at(&mut word, self.base.load(Ordering::Relaxed).wrapping_add(address)).ok()?;
+        (address != 0).then(|| u64::from_le_bytes(word))
     }
 
     /// Describes a block, and gives its number.
@@ -132,7 +175,7 @@ impl Stream {
     /// # Safety
     /// The block is one that QEMU is translating.
     pub unsafe fn describe(&self, block: *mut Translation) -> usize {
-        let mut output = self.output();
+        let Some(mut output) = self.output() else { return 0 };
         let number = output.blocks;
         output.blocks += 1;
         // SAFETY: the block is valid, and so are its instructions and their bytes.
@@ -152,7 +195,9 @@ impl Stream {
             }
             description.extend(code);
             if !output.knows(address) {
+                // The same for all blocks.
                 let host = qemu::qemu_plugin_insn_haddr(qemu::qemu_plugin_tb_get_insn(block, 0)).addr() as u64;
+                self.base.store(host.wrapping_sub(address), Ordering::Relaxed);
                 output.send_mappings(host.wrapping_sub(address), address);
             }
             output.frame(FrameKind::Block, 0, &description);
@@ -160,14 +205,30 @@ impl Stream {
         number
     }
 
-    fn output(&self) -> MutexGuard<'_, Output> {
-        self.output.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn frame(&self, kind: FrameKind, thread: u32, content: &[u8]) {
+        if let Some(mut output) = self.output() {
+            output.frame(kind, thread, content);
+        }
     }
+
+    /// The file; `None` in a child process, where another thread may have held the lock when the child was made.
+    fn output(&self) -> Option<MutexGuard<'_, Output>> {
+        (std::process::id() == self.process).then(|| self.output.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+}
+
+/// The file under a high descriptor, which programs do not use by number, and which ends when they replace themselves.
+fn out_of_the_way(file: File) -> File {
+    const HIGH: i32 = 900;
+    // SAFETY: the descriptor is open, and the call changes nothing but the table of descriptors.
+    let moved = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH) };
+    // SAFETY: the new descriptor is open and belongs to nothing else.
+    if moved < 0 { file } else { unsafe { File::from_raw_fd(moved) } }
 }
 
 impl Output {
     fn frame(&mut self, kind: FrameKind, thread: u32, content: &[u8]) {
-        if self.broken || std::process::id() != self.process {
+        if self.broken {
             return;
         }
         let mut frame = Vec::with_capacity(HEADER_BYTES + content.len());

@@ -4,9 +4,12 @@
 //! stream     magic 8 | version u32 | process u32 | frames
 //! frame      kind u32 | thread u32 | bytes of content u64 | content
 //! Block      number u64 | address u64 | instructions u64 | size of each, a byte | code
-//! Executed   words u64: the number of a block, or a memory access (bit 63)
+//! Executed   words u64: the number of a block, a memory access (bit 63), or [`LEAVES_HANDLER`]
 //! Mappings   base u64 | text of /proc/PID/maps, whose addresses are the program's plus `base`
 //! End        threads that were not recorded u64
+//! Handler    address u64 of a signal handler that the program installed
+//! Fork       empty: the program made a child process, which is not recorded
+//! Exec       empty: the program is about to replace itself; nothing follows if it can
 //! ```
 //! A block is described before it is executed. Everything is little-endian.
 
@@ -18,6 +21,8 @@ pub const VERSION: u32 = 1;
 pub const HEADER_BYTES: usize = 16;
 /// Marks a word that stands for a memory access.
 pub const MEMORY: u64 = 1 << 63;
+/// The thread returns from a signal handler: a system call that the block before it ends with.
+pub const LEAVES_HANDLER: u64 = 1 << 62;
 /// Marks a store among memory accesses.
 const STORE: u64 = 1 << 62;
 /// Place of the size of a memory access.
@@ -41,13 +46,19 @@ pub enum FrameKind {
     ThreadEnds = 5,
     /// The program ended, and nothing follows.
     End = 6,
+    /// A signal handler was installed.
+    Handler = 7,
+    /// A child process was made.
+    Fork = 8,
+    /// The program is about to be replaced by another.
+    Exec = 9,
 }
 
 impl FrameKind {
     /// The kind of a number.
     pub fn of(number: u32) -> Option<FrameKind> {
-        use FrameKind::{Block, End, Executed, Mappings, ThreadBegins, ThreadEnds};
-        [Block, Executed, Mappings, ThreadBegins, ThreadEnds, End].into_iter().find(|k| *k as u32 == number)
+        use FrameKind::{Block, End, Exec, Executed, Fork, Handler, Mappings, ThreadBegins, ThreadEnds};
+        [Block, Executed, Mappings, ThreadBegins, ThreadEnds, End, Handler, Fork, Exec].into_iter().find(|k| *k as u32 == number)
     }
 }
 
@@ -95,6 +106,7 @@ mod tests {
         }
         assert_eq!(memory_access(77), None);
         assert_eq!(FrameKind::of(6), Some(FrameKind::End));
-        assert_eq!(FrameKind::of(7), None);
+        assert_eq!(FrameKind::of(10), None);
+        assert_eq!(memory_access(LEAVES_HANDLER), None);
     }
 }
