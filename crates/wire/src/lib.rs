@@ -21,6 +21,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod waits;
 
 /// Section of the [`UnitRecord`]s. A C identifier, so that linkers define `__start_` and `__stop_` symbols.
