@@ -52,6 +52,7 @@ pub mod tables;
 pub mod untested;
 pub mod values;
 mod weights;
+pub mod whole_file;
 
 pub use branches::{BranchImport, import};
 pub use collect::{CollectProblem, Collected, collect, raw_files};
