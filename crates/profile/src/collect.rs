@@ -5,7 +5,6 @@
 //! the hash of what the map was made from. What cannot be found is listed; everything else is in the profile.
 
 use crate::chosen;
-use crate::container::check_map;
 use crate::error::ProfileError;
 use crate::events;
 use crate::labels;
@@ -308,7 +307,7 @@ impl Collector<'_> {
             Some(map) => map.clone(),
             None => match self.find(image, unit.unit, disk)? {
                 Some(map) => {
-                    check_map(&map)?;
+                    map.check()?;
                     self.maps.entry(unit.unit).or_insert(Arc::new(map)).clone()
                 }
                 None => return Ok(None),

@@ -182,7 +182,7 @@ impl<'a> Parts<'a> {
             }
             Content::Run(run) => self.run = Some(run),
             Content::Sampling(sampling) => self.sampling = Some(sampling),
-            Content::Map(map) => match check_map(&map) {
+            Content::Map(map) => match map.check() {
                 Ok(()) => drop(self.maps.insert(head.subject, Arc::new(*map))),
                 Err(what) => self.lose(offset, format!("the map of unit {}: {what}", head.subject)),
             },
@@ -279,22 +279,5 @@ impl<'a> Parts<'a> {
 
     fn lose(&mut self, offset: u64, what: String) {
         self.lost.push(Loss { offset, what });
-    }
-}
-
-/// Whether each function's counters lie within the unit's, and none in two functions'.
-pub(crate) fn check_map(map: &UnitMap) -> Result<(), String> {
-    let mut ranges: Vec<(u64, u64, &str)> = map.functions.iter().map(|f| (f.first_counter, f.counters, f.name.as_str())).collect();
-    ranges.sort();
-    let mut end = 0;
-    for (first, counters, name) in ranges {
-        if first < end && counters > 0 {
-            return Err(format!("the counters of function `{name}` are another's, too"));
-        }
-        end = end.max(first.checked_add(counters).ok_or_else(|| format!("function `{name}` has {counters} counters"))?);
-    }
-    match end <= map.counters {
-        true => crate::tables::check(map),
-        false => Err(format!("its functions have {end} counters, the unit {}", map.counters)),
     }
 }

@@ -161,24 +161,6 @@ pub enum ProfileError {
         /// What is wrong.
         source: MapError,
     },
-    /// A line of `perf script` that is not understood.
-    #[error("{path}: line {line}: {what}")]
-    PerfText {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong.
-        what: String,
-    },
-    /// The addresses of an image's blocks cannot be told.
-    #[error("{image}: {what}")]
-    Addresses {
-        /// The image.
-        image: PathBuf,
-        /// Why not, and what to do.
-        what: String,
-    },
     /// The run store's database refused.
     #[error("{path}: run store: {source}")]
     Database {

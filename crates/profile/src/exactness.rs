@@ -8,9 +8,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use trodden_unit::{Aliases, EDGES_WORD, FunctionMap, UnitMap, parts};
 
-/// Words in the schemes of units whose threads share counters by plain increments.
-const SHARED_WORD: &str = "threads=shared";
-
 /// How reasons begin for which functions of the sample tier are not counted.
 const NOT_SAMPLED: &str = "it is not sampled";
 
@@ -96,11 +93,6 @@ pub enum Inexact {
         /// So many copies.
         copies: u64,
     },
-    /// Threads share counters without atomic increments.
-    Shared {
-        /// Units that do so.
-        units: u64,
-    },
 }
 
 impl fmt::Display for Inexact {
@@ -168,9 +160,6 @@ impl fmt::Display for Inexact {
                 f,
                 "a signal ended the {copies} copies that counted together, each at another place, so counts of different functions do not fit together; record without --copies to see where one program was"
             ),
-            Inexact::Shared { units } => {
-                write!(f, "threads of {units} units share counters, and may lose counts; build with --threads own or atomic")
-            }
         }
     }
 }
@@ -199,13 +188,12 @@ impl Profile {
 }
 
 fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
-    let (mut partial, mut full, mut shared, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, 0u64, String::new());
+    let (mut partial, mut full, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
     let (mut chosen, mut aliases, mut unproven, mut chosen_scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
     let (mut copy, mut watched, mut edges) = (0u64, 0u64, 0u64);
     let mut not_sampled = BTreeSet::new();
     for (map, at) in maps {
         let has_word = |word: &str| map.scheme.split(' ').any(|w| w == word);
-        shared += u64::from(has_word(SHARED_WORD));
         edges += u64::from(has_word(EDGES_WORD));
         if is_sampled(map) {
             let refused = map.skipped.iter().filter(|s| s.reason.starts_with(NOT_SAMPLED));
@@ -262,9 +250,6 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
     }
     if edges > 0 {
         out.push(Inexact::Edges { units: edges });
-    }
-    if shared > 0 {
-        out.push(Inexact::Shared { units: shared });
     }
     out
 }

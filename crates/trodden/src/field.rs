@@ -1,6 +1,5 @@
 //! `trodden field`: reports of untested paths from many machines. What they hold and how they are added up is in `trodden_profile::field`.
 
-mod query;
 mod rows;
 
 use crate::assets;
@@ -31,7 +30,7 @@ use trodden_unit::{UnitMap, UnitStore};
 /// Ending of the names of reports.
 const EXTENSION: &str = "field";
 
-/// Makes a report, adds reports up, or answers a query.
+/// Makes a report, or adds reports up.
 ///
 /// # Errors
 /// There are no profiles or reports, or a file cannot be read or written.
@@ -39,7 +38,6 @@ pub fn run(job: &Field, color: Color) -> Result<ExitCode> {
     match job {
         Field::Pack(job) => pack(job),
         Field::Aggregate(job) => aggregate(job, color),
-        Field::Query(job) => query::query(job),
     }
 }
 

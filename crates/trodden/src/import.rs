@@ -9,7 +9,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trodden_profile::{BranchImport, BranchSampling, BranchSource, Collected, Run, import};
+use trodden_profile::{BranchSampling, BranchSource, Collected, Run};
+use trodden_trace::{BranchImport, import};
 
 /// Reads the text and stores the profile.
 ///

@@ -21,6 +21,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod blocks;
+pub mod waits;
+
 /// Section of the [`UnitRecord`]s. A C identifier, so that linkers define `__start_` and `__stop_` symbols.
 pub const UNITS_SECTION: &str = "trodden_units";
 /// Section of the template of counters (no bits in the file). A C identifier for the same reason.

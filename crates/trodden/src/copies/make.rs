@@ -23,7 +23,7 @@ pub const COPY: &str = "copy-";
 /// Words of schemes that copies take over from the program.
 const TAKEN_OVER: [&str; 2] = ["reach=", "threads="];
 /// Words that copies of a program that counts unknown paths only take over as well: its functions are in them as they are in it.
-const RESIDUAL_TOO: [&str; 6] = [RESIDUAL_WORD, "known-cap=", PATHS_WORD, "chords=", "rounds=", "early="];
+const RESIDUAL_TOO: [&str; 5] = [RESIDUAL_WORD, PATHS_WORD, "chords=", "rounds=", "early="];
 /// The word by which functions are cut.
 const PATHS_WORD: &str = "max-paths=";
 
@@ -265,7 +265,7 @@ fn words(units: &[(Frame, UnitMap)]) -> Result<String> {
         for function in &map.functions {
             ensure!(
                 has_usual_numbers(function)?,
-                "the paths of function `{}` have numbers of their own: build without --order weights, --table-slots, and --scheme targeted or practical",
+                "the paths of function `{}` have numbers of their own: build without --table-slots and --scheme targeted or practical",
                 function.name
             );
         }
