@@ -366,7 +366,8 @@ pub struct Sample {
 Examples:
   trodden runs
   trodden runs suite nightly 3 4 last
-  trodden runs remove 7")]
+  trodden runs remove 7
+  trodden runs clean")]
 pub struct Runs {
     /// Print JSON.
     #[arg(long)]
@@ -385,6 +386,8 @@ pub enum RunsCommand {
         #[arg(required = true)]
         runs: Vec<String>,
     },
+    /// Remove what recordings left that were killed: raw counts, and profiles half written.
+    Clean,
     /// Put runs into a suite.
     Suite {
         /// The suite.

@@ -26,7 +26,6 @@ use trodden_trace::{Event, Follow, Program, ProgramId, TraceError, follow};
 /// The command cannot be started or followed, or there is no place for its counts.
 pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
     let folder = record::run_folder(job)?;
-    let made = record::Made::of(folder.path())?;
     let store = RunStore::create(&std::env::current_dir()?)?;
     let (command, raw) = (record::command(&job.command, folder.path(), "%m.%p.raw"), folder.path().to_owned());
     let (ended, programs) = channel();
@@ -47,7 +46,7 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
     })?;
     let status = status.map_err(|e| failed(e, &job.command[0]))?;
     let keeper = keeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let finished = made.check().and_then(|()| keeper.finish(job, status));
+    let finished = folder.check().and_then(|()| keeper.finish(job, status));
     let is_whole = finished.is_ok();
     if let Err(error) = finished {
         let kept = folder.keep();

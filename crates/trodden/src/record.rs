@@ -30,7 +30,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
-use trodden_profile::store::check_suite_name;
+use trodden_profile::store::{RAW, check_suite_name};
 use trodden_profile::{CollectProblem, Collected, Ending, Profile, Run, RunStore, Sampled, Sampling, collect, raw_files};
 use trodden_report::words::plural;
 use trodden_wire::OUTPUT_VARIABLE;
@@ -59,19 +59,18 @@ pub fn run(record: &Record) -> Result<ExitCode> {
         return programs::run(record, suite);
     }
     let folder = run_folder(record)?;
-    let made = Made::of(folder.path())?;
     // Without a process number all processes of one image share a file.
     let mut counted = count(&record.command, folder.path(), "%m.raw", record.bursts)?;
     counted.run.suite = record.destination.suite.clone();
     counted.run.test = test();
     let status = counted.status;
-    let kept = made.check().and_then(|()| keep(record, counted, folder.path()));
+    let kept = folder.check().and_then(|()| keep(record, counted, folder.path()));
     let is_whole = tell_kept(kept, folder);
     Ok(exit_code_with(status, is_whole))
 }
 
 /// Says what is wrong with a run's profile, and keeps raw files that may help; whether nothing is.
-fn tell_kept(kept: Result<Lacking>, folder: TempDir) -> bool {
+fn tell_kept(kept: Result<Lacking>, folder: RunFolder) -> bool {
     let lacking = match kept {
         Ok(Lacking { problems: 0, .. }) => return true,
         Ok(lacking) => lacking,
@@ -107,20 +106,40 @@ pub fn exit_code_with(status: ExitStatus, is_whole: bool) -> ExitCode {
     if status.success() && !is_whole { ExitCode::from(INCOMPLETE) } else { exit_code(status) }
 }
 
-/// A folder as it was made: one of its name that programs made after it had been deleted is another.
-pub struct Made {
-    path: PathBuf,
-    /// Open: so its number is nobody else's.
-    folder: fs::File,
+/// A temporary folder of raw counts. It is locked as long as it is used, so that `trodden runs clean` leaves it alone.
+pub struct RunFolder {
+    folder: TempDir,
+    /// Open: so its number is nobody else's, even if it is deleted and programs make one of its name.
+    locked: fs::File,
 }
 
-impl Made {
-    /// Notes which one it is.
+impl RunFolder {
+    /// Makes one.
     ///
     /// # Errors
-    /// It cannot be read.
-    pub fn of(path: &Path) -> io::Result<Made> {
-        Ok(Made { path: path.to_owned(), folder: fs::File::open(path)? })
+    /// The folder that it is to be in cannot be written.
+    pub fn within(base: &Path) -> Result<RunFolder> {
+        let cannot = || format!("cannot write to {}", base.display());
+        let folder = tempfile::Builder::new().prefix(RAW).tempdir_in(base).with_context(cannot)?;
+        let locked = fs::File::open(folder.path()).with_context(cannot)?;
+        // Where a file system has no locks, it may be taken for one that was left.
+        let _ = locked.try_lock();
+        Ok(RunFolder { folder, locked })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Leaves it where it is, for the user.
+    pub fn keep(self) -> PathBuf {
+        self.folder.keep()
+    }
+
+    /// The same, when it is no longer used.
+    pub fn leave(&mut self) {
+        self.folder.disable_cleanup(true);
     }
 
     /// Whether it is still there.
@@ -130,9 +149,9 @@ impl Made {
     pub fn check(&self) -> Result<()> {
         let number = |there: fs::Metadata| (there.dev(), there.ino());
         ensure!(
-            fs::metadata(&self.path).is_ok_and(|now| self.folder.metadata().is_ok_and(|made| number(now) == number(made))),
+            fs::metadata(self.path()).is_ok_and(|now| self.locked.metadata().is_ok_and(|made| number(now) == number(made))),
             "the folder of its raw counts, {}, was deleted while the command ran, and what was counted with it: record again, and leave that folder alone",
-            self.path.display()
+            self.path().display()
         );
         Ok(())
     }
@@ -223,7 +242,7 @@ impl Counted {
 ///
 /// # Errors
 /// It cannot be made.
-pub fn run_folder(record: &Record) -> Result<TempDir> {
+pub fn run_folder(record: &Record) -> Result<RunFolder> {
     let base = match &record.destination.output {
         Some(output) if record.destination.no_store => {
             output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
@@ -234,7 +253,11 @@ pub fn run_folder(record: &Record) -> Result<TempDir> {
         format!("cannot make the folder {}: run from a folder that can be written, or use --no-store -o FILE", base.display())
     })?;
     let base = fs::canonicalize(&base)?;
-    tempfile::Builder::new().prefix("raw-").tempdir_in(&base).with_context(|| format!("cannot write to {}", base.display()))
+    if !record.destination.no_store {
+        // What a recorder leaves that is killed is found by its store.
+        RunStore::create(&std::env::current_dir()?)?;
+    }
+    RunFolder::within(&base)
 }
 
 /// So long a process may take to end.

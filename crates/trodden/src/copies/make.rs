@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_flow::partition::{self, CopyPlan, Measure, Options, Plan, Procedure, Strategy, hits, weighted, witness};
+use trodden_flow::partition::{self, CopyPlan, Measure, Options, Plan, Procedure, Strategy, cross_check, hits, weighted};
 use trodden_launch::Stop;
 use trodden_profile::copies::{Divided, edges};
 use trodden_profile::{Profile, has_usual_numbers, procedures};
@@ -154,7 +154,7 @@ impl Division {
             None => program.divide(&procedures, strategy, &choices)?,
         };
         if !program.is_residual() {
-            witness::add(&procedures, &mut plan, choices.measure);
+            cross_check::add(&procedures, &mut plan, choices.measure);
         }
         let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
         let mut division = Division::planned(program, plan);

@@ -14,6 +14,7 @@ use nix::sys::personality::{self, Persona};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -103,7 +104,11 @@ impl Place {
 
 fn command(spec: &Spec, program: &Path, place: &Place) -> Result<(Command, PathBuf, PathBuf)> {
     let (out, err) = (place.raw.path().join("out"), place.raw.path().join("err"));
-    let made = |path: &Path| File::create(path).with_context(|| format!("cannot write {}", path.display()));
+    // What programs print may be nobody else's business, either.
+    let made = |path: &Path| {
+        let made = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
+        made.with_context(|| format!("cannot write {}", path.display()))
+    };
     let input = match &spec.input {
         Some(file) => Stdio::from(File::open(file.to_path()).with_context(|| format!("cannot read {}", file.to_path().display()))?),
         None => Stdio::null(),
