@@ -2,6 +2,7 @@
 
 mod branches;
 mod copies;
+mod extract;
 mod field;
 mod find;
 mod isolate;
@@ -15,6 +16,7 @@ mod times;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
+pub use extract::{Extract, GraphFormat};
 pub use field::{Aggregate, Field, Pack};
 pub use find::Find;
 pub use isolate::{Isolate, SuspectScore};
@@ -639,6 +641,8 @@ Examples:
         #[arg(long, value_enum, default_value_t = HitsCounted::All)]
         hits: HitsCounted,
     },
+    /// Print the control-flow graphs of any program's machine code, as JSON or DOT.
+    Extract(Extract),
     /// Print a function's control-flow graph, as DOT or JSON.
     Show {
         /// An instrumented program or shared library.

@@ -4,6 +4,7 @@
 //! used as they are given: the chords are those of a maximum spanning tree under them.
 
 mod dot;
+mod extract;
 mod input;
 mod model;
 mod number;
@@ -70,6 +71,7 @@ pub fn run(job: &Job) -> Result<ExitCode> {
             let request = partition::Request { copies: *copies, strategy: *strategy, fold_again: *fold_again, hits: *hits };
             print(&partition::partition(&read(file)?, &request))?;
         }
+        Job::Extract(job) => extract::extract(job)?,
         Job::Show { program, function, json } => show::show(program, function, *json)?,
     }
     Ok(ExitCode::SUCCESS)
