@@ -72,6 +72,7 @@ mod residual;
 mod runs;
 mod rust;
 mod sample;
+mod stand_ins;
 mod store;
 mod suite;
 mod toolchain;
@@ -117,10 +118,13 @@ pub fn main_as(name: &str) -> ExitCode {
 fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     let rest = |from: usize| arguments.get(from..).unwrap_or_default().to_vec();
     match name {
-        "trodden-cc" | "cc" | "gcc" | "clang" => return cc::drive(cc::Language::C, rest(1)),
-        "trodden-c++" | "c++" | "g++" | "clang++" => return cc::drive(cc::Language::Cxx, rest(1)),
+        "trodden-cc" => return cc::drive(cc::Language::C, rest(1)),
+        "trodden-c++" => return cc::drive(cc::Language::Cxx, rest(1)),
         "cargo-trodden" => return cargo::run(rest(1)),
         _ => {}
+    }
+    if let Some(language) = stand_ins::language(name) {
+        return cc::drive(language, rest(1));
     }
     // The words of compiler drivers are clang's, and no others look at them first.
     match arguments.get(1).and_then(|a| a.to_str()) {
