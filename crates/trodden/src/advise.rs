@@ -58,7 +58,7 @@ fn wanted(job: &Advise) -> Result<Wanted> {
     Ok(Wanted {
         function: job.function.clone(),
         kinds: kinds.collect(),
-        top: job.top,
+        top: crate::reports::most(job.top, job.json || job.sarif.is_some()),
         min_share: job.min_share / 100.0,
         options: AdviseOptions { decided: job.decided / 100.0, min_count: job.min_count.max(1) },
     })

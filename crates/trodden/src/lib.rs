@@ -38,6 +38,7 @@ mod cargo;
 pub mod cc;
 mod cli;
 mod copies;
+mod coverage;
 mod doctor;
 mod events;
 mod facts;

@@ -47,7 +47,12 @@ pub fn reasons(error: &anyhow::Error) -> String {
 
 /// Nobody may be reading any more (`2>&1 | head`): then nothing is said, and the work goes on.
 fn say(text: fmt::Arguments) {
-    let _ = io::stderr().write_fmt(text);
+    let _ = io::stderr().write_all(printable(&text.to_string()).as_bytes());
+}
+
+/// Text that does not steer a terminal: names of files and functions may hold any characters.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\r' | '\t') { '\u{fffd}' } else { c }).collect()
 }
 
 /// How far a long piece of work is: one line on a terminal, nothing elsewhere. May be shared by threads.
@@ -83,6 +88,11 @@ mod tests {
     use super::*;
     use anyhow::{Context, anyhow};
     use trodden_profile::ProfileError;
+
+    #[test]
+    fn names_do_not_steer_terminals() {
+        assert_eq!(printable("a\u{1b}[31m\u{7}b\n\tc\u{9b}"), "a\u{fffd}[31m\u{fffd}b\n\tc\u{fffd}");
+    }
 
     #[test]
     fn each_reason_is_told_once() {

@@ -69,7 +69,7 @@ fn newest(program: &Program) -> Result<Option<Profile>> {
                 note(format_args!(
                     "the counting is divided by run {}, the newest of this build ({})",
                     run.number,
-                    run.run.command.join(" ")
+                    if run.run.command.is_empty() { "several commands, added up".into() } else { run.run.command.join(" ") }
                 ));
                 return Ok(Some(profile));
             }

@@ -142,7 +142,7 @@ fn hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Res
     let mut all: Vec<(&Function, Loop)> =
         of_image().filter(wanted).flat_map(|f| nest::loops(f.map, &f.paths).into_iter().map(move |l| (f, l))).collect();
     all.sort_by_key(|(_, l)| std::cmp::Reverse(l.weight));
-    all.truncate(job.top);
+    all.truncate(trodden_report::select::limit(job.top));
     Ok(all)
 }
 

@@ -8,6 +8,7 @@ mod show;
 use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteFunctions, SuiteWorth};
 use crate::git::{self, Difference};
 use crate::notes::{Progress, note, warn};
+use crate::profiles;
 use crate::reports::{json_text, print};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
@@ -66,7 +67,9 @@ fn load(name: &str, of: &SuiteFunctions) -> Result<Suite> {
     let progress = Progress::of(runs.len(), "runs");
     let (mut suite, mut maps) = (Suite::default(), Maps::new());
     for entry in &runs {
-        let profile = Profile::read_sharing(&entry.profile, &mut maps)?;
+        let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
+        profiles::losses(&entry.profile, &found.lost).iter().for_each(warn);
+        let profile = found.profile;
         if profile.sampling.is_some() {
             warn(format_args!("run {} was sampled: paths of it are missing", entry.number));
         }
