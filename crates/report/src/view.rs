@@ -97,7 +97,7 @@ impl<'a> View<'a> {
                     }
                     functions.push(function);
                 }
-                Err(error) => damaged.push(error.to_string()),
+                Err(error) => damaged.push(format!("{} of {}: {error}", unit.map.source, image.path)),
             }
         }
         distinguish(&mut functions);

@@ -33,7 +33,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     } else if job.json {
         reports::print(&reports::json_text(&json::advice(&view, &advice, &sources))?)?;
     } else {
-        reports::print(text::advice(&view, &wanted, &advice, &sources, &reports::text_options(color, 0)).as_bytes())?;
+        reports::print_text(&text::advice(&view, &wanted, &advice, &sources, &reports::text_options(color, 0)))?;
     }
     reports::remarks(&view, &sources);
     known.remark(&advice.without_facts);

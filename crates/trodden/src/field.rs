@@ -223,7 +223,7 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
         true => reports::print(&json_text(&users_json(&view, &all, &sources))?)?,
         false => {
             let text = users_text(&view, &all, &sources, &reports::text_options(color, job.steps));
-            reports::print(text.as_bytes())?;
+            reports::print_text(&text)?;
         }
     }
     if missing > 0 {

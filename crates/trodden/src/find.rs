@@ -32,7 +32,7 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     let top = reports::most(job.top, job.json);
     match job.json {
         true => reports::print(&reports::json_text(&found.json(top))?)?,
-        false => reports::print(found.text(&sources, &reports::text_options(color, job.steps), top).as_bytes())?,
+        false => reports::print_text(&found.text(&sources, &reports::text_options(color, job.steps), top))?,
     }
     if let Some(first) = found.open().first() {
         let more = match found.open().len() {

@@ -40,7 +40,7 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
     let suspects = Suspects::of(&isolation, &view, &Wanted { by, top: reports::most(job.top, job.json), function: job.function.as_deref() })?;
     match job.json {
         true => reports::print(&reports::json_text(&suspects.json())?)?,
-        false => reports::print(suspects.text(&sources, &reports::text_options(color, job.steps)).as_bytes())?,
+        false => reports::print_text(&suspects.text(&sources, &reports::text_options(color, job.steps)))?,
     }
     reports::tell_partial(&profile);
     reports::remarks(&view, &sources);

@@ -2,7 +2,7 @@
 
 use crate::cli::{Annotate, Color, Export, Format, Report, Shown};
 use crate::coverage::Files;
-use crate::notes::{note, warn};
+use crate::notes::{note, printable_styled, warn};
 use crate::{profdata, profiles, residual};
 use anyhow::{Context, Result, ensure};
 use std::env;
@@ -35,7 +35,7 @@ pub fn report(job: &Report, color: Color) -> Result<ExitCode> {
     } else if job.json {
         print(&json_text(&json::report(&view, &selection, &sources)?)?)?;
     } else {
-        print(text::report(&view, &selection, &sources, &text_options(color, job.steps))?.as_bytes())?;
+        print_text(&text::report(&view, &selection, &sources, &text_options(color, job.steps))?)?;
     }
     remarks(&view, &sources);
     Ok(ExitCode::SUCCESS)
@@ -59,7 +59,7 @@ pub fn annotate(job: &Annotate, color: Color) -> Result<ExitCode> {
     if job.json {
         print(&json_text(&json::annotate(&view, &request, &sources)?)?)?;
     } else {
-        print(annotate::annotate(&view, &request, &sources, &text_options(color, 0))?.as_bytes())?;
+        print_text(&annotate::annotate(&view, &request, &sources, &text_options(color, 0))?)?;
     }
     remarks(&view, &sources);
     Ok(ExitCode::SUCCESS)
@@ -202,6 +202,11 @@ pub fn print(bytes: &[u8]) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
     }
+}
+
+/// Prints text, with colours or without, in which names must not steer the terminal.
+pub fn print_text(text: &str) -> Result<()> {
+    print(printable_styled(text).as_bytes())
 }
 
 /// Says what a profile does not have, where what is printed does not say it.

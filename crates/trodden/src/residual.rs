@@ -5,7 +5,7 @@
 use crate::assets;
 use crate::cli::{Color, Residual, ResidualFormat, ResidualOrder, known_paths};
 use crate::coverage::Files;
-use crate::notes::{reasons, warn};
+use crate::notes::{printable_styled, reasons, warn};
 use crate::profiles;
 use crate::reports::{self, json_text};
 use anyhow::{Context, Result, bail};
@@ -83,7 +83,7 @@ fn is_text(job: &Residual) -> bool {
 
 fn form(job: &Residual, color: Color, untested: &Untested, sources: &SourceCache, directory: &str) -> Result<Vec<u8>> {
     match if job.json { ResidualFormat::Json } else { job.format } {
-        ResidualFormat::Text => Ok(untested.text(sources, &reports::text_options(color, job.steps), job.edges).into_bytes()),
+        ResidualFormat::Text => Ok(printable_styled(&untested.text(sources, &reports::text_options(color, job.steps), job.edges)).into_bytes()),
         ResidualFormat::Json => json_text(&untested.json(sources)),
         ResidualFormat::Sarif => json_text(&sarif::untested(untested, sources)),
         ResidualFormat::Lcov => {
@@ -356,9 +356,9 @@ pub fn known_to(program: &Path, known: &KnownPaths) -> Result<Vec<u8>> {
     let store = assets::store().ok();
     let mut residual = false;
     for placed in &image.units {
-        let frame = image.frame(placed.unit, store.as_ref())?;
+        let frame = image.frame(placed.unit, store.as_ref()).with_context(|| program.display().to_string())?;
         let frame = frame.with_context(|| format!("{}: no map of unit {}: set TRODDEN_STORE", program.display(), placed.unit))?;
-        let map = frame.map()?;
+        let map = frame.map().with_context(|| program.display().to_string())?;
         residual |= map.has_times();
         for function in map.functions.iter().filter(|_| map.has_times()) {
             for (id, _) in untested::known_of(known, &map, function).map_or(&[][..], |k| &k.known) {

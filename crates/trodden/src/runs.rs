@@ -1,9 +1,9 @@
 //! Commands on several profiles: `runs`, `merge`, `diff`.
 
 use crate::cli::{Diff, Merge, Runs, RunsCommand};
-use crate::notes::{Progress, note, printable, warn};
+use crate::notes::{Progress, note, warn};
 use crate::profiles;
-use crate::reports::{json_text, print};
+use crate::reports::{json_text, print, print_text};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -29,7 +29,7 @@ pub fn runs(job: &Runs) -> Result<ExitCode> {
         None if job.json => {
             print(&json_text(&json!({"schema_version": SCHEMA_VERSION, "runs": store.list()?.iter().map(run_json).collect::<Vec<_>>()}))?)?
         }
-        None => print(printable(&table(&store.list()?)).as_bytes())?,
+        None => print_text(&table(&store.list()?))?,
         Some(RunsCommand::Remove { runs }) => {
             for entry in select(&store, runs)? {
                 store.remove(entry.number)?;
@@ -116,7 +116,7 @@ pub fn compare(job: &Diff) -> Result<ExitCode> {
     if job.json {
         print(&json_text(&diff_json(&found))?)?;
     } else {
-        print(printable(&diff_text(&found, job.top)).as_bytes())?;
+        print_text(&diff_text(&found, job.top))?;
     }
     let differs = !found.functions.is_empty() || !found.only_before.is_empty() || !found.only_after.is_empty();
     Ok(if job.fail && differs { ExitCode::from(EXCEEDED) } else { ExitCode::SUCCESS })

@@ -7,7 +7,7 @@ mod show;
 
 use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteFunctions, SuiteWorth};
 use crate::git::{self, Difference};
-use crate::notes::{Progress, note, warn};
+use crate::notes::{Progress, note, printable, warn};
 use crate::profiles;
 use crate::reports::{json_text, print};
 use anyhow::{Context, Result, bail, ensure};
@@ -52,7 +52,7 @@ fn list_suites(as_json: bool) -> Result<()> {
     }
     let mut out = format!("{:>8}  suite\n", "runs");
     suites.iter().for_each(|(name, runs)| out += &format!("{runs:>8}  {name}\n"));
-    print(out.as_bytes())
+    print(printable(&out).as_bytes())
 }
 
 /// Reads the runs of a suite, and keeps the paths of the functions that are meant.
@@ -126,7 +126,7 @@ fn put_in_order(job: &Order) -> Result<()> {
     print(&match (job.json, job.names) {
         (true, _) => json_text(&ordered.json())?,
         (_, true) => placed.iter().map(|p| format!("{}\n", suite.tests[p.test].name)).collect::<String>().into_bytes(),
-        _ => ordered.text().into_bytes(),
+        _ => printable(&ordered.text()).into_bytes(),
     })
 }
 

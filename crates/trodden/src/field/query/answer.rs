@@ -92,7 +92,7 @@ impl Sink {
     pub fn finish(self) -> Result<()> {
         match self {
             Sink::Text { rows, right, all } => {
-                reports::print(aligned(&rows, &right).as_bytes())?;
+                reports::print_text(&aligned(&rows, &right))?;
                 let shown = rows.len() as u64 - 1;
                 if shown < all {
                     note(format_args!("{shown} of {all} rows are shown: --csv, --json and --output have all"));
