@@ -11,7 +11,8 @@
 //!
 //! That a line was not executed (0) is said only where its code tells it. A jump at the end of other lines does not: the closing brace of a branch has one, and what follows
 //! the brace may be executed all the same. Nor does code that the optimiser moved into a branch which was never taken, in front of which the line stands. Nor does a
-//! body of a function that was never entered, if another body of it was, from which the code may be gone. Lines with no other code are left out.
+//! body of a function that was never entered, if another body of it was, from which the code may be gone. Nor does what is done only where an exception passes through, which stands at closing
+//! braces. Lines with no other code are left out.
 //!
 //! A function's calls are its entries and those of its inlined bodies. Branches are those that are left in the optimised code; the counts of one source branch's copies
 //! are summed by line, column and direction.
@@ -70,7 +71,7 @@ impl LineCounts {
     /// Counts of the given functions.
     pub fn of<'v, 'a: 'v>(functions: impl IntoIterator<Item = &'v Function<'a>>) -> LineCounts {
         let (mut counts, mut unentered) = (LineCounts::default(), Vec::new());
-        for function in functions {
+        for function in functions.into_iter().filter(|f| !unexecuted::is_silent(f)) {
             let entries = inlined::entries(function);
             unentered.extend(counts.add_lines(function, &entries));
             counts.add_branches(function);
@@ -167,7 +168,11 @@ impl LineCounts {
 fn instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Position, u64)> {
     let mut instances = Instances::default();
     instances.add(function.map.position, function.paths.entries());
+    let cleanups = unexecuted::cleanups(function);
     for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
+        if count == 0 && cleanups[at] {
+            continue;
+        }
         let others = |jump: &Position| block.positions.iter().any(|p| (p.scope, p.file, p.line) != (jump.scope, jump.file, jump.line));
         let jump = block.branch.filter(|jump| count == 0 && decides_nothing(function, at) && others(jump));
         let told = block.positions.iter().copied().chain(block.branch).filter(|p| Some(*p) != jump);

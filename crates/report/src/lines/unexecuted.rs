@@ -7,7 +7,33 @@
 use crate::view::{Function, chain};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Node;
-use trodden_unit::Position;
+use trodden_unit::{EdgeKind, Position};
+
+/// Whether it is not known of a function whether it was called: it does nothing, so that nothing is left of it where it was inlined.
+pub fn is_silent(function: &Function) -> bool {
+    function.paths.entries() == 0 && matches!(&function.map.blocks[..], [block] if block.instructions <= 1)
+}
+
+/// For each block whether it only cleans up for an exception that is passed on.
+pub fn cleanups(function: &Function) -> Vec<bool> {
+    let exit = function.map.blocks.len();
+    let mut others = vec![false; exit + 1];
+    let ends = |e: &&trodden_unit::FlowEdge| e.to.index() == exit && !matches!(e.kind, EdgeKind::Resume | EdgeKind::Reach);
+    let mut left: Vec<Node> = function.map.edges.iter().filter(ends).map(|e| e.from).collect();
+    while let Some(block) = left.pop() {
+        if !std::mem::replace(&mut others[block.index()], true) {
+            left.extend(function.into.get(block.index()).into_iter().flatten());
+        }
+    }
+    let mut resumes = vec![false; exit + 1];
+    let mut left: Vec<Node> = function.map.edges.iter().filter(|e| e.kind == EdgeKind::Resume).map(|e| e.from).collect();
+    while let Some(block) = left.pop() {
+        if !std::mem::replace(&mut resumes[block.index()], true) {
+            left.extend(function.into.get(block.index()).into_iter().flatten());
+        }
+    }
+    resumes.iter().zip(&others).map(|(resumes, others)| *resumes && !*others).collect()
+}
 
 /// Whether a position in a block that was not executed says nothing of its line; `untaken` are the blocks whose untaken branches lead there.
 pub fn is_moved(function: &Function, untaken: &BTreeSet<Node>, position: Position, entries: &BTreeMap<u32, u64>) -> bool {
