@@ -6,6 +6,8 @@
 //! units that a program consists of; a copy lies in a [`store`] by identity.
 #![forbid(unsafe_code)]
 
+mod check;
+pub mod codegen;
 pub mod directions;
 pub mod edge_profile;
 pub mod events;
@@ -20,6 +22,7 @@ pub mod parts;
 pub mod store;
 pub mod weights;
 
+pub use codegen::{CodegenOptions, RefusedOption};
 pub use directions::{Direction, Directions, NoDirections};
 pub use edge_profile::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ProfiledFunction, ValueCounters, ValueKind};
 pub use events::EventSource;
