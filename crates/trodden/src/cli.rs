@@ -441,7 +441,7 @@ pub struct Diff {
     /// Also tell paths whose count changed, but not their share.
     #[arg(long)]
     pub counts: bool,
-    /// At most this many paths of each function.
+    /// At most this many paths of each function; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Exit with status 1 if there is a difference.
@@ -517,7 +517,7 @@ pub struct Loops {
     /// A profile of it: a file, or a run (12, last, last~1), or a suite.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// At most this many loops.
+    /// At most this many loops; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub top: usize,
     /// At most this many blocks of each, those that execute most.

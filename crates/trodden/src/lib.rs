@@ -40,6 +40,7 @@ mod cargo;
 pub mod cc;
 mod cli;
 mod copies;
+mod coverage;
 mod doctor;
 mod events;
 mod facts;
