@@ -69,6 +69,8 @@ pub struct Known {
     pub names: BTreeMap<u64, String>,
     /// More functions' entries.
     pub entries: Vec<u64>,
+    /// Addresses of data that instructions name.
+    pub data: BTreeSet<u64>,
     /// Transfers that executions showed.
     pub observations: Vec<Observation>,
     /// Targets of indirect jumps that the compiler's map gives.
@@ -116,7 +118,7 @@ impl<'k, 'a> Explored<'k, 'a> {
             called: BTreeSet::new(),
             taken: BTreeSet::new(),
             labels: BTreeSet::new(),
-            data: BTreeSet::new(),
+            data: known.data.clone(),
             jumps: BTreeMap::new(),
             uncertain: Vec::new(),
             candidates: BTreeSet::new(),

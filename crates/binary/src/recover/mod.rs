@@ -30,7 +30,7 @@ use regions::Families;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-/// Recoveries that start again with more functions known not to return, at most.
+/// Passes, each of which starts again with what is known from the ones before, at most.
 const PASSES: usize = 8;
 /// Rounds of resolving jumps and following what they reach, at most.
 const ROUNDS: usize = 12;
@@ -76,23 +76,26 @@ pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[Observ
         known.jump_targets = mapped::jump_targets(&code, map);
         known.entries = map.functions.iter().map(|f| f.address).collect();
     }
-    for _ in 0..PASSES {
-        let never = {
-            let (explored, families) = explore(&code, &frames, &known);
-            never_returning(&explored, &families)
-        };
-        let before = known.never.len();
-        known.never.extend(never);
-        if known.never.len() == before {
-            break;
-        }
-    }
-    let (explored, families) = explore(&code, &frames, &known);
-    let mut graph = assemble::assemble(&explored, &families);
+    let mut graph = settled(&code, &frames, &mut known);
     if let Some(map) = map {
         mapped::annotate(&mut graph, map);
     }
     Ok(graph)
+}
+
+/// Follows code again and again, each time with what is known from before: functions that do not return, and where data begins that ends a table.
+fn settled<'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &mut Known) -> ProgramGraph {
+    for pass in 1.. {
+        let (explored, families) = explore(code, frames, known);
+        let never = never_returning(&explored, &families);
+        if pass == PASSES || (never.is_subset(&known.never) && explored.data.len() == known.data.len()) {
+            return assemble::assemble(&explored, &families);
+        }
+        let data = explored.data;
+        known.data = data;
+        known.never.extend(never);
+    }
+    unreachable!("the last pass returns")
 }
 
 /// Follows code and resolves indirect jumps until nothing new is reached.
