@@ -11,7 +11,8 @@ use trodden_binary::{AddressMap, MapBlock};
 
 /// What `llvm-readobj` reads.
 fn by_llvm(file: &Path) -> Vec<Value> {
-    let output = Command::new("llvm-readobj-22").args(["--elf-output-style=JSON", "--bb-addr-map"]).arg(file).output().expect("llvm-readobj-22");
+    let output =
+        Command::new("llvm-readobj-22").args(["--elf-output-style=JSON", "--bb-addr-map"]).arg(file).output().expect("llvm-readobj-22");
     let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     all[0]["BBAddrMap"].as_array().expect("functions").iter().map(|f| f["Function"].clone()).collect()
 }
@@ -58,7 +59,8 @@ fn compare_block(block: &MapBlock, base: u64, entry: &Value) {
     assert_eq!(properties.landing_pad, is("IsEHPad"));
     assert_eq!(properties.falls_through, is("CanFallThrough"));
     assert_eq!(properties.indirect_jump, is("HasIndirectBranch"));
-    let call_ends: Vec<u64> = entry["Callsite End Offsets"].as_array().into_iter().flatten().map(|o| block.address + o.as_u64().unwrap()).collect();
+    let call_ends: Vec<u64> =
+        entry["Callsite End Offsets"].as_array().into_iter().flatten().map(|o| block.address + o.as_u64().unwrap()).collect();
     assert_eq!(block.call_ends, call_ends);
 }
 
@@ -74,7 +76,12 @@ fn compare_analysis(block: &MapBlock, entry: &Value) {
 fn programs_are_read_as_llvm_reads_them() {
     let folder = TempDir::new().unwrap();
     for (compiler, name) in [("clang-22", "interpreter.c"), ("clang++-22", "shapes.cpp")] {
-        let program = common::compile(&folder, compiler, name, &[&["-O2", "-std=c++17"][..usize::from(compiler == "clang++-22") + 1], &common::MAP].concat());
+        let program = common::compile(
+            &folder,
+            compiler,
+            name,
+            &[&["-O2", "-std=c++17"][..usize::from(compiler == "clang++-22") + 1], &common::MAP].concat(),
+        );
         let map = compare(&program);
         assert!(map.functions.len() > 5 && map.functions.iter().all(|f| f.blocks.iter().all(|b| b.frequency.is_some())));
         let binary = common::read(&program);

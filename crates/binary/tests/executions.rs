@@ -38,10 +38,14 @@ fn execute(binary: &Binary, arguments: &[&str], folder: &Path) -> (HashSet<Trans
     for line in BufReader::new(child.stderr.take().unwrap()).split(b'\n') {
         let line = line.unwrap();
         let text = String::from_utf8_lossy(&line);
-        if let Some(start) = text.strip_prefix("start_code").and_then(|rest| u64::from_str_radix(rest.trim().trim_start_matches("0x"), 16).ok()) {
+        if let Some(start) =
+            text.strip_prefix("start_code").and_then(|rest| u64::from_str_radix(rest.trim().trim_start_matches("0x"), 16).ok())
+        {
             bias.get_or_insert(start.wrapping_sub(lowest) & !0xfff);
         }
-        let Some(address) = text.strip_prefix("Trace").and_then(|rest| u64::from_str_radix(rest.split('/').nth(1)?, 16).ok()) else { continue };
+        let Some(address) = text.strip_prefix("Trace").and_then(|rest| u64::from_str_radix(rest.split('/').nth(1)?, 16).ok()) else {
+            continue;
+        };
         let address = address.wrapping_sub(bias.expect("the log says where the program lies"));
         let inside = code.iter().any(|c| (c.0..c.1).contains(&address));
         if inside {
@@ -113,7 +117,8 @@ impl<'a> Allowed<'a> {
         let function = &self.graph.functions[function];
         let block = function.block(index);
         let is_last = from == block.last;
-        let is_edge = function.successors(index).iter().any(|e| function.block(e.to).start == to && (is_last || e.kind == EdgeKind::Unwind));
+        let is_edge =
+            function.successors(index).iter().any(|e| function.block(e.to).start == to && (is_last || e.kind == EdgeKind::Unwind));
         let is_call = self.calls.get(&from).into_iter().flatten().any(|call| match &call.callee {
             Callee::Function(entry) => *entry == to,
             Callee::OneOf(entries) => entries.contains(&to),
@@ -131,8 +136,15 @@ fn check(program: &Path, arguments: &[&str], folder: &Path) {
     let (transfers, executed) = execute(&binary, arguments, folder);
     let allowed = Allowed::new(&binary, &graph);
     let unknown: Vec<Transfer> = transfers.iter().copied().filter(|t| !allowed.allows(*t)).collect();
-    let (marked, wrong): (Vec<Transfer>, Vec<Transfer>) = unknown.into_iter().partition(|(from, _)| from.is_some_and(|f| allowed.uncertain.contains(&f)));
-    println!("{}: {executed} instructions, {} different transfers, {} uncertain, {} wrong", program.display(), transfers.len(), marked.len(), wrong.len());
+    let (marked, wrong): (Vec<Transfer>, Vec<Transfer>) =
+        unknown.into_iter().partition(|(from, _)| from.is_some_and(|f| allowed.uncertain.contains(&f)));
+    println!(
+        "{}: {executed} instructions, {} different transfers, {} uncertain, {} wrong",
+        program.display(),
+        transfers.len(),
+        marked.len(),
+        wrong.len()
+    );
     assert!(executed > 300, "{} was hardly executed", program.display());
     assert!(wrong.is_empty(), "{}: {wrong:x?}", program.display());
     // What is uncertain and was executed is known once the graph is amended.
@@ -154,7 +166,10 @@ fn programs_of_the_system() {
         ("/usr/bin/sed", &["-n", "s/1\\(.\\)/x\\1/gp;3d;$!N;P;D", "text"]),
         ("/usr/bin/bzip2", &["-kf", "text"]),
         ("/usr/bin/xz", &["-kf", "text"]),
-        ("/usr/bin/mawk", &["{s += $1; a[$1 % 3] = a[$1 % 3] $2} END {printf \"%d %s\\n\", s, toupper(a[1]); print substr(a[2], 2, 3) ~ /5/}", "text"]),
+        (
+            "/usr/bin/mawk",
+            &["{s += $1; a[$1 % 3] = a[$1 % 3] $2} END {printf \"%d %s\\n\", s, toupper(a[1]); print substr(a[2], 2, 3) ~ /5/}", "text"],
+        ),
     ];
     let mut checked = 0;
     for (program, arguments) in programs {
@@ -170,7 +185,13 @@ fn programs_of_the_system() {
 
 #[test]
 fn own_programs_by_gcc() {
-    for options in [&["-O0"][..], &["-O2"], &["-O2", "-no-pie"], &["-Os", "-fcf-protection=full", "-fno-plt"], &["-O2", "-fno-asynchronous-unwind-tables"]] {
+    for options in [
+        &["-O0"][..],
+        &["-O2"],
+        &["-O2", "-no-pie"],
+        &["-Os", "-fcf-protection=full", "-fno-plt"],
+        &["-O2", "-fno-asynchronous-unwind-tables"],
+    ] {
         let folder = TempDir::new().unwrap();
         let program = common::stripped(&common::compile(&folder, "gcc", "interpreter.c", options));
         check(&program, &[], folder.path());

@@ -48,7 +48,8 @@ fn behind_branches(binary: &Binary, graph: &ProgramGraph) -> BTreeSet<u64> {
 }
 
 fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared {
-    let blocks: BTreeMap<u64, &MapBlock> = map.functions.iter().flat_map(|f| &f.blocks).filter(|b| b.size > 0).map(|b| (b.address, b)).collect();
+    let blocks: BTreeMap<u64, &MapBlock> =
+        map.functions.iter().flat_map(|f| &f.blocks).filter(|b| b.size > 0).map(|b| (b.address, b)).collect();
     let containing = |at: u64| blocks.range(..=at).next_back().map(|(_, b)| *b).filter(|b| at < b.address + b.size);
     let branches = behind_branches(binary, graph);
     let (mut edges, mut starts) = (BTreeSet::new(), BTreeSet::new());
@@ -116,7 +117,11 @@ fn check(what: &str, program: &Path) {
     let share = 100.0 * (1.0 - compared.missing.len() as f64 / (compared.starts + compared.edges) as f64);
     println!(
         "{what}: block starts {} of {}, edges {} of {}; {share:.2} % without {dead} of dead code; {} not in the map",
-        compared.starts_found, compared.starts, compared.edges_found, compared.edges, compared.wrong.len()
+        compared.starts_found,
+        compared.starts,
+        compared.edges_found,
+        compared.edges,
+        compared.wrong.len()
     );
     for function in &map.functions {
         assert!(graph.function_entered_at(function.address).is_some(), "{what}: no function at {:#x}", function.address);
@@ -128,7 +133,9 @@ fn check(what: &str, program: &Path) {
 
 #[test]
 fn c_programs() {
-    for options in [&["-O0"][..], &["-O2"], &["-O2", "-fPIE", "-pie", "-fno-plt"], &["-O2", "-no-pie"], &["-Os"], &["-O3", "-fcf-protection=full"]] {
+    for options in
+        [&["-O0"][..], &["-O2"], &["-O2", "-fPIE", "-pie", "-fno-plt"], &["-O2", "-no-pie"], &["-Os"], &["-O3", "-fcf-protection=full"]]
+    {
         let folder = TempDir::new().unwrap();
         let program = common::compile(&folder, "clang-22", "interpreter.c", &[options, &common::MAP].concat());
         check(&format!("interpreter.c {}", options.join(" ")), &program);

@@ -3,7 +3,7 @@
 //! A block starts at an entry, a branch target, a landing pad, or behind a branch or return that something reaches; it runs until the next instruction starts
 //! another block, or nothing follows. Where code jumps into an instruction, two blocks overlap, and run on together.
 
-use super::explore::{Explored, LOCK_PREFIX, Flow, Resolution};
+use super::explore::{Explored, Flow, LOCK_PREFIX, Resolution};
 use super::padding;
 use super::regions::{Families, is_cold};
 use crate::graph::*;
@@ -230,10 +230,9 @@ impl Function<'_, '_, '_> {
                 all.extend(goes_on.then(|| self.to(next, EdgeKind::FallThrough, CallKind::TailCall)));
                 all
             }
-            Flow::Conditional(to) => vec![
-                self.to(to, EdgeKind::Taken, CallKind::ConditionalTailCall),
-                self.to(next, EdgeKind::NotTaken, CallKind::TailCall),
-            ],
+            Flow::Conditional(to) => {
+                vec![self.to(to, EdgeKind::Taken, CallKind::ConditionalTailCall), self.to(next, EdgeKind::NotTaken, CallKind::TailCall)]
+            }
             Flow::Jump(to) => vec![self.to(to, EdgeKind::Jump, CallKind::TailCall)],
             Flow::JumpIndirect => match &self.explored.jumps[&at] {
                 Resolution::Within(targets) => targets.iter().map(|&to| self.to(to, EdgeKind::Indirect, CallKind::TailCall)).collect(),
@@ -304,7 +303,8 @@ impl Function<'_, '_, '_> {
             let Some(bytes) = self.explored.code.binary.bytes_at(gap.start).and_then(|b| b.get(..size)) else { continue };
             let filling = padding::length(bytes, gap.start);
             if filling < size {
-                self.doubts.push(Uncertainty { address: gap.start + filling as u64, doubt: Doubt::Unreached { size: (size - filling) as u64 } });
+                self.doubts
+                    .push(Uncertainty { address: gap.start + filling as u64, doubt: Doubt::Unreached { size: (size - filling) as u64 } });
             }
         }
     }

@@ -241,7 +241,8 @@ impl<'k, 'a> Explored<'k, 'a> {
             if self.instructions.contains_key(&at) || self.code.is_stub(at) {
                 return;
             }
-            let Some(instruction) = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at)) else {
+            let Some(instruction) = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at))
+            else {
                 self.uncertain.push(Uncertainty { address: at, doubt: Doubt::Undecodable });
                 return;
             };
@@ -446,5 +447,9 @@ fn has_memory(instruction: &Instruction) -> bool {
 fn is_unlikely(instruction: &Instruction) -> bool {
     use Mnemonic::{Arpl, Cli, In, Insb, Insd, Insw, Iret, Iretd, Iretq, Les, Out, Outsb, Outsd, Outsw, Retf, Sti};
     let zeros = instruction.len() == 2 && instruction.mnemonic() == Mnemonic::Add && instruction.memory_base() == Register::RAX;
-    zeros || matches!(instruction.mnemonic(), Arpl | Cli | In | Insb | Insd | Insw | Iret | Iretd | Iretq | Les | Out | Outsb | Outsd | Outsw | Retf | Sti)
+    zeros
+        || matches!(
+            instruction.mnemonic(),
+            Arpl | Cli | In | Insb | Insd | Insw | Iret | Iretd | Iretq | Les | Out | Outsb | Outsd | Outsw | Retf | Sti
+        )
 }

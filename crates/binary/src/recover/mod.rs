@@ -71,7 +71,8 @@ impl ProgramGraph {
 pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[Observation]) -> Result<ProgramGraph, BinaryError> {
     let code = Code::read(binary)?;
     let frames = Frames::read(&code);
-    let mut known = Known { symbols: names::symbols(&code), names: names::names(&code), observations: observations.to_vec(), ..Known::default() };
+    let mut known =
+        Known { symbols: names::symbols(&code), names: names::names(&code), observations: observations.to_vec(), ..Known::default() };
     if let Some(map) = map {
         known.jump_targets = mapped::jump_targets(&code, map);
         known.entries = map.functions.iter().map(|f| f.address).collect();
