@@ -51,6 +51,7 @@ const TESTS: &[Need] = &[
     need("qemu-user", "qemu-x86_64"),
     need("chromium", "chromium"),
     need("chromium-driver", "chromedriver"),
+    need("qemu-user", "qemu-x86_64"),
 ];
 
 /// What the benchmark takes, beside the toolchain.

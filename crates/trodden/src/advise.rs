@@ -4,8 +4,7 @@ use crate::cli::{Advise, Color, FindingKind};
 use crate::facts::{self, KnownFacts};
 use crate::notes::note;
 use crate::{profiles, reports};
-use anyhow::{Context, Result, bail};
-use std::fs;
+use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_profile::advise::{AdviseOptions, Kind};
 use trodden_report::advice::{Wanted, json, sarif, text};
@@ -27,8 +26,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     };
     let advice = wanted.advise(&view, &|function| known.of(function))?;
     if let Some(file) = &job.sarif {
-        fs::write(file, reports::json_text(&sarif::advice(&advice, &sources))?)
-            .with_context(|| format!("cannot write {}", file.display()))?;
+        reports::write_file(file, &reports::json_text(&sarif::advice(&advice, &sources))?)?;
         note(format_args!("the findings are in {}", file.display()));
     } else if job.json {
         reports::print(&reports::json_text(&json::advice(&view, &advice, &sources))?)?;

@@ -13,6 +13,9 @@ mod residual;
 mod showing;
 mod suite;
 mod times;
+mod trace;
+mod witnesses;
+mod waits;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
@@ -25,7 +28,10 @@ pub use parameters::{Parameters, known_in, known_paths, parameters_over, weights
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
+pub use witnesses::{Condition, Reconstruct, Witnesses};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
+pub use trace::{CollectorKind, RepeatPart, Trace, TraceDiff, TraceFind, TraceProfile, TraceRecord, TraceShow, TraceStrategy};
+pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -89,7 +95,7 @@ pub enum Command {
     Cc {
         /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in bursts, `--trodden-addresses` for addresses of blocks
         /// instead of counters, `--trodden-pgo` for an edge profile as well, `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=shared` or `atomic` for counters that threads share.
+        /// `--trodden-threads=atomic` for counters that threads share.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -98,7 +104,7 @@ pub enum Command {
     Cxx {
         /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in bursts, `--trodden-addresses` for addresses of blocks
         /// instead of counters, `--trodden-pgo` for an edge profile as well, `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=shared` or `atomic` for counters that threads share.
+        /// `--trodden-threads=atomic` for counters that threads share.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -134,6 +140,9 @@ pub enum Command {
     /// Run test suites; find redundant tests; order tests by what they take, or by what a change touches.
     #[command(subcommand)]
     Suite(Suite),
+    /// Which code on which process makes others wait: recording, reporting.
+    #[command(subcommand)]
+    Waits(Waits),
     /// List recorded runs, remove them, put them into suites.
     Runs(Runs),
     /// Add profiles up.
@@ -151,6 +160,9 @@ pub enum Command {
     Graph(Graph),
     /// Divide the counting of a program among copies of it, and say what each would cost, without running them.
     Plan(Plan),
+    /// Record the exact trace of a program that was not built for it; show, search and compare traces.
+    #[command(subcommand)]
+    Trace(Trace),
     /// Say how large the unit store is, and make it smaller.
     Store(Store),
     /// Check that everything trodden needs is there, by a trial from end to end; or whether a program does the same each time it runs.
@@ -356,7 +368,8 @@ pub struct Sample {
 Examples:
   trodden runs
   trodden runs suite nightly 3 4 last
-  trodden runs remove 7")]
+  trodden runs remove 7
+  trodden runs clean")]
 pub struct Runs {
     /// Print JSON.
     #[arg(long)]
@@ -375,6 +388,8 @@ pub enum RunsCommand {
         #[arg(required = true)]
         runs: Vec<String>,
     },
+    /// Remove what recordings left that were killed: raw counts, and profiles half written.
+    Clean,
     /// Put runs into a suite.
     Suite {
         /// The suite.
@@ -641,6 +656,10 @@ Examples:
         #[arg(long, value_enum, default_value_t = HitsCounted::All)]
         hits: HitsCounted,
     },
+    /// Choose witnesses of a graph, or of functions that call each other, divide them among runs, and check that partial traces give the execution back.
+    Witnesses(Witnesses),
+    /// Rebuild an execution from the partial traces of its runs.
+    Reconstruct(Reconstruct),
     /// Print the control-flow graphs of any program's machine code, as JSON or DOT.
     Extract(Extract),
     /// Print a function's control-flow graph, as DOT or JSON.

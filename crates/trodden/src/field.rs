@@ -55,13 +55,20 @@ fn pack(job: &Pack) -> Result<ExitCode> {
     let mut bytes = Vec::new();
     report.write_to(&mut bytes)?;
     let written = match job.append {
-        true => fs::OpenOptions::new().append(true).create(true).open(&job.output).and_then(|mut f| f.write_all(&bytes)),
-        false => fs::write(&job.output, &bytes),
+        true => append(&job.output, &bytes).with_context(|| format!("cannot write {}", job.output.display())),
+        false => reports::write_file(&job.output, &bytes),
     };
-    written.with_context(|| format!("cannot write {}", job.output.display()))?;
+    written?;
     let paths: usize = report.units.iter().map(|u| u.counts.len()).sum();
     note(format_args!("{}: {paths} paths in {} bytes", job.output.display(), bytes.len()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds to a file; what cannot be added whole is taken away again, so that the reports before it stay readable.
+fn append(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut out = fs::OpenOptions::new().append(true).create(true).open(file)?;
+    let before = out.metadata()?.len();
+    out.write_all(bytes).inspect_err(|_| _ = out.set_len(before))
 }
 
 /// What was counted and is not known, of all profiles. Of copies that watch a part of the paths, only theirs.

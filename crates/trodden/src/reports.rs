@@ -10,10 +10,14 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_profile::Profile;
+use trodden_profile::whole_file;
 use trodden_report::annotate::Request;
 use trodden_report::html::HtmlOptions;
 use trodden_report::text::TextOptions;
 use trodden_report::{Selection, SourceCache, View, annotate, events, folded, html, json, lcov, pprof, text};
+
+/// How names of files begin that are being written.
+pub const BEGUN: &str = ".trodden-";
 
 /// `trodden report`
 ///
@@ -28,7 +32,7 @@ pub fn report(job: &Report, color: Color) -> Result<ExitCode> {
     events::check(&profile, selection.measure)?;
     if let Some(file) = &job.html {
         let page = html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() });
-        fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+        write_file(file, page.as_bytes())?;
         note(format_args!("the page is in {}", file.display()));
     } else if job.json {
         print(&json_text(&json::report(&view, &selection, &sources)?)?)?;
@@ -93,7 +97,7 @@ pub fn export(job: &Export) -> Result<ExitCode> {
         tell_partial(&profile);
     }
     match &job.output {
-        Some(file) => fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()))?,
+        Some(file) => write_file(file, &bytes)?,
         None => print(&bytes)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -153,6 +157,14 @@ pub fn json_text(value: &impl serde::Serialize) -> Result<Vec<u8>> {
     let mut text = serde_json::to_vec_pretty(value)?;
     text.push(b'\n');
     Ok(text)
+}
+
+/// Writes a file that the user named: whole, or not at all.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
+    whole_file::write(file, BEGUN, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Prints to standard output.

@@ -110,7 +110,7 @@ fn hot(job: &Residual, color: Color, view: &View, known: &KnownPaths, top: usize
 
 fn write(job: &Residual, bytes: &[u8]) -> Result<()> {
     match &job.output {
-        Some(file) => fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display())),
+        Some(file) => reports::write_file(file, bytes),
         None => reports::print(bytes),
     }
 }

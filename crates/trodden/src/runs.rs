@@ -7,11 +7,14 @@ use crate::reports::{json_text, print};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_profile::merge::{Builds, merge_files};
+use trodden_profile::store::Left;
 use trodden_profile::{Change, DiffOptions, Ending, FunctionDiff, PathDiff, RunEntry, RunStore, diff};
 use trodden_report::Name;
+use trodden_report::words::plural;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -26,9 +29,15 @@ pub fn runs(job: &Runs) -> Result<ExitCode> {
     let store = RunStore::find(Path::new("."))?;
     match &job.command {
         None if job.json => {
-            print(&json_text(&json!({"schema_version": SCHEMA_VERSION, "runs": store.list()?.iter().map(run_json).collect::<Vec<_>>()}))?)?
+            let runs: Vec<Value> = store.list()?.iter().map(run_json).collect();
+            let left: Vec<Value> = store.left()?.iter().map(|l| json!({"path": l.path, "bytes": l.bytes})).collect();
+            print(&json_text(&json!({"schema_version": SCHEMA_VERSION, "runs": runs, "left": left}))?)?
         }
-        None => print(table(&store.list()?).as_bytes())?,
+        None => {
+            print(table(&store.list()?).as_bytes())?;
+            tell_left(&store.left()?);
+        }
+        Some(RunsCommand::Clean) => clean(&store.left()?)?,
         Some(RunsCommand::Remove { runs }) => {
             for entry in select(&store, runs)? {
                 store.remove(entry.number)?;
@@ -41,6 +50,32 @@ pub fn runs(job: &Runs) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what killed recordings left.
+fn tell_left(left: &[Left]) {
+    if !left.is_empty() {
+        note(format_args!(
+            "recordings that were killed left {} ({}): `trodden collect FOLDER` makes a profile of raw counts, `trodden runs clean` removes all",
+            plural(left.len() as u128, "file or folder", "files and folders"),
+            megabytes(left)
+        ));
+        left.iter().for_each(|l| note(format_args!("  {}", l.path.display())));
+    }
+}
+
+/// Removes it.
+fn clean(left: &[Left]) -> Result<()> {
+    for l in left {
+        let removed = if l.path.is_dir() { fs::remove_dir_all(&l.path) } else { fs::remove_file(&l.path) };
+        removed.with_context(|| format!("cannot remove {}", l.path.display()))?;
+    }
+    note(format_args!("{} removed ({})", plural(left.len() as u128, "file or folder", "files and folders"), megabytes(left)));
+    Ok(())
+}
+
+fn megabytes(left: &[Left]) -> String {
+    format!("{:.1} MB", left.iter().map(|l| l.bytes).sum::<u64>() as f64 / 1e6)
 }
 
 fn select(store: &RunStore, wanted: &[String]) -> Result<Vec<RunEntry>> {

@@ -5,7 +5,7 @@ use super::spec::Times;
 use super::{CopyRun, chart};
 use crate::cli::Copies;
 use crate::notes::{note, warn};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -249,7 +249,7 @@ impl Costs {
             true => chart::page(self),
             false => serde_json::to_string_pretty(self)? + "\n",
         };
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        crate::reports::write_file(path, text.as_bytes())
     }
 }
 
