@@ -48,6 +48,7 @@ const TESTS: &[Need] = &[
     need("autoconf", "autoconf"),
     need("automake", "automake"),
     need("ccache", "ccache"),
+    need("qemu-user", "qemu-x86_64"),
     need("chromium", "chromium"),
     need("chromium-driver", "chromedriver"),
     need("qemu-user", "qemu-x86_64"),
