@@ -10,6 +10,7 @@
 
 mod code;
 mod diff;
+mod explain;
 mod find;
 mod imports;
 mod merge;
