@@ -50,6 +50,7 @@ const TESTS: &[Need] = &[
     need("ccache", "ccache"),
     need("chromium", "chromium"),
     need("chromium-driver", "chromedriver"),
+    need("qemu-user", "qemu-x86_64"),
 ];
 
 /// What the benchmark takes, beside the toolchain.

@@ -6,9 +6,6 @@ use crate::model::Profile;
 use std::fmt;
 use trodden_unit::{Aliases, EDGES_WORD, FunctionMap, UnitMap, parts};
 
-/// Words in the schemes of units whose threads share counters by plain increments.
-const SHARED_WORD: &str = "threads=shared";
-
 /// A reason why counts are not exact, or not complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inexact {
@@ -76,10 +73,15 @@ pub enum Inexact {
         /// Where they differ: so many places.
         differences: u64,
     },
-    /// Threads share counters without atomic increments.
-    Shared {
-        /// Units that do so.
-        units: u64,
+    /// Counts could not be written.
+    Lost {
+        /// Those of so many threads.
+        threads: u64,
+    },
+    /// A signal ended all copies that counted together.
+    Interrupted {
+        /// So many copies.
+        copies: u64,
     },
 }
 
@@ -131,9 +133,14 @@ impl fmt::Display for Inexact {
                     "copies of the program counted it together, and were not the same execution: they differ in {differences} {places}, so counts of several executions are mixed here; `trodden doctor -- COMMAND` tells whether the program does the same each time"
                 )
             }
-            Inexact::Shared { units } => {
-                write!(f, "threads of {units} units share counters, and may lose counts; build with --threads own or atomic")
+            Inexact::Lost { threads } => {
+                let whose = if *threads == 1 { "a thread".to_owned() } else { format!("{threads} threads") };
+                write!(f, "the counts of {whose} are lost, because the program could not write them: record again where there is room")
             }
+            Inexact::Interrupted { copies } => write!(
+                f,
+                "a signal ended the {copies} copies that counted together, each at another place, so counts of different functions do not fit together; record without --copies to see where one program was"
+            ),
         }
     }
 }
@@ -148,6 +155,12 @@ impl Profile {
     pub fn inexact(&self) -> Vec<Inexact> {
         let units: Vec<_> = self.images.iter().flat_map(|i| &i.units).collect();
         let mut out = collect(units.iter().enumerate().map(|(at, u)| (&*u.map, at)), |at, function| units[at].untold(function));
+        if self.run.lost > 0 {
+            out.push(Inexact::Lost { threads: self.run.lost });
+        }
+        if self.run.interrupted > 0 {
+            out.push(Inexact::Interrupted { copies: self.run.interrupted });
+        }
         if self.run.diverged > 0 {
             out.push(Inexact::Diverged { differences: self.run.diverged });
         }
@@ -156,12 +169,11 @@ impl Profile {
 }
 
 fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
-    let (mut partial, mut full, mut shared, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, 0u64, String::new());
+    let (mut partial, mut full, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
     let (mut chosen, mut aliases, mut unproven, mut chosen_scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
     let (mut copy, mut watched, mut edges) = (0u64, 0u64, 0u64);
     for (map, at) in maps {
         let has_word = |word: &str| map.scheme.split(' ').any(|w| w == word);
-        shared += u64::from(has_word(SHARED_WORD));
         edges += u64::from(has_word(EDGES_WORD));
         watched += u64::from(map.is_watched());
         residual += u64::from(map.has_times() && !map.is_watched());
@@ -211,9 +223,6 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
     }
     if edges > 0 {
         out.push(Inexact::Edges { units: edges });
-    }
-    if shared > 0 {
-        out.push(Inexact::Shared { units: shared });
     }
     out
 }

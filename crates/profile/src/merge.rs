@@ -219,5 +219,7 @@ fn in_common(one: Run, other: Run) -> Run {
         recorder: same(one.recorder, &other.recorder),
         test: same(one.test, &other.test),
         diverged: one.diverged.saturating_add(other.diverged),
+        lost: one.lost.saturating_add(other.lost),
+        interrupted: one.interrupted.saturating_add(other.interrupted),
     }
 }

@@ -30,6 +30,8 @@ const MIGRATIONS: &[&str] = &[
     SCHEMA,
     "ALTER TABLE runs ADD COLUMN test TEXT; -- name of the test of a suite that the run is",
     "ALTER TABLE runs ADD COLUMN diverged INTEGER NOT NULL DEFAULT 0; -- differences between the copies that counted it",
+    "ALTER TABLE runs ADD COLUMN lost INTEGER NOT NULL DEFAULT 0; -- threads whose counts are lost
+     ALTER TABLE runs ADD COLUMN interrupted INTEGER NOT NULL DEFAULT 0; -- copies that a signal ended, all of them",
 ];
 
 const SCHEMA: &str = "
@@ -67,7 +69,7 @@ const SCHEMA: &str = "
 ";
 
 const COLUMNS: &str = "SELECT number, profile, bytes, command, directory, host, suites.name, started_ns, duration_ns, exit_status, signal,
-    merged_runs, recorder, test, diverged FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE profile IS NOT NULL";
+    merged_runs, recorder, test, diverged, lost, interrupted FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE profile IS NOT NULL";
 
 /// An open run store.
 #[derive(Debug)]
@@ -351,8 +353,8 @@ fn reserve(t: &Transaction, run: &Run) -> rusqlite::Result<i64> {
         None => (None, None),
     };
     t.execute(
-        "INSERT INTO runs (command, directory, host, suite, started_ns, duration_ns, exit_status, signal, merged_runs, recorder, test, diverged)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        "INSERT INTO runs (command, directory, host, suite, started_ns, duration_ns, exit_status, signal, merged_runs, recorder, test, diverged,
+            lost, interrupted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         params![
             command,
             run.directory,
@@ -365,7 +367,9 @@ fn reserve(t: &Transaction, run: &Run) -> rusqlite::Result<i64> {
             signed(run.runs),
             run.recorder,
             run.test,
-            signed(run.diverged)
+            signed(run.diverged),
+            signed(run.lost),
+            signed(run.interrupted)
         ],
     )?;
     Ok(t.last_insert_rowid())
@@ -416,6 +420,8 @@ fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
         recorder: row.get(12)?,
         test: row.get(13)?,
         diverged: unsigned(row.get(14)?),
+        lost: unsigned(row.get(15)?),
+        interrupted: unsigned(row.get(16)?),
     };
     let profile = folder.join(row.get::<_, String>(1)?);
     let bytes = row.get::<_, Option<i64>>(2)?.map_or(0, unsigned);

@@ -109,7 +109,7 @@ fn stores_of_newer_versions_and_damaged_ones_are_named() {
     database.pragma_update(None, "user_version", 99).unwrap();
     drop(database);
     let error = RunStore::open(&folder).unwrap_err();
-    assert!(matches!(error, ProfileError::Version { found: 99, known: 3, .. }), "{error}");
+    assert!(matches!(error, ProfileError::Version { found: 99, known: 4, .. }), "{error}");
     for name in ["runs.db", "runs.db-wal", "runs.db-shm"] {
         let _ = std::fs::remove_file(folder.join(name));
     }

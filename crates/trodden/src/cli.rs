@@ -14,6 +14,7 @@ mod suite;
 mod times;
 mod trace;
 mod witnesses;
+mod waits;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
@@ -28,6 +29,7 @@ pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
 pub use trace::{CollectorKind, RepeatPart, Trace, TraceDiff, TraceFind, TraceProfile, TraceRecord, TraceShow, TraceStrategy};
 pub use witnesses::{Condition, Reconstruct, Witnesses};
+pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -91,7 +93,7 @@ pub enum Command {
     Cc {
         /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in bursts, `--trodden-addresses` for addresses of blocks
         /// instead of counters, `--trodden-pgo` for an edge profile as well, `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=shared` or `atomic` for counters that threads share.
+        /// `--trodden-threads=atomic` for counters that threads share.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -100,7 +102,7 @@ pub enum Command {
     Cxx {
         /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in bursts, `--trodden-addresses` for addresses of blocks
         /// instead of counters, `--trodden-pgo` for an edge profile as well, `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=shared` or `atomic` for counters that threads share.
+        /// `--trodden-threads=atomic` for counters that threads share.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -136,6 +138,9 @@ pub enum Command {
     /// Run test suites; find redundant tests; order tests by what they take, or by what a change touches.
     #[command(subcommand)]
     Suite(Suite),
+    /// Which code on which process makes others wait: recording, reporting.
+    #[command(subcommand)]
+    Waits(Waits),
     /// List recorded runs, remove them, put them into suites.
     Runs(Runs),
     /// Add profiles up.

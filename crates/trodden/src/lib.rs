@@ -26,6 +26,7 @@
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
 //! | `plan/`, `copies/` | dividing the counting among copies of a program; building, running and adding up copies |
 //! | `trace/` | exact traces of programs that were not built for it |
+//! | `waits.rs`, `waits/` | waiting time: recording it, and the code that causes it |
 //! | `store.rs` | size of the unit store, and pruning it |
 //! | `doctor.rs` | is everything there |
 //! | `assets.rs`, `toolchain.rs` | what trodden brings along; where LLVM is |
@@ -75,6 +76,7 @@ mod store;
 mod suite;
 mod toolchain;
 mod trace;
+mod waits;
 mod watch;
 
 use anyhow::Result;
@@ -147,6 +149,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Field(job) => field::run(&job, cli.color),
         Command::Export(job) => reports::export(&job),
         Command::Suite(job) => suite::run(&job),
+        Command::Waits(job) => waits::run(&job, cli.color),
         Command::Runs(job) => runs::runs(&job),
         Command::Merge(job) => runs::merge(&job),
         Command::Diff(job) => runs::compare(&job),

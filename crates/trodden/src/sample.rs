@@ -76,7 +76,7 @@ pub fn attach(job: &Sample) -> Result<ExitCode> {
     subtract(&mut now, &before);
     let mut collected = collect::join(now, run, assets::store().ok().as_ref());
     collected.profile.sampling = sampled.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
-    record::deliver(&collected, &job.destination)?;
+    record::deliver(&collected, &job.destination)?.check()?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -118,16 +118,6 @@ impl KnownPaths {
         self.functions.range(from..).next().is_some_and(|(key, _)| key.0 == unit && key.1 == name)
     }
 
-    /// Leaves each function only the paths that were taken most, at most so many; equal ones by number. What is left out is counted by a build, and has to be told from what is
-    /// unknown afterwards.
-    pub fn cap(&mut self, most: usize) {
-        for function in self.functions.values_mut().filter(|f| f.known.len() > most) {
-            function.known.sort_unstable_by_key(|(id, count)| (std::cmp::Reverse(*count), *id));
-            function.known.truncate(most);
-            function.known.sort_unstable();
-        }
-    }
-
     /// What is known of a function.
     pub fn of(&self, unit: &str, name: &str, version: Version) -> Option<&KnownFunction> {
         self.functions.get(&(unit.to_owned(), name.to_owned(), version))

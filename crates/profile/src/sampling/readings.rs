@@ -333,6 +333,7 @@ mod tests {
             pid: 1,
             created_ns: 0,
             regions: 1,
+            lost: 0,
             units: vec![unit],
             problems: vec![],
         }

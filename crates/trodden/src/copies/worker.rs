@@ -34,6 +34,7 @@ const FIRST_RUN: Bursts = Bursts { burst: Duration::from_micros(200), every: Dur
 pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
     let result =
         std::env::var_os(RESULT_VARIABLE).with_context(|| format!("{RESULT_VARIABLE} is not set: `trodden record --copies` runs this"))?;
+    trodden_launch::alive::end_with_launcher();
     let spec = Spec::read(folder)?;
     let program = spec.programs.get(copy).with_context(|| format!("there is no copy {copy}"))?.to_path();
     let place = Place::of(folder, &spec, copy)?;

@@ -247,7 +247,7 @@ impl Recorder {
                 warn(problem);
             }
         }
-        if collected.problems.iter().any(|p| p.loses_counts()) {
+        if collected.problems.iter().any(|p| p.loses_counts() && !p.is_marked()) {
             let kept = raw.keep();
             warn(format_args!("counts of the test `{name}` cannot be decoded; they are in {0} (`trodden collect {0}`)", kept.display()));
             return Ok((status, Counts::Lost));

@@ -1,0 +1,51 @@
+//! `trodden waits`: recording who waits for whom, and explaining each wait as the difference of two execution paths.
+//!
+//! | file | what |
+//! |---|---|
+//! | `waits/record.rs` | running a program under the preload library |
+//! | `waits/recording.rs`, `waits/process_file.rs` | a recording on disk |
+//! | `waits/clock.rs` | ticks of all processes to one time |
+//! | `waits/symbols.rs`, `waits/codes.rs` | addresses to functions and lines; code blocks |
+//! | `waits/blocks.rs` | what a thread did between two calls, from samples and stacks |
+//! | `waits/convert.rs`, `waits/replay.rs` | records to calls, in order of time through the analysis |
+//! | `waits/summary.rs` | what a report says; `waits/text.rs`, `waits/json.rs`: how |
+
+mod blocks;
+mod clock;
+mod codes;
+mod convert;
+mod json;
+mod process_file;
+mod record;
+mod recording;
+mod replay;
+mod summary;
+mod symbols;
+mod text;
+
+use crate::cli::{Color, Waits, WaitsReport};
+use anyhow::Result;
+use std::process::ExitCode;
+
+/// Does what the command line says.
+///
+/// # Errors
+/// The program cannot be started; the recording cannot be read.
+pub fn run(job: &Waits, color: Color) -> Result<ExitCode> {
+    match job {
+        Waits::Record(job) => record::run(job),
+        Waits::Report(job) => report(job, color),
+    }
+}
+
+fn report(job: &WaitsReport, _color: Color) -> Result<ExitCode> {
+    let recording = recording::Recording::open(&job.recording)?;
+    let replayed = replay::replay(&recording, job)?;
+    let summary = summary::Summary::new(replayed, job);
+    if job.json {
+        json::print(&summary)?
+    } else {
+        text::print(&summary, job)?
+    }
+    Ok(ExitCode::SUCCESS)
+}
