@@ -98,12 +98,7 @@ pub fn check_pairwise(program: &Program, distribution: &Distribution) -> Check {
 
 /// For each profile, which witnesses it has.
 pub fn members(program: &Program, distribution: &Distribution) -> Vec<Vec<bool>> {
-    let mark = |profile: &Vec<super::Witness>| {
-        let mut member = vec![false; program.witness_count(distribution.kind)];
-        profile.iter().for_each(|w| member[w.index()] = true);
-        member
-    };
-    distribution.profiles.iter().map(mark).collect()
+    super::repair::marked(program, distribution.kind, &distribution.profiles)
 }
 
 /// Checks the condition, where `members` marks the witnesses of each profile, with at most that lookahead.

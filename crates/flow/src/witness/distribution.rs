@@ -11,6 +11,7 @@
 use super::condition::{Check, Lookahead};
 use super::eliminate::{Requirement, eliminate, most_expensive_first};
 use super::jobs::{Grouping, Job, jobs};
+use super::placement::OtherKind;
 use super::program::{Program, Witness, WitnessKind};
 use super::pushdown::{Pushdown, State};
 use super::repair::Repair;
@@ -59,16 +60,22 @@ pub struct Options {
     pub lookahead: Lookahead,
 }
 
-/// A branch that cannot be told apart within the limit.
+/// Why there is no such distribution.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("two successors of a branch in function {} need {needs} witnesses in one profile, but the limit is {limit}: raise it to {needs}", .function.0)]
-pub struct LimitTooSmall {
-    /// The function.
-    pub function: FunctionId,
-    /// Witnesses that its branch needs.
-    pub needs: usize,
-    /// The limit.
-    pub limit: usize,
+pub enum PlanError {
+    /// More witnesses must be in one profile than the limit allows.
+    #[error("function {} needs {needs} witnesses in one profile, but the limit is {limit}: raise it to {needs}", .function.0)]
+    LimitTooSmall {
+        /// The function.
+        function: FunctionId,
+        /// Witnesses that must be in one profile: of two successors of a branch, or of a function whose placement is fixed.
+        needs: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The placement is for the other kind of witnesses.
+    #[error(transparent)]
+    OtherKind(#[from] OtherKind),
 }
 
 /// A distribution with what it costs.
@@ -88,7 +95,7 @@ pub struct Planned {
 ///
 /// # Errors
 /// The limit is too small for a branch.
-pub fn plan(program: &Program, kind: WitnessKind, weights: &Weights, options: &Options) -> Result<Planned, LimitTooSmall> {
+pub fn plan(program: &Program, kind: WitnessKind, weights: &Weights, options: &Options) -> Result<Planned, PlanError> {
     let structure = Structure::new(Pushdown::new(program, kind));
     let views: Vec<View> = program.function_ids().map(|f| View::new(&structure, kind, weights, f)).collect();
     let slots = match options.strategy {
@@ -101,12 +108,17 @@ pub fn plan(program: &Program, kind: WitnessKind, weights: &Weights, options: &O
     let (limit, lookahead) = (options.limit, options.lookahead);
     let mut repair = Repair { program, structure: &structure, weights, home: slots.homes(), limit, lookahead };
     let check = repair.run(&mut profiles);
+    Ok(planned_from(kind, profiles, check, weights, options))
+}
+
+/// Assigns profiles to machines.
+pub(super) fn planned_from(kind: WitnessKind, profiles: Vec<Vec<Witness>>, check: Check, weights: &Weights, options: &Options) -> Planned {
     let loads: Vec<f64> = profiles.iter().map(|p| weights.sum(kind, p)).collect();
     let machines = options.machines.unwrap_or(profiles.len()).max(1);
     let machine_of = assign_to_machines(&loads, machines);
     let mut costs = vec![0.0; machines];
     loads.iter().zip(&machine_of).for_each(|(load, machine)| costs[*machine] += load);
-    Ok(Planned { distribution: Distribution { kind, profiles }, check, machine_of, costs })
+    Planned { distribution: Distribution { kind, profiles }, check, machine_of, costs }
 }
 
 /// Loads to machines, the longest first, each to the machine with the least load.
@@ -217,7 +229,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Adds a job to the profile with the least load into which it fits; splits it if it fits into none.
-    fn add(&mut self, job: Job) -> Result<(), LimitTooSmall> {
+    fn add(&mut self, job: Job) -> Result<(), PlanError> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         order.sort_by(|a, b| self.slots[*a].cost.total_cmp(&self.slots[*b].cost));
         for at in order {
@@ -231,7 +243,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Adds a job where the greatest load grows least, then where the job adds least.
-    fn add_best(&mut self, job: Job) -> Result<(), LimitTooSmall> {
+    fn add_best(&mut self, job: Job) -> Result<(), PlanError> {
         let mut best: Option<(f64, f64, usize, FunctionPlan)> = None;
         for at in 0..self.slots.len() {
             let (slot, view) = (&self.slots[at], &self.views[job.view]);
@@ -255,7 +267,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Adds a job in a new profile, or its halves, if it needs more than a profile may have.
-    fn open(&mut self, job: Job) -> Result<(), LimitTooSmall> {
+    fn open(&mut self, job: Job) -> Result<(), PlanError> {
         let plan = Slot::default().with(&self.views[job.view], &job);
         let Some(limit) = self.limit.filter(|limit| plan.size > *limit) else {
             let mut slot = Slot::default();
@@ -264,7 +276,7 @@ impl<'a> Slots<'a> {
             return Ok(());
         };
         let view = &self.views[job.view];
-        let halves = halves(view, &job).ok_or(LimitTooSmall { function: view.function, needs: plan.size, limit })?;
+        let halves = halves(view, &job).ok_or(PlanError::LimitTooSmall { function: view.function, needs: plan.size, limit })?;
         halves.into_iter().try_for_each(|half| self.add(half))
     }
 }
@@ -299,7 +311,7 @@ fn ordered(views: &[View], grouping: Grouping, order: Order) -> Vec<Job> {
     all
 }
 
-fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &Options) -> Result<Slots<'a>, LimitTooSmall> {
+fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &Options) -> Result<Slots<'a>, PlanError> {
     let mut slots = Slots::new(views, options);
     for job in ordered(views, grouping, options.order) {
         slots.add(job)?;
@@ -307,7 +319,7 @@ fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &Options) -> R
     Ok(slots)
 }
 
-fn best_of_groupings<'a>(views: &'a [View], options: &Options) -> Result<Slots<'a>, LimitTooSmall> {
+fn best_of_groupings<'a>(views: &'a [View], options: &Options) -> Result<Slots<'a>, PlanError> {
     let mut best: Option<Slots> = None;
     for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {
         let mut slots = Slots::new(views, options);

@@ -24,7 +24,8 @@ impl Requirement {
         Requirement { branch, pairs: None }
     }
 
-    fn has(&self, i: usize, j: usize) -> bool {
+    /// Whether the pair of these places is required.
+    pub fn has(&self, i: usize, j: usize) -> bool {
         let pair = (i.min(j) as u32, i.max(j) as u32);
         self.pairs.as_ref().is_none_or(|pairs| pairs.contains(&pair))
     }

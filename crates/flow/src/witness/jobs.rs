@@ -133,7 +133,7 @@ fn join_nested(view: &View, sets: &mut Groups) {
 }
 
 /// The immediate postdominator of each state, without the edge exit -> entry; `None` where only the end follows, or nothing.
-fn postdominators(view: &View) -> Vec<Option<u32>> {
+pub fn postdominators(view: &View) -> Vec<Option<u32>> {
     let count = view.len();
     let exit = count as u32;
     // Behind a return, the entry does not follow here.

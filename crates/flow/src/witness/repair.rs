@@ -7,7 +7,7 @@
 
 use super::condition::{Check, Lookahead, Violation, check_structure};
 use super::first::FirstSets;
-use super::program::{Program, Witness};
+use super::program::{Program, Witness, WitnessKind};
 use super::pushdown::State;
 use super::sets::END;
 use super::structure::{Scope, Structure};
@@ -33,6 +33,16 @@ pub struct Repair<'a> {
     pub lookahead: Lookahead,
 }
 
+/// For each profile, which witnesses it has.
+pub fn marked(program: &Program, kind: WitnessKind, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
+    let mark = |profile: &Vec<Witness>| {
+        let mut member = vec![false; program.witness_count(kind)];
+        profile.iter().for_each(|w| member[w.index()] = true);
+        member
+    };
+    profiles.iter().map(mark).collect()
+}
+
 impl Repair<'_> {
     /// Adds witnesses to the profiles until the condition holds, or nothing helps; what the last check found.
     pub fn run(&mut self, profiles: &mut Vec<Vec<Witness>>) -> Check {
@@ -53,12 +63,7 @@ impl Repair<'_> {
     }
 
     fn members(&self, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
-        let mark = |profile: &Vec<Witness>| {
-            let mut member = vec![false; self.program.witness_count(self.structure.pushdown.kind())];
-            profile.iter().for_each(|w| member[w.index()] = true);
-            member
-        };
-        profiles.iter().map(mark).collect()
+        marked(self.program, self.structure.pushdown.kind(), profiles)
     }
 
     /// Adds witnesses for each violation; false if there was nothing to add.
