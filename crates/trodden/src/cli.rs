@@ -2,6 +2,7 @@
 
 mod branches;
 mod copies;
+mod extract;
 mod field;
 mod find;
 mod isolate;
@@ -18,6 +19,7 @@ mod waits;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
+pub use extract::{Extract, GraphFormat};
 pub use field::{Aggregate, Field, Pack};
 pub use find::Find;
 pub use isolate::{Isolate, SuspectScore};
@@ -655,6 +657,8 @@ Examples:
     Witnesses(Witnesses),
     /// Rebuild an execution from the partial traces of its runs.
     Reconstruct(Reconstruct),
+    /// Print the control-flow graphs of any program's machine code, as JSON or DOT.
+    Extract(Extract),
     /// Print a function's control-flow graph, as DOT or JSON.
     Show {
         /// An instrumented program or shared library.

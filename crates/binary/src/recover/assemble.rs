@@ -63,7 +63,7 @@ impl Function<'_, '_, '_> {
         let mut ranges = covered(&blocks);
         self.note_unreached(&ranges);
         ranges.dedup();
-        let name = self.explored.known.symbols.get(&entry);
+        let name = self.explored.known.names.get(&entry);
         let explored = self.explored;
         let is_exit = |c: &CallSite| c.kind != CallKind::Call && c.returns != Returns::Never;
         let unresolved = self.doubts.iter().any(|d| d.doubt == Doubt::UnresolvedJump);
@@ -72,7 +72,7 @@ impl Function<'_, '_, '_> {
         self.doubts.dedup();
         FunctionGraph {
             name: name.cloned().unwrap_or_else(|| format!("sub_{entry:x}")),
-            has_symbol: name.is_some(),
+            has_symbol: self.explored.known.symbols.contains_key(&entry),
             entry,
             other_entries,
             ranges,
@@ -109,7 +109,7 @@ impl Function<'_, '_, '_> {
         }
         // A function with a symbol gives the name.
         let mut entries: Vec<u64> = entries.into_iter().collect();
-        if let Some(named) = entries.iter().position(|at| self.explored.known.symbols.contains_key(at)) {
+        if let Some(named) = entries.iter().position(|at| self.explored.known.names.contains_key(at)) {
             entries[..=named].rotate_right(1);
         }
         entries

@@ -65,6 +65,8 @@ pub struct Known {
     pub never: HashSet<u64>,
     /// Functions' symbols, by address.
     pub symbols: BTreeMap<u64, String>,
+    /// Functions' names: symbols, and those that follow from how a program starts.
+    pub names: BTreeMap<u64, String>,
     /// More functions' entries.
     pub entries: Vec<u64>,
     /// Transfers that executions showed.
@@ -131,7 +133,7 @@ impl<'k, 'a> Explored<'k, 'a> {
             self.work.push(frame.start);
             self.work.extend(frame.protected.iter().map(|p| p.landing_pad));
         }
-        for &at in code.started.iter().chain(&code.exported).chain(known.symbols.keys()).chain(&known.entries) {
+        for &at in code.started.iter().chain(&code.exported).chain(known.names.keys()).chain(&known.entries) {
             self.enter(at);
         }
         self.taken.extend(code.started.iter().chain(&code.exported));
@@ -306,15 +308,13 @@ impl<'k, 'a> Explored<'k, 'a> {
         } else if has_memory(instruction) && instruction.memory_displacement64() > 0xfff && instruction.memory_displ_size() >= 4 {
             self.data.insert(instruction.memory_displacement64());
         }
-        if !self.code.binary.is_position_independent() && matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Push) {
-            let last = instruction.op_count().saturating_sub(1);
-            if let Ok(value) = instruction.try_immediate(last)
-                && self.frames.at(value).is_some_and(|f| self.frames.frames[f].start == value)
-            {
+        let fixed = !self.code.binary.is_position_independent();
+        if fixed && matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Push) {
+            let Ok(value) = instruction.try_immediate(instruction.op_count().saturating_sub(1)) else { return };
+            if self.frames.at(value).is_none_or(|f| self.frames.frames[f].start == value) {
                 self.names_code(value);
-            } else if let Ok(value) = instruction.try_immediate(last) {
-                self.data.insert(value);
             }
+            self.data.insert(value);
         }
     }
 

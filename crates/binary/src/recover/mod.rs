@@ -13,6 +13,7 @@ mod explore;
 mod frames;
 mod imports;
 mod mapped;
+mod names;
 mod padding;
 mod regions;
 mod tables;
@@ -70,7 +71,7 @@ impl ProgramGraph {
 pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[Observation]) -> Result<ProgramGraph, BinaryError> {
     let code = Code::read(binary)?;
     let frames = Frames::read(&code);
-    let mut known = Known { symbols: symbols(binary, &code), observations: observations.to_vec(), ..Known::default() };
+    let mut known = Known { symbols: names::symbols(&code), names: names::names(&code), observations: observations.to_vec(), ..Known::default() };
     if let Some(map) = map {
         known.jump_targets = mapped::jump_targets(&code, map);
         known.entries = map.functions.iter().map(|f| f.address).collect();
@@ -92,14 +93,6 @@ pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[Observ
         mapped::annotate(&mut graph, map);
     }
     Ok(graph)
-}
-
-fn symbols(binary: &Binary, code: &Code) -> BTreeMap<u64, String> {
-    let mut symbols = BTreeMap::new();
-    for symbol in binary.functions().iter().filter(|s| code.is_code(s.address) && !code.is_stub(s.address)) {
-        symbols.entry(symbol.address).or_insert_with(|| symbol.name.clone());
-    }
-    symbols
 }
 
 /// Follows code and resolves indirect jumps until nothing new is reached.

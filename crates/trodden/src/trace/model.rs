@@ -10,7 +10,7 @@
 //! What other files' functions do is assumed by their names ([`imports`](super::imports)): first the usual, and if an execution contradicts that,
 //! anything. So that no call from outside is overlooked, the entries of all functions that may be called so are watched in one of the runs.
 
-use super::imports::{Assumption, Image, plain};
+use super::imports::{Assumption, Image, opaque, plain};
 use anyhow::{Context, Result};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, Callee, Doubt, FunctionGraph, ProgramGraph, Returns};
@@ -31,8 +31,26 @@ pub struct Model {
     pub opaque: Vec<(String, String)>,
 }
 
-/// Makes the model. `excluded` are names of functions that are not to be traced inside. `observed` are the uncertain jumps and the indirect tail calls
-/// of a run like those to come, with their targets: others are never executed.
+/// What a run like those to come has shown.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// Where uncertain jumps and indirect tail calls led.
+    pub targets: BTreeSet<(u64, u64)>,
+    /// Whether an exception was thrown, or `longjmp` called.
+    pub unwinds: bool,
+}
+
+/// Places that are executed when the stack is unwound: landing pads, and calls of what unwinds. Ascending.
+pub fn unwinding_sites(graphs: &ProgramGraph) -> Vec<u64> {
+    let pads = graphs.functions.iter().flat_map(|f| f.landing_pads.iter().copied());
+    let throws = |c: &&CallSite| matches!(&c.callee, Callee::Import(name) if opaque(plain(name), Assumption::Usual).unwinds);
+    let calls = graphs.functions.iter().flat_map(|f| f.calls.iter().filter(throws).map(|c| c.address));
+    let all: BTreeSet<u64> = pads.chain(calls).collect();
+    all.into_iter().collect()
+}
+
+/// Makes the model. `excluded` are names of functions that are not to be traced inside. `observed` is what a run like
+/// those to come has shown: jumps and tail calls that are uncertain and not in it are never executed.
 ///
 /// # Errors
 /// A function that is to be excluded does not exist, or the program has no function.
@@ -41,7 +59,7 @@ pub fn model(
     image: &Image,
     excluded: &[String],
     assumption: Assumption,
-    observed: Option<&BTreeSet<(u64, u64)>>,
+    observed: Option<&Observed>,
 ) -> Result<Model> {
     for name in excluded {
         graphs.functions_named(name).next().with_context(|| format!("there is no function `{name}` to leave out"))?;
@@ -51,7 +69,7 @@ pub fn model(
     let ids: HashMap<u64, FunctionId> = (0..).zip(&known).map(|(id, f)| (graphs.functions[*f].entry, FunctionId(id))).collect();
     let hub = FunctionId(known.len() as u32);
     let leaves = leaving_outside(graphs, image, assumption);
-    let mut maker = Maker { graphs, image, ids: &ids, hub, leaves, observed, branching: HashSet::new(), assumption };
+    let mut maker = Maker { graphs, image, ids: &ids, hub, leaves, observed, branching: HashSet::new(), unwinds: observed.is_none_or(|o| o.unwinds), assumption };
     maker.find_branching();
     let mut functions = Vec::new();
     let mut places: Vec<Option<u64>> = Vec::new();
@@ -171,15 +189,20 @@ struct Maker<'a> {
     hub: FunctionId,
     /// Entries of functions that may end in a tail call of code outside.
     leaves: HashSet<u64>,
-    observed: Option<&'a BTreeSet<(u64, u64)>>,
+    observed: Option<&'a Observed>,
     /// Entries of functions that may end in a tail call of several functions, or of such a function.
     branching: HashSet<u64>,
+    /// Whether exceptions are thrown, or `longjmp` is called.
+    unwinds: bool,
     assumption: Assumption,
 }
 
 /// A function on its way.
 struct Parts {
     nodes: Vec<(NodeKind, Option<u64>)>,
+    /// Nodes with calls that may unwind, and those behind calls that return twice.
+    unwinding: Vec<Node>,
+    again: Vec<Node>,
     edges: Vec<(Node, Node, EdgeKind)>,
     calls: Vec<(Node, Call)>,
     exit: Node,
@@ -202,9 +225,13 @@ impl Maker<'_> {
         let mut nodes: Vec<(NodeKind, Option<u64>)> = graph.blocks.iter().map(|b| (NodeKind::Block, Some(b.start))).collect();
         nodes.push((NodeKind::Virtual, None));
         let exit = Node(graph.blocks.len() as u32);
-        let mut parts = Parts { nodes, edges: Vec::new(), calls: Vec::new(), exit };
+        let mut parts = Parts { nodes, unwinding: Vec::new(), again: Vec::new(), edges: Vec::new(), calls: Vec::new(), exit };
         for block in 0..graph.blocks.len() {
             self.block(graph, block as u32, &mut parts);
+        }
+        // `longjmp` leads behind each call of `setjmp` in the function, out of any other call.
+        for (from, to) in parts.unwinding.iter().flat_map(|f| parts.again.iter().map(move |t| (*f, *t))) {
+            parts.edges.push((from, to, EdgeKind::Unwind));
         }
         let entry = graph.block_starting_at(graph.entry).with_context(|| format!("no block starts at the entry of {}", graph.name))?;
         let edges = parts.edges.iter().map(|(from, to, _)| (*from, *to)).collect();
@@ -259,17 +286,27 @@ impl Maker<'_> {
         }
         let branching = matches!(self.target(call), Callee::Function(entry) if self.branching.contains(&entry));
         let is_branch = is_branch || leaves || branching;
-        let pad = call.landing_pad.and_then(|pad| graph.block_starting_at(pad));
+        let pad = call.landing_pad.filter(|_| self.unwinds).and_then(|pad| graph.block_starting_at(pad));
         if let Some(pad) = pad {
             parts.edge(at, Node(pad.0), EdgeKind::Unwind);
+        }
+        if self.unwinds {
+            parts.unwinding.push(at);
         }
         let behind = call.return_address.filter(|_| call.returns != Returns::Never)?;
         // A block that starts there is entered by an edge of its own.
         let starts_block = graph.block_starting_at(behind).is_some();
-        match (is_branch || pad.is_some()) && !starts_block {
+        let twice = call.returns == Returns::Twice && self.unwinds;
+        if twice && let Some(block) = graph.block_starting_at(behind) {
+            parts.again.push(Node(block.0));
+        }
+        match (is_branch || twice || pad.is_some()) && !starts_block {
             true => {
                 let next = parts.node(NodeKind::Continuation, Some(behind));
                 parts.edge(at, next, EdgeKind::Flow);
+                if twice {
+                    parts.again.push(next);
+                }
                 Some(next)
             }
             false => Some(at),
@@ -283,7 +320,8 @@ impl Maker<'_> {
             for function in &self.graphs.functions {
                 let branches = |c: &CallSite| {
                     let callee = self.callee(c);
-                    let several = callee.callees.len() + usize::from(callee.opaque.is_some()) > 1 || callee.callees.contains(&self.hub);
+                    let outcomes = callee.opaque.map_or(0, |o| [o.returns, o.ends_run, o.unwinds].into_iter().filter(|o| *o).count());
+                    let several = callee.callees.len() + outcomes > 1 || callee.callees.contains(&self.hub);
                     several || matches!(self.target(c), Callee::Function(entry) if self.branching.contains(&entry))
                 };
                 if function.calls.iter().filter(|c| c.kind != CallKind::Call).any(branches) {
@@ -297,8 +335,8 @@ impl Maker<'_> {
     }
 
     /// Whom an indirect tail call was seen to call.
-    fn seen(&self, call: &CallSite, observed: &BTreeSet<(u64, u64)>) -> (Vec<FunctionId>, Option<Opaque>) {
-        let targets = || observed.range((call.address, 0)..=(call.address, u64::MAX)).map(|(_, target)| *target);
+    fn seen(&self, call: &CallSite, observed: &Observed) -> (Vec<FunctionId>, Option<Opaque>) {
+        let targets = || observed.targets.range((call.address, 0)..=(call.address, u64::MAX)).map(|(_, target)| *target);
         let callees: Vec<FunctionId> = targets().filter_map(|t| self.ids.get(&t).copied()).collect();
         let others = || targets().filter(|t| !self.ids.contains_key(t));
         let other = match others().next() {
@@ -307,6 +345,15 @@ impl Maker<'_> {
             None => callees.is_empty().then_some(Opaque::RETURNS),
         };
         (callees, other)
+    }
+
+    /// What another file's function may do; where nothing is thrown, who would throw is not called.
+    fn import(&self, name: &str) -> Opaque {
+        let may = self.image.import(name, self.assumption);
+        match may.unwinds && !self.unwinds {
+            true => Opaque { unwinds: false, ends_run: may.ends_run || !may.returns, ..may },
+            false => may,
+        }
     }
 
     /// What a call names: a function of the image that other files could have by its name, too, is the image's.
@@ -327,7 +374,7 @@ impl Maker<'_> {
                 Some(id) => (vec![id], None),
                 None => (Vec::new(), Some(self.inside_opaque(*entry))),
             },
-            Callee::Import(name) => (Vec::new(), Some(self.image.import(name, self.assumption))),
+            Callee::Import(name) => (Vec::new(), Some(self.import(name))),
             // A function of another file that calls back could not be told from a direct call of ours.
             Callee::Indirect if call.kind != CallKind::Call && self.observed.is_some() => {
                 self.seen(call, self.observed.expect("it is there"))

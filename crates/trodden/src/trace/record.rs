@@ -8,7 +8,7 @@ use super::code::Code;
 use super::explain::{Missing, first_missing};
 use super::imports::{Assumption, Image};
 use super::merge::{Hits, MergeError, Merged, merge, place};
-use super::model::{Model, model};
+use super::model::{Model, Observed, model, unwinding_sites};
 use super::runs::{FirstRun, RunResult, Subject};
 use crate::cli::{CollectorKind, TraceRecord, TraceStrategy};
 use crate::notes::{note, warn};
@@ -89,7 +89,7 @@ impl Recording<'_> {
         Ok(recover(&self.binary, self.map.as_ref(), &observed)?)
     }
 
-    fn model(&self, assumption: Assumption, observed: Option<&BTreeSet<(u64, u64)>>) -> Result<(Model, Code)> {
+    fn model(&self, assumption: Assumption, observed: Option<&Observed>) -> Result<(Model, Code)> {
         let model = model(&self.graphs, &self.image, &self.job.opaque, assumption, observed)?;
         let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
         let code = Code::new(self.graphs.clone(), |f| traced.contains(&f));
@@ -98,7 +98,7 @@ impl Recording<'_> {
 
     /// The first run, again and again while it shows targets of jumps that the graphs do not have.
     fn first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
-        let mut first = self.subject.first_run(&observed_jumps(&self.graphs), None, true)?;
+        let mut first = self.subject.first_run(&observed_jumps(&self.graphs), &unwinding_sites(&self.graphs), None, true)?;
         repeatable(&first)?;
         for _ in 0..OBSERVING {
             let new: Vec<Observation> = first
@@ -117,8 +117,9 @@ impl Recording<'_> {
             if observed_jumps(&self.graphs).iter().all(|jump| before.binary_search(jump).is_ok()) {
                 return Ok(first);
             }
-            let again = self.subject.first_run(&observed_jumps(&self.graphs), Some(Arc::new(first.outcome.log.clone())), false)?;
-            first.targets = again.targets;
+            let log = Some(Arc::new(first.outcome.log.clone()));
+            let again = self.subject.first_run(&observed_jumps(&self.graphs), &unwinding_sites(&self.graphs), log, false)?;
+            (first.targets, first.others) = (again.targets, again.others);
         }
         bail!("indirect jumps show new targets in each run: take `--collector single-step`")
     }
@@ -127,7 +128,7 @@ impl Recording<'_> {
         let steps = collector.name() == "single-step";
         let mut notes = Vec::new();
         if self.job.plan {
-            let (model, code) = self.model(Assumption::Usual, Some(&BTreeSet::new()))?;
+            let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
             return print_plan(&model, &[code.addresses()]);
         }
         // What a run shows of jumps is known in the next one; a process that is attached to has no next one.
@@ -138,7 +139,7 @@ impl Recording<'_> {
             shown = true;
         }
         for _ in 0..OBSERVING {
-            let (model, code) = self.model(Assumption::Usual, Some(&BTreeSet::new()))?;
+            let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
             let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
             let mut sites = code.addresses();
             let blocks = sites.len();
@@ -187,12 +188,13 @@ impl Recording<'_> {
             return print_plan(&model, &self.plan(&model)?.sites);
         }
         let first = self.first_run(&mut notes)?;
-        let (mut model, mut code) = self.model(ASSUMPTIONS[0], Some(&first.targets))?;
+        let observed = Observed { targets: first.targets.clone(), unwinds: !first.others.is_empty() };
+        let (mut model, mut code) = self.model(ASSUMPTIONS[0], Some(&observed))?;
         list_opaque(&model);
         let log = Arc::new(first.outcome.log.clone());
         for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {
-                (model, code) = self.model(assumption, Some(&first.targets))?;
+                (model, code) = self.model(assumption, Some(&observed))?;
             }
             let plan = self.plan(&model)?;
             let results = self.subject.runs(collector, &plan.sites, &log, &self.folder)?;
