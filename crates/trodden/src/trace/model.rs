@@ -388,7 +388,8 @@ impl Maker<'_> {
         };
         let never = call.returns == Returns::Never;
         let tail = call.kind != CallKind::Call;
-        let other = other.map(|o| Opaque { calls_back: o.calls_back && !tail, ..o });
+        // What ends the program for sure is not called by a jump.
+        let other = other.map(|o| if tail { Opaque { calls_back: false, ends_run: o.ends_run && !o.returns, ..o } } else { o });
         let other = other.map(|o| if never && o.returns { Opaque { returns: false, ends_run: !o.unwinds, ..o } } else { o });
         Call { callees, opaque: other }
     }
