@@ -28,9 +28,9 @@ pub use parameters::{Parameters, known_in, known_paths, parameters_over, weights
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
-pub use witnesses::{Condition, Reconstruct, Witnesses};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
 pub use trace::{CollectorKind, RepeatPart, Trace, TraceDiff, TraceFind, TraceProfile, TraceRecord, TraceShow, TraceStrategy};
+pub use witnesses::{Condition, Reconstruct, Witnesses};
 pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
 
 use crate::profiles::LAST;
