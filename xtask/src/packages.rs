@@ -48,6 +48,11 @@ const TESTS: &[Need] = &[
     need("autoconf", "autoconf"),
     need("automake", "automake"),
     need("ccache", "ccache"),
+    need("openmpi-bin", "mpirun.openmpi"),
+    need("libopenmpi-dev", "mpicc.openmpi"),
+    need("mpich", "mpirun.mpich"),
+    need("libmpich-dev", "mpicc.mpich"),
+    need("gfortran", "gfortran"),
     need("chromium", "chromium"),
     need("chromium-driver", "chromedriver"),
 ];

@@ -185,7 +185,7 @@ static pthread_rwlock_t shared = PTHREAD_RWLOCK_INITIALIZER;
 static volatile double sink;
 __attribute__((noinline)) static void spin(long n) { double s = 0; for (long i = 0; i < n; i++) s += i * 0.5; sink = s; }
 __attribute__((noinline)) void rebuild_index(void) { pthread_mutex_lock(&lock); spin(8000000); pthread_mutex_unlock(&lock); }
-__attribute__((noinline)) void look_up(void) { pthread_mutex_lock(&lock); spin(1000); pthread_mutex_unlock(&lock); }
+__attribute__((noinline)) void look_up(void) { pthread_mutex_lock(&lock); spin(1000); pthread_mutex_unlock(&lock); spin(100000); }
 static void *writer(void *a) { for (int i = 0; i < 40; i++) { rebuild_index(); spin(1000); } return a; }
 static void *reader(void *a) { for (int i = 0; i < 400; i++) { look_up(); spin(1000); } return a; }
 int main(void) {
@@ -349,7 +349,7 @@ fn damaged_recordings_are_errors_with_their_place_or_reports_never_panics() {
         let kept = std::fs::read(file).unwrap();
         let mut bytes = kept.clone();
         // Records are at the beginning: the rest of a file is zeros.
-        let used = bytes.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
+        let Some(used) = bytes.iter().rposition(|b| *b != 0).map(|at| at + 1) else { continue };
         match turn % 3 {
             0 => bytes.truncate(random(used)),
             _ => (0..1 + random(8)).for_each(|_| bytes[random(used)] = [0, 255, 1, 48][random(4)]),

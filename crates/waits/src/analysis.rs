@@ -194,12 +194,13 @@ impl Analysis {
 
     /// A location makes a call; `blocks` are what it did since the last event. What they lack of the time is the last one's, what they have too much is cut.
     pub fn enter(&mut self, id: LocationId, time_ns: u64, blocks: &[Block], call: &Call, site: CodeId) {
-        let Some(time_ns) = self.spend(id, time_ns, blocks, site) else { return };
-        let location = self.location(id);
-        if location.open.is_some() {
-            self.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
+        let Some(known_ns) = self.known(id, time_ns) else { return };
+        if self.location(id).open.is_some() {
+            self.diagnostics.add(Diagnostic::Unbalanced, id, known_ns);
             return;
         }
+        let Some(time_ns) = self.spend(id, known_ns, blocks, site) else { return };
+        let location = self.location(id);
         let process = location.process;
         location.open = Some(Open { enter_ns: time_ns, site, begun: Vec::new(), membership: None, barrier: None });
         self.begin(id, process, call);

@@ -33,6 +33,8 @@ struct Event {
 struct Machine {
     now: Vec<u64>,
     pending: Vec<Vec<Block>>,
+    /// When the lock is free.
+    free_ns: u64,
     events: Vec<Event>,
 }
 
@@ -40,7 +42,7 @@ const UNIT: u64 = 100;
 
 impl Machine {
     fn new(processes: usize) -> Machine {
-        Machine { now: (0..processes as u64).map(|p| p + 1).collect(), pending: vec![Vec::new(); processes], events: Vec::new() }
+        Machine { now: (0..processes as u64).map(|p| p + 1).collect(), pending: vec![Vec::new(); processes], free_ns: 0, events: Vec::new() }
     }
 
     fn compute(&mut self, process: usize, code: u32, units: u64) {
@@ -107,15 +109,14 @@ impl Machine {
         let mut order: Vec<usize> = (0..self.now.len()).collect();
         order.sort_by_key(|process| self.now[*process]);
         let (lock, unlock) = (Call::Lock(ObjectId(7)), Call::Unlock(ObjectId(7)));
-        let mut free_ns = 0;
         for process in order {
-            if self.now[process] < free_ns {
+            if self.now[process] < self.free_ns {
                 self.enter(process, &lock);
-                self.exit(process, free_ns, &lock);
+                self.exit(process, self.free_ns, &lock);
             }
             self.compute(process, code, units(process));
-            free_ns = self.enter(process, &unlock);
-            self.exit(process, free_ns, &unlock);
+            self.free_ns = self.enter(process, &unlock);
+            self.exit(process, self.free_ns, &unlock);
         }
     }
 

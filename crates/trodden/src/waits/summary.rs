@@ -146,15 +146,16 @@ type Key<'a> = (&'a [String], &'a str, LocationId, State);
 
 /// Causes added up by function, location and state, with the line that most of it is in.
 ///
-/// A function that several functions call may be a helper of all of them: where nearly all of its waiting comes by one of these, that one is the cause.
+/// A function that several functions call may be a helper of all of them: where nearly all of its waiting comes by one of these, which the others do
+/// not execute, that one is the cause.
 fn by_function(replayed: &Replayed) -> Vec<Cause> {
     let codes = &replayed.names.codes;
-    let callers = callers(replayed);
+    let (callers, executed) = (callers(replayed), executed(replayed));
     let found = causes(&replayed.outcome.steps, &replayed.outcome.sites);
     let mut depth: Vec<usize> = found.iter().map(|cause| codes.get(cause.step.code).path.len()).collect();
     let deepest = depth.iter().copied().max().unwrap_or(0);
     for level in (2..=deepest).rev() {
-        lift(replayed, &found, &mut depth, level, &callers);
+        lift(replayed, &found, &mut depth, level, &callers, &executed);
     }
     let mut sums: HashMap<Key, (u64, BTreeMap<u32, u64>)> = HashMap::new();
     for (cause, depth) in found.iter().zip(&depth) {
@@ -191,9 +192,29 @@ fn callers(replayed: &Replayed) -> HashMap<&str, HashSet<&str>> {
     callers
 }
 
+/// Times of functions, with all that they call, by location.
+fn executed(replayed: &Replayed) -> HashMap<&str, HashMap<LocationId, u64>> {
+    let mut executed: HashMap<&str, HashMap<LocationId, u64>> = HashMap::new();
+    for (id, ns) in &replayed.outcome.executed {
+        let step = replayed.outcome.steps.get(*id);
+        let functions: HashSet<&String> = replayed.names.codes.get(step.code).path.iter().collect();
+        for function in functions {
+            *executed.entry(function).or_default().entry(step.location).or_default() += ns;
+        }
+    }
+    executed
+}
+
 /// Names causes of that depth by their callers, where these are few among many.
-fn lift(replayed: &Replayed, found: &[trodden_waits::Cause], depth: &mut [usize], level: usize, callers: &HashMap<&str, HashSet<&str>>) {
-    /// Part of a helper's waiting that one caller must have.
+fn lift(
+    replayed: &Replayed,
+    found: &[trodden_waits::Cause],
+    depth: &mut [usize],
+    level: usize,
+    callers: &HashMap<&str, HashSet<&str>>,
+    executed: &HashMap<&str, HashMap<LocationId, u64>>,
+) {
+    /// Part of a helper's waiting that one caller must have, and of the caller's time that is on the location.
     const NEARLY_ALL: f64 = 0.8;
     let path = |index: usize| &replayed.names.codes.get(found[index].step.code).path;
     let mut sums: HashMap<&str, HashMap<&str, u64>> = HashMap::new();
@@ -209,7 +230,10 @@ fn lift(replayed: &Replayed, found: &[trodden_waits::Cause], depth: &mut [usize]
         let Some(sum) = sums.get(function) else { continue };
         let (own, all) = (sum.get(caller).copied().unwrap_or(0), sum.values().sum::<u64>());
         let is_helper = callers.get(function).is_some_and(|callers| callers.len() > 1);
-        if is_helper && function != caller && own as f64 >= NEARLY_ALL * all as f64 {
+        let times = executed.get(caller);
+        let here = times.and_then(|times| times.get(&found[index].step.location)).copied().unwrap_or(0);
+        let is_special = here as f64 >= NEARLY_ALL * times.map_or(0, |times| times.values().sum::<u64>()) as f64;
+        if is_helper && is_special && function != caller && own as f64 >= NEARLY_ALL * all as f64 {
             depth[index] = level - 1;
         }
     }
