@@ -59,8 +59,19 @@ pub struct Class {
     pub minus: HashMap<StepId, u64>,
     /// Who waits.
     pub locations: BTreeSet<LocationId>,
-    /// When the longest began, ns, and where.
-    pub longest: (u64, LocationId),
+    /// The longest.
+    pub longest: Longest,
+}
+
+/// The longest wait of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Longest {
+    /// When it began, ns since the origin.
+    pub enter_ns: u64,
+    /// Who waited.
+    pub location: LocationId,
+    /// How long before it the two paths part, ns.
+    pub since_ns: u64,
 }
 
 /// All waits of a site.
@@ -133,7 +144,7 @@ impl Class {
             plus: HashMap::new(),
             minus: HashMap::new(),
             locations: BTreeSet::new(),
-            longest: (0, LocationId(0)),
+            longest: Longest { enter_ns: 0, location: LocationId(0), since_ns: 0 },
         }
     }
 
@@ -143,7 +154,8 @@ impl Class {
         self.min_ns = self.min_ns.min(wait.wait_ns);
         if wait.wait_ns > self.max_ns {
             self.max_ns = wait.wait_ns;
-            self.longest = (wait.enter_ns, wait.location);
+            let since_ns = wait.paths.minus.iter().map(|(_, ns)| ns).sum();
+            self.longest = Longest { enter_ns: wait.enter_ns, location: wait.location, since_ns };
         }
         wait.paths.plus.iter().for_each(|(step, ns)| *self.plus.entry(*step).or_default() += ns);
         wait.paths.minus.iter().for_each(|(step, ns)| *self.minus.entry(*step).or_default() += ns);

@@ -34,7 +34,7 @@ pub mod versions;
 pub use analysis::{Analysis, Options, Outcome, Wait};
 pub use call::{Call, Rule, WaitKind};
 pub use causes::{Cause, causes};
-pub use classes::{Class, ClassRule, Site, SiteWaits};
+pub use classes::{Class, ClassRule, Longest, Site, SiteWaits};
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use redundancy::{Explanation, explain};
 pub use step::{CodeId, LocationId, ProcessId, State, Step, StepId, Steps};

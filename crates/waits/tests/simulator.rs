@@ -42,7 +42,12 @@ const UNIT: u64 = 100;
 
 impl Machine {
     fn new(processes: usize) -> Machine {
-        Machine { now: (0..processes as u64).map(|p| p + 1).collect(), pending: vec![Vec::new(); processes], free_ns: 0, events: Vec::new() }
+        Machine {
+            now: (0..processes as u64).map(|p| p + 1).collect(),
+            pending: vec![Vec::new(); processes],
+            free_ns: 0,
+            events: Vec::new(),
+        }
     }
 
     fn compute(&mut self, process: usize, code: u32, units: u64) {

@@ -21,6 +21,7 @@ Programs must be linked with the shared C library, and MPI programs with a share
 Examples:
   trodden waits report app.waits
   trodden waits report app.waits --json
+  trodden waits report app.waits --html app.html
   trodden waits report app.waits --what-if compute_forces=50
 
 Exit status: 0, or 2 if the recording cannot be read.")]
@@ -61,6 +62,12 @@ pub struct WaitsReport {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// Write a self-contained HTML page.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write the time line as Chrome trace JSON, for Perfetto or chrome://tracing.
+    #[arg(long, value_name = "FILE")]
+    pub chrome: Option<PathBuf>,
 }
 
 /// How the distance of two paths is measured.

@@ -12,6 +12,8 @@ pub struct Summary {
     pub causes: Vec<Cause>,
     /// What is no code: calls that take long to complete (or threads that do not get a processor meanwhile), start-up, unexplained waits.
     pub communication: Vec<Cause>,
+    /// The waiting that lines cause: file, line, ns.
+    pub lines: Vec<(String, u32, u64)>,
     pub sites: Vec<SiteSummary>,
     pub replayed: Replayed,
     pub threshold: f64,
@@ -51,6 +53,7 @@ pub struct ClassSummary {
     pub min_ns: u64,
     pub max_ns: u64,
     pub locations: Vec<LocationId>,
+    pub longest: trodden_waits::Longest,
     pub plus: Vec<(Step, u64)>,
     pub minus: Vec<(Step, u64)>,
     /// Equal steps, and comparable ones of other locations, that were dropped from both paths, ns.
@@ -89,6 +92,7 @@ impl Summary {
         Summary {
             causes,
             communication,
+            lines: lines(&replayed),
             sites: sites.collect(),
             threshold: job.threshold,
             kinds,
@@ -135,10 +139,33 @@ fn class_summary(replayed: &Replayed, class: &trodden_waits::Class) -> ClassSumm
         min_ns: class.min_ns,
         max_ns: class.max_ns,
         locations: class.locations.iter().copied().collect(),
+        longest: class.longest,
         dropped_ns: (explained.equal_ns + explained.pairs_ns.0, explained.equal_ns + explained.pairs_ns.1),
         plus: explained.plus,
         minus: explained.minus,
     }
+}
+
+/// The waiting of code that computes or sleeps, divided by the time spent at its lines.
+fn lines(replayed: &Replayed) -> Vec<(String, u32, u64)> {
+    let codes = &replayed.names.codes;
+    let mut sums: BTreeMap<(&str, u32), u64> = BTreeMap::new();
+    for cause in causes(&replayed.outcome.steps, &replayed.outcome.sites) {
+        let code = codes.get(cause.step.code);
+        if code.file.is_empty() || !matches!(cause.step.state, State::Computing | State::Blocked) {
+            continue;
+        }
+        let known = codes.lines(cause.step.code).filter(|lines| code.call.is_none() && lines.values().any(|weight| *weight > 0));
+        let Some(known) = known else {
+            *sums.entry((&code.file, codes.line(cause.step.code))).or_default() += cause.wait_ns;
+            continue;
+        };
+        let all: u128 = known.values().map(|weight| u128::from(*weight)).sum();
+        for (line, weight) in known {
+            *sums.entry((&code.file, *line)).or_default() += (u128::from(cause.wait_ns) * u128::from(*weight) / all) as u64;
+        }
+    }
+    sums.into_iter().filter(|((_, line), ns)| *line > 0 && *ns > 0).map(|((file, line), ns)| (file.to_owned(), line, ns)).collect()
 }
 
 /// What a cause is named by: path, file, location, state.
