@@ -8,6 +8,7 @@
 //! | `waits/symbols.rs`, `waits/codes.rs` | addresses to functions and lines; code blocks |
 //! | `waits/blocks.rs` | what a thread did between two calls, from samples and stacks |
 //! | `waits/convert.rs`, `waits/replay.rs` | records to calls, in order of time through the analysis |
+//! | `waits/import.rs`, `waits/import/` | traces of other tools: OTF2, the scheduler's events of perf, Chrome trace JSON |
 //! | `waits/summary.rs` | what a report says; `waits/text.rs`, `waits/json.rs`, `waits/page.rs`: how |
 //! | `waits/timeline.rs`, `waits/chrome.rs` | what each location did when; the same as Chrome trace JSON |
 
@@ -16,6 +17,7 @@ mod chrome;
 mod clock;
 mod codes;
 mod convert;
+mod import;
 mod json;
 mod page;
 mod process_file;
@@ -44,8 +46,11 @@ pub fn run(job: &Waits, color: Color) -> Result<ExitCode> {
 }
 
 fn report(job: &WaitsReport, _color: Color) -> Result<ExitCode> {
-    let recording = recording::Recording::open(&job.recording)?;
-    let replayed = replay::replay(&recording, job)?;
+    let replayed = if job.recording.is_dir() || !job.recording.exists() {
+        replay::replay(&recording::Recording::open(&job.recording)?, job)?
+    } else {
+        import::report(&job.recording, job)?
+    };
     let summary = summary::Summary::new(replayed, job);
     if let Some(path) = &job.html {
         let title = format!("Waiting time: {}", job.recording.display());

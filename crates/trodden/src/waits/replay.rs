@@ -41,6 +41,8 @@ pub struct LocationName {
     /// Computing that is longer than a tick: time, and processor time.
     pub computing_ns: u64,
     pub processor_ns: u64,
+    /// Another name, in traces of other tools.
+    pub label: Option<String>,
 }
 
 /// Analyses a recording, once, and once more for each question.
@@ -48,8 +50,7 @@ pub struct LocationName {
 /// # Errors
 /// A file cannot be read.
 pub fn replay(recording: &Recording, job: &WaitsReport) -> Result<Replayed> {
-    let rule = if job.rule == DistanceRule::Paper { ClassRule::Paper } else { ClassRule::Union };
-    let options = Options { threshold: job.threshold, rule, what_if: None };
+    let options = options(job, None);
     let mut names = Names::default();
     let mut replayed = pass(recording, options.clone(), &mut names, job.html.is_some() || job.chrome.is_some())?;
     for (function, percent) in &job.what_if {
@@ -63,6 +64,12 @@ pub fn replay(recording: &Recording, job: &WaitsReport) -> Result<Replayed> {
     }
     replayed.names = names;
     Ok(replayed)
+}
+
+/// What the command line chooses, and a question.
+pub fn options(job: &WaitsReport, what_if: Option<(HashSet<CodeId>, f64)>) -> Options {
+    let rule = if job.rule == DistanceRule::Paper { ClassRule::Paper } else { ClassRule::Union };
+    Options { threshold: job.threshold, rule, what_if }
 }
 
 fn pass(recording: &Recording, options: Options, names: &mut Names, is_wanted: bool) -> Result<Replayed> {
@@ -140,7 +147,7 @@ impl<'a> Stream<'a> {
     ) -> Result<Stream<'a>> {
         let rank = process.file.mpi.as_ref().map(|mpi| mpi.rank);
         let name =
-            LocationName { process: rank.unwrap_or(id.0), is_rank: rank.is_some(), thread: number, computing_ns: 0, processor_ns: 0 };
+            LocationName { process: rank.unwrap_or(id.0), is_rank: rank.is_some(), thread: number, computing_ns: 0, processor_ns: 0, label: None };
         Ok(Stream {
             location,
             process: id,

@@ -120,6 +120,9 @@ impl Summary {
     /// Its name in texts.
     pub fn location_name(&self, id: LocationId) -> String {
         let name = self.location(id);
+        if let Some(label) = &name.label {
+            return label.clone();
+        }
         let process = format!("{} {}", if name.is_rank { "rank" } else { "process" }, name.process);
         let has_threads = self.replayed.locations.iter().any(|other| other.thread > 0 && other.process == name.process);
         let has_processes = self.replayed.locations.iter().any(|other| other.process != name.process);
