@@ -288,7 +288,9 @@ impl Replay<'_, '_> {
         self.timeline.call(stream.location, stream.site, (enter_ns, time_ns), wait.as_ref());
         stream.processor_time(record, time_ns, false);
         stream.time_ns = time_ns;
+        let is_local = matches!(FUNCTIONS.get(record.function as usize), Some(&"MPI_Comm_free" | &"MPI_Comm_disconnect"));
         if record.kind == kind::MPI_OTHER
+            && !is_local
             && let Some(name) = FUNCTIONS.get(record.function as usize)
         {
             let uncovered = self.uncovered.entry(name).or_default();
