@@ -14,6 +14,9 @@ use trodden_wire::waits::{CallRecord, Function, HEADER_SIZE, MAGIC, NO_PEER, Sam
 /// A block or call longer than this many ticks gets its processor time recorded: a system call, which costs little beside it.
 const LONG_TICKS: u64 = 300_000;
 
+/// Tests between which a thread does less than this wait together.
+const POLLING_TICKS: u64 = 60_000;
+
 /// A recorded thread.
 pub struct Thread {
     /// Open calls of this library.
@@ -24,6 +27,8 @@ pub struct Thread {
     /// Records so far.
     pub count: u32,
     last_exit: u64,
+    /// A loop of unsuccessful tests: when it began, when its last test ended, and the records by then.
+    polling: (u64, u64, u32),
     file: libc::c_int,
     pub timer: Option<libc::timer_t>,
     /// The thread's number.
@@ -97,7 +102,7 @@ fn open(number: u32, token: u64) -> Option<Thread> {
     let file = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
     let samples = Records::create(&process::path(number, b".samples")?, 0)?;
     let stacks = Stacks::create(&process::path(number, b".stacks")?)?;
-    Some(Thread { depth: Cell::new(0), calls, samples, stacks, count: 0, last_exit: begin, file, timer: None, number })
+    Some(Thread { depth: Cell::new(0), calls, samples, stacks, count: 0, last_exit: begin, polling: (0, 0, 0), file, timer: None, number })
 }
 
 /// Ends the recording of the calling thread, with a record of its end.
@@ -215,11 +220,30 @@ impl Thread {
         add(self, record);
     }
 
-    /// Takes the newest record back, which is open.
-    pub fn withdraw(&mut self, _newest: Open) {
+    /// Takes the newest record back: a test that found nothing. Tests in quick succession are one wait, which the first of them begins.
+    pub fn withdraw(&mut self, mut newest: Open) {
+        let (enter, now) = (newest.record().enter, clock::now());
+        let begin = self.polled_since(enter).unwrap_or(enter);
+        self.polling = (begin, now, self.count);
         self.calls.back();
         self.count -= 1;
+        self.polling.2 = self.count;
         self.depth.set(self.depth.get() - 1);
+    }
+
+    /// A test was successful: the wait began with the first of the tests before it.
+    pub fn end_polling(&mut self, open: &mut Open) {
+        if let Some(begin) = self.polled_since(open.record().enter) {
+            open.record().enter = begin;
+        }
+        self.polling = (0, 0, 0);
+    }
+
+    /// When the loop of tests began that goes on at `enter`; none if the thread has done anything else since.
+    fn polled_since(&self, enter: u64) -> Option<u64> {
+        let (begin, end, count) = self.polling;
+        // The open record is the next one.
+        (begin != 0 && count + 1 == self.count && enter.wrapping_sub(end) < POLLING_TICKS).then_some(begin)
     }
 
     /// Relates ticks to the clock once more, in the file's header: the first piece is no longer mapped.

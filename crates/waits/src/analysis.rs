@@ -37,13 +37,15 @@ pub struct Options {
     pub threshold: f64,
     /// How distances are measured.
     pub rule: ClassRule,
+    /// Other thresholds, for which classes are counted.
+    pub others: Vec<f64>,
     /// A question: how long would the run take if these blocks took this part of their time?
     pub what_if: Option<(HashSet<CodeId>, f64)>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { threshold: crate::classes::DEFAULT_THRESHOLD, rule: ClassRule::Union, what_if: None }
+        Options { threshold: crate::classes::DEFAULT_THRESHOLD, rule: ClassRule::Union, others: Vec::new(), what_if: None }
     }
 }
 
@@ -73,6 +75,8 @@ pub struct Outcome {
     pub steps: Steps,
     /// Wait sites with their classes, the greatest wait first.
     pub sites: Vec<SiteWaits>,
+    /// Classes at other thresholds.
+    pub other_classes: Vec<(f64, usize)>,
     /// What the trace lacks.
     pub diagnostics: Diagnostics,
     /// Steps of the path that decides the run time, with their times.
@@ -125,6 +129,7 @@ pub struct Analysis {
     objects: Objects,
     jobs: HashMap<u32, Moment>,
     classes: Classes,
+    others: Vec<Classes>,
     diagnostics: Diagnostics,
     executed: HashMap<StepId, u64>,
     waits: u64,
@@ -150,6 +155,7 @@ impl Analysis {
         let mut versions = Versions::default();
         let origin = versions.origin();
         let classes = Classes::new(options.threshold, options.rule);
+        let others = options.others.iter().map(|threshold| Classes::new(*threshold, options.rule)).collect();
         Analysis {
             options,
             steps: Steps::default(),
@@ -161,6 +167,7 @@ impl Analysis {
             objects: Objects::default(),
             jobs: HashMap::new(),
             classes,
+            others,
             diagnostics: Diagnostics::default(),
             executed: HashMap::new(),
             waits: 0,
@@ -246,6 +253,7 @@ impl Analysis {
         let what_if_ns = self.locations.iter().flatten().map(|location| location.scaled_ns).max().unwrap_or(0);
         Outcome {
             sites: self.classes.into_sites(),
+            other_classes: self.options.others.iter().copied().zip(self.others.iter().map(Classes::count)).collect(),
             steps: self.steps,
             diagnostics: self.diagnostics,
             critical_path,
@@ -521,6 +529,7 @@ impl Analysis {
             self.live = (self.live.0.max(live.0), self.live.1.max(live.1));
         }
         self.classes.add(&self.steps, &wait);
+        self.others.iter_mut().for_each(|classes| classes.add(&self.steps, &wait));
         Some(wait)
     }
 
@@ -535,10 +544,7 @@ impl Analysis {
             }
             let Begun::Placed(place) = begun else { continue };
             places.push(place);
-            // An exchange sends what fits into buffers: its send is not waited for.
-            if is_receive || !matches!(call, Call::Exchange(..)) {
-                latest = later(latest, self.partner(place, is_receive, time_ns));
-            }
+            latest = later(latest, self.partner(place, is_receive, time_ns));
         }
         let wait = self.resolve(id, (open.enter_ns, time_ns), open.site, latest);
         self.end_places(&places);
@@ -553,8 +559,13 @@ impl Analysis {
     }
 
     fn partner(&self, place: Place, is_receive: bool, until_ns: u64) -> Option<(Moment, WaitKind)> {
-        let moment = self.messages.partner(place).filter(|moment| moment.time_ns <= until_ns)?;
-        Some((moment, if is_receive { WaitKind::LateSender } else { WaitKind::LateReceiver }))
+        let moment = self.messages.partner(place).filter(|moment| moment.time_ns <= until_ns && !place.is_buffered())?;
+        let kind = match (is_receive, self.messages.is_overtaken(place)) {
+            (true, true) => WaitKind::WrongOrder,
+            (true, false) => WaitKind::LateSender,
+            (false, _) => WaitKind::LateReceiver,
+        };
+        Some((moment, kind))
     }
 
     fn collective_wait(&mut self, id: LocationId, membership: Membership, time_ns: u64) -> Option<(Moment, WaitKind)> {

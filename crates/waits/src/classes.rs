@@ -122,6 +122,11 @@ impl Classes {
         waits.classes[index].add(wait);
     }
 
+    /// Classes of all sites.
+    pub fn count(&self) -> usize {
+        self.sites.values().map(|site| site.classes.len()).sum()
+    }
+
     /// The sites, the greatest wait first; their classes likewise.
     pub fn into_sites(self) -> Vec<SiteWaits> {
         let mut sites: Vec<SiteWaits> = self.sites.into_values().collect();

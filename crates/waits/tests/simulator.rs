@@ -72,7 +72,12 @@ impl Machine {
 
     fn shift(&mut self, by: usize, tag: i32) {
         let count = self.now.len();
-        let message = |peer: usize| Message { communicator: CommunicatorId(0), peer: Some(ProcessId(peer as u32)), tag: Some(tag) };
+        let message = |peer: usize| Message {
+            communicator: CommunicatorId(0),
+            peer: Some(ProcessId(peer as u32)),
+            tag: Some(tag),
+            is_buffered: false,
+        };
         let sent: Vec<u64> = (0..count)
             .map(|process| {
                 let call = Call::Send(message((process + by) % count), false);
@@ -272,6 +277,7 @@ fn any_call(random: &mut Random) -> Call {
         communicator: CommunicatorId(0),
         peer: (!wild).then_some(ProcessId(random.below(4) as u32)),
         tag: (!wild).then_some(random.below(2) as i32),
+        is_buffered: random.below(2) == 0,
     };
     let collective = Collective {
         communicator: CommunicatorId(random.below(2)),
@@ -290,7 +296,7 @@ fn any_call(random: &mut Random) -> Call {
         4 => Call::Begin(message, random.below(2) == 0, request),
         5 => Call::Prepare(message, random.below(2) == 0, request),
         6 => Call::Start(vec![request]),
-        7 => Call::Wait(vec![Completed { request, peer: Some(ProcessId(1)), tag: Some(0) }]),
+        7 => Call::Wait(vec![Completed { request, peer: Some(ProcessId(1)), tag: Some(0), is_buffered: false }]),
         8 => Call::Free(request),
         9 => Call::Collective(collective),
         10 => Call::BeginCollective(collective, request),

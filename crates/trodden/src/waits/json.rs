@@ -35,6 +35,7 @@ pub fn value(summary: &Summary) -> Value {
         "wait_occurrences": outcome.waits,
         "unexplained_ns": outcome.unexplained_ns,
         "threshold": summary.threshold,
+        "classes_at_other_thresholds": outcome.other_classes.iter().map(|(threshold, count)| json!({"threshold": threshold, "classes": count})).collect::<Vec<_>>(),
         "causes": causes(summary, &summary.causes),
         "communication": causes(summary, &summary.communication),
         "waits": summary.sites.iter().map(|site| wait(summary, site)).collect::<Vec<_>>(),

@@ -69,7 +69,7 @@ pub fn replay(recording: &Recording, job: &WaitsReport) -> Result<Replayed> {
 /// What the command line chooses, and a question.
 pub fn options(job: &WaitsReport, what_if: Option<(HashSet<CodeId>, f64)>) -> Options {
     let rule = if job.rule == DistanceRule::Paper { ClassRule::Paper } else { ClassRule::Union };
-    Options { threshold: job.threshold, rule, what_if }
+    Options { threshold: job.threshold, rule, others: vec![job.threshold / 2.0, (job.threshold * 2.0).min(2.0)], what_if }
 }
 
 fn pass(recording: &Recording, options: Options, names: &mut Names, is_wanted: bool) -> Result<Replayed> {
@@ -146,8 +146,14 @@ impl<'a> Stream<'a> {
         names: &mut Names,
     ) -> Result<Stream<'a>> {
         let rank = process.file.mpi.as_ref().map(|mpi| mpi.rank);
-        let name =
-            LocationName { process: rank.unwrap_or(id.0), is_rank: rank.is_some(), thread: number, computing_ns: 0, processor_ns: 0, label: None };
+        let name = LocationName {
+            process: rank.unwrap_or(id.0),
+            is_rank: rank.is_some(),
+            thread: number,
+            computing_ns: 0,
+            processor_ns: 0,
+            label: None,
+        };
         Ok(Stream {
             location,
             process: id,

@@ -209,6 +209,25 @@ pub fn probe<const N: usize>(function: Function, arguments: &mut [usize; N], cal
     probed(3, function, arguments, call)
 }
 
+/// Source, tag, communicator, flag, status.
+#[inline]
+pub fn immediate_probe<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+    let Some(thread) = outside() else { return call(arguments) };
+    let Some(mut open) = begin(thread, kind::PROBE, function) else { return call(arguments) };
+    address(open.record(), arguments, implementation(), [0, 1, 2]);
+    let mut spare = [0i32; STATUS_WORDS];
+    let result = with_status(arguments, 4, &mut spare, call);
+    if !is_set(at(arguments, 3)) {
+        thread.withdraw(open);
+        return result;
+    }
+    let (peer, tag) = status(arguments, 4, &spare);
+    (open.record().peer, open.record().tag) = (peer, tag);
+    thread.end_polling(&mut open);
+    finish(thread, open);
+    result
+}
+
 /// Source, tag, communicator, message, status.
 #[inline]
 pub fn matched_probe<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
@@ -295,6 +314,7 @@ fn one<const N: usize>(
         thread.withdraw(open);
         return result;
     }
+    thread.end_polling(&mut open);
     finish(thread, open);
     completed(thread, &mut open, request, peer, tag);
     result
@@ -390,6 +410,7 @@ fn all<const N: usize>(
     if flag.is_some_and(|flag| !is_set(at(arguments, flag))) {
         thread.withdraw(open);
     } else {
+        thread.end_polling(&mut open);
         open.record().amount = several.count as u64;
         finish(thread, open);
         let first = open.copy();
@@ -435,6 +456,7 @@ fn any<const N: usize>(
     if flag.is_some_and(|flag| !is_set(at(arguments, flag))) {
         thread.withdraw(open);
     } else {
+        thread.end_polling(&mut open);
         finish(thread, open);
         // SAFETY: the index's address, by MPI's definition.
         let which = unsafe { (at(arguments, index) as *const i32).read() };
@@ -467,6 +489,7 @@ pub fn wait_some<const N: usize>(function: Function, arguments: &mut [usize; N],
     if count <= 0 {
         thread.withdraw(open);
     } else {
+        thread.end_polling(&mut open);
         finish(thread, open);
         let first = open.copy();
         for place in 0..count as usize {

@@ -55,7 +55,14 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
         let next = processes.len() as u32;
         let process = *processes.entry(pid).or_insert(next);
         let label = thread.name.clone().unwrap_or_else(|| format!("process {pid} thread {tid}"));
-        let name = LocationName { process, is_rank: false, thread: tid.try_into().unwrap_or(0), computing_ns: 0, processor_ns: 0, label: Some(label) };
+        let name = LocationName {
+            process,
+            is_rank: false,
+            thread: tid.try_into().unwrap_or(0),
+            computing_ns: 0,
+            processor_ns: 0,
+            label: Some(label),
+        };
         let location = location(&mut imported, name, thread);
         imported.locations.push(location);
     }

@@ -4,6 +4,7 @@
 //! locations (`COMM_GROUP` members are indices of the list of all locations, `COMM_LOCATIONS`). A self communicator has a group without members: its only member is the caller.
 //! Locks of threads (`THREAD_ACQUIRE_LOCK`) have an order of acquisition: who had a lock with the number before releases it.
 
+use super::super::convert::BUFFERED;
 use super::super::replay::LocationName;
 use super::{Event, Imported, ImportedLocation, What, code};
 use anyhow::{Context, Result, anyhow, bail};
@@ -61,7 +62,9 @@ pub fn read(path: &Path) -> Result<Imported> {
         let thread = threads.entry(location).or_default();
         let time_ns = reader.time_ns(ticks);
         thread.begin_ns.get_or_insert(time_ns);
-        reader.take(thread, location, time_ns, kind, attributes).map_err(|what| anyhow!("{}: line {number} of otf2-print: {what}", path.display()))?;
+        reader
+            .take(thread, location, time_ns, kind, attributes)
+            .map_err(|what| anyhow!("{}: line {number} of otf2-print: {what}", path.display()))?;
     }
     let unknown = std::mem::take(&mut reader.unknown);
     for (kind, count) in unknown {
@@ -100,7 +103,11 @@ fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
     let at = attributes.find(&format!("{name}: "))? + name.len() + 2;
     let rest = &attributes[at..];
     // A quoted name may have commas in it.
-    let end = if rest.starts_with('"') { rest[1..].find('"').map(|at| rest[at + 2..].find(", ").map_or(rest.len(), |c| at + 2 + c)) } else { rest.find(", ") };
+    let end = if rest.starts_with('"') {
+        rest[1..].find('"').map(|at| rest[at + 2..].find(", ").map_or(rest.len(), |c| at + 2 + c))
+    } else {
+        rest.find(", ")
+    };
     Some(rest[..end.unwrap_or(rest.len())].trim())
 }
 
@@ -163,8 +170,21 @@ struct Reader<'a> {
 
 /// Events that say what a call of MPI is; others of MPI only begin what these end.
 const KNOWN: &[&str] = &[
-    "MPI_SEND", "MPI_RECV", "MPI_ISEND", "MPI_ISEND_COMPLETE", "MPI_IRECV_REQUEST", "MPI_IRECV", "MPI_COLLECTIVE_END", "MPI_COLLECTIVE_BEGIN",
-    "MPI_REQUEST_TEST", "THREAD_ACQUIRE_LOCK", "THREAD_RELEASE_LOCK", "COMM_CREATE", "COMM_DESTROY", "PROGRAM_BEGIN", "PROGRAM_END",
+    "MPI_SEND",
+    "MPI_RECV",
+    "MPI_ISEND",
+    "MPI_ISEND_COMPLETE",
+    "MPI_IRECV_REQUEST",
+    "MPI_IRECV",
+    "MPI_COLLECTIVE_END",
+    "MPI_COLLECTIVE_BEGIN",
+    "MPI_REQUEST_TEST",
+    "THREAD_ACQUIRE_LOCK",
+    "THREAD_RELEASE_LOCK",
+    "COMM_CREATE",
+    "COMM_DESTROY",
+    "PROGRAM_BEGIN",
+    "PROGRAM_END",
 ];
 
 impl Reader<'_> {
@@ -228,33 +248,43 @@ impl Reader<'_> {
 
     fn call_of(&self, thread: &mut Thread, location: u64, region: &Region) -> Result<Call> {
         let (mut sent, mut received, mut completed) = (None, None, Vec::new());
+        let is_synchronous = matches!(region.name.as_str(), "MPI_Ssend" | "MPI_Issend");
         for (kind, attributes) in &region.calls {
-            let request = || attribute(attributes, "Request").and_then(|r| r.parse().ok()).map(RequestId).ok_or_else(|| anyhow!("{kind} without a request"));
+            let request = || {
+                attribute(attributes, "Request")
+                    .and_then(|r| r.parse().ok())
+                    .map(RequestId)
+                    .ok_or_else(|| anyhow!("{kind} without a request"))
+            };
             match kind.as_str() {
-                "MPI_SEND" => sent = self.message(location, attributes, "Receiver"),
-                "MPI_RECV" => received = self.message(location, attributes, "Sender"),
+                "MPI_SEND" => sent = self.message(location, attributes, "Receiver", is_synchronous),
+                "MPI_RECV" => received = self.message(location, attributes, "Sender", true),
                 "MPI_ISEND" => {
-                    return Ok(self.message(location, attributes, "Receiver").map_or(Call::Other, |m| Call::Begin(m, false, request().unwrap_or(RequestId(0)))));
+                    return Ok(self
+                        .message(location, attributes, "Receiver", is_synchronous)
+                        .map_or(Call::Other, |m| Call::Begin(m, false, request().unwrap_or(RequestId(0)))));
                 }
                 "MPI_IRECV_REQUEST" => {
                     // Until its end is seen, a receive that cannot be matched.
-                    let nobody = Message { communicator: CommunicatorId(u64::MAX), peer: None, tag: None };
+                    let nobody = Message { communicator: CommunicatorId(u64::MAX), peer: None, tag: None, is_buffered: false };
                     return Ok(Call::Begin(nobody, true, request()?));
                 }
                 "MPI_ISEND_COMPLETE" => completed.push(Completed { request: request()?, peer: None, tag: None }),
                 "MPI_IRECV" => {
                     let request = request()?;
-                    let message = self.message(location, attributes, "Sender");
+                    let message = self.message(location, attributes, "Sender", true);
                     patch(thread, request, message);
                     completed.push(Completed { request, peer: None, tag: None });
                 }
-                "MPI_COLLECTIVE_END" => return Ok(self.collective(location, attributes, &region.name).map_or(Call::Other, Call::Collective)),
+                "MPI_COLLECTIVE_END" => {
+                    return Ok(self.collective(location, attributes, &region.name).map_or(Call::Other, Call::Collective));
+                }
                 _ => {}
             }
         }
         Ok(match (sent, received) {
             (Some(sent), Some(received)) => Call::Exchange(sent, received),
-            (Some(sent), None) => Call::Send(sent, region.name == "MPI_Ssend"),
+            (Some(sent), None) => Call::Send(sent, is_synchronous),
             (None, Some(received)) => Call::Receive(received, None),
             (None, None) if !completed.is_empty() => Call::Wait(completed),
             _ => Call::Other,
@@ -269,11 +299,14 @@ impl Reader<'_> {
         Some((id, members.cloned().unwrap_or_else(|| vec![location])))
     }
 
-    fn message(&self, location: u64, attributes: &str, peer: &str) -> Option<Message> {
+    fn message(&self, location: u64, attributes: &str, peer: &str, is_synchronous: bool) -> Option<Message> {
         let (id, members) = self.members(location, attributes)?;
         let rank = attribute(attributes, peer)?.split([' ', '(']).next()?.parse::<usize>().ok()?;
         let process = ProcessId(*self.order.get(members.get(rank)?)?);
-        Some(Message { communicator: CommunicatorId(id), peer: Some(process), tag: Some(attribute(attributes, "Tag")?.parse().ok()?) })
+        let tag = attribute(attributes, "Tag")?.parse().ok()?;
+        let bytes = attribute(attributes, "Length").and_then(|length| length.parse::<u64>().ok());
+        let is_buffered = bytes.is_some_and(|bytes| bytes <= BUFFERED) && !is_synchronous;
+        Some(Message { communicator: CommunicatorId(id), peer: Some(process), tag: Some(tag), is_buffered })
     }
 
     fn collective(&self, location: u64, attributes: &str, region: &str) -> Option<Collective> {
@@ -287,7 +320,14 @@ impl Reader<'_> {
         let rank = members.iter().position(|member| *member == location)?;
         let root = attribute(attributes, "Root").and_then(|root| root.split([' ', '(']).next()?.parse::<usize>().ok());
         let is_barrier = region.ends_with("barrier") || region.ends_with("Barrier");
-        Some(Collective { communicator: CommunicatorId(id), rule, is_root: root == Some(rank), rank: rank as u32, size: members.len() as u32, is_barrier })
+        Some(Collective {
+            communicator: CommunicatorId(id),
+            rule,
+            is_root: root == Some(rank),
+            rank: rank as u32,
+            size: members.len() as u32,
+            is_barrier,
+        })
     }
 }
 

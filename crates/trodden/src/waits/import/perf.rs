@@ -65,8 +65,20 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
     }
     imported.notes.push(format!("{known} events of the scheduler without stacks: code is named by threads"));
     for (index, (id, thread)) in threads.into_iter().enumerate() {
-        let name = LocationName { process: id, is_rank: false, thread: 0, computing_ns: 0, processor_ns: 0, label: Some(format!("{} {id}", thread.name)) };
-        imported.locations.push(ImportedLocation { name, process: ProcessId(index as u32), begin_ns: thread.begin_ns, events: thread.events });
+        let name = LocationName {
+            process: id,
+            is_rank: false,
+            thread: 0,
+            computing_ns: 0,
+            processor_ns: 0,
+            label: Some(format!("{} {id}", thread.name)),
+        };
+        imported.locations.push(ImportedLocation {
+            name,
+            process: ProcessId(index as u32),
+            begin_ns: thread.begin_ns,
+            events: thread.events,
+        });
     }
     share_objects(&mut imported);
     Ok(imported)
