@@ -11,6 +11,7 @@
 //! | `call.rs` | calls that make a location wait or let others go on |
 //! | `messages.rs`, `collectives.rs`, `objects.rs` | who releases a wait: messages, collective operations, locks and wakers |
 //! | `analysis.rs` | calls in order of time to waits |
+//! | `release.rs` | the rules: what a call means to others, who released it |
 //! | `classes.rs` | equivalence classes of waits |
 //! | `redundancy.rs` | what of two paths need not be shown |
 //! | `causes.rs` | the code that causes waits, summed over all of them |
@@ -28,6 +29,7 @@ pub mod diagnostic;
 mod messages;
 mod objects;
 pub mod redundancy;
+mod release;
 pub mod step;
 pub mod versions;
 

@@ -6,6 +6,7 @@
 //! names them.
 
 use super::behaviour::*;
+use super::requests::*;
 use super::wrappers;
 use trodden_wire::waits::{Function, kind};
 

@@ -50,8 +50,12 @@ struct Thread {
 /// # Errors
 /// `otf2-print` is missing or rejects it; a line of its text is not understood.
 pub fn read(path: &Path) -> Result<Imported> {
-    let definitions = definitions(path, &print(path, &["-G"])?)?;
-    let text = print(path, &[])?;
+    from_text(path, &print(path, &["-G"])?, &print(path, &[])?)
+}
+
+/// Reads what `otf2-print` prints of definitions and events.
+fn from_text(path: &Path, definitions_text: &str, text: &str) -> Result<Imported> {
+    let definitions = definitions(path, definitions_text)?;
     let mut imported = Imported::default();
     code(&mut imported.names, &["(start)"], None, "", 0);
     let order: HashMap<u64, u32> = definitions.locations.keys().enumerate().map(|(index, id)| (*id, index as u32)).collect();
@@ -340,5 +344,44 @@ fn patch(thread: &mut Thread, request: RequestId, message: Option<Message>) {
             What::Enter(old, _) | What::Exit(old) => *old = call.clone(),
             What::Run(..) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFINITIONS: &str = r#"
+CLOCK_PROPERTIES                          Ticks per Seconds: 500000000, Global Offset: 100, Length: 200, Date: x
+LOCATION                               0  Name: "Initial Thread" <1>, Type: CPU_THREAD, # Events: 43, Group: "MPI Rank 0" <0>
+LOCATION                               4  Name: "Initial Thread" <1>, Type: CPU_THREAD, # Events: 43, Group: "MPI Rank 1" <1>
+GROUP                                  1  Name: "" <0>, Type: COMM_GROUP, Paradigm: MPI, Flags: NONE, 2 Members: 0 ("Initial Thread" <4>), 1 ("Initial Thread" <0>)
+COMM                                   0  Name: "reversed, with a comma" <23>, Group: "" <1>, Parent: UNDEFINED, Flags: NONE
+"#;
+    const EVENTS: &str = r#"
+ENTER                                          0                  100  Region: "work" <0>
+ENTER                                          4                  100  Region: "MPI_Recv" <1>
+LEAVE                                          0                  150  Region: "work" <0>
+ENTER                                          0                  150  Region: "MPI_Send" <2>
+MPI_SEND                                       0                  151  Receiver: 0 ("Initial Thread" <4>), Communicator: "reversed, with a comma" <0>, Tag: 7, Length: 8
+LEAVE                                          0                  152  Region: "MPI_Send" <2>
+MPI_RECV                                       4                  155  Sender: 1 ("Initial Thread" <0>), Communicator: "reversed, with a comma" <0>, Tag: 7, Length: 8
+LEAVE                                          4                  156  Region: "MPI_Recv" <1>
+"#;
+
+    #[test]
+    fn ranks_are_those_of_the_communicator() {
+        let imported = from_text(Path::new("x.otf2"), DEFINITIONS, EVENTS).unwrap();
+        assert_eq!(imported.locations.iter().map(|l| l.name.label.clone().unwrap()).collect::<Vec<_>>(), ["MPI Rank 0", "MPI Rank 1"]);
+        let replayed = super::super::pass(&imported, trodden_waits::Options::default(), false);
+        assert_eq!((replayed.outcome.waits, replayed.outcome.wait_ns), (1, 100));
+        assert_eq!(replayed.outcome.sites[0].site.kind, trodden_waits::WaitKind::LateSender);
+        assert_eq!(replayed.outcome.diagnostics.iter().count(), 0);
+    }
+
+    #[test]
+    fn a_region_that_was_not_entered_is_an_error() {
+        let text = EVENTS.replace("ENTER                                          4", "X                                              4");
+        assert!(from_text(Path::new("x.otf2"), DEFINITIONS, &text).is_err());
     }
 }

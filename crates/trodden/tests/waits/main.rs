@@ -3,6 +3,11 @@
 //! Each program has a function that makes others wait: it must be named first. Times are never compared with a clock, and the machine may be busy:
 //! the injected work is many times that of the rest.
 
+mod reports;
+#[allow(dead_code, reason = "a part of it is used")]
+#[path = "../../../report/tests/support/webdriver.rs"]
+mod webdriver;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -178,6 +183,42 @@ fn fortran_is_recorded_with_both_libraries() {
         assert_eq!(first(&report), ("slow_solver".into(), 0), "{library}: {:#}", report["causes"]);
         assert!(report["waits"].as_array().unwrap().iter().any(|w| w["site"]["call"] == "MPI_Waitall" && w["kind"] == "late sender"));
     }
+}
+
+/// A loop of tests, as programs that overlap communication have it, is a wait.
+const POLLING: &str = r#"
+#include <mpi.h>
+#include <unistd.h>
+__attribute__((noinline)) static void late(void) { usleep(50000); }
+int main(int argc, char **argv) {
+  MPI_Init(&argc, &argv);
+  int rank, flag = 0;
+  double x = 1;
+  MPI_Request request;
+  MPI_Status status;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  for (int i = 0; i < 10; i++) {
+    if (rank == 0) { late(); MPI_Send(&x, 1, MPI_DOUBLE, 1, 1, MPI_COMM_WORLD); }
+    if (rank == 1) { MPI_Irecv(&x, 1, MPI_DOUBLE, 0, 1, MPI_COMM_WORLD, &request); do MPI_Test(&request, &flag, &status); while (!flag); }
+    if (rank == 0) { late(); MPI_Ssend(&x, 1, MPI_DOUBLE, 1, 2, MPI_COMM_WORLD); }
+    if (rank == 1) { do MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &status); while (!flag);
+      MPI_Recv(&x, 1, MPI_DOUBLE, status.MPI_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE); }
+  }
+  MPI_Finalize();
+  return 0;
+}
+"#;
+
+#[test]
+fn loops_of_tests_are_waits() {
+    let place = Place::new();
+    place.build("mpicc.openmpi", "polling.c", POLLING, &["-O1"]);
+    place.record(&["mpirun.openmpi", "-n", "2", "./app"]);
+    let report = place.report(&[]);
+    check(&report);
+    assert_eq!(first(&report), ("late".into(), 0), "{:#}", report["causes"]);
+    let calls: Vec<&str> = report["waits"].as_array().unwrap().iter().filter_map(|w| w["site"]["call"].as_str()).collect();
+    assert!(calls.contains(&"MPI_Test") && calls.contains(&"MPI_Iprobe"), "{calls:?}");
 }
 
 const LOCKS: &str = r#"
