@@ -248,7 +248,8 @@ impl Thread {
         let enter = newest.record().enter;
         let loop_before = self.polled_until(enter);
         let Polling { begin, tests, long_gaps, .. } = loop_before.unwrap_or(Polling { begin: enter, ..Polling::default() });
-        self.polling = Polling { begin, end: clock::now(), count: self.count - 1, tests: tests + 1, long_gaps };
+        self.last_exit = clock::now();
+        self.polling = Polling { begin, end: self.last_exit, count: self.count - 1, tests: tests + 1, long_gaps };
         self.calls.back();
         self.count -= 1;
         self.depth.set(self.depth.get() - 1);
