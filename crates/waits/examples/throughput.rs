@@ -37,6 +37,8 @@ fn run(processes: u32, iterations: u64) -> (u64, f64, trodden_waits::Outcome) {
             .collect();
         order.sort_unstable();
         let last = order.last().map_or(0, |(time, _)| *time);
+        let mut sent = vec![0; processes as usize];
+        order.iter().for_each(|(time, p)| sent[*p as usize] = *time);
         let start = Instant::now();
         for (time, p) in &order {
             let blocks = [Block { code: CodeId(1 + (iteration % 8) as u32), state: State::Computing, ns: time - now[*p as usize] }];
@@ -51,8 +53,7 @@ fn run(processes: u32, iterations: u64) -> (u64, f64, trodden_waits::Outcome) {
         }
         for (time, p) in &order {
             let from = (*p + processes - 1) % processes;
-            let sent = order.iter().find(|(_, q)| *q == from).filter(|_| processes <= 128).map_or(last, |(time, _)| *time);
-            let end = if iteration % 10 == 0 { last } else { sent.max(*time) } + 1;
+            let end = if iteration % 10 == 0 { last } else { sent[from as usize].max(*time) } + 1;
             analysis.exit(LocationId(*p), end, &call(iteration, *p, processes, iteration % 10 == 0));
             now[*p as usize] = end;
             events += 1;

@@ -131,7 +131,7 @@ pub struct Analysis {
     pub(crate) classes: Classes,
     pub(crate) others: Vec<Classes>,
     pub(crate) diagnostics: Diagnostics,
-    pub(crate) executed: HashMap<StepId, u64>,
+    pub(crate) executed: Vec<u64>,
     pub(crate) waits: u64,
     pub(crate) wait_ns: u64,
     pub(crate) unexplained_ns: u64,
@@ -169,7 +169,7 @@ impl Analysis {
             classes,
             others,
             diagnostics: Diagnostics::default(),
-            executed: HashMap::new(),
+            executed: Vec::new(),
             waits: 0,
             wait_ns: 0,
             unexplained_ns: 0,
@@ -262,7 +262,7 @@ impl Analysis {
             waits: self.waits,
             wait_ns: self.wait_ns,
             unexplained_ns: self.unexplained_ns,
-            executed: self.executed,
+            executed: (0..).map(StepId).zip(self.executed).collect(),
             live: self.live,
         }
     }
@@ -307,7 +307,10 @@ impl Analysis {
             return;
         }
         let step = self.steps.id(Step { location: id, code, state });
-        *self.executed.entry(step).or_default() += ns;
+        if self.executed.len() <= step.0 as usize {
+            self.executed.resize(step.0 as usize + 1, 0);
+        }
+        self.executed[step.0 as usize] += ns;
         let scaled = match &self.options.what_if {
             Some((codes, factor)) if codes.contains(&code) && state != State::Starting => (ns as f64 * factor) as u64,
             _ => ns,

@@ -15,6 +15,7 @@
 //! | `classes.rs` | equivalence classes of waits |
 //! | `redundancy.rs` | what of two paths need not be shown |
 //! | `causes.rs` | the code that causes waits, summed over all of them |
+//! | `hash.rs` | hash maps of small keys |
 //! | `diagnostic.rs` | what a trace lacks or contradicts |
 //!
 //! Invariant, in integer nanoseconds: for every wait, the sum of the longer path less the sum of the shorter path is the wait.
@@ -26,6 +27,7 @@ pub mod causes;
 pub mod classes;
 mod collectives;
 pub mod diagnostic;
+pub mod hash;
 mod messages;
 mod objects;
 pub mod redundancy;

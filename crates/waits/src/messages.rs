@@ -5,8 +5,9 @@
 
 use crate::analysis::Moment;
 use crate::call::{CommunicatorId, Message, RequestId};
+use crate::hash::Map;
 use crate::step::ProcessId;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Channel {
@@ -81,11 +82,11 @@ pub enum Request {
 /// All channels and requests.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
-    channels: HashMap<Channel, Queue>,
+    channels: Map<Channel, Queue>,
     /// Channels by receiver.
-    incoming: HashMap<ProcessId, Vec<Channel>>,
+    incoming: Map<ProcessId, Vec<Channel>>,
     /// Requests by process and handle.
-    pub requests: HashMap<(ProcessId, RequestId), Request>,
+    pub requests: Map<(ProcessId, RequestId), Request>,
 }
 
 impl Messages {
