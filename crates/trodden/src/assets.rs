@@ -113,7 +113,7 @@ pub fn plugin() -> Result<PathBuf> {
 }
 
 /// File name of the library that records waits.
-const WAITS_RECORDER: &str = "libtrodden_waits_recorder.so";
+pub const WAITS_RECORDER: &str = "libtrodden_waits_recorder.so";
 /// Variable that names another file of it.
 const WAITS_RECORDER_VARIABLE: &str = "TRODDEN_WAITS_RECORDER";
 
