@@ -12,6 +12,7 @@
 //! | `detector.rs` | [`Detector`]: branches to paths | 5.2 |
 //! | `events.rs` | counters of events along blocks and paths | 5.3 |
 //! | `index.rs`, `replacement.rs`, `table.rs` | [`HotPathTable`] | 5.4 |
+//! | `profiler.rs` | [`Profiler`]: all of it on a stream of threads | 5.5 |
 //! | `profile.rs` | [`PathProfile`] without bounds, overlap percentages | 5.5 |
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ mod index;
 mod mapping;
 mod path_stack;
 mod profile;
+mod profiler;
 mod replacement;
 mod stream;
 mod table;
@@ -35,6 +37,7 @@ pub use index::IndexFunction;
 pub use mapping::{BranchType, Extension, Mapping, Operations, Preset};
 pub use path_stack::{Overflow, PathStack};
 pub use profile::{PathProfile, overlap};
+pub use profiler::{Metric, Profiler, ProfilerParameters, TableResult, paths_for_share};
 pub use replacement::Replacement;
 pub use stream::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 pub use table::{HotPathTable, TableCounts, TableParameters, TableUpdate};

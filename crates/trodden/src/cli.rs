@@ -10,6 +10,7 @@ mod parameters;
 mod partition;
 mod residual;
 mod showing;
+mod simulate;
 mod suite;
 mod times;
 
@@ -23,6 +24,7 @@ pub use parameters::{Parameters, known_in, known_paths, parameters_over, weights
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
+pub use simulate::{PathKind, Simulate, SourceFormat, StackOverflow};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
 
 use crate::profiles::LAST;
@@ -110,6 +112,8 @@ pub enum Command {
     Collect(Collect),
     /// Make a program faster by what its own runs tell: builds, trains, builds again.
     Pgo(Pgo),
+    /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
+    Simulate(Box<Simulate>),
     /// Make a profile of branches that hardware recorded of a program without counters.
     Import(Import),
     /// Show the hottest paths of a recorded run.
