@@ -57,6 +57,7 @@ pub fn text(instruction: &Instruction) -> String {
     options.set_branch_leading_zeros(false);
     options.set_hex_prefix("0x");
     options.set_hex_suffix("");
+    options.set_uppercase_hex(false);
     options.set_space_after_operand_separator(true);
     let mut text = String::new();
     formatter.format(instruction, &mut text);

@@ -3,16 +3,30 @@
 //! | file | source | what it holds |
 //! |---|---|---|
 //! | `qemu.rs`, `qemu_blocks.rs` | an unmodified program under QEMU's user mode, with the plugin `trodden-qemu-plugin` | branches; memory accesses |
+//! | `bt9.rs` | text traces of CBP-5 | branches |
+//! | `cbp2025.rs` | traces of CBP2025 | instructions |
+//! | `champsim.rs` | traces of ChampSim | instructions |
+//! | `perf_script.rs` | text of `perf script`: branch stacks, or branches of Intel PT | branches |
 //! | `recorded.rs`, `recorded_writer.rs` | the compact format of `trodden simulate --record` | branches |
 //!
 //! A source gives batches, so that several tables and configurations can be fed from one reading. Each record names its thread; records of one thread are
 //! in program order. A damaged source fails with the offset of the damage, and what came before it stands.
 
+mod bt9;
+mod cbp2025;
+mod champsim;
+mod lines;
+mod perf_script;
 mod qemu;
 mod qemu_blocks;
 mod recorded;
 mod recorded_writer;
+mod records;
 
+pub use bt9::Bt9Source;
+pub use cbp2025::Cbp2025Source;
+pub use champsim::ChampSimSource;
+pub use perf_script::PerfScriptSource;
 pub use qemu::QemuSource;
 pub use recorded::RecordedSource;
 pub use recorded_writer::{RecordedWriter, Recording};
@@ -20,7 +34,7 @@ pub use recorded_writer::{RecordedWriter, Recording};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use trodden_binary::Mapping;
-use trodden_hardware::{StreamEvent, ThreadId};
+use trodden_hardware::{Instruction, StreamEvent, ThreadId};
 
 /// What a source knows of each instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +50,8 @@ pub enum Level {
 pub struct Batch {
     /// What threads did, in the source's order.
     pub events: Vec<(ThreadId, StreamEvent)>,
+    /// Of sources at the level of instructions: those that the branches and ends among `events` count, in their order, and what is behind the last of them.
+    pub instructions: Vec<Instruction>,
 }
 
 impl Batch {
@@ -45,6 +61,7 @@ impl Batch {
     /// Empties it.
     pub fn clear(&mut self) {
         self.events.clear();
+        self.instructions.clear();
     }
 }
 
@@ -63,6 +80,11 @@ pub struct SourceNotes {
 pub trait BranchSource {
     /// What it knows.
     fn level(&self) -> Level;
+
+    /// Whether a call says where it returns to.
+    fn knows_return_addresses(&self) -> bool {
+        true
+    }
 
     /// Adds records to an empty batch; `false` if there are no more. After an error the batch holds what came before it.
     ///
