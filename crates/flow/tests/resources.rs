@@ -4,7 +4,7 @@ use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::limit::{Limited, cut_to_limit};
 use trodden_flow::{Graph, Node};
-use trodden_testkit::random::Random;
+use trodden_testkit::Random;
 
 /// A machine of states, each of which goes on in any of some others or ends.
 fn machine(states: u32, ways: u32) -> Graph {
