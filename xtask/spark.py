@@ -4,9 +4,7 @@ spark.py GUIDE SUMS
 """
 
 import json
-import os
 import re
-import subprocess
 import sys
 
 import duckdb
@@ -47,14 +45,6 @@ compare("Spark", as_dicts(query), as_dicts(everything))
 embedded = lambda text: duckdb.sql(text.replace("FROM untested", "FROM 'rows.parquet'"))
 in_duckdb = lambda text: [dict(zip(embedded(text).columns, row)) for row in embedded(text).fetchall()]
 compare("DuckDB", in_duckdb(query), in_duckdb(everything))
-
-
-def in_trodden(text):
-    command = [os.environ["TRODDEN"], "field", "query", "rows.parquet", "--json"] + ([] if text == query else ["--sql", text])
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)["rows"]
-
-
-compare("trodden field query", in_trodden(query), in_trodden(everything))
 
 # The session's own process would look for its files after they were removed.
 gateway = spark.sparkContext._gateway  # noqa: F821

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Does the query of the guide on reports of many users (docs/book/src/field.md) find in Spark, in DuckDB, and in the engine of `trodden field query`, what trodden finds? Run it as xtask/spark.sh, in the project's folder.
+# Does the query of the guide on reports of many users (docs/book/src/field.md) find in Spark and in DuckDB what trodden finds? Run it as xtask/spark.sh, in the project's folder.
 #
 # A program is built, reports of its untested paths are packed for USERS users (default 30) and one that does not say who it is, and added up by a trodden that writes Parquet. The
 # engines run the query on that file, as it stands in the guide. Needs python3 with venv, a Java runtime (Debian: python3-venv, openjdk-17-jre-headless), and PyPI, from which some
-# 500 MB are fetched into a folder that is removed afterwards; SPARK_PYTHON names a Python that has pyspark and duckdb already, TRODDEN a trodden that was built with its feature query.
+# 500 MB are fetched into a folder that is removed afterwards; SPARK_PYTHON names a Python that has pyspark and duckdb already, TRODDEN a trodden that was built with its feature parquet.
 set -euo pipefail
 project=$(cd "$(dirname "$0")/.." && pwd)
 users=${USERS:-30}
@@ -11,7 +11,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 if [ -z "${TRODDEN:-}" ]; then
-  cargo build --manifest-path "$project/Cargo.toml" --release --package trodden --package trodden-instrument --features trodden/query
+  cargo build --manifest-path "$project/Cargo.toml" --release --package trodden --package trodden-instrument --features trodden/parquet
   TRODDEN=${CARGO_TARGET_DIR:-$project/target}/release/trodden
 fi
 if [ -z "${SPARK_PYTHON:-}" ]; then
@@ -52,4 +52,4 @@ for user in $(seq 0 "$users"); do
   done
 done
 "$TRODDEN" field aggregate all.field --rows rows.parquet --top 1000000 --json > sums.json
-TRODDEN=$TRODDEN "$SPARK_PYTHON" "$project/xtask/spark.py" "$project/docs/book/src/field.md" sums.json
+"$SPARK_PYTHON" "$project/xtask/spark.py" "$project/docs/book/src/field.md" sums.json

@@ -54,7 +54,7 @@ fn measure(name: &str, dags: impl Iterator<Item = Dag>, random: &mut Random, wan
         let set = InterestingSet::from_ids(&dag, &all, &ids.into_iter().collect::<Vec<_>>()).expect("they exist");
         let clock = Instant::now();
         let stop = || clock.elapsed() > Duration::from_secs(limit_s);
-        let options = NumberOptions { budget: Budget { steps: u64::MAX, stop: &stop, solver: None }, ..NumberOptions::default() };
+        let options = NumberOptions { budget: Budget { steps: u64::MAX, stop: &stop }, ..NumberOptions::default() };
         let best = number(Scheme::PppOptimal, &dag, &vec![1.0; dag.edges().len()], &set, &options).expect("it can be numbered");
         times_s.push(clock.elapsed().as_secs_f64());
         let proof = best.proof().expect("the scheme proves");

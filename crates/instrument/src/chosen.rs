@@ -52,7 +52,7 @@ pub fn plan(request: &Request, dag: Dag, numbering: Numbering) -> Made {
     let limit = Duration::from_secs(request.time_limit_s);
     let stop = || began.elapsed() >= limit;
     let placement = if options.chords { Placement::Cheaper } else { Placement::Direct };
-    let number = NumberOptions { restarts: RESTARTS, placement, budget: Budget { steps: u64::MAX, stop: &stop, solver: None } };
+    let number = NumberOptions { restarts: RESTARTS, placement, budget: Budget { steps: u64::MAX, stop: &stop } };
     match select(graph, (dag, numbering), wish, frequencies, &number, &VerifyBudget::default()) {
         Ok(selected) => Made::Selected(Box::new(selected)),
         Err(NotSelected::Wrong(what)) => Made::Wrong(what),

@@ -14,7 +14,8 @@ use crate::tools::{Toolkit, run as run_tool};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use trodden_profile::{BranchImport, Profile, import};
+use trodden_profile::Profile;
+use trodden_trace::{BranchImport, import};
 use trodden_unit::marks::ADDRESSES_WORD;
 
 /// How windows are taken.

@@ -75,11 +75,7 @@ pub fn measure(profile: &Profile, limits: Limits) -> Result<Vec<Compactness>, Ma
         if !row.proven && !is_late {
             let began = Instant::now();
             let stop = || began.elapsed() >= limits.function;
-            let options = NumberOptions {
-                restarts: RESTARTS,
-                budget: Budget { steps: u64::MAX, stop: &stop, solver: None },
-                ..NumberOptions::default()
-            };
+            let options = NumberOptions { restarts: RESTARTS, budget: Budget { steps: u64::MAX, stop: &stop }, ..NumberOptions::default() };
             let set = InterestingSet::from_ids(&dag, &numbering, &ids).map_err(|e| damaged(e.to_string()))?;
             let weights = vec![1.0; dag.edges().len()];
             if let Ok(labelling) = number(Scheme::PppOptimal, &dag, &weights, &set, &options)

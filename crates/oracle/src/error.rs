@@ -58,6 +58,9 @@ pub enum Error {
     /// The image is none.
     #[error(transparent)]
     Image(#[from] trodden_unit::ImageError),
+    /// Branches could not be made a profile.
+    #[error(transparent)]
+    Import(#[from] trodden_trace::ImportError),
     /// A unit's frame cannot be read.
     #[error(transparent)]
     Frame(#[from] trodden_unit::FrameError),

@@ -27,9 +27,3 @@ pub fn by_path(map: &UnitMap, counts: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     }
     sums.finish().0
 }
-
-/// Whether words and paths are such as a function has that has so many paths.
-pub(crate) fn is_sound(chosen: &Chosen, paths: u64) -> bool {
-    let known = |&(word, path): &(u64, u64)| word < chosen.words.saturating_sub(1) && path < paths;
-    chosen.words > 0 && chosen.paths.is_sorted_by(|a, b| a.0 < b.0) && chosen.paths.iter().all(known)
-}

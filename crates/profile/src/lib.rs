@@ -11,17 +11,15 @@
 //! 7. [`advise`]: what paths tell that edges cannot;
 //! 8. [`isolate`]: which paths failing runs take and passing runs do not;
 //! 9. [`edges`]: LLVM's edge profile, as it follows from paths;
-//! 10. [`branches`]: profiles of branches that hardware recorded;
-//! 11. [`sampling`]: what a profile that was not counted in full says of itself;
-//! 12. [`suite`]: which tests of a suite are redundant, and in which order to run them; [`changes`]: changed lines;
-//! 13. [`expression`]: paths that run through given places;
-//! 14. [`untested`]: what the field takes and tests do not; [`field`]: reports of many users, added up;
-//! 15. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the copies counted, as one profile.
+//! 10. [`sampling`]: what a profile that was not counted in full says of itself;
+//! 11. [`suite`]: which tests of a suite are redundant, and in which order to run them; [`changes`]: changed lines;
+//! 12. [`expression`]: paths that run through given places;
+//! 13. [`untested`]: what the field takes and tests do not; [`field`]: reports of many users, added up;
+//! 14. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the copies counted, as one profile.
 #![forbid(unsafe_code)]
 
 pub mod advise;
 mod blocks;
-pub mod branches;
 pub mod changes;
 pub mod choice;
 mod chosen;
@@ -52,8 +50,8 @@ pub mod tables;
 pub mod untested;
 pub mod values;
 mod weights;
+pub mod whole_file;
 
-pub use branches::{BranchImport, import};
 pub use collect::{CollectProblem, Collected, collect, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
 pub use copies::{CopiesError, Divergence, MergedCopies, merge_copies};

@@ -7,14 +7,13 @@
 //!
 //! Cells that make no sense (a count without a key, a path that there is not) are damage, which is counted.
 
-use crate::chosen;
 use crate::error::ProfileError;
 use crate::raw::{Words, words};
 use crate::sum::Sums;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use trodden_unit::{FunctionMap, Storage, UnitMap};
+use trodden_unit::UnitMap;
 
 /// What the tables of some units hold.
 #[derive(Debug, Default)]
@@ -117,37 +116,4 @@ pub fn without_cells(map: &UnitMap, counts: Vec<(u64, u64)>) -> Vec<(u64, u64)> 
     cells.sort_by_key(|c| c.start);
     let is_cell = |index: u64| cells.get(cells.partition_point(|c| c.end <= index)).is_some_and(|c| c.contains(&index));
     counts.into_iter().filter(|(index, _)| !is_cell(*index)).collect()
-}
-
-/// Whether each table lies within the unit's words, and apart from everything else there.
-pub(crate) fn check(map: &UnitMap) -> Result<(), String> {
-    let words = map.counters_in_regions();
-    let mut ranges = Vec::new();
-    for function in &map.functions {
-        let (from, to) = match &function.storage {
-            Storage::Table(table) => (table.first_word, table.cells().end),
-            Storage::Chosen(chosen) => (chosen.first_word, chosen.range().end),
-            Storage::Labels(labels) => (labels.range().start, labels.range().end),
-            Storage::Array { .. } => (function.first_counter, function.untold().end),
-        };
-        ranges.push((from, to, &function.name));
-    }
-    ranges.sort();
-    let mut end = 0;
-    for (from, to, name) in ranges {
-        if from < end && to > from || to > words {
-            return Err(format!("the words where function `{name}` counts are another's, too, or are not the unit's"));
-        }
-        end = end.max(to);
-    }
-    let is_bad = |f: &&FunctionMap| match &f.storage {
-        Storage::Table(table) => table.slots == 0 || f.first_counter < words,
-        Storage::Chosen(chosen) => !chosen::is_sound(chosen, f.counters) || f.first_counter < words,
-        Storage::Labels(labels) => labels.labels.len() != f.dag.len() || f.first_counter < words,
-        Storage::Array { .. } => false,
-    };
-    match map.functions.iter().find(is_bad) {
-        Some(bad) => Err(format!("what the map says of the words of function `{}` makes no sense", bad.name)),
-        None => Ok(()),
-    }
 }

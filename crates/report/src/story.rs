@@ -123,6 +123,16 @@ impl Story {
         Story { begins: begins(function, path.beginning), steps, ends: Ends::Call { at, lines } }
     }
 
+    /// The story of a path of several pieces, of which there is one at least.
+    pub fn joined(pieces: Vec<Story>) -> Story {
+        let joined = pieces.into_iter().reduce(|first, next| {
+            let mut steps = first.steps;
+            steps.extend(next.steps);
+            Story { begins: first.begins, steps, ends: next.ends }
+        });
+        joined.unwrap_or(Story { begins: Begins::Entry, steps: Vec::new(), ends: Ends::Stop { line: None } })
+    }
+
     /// The lines of the function itself, abridged: `12-14-17`.
     pub fn outline(&self, most: usize) -> String {
         let mut lines: Vec<u32> = self.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).collect();

@@ -112,6 +112,35 @@ pub fn plugin() -> Result<PathBuf> {
     }
 }
 
+/// File name of the library that records waits.
+pub const WAITS_RECORDER: &str = "libtrodden_waits_recorder.so";
+/// Variable that names another file of it.
+const WAITS_RECORDER_VARIABLE: &str = "TRODDEN_WAITS_RECORDER";
+
+/// The library that records waits, absolute.
+///
+/// # Errors
+/// It is not there; the message says where it was looked for.
+pub fn waits_recorder() -> Result<PathBuf> {
+    if let Some(named) = env::var_os(WAITS_RECORDER_VARIABLE).filter(|v| !v.is_empty()) {
+        let path = std::path::absolute(PathBuf::from(named))?;
+        if !path.is_file() {
+            bail!("{} does not exist: {WAITS_RECORDER_VARIABLE} must name the file {WAITS_RECORDER}", path.display());
+        }
+        return Ok(path);
+    }
+    let own = own_folder()?;
+    let places = [own.join(WAITS_RECORDER), own.join("../lib/trodden").join(WAITS_RECORDER)];
+    match places.iter().find(|p| p.is_file()) {
+        Some(path) => Ok(fs::canonicalize(path)?),
+        None => bail!(
+            "the recorder {WAITS_RECORDER} is neither in {} nor in {}: build it with `cargo build --release -p trodden-waits-recorder`, or name it by {WAITS_RECORDER_VARIABLE}",
+            places[0].display(),
+            places[1].display()
+        ),
+    }
+}
+
 /// The folder of the running program, links followed.
 ///
 /// # Errors

@@ -9,7 +9,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trodden_profile::{BranchImport, BranchSampling, BranchSource, Collected, Run, import};
+use trodden_profile::{BranchSampling, BranchSource, Collected, Run};
+use trodden_trace::{BranchImport, import};
 
 /// Reads the text and stores the profile.
 ///
@@ -46,7 +47,7 @@ pub fn store(imported: BranchImport, name: &Path, destination: &Destination) -> 
     anyhow::ensure!(sampling.records > 0, "{} holds no branches: {}", name.display(), remedy(sampling.samples));
     tell(&imported, &sampling);
     anyhow::ensure!(sampling.whole_paths > 0, "no path was seen from its beginning to its end");
-    deliver(&Collected { profile: imported.profile, problems: Vec::new() }, destination)
+    deliver(&Collected { profile: imported.profile, problems: Vec::new() }, destination).map(drop)
 }
 
 fn remedy(samples: u64) -> &'static str {

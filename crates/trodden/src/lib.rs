@@ -20,11 +20,14 @@
 //! | `advise.rs`, `facts.rs` | advice from a profile; what units compute, from their bitcode |
 //! | `residual.rs` | untested paths: what the field takes and tests do not |
 //! | `field.rs`, `field/` | reports of untested paths from many machines |
+//! | `simulate/` | the model of the hardware path profiler on programs that QEMU runs, and on recorded branches |
 //! | `import.rs` | profiles of branches that hardware recorded |
 //! | `profdata.rs`, `cc/pgo.rs` | edge profiles for `-fprofile-use`; builds that collect for them |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
 //! | `plan/`, `copies/` | dividing the counting among copies of a program; building, running and adding up copies |
+//! | `trace/` | exact traces of programs that were not built for it |
+//! | `waits.rs`, `waits/` | waiting time: recording it, and the code that causes it |
 //! | `store.rs` | size of the unit store, and pruning it |
 //! | `doctor.rs` | is everything there |
 //! | `assets.rs`, `toolchain.rs` | what trodden brings along; where LLVM is |
@@ -38,6 +41,7 @@ mod cargo;
 pub mod cc;
 mod cli;
 mod copies;
+mod coverage;
 mod doctor;
 mod events;
 mod facts;
@@ -71,9 +75,12 @@ mod runs;
 mod rust;
 mod sample;
 mod stand_ins;
+mod simulate;
 mod store;
 mod suite;
 mod toolchain;
+mod trace;
+mod waits;
 mod watch;
 
 use anyhow::Result;
@@ -139,6 +146,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Record(record) => record::run(&record),
         Command::Sample(job) => sample::attach(&job),
         Command::Collect(job) => record::collect_files(&job),
+        Command::Simulate(job) => simulate::run(&job),
         Command::Import(job) => import::run(&job),
         Command::Report(job) => reports::report(&job, cli.color),
         Command::Annotate(job) => reports::annotate(&job, cli.color),
@@ -149,6 +157,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Field(job) => field::run(&job, cli.color),
         Command::Export(job) => reports::export(&job),
         Command::Suite(job) => suite::run(&job),
+        Command::Waits(job) => waits::run(&job, cli.color),
         Command::Runs(job) => runs::runs(&job),
         Command::Merge(job) => runs::merge(&job),
         Command::Diff(job) => runs::compare(&job),
@@ -157,6 +166,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Info(info) => info::run(&info),
         Command::Graph(job) => graph::run(&job),
         Command::Plan(job) => plan::run(&job),
+        Command::Trace(job) => trace::run(&job),
         Command::Store(job) => store::run(&job),
         Command::Doctor { json, command, .. } if command.is_empty() => doctor::run(json),
         Command::Doctor { json, runs, command } => copies::determinism(&command, runs, json),

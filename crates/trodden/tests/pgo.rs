@@ -210,7 +210,7 @@ fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
     let mut command = without_cargos_variables(place.command(trodden()));
     let told = String::from_utf8(must(command.args(words)).stderr).unwrap();
     assert_equal(llvm, &read(place, "kept.profdata"), "rust, in one command");
-    assert!(told.contains("step") && told.contains("ways behind decided branches copied: "), "{told}");
+    assert!(told.contains("step") && told.contains("copies of paths behind branches that earlier ones decide: "), "{told}");
     assert_eq!(place.output("subject.fast"), place.output(plain));
     let symbols = String::from_utf8(place.tool("nm", "subject.fast").stdout).unwrap();
     assert!(!symbols.contains("trodden") && !symbols.contains("__llvm_prf"), "{symbols}");

@@ -6,6 +6,7 @@
 //! units that a program consists of; a copy lies in a [`store`] by identity.
 #![forbid(unsafe_code)]
 
+mod check;
 pub mod codegen;
 pub mod directions;
 pub mod edge_profile;

@@ -434,6 +434,13 @@ impl UnitMap {
     }
 }
 
+/// How many functions these are: one that several units of an image have a copy of, such as an inline function, is one.
+pub fn distinct<'m>(functions: impl IntoIterator<Item = &'m FunctionMap>) -> usize {
+    let mut names = std::collections::HashSet::new();
+    // A local name may stand for several functions.
+    functions.into_iter().filter(|f| f.local || names.insert(f.name.as_str())).count()
+}
+
 /// Digest of code: see [`FunctionMap::code`].
 pub fn digest(code: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(code)

@@ -30,7 +30,7 @@ pub use interesting::{InterestingSet, MOST_LISTED};
 pub use known::PerfectHash;
 pub use labelling::{Class, Classification, Increments, Labelling, Member, Placed, Placement, Register, Span};
 pub use lattice::Lattice;
-pub use optimal::{Assignment, Budget, Found, Proof, SearchEnd, Solver};
+pub use optimal::{Assignment, Budget, Proof, SearchEnd};
 pub use preferential::{MOST_RESTARTS, PreferentialIds, preferential};
 pub use selective::{modified_selective, pertinent, precise_selective, selective};
 

@@ -21,16 +21,11 @@ pub struct Budget<'a> {
     pub steps: u64,
     /// Asked now and then: true ends the search. A caller with a clock makes a time limit of it.
     pub stop: &'a dyn Fn() -> bool,
-    /// Asked instead of the search, span after span, if there is one.
-    pub solver: Option<Solver<'a>>,
 }
-
-/// Who says whether paths can have different numbers below a span: given their lattice, its coefficients. What it finds is checked; that there is nothing, is believed.
-pub type Solver<'a> = &'a dyn Fn(&Lattice, u64) -> Found;
 
 /// Whether paths can have numbers within a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub(super) enum Found {
     /// Coefficients of the lattice that give such numbers.
     Numbers(Vec<i64>),
     /// There are none with this span.
@@ -41,7 +36,7 @@ pub enum Found {
 
 impl Default for Budget<'_> {
     fn default() -> Self {
-        Budget { steps: 20_000_000, stop: &|| false, solver: None }
+        Budget { steps: 20_000_000, stop: &|| false }
     }
 }
 
@@ -101,9 +96,6 @@ pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialId
         let proof = Proof { bound: count, end, rank: 0, steps: 0 };
         return Ok(Assignment { values: first.values, span: first.span, proof });
     };
-    if let Some(solver) = budget.solver {
-        return Ok(solved(dag, &lattice, first, solver));
-    }
     let mut search = Search { lattice: &lattice, budget, steps: 0, stopped: false };
     let mut best = (first.span, first.values);
     let mut bound = count;
@@ -146,35 +138,6 @@ fn assignment(lattice: &Lattice, (span, values): (u64, Vec<i64>), bound: u64, st
         false => SearchEnd::BudgetSpent,
     };
     Assignment { values, span, proof: Proof { bound, end, rank: lattice.rank(), steps } }
-}
-
-/// The same by a solver: spans from the least that may be possible on. Its steps are the spans.
-fn solved(dag: &Dag, lattice: &Lattice, first: PreferentialIds, solver: Solver) -> Assignment {
-    let mut best = (first.span, first.values);
-    let (mut bound, mut steps) = (lattice.rows.len() as u64, 0);
-    while bound < best.0 {
-        steps += 1;
-        match solver(lattice, bound) {
-            Found::Nothing => bound += 1,
-            Found::Numbers(coefficients) if are_numbers(lattice, &coefficients, bound) => {
-                let Some(values) = lattice.values(dag, &coefficients) else { break };
-                best = (bound, values);
-            }
-            Found::Numbers(_) | Found::Unfinished => break,
-        }
-    }
-    assignment(lattice, best, bound, steps)
-}
-
-/// Whether coefficients give all paths different numbers from 0 to `span - 1`.
-fn are_numbers(lattice: &Lattice, coefficients: &[i64], span: u64) -> bool {
-    let number = |row: &Vec<i64>| -> Option<u64> {
-        let terms = row.iter().zip(coefficients).map(|(a, y)| a.checked_mul(*y));
-        u64::try_from(terms.into_iter().try_fold(0i64, |sum, term| sum.checked_add(term?))?).ok()
-    };
-    let numbers: Option<BTreeSet<u64>> = lattice.rows.iter().map(number).collect();
-    coefficients.len() == lattice.rank()
-        && numbers.is_some_and(|n| n.len() == lattice.rows.len() && n.last().is_none_or(|last| *last < span))
 }
 
 struct Search<'a> {
@@ -328,6 +291,17 @@ mod tests {
         shuffle.shuffle(&mut ids);
         ids.truncate((ids.len() - shuffle.below(5)).min(18));
         Lattice::of(&dag, &ids.into_iter().map(|id| all.path(&dag, id).unwrap()).collect::<Vec<_>>()).unwrap()
+    }
+
+    /// Whether coefficients give all paths different numbers from 0 to `span - 1`.
+    fn are_numbers(lattice: &Lattice, coefficients: &[i64], span: u64) -> bool {
+        let number = |row: &Vec<i64>| -> Option<u64> {
+            let terms = row.iter().zip(coefficients).map(|(a, y)| a.checked_mul(*y));
+            u64::try_from(terms.into_iter().try_fold(0i64, |sum, term| sum.checked_add(term?))?).ok()
+        };
+        let numbers: Option<BTreeSet<u64>> = lattice.rows.iter().map(number).collect();
+        coefficients.len() == lattice.rank()
+            && numbers.is_some_and(|n| n.len() == lattice.rows.len() && n.last().is_none_or(|last| *last < span))
     }
 
     #[test]

@@ -26,16 +26,6 @@ Examples:
 
 Memory is bounded by --memory, however many reports there are; temporary files lie in TMPDIR.")]
     Aggregate(Aggregate),
-    /// Ask the rows that `aggregate --rows` writes as Parquet, in SQL; by default which untested paths most users took.
-    #[command(after_help = "\
-Examples:
-  trodden field query rows.parquet
-  trodden field query days --sql \"SELECT function, sum(executions) AS executions FROM untested GROUP BY function ORDER BY executions DESC\"
-  trodden field query rows.parquet --sql \"SELECT * FROM untested WHERE reports > 1\" -o often.parquet
-
-The table is `untested`; its columns: build, unit, function, path, counter, user, reports, executions. The engine is DataFusion; trodden has it if built with --features query.
-Memory is bounded by --memory; temporary files lie in TMPDIR.")]
-    Query(Query),
 }
 
 /// `trodden field pack`
@@ -72,10 +62,10 @@ pub struct Aggregate {
     /// How many users there are in all, for whom estimates are made; by default those who reported.
     #[arg(long, value_name = "N", requires = "copies")]
     pub population: Option<u64>,
-    /// At most this many paths, those that most users took.
+    /// At most this many paths, those that most users took; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// At most this many users of each path.
+    /// At most this many users of each path; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub users: usize,
     /// Memory for sorting, in MiB.
@@ -90,29 +80,6 @@ pub struct Aggregate {
     /// Where source files are, if they have moved. May be given several times.
     #[arg(long, value_name = "FOLDER")]
     pub source: Vec<PathBuf>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `trodden field query`
-#[derive(Debug, Args)]
-pub struct Query {
-    /// Parquet files that `trodden field aggregate --rows` wrote, or folders of files whose names end in .parquet.
-    #[arg(required = true, value_name = "FILE|FOLDER")]
-    pub rows: Vec<PathBuf>,
-    /// The query. By default that of the user guide: the twenty paths that most users took.
-    #[arg(long, value_name = "QUERY")]
-    pub sql: Option<String>,
-    /// Memory for groups and for sorting, in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
-    pub memory: u32,
-    /// Write the answer to a file: CSV, or Parquet if the name ends in .parquet.
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["csv", "json"])]
-    pub output: Option<PathBuf>,
-    /// Print CSV.
-    #[arg(long, conflicts_with = "json")]
-    pub csv: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -21,9 +21,6 @@ pub struct NumberJob {
     /// Seconds that ppp-optimal may search; then the best so far comes with the bound that was proven.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = super::times::seconds)]
     pub time_limit: u64,
-    /// Who searches for the numbers of ppp-optimal.
-    #[arg(long, value_enum, default_value_t = Solver::Own)]
-    pub solver: Solver,
     /// List this many paths with their numbers.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub list: u64,
@@ -32,15 +29,7 @@ pub struct NumberJob {
 impl Default for NumberJob {
     fn default() -> Self {
         let interesting = Interesting::default();
-        NumberJob {
-            file: PathBuf::from("-"),
-            scheme: Scheme::BallLarus,
-            interesting,
-            restarts: 16,
-            time_limit: 60,
-            solver: Solver::Own,
-            list: 1000,
-        }
+        NumberJob { file: PathBuf::from("-"), scheme: Scheme::BallLarus, interesting, restarts: 16, time_limit: 60, list: 1000 }
     }
 }
 
@@ -57,15 +46,6 @@ pub struct Interesting {
     /// Nodes: all paths that pass through all of them are of interest.
     #[arg(long, value_name = "NODES", value_delimiter = ',')]
     pub through: Option<Vec<String>>,
-}
-
-/// Who searches for the most compact numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Solver {
-    /// A search in integers.
-    Own,
-    /// A solver of mixed integer programs; only in a trodden that was built with `--features milp`.
-    Milp,
 }
 
 /// A probability model of paths.

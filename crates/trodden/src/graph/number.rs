@@ -2,12 +2,12 @@
 
 use super::wanted::{edges_of_interest, wanted};
 use super::{Acyclic, Named, acyclic, nodes_json, number_json, signed_json};
-use crate::cli::{NumberJob, Solver};
+use crate::cli::NumberJob;
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
-use trodden_flow::numbering::{Budget, Class, Classification, Found, Lattice, NumberOptions, Placement, SearchEnd, number as flow_number};
+use trodden_flow::numbering::{Budget, Class, Classification, NumberOptions, Placement, SearchEnd, number as flow_number};
 use trodden_flow::verify::{Aliases, Method, Verdict, VerifyBudget, verify};
 use trodden_flow::{CutReason, DagEdgeId, Edge, InterestingSet, Labelling, Origin, Scheme};
 
@@ -18,11 +18,10 @@ pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
     let began = Instant::now();
     let limit = Duration::from_secs(job.time_limit);
     let stop = || began.elapsed() >= limit;
-    let solver = solver(job)?;
     let options = NumberOptions {
         restarts: job.restarts,
         placement: if job.scheme == Scheme::BallLarus { Placement::Chords } else { Placement::Cheaper },
-        budget: Budget { steps: u64::MAX, stop: &stop, solver: solver.as_deref() },
+        budget: Budget { steps: u64::MAX, stop: &stop },
     };
     let labelling = flow_number(job.scheme, &acyclic.dag, &acyclic.weights, &set, &options)?;
     let verdict = verify(&acyclic.dag, &set, &labelling, &VerifyBudget::default());
@@ -39,26 +38,6 @@ pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
         answer["cut"] = json!(cut);
     }
     Ok(answer)
-}
-
-/// Looks for numbers of a lattice within a span.
-type Search = dyn Fn(&Lattice, u64) -> Found;
-
-/// Who searches for the most compact numbers, if not `trodden_flow` itself.
-fn solver(job: &NumberJob) -> Result<Option<Box<Search>>> {
-    match job.solver {
-        Solver::Own => Ok(None),
-        _ if job.scheme != Scheme::PppOptimal => bail!("--solver is for --scheme ppp-optimal"),
-        #[cfg(feature = "milp")]
-        Solver::Milp => {
-            let until = Instant::now() + Duration::from_secs(job.time_limit.min(u32::MAX.into()));
-            Ok(Some(Box::new(move |lattice, span| super::milp::find(lattice, span, until))))
-        }
-        #[cfg(not(feature = "milp"))]
-        Solver::Milp => {
-            bail!("this trodden has no such solver: build it with `cargo build --release --features milp`, or take --solver own")
-        }
-    }
 }
 
 /// Which paths are marked as interesting, by Ball-Larus identity: none if all are.

@@ -1,0 +1,289 @@
+//! An executable or shared library on disk: where its code lies and what its functions are called.
+//!
+//! Addresses are those of the file (ELF virtual addresses). A process adds the load bias, which [`Binary::load_bias`] computes from a mapping.
+//! Only x86-64 ELF files are taken.
+
+use crate::error::BinaryError;
+use object::read::elf::{ElfFile64, FileHeader};
+use object::{Object, ObjectKind, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind, elf};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A part of the file that is loaded into memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// First address.
+    pub address: u64,
+    /// Size in memory, bytes.
+    pub size: u64,
+    /// Place in the file.
+    pub file_offset: u64,
+    /// Bytes that come from the file.
+    pub file_size: u64,
+    /// It holds code.
+    pub executable: bool,
+    /// It can be written while the program runs.
+    pub writable: bool,
+}
+
+/// Where the name of a function comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SymbolSource {
+    /// The full symbol table, which `strip` removes.
+    Full,
+    /// The table for dynamic linking, which is always there.
+    Dynamic,
+}
+
+/// A function's symbol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionSymbol {
+    /// Name as the linker has it; [`crate::demangled`] makes it readable.
+    pub name: String,
+    /// First address.
+    pub address: u64,
+    /// Bytes; 0 where the table does not say.
+    pub size: u64,
+    /// Other files can call it or take its place.
+    pub global: bool,
+    /// Which table names it.
+    pub source: SymbolSource,
+}
+
+/// An executable or shared library.
+#[derive(Clone, Debug)]
+pub struct Binary {
+    path: PathBuf,
+    data: Arc<[u8]>,
+    segments: Vec<Segment>,
+    functions: Vec<FunctionSymbol>,
+    build_id: Option<String>,
+    entry: u64,
+    position_independent: bool,
+}
+
+impl Binary {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no x86-64 ELF executable or shared library, or its tables are damaged.
+    pub fn read(path: &Path) -> Result<Binary, BinaryError> {
+        let data = std::fs::read(path).map_err(BinaryError::read(path))?;
+        Binary::parse(path, data.into())
+    }
+
+    /// Takes the content of a file; `path` is its name in messages.
+    ///
+    /// # Errors
+    /// As [`Binary::read`].
+    pub fn parse(path: &Path, data: Arc<[u8]>) -> Result<Binary, BinaryError> {
+        check_header(path, &data)?;
+        let file = ElfFile64::<object::Endianness>::parse(&*data).map_err(|e| BinaryError::damaged(path, format!("ELF header: {e}")))?;
+        if !matches!(file.kind(), ObjectKind::Executable | ObjectKind::Dynamic) {
+            return Err(BinaryError::Foreign { path: path.to_owned(), what: "an object file or core dump".into() });
+        }
+        let build_id = file.build_id().ok().flatten().map(|id| id.iter().map(|b| format!("{b:02x}")).collect());
+        Ok(Binary {
+            path: path.to_owned(),
+            segments: segments(&file),
+            functions: functions(&file),
+            build_id,
+            entry: file.entry(),
+            position_independent: file.elf_header().e_type(file.endian()) == elf::ET_DYN,
+            data: data.clone(),
+        })
+    }
+
+    /// The file's name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The whole file.
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// Build id in hexadecimal digits, if the linker wrote one.
+    pub fn build_id(&self) -> Option<&str> {
+        self.build_id.as_deref()
+    }
+
+    /// Where execution begins; 0 in most shared libraries.
+    pub fn entry(&self) -> u64 {
+        self.entry
+    }
+
+    /// Whether it can be loaded anywhere (PIE, shared library).
+    pub fn is_position_independent(&self) -> bool {
+        self.position_independent
+    }
+
+    /// Loaded parts, ascending by address.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Symbols of functions, ascending by address; of several names for one address, the one of the full table and global ones come first.
+    pub fn functions(&self) -> &[FunctionSymbol] {
+        &self.functions
+    }
+
+    /// The function's symbol that covers an address: the closest one at or before it whose size reaches it, or is unknown.
+    pub fn function_at(&self, address: u64) -> Option<&FunctionSymbol> {
+        let behind = self.functions.partition_point(|f| f.address <= address);
+        let start = self.functions[..behind].last()?.address;
+        let first = self.functions.partition_point(|f| f.address < start);
+        self.functions[first..behind].iter().find(|f| f.size == 0 || address - f.address < f.size)
+    }
+
+    /// Bytes from an address to the end of its segment's content in the file, of any loaded segment.
+    pub fn bytes_at(&self, address: u64) -> Option<&[u8]> {
+        let segment = self.segments.iter().find(|s| address.checked_sub(s.address).is_some_and(|at| at < s.file_size))?;
+        let from = usize::try_from(segment.file_offset + (address - segment.address)).ok()?;
+        let to = usize::try_from(segment.file_offset.checked_add(segment.file_size)?).ok()?;
+        self.data.get(from..to.min(self.data.len()))
+    }
+
+    /// Code from an address to the end of its segment; `None` where no code is.
+    pub fn code_at(&self, address: u64) -> Option<&[u8]> {
+        self.is_code(address).then(|| self.bytes_at(address)).flatten()
+    }
+
+    /// Whether code lies at an address.
+    pub fn is_code(&self, address: u64) -> bool {
+        self.segments.iter().any(|s| s.executable && address.checked_sub(s.address).is_some_and(|at| at < s.file_size))
+    }
+
+    /// Addresses and content of a section; `None` if there is no such section or it cannot be read.
+    pub fn section(&self, name: &str) -> Option<(Range<u64>, &[u8])> {
+        let file = ElfFile64::<object::Endianness>::parse(&*self.data).ok()?;
+        let section = file.section_by_name(name)?;
+        let (offset, size) = section.file_range()?;
+        let from = usize::try_from(offset).ok()?;
+        let content = self.data.get(from..from.checked_add(usize::try_from(size).ok()?)?)?;
+        Some((section.address()..section.address().checked_add(section.size())?, content))
+    }
+
+    /// What a process adds to the file's addresses when the file's bytes from `offset` on are mapped at `start`; `None` if no loaded part lies there.
+    pub fn load_bias(&self, start: u64, offset: u64) -> Option<u64> {
+        let page = |at: u64| at & !0xfff;
+        let holds = |s: &&Segment| (page(s.file_offset)..s.file_offset.saturating_add(s.file_size)).contains(&offset);
+        let segment = self.segments.iter().filter(holds).max_by_key(|s| s.executable)?;
+        Some(start.wrapping_sub(segment.address.wrapping_sub(segment.file_offset).wrapping_add(offset)))
+    }
+}
+
+/// Says what a file is that is no 64-bit little-endian x86-64 ELF file.
+fn check_header(path: &Path, data: &[u8]) -> Result<(), BinaryError> {
+    let foreign = |what: &str| Err(BinaryError::Foreign { path: path.to_owned(), what: what.to_owned() });
+    match data {
+        [0x7f, b'E', b'L', b'F', 1, ..] => foreign("a 32-bit ELF file"),
+        [0x7f, b'E', b'L', b'F', 2, 1, ..] if data.len() >= 64 => match u16::from_le_bytes([data[18], data[19]]) {
+            elf::EM_X86_64 => Ok(()),
+            machine => foreign(&format!("an ELF file for another processor (machine {machine})")),
+        },
+        [0x7f, b'E', b'L', b'F', ..] => foreign("a truncated or big-endian ELF file"),
+        [b'#', b'!', ..] => foreign("a script"),
+        _ => foreign("not an ELF file"),
+    }
+}
+
+fn segments(file: &ElfFile64) -> Vec<Segment> {
+    let flags = |s: &object::read::elf::ElfSegment64<'_, '_>| match s.flags() {
+        object::SegmentFlags::Elf { p_flags } => p_flags,
+        _ => 0,
+    };
+    let mut segments: Vec<Segment> = file
+        .segments()
+        .map(|s| Segment {
+            address: s.address(),
+            size: s.size(),
+            file_offset: s.file_range().0,
+            file_size: s.file_range().1,
+            executable: flags(&s) & elf::PF_X != 0,
+            writable: flags(&s) & elf::PF_W != 0,
+        })
+        .collect();
+    segments.sort_by_key(|s| s.address);
+    segments
+}
+
+fn functions(file: &ElfFile64) -> Vec<FunctionSymbol> {
+    let full = file.symbols().map(|s| (s, SymbolSource::Full));
+    let dynamic = file.dynamic_symbols().map(|s| (s, SymbolSource::Dynamic));
+    let is_function = |s: &object::read::elf::ElfSymbol64<'_, '_>| {
+        let is_indirect = matches!(s.flags(), object::SymbolFlags::Elf { st_info, .. } if st_info & 0xf == elf::STT_GNU_IFUNC);
+        (s.kind() == SymbolKind::Text || is_indirect) && s.is_definition() && s.address() != 0
+    };
+    let mut functions: Vec<FunctionSymbol> = full
+        .chain(dynamic)
+        .filter(|(s, _)| is_function(s))
+        .filter_map(|(s, source)| {
+            let name = s.name().ok().filter(|n| !n.is_empty())?.to_owned();
+            Some(FunctionSymbol { name, address: s.address(), size: s.size(), global: s.is_global(), source })
+        })
+        .collect();
+    let rank = |f: &FunctionSymbol| (f.address, f.source != SymbolSource::Full, f.size == 0, !f.global);
+    functions.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.name.cmp(&b.name)));
+    functions.dedup_by(|a, b| (a.address, &a.name) == (b.address, &b.name));
+    functions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own() -> Binary {
+        Binary::read(&std::env::current_exe().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_program_knows_its_own_functions() {
+        let binary = own();
+        let symbol = binary.functions().iter().find(|f| f.name.contains("a_program_knows_its_own_functions") && f.size > 0).unwrap();
+        assert_eq!(binary.function_at(symbol.address + symbol.size - 1).unwrap().address, symbol.address);
+        assert!(binary.is_code(symbol.address) && binary.code_at(symbol.address).is_some());
+        assert!(binary.is_position_independent() && binary.is_code(binary.entry()));
+        let (range, text) = binary.section(".text").unwrap();
+        assert_eq!(range.end - range.start, text.len() as u64);
+        assert!(range.contains(&symbol.address));
+    }
+
+    #[test]
+    fn the_load_bias_follows_from_a_mapping() {
+        let binary = own();
+        let code = binary.segments().iter().find(|s| s.executable).unwrap();
+        let page = code.file_offset & !0xfff;
+        let start = 0x7f00_0000_0000 + (code.address & !0xfff);
+        assert_eq!(binary.load_bias(start, page), Some(0x7f00_0000_0000));
+        assert_eq!(binary.load_bias(start, u64::MAX), None);
+    }
+
+    #[test]
+    fn foreign_files_are_named() {
+        let parse = |bytes: &[u8]| Binary::parse(Path::new("f"), bytes.to_vec().into()).unwrap_err().to_string();
+        assert!(parse(b"#!/bin/sh\n").contains("a script"));
+        assert!(parse(b"").contains("not an ELF file"));
+        assert!(parse(b"\x7fELF\x01\x01").contains("32-bit"));
+        assert!(parse(b"\x7fELF\x02\x01").contains("truncated"));
+        let mut other = own().data()[..64].to_vec();
+        other[18] = 183;
+        assert!(parse(&other).contains("machine 183"));
+        assert!(Binary::read(Path::new("/no/such/file")).unwrap_err().to_string().contains("/no/such/file"));
+    }
+
+    #[test]
+    fn damage_is_no_panic() {
+        let whole = own();
+        let head = whole.data().len().min(4096);
+        for at in 0..head.min(1024) {
+            let mut bytes = whole.data()[..head].to_vec();
+            bytes[at] ^= 0xff;
+            if let Ok(binary) = Binary::parse(Path::new("f"), bytes.into()) {
+                let _ = (binary.function_at(0x1000), binary.bytes_at(binary.entry()), binary.section(".text"));
+            }
+        }
+    }
+}

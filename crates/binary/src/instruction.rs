@@ -1,0 +1,130 @@
+//! What an instruction of x86-64 does to control flow.
+//!
+//! Decoding is iced-x86's. Source of the classes: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, Instruction, IntelFormatter};
+
+/// No instruction is longer, in bytes.
+pub const LONGEST_INSTRUCTION: u64 = 15;
+
+/// What an instruction does to control flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Branch {
+    /// A call of a fixed address.
+    Call(u64),
+    /// A call through a register or memory.
+    IndirectCall,
+    /// A return.
+    Return,
+    /// A conditional jump to a fixed address (`jcc`, `loop`, `jrcxz`, `xbegin`).
+    Conditional(u64),
+    /// A jump to a fixed address.
+    Jump(u64),
+    /// A jump through a register or memory.
+    IndirectJump,
+    /// An entry into the kernel: `syscall`, `sysenter`, `int`.
+    System,
+    /// Nothing follows it: `ud2`, `hlt`.
+    Stop,
+}
+
+impl Branch {
+    /// Whether it is a call, of a fixed address or not.
+    pub fn is_call(self) -> bool {
+        matches!(self, Branch::Call(_) | Branch::IndirectCall)
+    }
+
+    /// Its fixed target.
+    pub fn target(self) -> Option<u64> {
+        match self {
+            Branch::Call(target) | Branch::Conditional(target) | Branch::Jump(target) => Some(target),
+            _ => None,
+        }
+    }
+}
+
+/// Decodes the first of the bytes as an instruction at an address; `None` where it is none, or cut off.
+pub fn decode(code: &[u8], address: u64) -> Option<Instruction> {
+    let mut decoder = Decoder::with_ip(64, &code[..code.len().min(LONGEST_INSTRUCTION as usize)], address, DecoderOptions::NONE);
+    let instruction = decoder.can_decode().then(|| decoder.decode())?;
+    (!instruction.is_invalid()).then_some(instruction)
+}
+
+/// An instruction as text, in Intel's syntax, addresses in hexadecimal.
+pub fn text(instruction: &Instruction) -> String {
+    let mut formatter = IntelFormatter::new();
+    let options = formatter.options_mut();
+    options.set_branch_leading_zeros(false);
+    options.set_hex_prefix("0x");
+    options.set_hex_suffix("");
+    options.set_uppercase_hex(false);
+    options.set_space_after_operand_separator(true);
+    let mut text = String::new();
+    formatter.format(instruction, &mut text);
+    text
+}
+
+/// What an instruction does to control flow; `None` if the next one in memory follows.
+pub fn branch(instruction: &Instruction) -> Option<Branch> {
+    match instruction.flow_control() {
+        FlowControl::Next => None,
+        FlowControl::UnconditionalBranch => Some(Branch::Jump(instruction.near_branch_target())),
+        FlowControl::IndirectBranch => Some(Branch::IndirectJump),
+        FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
+            let target = instruction.near_branch_target();
+            (target != 0).then_some(Branch::Conditional(target))
+        }
+        FlowControl::Return => Some(Branch::Return),
+        FlowControl::Call if is_system_entry(instruction) => Some(Branch::System),
+        FlowControl::Call => Some(Branch::Call(instruction.near_branch_target())),
+        FlowControl::IndirectCall => Some(Branch::IndirectCall),
+        FlowControl::Interrupt => Some(Branch::System),
+        FlowControl::Exception => Some(Branch::Stop),
+    }
+}
+
+/// `syscall` and its like are calls to the decoder.
+fn is_system_entry(instruction: &Instruction) -> bool {
+    use iced_x86::Mnemonic::{Syscall, Sysenter, Vmcall, Vmlaunch, Vmmcall, Vmresume};
+    matches!(instruction.mnemonic(), Syscall | Sysenter | Vmcall | Vmlaunch | Vmmcall | Vmresume)
+}
+
+/// [`branch`] of the first of the bytes.
+pub fn branch_at(code: &[u8], address: u64) -> Option<Branch> {
+    branch(&decode(code, address)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(code: &[u8]) -> Option<Branch> {
+        branch_at(code, 0x1000)
+    }
+
+    #[test]
+    fn calls_returns_and_jumps() {
+        let indirect_calls: [&[u8]; 4] = [&[0xff, 0xd0], &[0x41, 0xff, 0xd3], &[0xff, 0x15, 0, 0, 0, 0], &[0x3e, 0xff, 0x14, 0xc1]];
+        let returns: [&[u8]; 4] = [&[0xc3], &[0xf3, 0xc3], &[0xf2, 0xc3], &[0xc2, 8, 0]];
+        let indirect_jumps: [&[u8]; 3] = [&[0xff, 0xe0], &[0x41, 0xff, 0xe3], &[0x3e, 0xff, 0xe0]];
+        assert!(indirect_calls.iter().all(|c| class(c) == Some(Branch::IndirectCall)));
+        assert!(returns.iter().all(|c| class(c) == Some(Branch::Return)));
+        assert!(indirect_jumps.iter().all(|c| class(c) == Some(Branch::IndirectJump)));
+        assert_eq!(class(&[0xe8, 1, 0, 0, 0]), Some(Branch::Call(0x1006)));
+        assert_eq!(class(&[0x0f, 0x85, 0, 0, 0, 0]), Some(Branch::Conditional(0x1006)));
+        assert_eq!(class(&[0x2e, 0x7f, 0xfb]), Some(Branch::Conditional(0xffe)));
+        assert_eq!(class(&[0xe2, 0xfe]), Some(Branch::Conditional(0x1000)));
+        assert_eq!(class(&[0xeb, 5]), Some(Branch::Jump(0x1007)));
+        assert_eq!(class(&[0xe9, 0, 0, 0, 0]), Some(Branch::Jump(0x1005)));
+    }
+
+    #[test]
+    fn kernel_entries_stops_and_the_rest() {
+        assert_eq!(class(&[0x0f, 0x05]), Some(Branch::System));
+        assert_eq!(class(&[0xcd, 0x80]), Some(Branch::System));
+        assert_eq!(class(&[0x0f, 0x0b]), Some(Branch::Stop));
+        assert_eq!(class(&[0x90]), None);
+        assert_eq!(class(&[]), None);
+        assert_eq!(class(&[0x0f]), None);
+    }
+}

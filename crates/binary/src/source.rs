@@ -1,0 +1,167 @@
+//! Source lines of addresses, by DWARF.
+//!
+//! The debug information is the file's own, or that of a separate debug file: found by build id below the system's folder of debug files, or by the
+//! name that the file's section `.gnu_debuglink` gives. Addresses are the file's.
+
+use crate::elf::Binary;
+use crate::error::BinaryError;
+use addr2line::Context;
+use gimli::{EndianArcSlice, RunTimeEndian};
+use object::{Object, ObjectSection};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where separate debug files lie.
+const DEBUG_FOLDER: &str = "/usr/lib/debug";
+
+type Slice = EndianArcSlice<RunTimeEndian>;
+
+/// A function and the line in it, of the chain of inlined calls at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceFrame {
+    /// The function's name, readable; `None` where the debug information has none.
+    pub function: Option<String>,
+    /// The source file.
+    pub file: Option<String>,
+    /// The line, from 1.
+    pub line: Option<u32>,
+    /// The column, from 1.
+    pub column: Option<u32>,
+}
+
+/// Lines of a binary's addresses.
+pub struct SourceLocations {
+    context: Context<Slice>,
+    /// Where code is: linkers leave lines of code that they dropped, at address 0.
+    code: Vec<Range<u64>>,
+    /// The file that the debug information came from.
+    pub file: PathBuf,
+}
+
+impl std::fmt::Debug for SourceLocations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SourceLocations").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl SourceLocations {
+    /// The debug information of a binary; `None` if neither it nor a debug file has any.
+    ///
+    /// # Errors
+    /// There is debug information, and it is damaged.
+    pub fn read(binary: &Binary) -> Result<Option<SourceLocations>, BinaryError> {
+        if has_lines(binary.data()) {
+            return context(binary, binary.path(), binary.data()).map(Some);
+        }
+        for file in debug_files(binary) {
+            let Ok(data) = std::fs::read(&file) else { continue };
+            let own = object::File::parse(&*data).ok().and_then(|f| f.build_id().ok().flatten().map(hex));
+            let matches = binary.build_id().is_none_or(|id| own.as_deref() == Some(id));
+            if matches && has_lines(&data) {
+                return context(binary, &file, &data).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The chain of functions at an address, innermost first; empty where nothing is known.
+    pub fn frames(&self, address: u64) -> Vec<SourceFrame> {
+        let mut frames = Vec::new();
+        if !self.is_code(address) {
+            return frames;
+        }
+        let Ok(mut chain) = self.context.find_frames(address).skip_all_loads() else { return frames };
+        // What is damaged deeper in ends the chain.
+        while let Ok(Some(frame)) = chain.next() {
+            let function = frame.function.and_then(|f| f.raw_name().ok().map(|n| crate::demangled(&n)));
+            let at = frame.location;
+            frames.push(SourceFrame {
+                function,
+                file: at.as_ref().and_then(|l| l.file).map(str::to_owned),
+                line: at.as_ref().and_then(|l| l.line).filter(|l| *l > 0),
+                column: at.as_ref().and_then(|l| l.column).filter(|c| *c > 0),
+            });
+        }
+        frames
+    }
+
+    /// File and line of an address: the innermost frame's.
+    pub fn line(&self, address: u64) -> Option<(String, u32)> {
+        let location = self.is_code(address).then(|| self.context.find_location(address).ok().flatten()).flatten()?;
+        Some((location.file?.to_owned(), location.line.filter(|l| *l > 0)?))
+    }
+
+    fn is_code(&self, address: u64) -> bool {
+        self.code.iter().any(|range| range.contains(&address))
+    }
+}
+
+fn hex(id: &[u8]) -> String {
+    id.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn has_lines(data: &[u8]) -> bool {
+    object::File::parse(data).is_ok_and(|f| f.section_by_name(".debug_line").is_some_and(|s| s.size() > 0))
+}
+
+fn context(binary: &Binary, path: &Path, data: &[u8]) -> Result<SourceLocations, BinaryError> {
+    let damaged = |what: String| BinaryError::damaged(path, format!("debug information: {what}"));
+    let file = object::File::parse(data).map_err(|e| damaged(e.to_string()))?;
+    let section = |id: gimli::SectionId| -> Result<Slice, BinaryError> {
+        let content = match file.section_by_name(id.name()) {
+            Some(section) => section.uncompressed_data().map_err(|e| damaged(format!("{}: {e}", id.name())))?.into_owned(),
+            None => Vec::new(),
+        };
+        Ok(EndianArcSlice::new(Arc::from(content), RunTimeEndian::Little))
+    };
+    let dwarf = gimli::Dwarf::load(section)?;
+    let context = Context::from_dwarf(dwarf).map_err(|e| damaged(e.to_string()))?;
+    let code = binary.segments().iter().filter(|s| s.executable).map(|s| s.address..s.address.saturating_add(s.size)).collect();
+    Ok(SourceLocations { context, code, file: path.to_owned() })
+}
+
+/// Places where the debug file of a binary may lie.
+fn debug_files(binary: &Binary) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    if let Some((first, rest)) = binary.build_id().and_then(|id| id.split_at_checked(2)) {
+        files.push(Path::new(DEBUG_FOLDER).join(".build-id").join(first).join(format!("{rest}.debug")));
+    }
+    let link = object::File::parse(binary.data()).ok().and_then(|f| f.gnu_debuglink().ok().flatten().map(|(name, _)| name.to_vec()));
+    if let Some(name) = link.and_then(|n| String::from_utf8(n).ok()) {
+        let folder = binary.path().canonicalize().ok().and_then(|p| p.parent().map(Path::to_owned)).unwrap_or_default();
+        let below = folder.strip_prefix("/").unwrap_or(&folder).to_owned();
+        files.extend([folder.join(&name), folder.join(".debug").join(&name), Path::new(DEBUG_FOLDER).join(below).join(&name)]);
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_knows_its_own_lines() {
+        let binary = Binary::read(&std::env::current_exe().unwrap()).unwrap();
+        let lines = SourceLocations::read(&binary).unwrap().expect("tests are built with lines");
+        let symbol = binary.functions().iter().find(|f| f.name.contains("a_program_knows_its_own_lines") && f.size > 0).unwrap();
+        let frames = lines.frames(symbol.address);
+        let outer = frames.last().unwrap();
+        assert!(outer.file.as_ref().unwrap().ends_with("source.rs") && outer.line.is_some(), "{outer:?}");
+        assert!(outer.function.as_ref().unwrap().contains("a_program_knows_its_own_lines"), "{outer:?}");
+        assert!(lines.line(symbol.address).is_some());
+        assert_eq!(lines.frames(0), []);
+    }
+
+    #[test]
+    fn a_file_without_lines_has_none() {
+        let binary = Binary::read(Path::new("/bin/true"));
+        // Any stripped program serves; a system without one has nothing to try.
+        if let Ok(binary) = binary
+            && !has_lines(binary.data())
+            && debug_files(&binary).iter().all(|f| !f.exists())
+        {
+            assert!(SourceLocations::read(&binary).unwrap().is_none());
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Profiles of programs without counters, from branches that hardware recorded: the text of `perf script`, joined with the addresses of blocks.
+//!
+//! 1. [`crate::perf_script`]: its lines; 2. [`trodden_binary::ProbedImage`]: programs of the tier `addresses`; 3. [`trodden_binary::AddressSpace`]: where they
+//!    lie in memory; 4. [`walk`]: from branch to branch, function by function, to paths ([`tally`]).
+//!
+//! A window of branch records gives estimates; a trace of all branches gives counts, exact where nothing was lost.
+
+mod tally;
+mod walk;
+
+use crate::perf_script::{self, Line, Record, Thread};
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, BufRead};
+use std::path::{Path, PathBuf};
+use tally::{Seen, Tally};
+use trodden_binary::{AddressSpace, BinaryError, ProbedImage};
+use trodden_profile::{BranchSampling, BranchSource, ImageProfile, Observed, Profile, Run, Sampling, UnitProfile};
+use trodden_unit::UnitStore;
+use walk::{Place, ProbeGraphs, Walk, World};
+
+/// Why no profile can be made of branches.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The text cannot be read.
+    #[error("{path}: cannot read: {source}")]
+    Read {
+        /// The text.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A line of `perf script` is not understood.
+    #[error("{path}: line {line}: {what}")]
+    Text {
+        /// The text.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// A program cannot be read, or its blocks have no addresses.
+    #[error(transparent)]
+    Binary(#[from] BinaryError),
+}
+
+/// A profile made of branches, and what there is to say of it.
+#[derive(Debug)]
+pub struct BranchImport {
+    /// The profile; its `sampling` is set.
+    pub profile: Profile,
+    /// Functions whose addresses cannot be told, each with the reason.
+    pub without: Vec<String>,
+    /// Functions of which sequences of blocks were seen that their graphs do not allow, or that may stand for several paths: name, how often.
+    pub doubtful: Vec<(String, u64)>,
+}
+
+/// Makes a profile of the text that `perf script` printed. `name` is the text's in messages; `programs` are the executables and shared libraries to look
+/// for, as they were when they ran.
+///
+/// # Errors
+/// A program has no addresses, a line is not understood, or no branch lies in any of the programs.
+pub fn import(
+    text: impl BufRead,
+    name: &Path,
+    programs: &[PathBuf],
+    store: Option<&UnitStore>,
+    run: Run,
+) -> Result<BranchImport, ImportError> {
+    let images = programs.iter().map(|p| ProbedImage::read(p, store)).collect::<Result<Vec<_>, _>>()?;
+    let world = World { images: &images, graphs: ProbeGraphs::default(), tally: Tally::default() };
+    let mut reader = Reader { world, space: AddressSpace::new(&images), walks: HashMap::new(), source: None, counts: Counts::default() };
+    let failed = |line: u64| move |what: String| ImportError::Text { path: name.to_owned(), line, what };
+    for (number, line) in text.split(b'\n').enumerate() {
+        let line = line.map_err(|source| ImportError::Read { path: name.to_owned(), source })?;
+        let line = perf_script::parse(&String::from_utf8_lossy(&line)).map_err(failed(number as u64 + 1))?;
+        reader.take(line)?.map_err(failed(number as u64 + 1))?;
+    }
+    let Reader { world, counts, source, .. } = reader.finish();
+    let (tally, source) = (world.tally, source.unwrap_or(BranchSource::BranchRecords));
+    if counts.records > 0 && counts.in_programs == 0 {
+        let what = format!(
+            "none of the {} branches lies in it: what is loaded anywhere (PIE, shared library) needs `perf script --show-mmap-events`, and the file must bear the name under which it ran",
+            counts.records
+        );
+        return Err(BinaryError::Addresses { image: programs.first().cloned().unwrap_or_default(), what }.into());
+    }
+    let without = images.iter().flat_map(|i| i.without.iter().map(|w| format!("{}: {w}", i.path.display()))).collect();
+    let doubtful = tally.doubtful.iter().map(|(&(image, function), times)| (images[image].map(function).plain_name().to_owned(), *times));
+    let doubtful = doubtful.collect();
+    Ok(BranchImport { profile: profile(images, tally, counts, source, run), without, doubtful })
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    samples: u64,
+    windows: u64,
+    records: u64,
+    in_programs: u64,
+}
+
+struct Reader<'a> {
+    world: World<'a>,
+    space: AddressSpace<'a, ProbedImage>,
+    walks: HashMap<Thread, Walk>,
+    source: Option<BranchSource>,
+    counts: Counts,
+}
+
+impl Reader<'_> {
+    /// Takes a line. The inner error is for lines that do not belong with those before.
+    fn take(&mut self, line: Line) -> Result<Result<(), String>, BinaryError> {
+        match line {
+            Line::Nothing => {}
+            Line::Mapping(mapping) => self.space.map(&mapping)?,
+            Line::Fork { process, parent } => self.space.fork(process, parent),
+            Line::Exit(thread) => {
+                if let Some(mut walk) = self.walks.remove(&thread) {
+                    walk.end(&mut self.world);
+                }
+            }
+            Line::Lost(thread) => {
+                self.world.tally.losses.gaps += 1;
+                for (_, walk) in self.walks.iter_mut().filter(|(t, _)| thread.is_none_or(|thread| **t == thread)) {
+                    walk.cut_off(&mut self.world);
+                    self.counts.windows += 1;
+                }
+            }
+            Line::Window(thread, records) => {
+                if *self.source.get_or_insert(BranchSource::BranchRecords) != BranchSource::BranchRecords {
+                    return Ok(Err("a branch stack after branches of a trace: print them into files of their own".into()));
+                }
+                self.window(thread, &records)?;
+            }
+            Line::Branch(thread, record) => {
+                if *self.source.get_or_insert(BranchSource::BranchTrace) != BranchSource::BranchTrace {
+                    return Ok(Err("a branch of a trace after branch stacks: print them into files of their own".into()));
+                }
+                let (from, to) = self.places(thread, record);
+                if !self.walks.contains_key(&thread) {
+                    self.counts.windows += 1;
+                    self.counts.samples += 1;
+                }
+                self.walks.entry(thread).or_insert_with(|| Walk::new(None)).take(&mut self.world, from, to)?;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn window(&mut self, thread: Thread, records: &[Record]) -> Result<(), BinaryError> {
+        self.counts.samples += 1;
+        self.counts.windows += u64::from(!records.is_empty());
+        let mut walk = Walk::new(Some(records.len() as u64));
+        for &record in records {
+            let (from, to) = self.places(thread, record);
+            walk.take(&mut self.world, from, to)?;
+        }
+        walk.cut_off(&mut self.world);
+        Ok(())
+    }
+
+    fn places(&mut self, thread: Thread, record: Record) -> (Place, Place) {
+        let (from, to) = (self.place(thread.process, record.from), self.place(thread.process, record.to));
+        self.counts.records += 1;
+        self.counts.in_programs += u64::from(matches!(from, Place::Code(..)) || matches!(to, Place::Code(..)));
+        (from, to)
+    }
+
+    /// What lies at an address of a process.
+    fn place(&self, process: u32, address: Option<u64>) -> Place {
+        let Some(address) = address else { return Place::Outside };
+        let images = self.world.images;
+        let mut found = self.space.resolve(process, address);
+        let code = found.find_map(|(image, in_file)| Some(Place::Code(image, images[image].range_at(in_file)?, in_file)));
+        code.unwrap_or(Place::Elsewhere)
+    }
+
+    fn finish(mut self) -> Self {
+        for (_, mut walk) in std::mem::take(&mut self.walks) {
+            walk.cut_off(&mut self.world);
+        }
+        self
+    }
+}
+
+/// Puts what was seen into the model.
+fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: BranchSource, run: Run) -> Profile {
+    let mut by_unit: BTreeMap<(usize, usize), BTreeMap<u64, Seen>> = BTreeMap::new();
+    for ((image, function, id), seen) in tally.paths {
+        let (unit, _) = images[image].functions[function.0 as usize];
+        let map = images[image].map(function);
+        // Sums along paths of a sound numbering lie in the function's range.
+        if let Some(id) = u64::try_from(id).ok().filter(|id| *id < map.counters) {
+            by_unit.entry((image, unit)).or_default().insert(map.first_counter + id, seen);
+        }
+    }
+    let estimate = |seen: &Seen| match source {
+        BranchSource::BranchTrace => seen.times,
+        _ => (seen.weight.round() as u64).max(1),
+    };
+    let observed = match source {
+        BranchSource::BranchTrace => Vec::new(),
+        _ => by_unit
+            .iter()
+            .map(|(&(image, unit), paths)| Observed {
+                image: image as u32,
+                unit: unit as u32,
+                counts: paths.iter().map(|(at, seen)| (*at, seen.times)).collect(),
+            })
+            .collect(),
+    };
+    let sampling = BranchSampling {
+        source,
+        samples: counts.samples,
+        windows: counts.windows,
+        records: counts.records,
+        whole_paths: tally.whole,
+        losses: tally.losses,
+        observed,
+    };
+    let images = images.into_iter().enumerate().map(|(number, image)| {
+        let units = image.units.iter().enumerate().map(|(place, (unit, map))| {
+            let paths = by_unit.get(&(number, place)).into_iter().flatten();
+            UnitProfile {
+                unit: *unit,
+                map: map.clone(),
+                counts: paths.map(|(at, seen)| (*at, estimate(seen))).collect(),
+                events: Vec::new(),
+                first_seen: Vec::new(),
+            }
+        });
+        ImageProfile {
+            identity: image.image.identity,
+            path: image.path.display().to_string(),
+            build_id: image.image.build_id.clone(),
+            units: units.collect(),
+        }
+    });
+    Profile { run, images: images.collect(), sampling: Some(Sampling::Branches(sampling)) }
+}

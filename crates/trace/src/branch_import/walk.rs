@@ -1,0 +1,527 @@
+//! Following a thread from branch to branch: calls, returns, and the paths of each function between.
+//!
+//! Between two records control runs straight from where the older led to where the newer leaves. The marks on that stretch are the blocks executed. A
+//! stack holds the functions that are under way as far as they were seen; each knows where control left it, so that a return to there, from whatever code
+//! in between, goes on with it. Who lands elsewhere in a function that is under way was thrown there (an exception, `longjmp`): functions called since
+//! are over. A landing at a function's first address is a call.
+//!
+//! A path counts when its beginning and its end were seen. A window of `w` records sees a path whole that spans `n` of them in `w - n + 1` of its
+//! possible positions, so long paths are seen less often than short ones: each counts `w / (w - n + 1)`.
+
+use super::tally::Tally;
+use std::collections::HashMap;
+use trodden_binary::instruction::{Branch, LONGEST_INSTRUCTION};
+use trodden_binary::{BinaryError, Connection, FunctionId, ProbeAt, ProbeGraph, ProbedImage, Step};
+use trodden_flow::Edge;
+use trodden_unit::marks::Event;
+
+/// Where an address lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a function with marks: image, place of its range, address as the file has it.
+    Code(usize, usize, u64),
+    /// In other code.
+    Elsewhere,
+    /// In no program: the kernel, or not traced.
+    Outside,
+}
+
+/// Graphs of functions, made when they are first needed.
+#[derive(Debug, Default)]
+pub struct ProbeGraphs(HashMap<(usize, FunctionId), ProbeGraph>);
+
+impl ProbeGraphs {
+    fn of(&mut self, images: &[ProbedImage], image: usize, function: FunctionId) -> Result<&mut ProbeGraph, BinaryError> {
+        use std::collections::hash_map::Entry;
+        match self.0.entry((image, function)) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(new) => {
+                let flow = ProbeGraph::new(&images[image], function)
+                    .map_err(|e| BinaryError::Addresses { image: images[image].path.clone(), what: e.to_string() })?;
+                Ok(new.insert(flow))
+            }
+        }
+    }
+}
+
+/// A path under way.
+#[derive(Clone, Debug)]
+struct Path {
+    sum: i64,
+    /// The stretch in which its beginning was seen.
+    since: u64,
+    /// Numbers of the paths that end at calls which it has reached.
+    reached: Vec<i64>,
+    blocks: u64,
+}
+
+/// A function under way.
+#[derive(Clone, Debug)]
+struct Frame {
+    image: usize,
+    function: FunctionId,
+    /// The last block that was seen, and in which stretch.
+    at: Option<(u32, u64)>,
+    /// It was called, and no block of it was seen yet.
+    fresh: bool,
+    path: Option<Path>,
+    /// Its path is over, it will not go on.
+    done: bool,
+    /// Where it was left: control comes back to one of these addresses.
+    left: Option<(u64, u64)>,
+}
+
+/// Where control is.
+#[derive(Clone, Copy, Debug)]
+enum Now {
+    /// Nothing is known yet.
+    Unknown,
+    /// In the function on top of the stack.
+    In {
+        image: usize,
+        range: usize,
+        address: u64,
+        /// First address whose marks were not seen yet.
+        unseen: u64,
+        /// It came here by a jump: of several blocks at the address, some may have been passed over.
+        jumped: bool,
+    },
+    /// Elsewhere.
+    Elsewhere,
+}
+
+/// What is known of a thread.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    frames: Vec<Frame>,
+    now: Now,
+    /// Number of the stretch.
+    stretch: u64,
+    /// Number of records in the window; none for a trace.
+    window: Option<u64>,
+}
+
+/// What all walks share.
+pub struct World<'a> {
+    /// The images.
+    pub images: &'a [ProbedImage],
+    /// Their graphs.
+    pub graphs: ProbeGraphs,
+    /// What was seen.
+    pub tally: Tally,
+}
+
+impl Walk {
+    /// Nothing seen yet, of a window of so many records or of a trace.
+    pub fn new(window: Option<u64>) -> Walk {
+        Walk { frames: Vec::new(), now: Now::Unknown, stretch: 0, window }
+    }
+
+    /// A taken branch.
+    ///
+    /// # Errors
+    /// A map is damaged.
+    pub fn take(&mut self, world: &mut World, from: Place, to: Place) -> Result<(), BinaryError> {
+        match (self.now, from) {
+            (Now::In { image, range, address, unseen, jumped }, Place::Code(i, r, last)) if (i, r) == (image, range) && last >= address => {
+                self.run(world, image, unseen, last, jumped)?;
+            }
+            (Now::In { image, range, address, unseen, jumped }, Place::Outside) => match to {
+                // An interrupt: control comes back to where it was.
+                Place::Code(i, r, back) if (i, r) == (image, range) && back >= address => {
+                    if back > address {
+                        self.run(world, image, unseen, back - 1, jumped)?;
+                    }
+                    self.now = Now::In { image, range, address: back, unseen: unseen.max(back), jumped: jumped && back == address };
+                    self.stretch += 1;
+                    return Ok(());
+                }
+                _ => self.leave_top(address, world.images[image].ranges[range].end),
+            },
+            (Now::In { .. }, _) => self.break_off(world),
+            (Now::Elsewhere, Place::Code(..)) => self.break_off(world),
+            _ => {}
+        }
+        match from {
+            Place::Code(image, range, address) => {
+                if self.frames.is_empty() || matches!(self.now, Now::Unknown) {
+                    let function = world.images[image].ranges[range].function;
+                    self.frames.push(Frame::unknown(image, function));
+                }
+                self.leave(world, (image, range, address), to)?;
+            }
+            _ => self.arrive(world, to, false)?,
+        }
+        self.stretch += 1;
+        Ok(())
+    }
+
+    /// Nothing is known of what follows: paths under way are cut off.
+    pub fn cut_off(&mut self, world: &mut World) {
+        for frame in self.frames.drain(..) {
+            frame.cut_off(&mut world.tally);
+        }
+        self.now = Now::Unknown;
+    }
+
+    /// The thread ended: paths under way remain unfinished.
+    ///
+    /// # Errors
+    /// A map is damaged.
+    pub fn end(&mut self, world: &mut World) {
+        while let Some(frame) = self.frames.pop() {
+            self.abandon(world, frame);
+        }
+        self.now = Now::Unknown;
+    }
+
+    fn break_off(&mut self, world: &mut World) {
+        world.tally.losses.broken += 1;
+        self.cut_off(world);
+    }
+
+    fn leave_top(&mut self, first: u64, last: u64) {
+        if let Some(top) = self.frames.last_mut() {
+            top.left = Some((first, last));
+        }
+        self.now = Now::Elsewhere;
+    }
+
+    /// Control leaves the function on top of the stack.
+    fn leave(&mut self, world: &mut World, (image, range, address): (usize, usize, u64), to: Place) -> Result<(), BinaryError> {
+        let kind = world.images[image].branch(address);
+        if to == Place::Outside {
+            self.leave_top(address, address + LONGEST_INSTRUCTION);
+            return Ok(());
+        }
+        match kind {
+            Some(Branch::Call(_) | Branch::IndirectCall) => {
+                self.leave_top(address + 1, address + LONGEST_INSTRUCTION);
+                match to {
+                    Place::Code(i, r, target) if world.images[i].ranges[r].start == target => self.call(world, i, r, target),
+                    _ => self.arrive(world, to, false)?,
+                }
+            }
+            Some(Branch::Return) => {
+                self.finish_top(world, false)?;
+                self.arrive(world, to, true)?;
+            }
+            _ => {
+                let own = world.images[image].ranges[range].function;
+                match to {
+                    Place::Code(i, r, target) if i == image && world.images[i].ranges[r].function == own => {
+                        self.now = Now::In { image, range: r, address: target, unseen: target, jumped: true };
+                    }
+                    _ => {
+                        self.finish_top(world, matches!(kind, Some(Branch::Conditional(_))))?;
+                        self.arrive(world, to, false)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, world: &World, image: usize, range: usize, address: u64) {
+        let function = world.images[image].ranges[range].function;
+        self.frames.push(Frame { fresh: true, ..Frame::unknown(image, function) });
+        self.now = Now::In { image, range, address, unseen: address, jumped: true };
+    }
+
+    /// Control comes from other code.
+    fn arrive(&mut self, world: &mut World, to: Place, returned: bool) -> Result<(), BinaryError> {
+        let Place::Code(image, range, address) = to else {
+            self.now = Now::Elsewhere;
+            return Ok(());
+        };
+        let Range { start, function } = Range::of(world, image, range);
+        let is_own = |f: &Frame| (f.image, f.function) == (image, function);
+        let came_back = |f: &Frame| is_own(f) && f.left.is_some_and(|(first, last)| (first..=last).contains(&address));
+        if let Some(at) = self.frames.iter().rposition(came_back) {
+            // Interrupted in front of an instruction, whose marks were seen.
+            let unseen = address + u64::from(self.frames[at].left.is_some_and(|(first, _)| first == address));
+            self.unwind_to(world, at);
+            self.now = Now::In { image, range, address, unseen, jumped: false };
+            return Ok(());
+        }
+        if address == start && !returned {
+            self.call(world, image, range, address);
+            return Ok(());
+        }
+        let next = next_block(&world.images[image], address, range);
+        let mut landing = None;
+        for at in (0..self.frames.len()).rev().filter(|_| !returned) {
+            let Some((block, _)) = self.frames[at].at.filter(|_| is_own(&self.frames[at])) else { continue };
+            let flow = world.graphs.of(world.images, image, function)?;
+            let fits = next.is_some_and(|n| {
+                flow.restart(n).is_some() || matches!(flow.connect(block, Some(n)), Connection::Unique(_) | Connection::Inferred(_))
+            });
+            if fits {
+                landing = Some(at);
+                break;
+            }
+            landing = landing.or(Some(at));
+        }
+        match landing {
+            Some(at) => {
+                self.unwind_to(world, at);
+                self.restart(world, next)?;
+            }
+            None => {
+                self.cut_off(world);
+                self.frames.push(Frame::unknown(image, function));
+            }
+        }
+        self.now = Now::In { image, range, address, unseen: address, jumped: true };
+        Ok(())
+    }
+
+    /// Functions above one on the stack are over; it goes on.
+    fn unwind_to(&mut self, world: &mut World, at: usize) {
+        while self.frames.len() > at + 1 {
+            let frame = self.frames.pop().expect("there are more");
+            self.abandon(world, frame);
+        }
+        self.frames[at].left = None;
+    }
+
+    /// If control landed where a function returns twice: the path under way is over, another begins.
+    fn restart(&mut self, world: &mut World, next: Option<u32>) -> Result<(), BinaryError> {
+        let top = self.frames.last().expect("control landed in it");
+        let (image, function) = (top.image, top.function);
+        let Some(block) = next else { return Ok(()) };
+        let Some(sum) = world.graphs.of(world.images, image, function)?.restart(block) else { return Ok(()) };
+        let frame = self.frames.last().expect("control landed in it").clone();
+        self.abandon(world, frame);
+        let path = Some(Path { sum, since: self.stretch + 1, reached: Vec::new(), blocks: 0 });
+        let top = self.frames.last_mut().expect("control landed in it");
+        // The block behind the call, which is about to be seen, begins the path: so the way to it is not looked for.
+        *top = Frame { path, fresh: true, ..Frame::unknown(image, function) };
+        Ok(())
+    }
+
+    /// The blocks on a stretch of code.
+    fn run(&mut self, world: &mut World, image: usize, first: u64, last: u64, jumped: bool) -> Result<(), BinaryError> {
+        let Some(top) = self.frames.last() else { return Ok(()) };
+        let function = top.function;
+        let images = world.images;
+        let marks = images[image].marks_in(first, last);
+        let skipped = if jumped { self.passed_over(world, marks, first)? } else { 0 };
+        for mark in marks.iter().skip(skipped).filter(|m| m.function == function) {
+            self.see(world, mark)?;
+        }
+        Ok(())
+    }
+
+    /// Several blocks may lie at the address that control jumped to, all but the last empty: how many of them it passed over.
+    fn passed_over(&self, world: &mut World, marks: &[ProbeAt], address: u64) -> Result<usize, BinaryError> {
+        let here = marks.iter().take_while(|m| m.address == address && m.mark.event == Event::Begin).count();
+        let Some(top) = self.frames.last().filter(|_| here > 1) else { return Ok(0) };
+        let Some((block, _)) = top.at else { return Ok(if top.fresh { 0 } else { here - 1 }) };
+        let flow = world.graphs.of(world.images, top.image, top.function)?;
+        let fits = |at: &usize| matches!(flow.connect(block, Some(marks[*at].mark.block)), Connection::Unique(_));
+        let fitting: Vec<usize> = (0..here).filter(fits).collect();
+        match fitting[..] {
+            [one] => Ok(one),
+            _ => Ok(here - 1),
+        }
+    }
+
+    fn see(&mut self, world: &mut World, at: &ProbeAt) -> Result<(), BinaryError> {
+        let (stretch, window) = (self.stretch, self.window);
+        let top = self.frames.last().expect("control is in it");
+        let block = at.mark.block;
+        if at.mark.event == Event::Begin && block == 0 && !top.fresh && top.at.is_some() {
+            // Nothing leads to the entry: the function called itself in its own place.
+            let (image, function) = (top.image, top.function);
+            self.finish_top(world, false)?;
+            self.frames.push(Frame { fresh: true, ..Frame::unknown(image, function) });
+        }
+        let top = self.frames.last_mut().expect("control is in it");
+        let flow = world.graphs.of(world.images, top.image, top.function)?;
+        let mut seen = Seeing { frame: top, flow, tally: &mut world.tally, stretch, window };
+        match at.mark.event {
+            Event::Begin => seen.block(block),
+            Event::Reach => seen.reach(block, true),
+            Event::End => seen.end(block, true),
+        }
+        Ok(())
+    }
+
+    /// The function on top of the stack returns, or gives its place to another.
+    fn finish_top(&mut self, world: &mut World, by_condition: bool) -> Result<(), BinaryError> {
+        let (stretch, window) = (self.stretch, self.window);
+        let Some(mut frame) = self.frames.pop() else { return Ok(()) };
+        let flow = world.graphs.of(world.images, frame.image, frame.function)?;
+        Seeing { frame: &mut frame, flow, tally: &mut world.tally, stretch, window }.leave(by_condition);
+        Ok(())
+    }
+
+    /// A function is over without having returned.
+    fn abandon(&self, world: &mut World, mut frame: Frame) {
+        match frame.path.take() {
+            Some(path) => {
+                let weight = weight(self.window, self.stretch, path.since);
+                path.reached.iter().for_each(|id| world.tally.count((frame.image, frame.function, *id), weight));
+            }
+            None => frame.cut_off(&mut world.tally),
+        }
+    }
+}
+
+/// Code of a function: where it begins, whose it is.
+struct Range {
+    start: u64,
+    function: FunctionId,
+}
+
+impl Range {
+    fn of(world: &World, image: usize, range: usize) -> Range {
+        let range = world.images[image].ranges[range];
+        Range { start: range.start, function: range.function }
+    }
+}
+
+/// The next block that begins in a function's code.
+fn next_block(image: &ProbedImage, address: u64, range: usize) -> Option<u32> {
+    let range = image.ranges[range];
+    let marks = image.marks_in(address, range.end);
+    marks.iter().find(|m| m.function == range.function && m.mark.event == Event::Begin).map(|m| m.mark.block)
+}
+
+/// What a path stands for that spans the records from the one before its first stretch to the one behind its last.
+fn weight(window: Option<u64>, stretch: u64, since: u64) -> f64 {
+    let Some(window) = window else { return 1.0 };
+    let spanned = stretch.saturating_sub(since) + 2;
+    let positions = (window + 1).saturating_sub(spanned).max(1);
+    window as f64 / positions as f64
+}
+
+impl Frame {
+    fn unknown(image: usize, function: FunctionId) -> Frame {
+        Frame { image, function, at: None, fresh: false, path: None, done: false, left: None }
+    }
+
+    fn cut_off(&self, tally: &mut Tally) {
+        if !self.done {
+            tally.losses.cut_off += 1;
+        }
+    }
+}
+
+/// A function while its next block is seen.
+struct Seeing<'a> {
+    frame: &'a mut Frame,
+    flow: &'a mut ProbeGraph,
+    tally: &'a mut Tally,
+    stretch: u64,
+    window: Option<u64>,
+}
+
+impl Seeing<'_> {
+    fn block(&mut self, block: u32) {
+        match self.frame.at {
+            None if self.frame.fresh && self.frame.path.is_none() => match block {
+                0 => self.frame.path = Some(Path { sum: 0, since: self.stretch, reached: Vec::new(), blocks: 0 }),
+                _ => self.lose(&Connection::None),
+            },
+            None => {}
+            Some((before, _)) => match self.flow.connect(before, Some(block)) {
+                Connection::Unique(edges) => self.go(&edges),
+                Connection::Inferred(edges) => {
+                    self.tally.losses.inferred += 1;
+                    self.go(&edges);
+                }
+                other => self.lose(&other),
+            },
+        }
+        self.frame.fresh = false;
+        self.frame.at = Some((block, self.stretch));
+        self.tally.losses.blocks += 1;
+        if let Some(path) = &mut self.frame.path {
+            path.blocks += 1;
+        }
+        self.reach(block, false);
+        self.end(block, false);
+    }
+
+    fn lose(&mut self, connection: &Connection) {
+        *self.tally.doubtful.entry((self.frame.image, self.frame.function)).or_default() += 1;
+        match connection {
+            Connection::Ambiguous => self.tally.losses.ambiguous += 1,
+            _ => self.tally.losses.inconsistent += 1,
+        }
+        self.frame.path = None;
+        self.frame.done = false;
+    }
+
+    fn go(&mut self, edges: &[Edge]) {
+        for &edge in edges {
+            match self.flow.step(edge) {
+                Step::Add(value) => {
+                    if let Some(path) = &mut self.frame.path {
+                        path.sum = path.sum.wrapping_add(value);
+                    }
+                }
+                Step::End(value) => {
+                    self.finish(value);
+                    self.frame.done = true;
+                }
+                Step::Cut(leave, enter) => {
+                    self.finish(leave);
+                    let since = self.frame.at.map_or(self.stretch, |(_, stretch)| stretch);
+                    self.frame.path = Some(Path { sum: enter, since, reached: Vec::new(), blocks: 0 });
+                }
+                Step::Dead => self.lose(&Connection::None),
+            }
+        }
+    }
+
+    /// The path is whole, if its beginning was seen.
+    fn finish(&mut self, value: i64) {
+        let Some(path) = self.frame.path.take() else {
+            self.frame.cut_off(self.tally);
+            return;
+        };
+        let weight = weight(self.window, self.stretch, path.since);
+        let key = |id: i64| (self.frame.image, self.frame.function, id);
+        self.tally.count(key(path.sum.wrapping_add(value)), weight);
+        path.reached.iter().for_each(|id| self.tally.count(key(*id), weight));
+        self.tally.whole += 1;
+        self.tally.losses.blocks_counted += path.blocks;
+    }
+
+    /// A call is about to be made that might not come back.
+    fn reach(&mut self, block: u32, marked: bool) {
+        if let (Some(value), Some(path)) = (self.flow.reach(block, marked), &mut self.frame.path) {
+            path.reached.push(path.sum.wrapping_add(value));
+        }
+    }
+
+    /// The path ends before its block does.
+    fn end(&mut self, block: u32, marked: bool) {
+        if let Some(edge) = self.flow.end(block, marked).filter(|_| !self.frame.done) {
+            self.go(&[edge]);
+        }
+    }
+
+    /// The function returns or is replaced.
+    fn leave(&mut self, by_condition: bool) {
+        let Some((block, _)) = self.frame.at.filter(|_| !self.frame.done) else {
+            self.frame.cut_off(self.tally);
+            return;
+        };
+        let connection = match by_condition {
+            true => self.flow.connect_folded(block),
+            false => self.flow.connect(block, None),
+        };
+        match connection {
+            Connection::Unique(edges) => self.go(&edges),
+            Connection::Inferred(edges) => {
+                self.tally.losses.inferred += 1;
+                self.go(&edges);
+            }
+            other => self.lose(&other),
+        }
+    }
+}

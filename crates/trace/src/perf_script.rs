@@ -1,0 +1,247 @@
+//! The text of `perf script`: branch stacks, single branches, mappings, ends of threads.
+//!
+//! Two forms carry branches. With `-F ...,brstack` each sample is a line with a window of branches, newest first:
+//! `PID/TID TIME: 0xFROM/0xTO/P/-/-/CYCLES 0xFROM/0xTO/...`. With `--itrace=b -F ...,ip,addr` each branch is a line, `PID/TID TIME: FROM => TO`. Fields
+//! that say nothing of branches may stand before them. Of the lines of `--show-mmap-events` and `--show-task-events`, mappings, forks and exits are
+//! read; lines by which perf reports that something is lost end what was under way.
+
+use trodden_binary::Mapping;
+
+/// The upper half of the address space is the kernel's.
+const KERNEL: u64 = 1 << 63;
+
+/// A thread of a process; zeros where the text does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Thread {
+    /// Process.
+    pub process: u32,
+    /// Thread.
+    pub thread: u32,
+}
+
+/// A taken branch. `None` is where no program is: the kernel, or not traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Address of the branch.
+    pub from: Option<u64>,
+    /// Where it led.
+    pub to: Option<u64>,
+}
+
+/// What a line says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// Nothing of interest here.
+    Nothing,
+    /// A sample with the branches before it, oldest first.
+    Window(Thread, Vec<Record>),
+    /// One branch of a trace.
+    Branch(Thread, Record),
+    /// A file was mapped.
+    Mapping(Mapping),
+    /// A process was made by another and has its mappings.
+    Fork {
+        /// The new one.
+        process: u32,
+        /// The old one.
+        parent: u32,
+    },
+    /// A thread ended.
+    Exit(Thread),
+    /// Something was lost; of all threads if none is named.
+    Lost(Option<Thread>),
+}
+
+/// Reads a line.
+///
+/// # Errors
+/// Says what is not understood.
+pub fn parse(line: &str) -> Result<Line, String> {
+    let line = line.trim_end();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(Line::Nothing);
+    }
+    if let Some((_, event)) = line.split_once("PERF_RECORD_") {
+        return parse_event(event);
+    }
+    if line.contains("instruction trace error") || line.contains("auxtrace error") {
+        return Ok(Line::Lost(named_thread(line)));
+    }
+    match line.split_once(" => ") {
+        Some((from, to)) => parse_branch(from, to),
+        None => parse_window(line),
+    }
+}
+
+fn parse_branch(left: &str, right: &str) -> Result<Line, String> {
+    let from = left.split_whitespace().last().and_then(hexadecimal);
+    let to = right.split_whitespace().next().and_then(hexadecimal);
+    match (from, to) {
+        (Some(from), Some(to)) => Ok(Line::Branch(thread_of(left), Record { from: in_program(from), to: in_program(to) })),
+        _ => Err("no address on both sides of `=>`: print the fields pid,tid,time,ip,addr, without symbols".into()),
+    }
+}
+
+fn parse_window(line: &str) -> Result<Line, String> {
+    let mut records = Vec::new();
+    for word in line.split_whitespace() {
+        if word.starts_with("0x") && word.contains('/') {
+            records.push(parse_entry(word).ok_or_else(|| format!("`{word}` is no branch (0xFROM/0xTO/...)"))?);
+        } else if word.contains("+0x") && word.split('/').count() >= 5 {
+            return Err(format!("`{word}` names symbols: print the field brstack, not brstacksym or brstackoff"));
+        }
+    }
+    if records.is_empty() && !line.split_whitespace().last().is_some_and(|w| hexadecimal(w).is_some() || w.ends_with(':')) {
+        return Err("neither a branch stack nor a branch (FROM => TO) is in it: print the field brstack, or ip,addr of --itrace=b".into());
+    }
+    // Registers that have not been used since the counter was switched on.
+    records.retain(|r| *r != Record { from: None, to: None });
+    records.reverse();
+    Ok(Line::Window(thread_of(line), records))
+}
+
+/// `0xFROM/0xTO/...`; behind each address the name of its file in parentheses, if that was asked for.
+fn parse_entry(word: &str) -> Option<Record> {
+    let (from, rest) = parse_address(word)?;
+    let (to, _) = parse_address(rest.strip_prefix('/')?)?;
+    Some(Record { from: in_program(from), to: in_program(to) })
+}
+
+fn parse_address(text: &str) -> Option<(u64, &str)> {
+    let digits = text.strip_prefix("0x")?;
+    let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
+    let address = u64::from_str_radix(&digits[..end], 16).ok()?;
+    let rest = &digits[end..];
+    match rest.strip_prefix('(') {
+        Some(file) => Some((address, &file[file.find(')')? + 1..])),
+        None => Some((address, rest)),
+    }
+}
+
+fn parse_event(event: &str) -> Result<Line, String> {
+    let not_understood = || format!("PERF_RECORD_{event} is not understood");
+    if event.starts_with("MMAP") {
+        return parse_mapping(event).map(Line::Mapping).ok_or_else(not_understood);
+    }
+    if event.starts_with("LOST") || event.starts_with("AUX ") && event.contains('T') {
+        return Ok(Line::Lost(None));
+    }
+    let pairs = || {
+        let (one, other) = event[event.find('(')?..].split_once("):(")?;
+        Some((parse_pair(one.strip_prefix('(')?, ':')?, parse_pair(other.strip_suffix(')')?, ':')?))
+    };
+    match event {
+        _ if event.starts_with("EXIT") => Ok(Line::Exit(pairs().ok_or_else(not_understood)?.0)),
+        _ if event.starts_with("FORK") => {
+            let (new, old) = pairs().ok_or_else(not_understood)?;
+            Ok(Line::Fork { process: new.process, parent: old.process })
+        }
+        _ => Ok(Line::Nothing),
+    }
+}
+
+/// `MMAP2 PID/TID: [0xSTART(0xLENGTH) @ OFFSET MAJ:MIN INODE GENERATION]: r-xp PATH`, or with a build id in angle brackets for what follows the offset.
+fn parse_mapping(event: &str) -> Option<Mapping> {
+    let (head, rest) = event.split_once(": [")?;
+    let (inside, path) = rest.split_once("]: ")?;
+    let process = parse_pair(head.split_whitespace().nth(1)?, '/').map_or(0, |t| t.process);
+    let (range, place) = inside.split_once(" @ ")?;
+    let (start, length) = range.strip_suffix(')')?.split_once('(')?;
+    let mut words = place.split_whitespace();
+    let offset = hexadecimal(words.next()?)?;
+    let build_id = words.next().and_then(|w| w.strip_prefix('<')?.strip_suffix('>')).map(str::to_owned);
+    let path = path.split_once(' ').map_or("", |(_, path)| path).trim().to_owned();
+    Some(Mapping { process, start: hexadecimal(start)?, length: hexadecimal(length)?, offset, build_id, path })
+}
+
+/// The first word of the form `PID/TID`.
+fn thread_of(line: &str) -> Thread {
+    line.split_whitespace().take_while(|w| !w.starts_with("0x")).find_map(|w| parse_pair(w, '/')).unwrap_or_default()
+}
+
+fn parse_pair(word: &str, between: char) -> Option<Thread> {
+    let (process, thread) = word.split_once(between)?;
+    Some(Thread { process: process.parse().ok()?, thread: thread.parse().ok()? })
+}
+
+/// `... pid 12 tid 13 ...`
+fn named_thread(line: &str) -> Option<Thread> {
+    let after = |key: &str| line.split_whitespace().skip_while(|w| *w != key).nth(1)?.parse().ok();
+    Some(Thread { process: after("pid")?, thread: after("tid")? })
+}
+
+fn hexadecimal(word: &str) -> Option<u64> {
+    u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
+}
+
+fn in_program(address: u64) -> Option<u64> {
+    (address != 0 && address < KERNEL).then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(from: u64, to: u64) -> Record {
+        Record { from: in_program(from), to: in_program(to) }
+    }
+
+    #[test]
+    fn branch_stacks_of_several_versions_of_perf() {
+        let thread = Thread { process: 12, thread: 13 };
+        let expected = Ok(Line::Window(thread, vec![record(0x10, 0x20), record(0x24, 0x401136)]));
+        for line in [
+            "  prog   12/13   100.000123:   401140 0x24/0x401136/P/-/-/12  0x10/0x20/M/-/-/0 ",
+            "12/13 100.1: 0x24/0x401136/P/-/-/12/COND/- 0x10/0x20/P/X/A/0/CALL/NON_SPEC_CORRECT_PATH",
+            "12/13 0x24(/usr/bin/prog)/0x401136(/usr/bin/prog)/P/-/-/1 0x10([unknown])/0x20(/a/b.so)/-/-/-/0",
+            "12/13 0x24/0x401136/P/-/-/12 0x10/0x20/P/-/-/0 0x0/0x0/-/-/-/0",
+        ] {
+            assert_eq!(parse(line), expected, "{line}");
+        }
+        assert_eq!(parse("  401136 "), Ok(Line::Window(Thread::default(), vec![])));
+        let kernel = parse("0xffffffff81000010/0x401000/P/-/-/0");
+        assert_eq!(kernel, Ok(Line::Window(Thread::default(), vec![Record { from: None, to: Some(0x401000) }])));
+    }
+
+    #[test]
+    fn branches_of_traces() {
+        let thread = Thread { process: 7, thread: 8 };
+        assert_eq!(parse("    7/8     1.000002:   call       401136 =>   401106"), Ok(Line::Branch(thread, record(0x401136, 0x401106))));
+        assert_eq!(parse("prog 7/8 [001] 1.2: 1 branches:u:  tr strt 0 => 401000"), Ok(Line::Branch(thread, record(0, 0x401000))));
+        let error = " instruction trace error type 1 time 1.2 cpu 3 pid 7 tid 8 ip 0x40 code 6: Trace doesn't match instruction";
+        assert_eq!(parse(error), Ok(Line::Lost(Some(thread))));
+    }
+
+    #[test]
+    fn mappings_forks_and_exits() {
+        let mapping = |build_id: Option<&str>| {
+            Ok(Line::Mapping(Mapping {
+                process: 5,
+                start: 0x555555555000,
+                length: 0x1000,
+                offset: 0x1000,
+                build_id: build_id.map(str::to_owned),
+                path: "/usr/bin/my prog".into(),
+            }))
+        };
+        let head = "prog 5/5 1.0: PERF_RECORD_MMAP2 5/5: [0x555555555000(0x1000) @ 0x1000";
+        assert_eq!(parse(&format!("{head} fe:01 1234 0]: r-xp /usr/bin/my prog")), mapping(None));
+        assert_eq!(parse(&format!("{head} <ab12>]: r-xp /usr/bin/my prog")), mapping(Some("ab12")));
+        assert_eq!(parse("1.0: PERF_RECORD_EXIT(5:6):(1:1)"), Ok(Line::Exit(Thread { process: 5, thread: 6 })));
+        assert_eq!(parse("PERF_RECORD_FORK(9:9):(5:5)"), Ok(Line::Fork { process: 9, parent: 5 }));
+        assert_eq!(parse("PERF_RECORD_COMM: prog:5/5"), Ok(Line::Nothing));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_said() {
+        for (line, word) in [
+            ("main+0x4/f+0x0/P/-/-/0", "brstacksym"),
+            ("0x12/zz/P/-/-/0", "no branch"),
+            ("some words", "neither"),
+            ("401136 main+0x4 => f", "without symbols"),
+            ("PERF_RECORD_MMAP2 nonsense", "not understood"),
+        ] {
+            assert!(parse(line).is_err_and(|e| e.contains(word)), "{line}: {:?}", parse(line));
+        }
+    }
+}

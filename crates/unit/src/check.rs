@@ -1,0 +1,66 @@
+//! Whether a map that was read from a file makes sense: its functions' counters and words lie within the unit's and do not overlap.
+//!
+//! Readers index arrays by what a map says, so every map that comes from outside passes here first. Time: O(n log n) for n functions.
+
+use crate::map::{Chosen, FunctionMap, Storage, UnitMap};
+
+impl UnitMap {
+    /// Checks counters, words and tables of all functions.
+    ///
+    /// # Errors
+    /// Names the function whose counters or words overlap another's or lie outside the unit.
+    pub fn check(&self) -> Result<(), String> {
+        let mut ranges: Vec<(u64, u64, &str)> = self.functions.iter().map(|f| (f.first_counter, f.counters, f.name.as_str())).collect();
+        ranges.sort();
+        let mut end = 0;
+        for (first, counters, name) in ranges {
+            if first < end && counters > 0 {
+                return Err(format!("the counters of function `{name}` are another's, too"));
+            }
+            end = end.max(first.checked_add(counters).ok_or_else(|| format!("function `{name}` has {counters} counters"))?);
+        }
+        match end <= self.counters {
+            true => check_storage(self),
+            false => Err(format!("its functions have {end} counters, the unit {}", self.counters)),
+        }
+    }
+}
+
+/// Checks that each function's table or words lie within the unit's words and overlap no other's.
+fn check_storage(map: &UnitMap) -> Result<(), String> {
+    let words = map.counters_in_regions();
+    let mut ranges = Vec::new();
+    for function in &map.functions {
+        let (from, to) = match &function.storage {
+            Storage::Table(table) => (table.first_word, table.cells().end),
+            Storage::Chosen(chosen) => (chosen.first_word, chosen.range().end),
+            Storage::Labels(labels) => (labels.range().start, labels.range().end),
+            Storage::Array { .. } => (function.first_counter, function.untold().end),
+        };
+        ranges.push((from, to, &function.name));
+    }
+    ranges.sort();
+    let mut end = 0;
+    for (from, to, name) in ranges {
+        if from < end && to > from || to > words {
+            return Err(format!("the words where function `{name}` counts are another's, too, or are not the unit's"));
+        }
+        end = end.max(to);
+    }
+    let is_bad = |f: &&FunctionMap| match &f.storage {
+        Storage::Table(table) => table.slots == 0 || f.first_counter < words,
+        Storage::Chosen(chosen) => !is_sound(chosen, f.counters) || f.first_counter < words,
+        Storage::Labels(labels) => labels.labels.len() != f.dag.len() || f.first_counter < words,
+        Storage::Array { .. } => false,
+    };
+    match map.functions.iter().find(is_bad) {
+        Some(bad) => Err(format!("what the map says of the words of function `{}` makes no sense", bad.name)),
+        None => Ok(()),
+    }
+}
+
+/// Whether words and paths are such as a function with so many paths has.
+fn is_sound(chosen: &Chosen, paths: u64) -> bool {
+    let known = |&(word, path): &(u64, u64)| word < chosen.words.saturating_sub(1) && path < paths;
+    chosen.words > 0 && chosen.paths.is_sorted_by(|a, b| a.0 < b.0) && chosen.paths.iter().all(known)
+}
