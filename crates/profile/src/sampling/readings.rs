@@ -8,6 +8,9 @@
 //! sum n * (i + COST) / sum n * i
 //! ```
 //!
+//! That is a model: on an AMD EPYC of family 26 programs slowed down by a quarter of what it says. It serves to compare paths and readings; of the run as a whole, the middle between no slowdown and
+//! the model's is taken, and margins include both.
+//!
 //! By that each reading's counts are weighted, which makes a burst stand for the same time of the program as it is without counting: the usual ratio of
 //! inclusion probabilities (Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe", 1952), where the probability is known by a model. Code outside
 //! counted functions is taken to slow down alike.
@@ -26,7 +29,7 @@
 //!
 //! Invariant: memory is bounded; when readings become many, neighbours are joined.
 
-use super::bursts::{BurstSampling, CounterEstimate, UnitEstimates};
+use super::bursts::{BurstSampling, CounterEstimate, NINETY_FIVE, UnitEstimates};
 use super::loss::{Loss, Seen};
 use crate::model::Profile;
 use crate::paths::{Beginning, FunctionPaths, PathEnd};
@@ -42,8 +45,6 @@ const COST: f64 = 8.0;
 const MOST_SLOWDOWN: f64 = 4.0;
 /// More slices than this are joined.
 const MOST_SLICES: usize = 64;
-/// The standard error of what the model of the slowdown changes, as part of that. Bursts of milliseconds, which lose nothing, were 4 to 9 % off where weights were 1.3 to 1.4.
-const MODEL_ERROR: f64 = 0.15;
 /// Fewer say nothing about the spread.
 const FEWEST_SLICES: usize = 4;
 /// More readings than this, or more counts in them, are joined, two at a time.
@@ -186,8 +187,8 @@ impl Sampled {
         let Sampled { readings, on_ns, total_ns, bursts } = self;
         // What was counted nearly all the time stands for itself.
         let stands_for_itself = on_ns > total_ns / 2;
-        let (weights, relative_error) = match stands_for_itself {
-            true => (vec![1.0; readings.readings.len()], 0.0),
+        let (weights, systematic) = match stands_for_itself {
+            true => (vec![1.0; readings.readings.len()], Systematic::default()),
             false => readings.weights(profile, on_ns as f64 / total_ns.max(1) as f64),
         };
         let mut slices = slices(&readings.readings, &weights);
@@ -199,15 +200,15 @@ impl Sampled {
         let units = readings.units.iter().map(|(key, unit)| UnitEstimates {
             image: key.0,
             unit: *unit,
-            counters: estimates(&slices, *key, relative_error),
+            counters: estimates(&slices, *key, systematic),
         });
         BurstSampling { on_ns, total_ns, bursts, slices: number, units: units.filter(|u| !u.counters.is_empty()).collect() }
     }
 }
 
 impl Readings {
-    /// What each reading's counts stand for, of a run of which such a share was counted, and the relative standard error that all of that has in common.
-    fn weights(&self, profile: &Profile, share: f64) -> (Vec<f64>, f64) {
+    /// What each reading's counts stand for, of a run of which such a share was counted, and how uncertain all of that is together.
+    fn weights(&self, profile: &Profile, share: f64) -> (Vec<f64>, Systematic) {
         let works = self.works(profile);
         let seen = |(reading, work): (&Reading, &Work)| Seen {
             on_ns: reading.on.ns as f64,
@@ -222,10 +223,20 @@ impl Readings {
         let uncounted = sum(&|s, w| s.on_ns / w.slowdown());
         let faster = if on > 0.0 { 1.0 - share + share * uncounted / on } else { 1.0 };
         let lost = |s: &Seen| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
-        let weights = seen.iter().zip(&works).map(|(s, w)| w.slowdown() * faster * lost(s)).collect();
-        let slowed = if on > 0.0 { 1.0 - uncounted / on } else { 0.0 };
-        (weights, loss.relative_error(on, bursts).hypot(MODEL_ERROR * slowed))
+        // The slowdown is between none and what the model says: as a whole it is taken to be in the middle, and either end is within the margin.
+        let middle = if uncounted > 0.0 { (on / uncounted).sqrt() } else { 1.0 };
+        let weights = seen.iter().zip(&works).map(|(s, w)| w.slowdown() / middle * faster.sqrt() * lost(s)).collect();
+        (weights, Systematic { error: loss.relative_error(on, bursts), bound: middle - 1.0 })
     }
+}
+
+/// Relative errors that all counts have in common.
+#[derive(Clone, Copy, Debug, Default)]
+struct Systematic {
+    /// A standard error.
+    error: f64,
+    /// A bound: what is added to each margin in full.
+    bound: f64,
 }
 
 /// What an execution of a path costs, in instructions of intermediate code.
@@ -300,7 +311,7 @@ fn slices(readings: &[Reading], weights: &[f64]) -> Vec<Slice> {
 
 /// The weighted counts of a unit's counters, with their standard errors if there are enough slices:
 /// `sqrt(n / (n - 1) * sum((count - rate * time)^2))`, and what all counters have in common.
-fn estimates(slices: &[Slice], key: Key, relative_error: f64) -> Vec<CounterEstimate> {
+fn estimates(slices: &[Slice], key: Key, systematic: Systematic) -> Vec<CounterEstimate> {
     let on = |slice: &Slice| slice.on_ns;
     let mut sums = BTreeMap::<u64, (f64, f64, f64)>::new();
     for slice in slices {
@@ -314,7 +325,8 @@ fn estimates(slices: &[Slice], key: Key, relative_error: f64) -> Vec<CounterEsti
     let estimate = |(index, (counts, count_squares, products)): (u64, (f64, f64, f64))| {
         let rate = if time > 0.0 { counts / time } else { 0.0 };
         let residues = count_squares - 2.0 * rate * products + rate * rate * squares;
-        let error = (number / (number - 1.0) * residues.max(0.0)).sqrt().hypot(counts * relative_error) as f32;
+        let error = (number / (number - 1.0) * residues.max(0.0)).sqrt();
+        let error = (error.hypot(counts * systematic.error) + counts * systematic.bound / NINETY_FIVE) as f32;
         CounterEstimate { index, weighted: counts as f32, error: (slices.len() >= FEWEST_SLICES).then_some(error) }
     };
     sums.into_iter().map(estimate).collect()
