@@ -43,6 +43,8 @@ use trodden_unit::Identity;
 const COST: f64 = 8.0;
 /// No code is held to be slowed down more than so many times.
 const MOST_SLOWDOWN: f64 = 4.0;
+/// The relative standard error where all of the time with the switch on was more than was asked for: then the system runs recorder and program by turns, and not at random.
+const LATE_ERROR: f64 = 0.2;
 /// More slices than this are joined.
 const MOST_SLICES: usize = 64;
 /// Fewer say nothing about the spread.
@@ -101,6 +103,8 @@ pub struct Sampled {
     pub total_ns: u64,
     /// As [`BurstSampling::bursts`].
     pub bursts: u64,
+    /// Nanoseconds that the switch was to be on; it is on for longer where the recorder is not woken in time.
+    pub asked_ns: u64,
 }
 
 impl SwitchedOn {
@@ -184,13 +188,15 @@ impl Reading {
 impl Sampled {
     /// What is known of the whole run, given the profile of its counts.
     pub fn finish(self, profile: &Profile) -> BurstSampling {
-        let Sampled { readings, on_ns, total_ns, bursts } = self;
+        let Sampled { readings, on_ns, total_ns, bursts, asked_ns } = self;
         // What was counted nearly all the time stands for itself.
         let stands_for_itself = on_ns > total_ns / 2;
         let (weights, systematic) = match stands_for_itself {
             true => (vec![1.0; readings.readings.len()], Systematic::default()),
             false => readings.weights(profile, on_ns as f64 / total_ns.max(1) as f64),
         };
+        let late = if on_ns > asked_ns { 1.0 - asked_ns as f64 / on_ns as f64 } else { 0.0 };
+        let systematic = Systematic { error: systematic.error.hypot(LATE_ERROR * late), ..systematic };
         let mut slices = slices(&readings.readings, &weights);
         if !stands_for_itself {
             let share = on_ns as f64 / total_ns.max(1) as f64;
@@ -389,7 +395,11 @@ mod tests {
     }
 
     fn finish(readings: Readings, on_ns: u64, total_ns: u64) -> BurstSampling {
-        Sampled { readings, on_ns, total_ns, bursts: 5 }.finish(&Profile { run: Run::default(), images: Vec::new(), sampling: None })
+        Sampled { readings, on_ns, total_ns, bursts: 5, asked_ns: on_ns }.finish(&Profile {
+            run: Run::default(),
+            images: Vec::new(),
+            sampling: None,
+        })
     }
 
     /// The formula of the textbook, slice by slice.

@@ -44,12 +44,19 @@ pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
 }
 
 /// A distribution that the user wrote.
-fn given(file: &WitnessFile, kind: WitnessKind, profiles: &[Vec<trodden_flow::witness::Witness>], job: &Witnesses) -> Result<(Distribution, Check, Vec<f64>)> {
+fn given(
+    file: &WitnessFile,
+    kind: WitnessKind,
+    profiles: &[Vec<trodden_flow::witness::Witness>],
+    job: &Witnesses,
+) -> Result<(Distribution, Check, Vec<f64>)> {
     if profiles.is_empty() {
         bail!("`profiles` is empty: give at least one profile, or leave it out");
     }
     let distribution = Distribution::new(&file.program, kind, profiles.to_vec())?;
-    if let Some((at, most)) = job.limit.and_then(|limit| distribution.profiles.iter().position(|p| p.len() > limit as usize).map(|at| (at, limit))) {
+    if let Some((at, most)) =
+        job.limit.and_then(|limit| distribution.profiles.iter().position(|p| p.len() > limit as usize).map(|at| (at, limit)))
+    {
         bail!("profile {at} has {} witnesses, more than the limit of {most}", distribution.profiles[at].len());
     }
     let loads: Vec<f64> = distribution.profiles.iter().map(|p| file.weights.sum(kind, p)).collect();
@@ -72,7 +79,10 @@ fn planned(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(Di
     };
     let planned = plan(&file.program, kind, &file.weights, &options).map_err(|e| {
         let (needs, limit) = (e.needs, e.limit);
-        anyhow::anyhow!("two successors of a branch in `{}` need {needs} witnesses in one profile: raise --limit from {limit} to {needs}", file.function(e.function))
+        anyhow::anyhow!(
+            "two successors of a branch in `{}` need {needs} witnesses in one profile: raise --limit from {limit} to {needs}",
+            file.function(e.function)
+        )
     })?;
     Ok((planned.distribution, planned.check, planned.costs))
 }
@@ -113,7 +123,9 @@ pub fn branch_json(file: &WitnessFile, branch: Branch) -> Value {
 /// A successor: its node; a callee's entry; or what happens else.
 pub fn target_json(file: &WitnessFile, branch: Branch, target: Target) -> Value {
     match (target, branch) {
-        (Target::Node(node, _), Branch::Node(f, _) | Branch::Call(f, _) | Branch::Opaque(f, _) | Branch::Unwinding(f, _)) => file.node(f, node),
+        (Target::Node(node, _), Branch::Node(f, _) | Branch::Call(f, _) | Branch::Opaque(f, _) | Branch::Unwinding(f, _)) => {
+            file.node(f, node)
+        }
         (Target::Function(callee), _) if callee.index() < file.program.functions().len() => file.entry(callee),
         (Target::Function(_), _) => json!("outside"),
         (Target::Returns | Target::Ends, _) => json!("END"),
