@@ -59,6 +59,22 @@ pub enum BlockEnd {
     Unknown,
 }
 
+impl BlockEnd {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            BlockEnd::FallThrough => "fall-through",
+            BlockEnd::Jump => "jump",
+            BlockEnd::Conditional => "conditional",
+            BlockEnd::IndirectJump => "indirect-jump",
+            BlockEnd::Return => "return",
+            BlockEnd::CallWithoutReturn => "call-without-return",
+            BlockEnd::Stop => "stop",
+            BlockEnd::Unknown => "unknown",
+        }
+    }
+}
+
 /// Instructions that are executed one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
@@ -218,6 +234,23 @@ pub enum Doubt {
         /// The target.
         target: u64,
     },
+}
+
+impl Doubt {
+    /// Its name in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Doubt::UnresolvedJump => "unresolved-jump",
+            Doubt::JumpTableWithoutBound { .. } => "jump-table-without-bound",
+            Doubt::AnyLabel => "any-label",
+            Doubt::AssumedTailCall => "assumed-tail-call",
+            Doubt::Overlap => "overlap",
+            Doubt::Undecodable => "undecodable",
+            Doubt::OutsideCode { .. } => "outside-code",
+            Doubt::Unreached { .. } => "unreached",
+            Doubt::Amended { .. } => "amended",
+        }
+    }
 }
 
 impl fmt::Display for Doubt {

@@ -2,6 +2,7 @@
 
 mod branches;
 mod copies;
+mod extract;
 mod field;
 mod find;
 mod isolate;
@@ -10,6 +11,7 @@ mod parameters;
 mod partition;
 mod residual;
 mod showing;
+mod simulate;
 mod suite;
 mod times;
 mod trace;
@@ -18,6 +20,7 @@ mod witnesses;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
+pub use extract::{Extract, GraphFormat};
 pub use field::{Aggregate, Field, Pack};
 pub use find::Find;
 pub use isolate::{Isolate, SuspectScore};
@@ -26,6 +29,7 @@ pub use parameters::{Parameters, known_in, known_paths, parameters_over, weights
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
+pub use simulate::{PathKind, Simulate, SourceFormat, StackOverflow};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
 pub use trace::{CollectorKind, RepeatPart, Trace, TraceDiff, TraceFind, TraceProfile, TraceRecord, TraceShow, TraceStrategy};
 pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
@@ -116,6 +120,8 @@ pub enum Command {
     Collect(Collect),
     /// Make a program faster by what its own runs tell: builds, trains, builds again.
     Pgo(Pgo),
+    /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
+    Simulate(Box<Simulate>),
     /// Make a profile of branches that hardware recorded of a program without counters.
     Import(Import),
     /// Show the hottest paths of a recorded run.
@@ -439,7 +445,7 @@ pub struct Diff {
     /// Also tell paths whose count changed, but not their share.
     #[arg(long)]
     pub counts: bool,
-    /// At most this many paths of each function.
+    /// At most this many paths of each function; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Exit with status 1 if there is a difference.
@@ -515,7 +521,7 @@ pub struct Loops {
     /// A profile of it: a file, or a run (12, last, last~1), or a suite.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// At most this many loops.
+    /// At most this many loops; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub top: usize,
     /// At most this many blocks of each, those that execute most.
@@ -658,6 +664,8 @@ Examples:
     Witnesses(Witnesses),
     /// Rebuild an execution from the partial traces of its runs.
     Reconstruct(Reconstruct),
+    /// Print the control-flow graphs of any program's machine code, as JSON or DOT.
+    Extract(Extract),
     /// Print a function's control-flow graph, as DOT or JSON.
     Show {
         /// An instrumented program or shared library.

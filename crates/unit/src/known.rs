@@ -210,14 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_joined_and_capped() {
+    fn sets_are_joined() {
         let mut one = KnownPaths::from_bytes(&file(1, &[(0, 5), (2, 9)])).unwrap();
         one.unite(KnownPaths::from_bytes(&file(1, &[(2, 1), (3, 7)])).unwrap()).unwrap();
         let known = |set: &KnownPaths| set.of("u.c", "f", VERSION).unwrap().clone();
         assert_eq!((known(&one).known, known(&one).edges), (vec![(0, 5), (2, 10), (3, 7)], vec![2, 4]));
         assert!(known(&one).knows(3) && !known(&one).knows(1));
-        one.cap(2);
-        assert_eq!(known(&one).known, [(2, 10), (3, 7)]);
         let other = KnownPaths::from_bytes(&file(0, &[(0, 1)])).unwrap();
         assert_eq!(one.unite(other), Err(TwoWays("f".into())));
     }

@@ -9,8 +9,9 @@
 //! Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
 
 use super::condition::{Check, Lookahead};
-use super::eliminate::{Requirement, eliminate, most_expensive_first};
+use super::eliminate::{Requirement, eliminate, marked, most_expensive_first};
 use super::jobs::{Grouping, Job, jobs};
+use super::placement::OtherKind;
 use super::program::{Program, Witness, WitnessKind};
 use super::pushdown::{Pushdown, State};
 use super::repair::Repair;
@@ -59,16 +60,22 @@ pub struct Options {
     pub lookahead: Lookahead,
 }
 
-/// A branch that cannot be told apart within the limit.
+/// Why there is no such distribution.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("two successors of a branch in function {} need {needs} witnesses in one profile, but the limit is {limit}: raise it to {needs}", .function.0)]
-pub struct LimitTooSmall {
-    /// The function.
-    pub function: FunctionId,
-    /// Witnesses that its branch needs.
-    pub needs: usize,
-    /// The limit.
-    pub limit: usize,
+pub enum PlanError {
+    /// More witnesses must be in one profile than the limit allows.
+    #[error("function {} needs {needs} witnesses in one profile, but the limit is {limit}: raise it to {needs}", .function.0)]
+    LimitTooSmall {
+        /// The function.
+        function: FunctionId,
+        /// Witnesses that must be in one profile: of two successors of a branch, or of a function whose placement is fixed.
+        needs: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The placement is for the other kind of witnesses.
+    #[error(transparent)]
+    OtherKind(#[from] OtherKind),
 }
 
 /// A distribution with what it costs.
@@ -88,7 +95,7 @@ pub struct Planned {
 ///
 /// # Errors
 /// The limit is too small for a branch.
-pub fn plan(program: &Program, kind: WitnessKind, weights: &Weights, options: &Options) -> Result<Planned, LimitTooSmall> {
+pub fn plan(program: &Program, kind: WitnessKind, weights: &Weights, options: &Options) -> Result<Planned, PlanError> {
     let structure = Structure::new(Pushdown::new(program, kind));
     let views: Vec<View> = program.function_ids().map(|f| View::new(&structure, kind, weights, f)).collect();
     let slots = match options.strategy {
@@ -97,16 +104,23 @@ pub fn plan(program: &Program, kind: WitnessKind, weights: &Weights, options: &O
         Strategy::Function => assign_all(&views, Grouping::Function, options)?,
         Strategy::Grouped => assign_all(&views, Grouping::Grouped, options)?,
     };
+    let mut slots = slots;
+    slots.slots.iter_mut().for_each(|s| s.polish(&views));
     let mut profiles: Vec<Vec<Witness>> = slots.slots.iter().map(|s| s.witnesses(&views)).collect();
     let (limit, lookahead) = (options.limit, options.lookahead);
     let mut repair = Repair { program, structure: &structure, weights, home: slots.homes(), limit, lookahead };
     let check = repair.run(&mut profiles);
+    Ok(planned_from(kind, profiles, check, weights, options))
+}
+
+/// Assigns profiles to machines.
+pub(super) fn planned_from(kind: WitnessKind, profiles: Vec<Vec<Witness>>, check: Check, weights: &Weights, options: &Options) -> Planned {
     let loads: Vec<f64> = profiles.iter().map(|p| weights.sum(kind, p)).collect();
     let machines = options.machines.unwrap_or(profiles.len()).max(1);
     let machine_of = assign_to_machines(&loads, machines);
     let mut costs = vec![0.0; machines];
     loads.iter().zip(&machine_of).for_each(|(load, machine)| costs[*machine] += load);
-    Ok(Planned { distribution: Distribution { kind, profiles }, check, machine_of, costs })
+    Planned { distribution: Distribution { kind, profiles }, check, machine_of, costs }
 }
 
 /// Loads to machines, the longest first, each to the machine with the least load.
@@ -133,7 +147,7 @@ struct FunctionPlan {
     size: usize,
 }
 
-/// A profile on its way.
+/// A profile that is being filled.
 #[derive(Clone, Default)]
 struct Slot {
     functions: BTreeMap<usize, FunctionPlan>,
@@ -142,12 +156,27 @@ struct Slot {
 }
 
 impl Slot {
-    /// The function's plan with one more job.
+    /// The function's plan with one more job. More witnesses never distinguish less, so that what the plan has stays as it is, and only states
+    /// of the new job's region are tried, for the new job alone.
     fn with(&self, view: &View, job: &Job) -> FunctionPlan {
         let mut jobs = self.functions.get(&job.view).map_or(Vec::new(), |p| p.jobs.clone());
-        let before = self.functions.get(&job.view).map_or_else(|| vec![false; view.len()], |p| p.member.clone());
+        let mut member = self.functions.get(&job.view).map_or_else(|| vec![false; view.len()], |p| p.member.clone());
+        let new: Vec<u32> = job.region.iter().copied().filter(|s| !member[*s as usize]).collect();
+        new.iter().for_each(|s| member[*s as usize] = true);
+        eliminate(view, &job.required, &mut member, &most_expensive_first(view, &new));
         jobs.push(job.clone());
-        planned(view, jobs, before, &job.region)
+        FunctionPlan { cost: view.sum(&member), size: view.count(&member), jobs, member }
+    }
+
+    /// Drops what later jobs have made superfluous.
+    fn polish(&mut self, views: &[View]) {
+        for view in self.functions.keys().copied().collect::<Vec<_>>() {
+            let plan = &self.functions[&view];
+            let polished = (plan.jobs.len() > 1).then(|| planned(&views[view], plan.jobs.clone(), plan.member.clone()));
+            if polished.is_some() {
+                self.put(view, polished);
+            }
+        }
     }
 
     fn put(&mut self, view: usize, plan: Option<FunctionPlan>) {
@@ -169,11 +198,10 @@ impl Slot {
     }
 }
 
-/// Marks a region, and eliminates.
-fn planned(view: &View, jobs: Vec<Job>, mut member: Vec<bool>, region: &[u32]) -> FunctionPlan {
-    region.iter().for_each(|s| member[*s as usize] = true);
+/// Eliminates from marked states what jobs do not need.
+fn planned(view: &View, jobs: Vec<Job>, mut member: Vec<bool>) -> FunctionPlan {
     let required: Vec<Requirement> = jobs.iter().flat_map(|j| j.required.clone()).collect();
-    let order = most_expensive_first(view, &member);
+    let order = most_expensive_first(view, &marked(&member));
     eliminate(view, &required, &mut member, &order);
     FunctionPlan { cost: view.sum(&member), size: view.count(&member), jobs, member }
 }
@@ -195,7 +223,7 @@ impl<'a> Slots<'a> {
         self.slots.iter().map(|s| s.cost).fold(0.0, f64::max)
     }
 
-    /// Which profile is to tell each branch apart.
+    /// Which profile is to distinguish the successors of each branch.
     fn homes(&self) -> HashMap<State, usize> {
         let mut homes = HashMap::new();
         for (at, slot) in self.slots.iter().enumerate() {
@@ -217,7 +245,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Adds a job to the profile with the least load into which it fits; splits it if it fits into none.
-    fn add(&mut self, job: Job) -> Result<(), LimitTooSmall> {
+    fn add(&mut self, job: Job) -> Result<(), PlanError> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         order.sort_by(|a, b| self.slots[*a].cost.total_cmp(&self.slots[*b].cost));
         for at in order {
@@ -231,7 +259,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Adds a job where the greatest load grows least, then where the job adds least.
-    fn add_best(&mut self, job: Job) -> Result<(), LimitTooSmall> {
+    fn add_best(&mut self, job: Job) -> Result<(), PlanError> {
         let mut best: Option<(f64, f64, usize, FunctionPlan)> = None;
         for at in 0..self.slots.len() {
             let (slot, view) = (&self.slots[at], &self.views[job.view]);
@@ -255,7 +283,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Adds a job in a new profile, or its halves, if it needs more than a profile may have.
-    fn open(&mut self, job: Job) -> Result<(), LimitTooSmall> {
+    fn open(&mut self, job: Job) -> Result<(), PlanError> {
         let plan = Slot::default().with(&self.views[job.view], &job);
         let Some(limit) = self.limit.filter(|limit| plan.size > *limit) else {
             let mut slot = Slot::default();
@@ -264,7 +292,7 @@ impl<'a> Slots<'a> {
             return Ok(());
         };
         let view = &self.views[job.view];
-        let halves = halves(view, &job).ok_or(LimitTooSmall { function: view.function, needs: plan.size, limit })?;
+        let halves = halves(view, &job).ok_or(PlanError::LimitTooSmall { function: view.function, needs: plan.size, limit })?;
         halves.into_iter().try_for_each(|half| self.add(half))
     }
 }
@@ -299,7 +327,7 @@ fn ordered(views: &[View], grouping: Grouping, order: Order) -> Vec<Job> {
     all
 }
 
-fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &Options) -> Result<Slots<'a>, LimitTooSmall> {
+fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &Options) -> Result<Slots<'a>, PlanError> {
     let mut slots = Slots::new(views, options);
     for job in ordered(views, grouping, options.order) {
         slots.add(job)?;
@@ -307,7 +335,7 @@ fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &Options) -> R
     Ok(slots)
 }
 
-fn best_of_groupings<'a>(views: &'a [View], options: &Options) -> Result<Slots<'a>, LimitTooSmall> {
+fn best_of_groupings<'a>(views: &'a [View], options: &Options) -> Result<Slots<'a>, PlanError> {
     let mut best: Option<Slots> = None;
     for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {
         let mut slots = Slots::new(views, options);
@@ -322,20 +350,23 @@ fn best_of_groupings<'a>(views: &'a [View], options: &Options) -> Result<Slots<'
     Ok(best.expect("there are groupings"))
 }
 
-/// Moves that are tried.
+/// Moves that are tried, each weighing the states of its function.
 const MOST_MOVES: usize = 400;
+/// Weight of all moves that are tried.
+const MOST_MOVED: usize = 400_000;
 
 /// Moves jobs from the most loaded profile to others as long as the greater of both loads falls.
 fn improve(slots: &mut Slots) {
-    let mut tries = 0;
-    'again: while tries < MOST_MOVES {
+    let (mut tries, mut moved) = (0, 0);
+    'again: loop {
         let most = (0..slots.slots.len()).max_by(|a, b| slots.slots[*a].cost.total_cmp(&slots.slots[*b].cost)).expect("there are profiles");
         let of: Vec<(usize, usize)> =
             slots.slots[most].functions.iter().flat_map(|(view, plan)| (0..plan.jobs.len()).map(move |j| (*view, j))).collect();
         for (view, job) in of {
             for to in (0..slots.slots.len()).filter(|to| *to != most) {
                 tries += 1;
-                if tries > MOST_MOVES {
+                moved += slots.views[view].len();
+                if tries > MOST_MOVES || moved > MOST_MOVED {
                     return;
                 }
                 if move_job(slots, most, to, view, job) {
@@ -359,8 +390,9 @@ fn move_job(slots: &mut Slots, from: usize, to: usize, view: usize, job: usize) 
     if load_to >= slots.slots[from].cost || !slots.fits(to, view, &added) {
         return false;
     }
-    let region: Vec<u32> = rest.iter().flat_map(|j| j.region.clone()).collect();
-    let left = (!rest.is_empty()).then(|| planned(of, rest, vec![false; of.len()], &region));
+    let mut member = vec![false; of.len()];
+    rest.iter().flat_map(|j| &j.region).for_each(|s| member[*s as usize] = true);
+    let left = (!rest.is_empty()).then(|| planned(of, rest, member));
     let load_from = slots.slots[from].cost - plan.cost + left.as_ref().map_or(0.0, |p| p.cost);
     if load_from.max(load_to) >= slots.slots[from].cost {
         return false;

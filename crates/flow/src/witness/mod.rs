@@ -29,13 +29,18 @@
 //! 3. [`reconstruct`]: from partial traces to the execution.
 
 pub mod ambiguous;
+pub mod bound;
 pub mod condition;
 pub mod distribution;
 pub mod eliminate;
+pub mod exact;
 pub mod first;
 pub mod first_local;
 pub mod jobs;
 mod lower;
+pub mod paper;
+pub mod placed;
+pub mod placement;
 pub mod program;
 pub mod pushdown;
 pub mod reconstruct;
@@ -46,7 +51,9 @@ pub mod view;
 pub mod weights;
 
 pub use condition::{Branch, Check, Lookahead, Target, Violation, check_pairwise};
-pub use distribution::{Options, Order, Planned, Strategy};
+pub use distribution::{Options, Order, PlanError, Planned, Strategy};
+pub use paper::check_paper;
+pub use placement::Placement;
 pub use program::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaque, Program, Site, Start, Witness, WitnessError, WitnessKind};
 pub use reconstruct::{Ending, Event, Outcome, ReconstructError, Reconstruction, Reconstructor};
 pub use weights::{EdgeWeights, Weights};

@@ -1,13 +1,13 @@
 //! Repair: a distribution that fails the pairwise condition is given witnesses until it holds.
 //!
-//! For a pair of successors that no profile tells apart, the profile that was to do so gets the witnesses that come first behind one of them when
+//! For a pair of successors that no profile distinguishes, the profile that was to do so gets the witnesses that come first behind one of them when
 //! every place is a witness, the cheaper ones first; then those of the other. With both, it sees exactly what a profile of all witnesses sees
-//! at that branch. So what stays violated cannot be told apart by the next symbol at all (two callbacks of unknown code, for example, between which
+//! at that branch. So what stays violated cannot be distinguished by the next symbol at all (two callbacks of unknown code, for example, between which
 //! the known code executes nothing). Each pass is a check of the whole program.
 
 use super::condition::{Check, Lookahead, Violation, check_structure};
 use super::first::FirstSets;
-use super::program::{Program, Witness};
+use super::program::{Program, Witness, WitnessKind};
 use super::pushdown::State;
 use super::sets::END;
 use super::structure::{Scope, Structure};
@@ -25,12 +25,22 @@ pub struct Repair<'a> {
     pub structure: &'a Structure,
     /// Costs.
     pub weights: &'a Weights,
-    /// The profile that is to tell a branch apart, as far as that is known; others go to the cheapest.
+    /// The profile that is to distinguish the successors of a branch, as far as that is known; others go to the cheapest.
     pub home: HashMap<State, usize>,
     /// Greatest number of witnesses in a profile.
     pub limit: Option<usize>,
     /// How far traces are read.
     pub lookahead: Lookahead,
+}
+
+/// For each profile, which witnesses it has.
+pub fn marked(program: &Program, kind: WitnessKind, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
+    let mark = |profile: &Vec<Witness>| {
+        let mut member = vec![false; program.witness_count(kind)];
+        profile.iter().for_each(|w| member[w.index()] = true);
+        member
+    };
+    profiles.iter().map(mark).collect()
 }
 
 impl Repair<'_> {
@@ -53,12 +63,7 @@ impl Repair<'_> {
     }
 
     fn members(&self, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
-        let mark = |profile: &Vec<Witness>| {
-            let mut member = vec![false; self.program.witness_count(self.structure.pushdown.kind())];
-            profile.iter().for_each(|w| member[w.index()] = true);
-            member
-        };
-        profiles.iter().map(mark).collect()
+        marked(self.program, self.structure.pushdown.kind(), profiles)
     }
 
     /// Adds witnesses for each violation; false if there was nothing to add.
@@ -98,7 +103,7 @@ impl Repair<'_> {
         all
     }
 
-    /// The profile that is to tell a branch apart: one with room for what both successors need.
+    /// The profile that is to distinguish the successors of a branch: one with room for what both successors need.
     fn profile_for(
         &mut self,
         state: State,

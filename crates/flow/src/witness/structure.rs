@@ -26,6 +26,7 @@ pub struct Structure {
     pub component: Vec<u32>,
     /// Functions that a run may enter more than once.
     pub repeated: Vec<bool>,
+    recursive: Vec<bool>,
     dependents: Lists,
     ranges: Vec<(u32, u32)>,
 }
@@ -34,8 +35,16 @@ impl Structure {
     /// Analyses an automaton.
     pub fn new(pushdown: Pushdown) -> Structure {
         let (ranges, dependents) = (ranges(&pushdown), dependents(&pushdown));
-        let mut structure =
-            Structure { pushdown, exits: Vec::new(), reached: Vec::new(), component: Vec::new(), repeated: Vec::new(), dependents, ranges };
+        let mut structure = Structure {
+            pushdown,
+            exits: Vec::new(),
+            reached: Vec::new(),
+            component: Vec::new(),
+            repeated: Vec::new(),
+            recursive: Vec::new(),
+            dependents,
+            ranges,
+        };
         structure.exits = structure.exits_without(&structure.whole(), &|_| false);
         structure.reached = structure.reachable();
         structure.component = structure.call_components();
@@ -153,9 +162,15 @@ impl Structure {
         components(&Lists::new(self.pushdown.function_count(), &pairs))
     }
 
+    /// Whether a function can come to call itself.
+    pub fn recursive(&self, function: FunctionId) -> bool {
+        self.recursive[function.index()]
+    }
+
     /// Functions that are called from several places, in a cycle, by recursion, or by a function that is.
-    fn repeated(&self) -> Vec<bool> {
+    fn repeated(&mut self) -> Vec<bool> {
         let in_cycle = self.in_cycle();
+        self.recursive = vec![false; self.pushdown.function_count()];
         let mut repeated = vec![false; self.pushdown.function_count()];
         let (mut called, mut calls) = (vec![0u32; repeated.len()], Vec::new());
         for state in self.pushdown.states().filter(|s| self.reached[s.index()]) {
@@ -164,6 +179,7 @@ impl Structure {
             called[callee.index()] += 1;
             calls.push((data.function.0, callee.0));
             let recursive = self.component[callee.index()] == self.component[data.function.index()];
+            self.recursive[callee.index()] |= recursive;
             repeated[callee.index()] |= called[callee.index()] > 1 || recursive || in_cycle[state.index()];
         }
         let calls = Lists::new(repeated.len(), &calls);

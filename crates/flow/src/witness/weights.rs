@@ -72,6 +72,12 @@ impl Weights {
         executions * self.site_costs.as_ref().and_then(|c| c.get(witness.index())).copied().unwrap_or(1.0)
     }
 
+    /// What the cheapest probe costs per execution; 1 where all cost the same.
+    pub fn cheapest_probe(&self) -> f64 {
+        let least = self.site_costs.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+        if least.is_finite() { least.min(1.0) } else { 1.0 }
+    }
+
     /// Executions of a node per run.
     pub fn node(&self, program: &Program, function: FunctionId, node: Node) -> f64 {
         self.nodes[program.node_witness(function, node).index()]

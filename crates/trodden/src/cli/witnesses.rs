@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use trodden_flow::witness::{Lookahead, Order, Strategy};
+use trodden_flow::witness::{Lookahead, Order, Placement, Strategy};
 
 /// Most profiles that can be asked for.
 const MOST_PROFILES: usize = 4096;
@@ -26,6 +26,9 @@ pub struct Witnesses {
     /// How witnesses are divided.
     #[arg(long, value_enum, default_value_t = WitnessStrategy::Weighted)]
     pub strategy: WitnessStrategy,
+    /// Which witnesses: `fewest` for each job, or a published choice for each function, whole functions then being divided.
+    #[arg(long, value_enum, default_value_t = WitnessPlacement::Fewest)]
+    pub placement: WitnessPlacement,
     /// In which order jobs are assigned to profiles (not for `weighted`).
     #[arg(long, value_enum, default_value_t = JobOrder::Longest)]
     pub order: JobOrder,
@@ -84,6 +87,40 @@ impl From<WitnessStrategy> for Strategy {
             WitnessStrategy::Function => Strategy::Function,
             WitnessStrategy::Grouped => Strategy::Grouped,
             WitnessStrategy::Weighted => Strategy::Weighted,
+        }
+    }
+}
+
+/// How the witnesses of a function are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WitnessPlacement {
+    /// As few and as cheap as the strategy finds.
+    Fewest,
+    /// Every node, or every edge.
+    Blocks,
+    /// Targets of conditional branches.
+    Targets,
+    /// Edges outside of a maximum spanning tree (with --edges).
+    SpanningTree,
+    /// Nodes by the paper's algorithm, which is not always realizable.
+    Paper,
+    /// The same, repaired.
+    Repaired,
+    /// The cheapest, proven for small functions.
+    Exact,
+}
+
+impl WitnessPlacement {
+    /// The placement; none where the strategy places.
+    pub fn published(self) -> Option<Placement> {
+        match self {
+            WitnessPlacement::Fewest => None,
+            WitnessPlacement::Blocks => Some(Placement::Blocks),
+            WitnessPlacement::Targets => Some(Placement::Targets),
+            WitnessPlacement::SpanningTree => Some(Placement::SpanningTree),
+            WitnessPlacement::Paper => Some(Placement::Paper),
+            WitnessPlacement::Repaired => Some(Placement::Repaired),
+            WitnessPlacement::Exact => Some(Placement::Exact),
         }
     }
 }

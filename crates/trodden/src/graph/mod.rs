@@ -5,6 +5,7 @@
 
 mod dot;
 mod functions;
+mod extract;
 mod input;
 mod model;
 mod number;
@@ -82,6 +83,7 @@ pub fn run(job: &Job) -> Result<ExitCode> {
             let file = read_functions(&job.file, job.edges)?;
             return checked(reconstruct::reconstruct(&file, job)?);
         }
+        Job::Extract(job) => extract::extract(job)?,
         Job::Show { program, function, json } => show::show(program, function, *json)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -2,13 +2,16 @@
 
 use super::functions::WitnessFile;
 use crate::cli::{Condition, Witnesses};
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde_json::{Value, json};
+use trodden_flow::witness::bound::bound;
 use trodden_flow::witness::condition::{Branch, Target, Violation, members};
 use trodden_flow::witness::distribution::{assign_to_machines, plan};
+use trodden_flow::witness::placed::plan_placed;
+use trodden_flow::witness::placement::OtherKind;
 use trodden_flow::witness::pushdown::Pushdown;
 use trodden_flow::witness::structure::Structure;
-use trodden_flow::witness::{Check, Distribution, Options, WitnessKind, ambiguous, check_pairwise};
+use trodden_flow::witness::{Check, Distribution, Options, PlanError, Witness, WitnessKind, ambiguous, check_pairwise, check_paper};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -24,9 +27,10 @@ pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
         Some(profiles) => given(file, kind, profiles, job)?,
         None => planned(file, kind, job)?,
     };
-    if job.check == Condition::Paper {
-        bail!("the paper's condition is not there yet");
-    }
+    let (check, theorems) = match job.check {
+        Condition::Pairwise => (check, None),
+        Condition::Paper => by_the_paper(file, &distribution)?,
+    };
     let violations = violations_json(file, &distribution, &check);
     let profiles: Vec<Vec<Value>> = distribution.profiles.iter().map(|p| p.iter().map(|w| file.witness(*w)).collect()).collect();
     let realizable = check.is_realizable();
@@ -36,20 +40,30 @@ pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
         "realizable": realizable,
         "violations": violations,
         "cost": costs,
+        "bound": bound(&file.program, kind, &file.weights, costs.len()),
     });
+    if let Some(theorems) = theorems {
+        answer["theorems"] = theorems;
+    }
     if check.violations.len() > MOST_VIOLATIONS {
         answer["violations_in_all"] = json!(check.violations.len());
     }
     Ok((answer, realizable))
 }
 
+/// What the paper's theorems reject, and which of them does.
+fn by_the_paper(file: &WitnessFile, distribution: &Distribution) -> Result<(Check, Option<Value>)> {
+    let paper = check_paper(&file.program, distribution)?;
+    let theorems = json!({ "graph": paper.graph.is_empty(), "path": paper.path.is_empty() });
+    let mut violations = paper.path;
+    let more: Vec<Violation> = paper.graph.into_iter().filter(|v| !violations.contains(v)).collect();
+    violations.extend(more);
+    violations.sort_by_key(|v| (v.state, v.successors));
+    Ok((Check { violations, far: Vec::new() }, Some(theorems)))
+}
+
 /// A distribution that the user wrote.
-fn given(
-    file: &WitnessFile,
-    kind: WitnessKind,
-    profiles: &[Vec<trodden_flow::witness::Witness>],
-    job: &Witnesses,
-) -> Result<(Distribution, Check, Vec<f64>)> {
+fn given(file: &WitnessFile, kind: WitnessKind, profiles: &[Vec<Witness>], job: &Witnesses) -> Result<(Distribution, Check, Vec<f64>)> {
     if profiles.is_empty() {
         bail!("`profiles` is empty: give at least one profile, or leave it out");
     }
@@ -77,12 +91,17 @@ fn planned(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(Di
         machines: job.machines,
         lookahead: job.lookahead.into(),
     };
-    let planned = plan(&file.program, kind, &file.weights, &options).map_err(|e| {
-        let (needs, limit) = (e.needs, e.limit);
-        anyhow::anyhow!(
-            "two successors of a branch in `{}` need {needs} witnesses in one profile: raise --limit from {limit} to {needs}",
-            file.function(e.function)
-        )
+    let planned = match job.placement.published() {
+        None => plan(&file.program, kind, &file.weights, &options),
+        Some(placement) => plan_placed(&file.program, kind, &file.weights, &options, placement),
+    };
+    let planned = planned.map_err(|error| match error {
+        PlanError::LimitTooSmall { function, needs, limit } => {
+            let function = file.function(function);
+            anyhow!("`{function}` needs {needs} witnesses in one profile: raise --limit from {limit} to {needs}")
+        }
+        PlanError::OtherKind(OtherKind { needs: WitnessKind::Edges, .. }) => anyhow!("this placement is one of edges: add --edges"),
+        PlanError::OtherKind(_) => anyhow!("this placement is one of nodes: leave out --edges"),
     })?;
     Ok((planned.distribution, planned.check, planned.costs))
 }
