@@ -102,6 +102,7 @@ impl Story {
     pub fn of(function: &Function, path: &PathCount) -> Story {
         let ends = match path.end {
             PathEnd::Exit(edge) => {
+                let edge = tail_call_before(function, path, edge).unwrap_or(edge);
                 let flow = &function.map.edges[edge.index()];
                 Ends::Exit { edge, kind: flow.kind, line: last_line(function, flow.from) }
             }
@@ -146,6 +147,14 @@ impl Story {
         }
         words.join("-")
     }
+}
+
+/// The edge behind a tail call by which a path comes to the block that it returns from: the function's frame is gone by then.
+fn tail_call_before(function: &Function, path: &PathCount, exit: Edge) -> Option<Edge> {
+    let edges = edges(function, &path.path);
+    let before = edges.into_iter().flatten().rev().find(|e| *e != exit)?;
+    let flow = &function.map.edges[before.index()];
+    (flow.kind == EdgeKind::TailCall && flow.to == function.map.edges[exit.index()].from).then_some(before)
 }
 
 /// The direction that taking an edge tells of, if it is one of several ways on.

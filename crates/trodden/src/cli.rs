@@ -11,6 +11,7 @@ mod parameters;
 mod partition;
 mod residual;
 mod showing;
+mod simulate;
 mod suite;
 mod times;
 mod trace;
@@ -28,6 +29,7 @@ pub use parameters::{Parameters, known_in, known_paths, parameters_over, weights
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
+pub use simulate::{PathKind, Simulate, SourceFormat, StackOverflow};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
 pub use trace::{CollectorKind, RepeatPart, Trace, TraceDiff, TraceFind, TraceProfile, TraceRecord, TraceShow, TraceStrategy};
 pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
@@ -118,6 +120,8 @@ pub enum Command {
     Collect(Collect),
     /// Make a program faster by what its own runs tell: builds, trains, builds again.
     Pgo(Pgo),
+    /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
+    Simulate(Box<Simulate>),
     /// Make a profile of branches that hardware recorded of a program without counters.
     Import(Import),
     /// Show the hottest paths of a recorded run.

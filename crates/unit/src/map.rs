@@ -246,7 +246,7 @@ pub enum EdgeKind {
     Unwind,
     /// The function returns.
     Return,
-    /// The function ends in a call that takes its place (a tail call that must be one).
+    /// The function ends in a call that may take its place (a tail call): on the way to the exit, or to a block that only returns what the call returned.
     TailCall,
     /// The function passes an exception on.
     Resume,
