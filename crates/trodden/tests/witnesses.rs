@@ -118,7 +118,10 @@ fn what_is_not_realizable_is_said_and_what_is_certain_is_given() {
 fn calls_can_end_the_run_and_unwind() {
     let file = json!({
         "functions": {
-            "main": {"entry": "a", "exit": "z", "edges": [["a", "b"], ["a", "c"], ["b", "z"], ["c", "z"], ["b", "pad"], ["pad", "z"]], "unwind": [4]},
+            "main": {
+                "entry": "a", "exit": "z", "unwind": [4],
+                "edges": [["a", "b"], ["a", "c"], ["b", "z"], ["c", "z"], ["b", "pad"], ["pad", "z"]]
+            },
             "stop": {"entry": "s", "exit": "t", "edges": [["s", "t"]]}
         },
         "calls": [
