@@ -126,12 +126,15 @@ fn calls_can_end_the_run_and_unwind() {
         },
         "calls": [
             {"function": "main", "block": "b", "callee": "stop"},
-            {"function": "stop", "block": "s", "opaque": {"returns": true, "ends_run": true, "unwinds": true}}
+            {"function": "main", "block": "c", "opaque": {"ends_run": true}},
+            {"function": "stop", "block": "s", "opaque": {"unwinds": true}}
         ]
     });
     let planned = answer("witnesses - --profiles 2", &file, 0);
     let profiles = planned["profiles"].clone();
     let executions = [
+        json!([["main", "a"], ["main", "c"]]),
+        // Nothing catches what is thrown.
         json!([["main", "a"], ["main", "b"], ["stop", "s"]]),
         json!([["main", "a"], ["main", "b"], ["stop", "s"], ["main", "pad"], ["main", "z"]]),
         json!([["main", "a"], ["main", "b"], ["stop", "s"], ["stop", "t"], ["main", "z"]]),
