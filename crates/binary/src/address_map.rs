@@ -105,7 +105,11 @@ impl AddressMap {
         for section in file.sections().filter(|s| s.elf_section_header().sh_type(endian) == SECTION_TYPE) {
             let data = section.uncompressed_data().map_err(|e| BinaryError::damaged(binary.path(), format!("section {SECTION}: {e}")))?;
             found = true;
-            functions.extend(AddressMap::parse(&data).map_err(|what| BinaryError::damaged(binary.path(), format!("section {SECTION}, {what}")))?.functions);
+            functions.extend(
+                AddressMap::parse(&data)
+                    .map_err(|what| BinaryError::damaged(binary.path(), format!("section {SECTION}, {what}")))?
+                    .functions,
+            );
         }
         functions.sort_by_key(|f| f.address);
         // Functions that the linker dropped have their entries at address 0.
@@ -122,7 +126,8 @@ impl AddressMap {
             let what = format!("its code differs from that of {} from address {address:#x} on", binary.path().display());
             return Err(BinaryError::SideBuild { path: side.path().to_owned(), what });
         }
-        AddressMap::read(side)?.ok_or_else(|| BinaryError::SideBuild { path: side.path().to_owned(), what: format!("it has no section {SECTION}") })
+        AddressMap::read(side)?
+            .ok_or_else(|| BinaryError::SideBuild { path: side.path().to_owned(), what: format!("it has no section {SECTION}") })
     }
 
     /// Reads the content of the section.
@@ -314,7 +319,8 @@ mod tests {
 
     /// Version 2 with all that it can have: two ranges, an entry count, frequencies, probabilities.
     const SAMPLE: [u8; 46] = [
-        2, 0b1111, 2, 0, 0x10, 0, 0, 0, 0, 0, 0, 2, 0, 0, 4, 8, 1, 2, 6, 1, 0, 0x20, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3, 4, 100, 50, 1, 1, 9, 25, 0, 12, 1, 2, 0xe5, 0x8e, 0x26,
+        2, 0b1111, 2, 0, 0x10, 0, 0, 0, 0, 0, 0, 2, 0, 0, 4, 8, 1, 2, 6, 1, 0, 0x20, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3, 4, 100, 50, 1, 1, 9, 25,
+        0, 12, 1, 2, 0xe5, 0x8e, 0x26,
     ];
 
     #[test]
@@ -324,7 +330,11 @@ mod tests {
         let places: Vec<(u32, u64, u64)> = function.blocks.iter().map(|b| (b.id, b.address, b.size)).collect();
         assert_eq!(places, [(0, 0x1000, 4), (1, 0x1006, 6), (2, 0x2000, 3)]);
         assert_eq!(function.entry_count, Some(100));
-        assert!(function.blocks[0].properties.falls_through && function.blocks[1].properties.returns && function.blocks[2].properties.landing_pad);
+        assert!(
+            function.blocks[0].properties.falls_through
+                && function.blocks[1].properties.returns
+                && function.blocks[2].properties.landing_pad
+        );
         assert_eq!(function.blocks[0].successors.as_deref(), Some(&[MapSuccessor { id: 1, probability: 9, frequency: None }][..]));
         assert_eq!(function.blocks.iter().map(|b| b.frequency.unwrap()).collect::<Vec<_>>(), [50, 25, 12]);
         assert_eq!(function.blocks[2].successors.as_ref().unwrap()[0].probability, 624_485);

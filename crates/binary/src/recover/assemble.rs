@@ -3,7 +3,7 @@
 //! A block starts at an entry, a branch target, a landing pad, or behind a branch or return that something reaches; it runs until the next instruction starts
 //! another block, or nothing follows. Where code jumps into an instruction, two blocks overlap, and run on together.
 
-use super::explore::{Explored, LOCK_PREFIX, Flow, Resolution};
+use super::explore::{Explored, Flow, LOCK_PREFIX, Resolution};
 use super::padding;
 use super::regions::{Families, is_cold};
 use crate::graph::*;
@@ -63,7 +63,7 @@ impl Function<'_, '_, '_> {
         let mut ranges = covered(&blocks);
         self.note_unreached(&ranges);
         ranges.dedup();
-        let name = self.explored.known.symbols.get(&entry);
+        let name = self.explored.known.names.get(&entry);
         let explored = self.explored;
         let is_exit = |c: &CallSite| c.kind != CallKind::Call && c.returns != Returns::Never;
         let unresolved = self.doubts.iter().any(|d| d.doubt == Doubt::UnresolvedJump);
@@ -72,7 +72,7 @@ impl Function<'_, '_, '_> {
         self.doubts.dedup();
         FunctionGraph {
             name: name.cloned().unwrap_or_else(|| format!("sub_{entry:x}")),
-            has_symbol: name.is_some(),
+            has_symbol: self.explored.known.symbols.contains_key(&entry),
             entry,
             other_entries,
             ranges,
@@ -109,7 +109,7 @@ impl Function<'_, '_, '_> {
         }
         // A function with a symbol gives the name.
         let mut entries: Vec<u64> = entries.into_iter().collect();
-        if let Some(named) = entries.iter().position(|at| self.explored.known.symbols.contains_key(at)) {
+        if let Some(named) = entries.iter().position(|at| self.explored.known.names.contains_key(at)) {
             entries[..=named].rotate_right(1);
         }
         entries
@@ -230,10 +230,9 @@ impl Function<'_, '_, '_> {
                 all.extend(goes_on.then(|| self.to(next, EdgeKind::FallThrough, CallKind::TailCall)));
                 all
             }
-            Flow::Conditional(to) => vec![
-                self.to(to, EdgeKind::Taken, CallKind::ConditionalTailCall),
-                self.to(next, EdgeKind::NotTaken, CallKind::TailCall),
-            ],
+            Flow::Conditional(to) => {
+                vec![self.to(to, EdgeKind::Taken, CallKind::ConditionalTailCall), self.to(next, EdgeKind::NotTaken, CallKind::TailCall)]
+            }
             Flow::Jump(to) => vec![self.to(to, EdgeKind::Jump, CallKind::TailCall)],
             Flow::JumpIndirect => match &self.explored.jumps[&at] {
                 Resolution::Within(targets) => targets.iter().map(|&to| self.to(to, EdgeKind::Indirect, CallKind::TailCall)).collect(),
@@ -304,7 +303,8 @@ impl Function<'_, '_, '_> {
             let Some(bytes) = self.explored.code.binary.bytes_at(gap.start).and_then(|b| b.get(..size)) else { continue };
             let filling = padding::length(bytes, gap.start);
             if filling < size {
-                self.doubts.push(Uncertainty { address: gap.start + filling as u64, doubt: Doubt::Unreached { size: (size - filling) as u64 } });
+                self.doubts
+                    .push(Uncertainty { address: gap.start + filling as u64, doubt: Doubt::Unreached { size: (size - filling) as u64 } });
             }
         }
     }

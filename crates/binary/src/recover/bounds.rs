@@ -117,7 +117,11 @@ enum Step {
 /// Goes back over one instruction; `None` if the index cannot be followed further.
 fn step(body: &Body, at: Position, tracked: &Tracked, constant: u64) -> Option<Step> {
     let place = match tracked {
-        Tracked::Value(value) if value.terms.iter().any(|(a, _)| matches!(a, Atom::Opaque(_, definitions) if definitions.contains(&at))) => return None,
+        Tracked::Value(value)
+            if value.terms.iter().any(|(a, _)| matches!(a, Atom::Opaque(_, definitions) if definitions.contains(&at))) =>
+        {
+            return None;
+        }
         Tracked::Value(_) => return Some(Step::Follow(tracked.clone(), constant)),
         Tracked::Place(place) if !body.defines(at, *place) => return Some(Step::Follow(tracked.clone(), constant)),
         Tracked::Place(place) => *place,
@@ -127,7 +131,9 @@ fn step(body: &Body, at: Position, tracked: &Tracked, constant: u64) -> Option<S
         let value = value.wrapping_add(constant) & u64::from(u32::MAX);
         Some(Step::Known(value..=value))
     };
-    let follow = |register: Register, more: u64| Some(Step::Follow(Tracked::Place(Location::Register(number(register)?)), constant.wrapping_add(more)));
+    let follow = |register: Register, more: u64| {
+        Some(Step::Follow(Tracked::Place(Location::Register(number(register)?)), constant.wrapping_add(more)))
+    };
     let operand = instruction.op_count().saturating_sub(1);
     let is_target = instruction.op0_kind() == OpKind::Memory || number(instruction.op0_register()).map(Location::Register) == Some(place);
     if instruction.mnemonic() == Mnemonic::Cdqe {
@@ -137,14 +143,18 @@ fn step(body: &Body, at: Position, tracked: &Tracked, constant: u64) -> Option<S
         return None;
     }
     match (instruction.mnemonic(), instruction.op_kind(operand)) {
-        (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd | Mnemonic::Movsx, OpKind::Register) => follow(instruction.op_register(operand), 0),
+        (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd | Mnemonic::Movsx, OpKind::Register) => {
+            follow(instruction.op_register(operand), 0)
+        }
         (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd | Mnemonic::Movsx, OpKind::Memory) => {
             let values = body.operand(at, 1, DEPTH);
             let [value] = &values[..] else { return None };
             let (value, more) = core(value);
             Some(Step::Follow(Tracked::Value(value), constant.wrapping_add(more)))
         }
-        (Mnemonic::Lea, _) if instruction.memory_index() == Register::None => follow(instruction.memory_base(), instruction.memory_displacement64()),
+        (Mnemonic::Lea, _) if instruction.memory_index() == Register::None => {
+            follow(instruction.memory_base(), instruction.memory_displacement64())
+        }
         (Mnemonic::Xor, OpKind::Register) if instruction.op0_register() == instruction.op1_register() => known(0),
         (Mnemonic::Inc, _) => follow(instruction.op0_register(), 1),
         (Mnemonic::Dec, _) => follow(instruction.op0_register(), u64::MAX),
@@ -179,7 +189,8 @@ fn bounds_of_edge(body: &Body, from: Position, to: Position, tracked: &Tracked, 
     // An index of a byte or two is the low part of a sum.
     let narrow = bits < 32 && first >> bits == last >> bits;
     let (first, last) = if narrow { (first & low_bits(bits), last & low_bits(bits)) } else { (first, last) };
-    (first <= last).then_some(first..=last)
+    // A value below the constant that is taken off it cannot come here where the source is right.
+    Some(if first <= last { first..=last } else { 0..=last })
 }
 
 fn low_bits(bits: u32) -> u64 {
@@ -254,6 +265,8 @@ fn width(instruction: &Instruction) -> u32 {
 fn opposite(condition: ConditionCode) -> Option<ConditionCode> {
     Some(match condition {
         ConditionCode::a => ConditionCode::be,
+        ConditionCode::b => ConditionCode::ae,
+        ConditionCode::be => ConditionCode::a,
         ConditionCode::ae => ConditionCode::b,
         ConditionCode::g => ConditionCode::le,
         ConditionCode::ge => ConditionCode::l,

@@ -48,6 +48,8 @@ pub struct Code<'a> {
     pub stub_ranges: Vec<Range<u64>>,
     /// Functions of this file that other files can call.
     pub exported: Vec<u64>,
+    /// It is a program and not a library: the entry point calls `main` by way of the C library.
+    pub calls_main: bool,
     /// Functions that the loader calls when the program starts and ends.
     pub started: Vec<u64>,
 }
@@ -62,7 +64,18 @@ impl<'a> Code<'a> {
             .map_err(|e| BinaryError::damaged(binary.path(), format!("ELF header: {e}")))?;
         let sections = sections(binary, &file);
         let words = words(binary, &file);
-        let mut code = Code { binary, sections, words, stubs: BTreeMap::new(), stub_ranges: Vec::new(), exported: Vec::new(), started: Vec::new() };
+        let starts_main = |word: &Word| matches!(word, Word::Import(name) if name.split('@').next() == Some("__libc_start_main"));
+        let is_static = file.dynamic_symbols().next().is_none();
+        let mut code = Code {
+            binary,
+            sections,
+            calls_main: is_static || words.values().any(starts_main),
+            words,
+            stubs: BTreeMap::new(),
+            stub_ranges: Vec::new(),
+            exported: Vec::new(),
+            started: Vec::new(),
+        };
         code.exported = file.dynamic_symbols().filter(|s| s.is_definition() && code.is_code(s.address())).map(|s| s.address()).collect();
         code.started = code.started_functions(&file);
         code.find_stubs();

@@ -65,8 +65,12 @@ pub struct Known {
     pub never: HashSet<u64>,
     /// Functions' symbols, by address.
     pub symbols: BTreeMap<u64, String>,
+    /// Functions' names: symbols, and those that follow from how a program starts.
+    pub names: BTreeMap<u64, String>,
     /// More functions' entries.
     pub entries: Vec<u64>,
+    /// Addresses of data that instructions name.
+    pub data: BTreeSet<u64>,
     /// Transfers that executions showed.
     pub observations: Vec<Observation>,
     /// Targets of indirect jumps that the compiler's map gives.
@@ -114,7 +118,7 @@ impl<'k, 'a> Explored<'k, 'a> {
             called: BTreeSet::new(),
             taken: BTreeSet::new(),
             labels: BTreeSet::new(),
-            data: BTreeSet::new(),
+            data: known.data.clone(),
             jumps: BTreeMap::new(),
             uncertain: Vec::new(),
             candidates: BTreeSet::new(),
@@ -131,7 +135,7 @@ impl<'k, 'a> Explored<'k, 'a> {
             self.work.push(frame.start);
             self.work.extend(frame.protected.iter().map(|p| p.landing_pad));
         }
-        for &at in code.started.iter().chain(&code.exported).chain(known.symbols.keys()).chain(&known.entries) {
+        for &at in code.started.iter().chain(&code.exported).chain(known.names.keys()).chain(&known.entries) {
             self.enter(at);
         }
         self.taken.extend(code.started.iter().chain(&code.exported));
@@ -237,7 +241,8 @@ impl<'k, 'a> Explored<'k, 'a> {
             if self.instructions.contains_key(&at) || self.code.is_stub(at) {
                 return;
             }
-            let Some(instruction) = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at)) else {
+            let Some(instruction) = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at))
+            else {
                 self.uncertain.push(Uncertainty { address: at, doubt: Doubt::Undecodable });
                 return;
             };
@@ -306,15 +311,13 @@ impl<'k, 'a> Explored<'k, 'a> {
         } else if has_memory(instruction) && instruction.memory_displacement64() > 0xfff && instruction.memory_displ_size() >= 4 {
             self.data.insert(instruction.memory_displacement64());
         }
-        if !self.code.binary.is_position_independent() && matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Push) {
-            let last = instruction.op_count().saturating_sub(1);
-            if let Ok(value) = instruction.try_immediate(last)
-                && self.frames.at(value).is_some_and(|f| self.frames.frames[f].start == value)
-            {
+        let fixed = !self.code.binary.is_position_independent();
+        if fixed && matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Push) {
+            let Ok(value) = instruction.try_immediate(instruction.op_count().saturating_sub(1)) else { return };
+            if self.frames.at(value).is_none_or(|f| self.frames.frames[f].start == value) {
                 self.names_code(value);
-            } else if let Ok(value) = instruction.try_immediate(last) {
-                self.data.insert(value);
             }
+            self.data.insert(value);
         }
     }
 
@@ -444,5 +447,9 @@ fn has_memory(instruction: &Instruction) -> bool {
 fn is_unlikely(instruction: &Instruction) -> bool {
     use Mnemonic::{Arpl, Cli, In, Insb, Insd, Insw, Iret, Iretd, Iretq, Les, Out, Outsb, Outsd, Outsw, Retf, Sti};
     let zeros = instruction.len() == 2 && instruction.mnemonic() == Mnemonic::Add && instruction.memory_base() == Register::RAX;
-    zeros || matches!(instruction.mnemonic(), Arpl | Cli | In | Insb | Insd | Insw | Iret | Iretd | Iretq | Les | Out | Outsb | Outsd | Outsw | Retf | Sti)
+    zeros
+        || matches!(
+            instruction.mnemonic(),
+            Arpl | Cli | In | Insb | Insd | Insw | Iret | Iretd | Iretq | Les | Out | Outsb | Outsd | Outsw | Retf | Sti
+        )
 }

@@ -4,7 +4,9 @@
 //! supplement, section 3.7 (`.eh_frame`); Itanium C++ ABI, "Exception Handling Tables" (the language-specific data area, `.gcc_except_table`).
 
 use super::code::Code;
-use gimli::{BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, Register, UnwindContext, UnwindSection};
+use gimli::{
+    BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, Register, UnwindContext, UnwindSection,
+};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 

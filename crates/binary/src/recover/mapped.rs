@@ -19,7 +19,8 @@ pub fn jump_targets(code: &Code, map: &AddressMap) -> HashMap<u64, Vec<u64>> {
     for function in &map.functions {
         for block in function.blocks.iter().filter(|b| b.properties.indirect_jump && !b.properties.tail_call) {
             let (Some(jump), Some(successors)) = (indirect_jump_of(code, block), &block.successors) else { continue };
-            let mut to: Vec<u64> = successors.iter().filter_map(|s| function.blocks.iter().find(|b| b.id == s.id)).map(|b| b.address).collect();
+            let mut to: Vec<u64> =
+                successors.iter().filter_map(|s| function.blocks.iter().find(|b| b.id == s.id)).map(|b| b.address).collect();
             to.sort_unstable();
             to.dedup();
             if !to.is_empty() {

@@ -13,6 +13,7 @@ mod explore;
 mod frames;
 mod imports;
 mod mapped;
+mod names;
 mod padding;
 mod regions;
 mod tables;
@@ -29,7 +30,7 @@ use regions::Families;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-/// Recoveries that start again with more functions known not to return, at most.
+/// Passes, each of which starts again with what is known from the ones before, at most.
 const PASSES: usize = 8;
 /// Rounds of resolving jumps and following what they reach, at most.
 const ROUNDS: usize = 12;
@@ -70,36 +71,32 @@ impl ProgramGraph {
 pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[Observation]) -> Result<ProgramGraph, BinaryError> {
     let code = Code::read(binary)?;
     let frames = Frames::read(&code);
-    let mut known = Known { symbols: symbols(binary, &code), observations: observations.to_vec(), ..Known::default() };
+    let mut known =
+        Known { symbols: names::symbols(&code), names: names::names(&code), observations: observations.to_vec(), ..Known::default() };
     if let Some(map) = map {
         known.jump_targets = mapped::jump_targets(&code, map);
         known.entries = map.functions.iter().map(|f| f.address).collect();
     }
-    for _ in 0..PASSES {
-        let never = {
-            let (explored, families) = explore(&code, &frames, &known);
-            never_returning(&explored, &families)
-        };
-        let before = known.never.len();
-        known.never.extend(never);
-        if known.never.len() == before {
-            break;
-        }
-    }
-    let (explored, families) = explore(&code, &frames, &known);
-    let mut graph = assemble::assemble(&explored, &families);
+    let mut graph = settled(&code, &frames, &mut known);
     if let Some(map) = map {
         mapped::annotate(&mut graph, map);
     }
     Ok(graph)
 }
 
-fn symbols(binary: &Binary, code: &Code) -> BTreeMap<u64, String> {
-    let mut symbols = BTreeMap::new();
-    for symbol in binary.functions().iter().filter(|s| code.is_code(s.address) && !code.is_stub(s.address)) {
-        symbols.entry(symbol.address).or_insert_with(|| symbol.name.clone());
+/// Follows code again and again, each time with what is known from before: functions that do not return, and where data begins that ends a table.
+fn settled<'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &mut Known) -> ProgramGraph {
+    for pass in 1.. {
+        let (explored, families) = explore(code, frames, known);
+        let never = never_returning(&explored, &families);
+        if pass == PASSES || (never.is_subset(&known.never) && explored.data.len() == known.data.len()) {
+            return assemble::assemble(&explored, &families);
+        }
+        let data = explored.data;
+        known.data = data;
+        known.never.extend(never);
     }
-    symbols
+    unreachable!("the last pass returns")
 }
 
 /// Follows code and resolves indirect jumps until nothing new is reached.

@@ -12,9 +12,16 @@ pub fn length(bytes: &[u8], address: u64) -> usize {
             continue;
         }
         match decode(&bytes[at..], address + at as u64) {
-            Some(i) if matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt | Mnemonic::Ud2) && at + i.len() <= bytes.len() => at += i.len(),
+            Some(i)
+                if matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt | Mnemonic::Ud2)
+                    && at + i.len() <= bytes.len() =>
+            {
+                at += i.len()
+            }
             // Longer fillings: `xchg ax, ax`, and jumps over the rest of the padding.
-            Some(i) if i.mnemonic() == Mnemonic::Xchg && i.op0_register() == i.op1_register() && at + i.len() <= bytes.len() => at += i.len(),
+            Some(i) if i.mnemonic() == Mnemonic::Xchg && i.op0_register() == i.op1_register() && at + i.len() <= bytes.len() => {
+                at += i.len()
+            }
             _ => break,
         }
     }

@@ -4,8 +4,8 @@
 //! jump bounds the index (`cmp index, last; ja default`), or a mask does, or its width; where none does, the table ends with the first entry that does not
 //! lead into the function, or where other data begins, and the jump is marked uncertain.
 
-use super::code::Word;
 use super::bounds::bounds;
+use super::code::Word;
 use super::explore::{Explored, Resolution};
 use super::values::{Atom, Body, Position, Value};
 use crate::graph::Doubt;
@@ -68,7 +68,8 @@ fn merge(parts: Vec<Found>) -> Option<Found> {
                 Resolution::Functions(a)
             }
             (a, b) if a == b => a,
-            (Resolution::TailCall, Resolution::Functions(_) | Resolution::Import(_)) | (Resolution::Functions(_) | Resolution::Import(_), Resolution::TailCall) => Resolution::TailCall,
+            (Resolution::TailCall, Resolution::Functions(_) | Resolution::Import(_))
+            | (Resolution::Functions(_) | Resolution::Import(_), Resolution::TailCall) => Resolution::TailCall,
             _ => return None,
         };
         whole.doubt = whole.doubt.or(part.doubt);
@@ -84,7 +85,10 @@ fn resolve_value(explored: &Explored, body: &Body, at: Position, target: &Value,
         if explored.code.is_stub(to) {
             return certain(explored.code.stubs.get(&to).and_then(|s| s.import.clone()).map_or(Resolution::TailCall, Resolution::Import));
         }
-        return explored.code.is_code(to).then(|| certain(if is_inside(to) { Resolution::Within(vec![to]) } else { Resolution::Functions(vec![to]) }))?;
+        return explored
+            .code
+            .is_code(to)
+            .then(|| certain(if is_inside(to) { Resolution::Within(vec![to]) } else { Resolution::Functions(vec![to]) }))?;
     }
     if let Some(table) = table(target) {
         return read(explored, body, at, &table, is_inside);
@@ -140,7 +144,8 @@ fn read(explored: &Explored, body: &Body, at: Position, table: &Table, is_inside
         Some(_) => u64::MAX,
         None => explored.data.range(start + 1..).next().copied().unwrap_or(u64::MAX),
     };
-    let entries = entries(explored, table, start..end, count, &|to| is_inside(to) && (bounds.is_some() || !explored.is_within_instruction(to)));
+    let entries =
+        entries(explored, table, start..end, count, &|to| is_inside(to) && (bounds.is_some() || !explored.is_within_instruction(to)));
     let (mut targets, functions) = (entries.targets, entries.functions);
     if targets.is_empty() {
         return None;

@@ -164,10 +164,19 @@ impl Body {
     /// Takes a function's instructions, which lie in these ranges.
     pub fn new(explored: &Explored, ranges: &[Range<u64>]) -> Body {
         let reached: Vec<_> = ranges.iter().flat_map(|r| explored.instructions.range(r.clone())).collect();
-        let mut body = Body { addresses: Vec::new(), instructions: Vec::new(), flows: Vec::new(), writes: Vec::new(), before: vec![Vec::new(); reached.len()], fuel: Cell::new(FUEL), searched: RefCell::default() };
+        let mut body = Body {
+            addresses: Vec::new(),
+            instructions: Vec::new(),
+            flows: Vec::new(),
+            writes: Vec::new(),
+            before: vec![Vec::new(); reached.len()],
+            fuel: Cell::new(FUEL),
+            searched: RefCell::default(),
+        };
         let mut factory = InstructionInfoFactory::new();
         for (&address, reached) in reached {
-            let instruction = explored.code.binary.code_at(address).and_then(|bytes| crate::instruction::decode(bytes, address)).unwrap_or_default();
+            let instruction =
+                explored.code.binary.code_at(address).and_then(|bytes| crate::instruction::decode(bytes, address)).unwrap_or_default();
             body.addresses.push(address);
             body.writes.push(written(&mut factory, &instruction, reached.flow));
             body.flows.push(reached.flow);
@@ -492,7 +501,8 @@ fn slot(instruction: &Instruction) -> Option<Location> {
 
 fn written(factory: &mut InstructionInfoFactory, instruction: &Instruction, flow: Flow) -> u16 {
     let info = factory.info(instruction);
-    let is_write = |access: OpAccess| matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
+    let is_write =
+        |access: OpAccess| matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
     let own = info.used_registers().iter().filter(|u| is_write(u.access())).filter_map(|u| number(u.register()));
     let own = own.fold(0, |bits, number| bits | 1 << number);
     let is_call = matches!(flow, Flow::Call(_) | Flow::CallIndirect);

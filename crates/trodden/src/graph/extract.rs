@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use trodden_binary::graph::{Callee, CallKind, CallSite, FunctionGraph, GraphSource, ProgramGraph, Returns};
+use trodden_binary::graph::{CallKind, CallSite, Callee, FunctionGraph, GraphSource, ProgramGraph, Returns};
 use trodden_binary::{AddressMap, Binary, demangled, recover};
 
 /// Version of the JSON.
@@ -61,17 +61,41 @@ fn is_called(function: &FunctionGraph, name: &str) -> bool {
     function.name == name || readable == name || readable.split('(').next() == Some(name)
 }
 
-/// Names that hold the wanted one, or else what to do.
+/// The names most like the wanted one, or else what to do.
 fn near(graph: &ProgramGraph, name: &str) -> String {
-    let named: Vec<&FunctionGraph> = graph.functions.iter().filter(|f| f.has_symbol).collect();
+    let names: Vec<String> = graph.functions.iter().filter(|f| !f.name.starts_with("sub_")).map(|f| demangled(&f.name)).collect();
     let lower = name.to_lowercase();
-    let similar = |f: &&&FunctionGraph| demangled(&f.name).to_lowercase().contains(&lower);
-    let near: Vec<String> = named.iter().filter(similar).take(NEAR).map(|f| demangled(&f.name)).collect();
-    match (near.is_empty(), named.is_empty()) {
-        (false, _) => format!("; similar: {}", near.join(", ")),
-        (true, true) => "; it is stripped: name the function by an address in it, such as 0x1180 (`trodden graph extract` without --function lists them)".into(),
-        (true, false) => "; `trodden graph extract` without --function lists them".into(),
+    let mut near: Vec<(usize, &String)> = Vec::new();
+    for other in &names {
+        let short = other.split('(').next().unwrap_or(other).to_lowercase();
+        let distance = if short.contains(&lower) { 0 } else { edit_distance(&lower, &short) };
+        if distance <= lower.chars().count() / 3 {
+            near.push((distance, other));
+        }
     }
+    near.sort();
+    let list: Vec<&str> = near.iter().take(NEAR).map(|(_, name)| name.as_str()).collect();
+    match (list.is_empty(), graph.functions.iter().any(|f| f.has_symbol)) {
+        (false, _) => format!("; similar: {}", list.join(", ")),
+        (true, false) => "; it is stripped: name the function by an address in it, such as 0x1180 (`trodden graph extract` without --function lists them)".into(),
+        (true, true) => "; `trodden graph extract` without --function lists them".into(),
+    }
+}
+
+/// Letters to insert, delete or replace to make one name of the other (Levenshtein's distance), by its recurrence over rows.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, other) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
 }
 
 fn json(binary: &Binary, graph: &ProgramGraph, functions: &[&FunctionGraph]) -> Value {
@@ -168,18 +192,29 @@ fn dot(graph: &ProgramGraph, functions: &[&FunctionGraph]) -> String {
 /// Appends a cluster: blocks with their addresses and calls, edges with their kinds. Writing into a string cannot fail.
 fn dot_function(graph: &ProgramGraph, function: &FunctionGraph, text: &mut String) {
     let escaped = |name: &str| name.replace('\\', "\\\\").replace('"', "\\\"");
-    let _ = writeln!(text, "  subgraph \"cluster_{:x}\" {{\n    label=\"{} ({})\";", function.entry, escaped(&demangled(&function.name)), function.source);
+    let _ = writeln!(
+        text,
+        "  subgraph \"cluster_{:x}\" {{\n    label=\"{} ({})\";",
+        function.entry,
+        escaped(&demangled(&function.name)),
+        function.source
+    );
     for (place, block) in function.blocks.iter().enumerate() {
         let calls: Vec<String> = function
             .calls_in(trodden_binary::graph::BlockIndex(place as u32))
             .map(|c| format!("\\l{:#x} {}", c.address, escaped(&callee_name(graph, &c.callee))))
             .collect();
-        let doubts: Vec<String> = function.uncertain.iter().filter(|u| block.contains(u.address)).map(|u| format!("\\l? {}", u.doubt)).collect();
+        let doubts: Vec<String> =
+            function.uncertain.iter().filter(|u| block.contains(u.address)).map(|u| format!("\\l? {}", u.doubt)).collect();
         let style = if block.start == function.entry { ", penwidth=2" } else { "" };
         let _ = writeln!(
             text,
             "    \"{:#x}\" [label=\"{:#x} +{}{}{}\\l\"{style}];",
-            block.start, block.start, block.size, calls.concat(), doubts.concat()
+            block.start,
+            block.start,
+            block.size,
+            calls.concat(),
+            doubts.concat()
         );
     }
     for edge in &function.edges {
@@ -191,9 +226,23 @@ fn dot_function(graph: &ProgramGraph, function: &FunctionGraph, text: &mut Strin
 
 fn callee_name(graph: &ProgramGraph, callee: &Callee) -> String {
     match callee {
-        Callee::Function(entry) => graph.function_entered_at(*entry).map_or_else(|| format!("{entry:#x}"), |f| demangled(&graph.function(f).name)),
+        Callee::Function(entry) => {
+            graph.function_entered_at(*entry).map_or_else(|| format!("{entry:#x}"), |f| demangled(&graph.function(f).name))
+        }
         Callee::Import(name) => name.clone(),
         Callee::Indirect => "(indirect)".into(),
         Callee::OneOf(entries) => format!("(one of {})", entries.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::edit_distance;
+
+    #[test]
+    fn distances_of_names() {
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("", "abc"), 3);
+        assert_eq!(edit_distance("main", "main"), 0);
     }
 }

@@ -5,18 +5,19 @@
 //! first one did. 5. The partial traces are merged. If they contradict what was assumed, more is held possible, and 3 to 5 are repeated.
 
 use super::code::Code;
-use super::imports::Assumption;
+use super::explain::{Missing, first_missing};
+use super::imports::{Assumption, Image};
 use super::merge::{Hits, MergeError, Merged, merge, place};
-use super::model::{Model, model};
+use super::model::{Model, Observed, model, unwinding_sites};
 use super::runs::{FirstRun, RunResult, Subject};
 use crate::cli::{CollectorKind, TraceRecord, TraceStrategy};
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use trodden_binary::graph::{BlockEnd, Doubt, Observation, ProgramGraph};
+use trodden_binary::graph::{BlockEnd, CallKind, Callee, Doubt, Observation, ProgramGraph};
 use trodden_binary::{AddressMap, Binary, recover};
 use trodden_flow::witness::distribution::plan;
 use trodden_flow::witness::pushdown::Pushdown;
@@ -24,7 +25,8 @@ use trodden_flow::witness::repair::Repair;
 use trodden_flow::witness::structure::Structure;
 use trodden_flow::witness::{Distribution, Lookahead, Options, Order, ReconstructError, Strategy, Weights, Witness, WitnessKind};
 use trodden_trace::{
-    Collector, Ending, Followed, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, SingleStep, StoredEnding, TraceAbout, TraceEnd, TraceWriter,
+    Collector, Ending, Followed, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, SingleStep, StoredEnding, ThreadNumber, TraceAbout,
+    TraceEnd, TraceWriter,
 };
 
 /// Assumptions, in the order in which they are tried.
@@ -46,7 +48,7 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let temporary = tempfile::tempdir().context("no folder for partial traces")?;
     let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-    let mut recording = Recording { job, subject, binary, map, graphs, folder, observed: BTreeSet::new() };
+    let mut recording = Recording { job, subject, image: Image::read(&binary)?, binary, map, graphs, folder, observed: BTreeSet::new() };
     let kind = job.collector.unwrap_or(CollectorKind::Ptrace);
     match job.runs == 1 || job.pid.is_some() || kind == CollectorKind::SingleStep {
         true => recording.in_one_run(collector(kind)),
@@ -66,6 +68,7 @@ struct Recording<'a> {
     job: &'a TraceRecord,
     subject: Subject<'a>,
     binary: Binary,
+    image: Image,
     map: Option<AddressMap>,
     graphs: ProgramGraph,
     folder: PathBuf,
@@ -86,8 +89,8 @@ impl Recording<'_> {
         Ok(recover(&self.binary, self.map.as_ref(), &observed)?)
     }
 
-    fn model(&self, assumption: Assumption, observed: bool) -> Result<(Model, Code)> {
-        let model = model(&self.graphs, &starts(&self.binary), &self.job.opaque, assumption, observed)?;
+    fn model(&self, assumption: Assumption, observed: Option<&Observed>) -> Result<(Model, Code)> {
+        let model = model(&self.graphs, &self.image, &self.job.opaque, assumption, observed)?;
         let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
         let code = Code::new(self.graphs.clone(), |f| traced.contains(&f));
         Ok((model, code))
@@ -95,22 +98,28 @@ impl Recording<'_> {
 
     /// The first run, again and again while it shows targets of jumps that the graphs do not have.
     fn first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
-        let mut first = self.subject.first_run(&uncertain_jumps(&self.graphs), None, true)?;
+        let mut first = self.subject.first_run(&observed_jumps(&self.graphs), &unwinding_sites(&self.graphs), None, true)?;
         repeatable(&first)?;
         for _ in 0..OBSERVING {
-            let new: Vec<Observation> = first.targets.iter().filter(|t| !has_edge(&self.graphs, **t)).map(|(from, to)| Observation { from: *from, to: *to }).collect();
+            let new: Vec<Observation> = first
+                .targets
+                .iter()
+                .filter(|t| !has_edge(&self.graphs, **t))
+                .map(|(from, to)| Observation { from: *from, to: *to })
+                .collect();
             if new.is_empty() {
                 return Ok(first);
             }
             self.observed.extend(&new);
-            let before = uncertain_jumps(&self.graphs);
+            let before = observed_jumps(&self.graphs);
             self.graphs = self.amended()?;
             notes.push(format!("an execution showed {} targets of indirect jumps that the graphs did not have", new.len()));
-            if uncertain_jumps(&self.graphs).iter().all(|jump| before.binary_search(jump).is_ok()) {
+            if observed_jumps(&self.graphs).iter().all(|jump| before.binary_search(jump).is_ok()) {
                 return Ok(first);
             }
-            let again = self.subject.first_run(&uncertain_jumps(&self.graphs), Some(Arc::new(first.outcome.log.clone())), false)?;
-            first.targets = again.targets;
+            let log = Some(Arc::new(first.outcome.log.clone()));
+            let again = self.subject.first_run(&observed_jumps(&self.graphs), &unwinding_sites(&self.graphs), log, false)?;
+            (first.targets, first.others) = (again.targets, again.others);
         }
         bail!("indirect jumps show new targets in each run: take `--collector single-step`")
     }
@@ -119,7 +128,7 @@ impl Recording<'_> {
         let steps = collector.name() == "single-step";
         let mut notes = Vec::new();
         if self.job.plan {
-            let (model, code) = self.model(Assumption::Usual, true)?;
+            let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
             return print_plan(&model, &[code.addresses()]);
         }
         // What a run shows of jumps is known in the next one; a process that is attached to has no next one.
@@ -130,21 +139,30 @@ impl Recording<'_> {
             shown = true;
         }
         for _ in 0..OBSERVING {
-            let (model, code) = self.model(Assumption::Usual, true)?;
+            let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
             let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
             let mut sites = code.addresses();
             let blocks = sites.len();
             sites.extend(jumps.iter().filter(|jump| code.block_at(**jump).is_none()));
             if let Some(most) = collector.most_sites() {
                 let name = collector.name();
-                ensure!(sites.len() <= most, "{} blocks are more than the collector `{name}` can watch in one run: take `--collector ptrace`", sites.len());
+                ensure!(
+                    sites.len() <= most,
+                    "{} blocks are more than the collector `{name}` can watch in one run: take `--collector ptrace`",
+                    sites.len()
+                );
             }
             list_opaque(&model);
             let result = self.subject.single_run(collector, &sites, &jumps, &self.folder, !shown)?;
             shown = true;
             let partial = PartialTrace::open(&result.partial)?;
             let hits = Hits { code: &code, sites: &sites, jumps: &jumps, steps };
-            let new: Vec<Observation> = hits.targets(&partial)?.into_iter().filter(|t| !has_edge(&self.graphs, *t)).map(|(from, to)| Observation { from, to }).collect();
+            let new: Vec<Observation> = hits
+                .targets(&partial)?
+                .into_iter()
+                .filter(|t| !has_edge(&self.graphs, *t))
+                .map(|(from, to)| Observation { from, to })
+                .collect();
             if !new.is_empty() && may_repeat {
                 notes.push(format!("an execution showed {} targets of indirect jumps that the graphs did not have", new.len()));
                 self.observed.extend(new);
@@ -166,16 +184,17 @@ impl Recording<'_> {
     fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
         let mut notes = Vec::new();
         if self.job.plan {
-            let (model, _) = self.model(ASSUMPTIONS[0], false)?;
+            let (model, _) = self.model(ASSUMPTIONS[0], None)?;
             return print_plan(&model, &self.plan(&model)?.sites);
         }
         let first = self.first_run(&mut notes)?;
-        let (mut model, mut code) = self.model(ASSUMPTIONS[0], true)?;
+        let observed = Observed { targets: first.targets.clone(), unwinds: !first.others.is_empty() };
+        let (mut model, mut code) = self.model(ASSUMPTIONS[0], Some(&observed))?;
         list_opaque(&model);
         let log = Arc::new(first.outcome.log.clone());
         for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {
-                (model, code) = self.model(assumption, true)?;
+                (model, code) = self.model(assumption, Some(&observed))?;
             }
             let plan = self.plan(&model)?;
             let results = self.subject.runs(collector, &plan.sites, &log, &self.folder)?;
@@ -190,13 +209,33 @@ impl Recording<'_> {
                 Err(MergeError::File(error)) => return Err(error),
                 Err(MergeError::Contradiction(error)) => {
                     let what = contradiction(&model, &code, &error);
+                    let what = self.explained(&model, &code, what)?;
                     let again = number + 1 < ASSUMPTIONS.len();
-                    warn(format_args!("the execution contradicts what was assumed ({what}){}", if again { ": the runs are repeated with more held possible" } else { "" }));
+                    warn(format_args!(
+                        "the execution contradicts what was assumed ({what}){}",
+                        if again { ": the runs are repeated with more held possible" } else { "" }
+                    ));
                     notes.push(format!("an execution contradicted the graph: {what}"));
                 }
             }
         }
         bail!("no assumption explains the runs: take `--runs 1`, which needs none, or leave the function out with `--opaque`")
+    }
+
+    /// What the graph lacks, by a run that watches every block.
+    fn explained(&self, model: &Model, code: &Code, otherwise: String) -> Result<String> {
+        let sites = code.addresses();
+        let result = self.subject.single_run(&PtraceBreakpoints, &sites, &[], &self.folder, false)?;
+        let partial = PartialTrace::open(&result.partial)?;
+        let addresses = partial.stream(ThreadNumber(0)).map_while(Result::ok).map(|site| sites[site as usize]);
+        let name = |address: u64| code.block_at(address).map_or("", |block| code.name(code.function_of(block)));
+        Ok(match first_missing(model, addresses) {
+            Some(Missing { position, from: Some(from), to }) => {
+                format!("block {position}, {to:#x} in {}, comes behind {from:#x} in {}", name(to), name(from))
+            }
+            Some(Missing { to, .. }) => format!("it begins with {to:#x} in {}", name(to)),
+            None => otherwise,
+        })
     }
 
     /// Places and distributes witnesses.
@@ -224,7 +263,8 @@ impl Recording<'_> {
         let mut distribution = Distribution::new(&model.program, WitnessKind::Nodes, profiles)?;
         let structure = Structure::new(Pushdown::new(&model.program, WitnessKind::Nodes));
         let lookahead = options.lookahead;
-        let mut repair = Repair { program: &model.program, structure: &structure, weights: &weights, home: HashMap::new(), limit: None, lookahead };
+        let mut repair =
+            Repair { program: &model.program, structure: &structure, weights: &weights, home: HashMap::new(), limit: None, lookahead };
         let check = repair.run(&mut distribution.profiles);
         if let Some(violation) = check.violations.first() {
             bail!(
@@ -241,7 +281,8 @@ impl Recording<'_> {
 
     fn writer(&self, model: &Model, code: &Code, collector: &dyn Collector, runs: u32) -> Result<TraceWriter> {
         let (blocks, files) = code.blocks_about(&self.binary)?;
-        let environment = std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+        let environment =
+            std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
         let about = TraceAbout {
             command: self.job.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             image: self.subject.executable.path.display().to_string(),
@@ -259,7 +300,14 @@ impl Recording<'_> {
     }
 
     /// Writes the trace's end, and says what was recorded.
-    fn finish(&self, writer: TraceWriter, merged: Merged, followed: &Followed, runs: Vec<RunAbout>, mut notes: Vec<String>) -> Result<ExitCode> {
+    fn finish(
+        &self,
+        writer: TraceWriter,
+        merged: Merged,
+        followed: &Followed,
+        runs: Vec<RunAbout>,
+        mut notes: Vec<String>,
+    ) -> Result<ExitCode> {
         let ending = StoredEnding::from(followed.ending);
         notes.extend(ending_note(ending, &merged));
         if followed.untraced_children > 0 {
@@ -294,7 +342,9 @@ fn ending_note(ending: StoredEnding, merged: &Merged) -> Option<String> {
     let place = merged.open.last().map(|f| format!(" in {f}")).unwrap_or_default();
     match ending {
         StoredEnding::Exited(_) => None,
-        StoredEnding::Killed(signal) => Some(format!("signal {signal} ended the program{place}: the trace is exact up to the last witness before")),
+        StoredEnding::Killed(signal) => {
+            Some(format!("signal {signal} ended the program{place}: the trace is exact up to the last witness before"))
+        }
         StoredEnding::Executed => Some(format!("the program executed another one{place}: the trace ends there")),
         StoredEnding::Detached => Some("the trace was ended by its limit or from outside; the program ran on".to_owned()),
     }
@@ -306,25 +356,34 @@ fn about_run(sites: &[u64], result: &RunResult) -> RunAbout {
 
 /// Indirect jumps whose targets are not certain, ascending.
 fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
-    let uncertain = |d: &Doubt| {
-        matches!(d, Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::Amended { .. })
+    let is_jump = |d: &Doubt| {
+        matches!(
+            d,
+            Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::Amended { .. }
+        )
     };
-    let all = graphs.functions.iter().flat_map(|f| f.uncertain.iter().filter(|u| uncertain(&u.doubt)));
-    let all: BTreeSet<u64> = all.map(|u| u.address).collect();
-    all.into_iter().filter(|address| graphs.functions.iter().any(|f| f.blocks.iter().any(|b| b.last == *address && b.end == BlockEnd::IndirectJump))).collect()
+    let mut jumps = BTreeSet::new();
+    for function in &graphs.functions {
+        let ends: HashSet<u64> = function.blocks.iter().filter(|b| b.end == BlockEnd::IndirectJump).map(|b| b.last).collect();
+        jumps.extend(function.uncertain.iter().filter(|u| is_jump(&u.doubt) && ends.contains(&u.address)).map(|u| u.address));
+    }
+    jumps.into_iter().collect()
 }
 
-/// Whether the graphs know that a jump leads to a target: a block of its function, or another function's entry by a tail call.
+/// Those, and indirect tail calls: where these lead decides to whom calls return.
+fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
+    let calls = graphs.functions.iter().flat_map(|f| &f.calls);
+    let tails = calls.filter(|c| c.kind != CallKind::Call && c.callee == Callee::Indirect).map(|c| c.address);
+    let all: BTreeSet<u64> = uncertain_jumps(graphs).into_iter().chain(tails).collect();
+    all.into_iter().collect()
+}
+
+/// Whether the graphs know that a jump leads to a target: a block of its function, or by a tail call another function or another file.
 fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     let Some(function) = graphs.function_containing(jump).map(|f| graphs.function(f)) else { return false };
     let to_block = function.edges.iter().any(|e| function.block(e.from).last == jump && function.block(e.to).start == target);
-    to_block || function.calls.iter().any(|c| c.address == jump)
-}
-
-/// Where code outside enters the image: its entry, and what its dynamic section names.
-fn starts(binary: &Binary) -> Vec<u64> {
-    let section = |name: &str| binary.section(name).map(|(range, _)| range.start);
-    [Some(binary.entry()), section(".init"), section(".fini")].into_iter().flatten().collect()
+    let leaves = graphs.function_entered_at(target).is_some() || graphs.function_containing(target).is_none();
+    to_block || (leaves && function.calls.iter().any(|c| c.address == jump))
 }
 
 /// Names what is not traced inside, before anything runs.
@@ -335,7 +394,12 @@ fn list_opaque(model: &Model) {
     let named: Vec<String> = model.opaque.iter().take(LISTED).map(|(name, why)| format!("{name} ({why})")).collect();
     let more = model.opaque.len().saturating_sub(LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    note(format_args!("{} of {} functions stay opaque: {}{more}", model.opaque.len(), model.opaque.len() + model.functions.len() - 1, named.join(", ")));
+    note(format_args!(
+        "{} of {} functions stay opaque: {}{more}",
+        model.opaque.len(),
+        model.opaque.len() + model.functions.len() - 1,
+        named.join(", ")
+    ));
 }
 
 fn print_plan(model: &Model, sites: &[Vec<u64>]) -> Result<ExitCode> {
@@ -379,7 +443,9 @@ fn contradiction(model: &Model, code: &Code, error: &ReconstructError) -> String
             let found = found.map_or_else(|| "its end".to_owned(), at);
             format!("run {} came to {found} where {} is next", profile + 1, at(*expected))
         }
-        ReconstructError::GoesOn { profile, found, .. } => format!("run {} came to {} where the program should have ended", profile + 1, at(*found)),
+        ReconstructError::GoesOn { profile, found, .. } => {
+            format!("run {} came to {} where the program should have ended", profile + 1, at(*found))
+        }
         ReconstructError::NoSuccessor { branch, next, blocks } => {
             let next: Vec<String> = next.iter().map(|w| w.map_or_else(|| "its end".to_owned(), at)).collect();
             format!("after {blocks} blocks, {branch:?}: the runs come to {} next", next.join(", "))
