@@ -4,7 +4,8 @@
 //! it with a constant bounds it on that path. A path without a check leaves the index unbounded.
 
 use super::explore::Flow;
-use super::values::{Atom, Body, Location, Position, Value, number};
+use super::sums::{Atom, Location, Position, Value};
+use super::values::{Body, number};
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;

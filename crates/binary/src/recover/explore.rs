@@ -157,8 +157,21 @@ impl<'k, 'a> Explored<'k, 'a> {
         }
         self.work.extend(known.jump_targets.values().flatten());
         for seen in &known.observations {
-            if !frames.at(seen.to).is_some_and(|f| frames.frames[f].start < seen.to) && frames.at(seen.from).is_none() {
+            self.observed(*seen);
+        }
+    }
+
+    /// An execution went from one instruction to another: a call that returned, or the start of something that nothing else names.
+    fn observed(&mut self, seen: Observation) {
+        let before = self.code.binary.code_at(seen.from).and_then(|bytes| decode(bytes, seen.from));
+        let is_call = before.is_some_and(|i| matches!(flow(&i), Flow::Call(_) | Flow::CallIndirect));
+        let is_return = is_call && before.is_some_and(|i| i.next_ip() == seen.to);
+        if !is_return && self.code.is_code(seen.to) {
+            if self.frames.at(seen.to).is_none() {
                 self.starts.insert(seen.to);
+            }
+            if is_call {
+                self.taken.insert(seen.to);
             }
             self.work.push(seen.to);
         }

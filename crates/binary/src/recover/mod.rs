@@ -16,6 +16,7 @@ mod mapped;
 mod names;
 mod padding;
 mod regions;
+mod sums;
 mod tables;
 mod values;
 

@@ -159,7 +159,8 @@ fn from_value<T: for<'a> Deserialize<'a>>(value: Option<Value>, key: &str) -> Re
 fn mark_unwinding(function: &mut Function, edges: Option<Value>) -> Result<()> {
     for edge in from_value::<Vec<usize>>(edges, "unwind")?.unwrap_or_default() {
         let count = function.edges.len();
-        *function.edges.get_mut(edge).with_context(|| format!("there is no edge {edge} to unwind along: there are {count}"))? = EdgeKind::Unwind;
+        *function.edges.get_mut(edge).with_context(|| format!("there is no edge {edge} to unwind along: there are {count}"))? =
+            EdgeKind::Unwind;
     }
     Ok(())
 }
@@ -172,12 +173,7 @@ fn add_call(list: &mut [Function], names: &Names, call: CallInput) -> Result<()>
         Some(Callees::One(name)) => vec![names.function(&name)?],
         Some(Callees::Several(several)) => several.iter().map(|n| names.function(n)).collect::<Result<_>>()?,
     };
-    let opaque = call.opaque.map(|o| Opaque {
-        returns: o.returns,
-        ends_run: o.ends_run,
-        unwinds: o.unwinds,
-        calls_back: o.calls_back,
-    });
+    let opaque = call.opaque.map(|o| Opaque { returns: o.returns, ends_run: o.ends_run, unwinds: o.unwinds, calls_back: o.calls_back });
     if callees.is_empty() && opaque.is_none() {
         bail!("it has no callee: give \"callee\": NAME");
     }

@@ -69,14 +69,22 @@ fn described(file: &WitnessFile, error: &ReconstructError) -> String {
         ReconstructError::NoSuccessor { branch, blocks, next } => {
             let next: Vec<String> = next.iter().map(symbol).collect();
             let branch = branch_json(file, *branch);
-            format!("after {blocks} nodes no successor of {branch} agrees with what the traces have next ({}): they are of no execution", next.join(", "))
+            format!(
+                "after {blocks} nodes no successor of {branch} agrees with what the traces have next ({}): they are of no execution",
+                next.join(", ")
+            )
         }
         ReconstructError::Unexpected { profile, position, found, expected, blocks } => {
             let (found, expected) = (symbol(found), file.witness(*expected));
-            format!("trace {profile} has {found} at symbol {position}, where {expected} is executed after {blocks} nodes: the traces are of no execution")
+            format!(
+                "trace {profile} has {found} at symbol {position}, where {expected} is executed after {blocks} nodes: the traces are of no execution"
+            )
         }
         ReconstructError::GoesOn { profile, position, found, .. } => {
-            format!("trace {profile} has {} at symbol {position}, where the execution ends: the traces are of no execution", file.witness(*found))
+            format!(
+                "trace {profile} has {} at symbol {position}, where the execution ends: the traces are of no execution",
+                file.witness(*found)
+            )
         }
         ReconstructError::Stays { function, node, blocks } => {
             let node = file.node(*function, *node);

@@ -2,13 +2,13 @@
 
 use super::code::Code;
 use super::model::Model;
-use anyhow::Result;
 use super::replay::Replay;
+use anyhow::Result;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use trodden_flow::witness::{Ending, Event, FunctionId, ReconstructError, Reconstruction, Witness, WitnessKind};
 use trodden_flow::witness::{Distribution, Site};
+use trodden_flow::witness::{Ending, Event, FunctionId, ReconstructError, Reconstruction, Witness, WitnessKind};
 use trodden_trace::container::ContainerError;
 use trodden_trace::{PartialTrace, StoredEnding, ThreadNumber, TraceEvent, TraceWriter};
 

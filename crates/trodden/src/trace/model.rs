@@ -107,12 +107,7 @@ fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) 
 }
 
 /// Functions that code outside may call: those whose address is kept, where the program starts, and what opaque functions call.
-fn external(
-    graphs: &ProgramGraph,
-    starts: &[u64],
-    opaque: &HashMap<usize, String>,
-    ids: &HashMap<u64, FunctionId>,
-) -> Vec<FunctionId> {
+fn external(graphs: &ProgramGraph, starts: &[u64], opaque: &HashMap<usize, String>, ids: &HashMap<u64, FunctionId>) -> Vec<FunctionId> {
     let kept = graphs.functions.iter().filter(|f| f.address_taken).map(|f| f.entry);
     let called = opaque.keys().flat_map(|f| graphs.functions[*f].calls.iter()).flat_map(|call| match &call.callee {
         Callee::Function(entry) => vec![*entry],
@@ -240,7 +235,8 @@ impl Maker<'_> {
     /// Adds a call; gives the node behind it, or nothing if it does not return.
     fn call(&self, graph: &FunctionGraph, call: &CallSite, at: Node, parts: &mut Parts) -> Option<Node> {
         let callee = self.callee(call);
-        let is_branch = callee.callees.len() > 1 || callee.callees.contains(&self.hub) || callee.opaque.is_some_and(|o| o != Opaque::RETURNS);
+        let is_branch =
+            callee.callees.len() > 1 || callee.callees.contains(&self.hub) || callee.opaque.is_some_and(|o| o != Opaque::RETURNS);
         parts.calls.push((at, callee));
         let leaves = matches!(&call.callee, Callee::Function(entry) if self.leaves.contains(entry));
         if leaves {

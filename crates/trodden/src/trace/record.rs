@@ -24,7 +24,8 @@ use trodden_flow::witness::repair::Repair;
 use trodden_flow::witness::structure::Structure;
 use trodden_flow::witness::{Distribution, Lookahead, Options, Order, ReconstructError, Strategy, Weights, Witness, WitnessKind};
 use trodden_trace::{
-    Collector, Ending, Followed, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, SingleStep, StoredEnding, TraceAbout, TraceEnd, TraceWriter,
+    Collector, Ending, Followed, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, SingleStep, StoredEnding, TraceAbout, TraceEnd,
+    TraceWriter,
 };
 
 /// Assumptions, in the order in which they are tried.
@@ -98,7 +99,12 @@ impl Recording<'_> {
         let mut first = self.subject.first_run(&uncertain_jumps(&self.graphs), None, true)?;
         repeatable(&first)?;
         for _ in 0..OBSERVING {
-            let new: Vec<Observation> = first.targets.iter().filter(|t| !has_edge(&self.graphs, **t)).map(|(from, to)| Observation { from: *from, to: *to }).collect();
+            let new: Vec<Observation> = first
+                .targets
+                .iter()
+                .filter(|t| !has_edge(&self.graphs, **t))
+                .map(|(from, to)| Observation { from: *from, to: *to })
+                .collect();
             if new.is_empty() {
                 return Ok(first);
             }
@@ -137,14 +143,23 @@ impl Recording<'_> {
             sites.extend(jumps.iter().filter(|jump| code.block_at(**jump).is_none()));
             if let Some(most) = collector.most_sites() {
                 let name = collector.name();
-                ensure!(sites.len() <= most, "{} blocks are more than the collector `{name}` can watch in one run: take `--collector ptrace`", sites.len());
+                ensure!(
+                    sites.len() <= most,
+                    "{} blocks are more than the collector `{name}` can watch in one run: take `--collector ptrace`",
+                    sites.len()
+                );
             }
             list_opaque(&model);
             let result = self.subject.single_run(collector, &sites, &jumps, &self.folder, !shown)?;
             shown = true;
             let partial = PartialTrace::open(&result.partial)?;
             let hits = Hits { code: &code, sites: &sites, jumps: &jumps, steps };
-            let new: Vec<Observation> = hits.targets(&partial)?.into_iter().filter(|t| !has_edge(&self.graphs, *t)).map(|(from, to)| Observation { from, to }).collect();
+            let new: Vec<Observation> = hits
+                .targets(&partial)?
+                .into_iter()
+                .filter(|t| !has_edge(&self.graphs, *t))
+                .map(|(from, to)| Observation { from, to })
+                .collect();
             if !new.is_empty() && may_repeat {
                 notes.push(format!("an execution showed {} targets of indirect jumps that the graphs did not have", new.len()));
                 self.observed.extend(new);
@@ -191,7 +206,10 @@ impl Recording<'_> {
                 Err(MergeError::Contradiction(error)) => {
                     let what = contradiction(&model, &code, &error);
                     let again = number + 1 < ASSUMPTIONS.len();
-                    warn(format_args!("the execution contradicts what was assumed ({what}){}", if again { ": the runs are repeated with more held possible" } else { "" }));
+                    warn(format_args!(
+                        "the execution contradicts what was assumed ({what}){}",
+                        if again { ": the runs are repeated with more held possible" } else { "" }
+                    ));
                     notes.push(format!("an execution contradicted the graph: {what}"));
                 }
             }
@@ -224,7 +242,8 @@ impl Recording<'_> {
         let mut distribution = Distribution::new(&model.program, WitnessKind::Nodes, profiles)?;
         let structure = Structure::new(Pushdown::new(&model.program, WitnessKind::Nodes));
         let lookahead = options.lookahead;
-        let mut repair = Repair { program: &model.program, structure: &structure, weights: &weights, home: HashMap::new(), limit: None, lookahead };
+        let mut repair =
+            Repair { program: &model.program, structure: &structure, weights: &weights, home: HashMap::new(), limit: None, lookahead };
         let check = repair.run(&mut distribution.profiles);
         if let Some(violation) = check.violations.first() {
             bail!(
@@ -241,7 +260,8 @@ impl Recording<'_> {
 
     fn writer(&self, model: &Model, code: &Code, collector: &dyn Collector, runs: u32) -> Result<TraceWriter> {
         let (blocks, files) = code.blocks_about(&self.binary)?;
-        let environment = std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+        let environment =
+            std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
         let about = TraceAbout {
             command: self.job.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             image: self.subject.executable.path.display().to_string(),
@@ -259,7 +279,14 @@ impl Recording<'_> {
     }
 
     /// Writes the trace's end, and says what was recorded.
-    fn finish(&self, writer: TraceWriter, merged: Merged, followed: &Followed, runs: Vec<RunAbout>, mut notes: Vec<String>) -> Result<ExitCode> {
+    fn finish(
+        &self,
+        writer: TraceWriter,
+        merged: Merged,
+        followed: &Followed,
+        runs: Vec<RunAbout>,
+        mut notes: Vec<String>,
+    ) -> Result<ExitCode> {
         let ending = StoredEnding::from(followed.ending);
         notes.extend(ending_note(ending, &merged));
         if followed.untraced_children > 0 {
@@ -294,7 +321,9 @@ fn ending_note(ending: StoredEnding, merged: &Merged) -> Option<String> {
     let place = merged.open.last().map(|f| format!(" in {f}")).unwrap_or_default();
     match ending {
         StoredEnding::Exited(_) => None,
-        StoredEnding::Killed(signal) => Some(format!("signal {signal} ended the program{place}: the trace is exact up to the last witness before")),
+        StoredEnding::Killed(signal) => {
+            Some(format!("signal {signal} ended the program{place}: the trace is exact up to the last witness before"))
+        }
         StoredEnding::Executed => Some(format!("the program executed another one{place}: the trace ends there")),
         StoredEnding::Detached => Some("the trace was ended by its limit or from outside; the program ran on".to_owned()),
     }
@@ -307,11 +336,16 @@ fn about_run(sites: &[u64], result: &RunResult) -> RunAbout {
 /// Indirect jumps whose targets are not certain, ascending.
 fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     let uncertain = |d: &Doubt| {
-        matches!(d, Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::Amended { .. })
+        matches!(
+            d,
+            Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::Amended { .. }
+        )
     };
     let all = graphs.functions.iter().flat_map(|f| f.uncertain.iter().filter(|u| uncertain(&u.doubt)));
     let all: BTreeSet<u64> = all.map(|u| u.address).collect();
-    all.into_iter().filter(|address| graphs.functions.iter().any(|f| f.blocks.iter().any(|b| b.last == *address && b.end == BlockEnd::IndirectJump))).collect()
+    all.into_iter()
+        .filter(|address| graphs.functions.iter().any(|f| f.blocks.iter().any(|b| b.last == *address && b.end == BlockEnd::IndirectJump)))
+        .collect()
 }
 
 /// Whether the graphs know that a jump leads to a target: a block of its function, or another function's entry by a tail call.
@@ -335,7 +369,12 @@ fn list_opaque(model: &Model) {
     let named: Vec<String> = model.opaque.iter().take(LISTED).map(|(name, why)| format!("{name} ({why})")).collect();
     let more = model.opaque.len().saturating_sub(LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    note(format_args!("{} of {} functions stay opaque: {}{more}", model.opaque.len(), model.opaque.len() + model.functions.len() - 1, named.join(", ")));
+    note(format_args!(
+        "{} of {} functions stay opaque: {}{more}",
+        model.opaque.len(),
+        model.opaque.len() + model.functions.len() - 1,
+        named.join(", ")
+    ));
 }
 
 fn print_plan(model: &Model, sites: &[Vec<u64>]) -> Result<ExitCode> {
@@ -379,7 +418,9 @@ fn contradiction(model: &Model, code: &Code, error: &ReconstructError) -> String
             let found = found.map_or_else(|| "its end".to_owned(), at);
             format!("run {} came to {found} where {} is next", profile + 1, at(*expected))
         }
-        ReconstructError::GoesOn { profile, found, .. } => format!("run {} came to {} where the program should have ended", profile + 1, at(*found)),
+        ReconstructError::GoesOn { profile, found, .. } => {
+            format!("run {} came to {} where the program should have ended", profile + 1, at(*found))
+        }
         ReconstructError::NoSuccessor { branch, next, blocks } => {
             let next: Vec<String> = next.iter().map(|w| w.map_or_else(|| "its end".to_owned(), at)).collect();
             format!("after {blocks} blocks, {branch:?}: the runs come to {} next", next.join(", "))

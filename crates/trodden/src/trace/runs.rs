@@ -272,7 +272,8 @@ fn input() -> Result<Input> {
         let at = File::from(own.as_fd().try_clone_to_owned()?).stream_position().unwrap_or(0);
         return Ok(Input::File { file: reopened(descriptor)?, at });
     }
-    let is_null = kind.is_char_device() && std::fs::read_link(format!("/proc/self/fd/{descriptor}")).is_ok_and(|p| p == Path::new("/dev/null"));
+    let is_null =
+        kind.is_char_device() && std::fs::read_link(format!("/proc/self/fd/{descriptor}")).is_ok_and(|p| p == Path::new("/dev/null"));
     if is_null {
         return Ok(Input::Null);
     }
