@@ -114,9 +114,9 @@ fn check(what: &str, program: &Path) {
     let before = compared.missing.len();
     compared.missing.retain(|(from, to)| !is_dead(*from) && !is_dead(*to));
     let dead = before - compared.missing.len();
-    let share = 100.0 * (1.0 - compared.missing.len() as f64 / (compared.starts + compared.edges) as f64);
+    let percent = 100.0 * (1.0 - compared.missing.len() as f64 / (compared.starts + compared.edges) as f64);
     println!(
-        "{what}: block starts {} of {}, edges {} of {}; {share:.2} % without {dead} of dead code; {} not in the map",
+        "{what}: block starts {} of {}, edges {} of {}; {percent:.2} % without {dead} of dead code; {} not in the map",
         compared.starts_found,
         compared.starts,
         compared.edges_found,
@@ -126,7 +126,7 @@ fn check(what: &str, program: &Path) {
     for function in &map.functions {
         assert!(graph.function_entered_at(function.address).is_some(), "{what}: no function at {:#x}", function.address);
     }
-    assert!(share >= FLOOR, "{what}: missing {:x?}", compared.missing);
+    assert!(percent >= FLOOR, "{what}: missing {:x?}", compared.missing);
     assert_eq!(compared.wrong, [], "{what}");
     assert!(compared.edges > 50, "{what}");
 }

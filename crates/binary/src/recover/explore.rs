@@ -13,6 +13,9 @@ use crate::instruction::{Branch, branch, decode};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+/// Functions are aligned to this many bytes.
+const ALIGNMENT: u64 = 16;
+
 /// What an instruction does to control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
@@ -306,6 +309,10 @@ impl<'k, 'a> Explored<'k, 'a> {
 
     fn note_jump(&mut self, at: u64, target: u64) {
         if self.code.is_code(target) {
+            // In code without unwind tables, what another function jumps to behind padding is a piece of its own.
+            if target % ALIGNMENT == 0 && self.frames.at(target).is_none() && self.region_of(at) != self.region_of(target) {
+                self.starts.insert(target);
+            }
             self.work.push(target);
         } else {
             self.uncertain.push(Uncertainty { address: at, doubt: Doubt::OutsideCode { target } });

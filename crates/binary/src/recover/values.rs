@@ -22,7 +22,7 @@ use std::rc::Rc;
 const SEARCH_LIMIT: usize = 30_000;
 /// Searches for the value of one jump's operand at most.
 const FUEL: u32 = 4_000;
-/// Different values of one place that are kept apart.
+/// Different values of one place that are kept.
 const VALUES_LIMIT: usize = 16;
 /// Registers that a call may change: rax, rcx, rdx, rsi, rdi, r8 to r11.
 const CHANGED_BY_CALLS: u16 = 0b0000_1111_1100_0111;
@@ -195,7 +195,7 @@ impl Body {
                 return vec![definitions.opaque(location)];
             }
         }
-        // Of different values, only those that name an address are kept apart; an index stays what it is.
+        // Of different values, only those that name an address are kept; an index stays what it is.
         let is_address = |v: &Value| match &v.terms[..] {
             [] => true,
             [(atom, 1)] => is_from_table(atom),
