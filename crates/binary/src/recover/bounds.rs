@@ -218,20 +218,28 @@ fn allowed(condition: ConditionCode, constant: u64, bits: u32) -> Option<(u64, u
 
 /// Whether a comparison is of what is followed, and the constant that it compares in addition.
 fn compared(body: &Body, compare: Position, tracked: &Tracked) -> Option<u64> {
-    match tracked {
+    let followed = match tracked {
         Tracked::Place(Location::Register(register)) => {
             let instruction = &body.instructions[compare as usize];
             let is_same = instruction.op0_kind() == OpKind::Register && number(instruction.op0_register()) == Some(*register);
-            (is_same && instruction.mnemonic() == Mnemonic::Cmp).then_some(0)
+            if is_same && instruction.mnemonic() == Mnemonic::Cmp {
+                return Some(0);
+            }
+            // Another register may hold the same, or differ by a constant.
+            only(body.register(Register::RAX + u32::from(*register), compare, DEPTH))?
         }
-        Tracked::Place(_) => None,
-        Tracked::Value(value) => {
-            let values = body.operand(compare, 0, DEPTH);
-            let [operand] = &values[..] else { return None };
-            let (compared, offset) = core(operand);
-            (compared == *value).then_some(offset)
-        }
-    }
+        Tracked::Place(_) => return None,
+        Tracked::Value(value) => value.clone(),
+    };
+    let (followed, own) = core(&followed);
+    let (compared, offset) = core(&only(body.operand(compare, 0, DEPTH))?);
+    (compared == followed).then(|| offset.wrapping_sub(own))
+}
+
+/// The value, if there is one only.
+fn only(values: Vec<Value>) -> Option<Value> {
+    let mut values = values.into_iter();
+    values.next().filter(|_| values.next().is_none())
 }
 
 /// The comparison with a constant whose flags a jump reads, and its width in bits. Nothing between may change what is followed.

@@ -310,7 +310,7 @@ impl<'k, 'a> Explored<'k, 'a> {
     fn note_jump(&mut self, at: u64, target: u64) {
         if self.code.is_code(target) {
             // In code without unwind tables, what another function jumps to behind padding is a piece of its own.
-            if target % ALIGNMENT == 0 && self.frames.at(target).is_none() && self.region_of(at) != self.region_of(target) {
+            if target.is_multiple_of(ALIGNMENT) && self.frames.at(target).is_none() && self.region_of(at) != self.region_of(target) {
                 self.starts.insert(target);
             }
             self.work.push(target);
