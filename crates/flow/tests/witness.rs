@@ -186,8 +186,8 @@ fn strategies(random: &mut Random, program: &Program, executions: &[Execution]) 
 #[test]
 fn strategies_give_realizable_distributions() {
     let mut random = Random::new(30);
-    for round in 0..600 {
-        let program = match round % 3 {
+    for number in 0..600 {
+        let program = match number % 3 {
             0 => Program::from_graph(graphs::graph(&mut random, 7, 12, Cycles::Some)).unwrap(),
             1 => programs::program(&mut random, 3, 5, 7, Features::Calls),
             _ => programs::program(&mut random, 3, 5, 7, Features::All),

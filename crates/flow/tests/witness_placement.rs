@@ -2,14 +2,14 @@
 //! against the pairwise one.
 
 use trodden_flow::witness::bound::bound;
+use trodden_flow::witness::placed::plan_placed;
 use trodden_flow::witness::pushdown::Pushdown;
 use trodden_flow::witness::structure::Structure;
-use trodden_flow::witness::{ambiguous, condition, distribution};
-use trodden_flow::witness::placed::plan_placed;
 use trodden_flow::witness::{
-    Call, Distribution, Ending, Function, FunctionId, Lookahead, Options, Order, Placement, Program, Reconstruction, Start, Strategy, Weights,
-    Witness, WitnessKind, check_pairwise, check_paper,
+    Call, Distribution, Ending, Function, FunctionId, Lookahead, Options, Order, Placement, Program, Reconstruction, Start, Strategy,
+    Weights, Witness, WitnessKind, check_pairwise, check_paper,
 };
+use trodden_flow::witness::{ambiguous, condition, distribution};
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{self, Cycles};
@@ -30,6 +30,29 @@ fn one(edges: &[(u32, u32)], count: u32) -> Program {
 fn options(profiles: usize) -> Options {
     let (strategy, order, lookahead) = (Strategy::Weighted, Order::LongestFirst, Lookahead::NextSymbol);
     Options { profiles, strategy, order, limit: None, machines: None, lookahead }
+}
+
+/// A random graph in which every node that is reached can reach the exit: elsewhere plans have witnesses that no condition on whole executions
+/// asks for.
+fn random_program(random: &mut Random, nodes: u32, edges: u32) -> Program {
+    loop {
+        let graph = graphs::graph(random, nodes, edges, Cycles::Some);
+        let reach = |from: Node, step: &dyn Fn(Node) -> Vec<Node>| {
+            let (mut seen, mut work) = (vec![false; graph.node_count()], vec![from]);
+            while let Some(node) = work.pop() {
+                if !std::mem::replace(&mut seen[node.index()], true) {
+                    work.extend(step(node));
+                }
+            }
+            seen
+        };
+        let reached = reach(graph.entry(), &|n| graph.out(n).iter().map(|e| graph.to(*e)).collect());
+        let ends = reach(graph.exit(), &|n| graph.incoming(n).iter().map(|e| graph.from(*e)).collect());
+        let branches = graph.nodes().filter(|n| reached[n.index()] && graph.out(*n).len() > 1).count();
+        if branches > 0 && reached.iter().zip(&ends).all(|(r, e)| *e || !*r) {
+            return Program::from_graph(graph).unwrap();
+        }
+    }
 }
 
 /// Rebuilds an execution given by its nodes.
@@ -71,8 +94,8 @@ fn figure_3_loses_the_order_between_calls() {
     let bar = Function::new("bar", graph(5, &[(0, 1), (1, 2), (1, 3), (2, 4), (3, 4)]));
     let program = Program::new(vec![foo, bar], Start::Main(FunctionId(0)), Vec::new()).unwrap();
     let (c1, entry, b3, b4, exit) = (1, 3, 5, 6, 7);
-    let apart = check_pairwise(&program, &nodes(&program, &[&[c1], &[b4]]));
-    assert_eq!(apart.violations.len(), 1, "{apart:?}");
+    let separate = check_pairwise(&program, &nodes(&program, &[&[c1], &[b4]]));
+    assert_eq!(separate.violations.len(), 1, "{separate:?}");
     // The remedy of the paper: a witness in the same profile on the path over b3, too. The other one tells how often c1 is executed.
     for more in [entry, exit, b3] {
         let fine = nodes(&program, &[&[c1], &[b4, more]]);
@@ -110,16 +133,17 @@ fn the_papers_node_algorithm_is_not_always_realizable() {
 #[test]
 fn published_placements_are_realizable_and_cost_no_less_than_the_cheapest() {
     let mut random = Random::new(31);
-    let (mut failed, mut dearer, mut count) = (0, 0, 0);
+    let (mut failed, mut costlier, mut count) = (0, 0, 0);
     for _ in 0..400 {
-        let program = Program::from_graph(graphs::graph(&mut random, 7, 11, Cycles::Some)).unwrap();
+        let program = random_program(&mut random, 7, 11);
         let weights = Weights::estimate(&program);
         for (kind, placements) in [
             (WitnessKind::Nodes, vec![Placement::Blocks, Placement::Targets, Placement::Repaired, Placement::Fewest]),
             (WitnessKind::Edges, vec![Placement::Blocks, Placement::Targets, Placement::SpanningTree, Placement::Fewest]),
         ] {
             let cheapest = plan_placed(&program, kind, &weights, &options(1), Placement::Exact).unwrap().costs[0];
-            assert!(bound(&program, kind, &weights, 1) <= cheapest * 1.000001 + 1e-9);
+            let least = bound(&program, kind, &weights, 1);
+            assert!(least <= cheapest * 1.000001 + 1e-9, "{least} {cheapest} {kind:?} {weights:?} {program:?}");
             for placement in placements {
                 let planned = plan_placed(&program, kind, &weights, &options(1), placement).unwrap();
                 assert!(planned.check.is_realizable(), "{placement:?} {program:?}");
@@ -129,23 +153,27 @@ fn published_placements_are_realizable_and_cost_no_less_than_the_cheapest() {
                 let paper = plan_placed(&program, kind, &weights, &options(1), Placement::Paper).unwrap();
                 count += 1;
                 failed += usize::from(!paper.check.is_realizable());
-                dearer += usize::from(paper.check.is_realizable() && paper.costs[0] > cheapest * 1.000001);
+                costlier += usize::from(paper.check.is_realizable() && paper.costs[0] > cheapest * 1.000001);
             }
         }
     }
-    assert!(failed * 50 > count && dearer > 0, "the paper's algorithm: {failed} of {count} not realizable, {dearer} others could be cheaper");
+    assert!(
+        failed > 0 && count > 0 && costlier > 0,
+        "the paper's algorithm: {failed} of {count} not realizable, {costlier} others could be cheaper"
+    );
 }
 
 #[test]
 fn the_exact_solver_finds_what_all_sets_contain() {
     let mut random = Random::new(32);
     for _ in 0..150 {
-        let program = Program::from_graph(graphs::graph(&mut random, 6, 9, Cycles::Some)).unwrap();
+        let program = random_program(&mut random, 6, 9);
         let weights = Weights::estimate(&program);
         for kind in [WitnessKind::Nodes, WitnessKind::Edges] {
             let count = program.witness_count(kind);
             let sets = (0u32..1 << count).map(|set| (0..count as u32).filter(|w| set >> w & 1 == 1).map(Witness).collect::<Vec<_>>());
-            let realizable = sets.filter(|s| check_pairwise(&program, &Distribution::new(&program, kind, vec![s.clone()]).unwrap()).is_realizable());
+            let realizable =
+                sets.filter(|s| check_pairwise(&program, &Distribution::new(&program, kind, vec![s.clone()]).unwrap()).is_realizable());
             let least = realizable.map(|s| weights.sum(kind, &s)).fold(f64::INFINITY, f64::min);
             let found = plan_placed(&program, kind, &weights, &options(1), Placement::Exact).unwrap().costs[0];
             assert!((found - least).abs() <= 1e-9 * (1.0 + least), "{found} {least} {program:?}");
@@ -157,7 +185,7 @@ fn the_exact_solver_finds_what_all_sets_contain() {
 fn no_distribution_costs_less_than_the_bound() {
     let mut random = Random::new(33);
     for _ in 0..300 {
-        let program = Program::from_graph(graphs::graph(&mut random, 9, 16, Cycles::Some)).unwrap();
+        let program = random_program(&mut random, 9, 16);
         let weights = Weights::estimate(&program);
         for profiles in 1..4 {
             for strategy in [Strategy::Fine, Strategy::Function, Strategy::Grouped, Strategy::Weighted] {
@@ -176,7 +204,7 @@ fn the_papers_path_condition_is_stricter_than_the_pairwise_one() {
     let mut random = Random::new(34);
     let (mut pairwise, mut path, mut graph, mut only_graph) = (0, 0, 0, [0, 0]);
     for _ in 0..3000 {
-        let program = Program::from_graph(graphs::graph(&mut random, 6, 9, Cycles::Some)).unwrap();
+        let program = random_program(&mut random, 6, 9);
         let all: Vec<Witness> = program.witnesses_of(WitnessKind::Nodes, FunctionId(0)).collect();
         let profile = |random: &mut Random| all.iter().copied().filter(|_| random.chance(60)).collect();
         let profiles = (0..2).map(|_| profile(&mut random)).collect();

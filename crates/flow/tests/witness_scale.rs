@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use trodden_flow::witness::distribution::plan;
 use trodden_flow::witness::{
-    Call, Ending, Event, Function, FunctionId, Lookahead, Options, Order, Program, Reconstruction, Start, Strategy, Weights, Witness, WitnessKind,
+    Call, Ending, Event, Function, FunctionId, Lookahead, Options, Order, Program, Reconstruction, Start, Strategy, Weights, Witness,
+    WitnessKind,
 };
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;

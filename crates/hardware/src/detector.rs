@@ -88,6 +88,8 @@ pub struct CompletedPath {
     pub path: PathDescriptor,
     /// Events along it.
     pub events: EventCounts,
+    /// Instructions along it: for statistics, not of the hardware.
+    pub instructions: u32,
     /// Why it ended.
     pub end: PathEnd,
 }
@@ -119,6 +121,24 @@ pub struct DetectorCounts {
     pub gaps: u64,
     /// Event counters that were held at their largest value.
     pub saturated: u64,
+}
+
+impl DetectorCounts {
+    /// Adds those of another thread.
+    pub fn add(&mut self, other: &DetectorCounts) {
+        self.branches += other.branches;
+        self.paths += other.paths;
+        self.splits += other.splits;
+        self.overflows += other.overflows;
+        self.deepest = self.deepest.max(other.deepest);
+        self.underflows += other.underflows;
+        self.repairs += other.repairs;
+        self.unmatched_returns += other.unmatched_returns;
+        self.unfinished += other.unfinished;
+        self.interrupts += other.interrupts;
+        self.gaps += other.gaps;
+        self.saturated += other.saturated;
+    }
 }
 
 /// A detector, for one thread.
@@ -223,6 +243,7 @@ impl Detector {
     fn update(&mut self, branch: &RetiredBranch, operations: Operations, events: &EventCounts) -> Option<PathEnd> {
         let top = self.stack.top()?;
         self.counts.saturated += u64::from(top.events.add(events, self.parameters.counter_width));
+        top.instructions = top.instructions.saturating_add(branch.instructions);
         if !operations.update {
             return None;
         }
@@ -234,7 +255,7 @@ impl Detector {
         let entry = self.stack.pop()?;
         self.counts.paths += 1;
         self.counts.splits += u64::from(end == PathEnd::Limit);
-        emit(&CompletedPath { path: entry.path, events: entry.events, end });
+        emit(&CompletedPath { path: entry.path, events: entry.events, instructions: entry.instructions, end });
         Some(entry)
     }
 

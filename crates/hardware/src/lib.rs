@@ -12,6 +12,8 @@
 //! | `detector.rs` | [`Detector`]: branches to paths | 5.2 |
 //! | `events.rs` | counters of events along blocks and paths | 5.3 |
 //! | `index.rs`, `replacement.rs`, `table.rs` | [`HotPathTable`] | 5.4 |
+//! | `processor/` | the processor around it | table 5.3 |
+//! | `profiler.rs` | [`Profiler`]: all of it on a stream of threads | 5.5 |
 //! | `profile.rs` | [`PathProfile`] without bounds, overlap percentages | 5.5 |
 #![forbid(unsafe_code)]
 
@@ -22,7 +24,9 @@ mod events;
 mod index;
 mod mapping;
 mod path_stack;
+pub mod processor;
 mod profile;
+mod profiler;
 mod replacement;
 mod stream;
 mod table;
@@ -34,7 +38,9 @@ pub use events::{CounterWidth, EventCounts, MOST_EVENTS};
 pub use index::IndexFunction;
 pub use mapping::{BranchType, Extension, Mapping, Operations, Preset};
 pub use path_stack::{Overflow, PathStack};
+pub use processor::{Instruction, InstructionClass};
 pub use profile::{PathProfile, overlap};
+pub use profiler::{Metric, Profiler, ProfilerParameters, TableResult, paths_for_share};
 pub use replacement::Replacement;
 pub use stream::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 pub use table::{HotPathTable, TableCounts, TableParameters, TableUpdate};

@@ -25,6 +25,8 @@ pub struct Entry {
     pub path: PathDescriptor,
     /// Events along it.
     pub events: EventCounts,
+    /// Instructions along it. The hardware does not need to know.
+    pub instructions: u32,
     /// Backward branches or calls that it was extended across.
     pub extensions: u16,
     /// Where its procedure returns to, if its call was seen.
@@ -37,7 +39,7 @@ impl Entry {
     /// A path that begins, with everything else zero.
     pub fn starting_at(start: Address) -> Entry {
         let path = PathDescriptor::starting_at(start);
-        Entry { path, events: EventCounts::default(), extensions: 0, return_address: None, is_handler: false }
+        Entry { path, events: EventCounts::default(), instructions: 0, extensions: 0, return_address: None, is_handler: false }
     }
 }
 

@@ -67,7 +67,15 @@ impl Profile {
     /// # Errors
     /// The file cannot be read, is of another kind or version, or nothing in it is intact.
     pub fn recover(path: &Path) -> Result<Recovered, ProfileError> {
-        let recovered = assemble(path, &mut Maps::new(), false)?;
+        Profile::recover_sharing(path, &mut Maps::new())
+    }
+
+    /// The same with maps that other profiles brought, which is the way to read many.
+    ///
+    /// # Errors
+    /// As [`Profile::recover`].
+    pub fn recover_sharing(path: &Path, maps: &mut Maps) -> Result<Recovered, ProfileError> {
+        let recovered = assemble(path, maps, false)?;
         match recovered.profile.images.is_empty() && !recovered.lost.is_empty() {
             true => Err(ProfileError::NothingIntact { path: path.to_owned(), lost: recovered.lost.len() }),
             false => Ok(recovered),

@@ -81,7 +81,14 @@ impl Breakpoints {
             let moved = displace(&code, in_memory(*address), slot)?;
             slots.extend_from_slice(&moved.code);
             slots.resize((number as usize + 1) * SLOT as usize, INT3);
-            let placed = Placed { address: in_memory(*address), original: code[0], slot, length: moved.length, short: moved.length == 1, jump: jumps.binary_search(address).is_ok() };
+            let placed = Placed {
+                address: in_memory(*address),
+                original: code[0],
+                slot,
+                length: moved.length,
+                short: moved.length == 1,
+                jump: jumps.binary_search(address).is_ok(),
+            };
             sites.push(placed);
             at[(address - start) as usize] = number;
         }

@@ -12,6 +12,7 @@
 //! | `perf_script.rs` | the text of `perf script`: branches, mappings, ends of threads |
 //! | `branch_import/` | path profiles of programs of the tier `addresses`, from branches that hardware recorded |
 //! | `system.rs`, `ptrace.rs` | the system calls |
+//! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
 
 mod branch_import;
 mod breakpoints;
@@ -31,6 +32,7 @@ mod repeat;
 mod single_step;
 mod stack;
 mod subject;
+pub mod sources;
 mod system;
 mod trace_file;
 mod watch;

@@ -28,7 +28,16 @@ fn collect(collector: &dyn Collector, command: Command, sites: &[u64], first: Op
     let core = trodden_trace::cores().first().copied();
     let stop = AtomicBool::new(false);
     let recipe = Recipe { core, ..Recipe::ALL };
-    let run = Run { target: Target::Start(Box::new(command)), executable: &executable, sites, jumps: &[], recipe, first, stop: &stop, limit: None };
+    let run = Run {
+        target: Target::Start(Box::new(command)),
+        executable: &executable,
+        sites,
+        jumps: &[],
+        recipe,
+        first,
+        stop: &stop,
+        limit: None,
+    };
     let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut streams)).join().unwrap()).unwrap();
     (streams.0, outcome)
 }

@@ -31,7 +31,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     } else if job.json {
         reports::print(&reports::json_text(&json::advice(&view, &advice, &sources))?)?;
     } else {
-        reports::print(text::advice(&view, &wanted, &advice, &sources, &reports::text_options(color, 0)).as_bytes())?;
+        reports::print_text(&text::advice(&view, &wanted, &advice, &sources, &reports::text_options(color, 0)))?;
     }
     reports::remarks(&view, &sources);
     known.remark(&advice.without_facts);
@@ -56,7 +56,7 @@ fn wanted(job: &Advise) -> Result<Wanted> {
     Ok(Wanted {
         function: job.function.clone(),
         kinds: kinds.collect(),
-        top: job.top,
+        top: crate::reports::most(job.top, job.json || job.sarif.is_some()),
         min_share: job.min_share / 100.0,
         options: AdviseOptions { decided: job.decided / 100.0, min_count: job.min_count.max(1) },
     })

@@ -11,11 +11,12 @@ mod parameters;
 mod partition;
 mod residual;
 mod showing;
+mod simulate;
 mod suite;
 mod times;
 mod trace;
-mod waits;
 mod witnesses;
+mod waits;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
@@ -28,10 +29,11 @@ pub use parameters::{Parameters, known_in, known_paths, parameters_over, weights
 pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
+pub use simulate::{PathKind, Simulate, SourceFormat, StackOverflow};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
 pub use trace::{CollectorKind, RepeatPart, Trace, TraceDiff, TraceFind, TraceProfile, TraceRecord, TraceShow, TraceStrategy};
-pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
 pub use witnesses::{Condition, Reconstruct, Witnesses};
+pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -118,6 +120,8 @@ pub enum Command {
     Collect(Collect),
     /// Make a program faster by what its own runs tell: builds, trains, builds again.
     Pgo(Pgo),
+    /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
+    Simulate(Box<Simulate>),
     /// Make a profile of branches that hardware recorded of a program without counters.
     Import(Import),
     /// Show the hottest paths of a recorded run.
@@ -441,7 +445,7 @@ pub struct Diff {
     /// Also tell paths whose count changed, but not their share.
     #[arg(long)]
     pub counts: bool,
-    /// At most this many paths of each function.
+    /// At most this many paths of each function; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Exit with status 1 if there is a difference.
@@ -517,7 +521,7 @@ pub struct Loops {
     /// A profile of it: a file, or a run (12, last, last~1), or a suite.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// At most this many loops.
+    /// At most this many loops; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub top: usize,
     /// At most this many blocks of each, those that execute most.

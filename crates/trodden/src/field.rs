@@ -23,6 +23,7 @@ use trodden_profile::field::presence::Present;
 use trodden_profile::field::{FieldReport, user_of};
 use trodden_profile::untested::Sightings;
 use trodden_profile::{Builds, ImageProfile, Merger, Profile, ProfileError, Run, UnitProfile, raw_files};
+use trodden_report::select::limit;
 use trodden_report::users::{AllTaken, Estimate, Taken, Tomography, Watch, users_json, users_text};
 use trodden_report::{SourceCache, View};
 use trodden_unit::{UnitMap, UnitStore};
@@ -104,7 +105,7 @@ fn is_empty_folder(path: &Path) -> bool {
 }
 
 fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
-    let limits = Limits { memory: (job.memory as usize) << 20, paths: job.top, users: job.users };
+    let limits = Limits { memory: (job.memory as usize) << 20, paths: limit(job.top), users: limit(job.users) };
     let handed = job.copies.as_deref().map(hand_out::read).transpose()?;
     let mut maps = Maps { store: assets::store()?, program: BTreeMap::new(), known: BTreeMap::new() };
     let copies = handed.as_ref().map(|handed| {
@@ -227,7 +228,7 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
         true => reports::print(&json_text(&users_json(&view, &all, &sources))?)?,
         false => {
             let text = users_text(&view, &all, &sources, &reports::text_options(color, job.steps));
-            reports::print(text.as_bytes())?;
+            reports::print_text(&text)?;
         }
     }
     if missing > 0 {

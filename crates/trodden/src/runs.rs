@@ -3,7 +3,7 @@
 use crate::cli::{Diff, Merge, Runs, RunsCommand};
 use crate::notes::{Progress, note, warn};
 use crate::profiles;
-use crate::reports::{json_text, print};
+use crate::reports::{json_text, print, print_text};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -14,6 +14,7 @@ use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::store::Left;
 use trodden_profile::{Change, DiffOptions, Ending, FunctionDiff, PathDiff, RunEntry, RunStore, diff};
 use trodden_report::Name;
+use trodden_report::select::limit;
 use trodden_report::words::plural;
 
 /// Version of the JSON.
@@ -34,7 +35,7 @@ pub fn runs(job: &Runs) -> Result<ExitCode> {
             print(&json_text(&json!({"schema_version": SCHEMA_VERSION, "runs": runs, "left": left}))?)?
         }
         None => {
-            print(table(&store.list()?).as_bytes())?;
+            print_text(&table(&store.list()?))?;
             tell_left(&store.left()?);
         }
         Some(RunsCommand::Clean) => clean(&store.left()?)?,
@@ -97,7 +98,8 @@ fn table(runs: &[RunEntry]) -> String {
         let ending = match entry.run.ending {
             Some(Ending::Exit(status)) => format!("exit {status}"),
             Some(Ending::Signal(signal)) => format!("signal {signal}"),
-            None => "several".into(),
+            None if entry.run.runs > 1 => "several".into(),
+            None => "unknown".into(),
         };
         let suite = entry.run.suite.as_deref().unwrap_or("-");
         let seconds = entry.run.duration_ns as f64 / 1e9;
@@ -107,7 +109,7 @@ fn table(runs: &[RunEntry]) -> String {
     out
 }
 
-/// `trodden merge`: status 1 if files were left out.
+/// `trodden merge`: status 1 if files were left out, or were damaged.
 ///
 /// # Errors
 /// Nothing could be merged, or the result cannot be written.
@@ -122,10 +124,11 @@ pub fn merge(job: &Merge) -> Result<ExitCode> {
     for (file, reason) in &merged.refused {
         warn(format_args!("{} is left out: {reason}", file.display()));
     }
+    merged.damaged.iter().flat_map(|(file, lost)| profiles::losses(file, lost)).for_each(warn);
     let profile = merged.profile.with_context(|| format!("none of {} profiles could be merged", files.len()))?;
     profile.write(&job.output)?;
     note(format_args!("{} profiles are merged in {}", merged.files, job.output.display()));
-    Ok(if merged.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
+    Ok(if merged.refused.is_empty() && merged.damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
 }
 
 /// `trodden diff`: with --fail, status 1 if there is a difference.
@@ -148,7 +151,7 @@ pub fn compare(job: &Diff) -> Result<ExitCode> {
     if job.json {
         print(&json_text(&diff_json(&found))?)?;
     } else {
-        print(diff_text(&found, job.top).as_bytes())?;
+        print_text(&diff_text(&found, job.top))?;
     }
     let differs = !found.functions.is_empty() || !found.only_before.is_empty() || !found.only_after.is_empty();
     Ok(if job.fail && differs { ExitCode::from(EXCEEDED) } else { ExitCode::SUCCESS })
@@ -195,7 +198,7 @@ fn diff_text(found: &trodden_profile::Diff, top: usize) -> String {
     for function in &found.functions {
         let name = Name::of(function.map().plain_name()).full;
         line(format!("\n{name}  ({}; entered {} -> {})", function.unit.source, function.entries.0, function.entries.1));
-        for path in function.paths.iter().take(top) {
+        for path in function.paths.iter().take(limit(top)) {
             let share = |s: f64| format!("{:.1} %", s * 100.0);
             let (was, is) = (share(path.function_share.0), share(path.function_share.1));
             line(format!(
@@ -207,7 +210,7 @@ fn diff_text(found: &trodden_profile::Diff, top: usize) -> String {
                 lines(function, path)
             ));
         }
-        if function.paths.len() > top {
+        if function.paths.len() > limit(top) {
             line(format!("  ... and {} more paths (--top)", function.paths.len() - top));
         }
     }

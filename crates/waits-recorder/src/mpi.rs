@@ -6,6 +6,7 @@
 mod behaviour;
 mod communicator;
 mod implementation;
+mod requests;
 mod table;
 
 use crate::stack;

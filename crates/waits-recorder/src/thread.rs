@@ -14,6 +14,22 @@ use trodden_wire::waits::{CallRecord, Function, HEADER_SIZE, MAGIC, NO_PEER, Sam
 /// A block or call longer than this many ticks gets its processor time recorded: a system call, which costs little beside it.
 const LONG_TICKS: u64 = 300_000;
 
+/// A gap between two tests is long if a thread could compute something in it.
+const POLLING_TICKS: u64 = 60_000;
+
+/// A loop of unsuccessful tests. A loop that computes has long gaps between all of its tests; one that only polls has a few, where the thread loses its processor.
+#[derive(Clone, Copy, Default)]
+struct Polling {
+    /// When it began; 0: there is none.
+    begin: u64,
+    /// When its last test ended.
+    end: u64,
+    /// Records by then.
+    count: u32,
+    tests: u32,
+    long_gaps: u32,
+}
+
 /// A recorded thread.
 pub struct Thread {
     /// Open calls of this library.
@@ -24,6 +40,7 @@ pub struct Thread {
     /// Records so far.
     pub count: u32,
     last_exit: u64,
+    polling: Polling,
     file: libc::c_int,
     pub timer: Option<libc::timer_t>,
     /// The thread's number.
@@ -97,7 +114,18 @@ fn open(number: u32, token: u64) -> Option<Thread> {
     let file = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
     let samples = Records::create(&process::path(number, b".samples")?, 0)?;
     let stacks = Stacks::create(&process::path(number, b".stacks")?)?;
-    Some(Thread { depth: Cell::new(0), calls, samples, stacks, count: 0, last_exit: begin, file, timer: None, number })
+    Some(Thread {
+        depth: Cell::new(0),
+        calls,
+        samples,
+        stacks,
+        count: 0,
+        last_exit: begin,
+        polling: Polling::default(),
+        file,
+        timer: None,
+        number,
+    })
 }
 
 /// Ends the recording of the calling thread, with a record of its end.
@@ -215,11 +243,33 @@ impl Thread {
         add(self, record);
     }
 
-    /// Takes the newest record back, which is open.
-    pub fn withdraw(&mut self, _newest: Open) {
+    /// Takes the newest record back: a test that found nothing. Tests in quick succession are one wait, which the first of them begins.
+    pub fn withdraw(&mut self, mut newest: Open) {
+        let enter = newest.record().enter;
+        let loop_before = self.polled_until(enter);
+        let Polling { begin, tests, long_gaps, .. } = loop_before.unwrap_or(Polling { begin: enter, ..Polling::default() });
+        self.last_exit = clock::now();
+        self.polling = Polling { begin, end: self.last_exit, count: self.count - 1, tests: tests + 1, long_gaps };
         self.calls.back();
         self.count -= 1;
         self.depth.set(self.depth.get() - 1);
+    }
+
+    /// A test was successful: the wait began with the first of the tests before it.
+    pub fn end_polling(&mut self, open: &mut Open) {
+        if let Some(polling) = self.polled_until(open.record().enter) {
+            open.record().enter = polling.begin;
+        }
+        self.polling = Polling::default();
+    }
+
+    /// The loop of tests that goes on at `enter`; none if the thread has done anything else since.
+    fn polled_until(&self, enter: u64) -> Option<Polling> {
+        let mut polling = self.polling;
+        polling.long_gaps += u32::from(enter.wrapping_sub(polling.end) > POLLING_TICKS);
+        // The open record is the next one.
+        let goes_on = polling.begin != 0 && polling.count + 1 == self.count && polling.long_gaps * 8 <= polling.tests;
+        goes_on.then_some(polling)
     }
 
     /// Relates ticks to the clock once more, in the file's header: the first piece is no longer mapped.

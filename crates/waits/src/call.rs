@@ -27,6 +27,8 @@ pub struct Message {
     pub peer: Option<ProcessId>,
     /// None in a receive of any tag.
     pub tag: Option<i32>,
+    /// A send that does not wait for its receive: libraries copy small messages.
+    pub is_buffered: bool,
 }
 
 /// How the members of a collective operation wait for each other.

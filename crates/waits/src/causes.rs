@@ -5,8 +5,9 @@
 //! long caused nothing, wherever it ran. An excess belongs to the locations of the longer path, in proportion to their times.
 
 use crate::classes::{Class, SiteWaits};
+use crate::hash::Map;
 use crate::step::{CodeId, State, Step, Steps};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// A step, and the waiting time that it causes on all locations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct Cause {
 
 /// All causes, the greatest first. Their sum is that of all waits.
 pub fn causes(steps: &Steps, sites: &[SiteWaits]) -> Vec<Cause> {
-    let mut sums: HashMap<Step, u64> = HashMap::new();
+    let mut sums: Map<Step, u64> = Map::default();
     for class in sites.iter().flat_map(|site| &site.classes) {
         for (step, ns) in causes_of(steps, class) {
             *sums.entry(step).or_default() += ns;

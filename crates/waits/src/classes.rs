@@ -12,8 +12,9 @@
 
 use crate::analysis::Wait;
 use crate::call::WaitKind;
+use crate::hash::Map;
 use crate::step::{CodeId, LocationId, State, StepId, Steps};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 /// Two paths are equivalent up to here: a quarter of the time is spent elsewhere.
 pub const DEFAULT_THRESHOLD: f64 = 0.5;
@@ -54,13 +55,24 @@ pub struct Class {
     /// All of them, ns.
     pub total_ns: u64,
     /// Steps of the longer paths, added up.
-    pub plus: HashMap<StepId, u64>,
+    pub plus: Map<StepId, u64>,
     /// Steps of the shorter paths, added up.
-    pub minus: HashMap<StepId, u64>,
+    pub minus: Map<StepId, u64>,
     /// Who waits.
     pub locations: BTreeSet<LocationId>,
-    /// When the longest began, ns, and where.
-    pub longest: (u64, LocationId),
+    /// The longest.
+    pub longest: Longest,
+}
+
+/// The longest wait of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Longest {
+    /// When it began, ns since the origin.
+    pub enter_ns: u64,
+    /// Who waited.
+    pub location: LocationId,
+    /// How long before it the two paths part, ns.
+    pub since_ns: u64,
 }
 
 /// All waits of a site.
@@ -72,6 +84,8 @@ pub struct SiteWaits {
     pub occurrences: u64,
     /// All of them, ns.
     pub total_ns: u64,
+    /// The class of the newest wait.
+    newest: usize,
     /// The longest waits first, once the analysis is over.
     pub classes: Vec<Class>,
 }
@@ -81,34 +95,46 @@ pub struct SiteWaits {
 pub struct Classes {
     threshold: f64,
     rule: ClassRule,
-    sites: HashMap<Site, SiteWaits>,
+    sites: Map<Site, SiteWaits>,
 }
 
 impl Classes {
     /// None yet.
     pub fn new(threshold: f64, rule: ClassRule) -> Self {
-        Classes { threshold, rule, sites: HashMap::new() }
+        Classes { threshold, rule, sites: Map::default() }
     }
 
     /// Puts a wait into its class.
     pub fn add(&mut self, steps: &Steps, wait: &Wait) {
         let site = Site { code: wait.site, kind: wait.kind };
-        let waits = self.sites.entry(site).or_insert_with(|| SiteWaits { site, occurrences: 0, total_ns: 0, classes: Vec::new() });
+        let waits =
+            self.sites.entry(site).or_insert_with(|| SiteWaits { site, occurrences: 0, total_ns: 0, newest: 0, classes: Vec::new() });
         waits.occurrences += 1;
         waits.total_ns += wait.wait_ns;
         let shares = [shares(steps, &wait.paths.plus), shares(steps, &wait.paths.minus)];
-        let rule = self.rule;
-        let far =
-            |class: &Class| distance(rule, &class.representative[0], &shares[0]).max(distance(rule, &class.representative[1], &shares[1]));
-        let mut index = waits.classes.iter().position(|class| far(class) < self.threshold);
+        let (rule, threshold) = (self.rule, self.threshold);
+        let is_near = |class: &Class| (0..2).all(|side| distance(rule, &class.representative[side], &shares[side], threshold) < threshold);
+        // Waits of one class come in a row.
+        let mut index = waits.classes.get(waits.newest).filter(|class| is_near(class)).map(|_| waits.newest);
+        index = index.or_else(|| waits.classes.iter().position(is_near));
         if index.is_none() && waits.classes.len() >= MOST {
-            index = (0..waits.classes.len()).min_by(|a, b| far(&waits.classes[*a]).total_cmp(&far(&waits.classes[*b])));
+            let far = |index: &usize| {
+                let class = &waits.classes[*index];
+                (0..2).map(|side| distance(rule, &class.representative[side], &shares[side], f64::INFINITY)).fold(0.0, f64::max)
+            };
+            index = (0..waits.classes.len()).min_by(|a, b| far(a).total_cmp(&far(b)));
         }
         let index = index.unwrap_or_else(|| {
             waits.classes.push(Class::new(shares.clone()));
             waits.classes.len() - 1
         });
+        waits.newest = index;
         waits.classes[index].add(wait);
+    }
+
+    /// Classes of all sites.
+    pub fn count(&self) -> usize {
+        self.sites.values().map(|site| site.classes.len()).sum()
     }
 
     /// The sites, the greatest wait first; their classes likewise.
@@ -130,10 +156,10 @@ impl Class {
             min_ns: u64::MAX,
             max_ns: 0,
             total_ns: 0,
-            plus: HashMap::new(),
-            minus: HashMap::new(),
+            plus: Map::default(),
+            minus: Map::default(),
             locations: BTreeSet::new(),
-            longest: (0, LocationId(0)),
+            longest: Longest { enter_ns: 0, location: LocationId(0), since_ns: 0 },
         }
     }
 
@@ -143,7 +169,8 @@ impl Class {
         self.min_ns = self.min_ns.min(wait.wait_ns);
         if wait.wait_ns > self.max_ns {
             self.max_ns = wait.wait_ns;
-            self.longest = (wait.enter_ns, wait.location);
+            let since_ns = wait.paths.minus.iter().map(|(_, ns)| ns).sum();
+            self.longest = Longest { enter_ns: wait.enter_ns, location: wait.location, since_ns };
         }
         wait.paths.plus.iter().for_each(|(step, ns)| *self.plus.entry(*step).or_default() += ns);
         wait.paths.minus.iter().for_each(|(step, ns)| *self.minus.entry(*step).or_default() += ns);
@@ -171,9 +198,10 @@ fn shares(steps: &Steps, path: &[(StepId, u64)]) -> Shares {
     shares
 }
 
-fn distance(rule: ClassRule, one: &Shares, other: &Shares) -> f64 {
+/// The distance of two paths, or any number that is not below `limit` if it is not.
+fn distance(rule: ClassRule, one: &Shares, other: &Shares, limit: f64) -> f64 {
     let (mut i, mut j, mut sum) = (0, 0, 0.0);
-    while i < one.len() || j < other.len() {
+    while (i < one.len() || j < other.len()) && sum < limit {
         let order = match (one.get(i), other.get(j)) {
             (Some(a), Some(b)) => a.0.cmp(&b.0),
             (Some(_), None) => std::cmp::Ordering::Less,
@@ -204,15 +232,15 @@ mod tests {
     #[test]
     fn disjoint_paths_are_far_but_by_the_papers_rule() {
         let (a, b) = (path(&[(1, 1.0)]), path(&[(2, 1.0)]));
-        assert_eq!(distance(ClassRule::Union, &a, &b), 2.0);
-        assert_eq!(distance(ClassRule::Paper, &a, &b), 0.0);
+        assert_eq!(distance(ClassRule::Union, &a, &b, 3.0), 2.0);
+        assert_eq!(distance(ClassRule::Paper, &a, &b, 3.0), 0.0);
     }
 
     #[test]
     fn a_distance_is_what_is_spent_elsewhere_twice() {
         let (a, b) = (path(&[(1, 0.5), (2, 0.5)]), path(&[(1, 0.75), (3, 0.25)]));
-        assert_eq!(distance(ClassRule::Union, &a, &b), 1.0);
-        assert_eq!(distance(ClassRule::Paper, &a, &b), 0.25);
-        assert_eq!(distance(ClassRule::Union, &a, &Vec::new()), 1.0);
+        assert_eq!(distance(ClassRule::Union, &a, &b, 3.0), 1.0);
+        assert_eq!(distance(ClassRule::Paper, &a, &b, 3.0), 0.25);
+        assert_eq!(distance(ClassRule::Union, &a, &Vec::new(), 3.0), 1.0);
     }
 }

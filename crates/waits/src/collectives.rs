@@ -5,8 +5,8 @@
 
 use crate::analysis::Moment;
 use crate::call::{Collective, CommunicatorId, Rule};
+use crate::hash::Map;
 use crate::step::ProcessId;
-use std::collections::HashMap;
 
 /// A member's place in an instance.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +44,8 @@ pub enum Waited {
 /// All instances that somebody is in.
 #[derive(Clone, Debug, Default)]
 pub struct Collectives {
-    instances: HashMap<(CommunicatorId, u64), Instance>,
-    counts: HashMap<(CommunicatorId, ProcessId), u64>,
+    instances: Map<(CommunicatorId, u64), Instance>,
+    counts: Map<(CommunicatorId, ProcessId), u64>,
 }
 
 impl Collectives {

@@ -11,9 +11,11 @@
 //! | `call.rs` | calls that make a location wait or let others go on |
 //! | `messages.rs`, `collectives.rs`, `objects.rs` | who releases a wait: messages, collective operations, locks and wakers |
 //! | `analysis.rs` | calls in order of time to waits |
+//! | `release.rs` | the rules: what a call means to others, who released it |
 //! | `classes.rs` | equivalence classes of waits |
 //! | `redundancy.rs` | what of two paths need not be shown |
 //! | `causes.rs` | the code that causes waits, summed over all of them |
+//! | `hash.rs` | hash maps of small keys |
 //! | `diagnostic.rs` | what a trace lacks or contradicts |
 //!
 //! Invariant, in integer nanoseconds: for every wait, the sum of the longer path less the sum of the shorter path is the wait.
@@ -25,16 +27,18 @@ pub mod causes;
 pub mod classes;
 mod collectives;
 pub mod diagnostic;
+pub mod hash;
 mod messages;
 mod objects;
 pub mod redundancy;
+mod release;
 pub mod step;
 pub mod versions;
 
 pub use analysis::{Analysis, Options, Outcome, Wait};
 pub use call::{Call, Rule, WaitKind};
 pub use causes::{Cause, causes};
-pub use classes::{Class, ClassRule, Site, SiteWaits};
+pub use classes::{Class, ClassRule, Longest, Site, SiteWaits};
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use redundancy::{Explanation, explain};
 pub use step::{CodeId, LocationId, ProcessId, State, Step, StepId, Steps};

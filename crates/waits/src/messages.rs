@@ -5,8 +5,9 @@
 
 use crate::analysis::Moment;
 use crate::call::{CommunicatorId, Message, RequestId};
+use crate::hash::Map;
 use crate::step::ProcessId;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Channel {
@@ -39,12 +40,18 @@ pub struct Place {
     channel: Channel,
     number: u64,
     is_receive: bool,
+    is_buffered: bool,
 }
 
 impl Place {
     /// Whether it is the receiver's.
     pub fn is_receive(self) -> bool {
         self.is_receive
+    }
+
+    /// Whether it is that of a send that does not wait.
+    pub fn is_buffered(self) -> bool {
+        self.is_buffered && !self.is_receive
     }
 }
 
@@ -75,16 +82,21 @@ pub enum Request {
 /// All channels and requests.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
-    channels: HashMap<Channel, Queue>,
+    channels: Map<Channel, Queue>,
+    /// Channels by receiver.
+    incoming: Map<ProcessId, Vec<Channel>>,
     /// Requests by process and handle.
-    pub requests: HashMap<(ProcessId, RequestId), Request>,
+    pub requests: Map<(ProcessId, RequestId), Request>,
 }
 
 impl Messages {
     /// A side begins. Takes the moment, unless the message has no place yet.
     pub fn begin(&mut self, own: ProcessId, message: Message, is_receive: bool, moment: Moment) -> Begun {
         match (message.peer, message.tag) {
-            (Some(peer), Some(tag)) => Begun::Placed(self.place(own, peer, tag, message.communicator, is_receive, moment)),
+            (Some(peer), Some(tag)) => {
+                let place = self.place(own, peer, tag, message.communicator, is_receive, moment);
+                Begun::Placed(Place { is_buffered: message.is_buffered, ..place })
+            }
             _ if is_receive => Begun::Open(message, moment),
             _ => Begun::Nowhere,
         }
@@ -101,7 +113,10 @@ impl Messages {
     ) -> Place {
         let (from, to) = if is_receive { (peer, own) } else { (own, peer) };
         let channel = Channel { communicator, from, to, tag };
-        let queue = self.channels.entry(channel).or_default();
+        let queue = self.channels.entry(channel).or_insert_with(|| {
+            self.incoming.entry(to).or_default().push(channel);
+            Queue::default()
+        });
         let count = if is_receive { &mut queue.receives } else { &mut queue.sends };
         let number = *count;
         *count += 1;
@@ -110,7 +125,7 @@ impl Messages {
         }
         let pair = &mut queue.pairs[(number - queue.first) as usize];
         *if is_receive { &mut pair.receive } else { &mut pair.send } = Some(moment);
-        Place { channel, number, is_receive }
+        Place { channel, number, is_receive, is_buffered: false }
     }
 
     /// Gives a receive from any its place, once its sender is known.
@@ -128,6 +143,19 @@ impl Messages {
         let queue = self.channels.get(&place.channel)?;
         let pair = queue.pairs.get(usize::try_from(place.number.checked_sub(queue.first)?).ok()?)?;
         if place.is_receive { pair.send } else { pair.receive }
+    }
+
+    /// Whether a message to the receiver of this one was sent before it and is not yet asked for: they are received in the wrong order. At most the first
+    /// [`CHANNELS`] senders and tags are looked at.
+    pub fn is_overtaken(&self, place: Place) -> bool {
+        const CHANNELS: usize = 256;
+        let Some(send) = self.partner(place).filter(|_| place.is_receive) else { return false };
+        let incoming = self.incoming.get(&place.channel.to).into_iter().flatten().take(CHANNELS);
+        incoming.filter(|channel| **channel != place.channel).any(|channel| {
+            let queue = &self.channels[channel];
+            let first = queue.receives.checked_sub(queue.first).and_then(|at| queue.pairs.get(at as usize));
+            first.and_then(|pair| pair.send).is_some_and(|other| other.time_ns < send.time_ns)
+        })
     }
 
     /// The next message of a channel that is not yet received, for probes.

@@ -2,8 +2,9 @@
 
 use crate::analysis::Moment;
 use crate::call::{ObjectId, Token};
+use crate::hash::Map;
 use crate::step::{LocationId, ProcessId};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// An object of a process.
 pub type Object = (ProcessId, ObjectId);
@@ -39,12 +40,12 @@ pub struct BarrierPlace(Object, u64);
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     /// The newest releases of a lock by two different locations.
-    unlocks: HashMap<Object, [Option<Moment>; 2]>,
-    wakes: HashMap<Object, VecDeque<Wake>>,
-    barriers: HashMap<Object, Barrier>,
-    passed: HashMap<(Object, u64), Passed>,
-    created: HashMap<Token, Moment>,
-    ended: HashMap<Token, Moment>,
+    unlocks: Map<Object, [Option<Moment>; 2]>,
+    wakes: Map<Object, VecDeque<Wake>>,
+    barriers: Map<Object, Barrier>,
+    passed: Map<(Object, u64), Passed>,
+    created: Map<Token, Moment>,
+    ended: Map<Token, Moment>,
 }
 
 impl Objects {

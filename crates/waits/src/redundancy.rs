@@ -5,8 +5,9 @@
 //! explains at least 95 % of the wait. What was dropped is part of the result.
 
 use crate::classes::Class;
+use crate::hash::Map;
 use crate::step::{CodeId, State, Step, StepId, Steps};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// What is left must explain this part of the wait.
 pub const EXPLAINED: f64 = 0.95;
@@ -34,7 +35,7 @@ pub fn explain(steps: &Steps, class: &Class) -> Explanation {
 }
 
 /// Two paths without redundant steps.
-pub fn reduce(steps: &Steps, plus: &HashMap<StepId, u64>, minus: &HashMap<StepId, u64>) -> Explanation {
+pub fn reduce(steps: &Steps, plus: &Map<StepId, u64>, minus: &Map<StepId, u64>) -> Explanation {
     let mut explanation = Explanation::default();
     let mut longer: BTreeMap<StepId, u64> = plus.iter().map(|(step, ns)| (*step, *ns)).collect();
     let mut shorter: BTreeMap<StepId, u64> = minus.iter().map(|(step, ns)| (*step, *ns)).collect();
@@ -63,7 +64,7 @@ fn ordered(steps: &Steps, path: &BTreeMap<StepId, u64>) -> Vec<(Step, u64)> {
 fn drop_pairs(longer: &mut Vec<(Step, u64)>, shorter: &mut Vec<(Step, u64)>, wait_ns: i128, explanation: &mut Explanation) {
     let budget = (wait_ns.max(0) as f64 * (1.0 - EXPLAINED)) as i128;
     let mut change: i128 = 0;
-    let mut candidates: HashMap<(CodeId, State), Vec<usize>> = HashMap::new();
+    let mut candidates: Map<(CodeId, State), Vec<usize>> = Map::default();
     for (index, (step, _)) in shorter.iter().enumerate() {
         candidates.entry((step.code, step.state)).or_default().push(index);
     }

@@ -3,7 +3,7 @@
 //! A step is a code block that a location executes in a state (Carnival: process, code block, state). What a code block is, the caller
 //! knows: a stack of functions, a region of a trace, a Ball-Larus path.
 
-use std::collections::HashMap;
+use crate::hash::Map;
 
 /// A process: what a rank is, and what the addresses of locks belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,7 +64,7 @@ pub struct StepId(pub u32);
 #[derive(Clone, Debug, Default)]
 pub struct Steps {
     steps: Vec<Step>,
-    ids: HashMap<Step, StepId>,
+    ids: Map<Step, StepId>,
 }
 
 impl Steps {

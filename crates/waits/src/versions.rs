@@ -8,8 +8,8 @@
 //! least common ancestor of all) moves to [`Versions::shared`]. So there are at most two nodes per location and kept version, each with
 //! at most one entry per step. Every operation is amortised constant but [`Versions::difference`], linear in the two paths.
 
+use crate::hash::Map;
 use crate::step::StepId;
-use std::collections::HashMap;
 
 /// A version. Owned: to be given back by [`Versions::release`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ pub struct Versions {
     nodes: Vec<Node>,
     free: Vec<u32>,
     serial: u64,
-    shared: HashMap<StepId, u64>,
+    shared: Map<StepId, u64>,
 }
 
 /// The steps of two paths behind what they share, equal steps added up, in order of step.

@@ -21,7 +21,7 @@ fn step(location: u32, code: u32) -> Step {
 }
 
 fn message(peer: u32) -> Message {
-    Message { communicator: CommunicatorId(0), peer: Some(ProcessId(peer)), tag: Some(0) }
+    Message { communicator: CommunicatorId(0), peer: Some(ProcessId(peer)), tag: Some(0), is_buffered: false }
 }
 
 /// Blocks of figure 4: A1 A2 of process 0, B1 B3 of process 1, C1 C3 of process 2.

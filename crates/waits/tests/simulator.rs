@@ -33,6 +33,8 @@ struct Event {
 struct Machine {
     now: Vec<u64>,
     pending: Vec<Vec<Block>>,
+    /// When the lock is free.
+    free_ns: u64,
     events: Vec<Event>,
 }
 
@@ -40,7 +42,12 @@ const UNIT: u64 = 100;
 
 impl Machine {
     fn new(processes: usize) -> Machine {
-        Machine { now: (0..processes as u64).map(|p| p + 1).collect(), pending: vec![Vec::new(); processes], events: Vec::new() }
+        Machine {
+            now: (0..processes as u64).map(|p| p + 1).collect(),
+            pending: vec![Vec::new(); processes],
+            free_ns: 0,
+            events: Vec::new(),
+        }
     }
 
     fn compute(&mut self, process: usize, code: u32, units: u64) {
@@ -65,7 +72,12 @@ impl Machine {
 
     fn shift(&mut self, by: usize, tag: i32) {
         let count = self.now.len();
-        let message = |peer: usize| Message { communicator: CommunicatorId(0), peer: Some(ProcessId(peer as u32)), tag: Some(tag) };
+        let message = |peer: usize| Message {
+            communicator: CommunicatorId(0),
+            peer: Some(ProcessId(peer as u32)),
+            tag: Some(tag),
+            is_buffered: false,
+        };
         let sent: Vec<u64> = (0..count)
             .map(|process| {
                 let call = Call::Send(message((process + by) % count), false);
@@ -107,15 +119,14 @@ impl Machine {
         let mut order: Vec<usize> = (0..self.now.len()).collect();
         order.sort_by_key(|process| self.now[*process]);
         let (lock, unlock) = (Call::Lock(ObjectId(7)), Call::Unlock(ObjectId(7)));
-        let mut free_ns = 0;
         for process in order {
-            if self.now[process] < free_ns {
+            if self.now[process] < self.free_ns {
                 self.enter(process, &lock);
-                self.exit(process, free_ns, &lock);
+                self.exit(process, self.free_ns, &lock);
             }
             self.compute(process, code, units(process));
-            free_ns = self.enter(process, &unlock);
-            self.exit(process, free_ns, &unlock);
+            self.free_ns = self.enter(process, &unlock);
+            self.exit(process, self.free_ns, &unlock);
         }
     }
 
@@ -266,6 +277,7 @@ fn any_call(random: &mut Random) -> Call {
         communicator: CommunicatorId(0),
         peer: (!wild).then_some(ProcessId(random.below(4) as u32)),
         tag: (!wild).then_some(random.below(2) as i32),
+        is_buffered: random.below(2) == 0,
     };
     let collective = Collective {
         communicator: CommunicatorId(random.below(2)),

@@ -1,8 +1,9 @@
-//! Two executions with equal partial traces, for a branch whose successors no profile tells apart: a breadth-first search.
+//! Two executions with equal partial traces, for a branch whose successors no profile distinguishes: a breadth-first search.
 //!
-//! The search first finds how runs come to the branch (the shortest few stacks of calls), then lets one run go on at one successor and another at
-//! the other, always the one that has made fewer steps, until both are at one place with equal records: from there a shortest way leads to the end. For each profile it keeps what one of them has recorded beyond the other; where the two
-//! records contradict each other, that pair of runs is dropped. The pairwise condition is sufficient only, so there may be nothing to find; and the search gives up after a number of steps.
+//! The search first finds how runs come to the branch (the shortest few stacks of calls). Then it lets one run go on at one successor and another at
+//! the other, always the one that has made fewer steps, until both are at one place with equal records; from there a shortest path leads to the
+//! end. For each profile it keeps what one run has recorded beyond the other; where the records contradict each other, the pair is dropped.
+//! The pairwise condition is sufficient only, so there may be nothing to find, and the search gives up after a number of steps.
 
 use super::Violation;
 use super::program::FunctionId;
@@ -29,9 +30,9 @@ const CONFIGURATIONS: usize = 100_000;
 
 /// For each violation two executions with equal partial traces, if the search finds any within `budget` pairs of runs in all.
 pub fn find(structure: &Structure, members: &[Vec<bool>], violations: &[Violation], mut budget: usize) -> Vec<Option<[Blocks; 2]>> {
-    let ways = prefixes(structure, violations);
+    let prefixes = prefixes(structure, violations);
     let search = |violation: &Violation| {
-        for (stack, before) in ways.get(&violation.state).into_iter().flatten() {
+        for (stack, before) in prefixes.get(&violation.state).into_iter().flatten() {
             let mut pairs = PAIRS.min(budget);
             budget -= pairs;
             let found = Search::new(&structure.pushdown, members, violation, stack).run(&mut pairs);
@@ -158,7 +159,7 @@ impl Two {
     }
 }
 
-/// The blocks of a shortest way from a run to its end.
+/// The blocks of a shortest path from a run to its end.
 fn rest(pushdown: &Pushdown, run: &Run) -> Option<Blocks> {
     let (mut seen, mut met, mut at) = (HashSet::from([run.clone()]), vec![(run.clone(), 0usize)], 0);
     while at < met.len() && met.len() < REST {

@@ -1,13 +1,14 @@
 //! The pairwise condition: a sufficient test that a distribution is realizable.
 //!
-//! For every branch that a run can come to, and every two of its successors `q1` and `q2`, some profile `m` must tell them apart by the next
+//! For every branch that a run can come to, and every two of its successors `q1` and `q2`, some profile `m` must distinguish them by the next
 //! witness: `W_m(q1)` and `W_m(q2)` are disjoint ([`first`](super::first)). Branches are nodes with several successors, indirect calls, calls of
-//! unknown code that can do several things, unwinding with landing pads, and code outside that can call several entries. A profile can tell two
-//! successors apart in two ways, of which one is enough ([`Lookahead`]): by the next witness of its trace, or by the next one of the branch's own
-//! function (its recursive component). The first needs one symbol of lookahead, the second any number.
+//! unknown code that can do several things, unwinding with landing pads, and code outside that can call several entries. A profile can distinguish
+//! two successors by the next witness of its trace, or by the next one of the branch's own function (its recursive component): one is enough
+//! ([`Lookahead`]). The first needs one symbol of lookahead, the second any number.
 //!
-//! Sufficient: at each branch the true successor has the next symbol of every trace in its set; any other lacks that of the profile that tells the
-//! two apart. It is not necessary: the question in general is whether words of a trace monoid have one decomposition, which is undecidable.
+//! Sufficient: at each branch the true successor has the next symbol of every trace in its set; any other lacks that of the profile that
+//! distinguishes the two. It is not necessary: the question in general is whether words of a trace monoid have one decomposition, which is
+//! undecidable.
 //!
 //! Two parallel edges that are no witnesses count as one. Branches that no run comes to are not checked.
 //! O(k x (states + sizes of the sets) + pairs).
@@ -20,7 +21,7 @@ use super::structure::{Scope, Structure};
 use crate::graph::{Edge, Node};
 use std::collections::BTreeMap;
 
-/// How far a trace must be read to tell two successors apart.
+/// How far a trace must be read to distinguish two successors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lookahead {
     /// One symbol.
@@ -61,7 +62,7 @@ pub enum Target {
     Ends,
 }
 
-/// Two successors of a branch that no profile tells apart.
+/// Two successors of a branch that no profile distinguishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The branch.
@@ -77,7 +78,7 @@ pub struct Violation {
 /// What the check of a distribution found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Check {
-    /// Pairs that no profile tells apart, in the order of the branches.
+    /// Pairs that no profile distinguishes, in the order of the branches.
     pub violations: Vec<Violation>,
     /// Branches that need the trace of their own function ([`Lookahead::OwnComponent`]).
     pub far: Vec<Branch>,
@@ -108,7 +109,7 @@ pub fn check_structure(structure: &Structure, members: &[Vec<bool>], most: Looka
     let whole = structure.whole();
     for member in members {
         let sets = FirstSets::new(structure, &whole, member);
-        open.iter_mut().for_each(|o| o.tell_apart(structure, &whole, &sets));
+        open.iter_mut().for_each(|o| o.distinguish(structure, &whole, &sets));
         open.retain(|o| !o.pairs.is_empty());
     }
     let mut far = Vec::new();
@@ -119,7 +120,7 @@ pub fn check_structure(structure: &Structure, members: &[Vec<bool>], most: Looka
     Check { violations, far }
 }
 
-/// Tells apart what own components can; the branches for which that was needed.
+/// Drops the pairs that own components distinguish; the branches for which that was needed.
 fn with_components(structure: &Structure, members: &[Vec<bool>], open: &mut Vec<Undecided>) -> Vec<Branch> {
     let mut by_component: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, undecided) in open.iter().enumerate() {
@@ -133,7 +134,7 @@ fn with_components(structure: &Structure, members: &[Vec<bool>], open: &mut Vec<
             let sets = FirstSets::new(structure, &scope, member);
             for &at in of_component {
                 let before = open[at].pairs.len();
-                open[at].tell_apart(structure, &scope, &sets);
+                open[at].distinguish(structure, &scope, &sets);
                 if open[at].pairs.len() < before {
                     far.push(branch(&structure.pushdown, open[at].state));
                 }
@@ -172,7 +173,7 @@ pub fn successors(pushdown: &Pushdown, members: &[Vec<bool>], state: State) -> V
     kept
 }
 
-/// A branch with the pairs of its successors that were not told apart so far.
+/// A branch with the pairs of its successors that were not distinguished so far.
 struct Undecided {
     state: State,
     next: Vec<State>,
@@ -203,8 +204,8 @@ impl Undecided {
         Undecided { state, pairs: Pairs::All(next.len()), next }
     }
 
-    /// Drops the pairs that these sets tell apart.
-    fn tell_apart(&mut self, structure: &Structure, scope: &Scope, sets: &FirstSets) {
+    /// Drops the pairs that these sets distinguish.
+    fn distinguish(&mut self, structure: &Structure, scope: &Scope, sets: &FirstSets) {
         let parts: Vec<Parts> = self.next.iter().map(|s| sets.parts(structure, scope, *s)).collect();
         let same = |i: u32, j: u32| !sets.disjoint(parts[i as usize], parts[j as usize]);
         match &mut self.pairs {

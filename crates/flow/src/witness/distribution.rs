@@ -9,7 +9,7 @@
 //! Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
 
 use super::condition::{Check, Lookahead};
-use super::eliminate::{Requirement, eliminate, most_expensive_first};
+use super::eliminate::{Requirement, eliminate, marked, most_expensive_first};
 use super::jobs::{Grouping, Job, jobs};
 use super::placement::OtherKind;
 use super::program::{Program, Witness, WitnessKind};
@@ -104,6 +104,8 @@ pub fn plan(program: &Program, kind: WitnessKind, weights: &Weights, options: &O
         Strategy::Function => assign_all(&views, Grouping::Function, options)?,
         Strategy::Grouped => assign_all(&views, Grouping::Grouped, options)?,
     };
+    let mut slots = slots;
+    slots.slots.iter_mut().for_each(|s| s.polish(&views));
     let mut profiles: Vec<Vec<Witness>> = slots.slots.iter().map(|s| s.witnesses(&views)).collect();
     let (limit, lookahead) = (options.limit, options.lookahead);
     let mut repair = Repair { program, structure: &structure, weights, home: slots.homes(), limit, lookahead };
@@ -145,7 +147,7 @@ struct FunctionPlan {
     size: usize,
 }
 
-/// A profile on its way.
+/// A profile that is being filled.
 #[derive(Clone, Default)]
 struct Slot {
     functions: BTreeMap<usize, FunctionPlan>,
@@ -154,12 +156,27 @@ struct Slot {
 }
 
 impl Slot {
-    /// The function's plan with one more job.
+    /// The function's plan with one more job. More witnesses never distinguish less, so that what the plan has stays as it is, and only states
+    /// of the new job's region are tried, for the new job alone.
     fn with(&self, view: &View, job: &Job) -> FunctionPlan {
         let mut jobs = self.functions.get(&job.view).map_or(Vec::new(), |p| p.jobs.clone());
-        let before = self.functions.get(&job.view).map_or_else(|| vec![false; view.len()], |p| p.member.clone());
+        let mut member = self.functions.get(&job.view).map_or_else(|| vec![false; view.len()], |p| p.member.clone());
+        let new: Vec<u32> = job.region.iter().copied().filter(|s| !member[*s as usize]).collect();
+        new.iter().for_each(|s| member[*s as usize] = true);
+        eliminate(view, &job.required, &mut member, &most_expensive_first(view, &new));
         jobs.push(job.clone());
-        planned(view, jobs, before, &job.region)
+        FunctionPlan { cost: view.sum(&member), size: view.count(&member), jobs, member }
+    }
+
+    /// Drops what later jobs have made superfluous.
+    fn polish(&mut self, views: &[View]) {
+        for view in self.functions.keys().copied().collect::<Vec<_>>() {
+            let plan = &self.functions[&view];
+            let polished = (plan.jobs.len() > 1).then(|| planned(&views[view], plan.jobs.clone(), plan.member.clone()));
+            if polished.is_some() {
+                self.put(view, polished);
+            }
+        }
     }
 
     fn put(&mut self, view: usize, plan: Option<FunctionPlan>) {
@@ -181,11 +198,10 @@ impl Slot {
     }
 }
 
-/// Marks a region, and eliminates.
-fn planned(view: &View, jobs: Vec<Job>, mut member: Vec<bool>, region: &[u32]) -> FunctionPlan {
-    region.iter().for_each(|s| member[*s as usize] = true);
+/// Eliminates from marked states what jobs do not need.
+fn planned(view: &View, jobs: Vec<Job>, mut member: Vec<bool>) -> FunctionPlan {
     let required: Vec<Requirement> = jobs.iter().flat_map(|j| j.required.clone()).collect();
-    let order = most_expensive_first(view, &member);
+    let order = most_expensive_first(view, &marked(&member));
     eliminate(view, &required, &mut member, &order);
     FunctionPlan { cost: view.sum(&member), size: view.count(&member), jobs, member }
 }
@@ -207,7 +223,7 @@ impl<'a> Slots<'a> {
         self.slots.iter().map(|s| s.cost).fold(0.0, f64::max)
     }
 
-    /// Which profile is to tell each branch apart.
+    /// Which profile is to distinguish the successors of each branch.
     fn homes(&self) -> HashMap<State, usize> {
         let mut homes = HashMap::new();
         for (at, slot) in self.slots.iter().enumerate() {
@@ -334,20 +350,23 @@ fn best_of_groupings<'a>(views: &'a [View], options: &Options) -> Result<Slots<'
     Ok(best.expect("there are groupings"))
 }
 
-/// Moves that are tried.
+/// Moves that are tried, each weighing the states of its function.
 const MOST_MOVES: usize = 400;
+/// Weight of all moves that are tried.
+const MOST_MOVED: usize = 400_000;
 
 /// Moves jobs from the most loaded profile to others as long as the greater of both loads falls.
 fn improve(slots: &mut Slots) {
-    let mut tries = 0;
-    'again: while tries < MOST_MOVES {
+    let (mut tries, mut moved) = (0, 0);
+    'again: loop {
         let most = (0..slots.slots.len()).max_by(|a, b| slots.slots[*a].cost.total_cmp(&slots.slots[*b].cost)).expect("there are profiles");
         let of: Vec<(usize, usize)> =
             slots.slots[most].functions.iter().flat_map(|(view, plan)| (0..plan.jobs.len()).map(move |j| (*view, j))).collect();
         for (view, job) in of {
             for to in (0..slots.slots.len()).filter(|to| *to != most) {
                 tries += 1;
-                if tries > MOST_MOVES {
+                moved += slots.views[view].len();
+                if tries > MOST_MOVES || moved > MOST_MOVED {
                     return;
                 }
                 if move_job(slots, most, to, view, job) {
@@ -371,8 +390,9 @@ fn move_job(slots: &mut Slots, from: usize, to: usize, view: usize, job: usize) 
     if load_to >= slots.slots[from].cost || !slots.fits(to, view, &added) {
         return false;
     }
-    let region: Vec<u32> = rest.iter().flat_map(|j| j.region.clone()).collect();
-    let left = (!rest.is_empty()).then(|| planned(of, rest, vec![false; of.len()], &region));
+    let mut member = vec![false; of.len()];
+    rest.iter().flat_map(|j| &j.region).for_each(|s| member[*s as usize] = true);
+    let left = (!rest.is_empty()).then(|| planned(of, rest, member));
     let load_from = slots.slots[from].cost - plan.cost + left.as_ref().map_or(0.0, |p| p.cost);
     if load_from.max(load_to) >= slots.slots[from].cost {
         return false;

@@ -1,6 +1,6 @@
 //! The cheapest witnesses of a small function, by branch and bound.
 //!
-//! More witnesses never tell less. So as long as some pair of successors has a first witness in common, one of the states on the ways from them to
+//! More witnesses never distinguish less. So as long as some pair of successors has a first witness in common, one of the states on the paths from them to
 //! their first witnesses must become a witness, or there is no solution: the search branches over these, the cheapest first, and excludes each
 //! behind the branch that took it. A branch ends when its cost, with the cheapest of these states, is no less than the best so far. The number of
 //! steps is limited; whether the search was finished is said.
@@ -10,7 +10,7 @@ use super::first_local::{disjoint, first_of};
 use super::view::View;
 use std::collections::HashSet;
 
-/// The cheapest set that tells the required successors apart, from one that does, and whether it is proven to be so.
+/// The cheapest set that distinguishes the required successors, from one that does, and whether it is proven to be so.
 pub fn exact(view: &View, required: &[Requirement], known: Vec<bool>, steps: usize) -> (Vec<bool>, bool) {
     let mut search = Search { view, required, best_cost: view.sum(&known), best: known, steps };
     let (mut taken, mut excluded) = (vec![false; view.len()], vec![false; view.len()]);
@@ -57,7 +57,7 @@ impl Search<'_> {
         finished
     }
 
-    /// The states one of which must become a witness, for some pair that is not told apart; `None` if there is none.
+    /// The states one of which must become a witness, for some pair that is not distinguished; `None` if there is none.
     fn open_pair(&self, taken: &[bool]) -> Option<Vec<u32>> {
         for requirement in self.required {
             let next = &self.view.branches[requirement.branch].next;
@@ -73,7 +73,7 @@ impl Search<'_> {
         None
     }
 
-    /// States that can carry a witness on the ways to the first witnesses.
+    /// States that can carry a witness on the paths to the first witnesses.
     fn between(&self, taken: &[bool], from: &[u32]) -> Vec<u32> {
         let (mut seen, mut work) = (HashSet::new(), from.to_vec());
         while let Some(state) = work.pop() {

@@ -1,4 +1,4 @@
-//! Jobs: the branches that one profile tells apart together.
+//! Jobs: the branches that one profile distinguishes together.
 //!
 //! Source: D. Saha et al., section 4.1. There a job is a set of diamonds and directed cycles, of which a function can have exponentially many. Each
 //! has one fork, and the pairwise condition asks for one profile per fork and pair of its successors; so a job here is a set of
@@ -29,7 +29,7 @@ pub enum Grouping {
 pub struct Job {
     /// The function, by its place among the views.
     pub view: usize,
-    /// What must be told apart.
+    /// What must be distinguished.
     pub required: Vec<Requirement>,
     /// States on which witnesses may be, besides those that are witnesses already.
     pub region: Vec<u32>,

@@ -76,7 +76,7 @@ fn add_root(program: &Program, outside: FunctionId, lowered: &mut Lowered) {
     lowered.nodes.push(vec![state]);
 }
 
-/// One function on its way.
+/// One function that is being lowered.
 struct Lowering<'a> {
     program: &'a Program,
     kind: WitnessKind,

@@ -42,7 +42,9 @@ impl PaperCheck {
 
 /// The theorems assume at most one edge from a node to another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("function `{function}` has several edges from node {from} to node {to}, which the paper's theorems exclude: check it by the pairwise condition")]
+#[error(
+    "function `{function}` has several edges from node {from} to node {to}, which the paper's theorems exclude: check it by the pairwise condition"
+)]
 pub struct ParallelEdges {
     /// The function.
     pub function: String,

@@ -4,7 +4,7 @@
 //! [`repair`](super::repair); the paper's node algorithm is left as it is, so that the check shows what it lacks.
 
 use super::condition::check_structure;
-use super::distribution::{Options, Planned, PlanError, planned_from};
+use super::distribution::{Options, PlanError, Planned, planned_from};
 use super::placement::{Placement, place};
 use super::program::{Program, Witness, WitnessKind};
 use super::pushdown::{Pushdown, State};

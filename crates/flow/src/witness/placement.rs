@@ -9,7 +9,7 @@
 //! [`Placement::Fewest`] eliminates from all nodes, and from targets alone, and takes the cheaper result; [`Placement::Exact`] proves the least
 //! cost for small functions ([`exact`](super::exact)). Spanning trees: O(E log E).
 
-use super::eliminate::{Requirement, eliminate, most_expensive_first, tells_apart};
+use super::eliminate::{Requirement, distinguishes, eliminate, marked, most_expensive_first};
 use super::exact::exact;
 use super::program::{Function, NodeKind, Program, WitnessKind};
 use super::structure::Structure;
@@ -63,13 +63,7 @@ const EXACT_STEPS: usize = 20_000;
 ///
 /// # Errors
 /// The placement is for witnesses of the other kind.
-pub fn place(
-    program: &Program,
-    structure: &Structure,
-    view: &View,
-    weights: &Weights,
-    placement: Placement,
-) -> Result<Placed, OtherKind> {
+pub fn place(program: &Program, structure: &Structure, view: &View, weights: &Weights, placement: Placement) -> Result<Placed, OtherKind> {
     let kind = structure.pushdown.kind();
     let plain = |member| Ok(Placed { member, proven: false });
     match (placement, kind) {
@@ -102,11 +96,11 @@ pub fn fewest(view: &View) -> Vec<bool> {
     let required = all(view);
     let mut everything: Vec<bool> = view.witness.iter().map(Option::is_some).collect();
     let mut few = targets(view);
-    if !tells_apart(view, &required, &few) {
+    if !distinguishes(view, &required, &few) {
         few = everything.clone();
     }
     for member in [&mut everything, &mut few] {
-        let order = most_expensive_first(view, member);
+        let order = most_expensive_first(view, &marked(member));
         eliminate(view, &required, member, &order);
     }
     if view.sum(&few) < view.sum(&everything) { few } else { everything }
@@ -120,19 +114,19 @@ fn targets(view: &View) -> Vec<bool> {
     member
 }
 
-/// Adds targets of branches that are not told apart, then drops what is not needed.
+/// Adds targets of branches that are not distinguished, then drops what is not needed.
 fn repair(view: &View, member: &mut [bool]) {
     let required = all(view);
     for requirement in &required {
-        if !tells_apart(view, std::slice::from_ref(requirement), member) {
+        if !distinguishes(view, std::slice::from_ref(requirement), member) {
             let next = &view.branches[requirement.branch].next;
             next.iter().for_each(|n| member[*n as usize] |= view.witness[*n as usize].is_some());
         }
     }
-    if !tells_apart(view, &required, member) {
+    if !distinguishes(view, &required, member) {
         member.iter_mut().zip(&view.witness).for_each(|(m, w)| *m = w.is_some());
     }
-    let order = most_expensive_first(view, member);
+    let order = most_expensive_first(view, &marked(member));
     eliminate(view, &required, member, &order);
 }
 
@@ -154,7 +148,7 @@ fn outside_spanning_tree(view: &View) -> Vec<bool> {
         }
     }
     let mut member: Vec<bool> = view.witness.iter().map(Option::is_some).collect();
-    for state in most_expensive_first(view, &member) {
+    for state in most_expensive_first(view, &marked(&member)) {
         let (Some(from), [to]) = (before[state as usize], view.next[state as usize].as_slice()) else { continue };
         member[state as usize] = !sets.join(Node(from), Node(*to));
     }

@@ -9,15 +9,17 @@
 //! place where no execution agrees with the traces is reported. Memory: the stack, and one symbol per trace, plus what lies before the next symbol
 //! of a component where the condition needs that. Time: per step a lookup for each trace and successor.
 
+mod decision;
+
 use super::Distribution;
 use super::condition::{self, Branch, Target};
-use super::first::{FirstSets, Parts};
+use super::first::FirstSets;
 use super::program::{FunctionId, Program, Witness};
 use super::pushdown::{Action, Pushdown, State};
-use super::sets::END;
 use super::structure::{Scope, Structure};
 use crate::graph::Node;
-use std::collections::{HashMap, VecDeque};
+use decision::Tables;
+use std::collections::VecDeque;
 
 /// How the traces end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -168,7 +170,7 @@ impl Reconstruction {
         }
         let traces = traces.into_iter().map(|rest| Trace { rest, ahead: VecDeque::new(), read: 0 }).collect();
         let root = self.structure.pushdown.root();
-        let tables = Tables { branches: HashMap::new(), components: HashMap::new() };
+        let tables = Tables::default();
         Ok(Reconstructor { of: self, traces, ending, next: Next::Enter(root), frames: Vec::new(), blocks: 0, idle: 0, tables })
     }
 }
@@ -212,24 +214,6 @@ enum Next {
     Enter(State),
     Act(State),
     Done(Outcome),
-}
-
-/// A branch that was met: its successors and, for each profile, their sets W.
-struct MetBranch {
-    next: Vec<State>,
-    parts: Vec<Vec<Parts>>,
-}
-
-/// The sets W of a component, for each profile.
-struct ComponentSets {
-    scope: Scope,
-    sets: Vec<FirstSets>,
-}
-
-/// What was needed so far.
-struct Tables {
-    branches: HashMap<State, MetBranch>,
-    components: HashMap<u32, ComponentSets>,
 }
 
 /// The walk along one thread.
@@ -420,76 +404,5 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         self.next = Next::Enter(if returns { after } else { unwound });
         let known = function.index() + 2 < self.pushdown().function_count();
         known.then_some(if returns { Event::Return(function) } else { Event::Unwind(function) })
-    }
-
-    /// The successor of a branch that agrees with all traces; `None` where traces that were cut leave several.
-    fn choose(&mut self, state: State) -> Result<Option<State>, ReconstructError> {
-        let of = self.of;
-        let met = self.tables.branches.entry(state).or_insert_with(|| of.branch(state));
-        let mut at_end = false;
-        let mut left: Vec<usize> = (0..met.next.len()).collect();
-        for (profile, trace) in self.traces.iter_mut().enumerate() {
-            let symbol = match (trace.peek(), self.ending) {
-                (Some(symbol), _) => symbol.0,
-                (None, Ending::Complete) => END,
-                (None, Ending::Cut) => {
-                    at_end = true;
-                    continue;
-                }
-            };
-            left.retain(|i| of.sets[profile].has(met.parts[profile][*i], symbol));
-        }
-        if left.len() > 1 {
-            let next: Vec<State> = met.next.clone();
-            at_end |= self.ask_component(state, &next, &mut left);
-        }
-        let met = &self.tables.branches[&state];
-        match left.as_slice() {
-            [one] => Ok(Some(met.next[*one])),
-            [] => {
-                let next = self.traces.iter_mut().map(Trace::peek).collect();
-                Err(ReconstructError::NoSuccessor { branch: condition::branch(self.pushdown(), state), blocks: self.blocks, next })
-            }
-            _ if at_end => Ok(None),
-            _ => {
-                let targets = left.iter().map(|i| condition::target(self.pushdown(), state, met.next[*i])).collect();
-                Err(ReconstructError::Ambiguous { branch: condition::branch(self.pushdown(), state), targets, blocks: self.blocks })
-            }
-        }
-    }
-
-    /// Drops successors that do not agree with the next symbols of the branch's own component; whether a trace that was cut has no more of them.
-    fn ask_component(&mut self, state: State, next: &[State], left: &mut Vec<usize>) -> bool {
-        let (of, mut at_end) = (self.of, false);
-        let function = of.structure.pushdown.state(state).function;
-        let component = of.structure.component[function.index()];
-        let own = self.tables.components.entry(component).or_insert_with(|| of.component(function));
-        for (profile, trace) in self.traces.iter_mut().enumerate() {
-            let symbol = match (trace.find(|w| of.component_of.get(w.index()) == Some(&component)), self.ending) {
-                (Some(symbol), _) => symbol.0,
-                (None, Ending::Complete) => END,
-                (None, Ending::Cut) => {
-                    at_end = true;
-                    continue;
-                }
-            };
-            let sets = &own.sets[profile];
-            left.retain(|i| sets.has(sets.parts(&of.structure, &own.scope, next[*i]), symbol));
-        }
-        at_end
-    }
-}
-
-impl Reconstruction {
-    fn branch(&self, state: State) -> MetBranch {
-        let next = condition::successors(&self.structure.pushdown, &self.members, state);
-        let parts = |sets: &FirstSets| next.iter().map(|s| sets.parts(&self.structure, &self.whole, *s)).collect();
-        MetBranch { parts: self.sets.iter().map(parts).collect(), next }
-    }
-
-    fn component(&self, function: FunctionId) -> ComponentSets {
-        let scope = self.structure.component_of(function);
-        let sets = self.members.iter().map(|m| FirstSets::new(&self.structure, &scope, m)).collect();
-        ComponentSets { scope, sets }
     }
 }

@@ -1,8 +1,8 @@
 //! Repair: a distribution that fails the pairwise condition is given witnesses until it holds.
 //!
-//! For a pair of successors that no profile tells apart, the profile that was to do so gets the witnesses that come first behind one of them when
+//! For a pair of successors that no profile distinguishes, the profile that was to do so gets the witnesses that come first behind one of them when
 //! every place is a witness, the cheaper ones first; then those of the other. With both, it sees exactly what a profile of all witnesses sees
-//! at that branch. So what stays violated cannot be told apart by the next symbol at all (two callbacks of unknown code, for example, between which
+//! at that branch. So what stays violated cannot be distinguished by the next symbol at all (two callbacks of unknown code, for example, between which
 //! the known code executes nothing). Each pass is a check of the whole program.
 
 use super::condition::{Check, Lookahead, Violation, check_structure};
@@ -25,7 +25,7 @@ pub struct Repair<'a> {
     pub structure: &'a Structure,
     /// Costs.
     pub weights: &'a Weights,
-    /// The profile that is to tell a branch apart, as far as that is known; others go to the cheapest.
+    /// The profile that is to distinguish the successors of a branch, as far as that is known; others go to the cheapest.
     pub home: HashMap<State, usize>,
     /// Greatest number of witnesses in a profile.
     pub limit: Option<usize>,
@@ -103,7 +103,7 @@ impl Repair<'_> {
         all
     }
 
-    /// The profile that is to tell a branch apart: one with room for what both successors need.
+    /// The profile that is to distinguish the successors of a branch: one with room for what both successors need.
     fn profile_for(
         &mut self,
         state: State,

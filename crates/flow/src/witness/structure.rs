@@ -35,17 +35,16 @@ impl Structure {
     /// Analyses an automaton.
     pub fn new(pushdown: Pushdown) -> Structure {
         let (ranges, dependents) = (ranges(&pushdown), dependents(&pushdown));
-        let mut structure =
-            Structure {
-                pushdown,
-                exits: Vec::new(),
-                reached: Vec::new(),
-                component: Vec::new(),
-                repeated: Vec::new(),
-                recursive: Vec::new(),
-                dependents,
-                ranges,
-            };
+        let mut structure = Structure {
+            pushdown,
+            exits: Vec::new(),
+            reached: Vec::new(),
+            component: Vec::new(),
+            repeated: Vec::new(),
+            recursive: Vec::new(),
+            dependents,
+            ranges,
+        };
         structure.exits = structure.exits_without(&structure.whole(), &|_| false);
         structure.reached = structure.reachable();
         structure.component = structure.call_components();

@@ -1,12 +1,12 @@
 //! One function as a graph of states, on which witnesses are placed: calls are steps without witnesses, and behind a return comes the entry again
 //! where the function can be entered more than once.
 //!
-//! That is the graph of the paper (section 4.1) with an edge exit -> entry, and an edge from each call to its return. Witnesses that tell a
-//! branch apart here tell it apart in the trace of the function alone; whether they do in the whole trace, the check of the
-//! whole program says ([`repair`](super::repair)).
+//! That is the graph of the paper (section 4.1) with an edge exit -> entry, and an edge from each call to its return. Witnesses that distinguish
+//! the successors of a branch here do so in the trace of the function alone; whether they do in the whole trace, the check of the whole program
+//! says ([`repair`](super::repair)). Construction: O(states + transitions), and for each branch a search to the next witnesses.
 
 use super::WitnessKind;
-use super::first_local::first_of;
+use super::first_local::Scratch;
 use super::program::{FunctionId, Witness};
 use super::pushdown::{Action, Role, State};
 use super::structure::{ENDS, RETURNS, Structure, UNWINDS};
@@ -41,7 +41,7 @@ pub struct View {
     pub parallel: HashMap<u32, Vec<Witness>>,
     /// What a witness on each state costs.
     pub cost: Vec<f64>,
-    /// Branches that witnesses of the function can tell apart.
+    /// Branches that witnesses of the function can distinguish.
     pub branches: Vec<ViewBranch>,
     /// The first state of the function in the automaton.
     pub first: State,
@@ -68,6 +68,7 @@ impl View {
         let cost = |w: &Witness| weights.cost(kind, *w);
         view.cost = view.witness.iter().map(|w| w.as_ref().map_or(0.0, cost)).collect();
         view.parallel.iter().for_each(|(s, others)| view.cost[*s as usize] += others.iter().map(cost).sum::<f64>());
+        view.end_endless();
         view.find_branches(structure, &states);
         view
     }
@@ -93,6 +94,20 @@ impl View {
         }
     }
 
+    /// Where no end can be reached, as in the main loop of a server, the run ends from outside, anywhere.
+    fn end_endless(&mut self) {
+        let mut before = vec![Vec::new(); self.len()];
+        (0..self.len()).for_each(|s| self.next[s].iter().for_each(|n| before[*n as usize].push(s)));
+        let mut can_end = vec![false; self.len()];
+        let mut work: Vec<usize> = (0..self.len()).filter(|s| self.ends[*s]).collect();
+        while let Some(state) = work.pop() {
+            if !std::mem::replace(&mut can_end[state], true) {
+                work.extend(&before[state]);
+            }
+        }
+        self.ends.iter_mut().zip(can_end).for_each(|(ends, can)| *ends |= !can);
+    }
+
     /// The successors of a choice; parallel edges are one.
     fn choose(&mut self, structure: &Structure, next: &[State], place: usize) {
         let mut edges: HashMap<Node, u32> = HashMap::new();
@@ -109,6 +124,7 @@ impl View {
     /// Branches that runs come to, and that differ with a witness on every state.
     fn find_branches(&mut self, structure: &Structure, states: &[State]) {
         let all: Vec<bool> = self.witness.iter().map(Option::is_some).collect();
+        let mut scratch = Scratch::default();
         for (&state, place) in states.iter().zip(0u32..) {
             let data = structure.pushdown.state(state);
             let next = self.next[place as usize].clone();
@@ -116,7 +132,7 @@ impl View {
             if next.len() < 2 || !structure.reached[state.index()] || !chooses {
                 continue;
             }
-            let sets: Vec<Vec<u32>> = next.iter().map(|n| first_of(self, &all, *n)).collect();
+            let sets: Vec<Vec<u32>> = next.iter().map(|n| scratch.first_of(self, &all, *n)).collect();
             let differ = |i: usize| (0..i).all(|j| !sets[i].iter().any(|s| sets[j].binary_search(s).is_ok()));
             if (1..next.len()).all(differ) {
                 self.branches.push(ViewBranch { state: place, next });

@@ -21,6 +21,7 @@ Programs must be linked with the shared C library, and MPI programs with a share
 Examples:
   trodden waits report app.waits
   trodden waits report app.waits --json
+  trodden waits report app.waits --html app.html
   trodden waits report app.waits --what-if compute_forces=50
 
 Exit status: 0, or 2 if the recording cannot be read.")]
@@ -44,7 +45,7 @@ pub struct WaitsRecord {
 /// `trodden waits report`
 #[derive(Debug, Args)]
 pub struct WaitsReport {
-    /// The recording.
+    /// The recording; or a trace of another tool: an OTF2 archive (.otf2), Chrome trace JSON, text of `perf script` with sched_switch and sched_waking.
     pub recording: PathBuf,
     /// Waits of one site are equivalent if the code on their paths takes the same part of the time, up to this sum of differences (0 to 2).
     #[arg(long, value_name = "DISTANCE", default_value_t = 0.5, value_parser = distance)]
@@ -61,6 +62,12 @@ pub struct WaitsReport {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// Write a self-contained HTML page.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write the time line as Chrome trace JSON, for Perfetto or chrome://tracing.
+    #[arg(long, value_name = "FILE")]
+    pub chrome: Option<PathBuf>,
 }
 
 /// How the distance of two paths is measured.

@@ -195,7 +195,7 @@ impl Costs {
             // Labels of all copies together may be fewer than those of one program: then even most is below.
             let side = if distance < 0.0 { "below" } else { "above" };
             out.push(format!(
-                "most hits of a copy: {:.1} % of one program that counts all; {:.1} % {side} the ideal of {:.1} %, no plan below {:.1} %",
+                "the copy with most hits has {:.1} % of the hits of one program that counts all: {:.1} % {side} the ideal, an equal share ({:.1} %); no plan can be below {:.1} %",
                 share(self.hits_of_slowest),
                 100.0 * distance.abs(),
                 share(self.ideal_hits),

@@ -3,6 +3,9 @@
 //! Almost all of them just return, and a watched place behind each call would cost much. So what is usual is assumed first. An execution that
 //! contradicts it leaves witnesses where none can be; then anything is assumed of all of them, and the runs are repeated.
 
+use anyhow::Result;
+use std::collections::BTreeMap;
+use trodden_binary::Binary;
 use trodden_flow::witness::Opaque;
 
 /// What is assumed of other files' functions.
@@ -142,9 +145,52 @@ const END: &[&str] = &[
     "thrd_exit",
 ];
 
+/// Functions that an image can replace for all files: then code outside calls the image's own.
+const ALLOCATE: &[&str] = &["malloc", "free", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc"];
+
+/// What an image says to other files.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    /// Where code outside enters it: its entry, and what its dynamic section names.
+    pub starts: Vec<u64>,
+    /// Functions that other files can call by name.
+    pub exports: BTreeMap<String, u64>,
+}
+
+impl Image {
+    /// What an image's tables say.
+    ///
+    /// # Errors
+    /// They are damaged.
+    pub fn read(binary: &Binary) -> Result<Self> {
+        use object::{Object, ObjectSymbol};
+        let section = |name: &str| binary.section(name).map(|(range, _)| range.start);
+        let starts = [Some(binary.entry()), section(".init"), section(".fini")].into_iter().flatten().collect();
+        let file = object::File::parse(binary.data())?;
+        let defined = file.dynamic_symbols().filter(|s| s.is_definition() && s.kind() == object::SymbolKind::Text);
+        let exports = defined.filter_map(|s| Some((plain(s.name().ok()?).to_owned(), s.address()))).collect();
+        Ok(Self { starts, exports })
+    }
+
+    /// What the function of a name may do that is another file's.
+    pub fn import(&self, name: &str, assumption: Assumption) -> Opaque {
+        let usual = opaque(name, assumption);
+        let replaces = |prefix: &[&str]| self.exports.keys().any(|e| prefix.iter().any(|p| e.starts_with(p)));
+        let allocates = self.exports.keys().any(|e| ALLOCATE.contains(&e.as_str()));
+        let of_cxx = name.starts_with("_Z") || name.starts_with("__cxa");
+        let calls_back = usual.calls_back || allocates || (of_cxx && replaces(&["_Zn", "_Zd"]));
+        Opaque { calls_back, ..usual }
+    }
+}
+
+/// A name without its version.
+pub fn plain(name: &str) -> &str {
+    name.split('@').next().unwrap_or(name)
+}
+
 /// What the function of a name may do; an empty name stands for one that is not known.
 pub fn opaque(name: &str, assumption: Assumption) -> Opaque {
-    let name = name.split('@').next().unwrap_or(name);
+    let name = plain(name);
     let is = |list: &[&str]| list.contains(&name);
     let throws = is(THROW) || name.starts_with("_ZSt") && name.contains("__throw_");
     if throws {

@@ -10,11 +10,13 @@
 
 mod code;
 mod diff;
+mod explain;
 mod find;
 mod imports;
 mod merge;
 mod model;
 mod place;
+mod profile;
 mod record;
 mod replay;
 mod runs;
@@ -36,7 +38,7 @@ pub fn run(job: &Trace) -> Result<ExitCode> {
         Trace::Find(job) => find::run(job),
         Trace::Diff(job) => diff::run(job),
         Trace::Record(job) => record::run(job),
-        Trace::Profile(_) => anyhow::bail!("not yet"),
+        Trace::Profile(job) => profile::run(job),
     }
 }
 

@@ -10,7 +10,7 @@
 //! What other files' functions do is assumed by their names ([`imports`](super::imports)): first the usual, and if an execution contradicts that,
 //! anything. So that no call from outside is overlooked, the entries of all functions that may be called so are watched in one of the runs.
 
-use super::imports::{Assumption, opaque};
+use super::imports::{Assumption, Image, opaque, plain};
 use anyhow::{Context, Result};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, Callee, Doubt, FunctionGraph, ProgramGraph, Returns};
@@ -31,21 +31,46 @@ pub struct Model {
     pub opaque: Vec<(String, String)>,
 }
 
-/// Makes the model. `excluded` are names of functions that are not to be traced inside. If all uncertain jumps were `observed` in a run like those
-/// to come, a jump without targets is one that is never executed.
+/// What a run like those to come has shown.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// Where uncertain jumps and indirect tail calls led.
+    pub targets: BTreeSet<(u64, u64)>,
+    /// Whether an exception was thrown, or `longjmp` called.
+    pub unwinds: bool,
+}
+
+/// Places that are executed when the stack is unwound: landing pads, and calls of what unwinds. Ascending.
+pub fn unwinding_sites(graphs: &ProgramGraph) -> Vec<u64> {
+    let pads = graphs.functions.iter().flat_map(|f| f.landing_pads.iter().copied());
+    let throws = |c: &&CallSite| matches!(&c.callee, Callee::Import(name) if opaque(plain(name), Assumption::Usual).unwinds);
+    let calls = graphs.functions.iter().flat_map(|f| f.calls.iter().filter(throws).map(|c| c.address));
+    let all: BTreeSet<u64> = pads.chain(calls).collect();
+    all.into_iter().collect()
+}
+
+/// Makes the model. `excluded` are names of functions that are not to be traced inside. `observed` is what a run like
+/// those to come has shown: jumps and tail calls that are uncertain and not in it are never executed.
 ///
 /// # Errors
 /// A function that is to be excluded does not exist, or the program has no function.
-pub fn model(graphs: &ProgramGraph, starts: &[u64], excluded: &[String], assumption: Assumption, observed: bool) -> Result<Model> {
+pub fn model(
+    graphs: &ProgramGraph,
+    image: &Image,
+    excluded: &[String],
+    assumption: Assumption,
+    observed: Option<&Observed>,
+) -> Result<Model> {
     for name in excluded {
         graphs.functions_named(name).next().with_context(|| format!("there is no function `{name}` to leave out"))?;
     }
-    let closed = opaque_functions(graphs, excluded, observed);
+    let closed = opaque_functions(graphs, excluded, observed.is_some());
     let known: Vec<usize> = (0..graphs.functions.len()).filter(|f| !closed.contains_key(f)).collect();
     let ids: HashMap<u64, FunctionId> = (0..).zip(&known).map(|(id, f)| (graphs.functions[*f].entry, FunctionId(id))).collect();
     let hub = FunctionId(known.len() as u32);
-    let leaves = leaving_outside(graphs, assumption);
-    let maker = Maker { graphs, ids: &ids, hub, leaves, assumption };
+    let leaves = leaving_outside(graphs, image, assumption);
+    let mut maker = Maker { graphs, image, ids: &ids, hub, leaves, observed, branching: HashSet::new(), unwinds: observed.is_none_or(|o| o.unwinds), assumption };
+    maker.find_branching();
     let mut functions = Vec::new();
     let mut places: Vec<Option<u64>> = Vec::new();
     for f in &known {
@@ -53,7 +78,7 @@ pub fn model(graphs: &ProgramGraph, starts: &[u64], excluded: &[String], assumpt
         functions.push(function);
         places.extend(of_nodes);
     }
-    let external = external(graphs, starts, &closed, &ids);
+    let external = external(graphs, image, &closed, &ids);
     functions.push(hub_function(&external)?);
     places.extend([None, None]);
     let program = Program::new(functions, Start::Outside, external)?;
@@ -107,7 +132,7 @@ fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) 
 }
 
 /// Functions that code outside may call: those whose address is kept, where the program starts, and what opaque functions call.
-fn external(graphs: &ProgramGraph, starts: &[u64], opaque: &HashMap<usize, String>, ids: &HashMap<u64, FunctionId>) -> Vec<FunctionId> {
+fn external(graphs: &ProgramGraph, image: &Image, opaque: &HashMap<usize, String>, ids: &HashMap<u64, FunctionId>) -> Vec<FunctionId> {
     let kept = graphs.functions.iter().filter(|f| f.address_taken).map(|f| f.entry);
     let called = opaque.keys().flat_map(|f| graphs.functions[*f].calls.iter()).flat_map(|call| match &call.callee {
         Callee::Function(entry) => vec![*entry],
@@ -115,20 +140,24 @@ fn external(graphs: &ProgramGraph, starts: &[u64], opaque: &HashMap<usize, Strin
         Callee::Import(_) | Callee::Indirect => Vec::new(),
     });
     let resolvers = graphs.stubs.iter().filter_map(|s| s.resolver);
-    let all: BTreeSet<u64> = kept.chain(starts.iter().copied()).chain(called).chain(resolvers).collect();
+    let all: BTreeSet<u64> =
+        kept.chain(image.starts.iter().copied()).chain(image.exports.values().copied()).chain(called).chain(resolvers).collect();
     all.into_iter().filter_map(|entry| ids.get(&entry).copied()).collect()
 }
 
 /// Entries of functions that may end in a tail call of code that calls back, or of such a function. Whether that calls back, or whoever called the
 /// function, nothing could tell; so the calls back are put behind the function's return.
-fn leaving_outside(graphs: &ProgramGraph, assumption: Assumption) -> HashSet<u64> {
+fn leaving_outside(graphs: &ProgramGraph, image: &Image, assumption: Assumption) -> HashSet<u64> {
     let mut leaves: HashSet<u64> = HashSet::new();
     loop {
         let before = leaves.len();
         for function in &graphs.functions {
             let is_tail = |c: &&CallSite| c.kind != CallKind::Call;
             let leaves_by = |c: &CallSite| match &c.callee {
-                Callee::Import(name) => opaque(name, assumption).calls_back,
+                Callee::Import(name) => match image.exports.get(plain(name)) {
+                    Some(entry) => leaves.contains(entry),
+                    None => image.import(name, assumption).calls_back,
+                },
                 Callee::Indirect => false,
                 Callee::Function(entry) => leaves.contains(entry),
                 Callee::OneOf(entries) => entries.iter().any(|e| leaves.contains(e)),
@@ -155,16 +184,25 @@ fn hub_function(callees: &[FunctionId]) -> Result<Function> {
 
 struct Maker<'a> {
     graphs: &'a ProgramGraph,
+    image: &'a Image,
     ids: &'a HashMap<u64, FunctionId>,
     hub: FunctionId,
     /// Entries of functions that may end in a tail call of code outside.
     leaves: HashSet<u64>,
+    observed: Option<&'a Observed>,
+    /// Entries of functions that may end in a tail call of several functions, or of such a function.
+    branching: HashSet<u64>,
+    /// Whether exceptions are thrown, or `longjmp` is called.
+    unwinds: bool,
     assumption: Assumption,
 }
 
 /// A function on its way.
 struct Parts {
     nodes: Vec<(NodeKind, Option<u64>)>,
+    /// Nodes with calls that may unwind, and those behind calls that return twice.
+    unwinding: Vec<Node>,
+    again: Vec<Node>,
     edges: Vec<(Node, Node, EdgeKind)>,
     calls: Vec<(Node, Call)>,
     exit: Node,
@@ -187,9 +225,13 @@ impl Maker<'_> {
         let mut nodes: Vec<(NodeKind, Option<u64>)> = graph.blocks.iter().map(|b| (NodeKind::Block, Some(b.start))).collect();
         nodes.push((NodeKind::Virtual, None));
         let exit = Node(graph.blocks.len() as u32);
-        let mut parts = Parts { nodes, edges: Vec::new(), calls: Vec::new(), exit };
+        let mut parts = Parts { nodes, unwinding: Vec::new(), again: Vec::new(), edges: Vec::new(), calls: Vec::new(), exit };
         for block in 0..graph.blocks.len() {
             self.block(graph, block as u32, &mut parts);
+        }
+        // `longjmp` leads behind each call of `setjmp` in the function, out of any other call.
+        for (from, to) in parts.unwinding.iter().flat_map(|f| parts.again.iter().map(move |t| (*f, *t))) {
+            parts.edges.push((from, to, EdgeKind::Unwind));
         }
         let entry = graph.block_starting_at(graph.entry).with_context(|| format!("no block starts at the entry of {}", graph.name))?;
         let edges = parts.edges.iter().map(|(from, to, _)| (*from, *to)).collect();
@@ -238,38 +280,105 @@ impl Maker<'_> {
         let is_branch =
             callee.callees.len() > 1 || callee.callees.contains(&self.hub) || callee.opaque.is_some_and(|o| o != Opaque::RETURNS);
         parts.calls.push((at, callee));
-        let leaves = matches!(&call.callee, Callee::Function(entry) if self.leaves.contains(entry));
+        let leaves = matches!(self.target(call), Callee::Function(entry) if self.leaves.contains(&entry) && self.ids.contains_key(&entry));
         if leaves {
             parts.calls.push((at, Call::opaque(Opaque { calls_back: true, ..Opaque::RETURNS })));
         }
-        let is_branch = is_branch || leaves;
-        let pad = call.landing_pad.and_then(|pad| graph.block_starting_at(pad));
+        let branching = matches!(self.target(call), Callee::Function(entry) if self.branching.contains(&entry));
+        let is_branch = is_branch || leaves || branching;
+        let pad = call.landing_pad.filter(|_| self.unwinds).and_then(|pad| graph.block_starting_at(pad));
         if let Some(pad) = pad {
             parts.edge(at, Node(pad.0), EdgeKind::Unwind);
+        }
+        if self.unwinds {
+            parts.unwinding.push(at);
         }
         let behind = call.return_address.filter(|_| call.returns != Returns::Never)?;
         // A block that starts there is entered by an edge of its own.
         let starts_block = graph.block_starting_at(behind).is_some();
-        match (is_branch || pad.is_some()) && !starts_block {
+        let twice = call.returns == Returns::Twice && self.unwinds;
+        if twice && let Some(block) = graph.block_starting_at(behind) {
+            parts.again.push(Node(block.0));
+        }
+        match (is_branch || twice || pad.is_some()) && !starts_block {
             true => {
                 let next = parts.node(NodeKind::Continuation, Some(behind));
                 parts.edge(at, next, EdgeKind::Flow);
+                if twice {
+                    parts.again.push(next);
+                }
                 Some(next)
             }
             false => Some(at),
         }
     }
 
+    /// Finds the functions whose tail calls are branches: who calls them must see when they are back.
+    fn find_branching(&mut self) {
+        loop {
+            let before = self.branching.len();
+            for function in &self.graphs.functions {
+                let branches = |c: &CallSite| {
+                    let callee = self.callee(c);
+                    let outcomes = callee.opaque.map_or(0, |o| [o.returns, o.ends_run, o.unwinds].into_iter().filter(|o| *o).count());
+                    let several = callee.callees.len() + outcomes > 1 || callee.callees.contains(&self.hub);
+                    several || matches!(self.target(c), Callee::Function(entry) if self.branching.contains(&entry))
+                };
+                if function.calls.iter().filter(|c| c.kind != CallKind::Call).any(branches) {
+                    self.branching.insert(function.entry);
+                }
+            }
+            if self.branching.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Whom an indirect tail call was seen to call.
+    fn seen(&self, call: &CallSite, observed: &Observed) -> (Vec<FunctionId>, Option<Opaque>) {
+        let targets = || observed.targets.range((call.address, 0)..=(call.address, u64::MAX)).map(|(_, target)| *target);
+        let callees: Vec<FunctionId> = targets().filter_map(|t| self.ids.get(&t).copied()).collect();
+        let others = || targets().filter(|t| !self.ids.contains_key(t));
+        let other = match others().next() {
+            Some(target) if self.graphs.function_entered_at(target).is_some() => Some(self.inside_opaque(target)),
+            Some(_) => Some(Opaque::RETURNS),
+            None => callees.is_empty().then_some(Opaque::RETURNS),
+        };
+        (callees, other)
+    }
+
+    /// What another file's function may do; where nothing is thrown, who would throw is not called.
+    fn import(&self, name: &str) -> Opaque {
+        let may = self.image.import(name, self.assumption);
+        match may.unwinds && !self.unwinds {
+            true => Opaque { unwinds: false, ends_run: may.ends_run || !may.returns, ..may },
+            false => may,
+        }
+    }
+
+    /// What a call names: a function of the image that other files could have by its name, too, is the image's.
+    fn target(&self, call: &CallSite) -> Callee {
+        match &call.callee {
+            Callee::Import(name) => {
+                self.image.exports.get(plain(name)).map_or_else(|| call.callee.clone(), |entry| Callee::Function(*entry))
+            }
+            other => other.clone(),
+        }
+    }
+
     /// What a call may enter.
     fn callee(&self, call: &CallSite) -> Call {
         let known = |entry: &u64| self.ids.get(entry).copied();
-        let (callees, other) = match &call.callee {
+        let (callees, other) = match &self.target(call) {
             Callee::Function(entry) => match known(entry) {
                 Some(id) => (vec![id], None),
                 None => (Vec::new(), Some(self.inside_opaque(*entry))),
             },
-            Callee::Import(name) => (Vec::new(), Some(opaque(name, self.assumption))),
+            Callee::Import(name) => (Vec::new(), Some(self.import(name))),
             // A function of another file that calls back could not be told from a direct call of ours.
+            Callee::Indirect if call.kind != CallKind::Call && self.observed.is_some() => {
+                self.seen(call, self.observed.expect("it is there"))
+            }
             Callee::Indirect => (vec![self.hub], Some(Opaque::RETURNS)),
             Callee::OneOf(entries) => {
                 let callees: Vec<FunctionId> = entries.iter().filter_map(known).collect();
@@ -279,7 +388,8 @@ impl Maker<'_> {
         };
         let never = call.returns == Returns::Never;
         let tail = call.kind != CallKind::Call;
-        let other = other.map(|o| Opaque { calls_back: o.calls_back && !tail, ..o });
+        // What ends the program for sure is not called by a jump.
+        let other = other.map(|o| if tail { Opaque { calls_back: false, ends_run: o.ends_run && !o.returns, ..o } } else { o });
         let other = other.map(|o| if never && o.returns { Opaque { returns: false, ends_run: !o.unwinds, ..o } } else { o });
         Call { callees, opaque: other }
     }

@@ -5,18 +5,19 @@
 //! first one did. 5. The partial traces are merged. If they contradict what was assumed, more is held possible, and 3 to 5 are repeated.
 
 use super::code::Code;
-use super::imports::Assumption;
+use super::explain::{Missing, first_missing};
+use super::imports::{Assumption, Image};
 use super::merge::{Hits, MergeError, Merged, merge, place};
-use super::model::{Model, model};
+use super::model::{Model, Observed, model, unwinding_sites};
 use super::runs::{FirstRun, RunResult, Subject};
 use crate::cli::{CollectorKind, TraceRecord, TraceStrategy};
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use trodden_binary::graph::{BlockEnd, Doubt, Observation, ProgramGraph};
+use trodden_binary::graph::{BlockEnd, CallKind, Callee, Doubt, Observation, ProgramGraph};
 use trodden_binary::{AddressMap, Binary, recover};
 use trodden_flow::witness::distribution::plan;
 use trodden_flow::witness::pushdown::Pushdown;
@@ -24,8 +25,8 @@ use trodden_flow::witness::repair::Repair;
 use trodden_flow::witness::structure::Structure;
 use trodden_flow::witness::{Distribution, Lookahead, Options, Order, ReconstructError, Strategy, Weights, Witness, WitnessKind};
 use trodden_trace::{
-    Collector, Ending, Followed, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, SingleStep, StoredEnding, TraceAbout, TraceEnd,
-    TraceWriter,
+    Collector, Ending, Followed, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, SingleStep, StoredEnding, ThreadNumber, TraceAbout,
+    TraceEnd, TraceWriter,
 };
 
 /// Assumptions, in the order in which they are tried.
@@ -47,7 +48,7 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let temporary = tempfile::tempdir().context("no folder for partial traces")?;
     let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-    let mut recording = Recording { job, subject, binary, map, graphs, folder, observed: BTreeSet::new() };
+    let mut recording = Recording { job, subject, image: Image::read(&binary)?, binary, map, graphs, folder, observed: BTreeSet::new() };
     let kind = job.collector.unwrap_or(CollectorKind::Ptrace);
     match job.runs == 1 || job.pid.is_some() || kind == CollectorKind::SingleStep {
         true => recording.in_one_run(collector(kind)),
@@ -67,6 +68,7 @@ struct Recording<'a> {
     job: &'a TraceRecord,
     subject: Subject<'a>,
     binary: Binary,
+    image: Image,
     map: Option<AddressMap>,
     graphs: ProgramGraph,
     folder: PathBuf,
@@ -87,8 +89,8 @@ impl Recording<'_> {
         Ok(recover(&self.binary, self.map.as_ref(), &observed)?)
     }
 
-    fn model(&self, assumption: Assumption, observed: bool) -> Result<(Model, Code)> {
-        let model = model(&self.graphs, &starts(&self.binary), &self.job.opaque, assumption, observed)?;
+    fn model(&self, assumption: Assumption, observed: Option<&Observed>) -> Result<(Model, Code)> {
+        let model = model(&self.graphs, &self.image, &self.job.opaque, assumption, observed)?;
         let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
         let code = Code::new(self.graphs.clone(), |f| traced.contains(&f));
         Ok((model, code))
@@ -96,7 +98,7 @@ impl Recording<'_> {
 
     /// The first run, again and again while it shows targets of jumps that the graphs do not have.
     fn first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
-        let mut first = self.subject.first_run(&uncertain_jumps(&self.graphs), None, true)?;
+        let mut first = self.subject.first_run(&observed_jumps(&self.graphs), &unwinding_sites(&self.graphs), None, true)?;
         repeatable(&first)?;
         for _ in 0..OBSERVING {
             let new: Vec<Observation> = first
@@ -109,14 +111,15 @@ impl Recording<'_> {
                 return Ok(first);
             }
             self.observed.extend(&new);
-            let before = uncertain_jumps(&self.graphs);
+            let before = observed_jumps(&self.graphs);
             self.graphs = self.amended()?;
             notes.push(format!("an execution showed {} targets of indirect jumps that the graphs did not have", new.len()));
-            if uncertain_jumps(&self.graphs).iter().all(|jump| before.binary_search(jump).is_ok()) {
+            if observed_jumps(&self.graphs).iter().all(|jump| before.binary_search(jump).is_ok()) {
                 return Ok(first);
             }
-            let again = self.subject.first_run(&uncertain_jumps(&self.graphs), Some(Arc::new(first.outcome.log.clone())), false)?;
-            first.targets = again.targets;
+            let log = Some(Arc::new(first.outcome.log.clone()));
+            let again = self.subject.first_run(&observed_jumps(&self.graphs), &unwinding_sites(&self.graphs), log, false)?;
+            (first.targets, first.others) = (again.targets, again.others);
         }
         bail!("indirect jumps show new targets in each run: take `--collector single-step`")
     }
@@ -125,7 +128,7 @@ impl Recording<'_> {
         let steps = collector.name() == "single-step";
         let mut notes = Vec::new();
         if self.job.plan {
-            let (model, code) = self.model(Assumption::Usual, true)?;
+            let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
             return print_plan(&model, &[code.addresses()]);
         }
         // What a run shows of jumps is known in the next one; a process that is attached to has no next one.
@@ -136,7 +139,7 @@ impl Recording<'_> {
             shown = true;
         }
         for _ in 0..OBSERVING {
-            let (model, code) = self.model(Assumption::Usual, true)?;
+            let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
             let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
             let mut sites = code.addresses();
             let blocks = sites.len();
@@ -181,16 +184,17 @@ impl Recording<'_> {
     fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
         let mut notes = Vec::new();
         if self.job.plan {
-            let (model, _) = self.model(ASSUMPTIONS[0], false)?;
+            let (model, _) = self.model(ASSUMPTIONS[0], None)?;
             return print_plan(&model, &self.plan(&model)?.sites);
         }
         let first = self.first_run(&mut notes)?;
-        let (mut model, mut code) = self.model(ASSUMPTIONS[0], true)?;
+        let observed = Observed { targets: first.targets.clone(), unwinds: !first.others.is_empty() };
+        let (mut model, mut code) = self.model(ASSUMPTIONS[0], Some(&observed))?;
         list_opaque(&model);
         let log = Arc::new(first.outcome.log.clone());
         for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {
-                (model, code) = self.model(assumption, true)?;
+                (model, code) = self.model(assumption, Some(&observed))?;
             }
             let plan = self.plan(&model)?;
             let results = self.subject.runs(collector, &plan.sites, &log, &self.folder)?;
@@ -205,6 +209,7 @@ impl Recording<'_> {
                 Err(MergeError::File(error)) => return Err(error),
                 Err(MergeError::Contradiction(error)) => {
                     let what = contradiction(&model, &code, &error);
+                    let what = self.explained(&model, &code, what)?;
                     let again = number + 1 < ASSUMPTIONS.len();
                     warn(format_args!(
                         "the execution contradicts what was assumed ({what}){}",
@@ -215,6 +220,22 @@ impl Recording<'_> {
             }
         }
         bail!("no assumption explains the runs: take `--runs 1`, which needs none, or leave the function out with `--opaque`")
+    }
+
+    /// What the graph lacks, by a run that watches every block.
+    fn explained(&self, model: &Model, code: &Code, otherwise: String) -> Result<String> {
+        let sites = code.addresses();
+        let result = self.subject.single_run(&PtraceBreakpoints, &sites, &[], &self.folder, false)?;
+        let partial = PartialTrace::open(&result.partial)?;
+        let addresses = partial.stream(ThreadNumber(0)).map_while(Result::ok).map(|site| sites[site as usize]);
+        let name = |address: u64| code.block_at(address).map_or("", |block| code.name(code.function_of(block)));
+        Ok(match first_missing(model, addresses) {
+            Some(Missing { position, from: Some(from), to }) => {
+                format!("block {position}, {to:#x} in {}, comes behind {from:#x} in {}", name(to), name(from))
+            }
+            Some(Missing { to, .. }) => format!("it begins with {to:#x} in {}", name(to)),
+            None => otherwise,
+        })
     }
 
     /// Places and distributes witnesses.
@@ -335,30 +356,34 @@ fn about_run(sites: &[u64], result: &RunResult) -> RunAbout {
 
 /// Indirect jumps whose targets are not certain, ascending.
 fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
-    let uncertain = |d: &Doubt| {
+    let is_jump = |d: &Doubt| {
         matches!(
             d,
             Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::Amended { .. }
         )
     };
-    let all = graphs.functions.iter().flat_map(|f| f.uncertain.iter().filter(|u| uncertain(&u.doubt)));
-    let all: BTreeSet<u64> = all.map(|u| u.address).collect();
-    all.into_iter()
-        .filter(|address| graphs.functions.iter().any(|f| f.blocks.iter().any(|b| b.last == *address && b.end == BlockEnd::IndirectJump)))
-        .collect()
+    let mut jumps = BTreeSet::new();
+    for function in &graphs.functions {
+        let ends: HashSet<u64> = function.blocks.iter().filter(|b| b.end == BlockEnd::IndirectJump).map(|b| b.last).collect();
+        jumps.extend(function.uncertain.iter().filter(|u| is_jump(&u.doubt) && ends.contains(&u.address)).map(|u| u.address));
+    }
+    jumps.into_iter().collect()
 }
 
-/// Whether the graphs know that a jump leads to a target: a block of its function, or another function's entry by a tail call.
+/// Those, and indirect tail calls: where these lead decides to whom calls return.
+fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
+    let calls = graphs.functions.iter().flat_map(|f| &f.calls);
+    let tails = calls.filter(|c| c.kind != CallKind::Call && c.callee == Callee::Indirect).map(|c| c.address);
+    let all: BTreeSet<u64> = uncertain_jumps(graphs).into_iter().chain(tails).collect();
+    all.into_iter().collect()
+}
+
+/// Whether the graphs know that a jump leads to a target: a block of its function, or by a tail call another function or another file.
 fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     let Some(function) = graphs.function_containing(jump).map(|f| graphs.function(f)) else { return false };
     let to_block = function.edges.iter().any(|e| function.block(e.from).last == jump && function.block(e.to).start == target);
-    to_block || function.calls.iter().any(|c| c.address == jump)
-}
-
-/// Where code outside enters the image: its entry, and what its dynamic section names.
-fn starts(binary: &Binary) -> Vec<u64> {
-    let section = |name: &str| binary.section(name).map(|(range, _)| range.start);
-    [Some(binary.entry()), section(".init"), section(".fini")].into_iter().flatten().collect()
+    let leaves = graphs.function_entered_at(target).is_some() || graphs.function_containing(target).is_none();
+    to_block || (leaves && function.calls.iter().any(|c| c.address == jump))
 }
 
 /// Names what is not traced inside, before anything runs.

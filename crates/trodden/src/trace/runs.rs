@@ -60,8 +60,8 @@ pub struct FirstRun {
     pub outcome: RunOutcome,
     /// Where indirect jumps led: jump and target.
     pub targets: BTreeSet<(u64, u64)>,
-    /// How long it took.
-    pub time: Duration,
+    /// Other places that were executed.
+    pub others: BTreeSet<u64>,
 }
 
 /// What a run watches, and which one it repeats.
@@ -73,17 +73,25 @@ struct Watched<'a> {
 
 /// Targets of jumps, each once.
 struct Targets<'a> {
+    sites: &'a [u64],
     jumps: &'a [u64],
     /// The jump that each thread is at.
     last: HashMap<ThreadNumber, u64>,
     seen: BTreeSet<(u64, u64)>,
+    others: BTreeSet<u64>,
 }
 
 impl Sink for Targets<'_> {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow> {
-        match self.last.remove(&thread) {
-            Some(jump) => drop(self.seen.insert((jump, what))),
-            None => drop(self.last.insert(thread, self.jumps[what as usize])),
+        if let Some(jump) = self.last.remove(&thread) {
+            self.seen.insert((jump, what));
+            return Ok(Flow::GoOn);
+        }
+        let site = self.sites[what as usize];
+        if self.jumps.binary_search(&site).is_ok() {
+            self.last.insert(thread, site);
+        } else {
+            self.others.insert(site);
         }
         Ok(Flow::GoOn)
     }
@@ -108,16 +116,16 @@ impl<'a> Subject<'a> {
         Ok(Self { job, executable, input, recipe, stop: AtomicBool::new(false) })
     }
 
-    /// The first run: it watches nothing but where some indirect jumps lead, and its output is the user's (if it is to be shown).
+    /// The first run: it watches where some indirect jumps lead, and whether some other places are executed. Its output is the user's (if it is to be shown).
     ///
     /// # Errors
     /// It cannot be run.
-    pub fn first_run(&self, jumps: &[u64], first: Option<Arc<RunLog>>, shows: bool) -> Result<FirstRun> {
-        let mut targets = Targets { jumps, last: HashMap::new(), seen: BTreeSet::new() };
-        let begun = Instant::now();
-        let watched = Watched { sites: jumps, jumps, first };
+    pub fn first_run(&self, jumps: &[u64], others: &[u64], first: Option<Arc<RunLog>>, shows: bool) -> Result<FirstRun> {
+        let sites: Vec<u64> = jumps.iter().copied().chain(others.iter().copied().filter(|o| jumps.binary_search(o).is_err())).collect();
+        let mut targets = Targets { sites: &sites, jumps, last: HashMap::new(), seen: BTreeSet::new(), others: BTreeSet::new() };
+        let watched = Watched { sites: &sites, jumps, first };
         let outcome = self.run(&PtraceBreakpoints, watched, &mut targets, self.core(0), shows)?;
-        Ok(FirstRun { outcome, targets: targets.seen, time: begun.elapsed() })
+        Ok(FirstRun { outcome, targets: targets.seen, others: targets.others })
     }
 
     /// One run for each profile, `jobs` at a time.

@@ -28,7 +28,7 @@ pub struct ThreadBlocks {
     pools: HashMap<Between, Vec<(CodeId, u64)>>,
     stacks: Vec<Vec<u64>>,
     own: HashMap<u32, Vec<Frame>>,
-    between: HashMap<Between, CodeId>,
+    between: HashMap<Between, (CodeId, u32)>,
     sites: HashMap<(u32, u16), CodeId>,
 }
 
@@ -101,15 +101,16 @@ impl ThreadBlocks {
         if let Some(pool) = self.pools.get(&(before, next)) {
             return parts(ns, pool);
         }
-        let code = match self.between.get(&(before, next)) {
-            Some(code) => *code,
+        let (code, line) = match self.between.get(&(before, next)) {
+            Some(known) => *known,
             None => {
                 let (first, second) = (self.frames(names, process, before), self.frames(names, process, next));
-                let code = names.codes.between(first.as_ref(), second.as_ref());
-                self.between.insert((before, next), code);
-                code
+                let found = names.codes.between(first.as_ref(), second.as_ref());
+                self.between.insert((before, next), found);
+                found
             }
         };
+        names.codes.weigh(code, line, ns);
         vec![Block { code, state: State::Computing, ns }]
     }
 

@@ -34,6 +34,9 @@ impl Code {
     }
 }
 
+/// Time that a sample stands for, beside blocks without: a tick of the kernel.
+const SAMPLE_NS: u64 = 4_000_000;
+
 /// A stack, innermost frame first, own frames only (or the innermost of all, if there are none).
 type Own = Vec<Frame>;
 
@@ -42,7 +45,7 @@ type Own = Vec<Frame>;
 pub struct Codes {
     codes: Vec<Code>,
     ids: HashMap<Code, CodeId>,
-    /// Times (samples, or ns of blocks without samples) by line.
+    /// Times by line.
     lines: HashMap<CodeId, BTreeMap<u32, u64>>,
 }
 
@@ -93,28 +96,38 @@ impl Codes {
 
     /// The block of a sample.
     pub fn sample(&mut self, own: &Own) -> CodeId {
-        self.block(own, own.first().map_or(0, |frame| frame.line), 1)
-    }
-
-    /// The block between two calls that no sample names: the functions that both are in.
-    pub fn between(&mut self, before: Option<&Own>, next: Option<&Own>) -> CodeId {
-        let (Some(before), Some(next)) = (before, next) else {
-            return match before.or(next) {
-                Some(own) => self.block(own, own.first().map_or(0, |frame| frame.line), 0),
-                None => self.start("(unknown)"),
-            };
-        };
-        let common = before.iter().rev().zip(next.iter().rev()).take_while(|(a, b)| a.function == b.function && a.file == b.file).count();
-        let from = next.len() - common.max(1).min(next.len());
-        let shared: Own = next[from..].to_vec();
-        self.block(&shared, shared.first().map_or(0, |frame| frame.line), 0)
-    }
-
-    fn block(&mut self, own: &Own, line: u32, weight: u64) -> CodeId {
-        let file = own.first().map_or(String::new(), |frame| frame.file.clone());
-        let id = self.id(Code { path: path(own), calls: calls(own), file, call: None, call_line: 0 });
-        *self.lines.entry(id).or_default().entry(line).or_default() += weight;
+        let id = self.block(own);
+        self.weigh(id, own.first().map_or(0, |frame| frame.line), SAMPLE_NS);
         id
+    }
+
+    /// So much time was spent at a line of a block.
+    pub fn weigh(&mut self, id: CodeId, line: u32, ns: u64) {
+        *self.lines.entry(id).or_default().entry(line).or_default() += ns;
+    }
+
+    /// Weights by line.
+    pub fn lines(&self, id: CodeId) -> Option<&BTreeMap<u32, u64>> {
+        self.lines.get(&id)
+    }
+
+    /// The block between two calls that no sample names: the functions that both are in. With the line of the second call, in the innermost of them.
+    pub fn between(&mut self, before: Option<&Own>, next: Option<&Own>) -> (CodeId, u32) {
+        let own = match (before, next) {
+            (Some(before), Some(next)) => {
+                let is_equal = |(a, b): &(&Frame, &Frame)| a.function == b.function && a.file == b.file;
+                let common = before.iter().rev().zip(next.iter().rev()).take_while(is_equal).count();
+                next[next.len() - common.max(1).min(next.len())..].to_vec()
+            }
+            (Some(own), None) | (None, Some(own)) => own.clone(),
+            (None, None) => return (self.start("(unknown)"), 0),
+        };
+        (self.block(&own), own.first().map_or(0, |frame| frame.line))
+    }
+
+    fn block(&mut self, own: &Own) -> CodeId {
+        let file = own.first().map_or(String::new(), |frame| frame.file.clone());
+        self.id(Code { path: path(own), calls: calls(own), file, call: None, call_line: 0 })
     }
 }
 
@@ -136,6 +149,10 @@ pub fn own_frames(symbols: &mut Symbols, process: &ProcessFile, at: Option<u64>,
     let mut own: Own = all.iter().filter(|frame| frame.is_own).cloned().collect();
     // A closure inlined into the function that it is written in is that function.
     let is_within = |inner: &Frame, outer: &Frame| inner.function.strip_suffix("::{{closure}}") == Some(&outer.function);
+    // Start-up code of the C library has no lines.
+    if own.iter().any(|frame| !frame.file.is_empty()) {
+        own.retain(|frame| !frame.file.is_empty());
+    }
     while let Some(index) = own.windows(2).position(|pair| is_within(&pair[0], &pair[1])) {
         let inner = own.remove(index);
         own[index].line = inner.line;

@@ -9,6 +9,8 @@ use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallRecord, kind};
 /// Numbers of the communicators that are there from the start.
 const WORLD: u64 = 1;
 const OWN: u64 = 2;
+/// Bytes of a message that MPI libraries copy, so that its send need not wait for the receive: the least limit of those that are common.
+pub const BUFFERED: u64 = 4096;
 /// Results of waits that ended by themselves are error numbers; a futex whose value has changed is none that anybody waited for.
 const WOKEN: u64 = 0;
 
@@ -138,7 +140,9 @@ impl Converter {
             rank => Some(self.peer(process, id, record.object, rank)?),
         };
         let tag = (record.tag != ANY_TAG).then_some(record.tag);
-        Some(Message { communicator: self.communicator(id, record.object)?, peer, tag })
+        let is_synchronous = matches!(record.kind & !kind::PERSISTENT, kind::SYNC_SEND | kind::SYNC_ISEND);
+        let is_buffered = record.amount <= BUFFERED && !is_synchronous;
+        Some(Message { communicator: self.communicator(id, record.object)?, peer, tag, is_buffered })
     }
 
     /// The process of a rank of a communicator.

@@ -35,6 +35,7 @@ pub fn value(summary: &Summary) -> Value {
         "wait_occurrences": outcome.waits,
         "unexplained_ns": outcome.unexplained_ns,
         "threshold": summary.threshold,
+        "classes_at_other_thresholds": outcome.other_classes.iter().map(|(threshold, count)| json!({"threshold": threshold, "classes": count})).collect::<Vec<_>>(),
         "causes": causes(summary, &summary.causes),
         "communication": causes(summary, &summary.communication),
         "waits": summary.sites.iter().map(|site| wait(summary, site)).collect::<Vec<_>>(),
@@ -77,6 +78,7 @@ fn with_location(summary: &Summary, id: LocationId, mut value: Value) -> Value {
     value["process"] = name.process.into();
     value["thread"] = name.thread.into();
     value["location"] = summary.location_name(id).into();
+    value["location_index"] = id.0.into();
     value
 }
 
@@ -98,6 +100,7 @@ fn class_value(summary: &Summary, class: &ClassSummary) -> Value {
         "min_ns": class.min_ns,
         "max_ns": class.max_ns,
         "locations": class.locations.iter().map(|l| summary.location_name(*l)).collect::<Vec<_>>(),
+        "longest": {"location_index": class.longest.location.0, "enter_ns": class.longest.enter_ns, "minus_ns": class.longest.since_ns},
         "plus": path(summary, &class.plus),
         "minus": path(summary, &class.minus),
         "left_out_ns": {"plus": class.dropped_ns.0, "minus": class.dropped_ns.1},

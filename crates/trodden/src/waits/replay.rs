@@ -6,6 +6,7 @@ use super::blocks::{Names, ThreadBlocks, is_part};
 use super::clock::{Clock, clocks};
 use super::convert::{Converter, Parts};
 use super::recording::{Calls, Process, Recording, Thread};
+use super::timeline::{Activity, Bar, Timeline};
 use crate::cli::{DistanceRule, WaitsReport};
 use anyhow::Result;
 use std::cmp::Reverse;
@@ -23,6 +24,7 @@ pub struct Replayed {
     /// MPI functions without a rule: calls and ns.
     pub uncovered: BTreeMap<&'static str, (u64, u64)>,
     pub notes: Vec<String>,
+    pub timeline: Timeline,
     pub calls: u64,
     /// If a function took so many per cent less: the run, ns.
     pub answers: Vec<(String, f64, u64)>,
@@ -39,6 +41,8 @@ pub struct LocationName {
     /// Computing that is longer than a tick: time, and processor time.
     pub computing_ns: u64,
     pub processor_ns: u64,
+    /// Another name, in traces of other tools.
+    pub label: Option<String>,
 }
 
 /// Analyses a recording, once, and once more for each question.
@@ -46,24 +50,29 @@ pub struct LocationName {
 /// # Errors
 /// A file cannot be read.
 pub fn replay(recording: &Recording, job: &WaitsReport) -> Result<Replayed> {
-    let rule = if job.rule == DistanceRule::Paper { ClassRule::Paper } else { ClassRule::Union };
-    let options = Options { threshold: job.threshold, rule, what_if: None };
+    let options = options(job, None);
     let mut names = Names::default();
-    let mut replayed = pass(recording, options.clone(), &mut names)?;
+    let mut replayed = pass(recording, options.clone(), &mut names, job.html.is_some() || job.chrome.is_some())?;
     for (function, percent) in &job.what_if {
         let codes: HashSet<CodeId> = names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
             anyhow::bail!("--what-if {function}: no code of the recording is in a function of that name");
         }
         let question = Options { what_if: Some((codes, 1.0 - percent / 100.0)), ..options.clone() };
-        let answer = pass(recording, question, &mut names)?.outcome;
+        let answer = pass(recording, question, &mut names, false)?.outcome;
         replayed.answers.push((function.clone(), *percent, answer.what_if_ns));
     }
     replayed.names = names;
     Ok(replayed)
 }
 
-fn pass(recording: &Recording, options: Options, names: &mut Names) -> Result<Replayed> {
+/// What the command line chooses, and a question.
+pub fn options(job: &WaitsReport, what_if: Option<(HashSet<CodeId>, f64)>) -> Options {
+    let rule = if job.rule == DistanceRule::Paper { ClassRule::Paper } else { ClassRule::Union };
+    Options { threshold: job.threshold, rule, others: vec![job.threshold / 2.0, (job.threshold * 2.0).min(2.0)], what_if }
+}
+
+fn pass(recording: &Recording, options: Options, names: &mut Names, is_wanted: bool) -> Result<Replayed> {
     let clocks = clocks(recording);
     let mut replay = Replay {
         recording,
@@ -71,6 +80,7 @@ fn pass(recording: &Recording, options: Options, names: &mut Names) -> Result<Re
         converter: Converter::new(recording),
         names,
         uncovered: BTreeMap::new(),
+        timeline: Timeline { is_wanted, ..Timeline::default() },
         calls: 0,
     };
     let mut streams = Vec::new();
@@ -92,6 +102,7 @@ fn pass(recording: &Recording, options: Options, names: &mut Names) -> Result<Re
         locations,
         uncovered: replay.uncovered,
         notes,
+        timeline: replay.timeline,
         calls: replay.calls,
         answers: Vec::new(),
     })
@@ -110,6 +121,7 @@ struct Stream<'a> {
     parts: u32,
     blocks: ThreadBlocks,
     before: u32,
+    site: CodeId,
     time_ns: u64,
     next: Option<Next>,
     name: LocationName,
@@ -134,8 +146,14 @@ impl<'a> Stream<'a> {
         names: &mut Names,
     ) -> Result<Stream<'a>> {
         let rank = process.file.mpi.as_ref().map(|mpi| mpi.rank);
-        let name =
-            LocationName { process: rank.unwrap_or(id.0), is_rank: rank.is_some(), thread: number, computing_ns: 0, processor_ns: 0 };
+        let name = LocationName {
+            process: rank.unwrap_or(id.0),
+            is_rank: rank.is_some(),
+            thread: number,
+            computing_ns: 0,
+            processor_ns: 0,
+            label: None,
+        };
         Ok(Stream {
             location,
             process: id,
@@ -146,6 +164,7 @@ impl<'a> Stream<'a> {
             parts: 0,
             blocks: ThreadBlocks::read(thread, &process.file, &mut names.codes, &mut names.symbols)?,
             before: NO_STACK,
+            site: CodeId(0),
             time_ns: clock.time_ns(thread.begin),
             next: Some(Next::Start),
             name,
@@ -181,6 +200,7 @@ struct Replay<'a, 'n> {
     converter: Converter,
     names: &'n mut Names,
     uncovered: BTreeMap<&'static str, (u64, u64)>,
+    timeline: Timeline,
     calls: u64,
 }
 
@@ -243,6 +263,12 @@ impl Replay<'_, '_> {
     fn enter(&mut self, stream: &mut Stream, process: &Process, time_ns: u64, record: &CallRecord, call: &Call) {
         let ns = time_ns.saturating_sub(stream.time_ns);
         let blocks = stream.blocks.divide(self.names, &process.file, stream.index, (stream.before, record.stack), ns);
+        let mut from_ns = stream.time_ns;
+        for block in &blocks {
+            let (location, code, ns) = (stream.location, block.code, block.ns);
+            self.timeline.add(Bar { location, from_ns, ns, code, activity: Activity::Computing });
+            from_ns += ns;
+        }
         let name = FUNCTIONS.get(record.function as usize).copied().unwrap_or("(unknown function)");
         let site = stream.blocks.site(self.names, &process.file, record.stack, record.function, name);
         // A wait for a condition variable releases its mutex first.
@@ -254,6 +280,7 @@ impl Replay<'_, '_> {
         }
         stream.index += 1 + std::mem::take(&mut stream.parts);
         stream.before = record.stack;
+        stream.site = site;
     }
 
     fn at_once(&mut self, stream: &Stream, time_ns: u64, blocks: &[Block], call: &Call, site: CodeId) {
@@ -262,15 +289,19 @@ impl Replay<'_, '_> {
     }
 
     fn exit(&mut self, stream: &mut Stream, time_ns: u64, record: &CallRecord, call: &Call) {
-        self.analysis.exit(stream.location, time_ns, call);
+        let wait = self.analysis.exit(stream.location, time_ns, call);
+        let enter_ns = stream.clock.time_ns(record.enter);
+        self.timeline.call(stream.location, stream.site, (enter_ns, time_ns), wait.as_ref());
         stream.processor_time(record, time_ns, false);
         stream.time_ns = time_ns;
+        let is_local = matches!(FUNCTIONS.get(record.function as usize), Some(&"MPI_Comm_free" | &"MPI_Comm_disconnect"));
         if record.kind == kind::MPI_OTHER
+            && !is_local
             && let Some(name) = FUNCTIONS.get(record.function as usize)
         {
             let uncovered = self.uncovered.entry(name).or_default();
             uncovered.0 += 1;
-            uncovered.1 += time_ns.saturating_sub(stream.clock.time_ns(record.enter));
+            uncovered.1 += time_ns.saturating_sub(enter_ns);
         }
     }
 

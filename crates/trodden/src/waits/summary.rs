@@ -12,6 +12,8 @@ pub struct Summary {
     pub causes: Vec<Cause>,
     /// What is no code: calls that take long to complete (or threads that do not get a processor meanwhile), start-up, unexplained waits.
     pub communication: Vec<Cause>,
+    /// The waiting that lines cause: file, line, ns.
+    pub lines: Vec<(String, u32, u64)>,
     pub sites: Vec<SiteSummary>,
     pub replayed: Replayed,
     pub threshold: f64,
@@ -51,6 +53,7 @@ pub struct ClassSummary {
     pub min_ns: u64,
     pub max_ns: u64,
     pub locations: Vec<LocationId>,
+    pub longest: trodden_waits::Longest,
     pub plus: Vec<(Step, u64)>,
     pub minus: Vec<(Step, u64)>,
     /// Equal steps, and comparable ones of other locations, that were dropped from both paths, ns.
@@ -89,6 +92,7 @@ impl Summary {
         Summary {
             causes,
             communication,
+            lines: lines(&replayed),
             sites: sites.collect(),
             threshold: job.threshold,
             kinds,
@@ -116,6 +120,9 @@ impl Summary {
     /// Its name in texts.
     pub fn location_name(&self, id: LocationId) -> String {
         let name = self.location(id);
+        if let Some(label) = &name.label {
+            return label.clone();
+        }
         let process = format!("{} {}", if name.is_rank { "rank" } else { "process" }, name.process);
         let has_threads = self.replayed.locations.iter().any(|other| other.thread > 0 && other.process == name.process);
         let has_processes = self.replayed.locations.iter().any(|other| other.process != name.process);
@@ -135,10 +142,33 @@ fn class_summary(replayed: &Replayed, class: &trodden_waits::Class) -> ClassSumm
         min_ns: class.min_ns,
         max_ns: class.max_ns,
         locations: class.locations.iter().copied().collect(),
+        longest: class.longest,
         dropped_ns: (explained.equal_ns + explained.pairs_ns.0, explained.equal_ns + explained.pairs_ns.1),
         plus: explained.plus,
         minus: explained.minus,
     }
+}
+
+/// The waiting of code that computes or sleeps, divided by the time spent at its lines.
+fn lines(replayed: &Replayed) -> Vec<(String, u32, u64)> {
+    let codes = &replayed.names.codes;
+    let mut sums: BTreeMap<(&str, u32), u64> = BTreeMap::new();
+    for cause in causes(&replayed.outcome.steps, &replayed.outcome.sites) {
+        let code = codes.get(cause.step.code);
+        if code.file.is_empty() || !matches!(cause.step.state, State::Computing | State::Blocked) {
+            continue;
+        }
+        let known = codes.lines(cause.step.code).filter(|lines| code.call.is_none() && lines.values().any(|weight| *weight > 0));
+        let Some(known) = known else {
+            *sums.entry((&code.file, codes.line(cause.step.code))).or_default() += cause.wait_ns;
+            continue;
+        };
+        let all: u128 = known.values().map(|weight| u128::from(*weight)).sum();
+        for (line, weight) in known {
+            *sums.entry((&code.file, *line)).or_default() += (u128::from(cause.wait_ns) * u128::from(*weight) / all) as u64;
+        }
+    }
+    sums.into_iter().filter(|((_, line), ns)| *line > 0 && *ns > 0).map(|((file, line), ns)| (file.to_owned(), line, ns)).collect()
 }
 
 /// What a cause is named by: path, file, location, state.
@@ -146,15 +176,16 @@ type Key<'a> = (&'a [String], &'a str, LocationId, State);
 
 /// Causes added up by function, location and state, with the line that most of it is in.
 ///
-/// A function that several functions call may be a helper of all of them: where nearly all of its waiting comes by one of these, that one is the cause.
+/// A function that several functions call may be a helper of all of them: where nearly all of its waiting comes by one of these, which the others do
+/// not execute, that one is the cause.
 fn by_function(replayed: &Replayed) -> Vec<Cause> {
     let codes = &replayed.names.codes;
-    let callers = callers(replayed);
+    let (callers, executed) = (callers(replayed), executed(replayed));
     let found = causes(&replayed.outcome.steps, &replayed.outcome.sites);
     let mut depth: Vec<usize> = found.iter().map(|cause| codes.get(cause.step.code).path.len()).collect();
     let deepest = depth.iter().copied().max().unwrap_or(0);
     for level in (2..=deepest).rev() {
-        lift(replayed, &found, &mut depth, level, &callers);
+        lift(replayed, &found, &mut depth, level, &callers, &executed);
     }
     let mut sums: HashMap<Key, (u64, BTreeMap<u32, u64>)> = HashMap::new();
     for (cause, depth) in found.iter().zip(&depth) {
@@ -191,9 +222,29 @@ fn callers(replayed: &Replayed) -> HashMap<&str, HashSet<&str>> {
     callers
 }
 
+/// Times of functions, with all that they call, by location.
+fn executed(replayed: &Replayed) -> HashMap<&str, HashMap<LocationId, u64>> {
+    let mut executed: HashMap<&str, HashMap<LocationId, u64>> = HashMap::new();
+    for (id, ns) in &replayed.outcome.executed {
+        let step = replayed.outcome.steps.get(*id);
+        let functions: HashSet<&String> = replayed.names.codes.get(step.code).path.iter().collect();
+        for function in functions {
+            *executed.entry(function).or_default().entry(step.location).or_default() += ns;
+        }
+    }
+    executed
+}
+
 /// Names causes of that depth by their callers, where these are few among many.
-fn lift(replayed: &Replayed, found: &[trodden_waits::Cause], depth: &mut [usize], level: usize, callers: &HashMap<&str, HashSet<&str>>) {
-    /// Part of a helper's waiting that one caller must have.
+fn lift(
+    replayed: &Replayed,
+    found: &[trodden_waits::Cause],
+    depth: &mut [usize],
+    level: usize,
+    callers: &HashMap<&str, HashSet<&str>>,
+    executed: &HashMap<&str, HashMap<LocationId, u64>>,
+) {
+    /// Part of a helper's waiting that one caller must have, and of the caller's time that is on the location.
     const NEARLY_ALL: f64 = 0.8;
     let path = |index: usize| &replayed.names.codes.get(found[index].step.code).path;
     let mut sums: HashMap<&str, HashMap<&str, u64>> = HashMap::new();
@@ -209,7 +260,10 @@ fn lift(replayed: &Replayed, found: &[trodden_waits::Cause], depth: &mut [usize]
         let Some(sum) = sums.get(function) else { continue };
         let (own, all) = (sum.get(caller).copied().unwrap_or(0), sum.values().sum::<u64>());
         let is_helper = callers.get(function).is_some_and(|callers| callers.len() > 1);
-        if is_helper && function != caller && own as f64 >= NEARLY_ALL * all as f64 {
+        let times = executed.get(caller);
+        let here = times.and_then(|times| times.get(&found[index].step.location)).copied().unwrap_or(0);
+        let is_special = here as f64 >= NEARLY_ALL * times.map_or(0, |times| times.values().sum::<u64>()) as f64;
+        if is_helper && is_special && function != caller && own as f64 >= NEARLY_ALL * all as f64 {
             depth[index] = level - 1;
         }
     }

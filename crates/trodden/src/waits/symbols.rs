@@ -58,7 +58,7 @@ impl Symbols {
             .into();
         let found = if found.is_empty() {
             let name = Path::new(&mapping.path).file_name().unwrap_or_default().to_string_lossy().into_owned();
-            [Frame::unknown(format!("{name}+{in_file:#x}"), false)].into()
+            [Frame::unknown(format!("{name}+{in_file:#x}"), is_program || !is_system(&mapping.path))].into()
         } else {
             found
         };
@@ -71,7 +71,10 @@ fn image<'a>(images: &'a mut HashMap<String, Option<Image>>, notes: &mut BTreeSe
     let read = || match Binary::read(Path::new(path)) {
         Ok(binary) => {
             let lines = SourceLocations::read(&binary).unwrap_or_else(|error| {
-                notes.insert(error.to_string());
+                // Of libraries that are not the program's, names of functions are enough.
+                if !is_system(path) {
+                    notes.insert(error.to_string());
+                }
                 None
             });
             Some(Image { binary, lines })
@@ -85,12 +88,12 @@ fn image<'a>(images: &'a mut HashMap<String, Option<Image>>, notes: &mut BTreeSe
 }
 
 fn is_system(path: &str) -> bool {
-    SYSTEM.iter().any(|folder| path.starts_with(folder))
+    path.ends_with(crate::assets::WAITS_RECORDER) || SYSTEM.iter().any(|folder| path.starts_with(folder))
 }
 
 /// Sources of standard libraries, as their debug information names them.
 fn is_standard(file: &str) -> bool {
-    file.starts_with("/rustc/") || file.contains("/rustlib/src/") || file.starts_with("/usr/include/c++/")
+    file.starts_with("/rustc/") || file.contains("/rustlib/src/") || file.starts_with("/usr/include/")
 }
 
 impl Image {

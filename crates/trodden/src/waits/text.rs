@@ -26,6 +26,9 @@ pub fn print(summary: &Summary, job: &WaitsReport) -> Result<()> {
     if summary.sites.len() > job.top {
         writeln!(out, "\n{} more wait sites (--top)", summary.sites.len() - job.top)?;
     }
+    let classes: usize = summary.sites.iter().map(|site| site.classes.len()).sum();
+    let others = summary.replayed.outcome.other_classes.iter().map(|(threshold, count)| format!("{count} at {threshold}"));
+    writeln!(out, "\n{classes} classes at threshold {} ({})", summary.threshold, others.collect::<Vec<_>>().join(", "))?;
     overview(&mut out, summary, job.top)?;
     lacks(&mut out, summary)?;
     out.flush()?;

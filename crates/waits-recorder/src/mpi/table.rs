@@ -6,6 +6,7 @@
 //! names them.
 
 use super::behaviour::*;
+use super::requests::*;
 use super::wrappers;
 use trodden_wire::waits::{Function, kind};
 
@@ -31,6 +32,7 @@ wrappers! {
     MPI_Startall PMPI_Startall [a0 a1] start_all();
     MPI_Request_free PMPI_Request_free [a0] free_request();
     MPI_Probe PMPI_Probe [a0 a1 a2 a3] probe();
+    MPI_Iprobe PMPI_Iprobe [a0 a1 a2 a3 a4] immediate_probe();
     MPI_Mprobe PMPI_Mprobe [a0 a1 a2 a3 a4] matched_probe();
     MPI_Mrecv PMPI_Mrecv [a0 a1 a2 a3 a4] matched_receive();
     MPI_Wait PMPI_Wait [a0 a1] wait();

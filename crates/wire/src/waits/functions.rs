@@ -21,6 +21,7 @@ functions! {
     MPI_Startall
     MPI_Request_free
     MPI_Probe
+    MPI_Iprobe
     MPI_Mprobe
     MPI_Mrecv
     MPI_Wait

@@ -3,6 +3,11 @@
 //! Each program has a function that makes others wait: it must be named first. Times are never compared with a clock, and the machine may be busy:
 //! the injected work is many times that of the rest.
 
+mod reports;
+#[allow(dead_code, reason = "a part of it is used")]
+#[path = "../../../report/tests/support/webdriver.rs"]
+mod webdriver;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -180,6 +185,42 @@ fn fortran_is_recorded_with_both_libraries() {
     }
 }
 
+/// A loop of tests, as programs that overlap communication have it, is a wait.
+const POLLING: &str = r#"
+#include <mpi.h>
+#include <unistd.h>
+__attribute__((noinline)) static void late(void) { usleep(50000); }
+int main(int argc, char **argv) {
+  MPI_Init(&argc, &argv);
+  int rank, flag = 0;
+  double x = 1;
+  MPI_Request request;
+  MPI_Status status;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  for (int i = 0; i < 10; i++) {
+    if (rank == 0) { late(); MPI_Send(&x, 1, MPI_DOUBLE, 1, 1, MPI_COMM_WORLD); }
+    if (rank == 1) { MPI_Irecv(&x, 1, MPI_DOUBLE, 0, 1, MPI_COMM_WORLD, &request); do MPI_Test(&request, &flag, &status); while (!flag); }
+    if (rank == 0) { late(); MPI_Ssend(&x, 1, MPI_DOUBLE, 1, 2, MPI_COMM_WORLD); }
+    if (rank == 1) { do MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &status); while (!flag);
+      MPI_Recv(&x, 1, MPI_DOUBLE, status.MPI_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE); }
+  }
+  MPI_Finalize();
+  return 0;
+}
+"#;
+
+#[test]
+fn loops_of_tests_are_waits() {
+    let place = Place::new();
+    place.build("mpicc.openmpi", "polling.c", POLLING, &["-O1"]);
+    place.record(&["mpirun.openmpi", "-n", "2", "./app"]);
+    let report = place.report(&[]);
+    check(&report);
+    assert_eq!(first(&report), ("late".into(), 0), "{:#}", report["causes"]);
+    let calls: Vec<&str> = report["waits"].as_array().unwrap().iter().filter_map(|w| w["site"]["call"].as_str()).collect();
+    assert!(calls.contains(&"MPI_Test") && calls.contains(&"MPI_Iprobe"), "{calls:?}");
+}
+
 const LOCKS: &str = r#"
 #include <pthread.h>
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -187,7 +228,7 @@ static pthread_rwlock_t shared = PTHREAD_RWLOCK_INITIALIZER;
 static volatile double sink;
 __attribute__((noinline)) static void spin(long n) { double s = 0; for (long i = 0; i < n; i++) s += i * 0.5; sink = s; }
 __attribute__((noinline)) void rebuild_index(void) { pthread_mutex_lock(&lock); spin(8000000); pthread_mutex_unlock(&lock); }
-__attribute__((noinline)) void look_up(void) { pthread_mutex_lock(&lock); spin(1000); pthread_mutex_unlock(&lock); }
+__attribute__((noinline)) void look_up(void) { pthread_mutex_lock(&lock); spin(1000); pthread_mutex_unlock(&lock); spin(100000); }
 static void *writer(void *a) { for (int i = 0; i < 40; i++) { rebuild_index(); spin(1000); } return a; }
 static void *reader(void *a) { for (int i = 0; i < 400; i++) { look_up(); spin(1000); } return a; }
 int main(void) {
@@ -351,7 +392,7 @@ fn damaged_recordings_are_errors_with_their_place_or_reports_never_panics() {
         let kept = std::fs::read(file).unwrap();
         let mut bytes = kept.clone();
         // Records are at the beginning: the rest of a file is zeros.
-        let used = bytes.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
+        let Some(used) = bytes.iter().rposition(|b| *b != 0).map(|at| at + 1) else { continue };
         match turn % 3 {
             0 => bytes.truncate(random(used)),
             _ => (0..1 + random(8)).for_each(|_| bytes[random(used)] = [0, 255, 1, 48][random(4)]),
