@@ -14,8 +14,8 @@ mod showing;
 mod suite;
 mod times;
 mod trace;
-mod witnesses;
 mod waits;
+mod witnesses;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
@@ -29,9 +29,11 @@ pub use partition::{CopyStrategy, HitsCounted, Plan, copies};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
-pub use trace::{CollectorKind, RepeatPart, Trace, TraceDiff, TraceFind, TraceProfile, TraceRecord, TraceShow, TraceStrategy};
-pub use witnesses::{Condition, Reconstruct, Witnesses};
+pub use trace::{
+    CollectorKind, RepeatPart, Trace, TraceDiff, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow, TraceStrategy,
+};
 pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
+pub use witnesses::{Condition, Reconstruct, Witnesses};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};

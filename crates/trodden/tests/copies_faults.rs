@@ -69,7 +69,8 @@ fn copies_that_a_signal_ends_run_once_more_where_others_end_by_themselves() {
     assert!(told(&output).contains("a signal ended 1 of 2 copies"), "{}", told(&output));
     // The copy came to its end the second time. What the copies did otherwise in `main` shows only where several count that.
     assert!(place.path("once").is_dir() && !told(&output).contains("ended with"), "{}", told(&output));
-    let of_work = |counts: &BTreeMap<(String, u64), u64>| counts.iter().filter(|(at, _)| at.0 == "work").map(|(_, n)| *n).collect::<Vec<_>>();
+    let of_work =
+        |counts: &BTreeMap<(String, u64), u64>| counts.iter().filter(|(at, _)| at.0 == "work").map(|(_, n)| *n).collect::<Vec<_>>();
     assert_eq!(of_work(&counts(&place)), of_work(&truth));
     let output = record(&place, "--copies 2 --no-first-run --ignore-output -- ./prog always");
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
@@ -127,7 +128,9 @@ fn programs_that_go_by_addresses_of_code_are_right_or_told() {
     record(&place, "-- ./prog");
     let truth = counts(&place);
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
-    for words in ["--copies 2 --weights one.trodden", "--copies 3 --weights one.trodden", "--copies 2 --no-first-run", "--copies 2 --strategy pbl"] {
+    for words in
+        ["--copies 2 --weights one.trodden", "--copies 3 --weights one.trodden", "--copies 2 --no-first-run", "--copies 2 --strategy pbl"]
+    {
         let output = record(&place, &format!("{words} -- ./prog"));
         if counts(&place) == truth {
             assert_eq!(output.status.code(), Some(0), "{words}: {}", told(&output));
@@ -162,5 +165,9 @@ fn several_runs_divide_better_than_an_unusual_one() {
     place.trodden("record -- ./prog 2500 2500");
     place.trodden("record -- ./prog 2500 2500");
     let output = record(&place, "--copies 2 -- ./prog 2500 2500");
-    assert!(told(&output).contains("divided by 2 runs of this build, each of the same weight: 5 (./prog 2500 2500), 4 "), "{}", told(&output));
+    assert!(
+        told(&output).contains("divided by 2 runs of this build, each of the same weight: 5 (./prog 2500 2500), 4 "),
+        "{}",
+        told(&output)
+    );
 }

@@ -279,7 +279,8 @@ fn limits_and_secrets() {
 #[test]
 fn a_running_process_is_attached_to() {
     let folder = Folder::new();
-    let text = "#include <unistd.h>\nstatic volatile int n;\nstatic void tick(void) { n++; usleep(1000); }\nint main(void) { for (;;) tick(); }\n";
+    let text =
+        "#include <unistd.h>\nstatic volatile int n;\nstatic void tick(void) { n++; usleep(1000); }\nint main(void) { for (;;) tick(); }\n";
     folder.compile("cc", "ticks.c", text);
     let mut process = Command::new(folder.path("app")).spawn().unwrap();
     let id = process.id().to_string();

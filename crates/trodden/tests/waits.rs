@@ -33,12 +33,14 @@ impl Place {
     }
 
     fn record(&self, command: &[&str]) -> Output {
-        let output = self.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "record", "-o", "app.waits", "--"]).args(command).output().unwrap();
+        let output =
+            self.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "record", "-o", "app.waits", "--"]).args(command).output().unwrap();
         must(output)
     }
 
     fn report(&self, options: &[&str]) -> Value {
-        let output = self.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "report", "app.waits", "--json"]).args(options).output().unwrap();
+        let output =
+            self.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "report", "app.waits", "--json"]).args(options).output().unwrap();
         serde_json::from_slice(&must(output).stdout).unwrap()
     }
 }
@@ -357,7 +359,11 @@ fn damaged_recordings_are_errors_with_their_place_or_reports_never_panics() {
         std::fs::write(file, &bytes).unwrap();
         let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "report", "app.waits"]).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!([Some(0), Some(2)].contains(&output.status.code()) && !message.contains("panicked"), "{turn}: {}: {message}", file.display());
+        assert!(
+            [Some(0), Some(2)].contains(&output.status.code()) && !message.contains("panicked"),
+            "{turn}: {}: {message}",
+            file.display()
+        );
         if output.status.code() == Some(2) {
             assert!(message.contains("app.waits"), "no place: {message}");
         }

@@ -16,8 +16,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trodden_profile::sampling::SAMPLE_TIER;
 use trodden_profile::merge::{Builds, Merger};
+use trodden_profile::sampling::SAMPLE_TIER;
 use trodden_profile::{Profile, RunEntry, RunStore};
 use trodden_unit::Identity;
 
@@ -96,7 +96,11 @@ fn recent(program: &Program, command: &[OsString]) -> Result<Option<Profile>> {
         [one] => note(format_args!("the counting is divided by run {}, the newest of this build ({})", one.number, name(one))),
         several => {
             let named: Vec<String> = several.iter().map(|run| format!("{} ({})", run.number, name(run))).collect();
-            note(format_args!("the counting is divided by {} runs of this build, each of the same weight: {}", several.len(), named.join(", ")));
+            note(format_args!(
+                "the counting is divided by {} runs of this build, each of the same weight: {}",
+                several.len(),
+                named.join(", ")
+            ));
         }
     }
     Ok(alike(profiles, identity))

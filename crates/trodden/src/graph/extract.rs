@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use trodden_binary::graph::{Callee, CallKind, CallSite, FunctionGraph, GraphSource, ProgramGraph, Returns};
+use trodden_binary::graph::{CallKind, CallSite, Callee, FunctionGraph, GraphSource, ProgramGraph, Returns};
 use trodden_binary::{AddressMap, Binary, demangled, recover};
 
 /// Version of the JSON.
@@ -192,18 +192,29 @@ fn dot(graph: &ProgramGraph, functions: &[&FunctionGraph]) -> String {
 /// Appends a cluster: blocks with their addresses and calls, edges with their kinds. Writing into a string cannot fail.
 fn dot_function(graph: &ProgramGraph, function: &FunctionGraph, text: &mut String) {
     let escaped = |name: &str| name.replace('\\', "\\\\").replace('"', "\\\"");
-    let _ = writeln!(text, "  subgraph \"cluster_{:x}\" {{\n    label=\"{} ({})\";", function.entry, escaped(&demangled(&function.name)), function.source);
+    let _ = writeln!(
+        text,
+        "  subgraph \"cluster_{:x}\" {{\n    label=\"{} ({})\";",
+        function.entry,
+        escaped(&demangled(&function.name)),
+        function.source
+    );
     for (place, block) in function.blocks.iter().enumerate() {
         let calls: Vec<String> = function
             .calls_in(trodden_binary::graph::BlockIndex(place as u32))
             .map(|c| format!("\\l{:#x} {}", c.address, escaped(&callee_name(graph, &c.callee))))
             .collect();
-        let doubts: Vec<String> = function.uncertain.iter().filter(|u| block.contains(u.address)).map(|u| format!("\\l? {}", u.doubt)).collect();
+        let doubts: Vec<String> =
+            function.uncertain.iter().filter(|u| block.contains(u.address)).map(|u| format!("\\l? {}", u.doubt)).collect();
         let style = if block.start == function.entry { ", penwidth=2" } else { "" };
         let _ = writeln!(
             text,
             "    \"{:#x}\" [label=\"{:#x} +{}{}{}\\l\"{style}];",
-            block.start, block.start, block.size, calls.concat(), doubts.concat()
+            block.start,
+            block.start,
+            block.size,
+            calls.concat(),
+            doubts.concat()
         );
     }
     for edge in &function.edges {
@@ -215,7 +226,9 @@ fn dot_function(graph: &ProgramGraph, function: &FunctionGraph, text: &mut Strin
 
 fn callee_name(graph: &ProgramGraph, callee: &Callee) -> String {
     match callee {
-        Callee::Function(entry) => graph.function_entered_at(*entry).map_or_else(|| format!("{entry:#x}"), |f| demangled(&graph.function(f).name)),
+        Callee::Function(entry) => {
+            graph.function_entered_at(*entry).map_or_else(|| format!("{entry:#x}"), |f| demangled(&graph.function(f).name))
+        }
         Callee::Import(name) => name.clone(),
         Callee::Indirect => "(indirect)".into(),
         Callee::OneOf(entries) => format!("(one of {})", entries.len()),

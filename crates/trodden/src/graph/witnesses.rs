@@ -4,16 +4,14 @@ use super::functions::WitnessFile;
 use crate::cli::{Condition, Witnesses};
 use anyhow::{Result, anyhow, bail};
 use serde_json::{Value, json};
+use trodden_flow::witness::bound::bound;
 use trodden_flow::witness::condition::{Branch, Target, Violation, members};
 use trodden_flow::witness::distribution::{assign_to_machines, plan};
-use trodden_flow::witness::pushdown::Pushdown;
-use trodden_flow::witness::structure::Structure;
-use trodden_flow::witness::bound::bound;
 use trodden_flow::witness::placed::plan_placed;
 use trodden_flow::witness::placement::OtherKind;
-use trodden_flow::witness::{
-    Check, Distribution, Options, PlanError, Witness, WitnessKind, ambiguous, check_paper, check_pairwise,
-};
+use trodden_flow::witness::pushdown::Pushdown;
+use trodden_flow::witness::structure::Structure;
+use trodden_flow::witness::{Check, Distribution, Options, PlanError, Witness, WitnessKind, ambiguous, check_pairwise, check_paper};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -70,7 +68,9 @@ fn given(file: &WitnessFile, kind: WitnessKind, profiles: &[Vec<Witness>], job: 
         bail!("`profiles` is empty: give at least one profile, or leave it out");
     }
     let distribution = Distribution::new(&file.program, kind, profiles.to_vec())?;
-    if let Some((at, most)) = job.limit.and_then(|limit| distribution.profiles.iter().position(|p| p.len() > limit as usize).map(|at| (at, limit))) {
+    if let Some((at, most)) =
+        job.limit.and_then(|limit| distribution.profiles.iter().position(|p| p.len() > limit as usize).map(|at| (at, limit)))
+    {
         bail!("profile {at} has {} witnesses, more than the limit of {most}", distribution.profiles[at].len());
     }
     let loads: Vec<f64> = distribution.profiles.iter().map(|p| file.weights.sum(kind, p)).collect();
@@ -142,7 +142,9 @@ pub fn branch_json(file: &WitnessFile, branch: Branch) -> Value {
 /// A successor: its node; a callee's entry; or what happens else.
 pub fn target_json(file: &WitnessFile, branch: Branch, target: Target) -> Value {
     match (target, branch) {
-        (Target::Node(node, _), Branch::Node(f, _) | Branch::Call(f, _) | Branch::Opaque(f, _) | Branch::Unwinding(f, _)) => file.node(f, node),
+        (Target::Node(node, _), Branch::Node(f, _) | Branch::Call(f, _) | Branch::Opaque(f, _) | Branch::Unwinding(f, _)) => {
+            file.node(f, node)
+        }
         (Target::Function(callee), _) if callee.index() < file.program.functions().len() => file.entry(callee),
         (Target::Function(_), _) => json!("outside"),
         (Target::Returns | Target::Ends, _) => json!("END"),
