@@ -31,7 +31,9 @@ pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use simulate::{PathKind, Simulate, SourceFormat, StackOverflow};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
-pub use trace::{CollectorKind, RepeatPart, Trace, TraceDiff, TraceFind, TraceProfile, TraceRecord, TraceShow, TraceStrategy};
+pub use trace::{
+    CollectorKind, RepeatPart, Trace, TraceDiff, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow, TraceStrategy,
+};
 pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
 pub use witnesses::{Condition, Reconstruct, Witnesses};
 
