@@ -107,11 +107,8 @@ fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
     let at = attributes.find(&format!("{name}: "))? + name.len() + 2;
     let rest = &attributes[at..];
     // A quoted name may have commas in it.
-    let end = if rest.starts_with('"') {
-        rest[1..].find('"').map(|at| rest[at + 2..].find(", ").map_or(rest.len(), |c| at + 2 + c))
-    } else {
-        rest.find(", ")
-    };
+    let from = rest.strip_prefix('"').and_then(|name| name.find('"')).map_or(0, |at| at + 2);
+    let end = rest[from..].find(", ").map(|at| from + at);
     Some(rest[..end.unwrap_or(rest.len())].trim())
 }
 
