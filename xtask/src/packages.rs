@@ -48,6 +48,7 @@ const TESTS: &[Need] = &[
     need("autoconf", "autoconf"),
     need("automake", "automake"),
     need("ccache", "ccache"),
+    need("qemu-user", "qemu-x86_64"),
     need("openmpi-bin", "mpirun.openmpi"),
     need("libopenmpi-dev", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"),
     need("mpich", "mpirun.mpich"),

@@ -2,7 +2,7 @@
 //!
 //! Decoding is iced-x86's. Source of the classes: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, Instruction, IntelFormatter};
 
 /// No instruction is longer, in bytes.
 pub const LONGEST_INSTRUCTION: u64 = 15;
@@ -48,6 +48,20 @@ pub fn decode(code: &[u8], address: u64) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(64, &code[..code.len().min(LONGEST_INSTRUCTION as usize)], address, DecoderOptions::NONE);
     let instruction = decoder.can_decode().then(|| decoder.decode())?;
     (!instruction.is_invalid()).then_some(instruction)
+}
+
+/// An instruction as text, in Intel's syntax, addresses in hexadecimal.
+pub fn text(instruction: &Instruction) -> String {
+    let mut formatter = IntelFormatter::new();
+    let options = formatter.options_mut();
+    options.set_branch_leading_zeros(false);
+    options.set_hex_prefix("0x");
+    options.set_hex_suffix("");
+    options.set_uppercase_hex(false);
+    options.set_space_after_operand_separator(true);
+    let mut text = String::new();
+    formatter.format(instruction, &mut text);
+    text
 }
 
 /// What an instruction does to control flow; `None` if the next one in memory follows.

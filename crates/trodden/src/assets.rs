@@ -3,6 +3,7 @@
 //! The linker wants files, so each object is written to the store once, under its content's hash: another version of trodden never
 //! reads it by mistake, and processes that write it at the same time write the same.
 
+use crate::stand_ins;
 use crate::toolchain::{Tool, is_program};
 use anyhow::{Context, Result, anyhow, bail};
 use std::env;
@@ -182,8 +183,6 @@ pub fn wrapper_for(store: &UnitStore, way: Identity) -> Result<PathBuf> {
 
 /// Names under which the program is a driver.
 const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
-/// Names by which builds call compilers that they find on the search path.
-const STAND_INS: &[&str] = &["cc", "gcc", "clang", "c++", "g++", "clang++"];
 
 /// A folder of links to the running program under its other names, for build systems that want a compiler in one word; in its subfolder `path`, links
 /// named like usual compilers. It is in the store, one per place of the program.
@@ -198,7 +197,7 @@ pub fn drivers(store: &UnitStore) -> Result<PathBuf> {
     let folder = store.root().join("drivers").join(&Identity::of(own.as_os_str().as_encoded_bytes()).to_string()[..16]);
     link_drivers(&own, &folder)?;
     fs::create_dir_all(folder.join("path"))?;
-    STAND_INS.iter().try_for_each(|name| link(&own, &folder.join("path").join(name)))?;
+    stand_ins::names().iter().try_for_each(|name| link(&own, &folder.join("path").join(name)))?;
     Ok(folder)
 }
 

@@ -1,0 +1,329 @@
+//! The path detector: retired branches of one thread come in, paths go out (section 5.2).
+//!
+//! For each branch the operations of its class are done in the fixed order: update or update of the event counter, pop, push. A path whose length reaches
+//! the limit is popped, and another begins behind the branch. Constant time for each branch, but for repairs, which search the stack.
+//!
+//! What the paper leaves open, and what is done here:
+//! - *Extended calls.* An entry that begins in a procedure that its path was extended into keeps the number of extensions: were it reset, the return
+//!   of that procedure would take the entry of another one off the stack.
+//! - *Repair.* Entries know the return address of their call. A return that leads elsewhere ends a `longjmp` or an exception: the entry that does belong to
+//!   it is searched, and all above it go. If there is none, the return is treated like an indirect branch. Repair can be switched off.
+//! - *Underflow.* A return of a procedure whose call was not seen leaves an empty stack. A path then begins where it returns to.
+
+use crate::descriptor::{MOST_BRANCHES, PathDescriptor};
+use crate::error::HardwareError;
+use crate::events::{CounterWidth, EventCounts};
+use crate::mapping::{BranchType, Extension, Mapping, Operations};
+use crate::path_stack::{Entry, Overflow, PathStack};
+use crate::stream::{Address, RetiredBranch, StreamEvent};
+
+/// Whether the stack is kept consistent with returns that match no call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Repair {
+    /// By the return addresses of calls.
+    #[default]
+    ReturnAddress,
+    /// Not at all: each return pops one entry.
+    None,
+}
+
+/// Everything that is programmable about a detector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DetectorParameters {
+    /// Operations of each class of branches.
+    pub mapping: Mapping,
+    /// Branches of a path at most.
+    pub length_limit: u8,
+    /// Entries of the path stack.
+    pub stack_entries: usize,
+    /// What happens when it is full.
+    pub overflow: Overflow,
+    /// Whether it is repaired.
+    pub repair: Repair,
+    /// Bits of an entry's event counter.
+    pub counter_width: CounterWidth,
+}
+
+impl DetectorParameters {
+    /// As published: 32 branches, 32 entries that drop the oldest, counters of 8 bits.
+    pub fn published(mapping: Mapping) -> DetectorParameters {
+        DetectorParameters {
+            mapping,
+            length_limit: 32,
+            stack_entries: 32,
+            overflow: Overflow::Drop,
+            repair: Repair::ReturnAddress,
+            counter_width: CounterWidth::PUBLISHED,
+        }
+    }
+
+    /// Checks the numbers.
+    ///
+    /// # Errors
+    /// One is out of its range.
+    pub fn check(&self) -> Result<(), HardwareError> {
+        if !(1..=MOST_BRANCHES).contains(&self.length_limit) {
+            return Err(HardwareError::parameter("branches of a path", self.length_limit, "1 to 64"));
+        }
+        if self.stack_entries == 0 {
+            return Err(HardwareError::parameter("entries of the path stack", 0, "at least 1"));
+        }
+        Ok(())
+    }
+}
+
+/// Why a path ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PathEnd {
+    /// By the operation pop of this class of branches.
+    Branch(BranchType),
+    /// It had as many branches as a descriptor holds.
+    Limit,
+}
+
+/// A path that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletedPath {
+    /// Which path.
+    pub path: PathDescriptor,
+    /// Events along it.
+    pub events: EventCounts,
+    /// Instructions along it: for statistics, not of the hardware.
+    pub instructions: u32,
+    /// Why it ended.
+    pub end: PathEnd,
+}
+
+/// What a detector did, beside the paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DetectorCounts {
+    /// Branches processed.
+    pub branches: u64,
+    /// Paths completed.
+    pub paths: u64,
+    /// Paths split at the limit.
+    pub splits: u64,
+    /// Pushes that found the stack full.
+    pub overflows: u64,
+    /// Most entries at a time.
+    pub deepest: u64,
+    /// Returns that left the stack empty.
+    pub underflows: u64,
+    /// Returns that match a call further down: `longjmp`, exceptions.
+    pub repairs: u64,
+    /// Returns that match no call under way.
+    pub unmatched_returns: u64,
+    /// Paths under way that were discarded: by repairs, gaps, ends of threads.
+    pub unfinished: u64,
+    /// Entries into signal handlers.
+    pub interrupts: u64,
+    /// Places where the stream is not continuous.
+    pub gaps: u64,
+    /// Event counters that were held at their largest value.
+    pub saturated: u64,
+}
+
+impl DetectorCounts {
+    /// Adds those of another thread.
+    pub fn add(&mut self, other: &DetectorCounts) {
+        self.branches += other.branches;
+        self.paths += other.paths;
+        self.splits += other.splits;
+        self.overflows += other.overflows;
+        self.deepest = self.deepest.max(other.deepest);
+        self.underflows += other.underflows;
+        self.repairs += other.repairs;
+        self.unmatched_returns += other.unmatched_returns;
+        self.unfinished += other.unfinished;
+        self.interrupts += other.interrupts;
+        self.gaps += other.gaps;
+        self.saturated += other.saturated;
+    }
+}
+
+/// A detector, for one thread.
+#[derive(Clone, Debug)]
+pub struct Detector {
+    parameters: DetectorParameters,
+    repairs: bool,
+    stack: PathStack,
+    counts: DetectorCounts,
+}
+
+impl Detector {
+    /// A detector with an empty stack.
+    ///
+    /// # Errors
+    /// A parameter is out of its range.
+    pub fn new(parameters: DetectorParameters) -> Result<Detector, HardwareError> {
+        parameters.check()?;
+        let repairs = parameters.repair == Repair::ReturnAddress && parameters.mapping.follows_procedures();
+        let stack = PathStack::new(parameters.stack_entries, parameters.overflow);
+        Ok(Detector { parameters, repairs, stack, counts: DetectorCounts::default() })
+    }
+
+    /// What it did so far.
+    pub fn counts(&self) -> DetectorCounts {
+        DetectorCounts { overflows: self.stack.overflows(), deepest: self.stack.deepest() as u64, ..self.counts }
+    }
+
+    /// Takes what a thread does. `events` are those of the instructions since the branch before, and only branches have them.
+    pub fn take(&mut self, event: &StreamEvent, events: &EventCounts, emit: &mut impl FnMut(&CompletedPath)) {
+        match event {
+            StreamEvent::Branch(branch) => self.branch(branch, events, emit),
+            StreamEvent::Begin(start) => self.restart(*start),
+            StreamEvent::Gap(next) => {
+                self.counts.gaps += 1;
+                self.restart(*next);
+            }
+            StreamEvent::Interrupt(handler) => {
+                self.counts.interrupts += 1;
+                self.stack.push(Entry { is_handler: true, ..Entry::starting_at(*handler) });
+            }
+            StreamEvent::Resume(_) => self.leave_handler(),
+            StreamEvent::End(_) => self.discard(self.stack.depth()),
+        }
+    }
+
+    /// Takes a branch.
+    pub fn branch(&mut self, branch: &RetiredBranch, events: &EventCounts, emit: &mut impl FnMut(&CompletedPath)) {
+        self.counts.branches += 1;
+        let class = BranchType::of(branch);
+        let mut operations = self.qualified(class);
+        let unwound =
+            if class == BranchType::Return && operations.pop && self.repairs { self.unwound(branch.target) } else { Unwound::Nothing };
+        if unwound == Unwound::Unknown {
+            operations.push = true;
+        }
+        let end = self.update(branch, operations, events).unwrap_or(PathEnd::Branch(class));
+        let is_split = end == PathEnd::Limit;
+        let replaced = if operations.pop || is_split { self.pop(end, emit) } else { None };
+        if let Unwound::Entries(number) = unwound {
+            self.discard(number);
+        }
+        if is_split {
+            // The path of a caller goes on behind the call.
+            let start = if class == BranchType::Call && operations.push { branch.fall_through } else { branch.next() };
+            self.push(start, replaced);
+        }
+        match (operations.push, class) {
+            (false, _) => {}
+            (true, BranchType::Call) if !operations.pop => self.stack.push(called(branch)),
+            (true, _) => self.push(branch.next(), replaced),
+        }
+        if self.stack.depth() == 0 {
+            self.counts.underflows += 1;
+            self.stack.push(Entry::starting_at(branch.next()));
+        }
+    }
+
+    /// The operations of a class, as the extension counter on top of the stack qualifies them.
+    fn qualified(&mut self, class: BranchType) -> Operations {
+        let default = self.parameters.mapping.operations(class);
+        let Some(top) = self.stack.top() else { return default };
+        let extended = Operations { pop: false, push: false, ..default };
+        match (self.parameters.mapping.extension, class) {
+            (Extension::Loops(most), BranchType::Backward | BranchType::BackwardNotTaken) if default.pop && top.extensions < most => {
+                top.extensions += 1;
+                Operations { update: true, ..extended }
+            }
+            (Extension::Calls(most), BranchType::Call) if top.extensions < most => {
+                top.extensions += 1;
+                extended
+            }
+            (Extension::Calls(_), BranchType::Return) if top.extensions > 0 => {
+                top.extensions -= 1;
+                extended
+            }
+            _ => default,
+        }
+    }
+
+    /// Updates the entry on top; says whether the path has as many branches as it may have.
+    fn update(&mut self, branch: &RetiredBranch, operations: Operations, events: &EventCounts) -> Option<PathEnd> {
+        let top = self.stack.top()?;
+        self.counts.saturated += u64::from(top.events.add(events, self.parameters.counter_width));
+        top.instructions = top.instructions.saturating_add(branch.instructions);
+        if !operations.update {
+            return None;
+        }
+        top.path.push(branch.is_taken);
+        (top.path.length == self.parameters.length_limit && !operations.pop).then_some(PathEnd::Limit)
+    }
+
+    fn pop(&mut self, end: PathEnd, emit: &mut impl FnMut(&CompletedPath)) -> Option<Entry> {
+        let entry = self.stack.pop()?;
+        self.counts.paths += 1;
+        self.counts.splits += u64::from(end == PathEnd::Limit);
+        emit(&CompletedPath { path: entry.path, events: entry.events, instructions: entry.instructions, end });
+        Some(entry)
+    }
+
+    /// Pushes a path that begins behind a branch. If it takes the place of an entry, it belongs to the same procedure.
+    fn push(&mut self, start: Address, replaced: Option<Entry>) {
+        let mut entry = Entry::starting_at(start);
+        if let Some(before) = replaced {
+            entry.return_address = before.return_address;
+            entry.is_handler = before.is_handler;
+            if matches!(self.parameters.mapping.extension, Extension::Calls(_)) {
+                entry.extensions = before.extensions;
+            }
+        }
+        self.stack.push(entry);
+    }
+
+    /// What a return to an address unwinds beside the entry on top.
+    fn unwound(&mut self, target: Address) -> Unwound {
+        match self.stack.top().and_then(|top| top.return_address) {
+            Some(expected) if expected != target => {}
+            _ => return Unwound::Nothing,
+        }
+        match self.stack.above(|entry| entry.return_address == Some(target)) {
+            Some(above) => {
+                self.counts.repairs += 1;
+                Unwound::Entries(above)
+            }
+            None => {
+                self.counts.unmatched_returns += 1;
+                Unwound::Unknown
+            }
+        }
+    }
+
+    fn leave_handler(&mut self) {
+        if let Some(above) = self.stack.above(|entry| entry.is_handler) {
+            self.discard(above + 1);
+        }
+    }
+
+    fn restart(&mut self, start: Address) {
+        self.discard(self.stack.depth());
+        self.stack.push(Entry::starting_at(start));
+    }
+
+    fn discard(&mut self, number: usize) {
+        for _ in 0..number {
+            self.counts.unfinished += u64::from(self.stack.pop().is_some());
+        }
+    }
+}
+
+/// The entry of a procedure that is called.
+fn called(branch: &RetiredBranch) -> Entry {
+    Entry { return_address: Some(branch.fall_through), ..Entry::starting_at(branch.next()) }
+}
+
+/// What a return does to the stack beside its operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unwound {
+    /// It belongs to the entry on top.
+    Nothing,
+    /// It belongs to an entry below so many others.
+    Entries(usize),
+    /// It belongs to none.
+    Unknown,
+}
+
+#[cfg(test)]
+#[path = "detector_tests.rs"]
+mod tests;

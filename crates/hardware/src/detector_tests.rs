@@ -1,0 +1,174 @@
+//! The detector on executions worked out by hand: tables 5.1 and 5.2, extended paths, limits, repairs.
+
+use super::*;
+use crate::mapping::Preset;
+use crate::stream::BranchKind;
+
+fn branch(kind: BranchKind, address: u64, target: u64, is_taken: bool) -> RetiredBranch {
+    let (address, target, fall_through) = (Address(address), Address(target), Address(address + 2));
+    RetiredBranch { address, target, fall_through, kind, is_taken, instructions: 3 }
+}
+
+fn conditional(address: u64, target: u64, is_taken: bool) -> RetiredBranch {
+    branch(BranchKind::Conditional, address, target, is_taken)
+}
+
+/// `main` at 0x100 calls a loop at 0x200 of two iterations: forward branch not taken, then taken; backward branch taken, then not.
+fn execution() -> Vec<RetiredBranch> {
+    vec![
+        conditional(0x104, 0x110, true),
+        branch(BranchKind::Call, 0x118, 0x200, true),
+        conditional(0x204, 0x210, false),
+        branch(BranchKind::Jump, 0x208, 0x214, true),
+        conditional(0x21c, 0x200, true),
+        conditional(0x204, 0x210, true),
+        conditional(0x21c, 0x200, false),
+        branch(BranchKind::Return, 0x220, 0x11a, true),
+        conditional(0x120, 0x130, false),
+        branch(BranchKind::IndirectJump, 0x124, 0x140, true),
+        branch(BranchKind::Return, 0x148, 0x50, true),
+    ]
+}
+
+fn text(path: &PathDescriptor) -> String {
+    let outcomes: String = path.outcomes().map(|o| if o { '1' } else { '0' }).collect();
+    format!("{:x}:{outcomes}", path.start.0)
+}
+
+fn run_with(parameters: DetectorParameters, start: u64, branches: &[RetiredBranch]) -> (Vec<String>, Detector) {
+    let mut detector = Detector::new(parameters).unwrap();
+    let mut paths = Vec::new();
+    let mut emit = |p: &CompletedPath| paths.push(text(&p.path));
+    detector.take(&StreamEvent::Begin(Address(start)), &EventCounts::default(), &mut emit);
+    branches.iter().for_each(|b| detector.branch(b, &EventCounts::default(), &mut emit));
+    (paths, detector)
+}
+
+fn paths(mapping: Mapping, branches: &[RetiredBranch]) -> Vec<String> {
+    run_with(DetectorParameters::published(mapping), 0x100, branches).0
+}
+
+#[test]
+fn ball_larus_paths() {
+    let found = paths(Mapping::preset(Preset::BallLarus, 1), &execution());
+    // The caller's path is not broken by the call and does not record it. What is behind the last backward branch is a path without branches.
+    assert_eq!(found, ["200:011", "200:10", "21e:", "100:101", "140:"]);
+}
+
+#[test]
+fn paths_of_a_whole_program_path() {
+    let found = paths(Mapping::preset(Preset::WholeProgram, 1), &execution());
+    assert_eq!(found, ["100:1", "200:011", "200:10", "21e:", "11a:01", "140:"]);
+}
+
+#[test]
+fn extended_loop_paths() {
+    let found = paths(Mapping::preset(Preset::ExtendedLoops, 1), &execution());
+    assert_eq!(found, ["200:01110", "21e:", "100:101", "140:"]);
+    let found = paths(Mapping::preset(Preset::ExtendedLoops, 2), &execution());
+    assert_eq!(found, ["200:01110", "100:101", "140:"]);
+}
+
+#[test]
+fn extended_call_paths() {
+    // The path of `main` goes on into the callee; what begins there goes on into `main` when the callee returns.
+    let found = paths(Mapping::preset(Preset::ExtendedCalls, 1), &execution());
+    assert_eq!(found, ["100:1011", "200:10", "21e:01", "140:"]);
+}
+
+#[test]
+fn events_are_added_along_paths() {
+    let mut detector = Detector::new(DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1))).unwrap();
+    let mut sums = Vec::new();
+    let mut emit = |p: &CompletedPath| sums.push(p.events.0[0]);
+    detector.take(&StreamEvent::Begin(Address(0x100)), &EventCounts::default(), &mut emit);
+    for branch in execution() {
+        detector.branch(&branch, &EventCounts([branch.instructions, 0, 0, 0, 0, 0, 0, 0]), &mut emit);
+    }
+    assert_eq!(sums, [9, 6, 3, 12, 3]);
+}
+
+#[test]
+fn long_paths_are_split() {
+    let branches: Vec<RetiredBranch> = (0..70).map(|at| conditional(0x104 + 4 * at, 0x900, at % 2 == 0)).collect();
+    let (found, detector) = run_with(DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1)), 0x100, &branches);
+    assert_eq!(found.len(), 2);
+    assert_eq!(found[0], format!("100:{}", "10".repeat(16)));
+    // The last branch of the first path was not taken: the next one begins behind it.
+    assert_eq!(found[1], format!("{:x}:{}", 0x104 + 4 * 31 + 2, "10".repeat(16)));
+    assert_eq!(detector.counts().splits, 2);
+}
+
+#[test]
+fn a_path_of_just_the_limit_is_not_split() {
+    let mut branches: Vec<RetiredBranch> = (0..31).map(|at| conditional(0x104 + 4 * at, 0x900, false)).collect();
+    branches.push(conditional(0x200, 0x100, true));
+    let (found, detector) = run_with(DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1)), 0x100, &branches);
+    assert_eq!((found.len(), detector.counts().splits), (1, 0));
+}
+
+#[test]
+fn longjmp_and_exceptions_are_repaired() {
+    let call = |at: u64, to: u64| branch(BranchKind::Call, at, to, true);
+    // 0x100 calls 0x200, which calls 0x300, which jumps back into 0x100; that returns to its own caller's caller.
+    let branches = [
+        call(0x80, 0x100),
+        call(0x108, 0x200),
+        call(0x208, 0x300),
+        branch(BranchKind::IndirectJump, 0x308, 0x10a, true),
+        conditional(0x110, 0x120, true),
+        branch(BranchKind::Return, 0x124, 0x82, true),
+        conditional(0x88, 0x90, true),
+    ];
+    let published = DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1));
+    let (found, detector) = run_with(published, 0x70, &branches);
+    assert_eq!(found, ["300:1", "10a:1"]);
+    assert_eq!((detector.counts().repairs, detector.stack.depth()), (1, 1));
+    let (_, naive) = run_with(DetectorParameters { repair: Repair::None, ..published }, 0x70, &branches);
+    assert_eq!(naive.stack.depth(), 3);
+}
+
+#[test]
+fn a_return_to_nowhere_ends_the_path_only() {
+    let branches = [branch(BranchKind::Call, 0x80, 0x100, true), branch(BranchKind::Return, 0x110, 0x500, true)];
+    let (found, detector) = run_with(DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1)), 0x70, &branches);
+    assert_eq!(found, ["100:"]);
+    assert_eq!((detector.counts().unmatched_returns, detector.stack.depth()), (1, 2));
+}
+
+#[test]
+fn handlers_do_not_disturb_what_they_interrupt() {
+    let mut detector = Detector::new(DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1))).unwrap();
+    let mut found = Vec::new();
+    let mut emit = |p: &CompletedPath| found.push(text(&p.path));
+    let none = EventCounts::default();
+    detector.take(&StreamEvent::Begin(Address(0x100)), &none, &mut emit);
+    detector.branch(&conditional(0x104, 0x110, true), &none, &mut emit);
+    detector.take(&StreamEvent::Interrupt(Address(0x700)), &none, &mut emit);
+    detector.branch(&branch(BranchKind::Call, 0x708, 0x800, true), &none, &mut emit);
+    detector.branch(&branch(BranchKind::Return, 0x808, 0x70a, true), &none, &mut emit);
+    detector.branch(&branch(BranchKind::Return, 0x710, 0x900, true), &none, &mut emit);
+    detector.take(&StreamEvent::Resume(Address(0x110)), &none, &mut emit);
+    detector.branch(&conditional(0x118, 0x100, false), &none, &mut emit);
+    assert_eq!(found, ["800:", "700:", "100:10"]);
+}
+
+#[test]
+fn recursion_deeper_than_the_stack() {
+    let mut branches: Vec<RetiredBranch> = (0..40).map(|_| branch(BranchKind::Call, 0x110, 0x100, true)).collect();
+    branches.extend((0..40).map(|_| branch(BranchKind::Return, 0x120, 0x112, true)));
+    let published = DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1));
+    let (found, detector) = run_with(published, 0x100, &branches);
+    let counts = detector.counts();
+    assert_eq!((found.len(), counts.overflows, counts.deepest, counts.underflows), (40, 9, 32, 9));
+    let (spilled, detector) = run_with(DetectorParameters { overflow: Overflow::Spill, ..published }, 0x100, &branches);
+    assert_eq!((spilled.len(), detector.counts().underflows), (40, 0));
+    assert!(found[32..].iter().all(|p| p == "112:") && spilled.iter().all(|p| p == "100:"));
+}
+
+#[test]
+fn parameters_out_of_range_are_refused() {
+    let published = DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1));
+    assert!(Detector::new(DetectorParameters { length_limit: 65, ..published }).is_err());
+    assert!(Detector::new(DetectorParameters { stack_entries: 0, ..published }).is_err());
+}

@@ -1,0 +1,46 @@
+//! A model of the programmable hardware path profiler: path detector, hot path table, the quality of what the table holds.
+//!
+//! Source: K. Vaswani, *Efficient Online Path Profiling*, chapter 5 (HPP, CGO 2005). The crate is pure: records of retired branches come in, path
+//! descriptors and profiles go out. Where branches come from is the crate `trodden-trace`'s business.
+//!
+//! | file | what | section |
+//! |---|---|---|
+//! | `stream.rs` | retired branches, interruptions, gaps of one thread | - |
+//! | `descriptor.rs` | [`PathDescriptor`]: start, number of branches, outcomes | 5.2 |
+//! | `mapping.rs` | which branch does what to the path stack: presets, files in TOML | 5.2, tables 5.1 and 5.2 |
+//! | `path_stack.rs` | [`PathStack`]: entries, overflow | 5.2 |
+//! | `detector.rs` | [`Detector`]: branches to paths | 5.2 |
+//! | `events.rs` | counters of events along blocks and paths | 5.3 |
+//! | `index.rs`, `replacement.rs`, `table.rs` | [`HotPathTable`] | 5.4 |
+//! | `processor/` | the processor around it | table 5.3 |
+//! | `profiler.rs` | [`Profiler`]: all of it on a stream of threads | 5.5 |
+//! | `profile.rs` | [`PathProfile`] without bounds, overlap percentages | 5.5 |
+#![forbid(unsafe_code)]
+
+mod descriptor;
+mod detector;
+mod error;
+mod events;
+mod index;
+mod mapping;
+mod path_stack;
+pub mod processor;
+mod profile;
+mod profiler;
+mod replacement;
+mod stream;
+mod table;
+
+pub use descriptor::{MOST_BRANCHES, PathDescriptor};
+pub use detector::{CompletedPath, Detector, DetectorCounts, DetectorParameters, PathEnd, Repair};
+pub use error::HardwareError;
+pub use events::{CounterWidth, EventCounts, MOST_EVENTS};
+pub use index::IndexFunction;
+pub use mapping::{BranchType, Extension, Mapping, Operations, Preset};
+pub use path_stack::{Overflow, PathStack};
+pub use processor::{Instruction, InstructionClass};
+pub use profile::{PathProfile, overlap};
+pub use profiler::{Metric, Profiler, ProfilerParameters, TableResult, paths_for_share};
+pub use replacement::Replacement;
+pub use stream::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
+pub use table::{HotPathTable, TableCounts, TableParameters, TableUpdate};

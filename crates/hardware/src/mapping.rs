@@ -1,0 +1,325 @@
+//! Which branch does what to the path stack: the content of the profiler's control register (section 5.2).
+//!
+//! The mapping is programmable under two restrictions, which the types here keep: a branch updates the path or its event counter only, never both, and the
+//! order is fixed: update, then pop, then push. Presets: tables 5.1 (`ball-larus`) and 5.2 (`whole-program`), and the two extended kinds of paths, which
+//! use table 5.1 with an extension counter.
+//!
+//! A backward branch is one whose target is not behind it. The paper does not say what one does that is not taken. Its class is known from its address and
+//! target alone, so with the presets it ends the path as well, and the next path begins at the instruction behind it. The row `backward-not-taken` of a file
+//! changes that.
+
+use crate::error::HardwareError;
+use crate::stream::{BranchKind, RetiredBranch};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The profiler's classes of branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BranchType {
+    /// A call, of a fixed address or not.
+    Call,
+    /// A return.
+    Return,
+    /// A conditional branch or jump to an address behind it.
+    Forward,
+    /// A conditional branch or jump to its own or an earlier address, taken.
+    Backward,
+    /// A conditional branch to its own or an earlier address, not taken.
+    BackwardNotTaken,
+    /// A jump to an address from a register or memory.
+    Indirect,
+}
+
+impl BranchType {
+    /// All classes, in the order of the tables.
+    pub const ALL: [BranchType; 6] = [
+        BranchType::Call,
+        BranchType::Return,
+        BranchType::Forward,
+        BranchType::Backward,
+        BranchType::BackwardNotTaken,
+        BranchType::Indirect,
+    ];
+
+    /// The class of a branch.
+    pub fn of(branch: &RetiredBranch) -> BranchType {
+        match branch.kind {
+            BranchKind::Call | BranchKind::IndirectCall => BranchType::Call,
+            BranchKind::Return => BranchType::Return,
+            BranchKind::IndirectJump => BranchType::Indirect,
+            BranchKind::Conditional | BranchKind::Jump if branch.target > branch.address => BranchType::Forward,
+            BranchKind::Conditional | BranchKind::Jump if branch.is_taken => BranchType::Backward,
+            BranchKind::Conditional | BranchKind::Jump => BranchType::BackwardNotTaken,
+        }
+    }
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            BranchType::Call => "call",
+            BranchType::Return => "return",
+            BranchType::Forward => "forward",
+            BranchType::Backward => "backward",
+            BranchType::BackwardNotTaken => "backward-not-taken",
+            BranchType::Indirect => "indirect",
+        }
+    }
+}
+
+/// What a branch does, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Operations {
+    /// The branch is recorded in the path on top; if not, only the path's event counter is updated.
+    pub update: bool,
+    /// The path on top ends.
+    pub pop: bool,
+    /// A path begins at the instruction executed next.
+    pub push: bool,
+}
+
+/// What paths may be extended across.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Extension {
+    /// Nothing.
+    #[default]
+    None,
+    /// So many backward branches.
+    Loops(u16),
+    /// So many calls that did not return.
+    Calls(u16),
+}
+
+/// A row of operations for each class, and the extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mapping {
+    rows: [Operations; 6],
+    /// What paths are extended across.
+    pub extension: Extension,
+}
+
+/// A mapping with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Preset {
+    /// Acyclic intraprocedural paths: table 5.1.
+    BallLarus,
+    /// Paths for a whole program path, which end at calls as well: table 5.2.
+    WholeProgram,
+    /// Table 5.1, extended across backward branches.
+    ExtendedLoops,
+    /// Table 5.1, extended across calls.
+    ExtendedCalls,
+}
+
+impl Preset {
+    /// All presets.
+    pub const ALL: [Preset; 4] = [Preset::BallLarus, Preset::WholeProgram, Preset::ExtendedLoops, Preset::ExtendedCalls];
+
+    /// Its name in files and options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Preset::BallLarus => "ball-larus",
+            Preset::WholeProgram => "whole-program",
+            Preset::ExtendedLoops => "extended-loops",
+            Preset::ExtendedCalls => "extended-calls",
+        }
+    }
+
+    /// The preset of a name.
+    pub fn named(name: &str) -> Option<Preset> {
+        Preset::ALL.into_iter().find(|p| p.name() == name)
+    }
+}
+
+const fn row(update: bool, pop: bool, push: bool) -> Operations {
+    Operations { update, pop, push }
+}
+
+/// Table 5.1; rows in the order of [`BranchType::ALL`].
+const BALL_LARUS: [Operations; 6] = [
+    row(false, false, true),
+    row(false, true, false),
+    row(true, false, false),
+    row(true, true, true),
+    row(true, true, true),
+    row(true, true, true),
+];
+/// Table 5.2.
+const WHOLE_PROGRAM: [Operations; 6] = [
+    row(false, true, true),
+    row(false, true, true),
+    row(true, false, false),
+    row(true, true, true),
+    row(true, true, true),
+    row(true, true, true),
+];
+
+impl Mapping {
+    /// The mapping of a preset. `extensions` is the most backward branches or calls that a path is extended across; only the extended presets use it.
+    pub fn preset(preset: Preset, extensions: u16) -> Mapping {
+        match preset {
+            Preset::BallLarus => Mapping { rows: BALL_LARUS, extension: Extension::None },
+            Preset::WholeProgram => Mapping { rows: WHOLE_PROGRAM, extension: Extension::None },
+            Preset::ExtendedLoops => Mapping { rows: BALL_LARUS, extension: Extension::Loops(extensions) },
+            Preset::ExtendedCalls => Mapping { rows: BALL_LARUS, extension: Extension::Calls(extensions) },
+        }
+    }
+
+    /// Reads a mapping in TOML: a preset to start from, and rows that differ.
+    ///
+    /// ```toml
+    /// preset = "ball-larus"     # the default
+    /// extend = "loops"          # or "calls", "none"
+    /// extensions = 2
+    /// [mapping]
+    /// backward-not-taken = ["update"]
+    /// call = ["update-count", "push"]
+    /// ```
+    ///
+    /// # Errors
+    /// The text is no TOML, or names what there is not, or breaks a restriction of the hardware.
+    pub fn from_toml(text: &str) -> Result<Mapping, HardwareError> {
+        let file: MappingFile = toml::from_str(text).map_err(|e| HardwareError::Syntax(e.to_string()))?;
+        file.mapping()
+    }
+
+    /// What a branch of a class does.
+    pub fn operations(&self, class: BranchType) -> Operations {
+        self.rows[class as usize]
+    }
+
+    /// Whether the stack has one entry for each procedure under way, so that an entry belongs to one return address.
+    pub fn follows_procedures(&self) -> bool {
+        let (call, back) = (self.operations(BranchType::Call), self.operations(BranchType::Return));
+        call.push && !call.pop && back.pop && !back.push
+    }
+}
+
+/// A mapping as files have it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct MappingFile {
+    preset: Option<String>,
+    extend: Option<String>,
+    extensions: Option<u16>,
+    #[serde(default)]
+    mapping: BTreeMap<String, Vec<String>>,
+}
+
+impl MappingFile {
+    fn mapping(&self) -> Result<Mapping, HardwareError> {
+        let extensions = self.extensions.unwrap_or(1);
+        let name = self.preset.as_deref().unwrap_or("ball-larus");
+        let preset = Preset::named(name)
+            .ok_or_else(|| HardwareError::parameter("preset", name, "ball-larus, whole-program, extended-loops or extended-calls"))?;
+        let mut mapping = Mapping::preset(preset, extensions);
+        match self.extend.as_deref() {
+            None => {}
+            Some("none") => mapping.extension = Extension::None,
+            Some("loops") => mapping.extension = Extension::Loops(extensions),
+            Some("calls") => mapping.extension = Extension::Calls(extensions),
+            Some(other) => return Err(HardwareError::parameter("extend", other, "none, loops or calls")),
+        }
+        for (class, operations) in &self.mapping {
+            let class = BranchType::ALL.into_iter().find(|c| c.name() == class).ok_or_else(|| {
+                HardwareError::parameter("mapping", class, "a class: call, return, forward, backward, backward-not-taken or indirect")
+            })?;
+            mapping.rows[class as usize] = operations_of(class, operations)?;
+        }
+        // Unless it has a row of its own, a backward branch that is not taken does what one does that is.
+        if !self.mapping.contains_key(BranchType::BackwardNotTaken.name()) {
+            mapping.rows[BranchType::BackwardNotTaken as usize] = mapping.rows[BranchType::Backward as usize];
+        }
+        Ok(mapping)
+    }
+}
+
+fn operations_of(class: BranchType, names: &[String]) -> Result<Operations, HardwareError> {
+    let has = |name: &str| names.iter().any(|n| n == name);
+    if let Some(other) = names.iter().find(|n| !["update", "update-count", "pop", "push"].contains(&n.as_str())) {
+        return Err(HardwareError::parameter(class.name(), other, "operations: update or update-count, then pop, then push"));
+    }
+    if has("update") && has("update-count") {
+        return Err(HardwareError::parameter(class.name(), "update and update-count", "one of the two: the hardware does not do both"));
+    }
+    let place = |name: &String| ["update", "update-count", "pop", "push"].iter().position(|o| o == name);
+    if names.windows(2).any(|pair| place(&pair[0]) >= place(&pair[1])) {
+        return Err(HardwareError::parameter(
+            class.name(),
+            names.join(", "),
+            "the hardware's order, each once: update or update-count, pop, push",
+        ));
+    }
+    Ok(Operations { update: has("update"), pop: has("pop"), push: has("push") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows as the paper prints them: update, update-count, pop, push.
+    fn printed(mapping: &Mapping) -> Vec<(&'static str, [bool; 4])> {
+        let row = |class: BranchType| {
+            let o = mapping.operations(class);
+            (class.name(), [o.update, !o.update, o.pop, o.push])
+        };
+        [BranchType::Call, BranchType::Return, BranchType::Forward, BranchType::Backward, BranchType::Indirect].map(row).to_vec()
+    }
+
+    #[test]
+    fn table_5_1() {
+        let (x, o) = (false, true);
+        let expected = vec![
+            ("call", [x, o, x, o]),
+            ("return", [x, o, o, x]),
+            ("forward", [o, x, x, x]),
+            ("backward", [o, x, o, o]),
+            ("indirect", [o, x, o, o]),
+        ];
+        assert_eq!(printed(&Mapping::preset(Preset::BallLarus, 1)), expected);
+        assert!(Mapping::preset(Preset::BallLarus, 1).follows_procedures());
+    }
+
+    #[test]
+    fn table_5_2() {
+        let (x, o) = (false, true);
+        let expected = vec![
+            ("call", [x, o, o, o]),
+            ("return", [x, o, o, o]),
+            ("forward", [o, x, x, x]),
+            ("backward", [o, x, o, o]),
+            ("indirect", [o, x, o, o]),
+        ];
+        assert_eq!(printed(&Mapping::preset(Preset::WholeProgram, 1)), expected);
+        assert!(!Mapping::preset(Preset::WholeProgram, 1).follows_procedures());
+    }
+
+    #[test]
+    fn files_start_from_a_preset() {
+        let mapping = Mapping::from_toml("preset = \"whole-program\"\n[mapping]\ncall = [\"update-count\", \"push\"]\n").unwrap();
+        assert_eq!(mapping.operations(BranchType::Call), row(false, false, true));
+        assert_eq!(mapping.operations(BranchType::Return), row(false, true, true));
+        assert_eq!(Mapping::from_toml("").unwrap(), Mapping::preset(Preset::BallLarus, 1));
+        let extended = Mapping::from_toml("extend = \"loops\"\nextensions = 3").unwrap();
+        assert_eq!(extended, Mapping::preset(Preset::ExtendedLoops, 3));
+        let open = Mapping::from_toml("[mapping]\nbackward-not-taken = [\"update\"]").unwrap();
+        assert_eq!(open.operations(BranchType::BackwardNotTaken), row(true, false, false));
+        let moved = Mapping::from_toml("[mapping]\nbackward = [\"update\"]").unwrap();
+        assert_eq!(moved.operations(BranchType::BackwardNotTaken), row(true, false, false));
+    }
+
+    #[test]
+    fn what_the_hardware_cannot_do_is_refused() {
+        for (text, word) in [
+            ("preset = \"x\"", "ball-larus"),
+            ("extend = \"x\"", "loops or calls"),
+            ("color = 1", "unknown field"),
+            ("[mapping]\njump = []", "backward-not-taken"),
+            ("[mapping]\ncall = [\"update\", \"update-count\"]", "one of the two"),
+            ("[mapping]\ncall = [\"push\", \"pop\"]", "order"),
+            ("[mapping]\ncall = [\"turn\"]", "operations"),
+        ] {
+            let error = Mapping::from_toml(text).unwrap_err().to_string();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The path stack: one entry for each path under way (section 5.2).
+//!
+//! The published stack has 32 entries. What happens to the oldest when it is full is left to the implementation: it is dropped, or spilled to memory.
+//! Each operation takes constant time; dropping uses a ring.
+
+use crate::descriptor::PathDescriptor;
+use crate::events::EventCounts;
+use crate::stream::Address;
+use std::collections::VecDeque;
+
+/// What happens to the oldest entry when the stack is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Overflow {
+    /// It is lost, and so is the path it describes.
+    #[default]
+    Drop,
+    /// It goes to memory and comes back when it is wanted; spills are counted.
+    Spill,
+}
+
+/// A path under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What was seen of it.
+    pub path: PathDescriptor,
+    /// Events along it.
+    pub events: EventCounts,
+    /// Instructions along it. The hardware does not need to know.
+    pub instructions: u32,
+    /// Backward branches or calls that it was extended across.
+    pub extensions: u16,
+    /// Where its procedure returns to, if its call was seen.
+    pub return_address: Option<Address>,
+    /// It is a signal handler's first.
+    pub is_handler: bool,
+}
+
+impl Entry {
+    /// A path that begins, with everything else zero.
+    pub fn starting_at(start: Address) -> Entry {
+        let path = PathDescriptor::starting_at(start);
+        Entry { path, events: EventCounts::default(), instructions: 0, extensions: 0, return_address: None, is_handler: false }
+    }
+}
+
+/// The stack.
+#[derive(Clone, Debug)]
+pub struct PathStack {
+    entries: VecDeque<Entry>,
+    capacity: usize,
+    overflow: Overflow,
+    overflows: u64,
+    deepest: usize,
+}
+
+impl PathStack {
+    /// A stack of so many entries, at least one.
+    pub fn new(capacity: usize, overflow: Overflow) -> PathStack {
+        PathStack { entries: VecDeque::with_capacity(capacity.min(1024)), capacity: capacity.max(1), overflow, overflows: 0, deepest: 0 }
+    }
+
+    /// The entry on top.
+    pub fn top(&mut self) -> Option<&mut Entry> {
+        self.entries.back_mut()
+    }
+
+    /// Puts an entry on top.
+    pub fn push(&mut self, entry: Entry) {
+        if self.entries.len() >= self.capacity {
+            self.overflows += 1;
+            if self.overflow == Overflow::Drop {
+                self.entries.pop_front();
+            }
+        }
+        self.entries.push_back(entry);
+        self.deepest = self.deepest.max(self.entries.len());
+    }
+
+    /// Takes the entry off the top.
+    pub fn pop(&mut self) -> Option<Entry> {
+        self.entries.pop_back()
+    }
+
+    /// Number of entries.
+    pub fn depth(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Entries above the topmost one of which the condition holds, that one excluded; `None` if there is none.
+    pub fn above(&self, is_it: impl Fn(&Entry) -> bool) -> Option<usize> {
+        self.entries.iter().rev().position(is_it)
+    }
+
+    /// Pushes that found the stack full: entries dropped or spilled.
+    pub fn overflows(&self) -> u64 {
+        self.overflows
+    }
+
+    /// Most entries at a time.
+    pub fn deepest(&self) -> usize {
+        self.deepest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(overflow: Overflow) -> PathStack {
+        let mut stack = PathStack::new(3, overflow);
+        (0..5).for_each(|at| stack.push(Entry::starting_at(Address(at))));
+        stack
+    }
+
+    #[test]
+    fn a_full_stack_drops_or_spills_its_oldest() {
+        let starts = |mut stack: PathStack| std::iter::from_fn(move || stack.pop()).map(|e| e.path.start.0).collect::<Vec<_>>();
+        let dropping = filled(Overflow::Drop);
+        assert_eq!((dropping.overflows(), dropping.deepest()), (2, 3));
+        assert_eq!(starts(dropping), [4, 3, 2]);
+        let spilling = filled(Overflow::Spill);
+        assert_eq!((spilling.overflows(), spilling.deepest()), (2, 5));
+        assert_eq!(starts(spilling), [4, 3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn entries_are_found_from_the_top() {
+        let stack = filled(Overflow::Spill);
+        assert_eq!(stack.above(|e| e.path.start == Address(3)), Some(1));
+        assert_eq!(stack.above(|e| e.path.start == Address(9)), None);
+    }
+}

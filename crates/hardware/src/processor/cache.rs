@@ -1,0 +1,108 @@
+//! Set-associative caches with least-recently-used replacement, and the hierarchy of table 5.3. Stores allocate; what is written back costs nothing.
+
+use super::parameters::{CacheParameters, PowerCosts, ProcessorParameters};
+
+/// A cache: of each set the blocks, most recently used first.
+#[derive(Clone, Debug)]
+struct Cache {
+    blocks: Vec<u64>,
+    ways: usize,
+    shift: u32,
+    sets: u64,
+    latency: u64,
+}
+
+impl Cache {
+    fn new(parameters: &CacheParameters) -> Cache {
+        let sets = parameters.size / parameters.block / parameters.associativity as u64;
+        let blocks = vec![u64::MAX; (sets as usize) * parameters.associativity];
+        Cache { blocks, ways: parameters.associativity, shift: parameters.block.trailing_zeros(), sets, latency: parameters.latency }
+    }
+
+    /// Whether the block is there; it is afterwards.
+    fn access(&mut self, address: u64) -> bool {
+        let block = address >> self.shift;
+        let first = (block & (self.sets - 1)) as usize * self.ways;
+        let set = &mut self.blocks[first..first + self.ways];
+        let found = set.iter().position(|b| *b == block);
+        let place = found.unwrap_or(set.len() - 1);
+        set[..=place].rotate_right(1);
+        set[0] = block;
+        found.is_some()
+    }
+}
+
+/// What an access met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Access {
+    pub cycles: u64,
+    pub l1_misses: u32,
+    pub l2_misses: u32,
+    /// Cost behind the first level, by the power models.
+    pub cost: u32,
+}
+
+/// All caches.
+#[derive(Clone, Debug)]
+pub(super) struct Hierarchy {
+    instruction: Cache,
+    data: Cache,
+    l2: Cache,
+    memory_cycles: u64,
+    power: PowerCosts,
+}
+
+impl Hierarchy {
+    pub fn new(parameters: &ProcessorParameters) -> Hierarchy {
+        Hierarchy {
+            instruction: Cache::new(&parameters.l1_instruction),
+            data: Cache::new(&parameters.l1_data),
+            l2: Cache::new(&parameters.l2),
+            memory_cycles: parameters.memory_cycles,
+            power: parameters.power,
+        }
+    }
+
+    pub fn fetch(&mut self, address: u64) -> Access {
+        let (cycles, is_hit) = (self.instruction.latency, self.instruction.access(address));
+        self.behind(address, cycles, is_hit)
+    }
+
+    pub fn data(&mut self, address: u64) -> Access {
+        let (cycles, is_hit) = (self.data.latency, self.data.access(address));
+        self.behind(address, cycles, is_hit)
+    }
+
+    fn behind(&mut self, address: u64, mut cycles: u64, is_hit: bool) -> Access {
+        if is_hit {
+            return Access { cycles, ..Access::default() };
+        }
+        cycles += self.l2.latency;
+        if self.l2.access(address) {
+            return Access { cycles, l1_misses: 1, l2_misses: 0, cost: self.power.l2 };
+        }
+        Access { cycles: cycles + self.memory_cycles, l1_misses: 1, l2_misses: 1, cost: self.power.l2 + self.power.memory }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_block_goes() {
+        let mut cache = Cache::new(&CacheParameters { size: 128, associativity: 2, block: 32, latency: 1 });
+        // Blocks 0, 2 and 4 are of one set.
+        let hits: Vec<bool> = [0, 64, 0, 128, 0, 64].iter().map(|a| cache.access(*a)).collect();
+        assert_eq!(hits, [false, false, true, false, true, false]);
+    }
+
+    #[test]
+    fn latencies_add_up_through_the_levels() {
+        let mut hierarchy = Hierarchy::new(&ProcessorParameters::default());
+        assert_eq!(hierarchy.data(0x1000), Access { cycles: 111, l1_misses: 1, l2_misses: 1, cost: 48 });
+        assert_eq!(hierarchy.data(0x1000), Access { cycles: 1, ..Access::default() });
+        // The other half of the second level's block.
+        assert_eq!(hierarchy.fetch(0x1020), Access { cycles: 11, l1_misses: 1, l2_misses: 0, cost: 8 });
+    }
+}

@@ -1,0 +1,343 @@
+//! The one-pass model: a few timestamps for each instruction, in program order.
+//!
+//! An instruction's time in each stage is the earliest that width, room in buffers, operands and units allow, given the instructions before it. So units
+//! and issue slots go to the oldest instruction, as in an age-ordered scheduler. Caches are accessed in program order, which is where it departs from
+//! [`super::ReferenceModel`]. Constant time for each instruction.
+
+use super::cache::Hierarchy;
+use super::instruction::{Instruction, InstructionClass, NO_REGISTER};
+use super::parameters::ProcessorParameters;
+use super::predictor::{PredictionOutcome, Predictor};
+use super::queue::BranchQueue;
+use super::{ProcessorEvent, ProcessorTotals, count};
+use crate::error::HardwareError;
+use crate::events::EventCounts;
+use crate::stream::RetiredBranch;
+use std::collections::VecDeque;
+
+/// Cycles ahead that slots are known for; farther ones wait for nothing.
+const HORIZON: usize = 1 << 12;
+/// Recent stores that loads may wait for.
+const STORES: usize = 1 << 10;
+
+/// The model.
+#[derive(Clone, Debug)]
+pub struct FastModel {
+    parameters: ProcessorParameters,
+    caches: Hierarchy,
+    predictor: Predictor,
+    queue: BranchQueue,
+    /// Branches that were committed, or will be: when, and which.
+    updates: VecDeque<(u64, RetiredBranch)>,
+    fetch: Stage,
+    dispatch: Stage,
+    commit: Stage,
+    /// The first cycle in which the next instruction may be fetched.
+    redirect: u64,
+    fetched_block: u64,
+    /// Times of dispatch and commit of the instructions that are in the buffers.
+    in_fetch_queue: VecDeque<u64>,
+    in_reorder_buffer: VecDeque<u64>,
+    in_load_store_queue: VecDeque<u64>,
+    ready: Vec<u64>,
+    stores: Vec<(u64, u64)>,
+    issue: Slots,
+    units: [Slots; 5],
+    busy: [Vec<u64>; 2],
+    block: EventCounts,
+    totals: ProcessorTotals,
+    frozen: Option<VecDeque<PredictionOutcome>>,
+    outcomes: Option<Vec<PredictionOutcome>>,
+}
+
+/// A stage in program order: its cycle, and how many instructions it took in it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stage {
+    cycle: u64,
+    taken: u64,
+}
+
+impl Stage {
+    /// Takes an instruction, not before a cycle.
+    fn take(&mut self, earliest: u64, width: u64) -> u64 {
+        if earliest > self.cycle {
+            *self = Stage { cycle: earliest, taken: 0 };
+        } else if self.taken == width {
+            *self = Stage { cycle: self.cycle + 1, taken: 0 };
+        }
+        self.taken += 1;
+        self.cycle
+    }
+}
+
+/// How much of something is used in each cycle.
+#[derive(Clone, Debug)]
+struct Slots {
+    used: Vec<(u64, u16)>,
+    most: u16,
+}
+
+impl Slots {
+    fn new(most: usize) -> Slots {
+        Slots { used: vec![(u64::MAX, 0); HORIZON], most: most.min(usize::from(u16::MAX)) as u16 }
+    }
+
+    fn is_free(&self, cycle: u64) -> bool {
+        let (of, used) = self.used[cycle as usize % HORIZON];
+        of != cycle || used < self.most
+    }
+
+    fn take(&mut self, cycle: u64) {
+        let slot = &mut self.used[cycle as usize % HORIZON];
+        *slot = if slot.0 == cycle { (cycle, slot.1 + 1) } else { (cycle, 1) };
+    }
+}
+
+impl FastModel {
+    /// A processor that has executed nothing.
+    ///
+    /// # Errors
+    /// A parameter is out of its range.
+    pub fn new(parameters: ProcessorParameters) -> Result<FastModel, HardwareError> {
+        parameters.check()?;
+        let p = &parameters;
+        Ok(FastModel {
+            caches: Hierarchy::new(p),
+            predictor: Predictor::new(&p.predictor),
+            queue: BranchQueue::new(p.branch_queue),
+            updates: VecDeque::new(),
+            fetch: Stage::default(),
+            dispatch: Stage::default(),
+            commit: Stage::default(),
+            redirect: 0,
+            fetched_block: u64::MAX,
+            in_fetch_queue: VecDeque::with_capacity(p.fetch_queue),
+            in_reorder_buffer: VecDeque::with_capacity(p.reorder_buffer),
+            in_load_store_queue: VecDeque::with_capacity(p.load_store_queue),
+            ready: vec![0; 256],
+            stores: vec![(u64::MAX, 0); STORES],
+            issue: Slots::new(p.width as usize),
+            units: [p.integer_units, p.multiply_units, p.float_units, p.float_multiply_units, p.memory_ports].map(Slots::new),
+            busy: [vec![0; p.multiply_units], vec![0; p.float_multiply_units]],
+            block: EventCounts::default(),
+            totals: ProcessorTotals::default(),
+            frozen: None,
+            outcomes: None,
+            parameters,
+        })
+    }
+
+    /// Keeps how good each prediction is, for [`FastModel::freeze`].
+    pub fn keep_outcomes(&mut self) {
+        self.outcomes = Some(Vec::new());
+    }
+
+    /// How good each prediction was.
+    pub fn take_outcomes(&mut self) -> Vec<PredictionOutcome> {
+        self.outcomes.take().unwrap_or_default()
+    }
+
+    /// Predictions are as good as those of another run of the same instructions: what differs then is due to the profiler alone.
+    pub fn freeze(&mut self, outcomes: &[PredictionOutcome]) {
+        self.frozen = Some(outcomes.iter().copied().collect());
+    }
+
+    /// What is known so far.
+    pub fn totals(&self) -> ProcessorTotals {
+        ProcessorTotals { cycles: self.commit.cycle + 1, ..self.totals }
+    }
+
+    /// Retires an instruction. At a branch `profile` gets the events since the branch before, and says how many cycles the profiler needs.
+    pub fn retire(
+        &mut self,
+        instruction: &Instruction,
+        branch: Option<&RetiredBranch>,
+        profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32,
+    ) {
+        let mut events = EventCounts::default();
+        count(&mut events, ProcessorEvent::Instructions, 1);
+        let fetched = self.fetch(instruction, &mut events);
+        let outcome = branch.map(|b| self.predict(b, fetched));
+        let dispatched = self.dispatch(instruction, fetched);
+        let completed = self.execute(instruction, dispatched, &mut events);
+        if let (Some(branch), Some(outcome)) = (branch, outcome) {
+            self.after_branch(branch, outcome, dispatched, completed, &mut events);
+        }
+        let committed = self.commit(completed, branch.is_some(), &mut events);
+        self.in_reorder_buffer.push_back(committed);
+        if instruction.load.is_some() || instruction.store.is_some() {
+            self.in_load_store_queue.push_back(committed);
+        }
+        self.totals.add(&events);
+        self.block.add(&events, crate::events::CounterWidth::WIDEST);
+        if let Some(branch) = branch {
+            let cycles = profile(branch, &std::mem::take(&mut self.block));
+            self.queue.enter(committed, cycles);
+            self.updates.push_back((committed, *branch));
+        }
+    }
+
+    fn fetch(&mut self, instruction: &Instruction, events: &mut EventCounts) -> u64 {
+        let mut earliest = self.redirect;
+        if self.in_fetch_queue.len() == self.parameters.fetch_queue {
+            earliest = earliest.max(self.in_fetch_queue.pop_front().unwrap_or(0));
+        }
+        let block = instruction.address.0 / self.parameters.l1_instruction.block;
+        if block != self.fetched_block {
+            self.fetched_block = block;
+            let access = self.caches.fetch(instruction.address.0);
+            count(events, ProcessorEvent::L1Misses, access.l1_misses);
+            count(events, ProcessorEvent::L2Misses, access.l2_misses);
+            count(events, ProcessorEvent::AnalyticalPower, self.parameters.power.instruction_cache + access.cost);
+            if access.l1_misses > 0 {
+                earliest = earliest.max(self.fetch.cycle) + access.cycles;
+            }
+        }
+        self.fetch.take(earliest, self.parameters.width)
+    }
+
+    fn predict(&mut self, branch: &RetiredBranch, fetched: u64) -> PredictionOutcome {
+        while self.updates.front().is_some_and(|(committed, _)| *committed < fetched) {
+            if let Some((_, committed)) = self.updates.pop_front() {
+                self.predictor.update(&committed);
+            }
+        }
+        let mut outcome = self.predictor.predict(branch);
+        if let Some(frozen) = &mut self.frozen {
+            outcome = frozen.pop_front().unwrap_or(outcome);
+        }
+        if let Some(outcomes) = &mut self.outcomes {
+            outcomes.push(outcome);
+        }
+        outcome
+    }
+
+    fn dispatch(&mut self, instruction: &Instruction, fetched: u64) -> u64 {
+        let mut earliest = fetched + 1;
+        if self.in_reorder_buffer.len() == self.parameters.reorder_buffer {
+            earliest = earliest.max(self.in_reorder_buffer.pop_front().unwrap_or(0));
+        }
+        let is_memory = instruction.load.is_some() || instruction.store.is_some();
+        if is_memory && self.in_load_store_queue.len() == self.parameters.load_store_queue {
+            earliest = earliest.max(self.in_load_store_queue.pop_front().unwrap_or(0));
+        }
+        let dispatched = self.dispatch.take(earliest, self.parameters.width);
+        self.in_fetch_queue.push_back(dispatched);
+        dispatched
+    }
+
+    /// Issues and executes; the cycle in which the result is there.
+    fn execute(&mut self, instruction: &Instruction, dispatched: u64, events: &mut EventCounts) -> u64 {
+        let mut earliest = dispatched + 1;
+        for source in instruction.sources.iter().filter(|s| **s != NO_REGISTER) {
+            earliest = earliest.max(self.ready[usize::from(*source)]);
+        }
+        if let Some(load) = instruction.load {
+            let (granule, ready) = self.stores[load.0 as usize / 8 % STORES];
+            if granule == load.0 / 8 {
+                earliest = earliest.max(ready);
+            }
+        }
+        let is_memory = instruction.load.is_some() || instruction.store.is_some();
+        let issued = self.issue(instruction.class, is_memory, earliest);
+        let mut completed = issued + latency(&self.parameters, instruction.class);
+        for address in [instruction.load, instruction.store].into_iter().flatten() {
+            let access = self.caches.data(address.0);
+            count(events, ProcessorEvent::L1Misses, access.l1_misses);
+            count(events, ProcessorEvent::L2Misses, access.l2_misses);
+            count(events, ProcessorEvent::AnalyticalPower, self.parameters.power.data_cache + access.cost);
+            if instruction.load == Some(address) {
+                completed = completed.max(issued + access.cycles);
+            }
+        }
+        if let Some(store) = instruction.store {
+            self.stores[store.0 as usize / 8 % STORES] = (store.0 / 8, completed);
+        }
+        for destination in instruction.destinations.iter().filter(|d| **d != NO_REGISTER) {
+            self.ready[usize::from(*destination)] = completed;
+        }
+        completed
+    }
+
+    fn issue(&mut self, class: InstructionClass, is_memory: bool, earliest: u64) -> u64 {
+        let unit = unit(class, is_memory);
+        let divider = match class {
+            InstructionClass::Divide => Some(0),
+            InstructionClass::FloatDivide => Some(1),
+            _ => None,
+        };
+        let free = divider.map(|d| (0..self.busy[d].len()).min_by_key(|at| self.busy[d][*at]).map_or((d, 0), |at| (d, at)));
+        let mut cycle = earliest.max(free.map_or(0, |(d, at)| self.busy[d][at]));
+        while !self.issue.is_free(cycle) || !self.units[unit].is_free(cycle) {
+            cycle += 1;
+        }
+        self.issue.take(cycle);
+        self.units[unit].take(cycle);
+        if let Some((divider, at)) = free {
+            self.busy[divider][at] = cycle + latency(&self.parameters, class);
+        }
+        cycle
+    }
+
+    fn after_branch(
+        &mut self,
+        branch: &RetiredBranch,
+        outcome: PredictionOutcome,
+        dispatched: u64,
+        completed: u64,
+        events: &mut EventCounts,
+    ) {
+        if branch.is_taken {
+            // The rest of the cycle's fetch is lost.
+            self.redirect = self.redirect.max(self.fetch.cycle + 1);
+        }
+        match outcome {
+            PredictionOutcome::Right => {}
+            PredictionOutcome::Misfetch => self.redirect = self.redirect.max(dispatched + 1),
+            PredictionOutcome::Misprediction => {
+                count(events, ProcessorEvent::Mispredictions, 1);
+                self.redirect = self.redirect.max(completed + self.parameters.predictor.misprediction_cycles);
+            }
+        }
+    }
+
+    fn commit(&mut self, completed: u64, is_branch: bool, events: &mut EventCounts) -> u64 {
+        let before = self.commit.cycle;
+        let mut next = self.commit;
+        let mut committed = next.take(completed + 1, self.parameters.width);
+        if is_branch {
+            let room = self.queue.room_at(committed);
+            if room > committed {
+                self.totals.queue_stalls += room - committed;
+                next = self.commit;
+                committed = next.take(room, self.parameters.width);
+            }
+        }
+        self.commit = next;
+        count(events, ProcessorEvent::StallCycles, u32::try_from((committed - before).saturating_sub(1)).unwrap_or(u32::MAX));
+        committed
+    }
+}
+
+/// Cycles of an instruction, but for its load.
+pub(super) fn latency(parameters: &ProcessorParameters, class: InstructionClass) -> u64 {
+    match class {
+        InstructionClass::Integer => 1,
+        InstructionClass::Multiply => parameters.multiply_cycles,
+        InstructionClass::Divide => parameters.divide_cycles,
+        InstructionClass::Float => parameters.float_cycles,
+        InstructionClass::FloatMultiply => parameters.float_multiply_cycles,
+        InstructionClass::FloatDivide => parameters.float_divide_cycles,
+    }
+}
+
+/// The kind of unit that an instruction occupies in the cycle of its issue.
+pub(super) fn unit(class: InstructionClass, is_memory: bool) -> usize {
+    match class {
+        _ if is_memory => 4,
+        InstructionClass::Integer => 0,
+        InstructionClass::Multiply | InstructionClass::Divide => 1,
+        InstructionClass::Float => 2,
+        InstructionClass::FloatMultiply | InstructionClass::FloatDivide => 3,
+    }
+}

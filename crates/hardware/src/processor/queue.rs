@@ -1,0 +1,56 @@
+//! The branch queue between commit and profiler (section 5.5.3).
+//!
+//! The profiler serves one branch after the other; a branch leaves the queue when it has been served. A branch that finds the queue full stalls commit.
+
+use std::collections::VecDeque;
+
+/// The queue.
+#[derive(Clone, Debug)]
+pub(super) struct BranchQueue {
+    capacity: usize,
+    /// When each branch in it will have been served.
+    served: VecDeque<u64>,
+    last: u64,
+}
+
+impl BranchQueue {
+    /// A queue of so many entries; 0 holds nothing up.
+    pub fn new(capacity: usize) -> BranchQueue {
+        BranchQueue { capacity, served: VecDeque::new(), last: 0 }
+    }
+
+    /// The first cycle, from `now` on, in which there is room.
+    pub fn room_at(&mut self, now: u64) -> u64 {
+        while self.served.front().is_some_and(|s| *s <= now) {
+            self.served.pop_front();
+        }
+        if self.capacity == 0 || self.served.len() < self.capacity { now } else { self.served[self.served.len() - self.capacity] }
+    }
+
+    /// A branch enters, which the profiler needs so many cycles for.
+    pub fn enter(&mut self, now: u64, cycles: u32) {
+        if self.capacity > 0 {
+            self.last = self.last.max(now) + u64::from(cycles);
+            self.served.push_back(self.last);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_makes_branches_wait() {
+        let mut queue = BranchQueue::new(2);
+        queue.enter(10, 3);
+        queue.enter(10, 3);
+        assert_eq!((queue.room_at(10), queue.room_at(13)), (13, 13));
+        queue.enter(13, 3);
+        assert_eq!(queue.room_at(14), 16);
+        assert_eq!(queue.room_at(30), 30);
+        let mut none = BranchQueue::new(0);
+        none.enter(0, 100);
+        assert_eq!(none.room_at(1), 1);
+    }
+}

@@ -1,0 +1,305 @@
+//! The cycle-stepped model: every stage does its work in every cycle, youngest stage last. Slow, and simple to check against table 5.3.
+//!
+//! Instructions wait in a buffer until they are fetched. In each cycle: commit from the head of the reorder buffer, issue the oldest instructions whose
+//! operands are there, dispatch, fetch. It shares caches, predictor and branch queue with [`super::FastModel`], and no timing.
+
+use super::cache::Hierarchy;
+use super::fast::{latency, unit};
+use super::instruction::{Instruction, InstructionClass, NO_REGISTER};
+use super::parameters::ProcessorParameters;
+use super::predictor::{PredictionOutcome, Predictor};
+use super::queue::BranchQueue;
+use super::{ProcessorEvent, ProcessorTotals, count};
+use crate::error::HardwareError;
+use crate::events::{CounterWidth, EventCounts};
+use crate::stream::RetiredBranch;
+use std::collections::VecDeque;
+
+/// Instructions that wait to be fetched before a step is made.
+const LOOKAHEAD: usize = 64;
+
+/// An instruction on its way.
+#[derive(Clone, Debug)]
+struct InFlight {
+    instruction: Instruction,
+    branch: Option<RetiredBranch>,
+    outcome: Option<PredictionOutcome>,
+    events: EventCounts,
+    fetched: u64,
+    dispatched: u64,
+    /// The instructions, by number, whose results it needs.
+    needs: [Option<u64>; 5],
+    /// When its result is there, once it is issued.
+    completed: Option<u64>,
+}
+
+impl InFlight {
+    fn is_memory(&self) -> bool {
+        self.instruction.load.is_some() || self.instruction.store.is_some()
+    }
+}
+
+/// The model.
+#[derive(Clone, Debug)]
+pub struct ReferenceModel {
+    parameters: ProcessorParameters,
+    caches: Hierarchy,
+    predictor: Predictor,
+    queue: BranchQueue,
+    cycle: u64,
+    waiting: VecDeque<(Instruction, Option<RetiredBranch>)>,
+    fetch_queue: VecDeque<InFlight>,
+    reorder_buffer: VecDeque<InFlight>,
+    /// Number of the instruction at the reorder buffer's head.
+    head: u64,
+    memory_operations: usize,
+    /// The last instruction that writes each register.
+    writers: Vec<Option<u64>>,
+    busy: [Vec<u64>; 2],
+    fetched_block: u64,
+    /// Misses and cost of the block that is fetched, for the first instruction that comes of it.
+    pending_fetch: (u32, u32, u32),
+    /// Fetch waits: until a cycle, or until the branch of this number is dispatched or completes.
+    fetch_from: u64,
+    waits_for: Option<u64>,
+    next_number: u64,
+    block: EventCounts,
+    last_commit: u64,
+    totals: ProcessorTotals,
+}
+
+impl ReferenceModel {
+    /// A processor that has executed nothing.
+    ///
+    /// # Errors
+    /// A parameter is out of its range.
+    pub fn new(parameters: ProcessorParameters) -> Result<ReferenceModel, HardwareError> {
+        parameters.check()?;
+        Ok(ReferenceModel {
+            caches: Hierarchy::new(&parameters),
+            predictor: Predictor::new(&parameters.predictor),
+            queue: BranchQueue::new(parameters.branch_queue),
+            cycle: 0,
+            waiting: VecDeque::new(),
+            fetch_queue: VecDeque::new(),
+            reorder_buffer: VecDeque::new(),
+            head: 0,
+            memory_operations: 0,
+            writers: vec![None; 256],
+            busy: [vec![0; parameters.multiply_units], vec![0; parameters.float_multiply_units]],
+            fetched_block: u64::MAX,
+            pending_fetch: (0, 0, 0),
+            fetch_from: 0,
+            waits_for: None,
+            next_number: 0,
+            block: EventCounts::default(),
+            last_commit: 0,
+            totals: ProcessorTotals::default(),
+            parameters,
+        })
+    }
+
+    /// Retires an instruction, some time later; as [`super::FastModel::retire`].
+    pub fn retire(
+        &mut self,
+        instruction: &Instruction,
+        branch: Option<&RetiredBranch>,
+        profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32,
+    ) {
+        self.waiting.push_back((*instruction, branch.copied()));
+        while self.waiting.len() > LOOKAHEAD {
+            self.step(profile);
+        }
+    }
+
+    /// Executes what is left.
+    pub fn finish(&mut self, profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32) {
+        while !(self.waiting.is_empty() && self.fetch_queue.is_empty() && self.reorder_buffer.is_empty()) {
+            self.step(profile);
+        }
+    }
+
+    /// What is known so far.
+    pub fn totals(&self) -> ProcessorTotals {
+        ProcessorTotals { cycles: self.last_commit + 1, ..self.totals }
+    }
+
+    fn step(&mut self, profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32) {
+        self.commit(profile);
+        self.issue();
+        self.dispatch();
+        self.fetch();
+        self.cycle += 1;
+    }
+
+    fn commit(&mut self, profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32) {
+        for _ in 0..self.parameters.width {
+            let Some(head) = self.reorder_buffer.front() else { return };
+            if head.completed.is_none_or(|completed| completed >= self.cycle) {
+                return;
+            }
+            if head.branch.is_some() && self.queue.room_at(self.cycle) > self.cycle {
+                self.totals.queue_stalls += 1;
+                return;
+            }
+            let Some(mut done) = self.reorder_buffer.pop_front() else { return };
+            self.head += 1;
+            self.memory_operations -= usize::from(done.is_memory());
+            let stalled = (self.cycle - self.last_commit).saturating_sub(1);
+            count(&mut done.events, ProcessorEvent::StallCycles, u32::try_from(stalled).unwrap_or(u32::MAX));
+            self.last_commit = self.cycle;
+            self.totals.add(&done.events);
+            self.block.add(&done.events, CounterWidth::WIDEST);
+            if let Some(branch) = &done.branch {
+                let cycles = profile(branch, &std::mem::take(&mut self.block));
+                self.queue.enter(self.cycle, cycles);
+                self.predictor.update(branch);
+            }
+        }
+    }
+
+    fn issue(&mut self) {
+        let p = self.parameters;
+        let mut slots = p.width;
+        let mut units = [p.integer_units, p.multiply_units, p.float_units, p.float_multiply_units, p.memory_ports];
+        let mut accesses = Vec::new();
+        for at in 0..self.reorder_buffer.len() {
+            if slots == 0 {
+                break;
+            }
+            let entry = &self.reorder_buffer[at];
+            let unit = unit(entry.instruction.class, entry.is_memory());
+            if entry.completed.is_some() || entry.dispatched >= self.cycle || units[unit] == 0 || !self.is_ready(entry) {
+                continue;
+            }
+            let Some(divider) = self.divider(entry.instruction.class) else { continue };
+            slots -= 1;
+            units[unit] -= 1;
+            if let Some((kind, place)) = divider {
+                self.busy[kind][place] = self.cycle + latency(&p, self.reorder_buffer[at].instruction.class);
+            }
+            self.execute(at, &mut accesses);
+        }
+        self.apportion(&accesses);
+    }
+
+    fn is_ready(&self, entry: &InFlight) -> bool {
+        entry.needs.iter().flatten().all(|number| match number.checked_sub(self.head) {
+            Some(at) => self.reorder_buffer[at as usize].completed.is_some_and(|completed| completed <= self.cycle),
+            // It was committed.
+            None => true,
+        })
+    }
+
+    /// A divider that is free, for classes that occupy one: `Some(None)` for the others, `None` if all are busy.
+    fn divider(&self, class: InstructionClass) -> Option<Option<(usize, usize)>> {
+        let kind = match class {
+            InstructionClass::Divide => 0,
+            InstructionClass::FloatDivide => 1,
+            _ => return Some(None),
+        };
+        self.busy[kind].iter().position(|until| *until <= self.cycle).map(|at| Some((kind, at)))
+    }
+
+    fn execute(&mut self, at: usize, accesses: &mut Vec<usize>) {
+        let (cycle, p) = (self.cycle, self.parameters);
+        let entry = &mut self.reorder_buffer[at];
+        let instruction = entry.instruction;
+        let mut completed = cycle + latency(&p, instruction.class);
+        for address in [instruction.load, instruction.store].into_iter().flatten() {
+            let access = self.caches.data(address.0);
+            count(&mut entry.events, ProcessorEvent::L1Misses, access.l1_misses);
+            count(&mut entry.events, ProcessorEvent::L2Misses, access.l2_misses);
+            count(&mut entry.events, ProcessorEvent::AnalyticalPower, p.power.data_cache + access.cost);
+            count(&mut entry.events, ProcessorEvent::CyclePower, access.cost);
+            accesses.push(at);
+            if instruction.load == Some(address) {
+                completed = completed.max(cycle + access.cycles);
+            }
+        }
+        entry.completed = Some(completed);
+        if entry.outcome == Some(PredictionOutcome::Misprediction) {
+            self.fetch_from = self.fetch_from.max(completed + p.predictor.misprediction_cycles);
+            self.waits_for = None;
+        }
+    }
+
+    /// Figure 5.5 (b): several accesses to the data cache in one cycle cost half each.
+    fn apportion(&mut self, accesses: &[usize]) {
+        let cost = self.parameters.power.data_cache;
+        let each = if accesses.len() > 1 { cost / 2 } else { cost };
+        for at in accesses {
+            count(&mut self.reorder_buffer[*at].events, ProcessorEvent::CyclePower, each);
+        }
+    }
+
+    fn dispatch(&mut self) {
+        for _ in 0..self.parameters.width {
+            let Some(next) = self.fetch_queue.front() else { return };
+            let is_full = next.is_memory() && self.memory_operations == self.parameters.load_store_queue;
+            if next.fetched >= self.cycle || self.reorder_buffer.len() == self.parameters.reorder_buffer || is_full {
+                return;
+            }
+            let Some(mut entry) = self.fetch_queue.pop_front() else { return };
+            let number = self.head + self.reorder_buffer.len() as u64;
+            entry.dispatched = self.cycle;
+            for (need, source) in entry.needs.iter_mut().zip(entry.instruction.sources) {
+                *need = (source != NO_REGISTER).then(|| self.writers[usize::from(source)]).flatten();
+            }
+            if let Some(load) = entry.instruction.load {
+                let stores = |e: &InFlight| e.instruction.store.is_some_and(|s| s.0 / 8 == load.0 / 8);
+                entry.needs[4] = self.reorder_buffer.iter().rposition(stores).map(|at| self.head + at as u64);
+            }
+            for destination in entry.instruction.destinations.into_iter().filter(|d| *d != NO_REGISTER) {
+                self.writers[usize::from(destination)] = Some(number);
+            }
+            self.memory_operations += usize::from(entry.is_memory());
+            if entry.outcome == Some(PredictionOutcome::Misfetch) {
+                self.fetch_from = self.fetch_from.max(self.cycle + 1);
+                self.waits_for = None;
+            }
+            self.reorder_buffer.push_back(entry);
+        }
+    }
+
+    fn fetch(&mut self) {
+        for _ in 0..self.parameters.width {
+            if self.waits_for.is_some() || self.cycle < self.fetch_from || self.fetch_queue.len() == self.parameters.fetch_queue {
+                return;
+            }
+            let Some((instruction, branch)) = self.waiting.front().copied() else { return };
+            let mut events = EventCounts::default();
+            let block = instruction.address.0 / self.parameters.l1_instruction.block;
+            if block != self.fetched_block {
+                self.fetched_block = block;
+                let access = self.caches.fetch(instruction.address.0);
+                let cost = self.parameters.power.instruction_cache + access.cost;
+                self.pending_fetch = (access.l1_misses, access.l2_misses, cost);
+                if access.l1_misses > 0 {
+                    self.fetch_from = self.cycle + access.cycles;
+                    return;
+                }
+            }
+            let (l1, l2, cost) = std::mem::take(&mut self.pending_fetch);
+            count(&mut events, ProcessorEvent::Instructions, 1);
+            count(&mut events, ProcessorEvent::L1Misses, l1);
+            count(&mut events, ProcessorEvent::L2Misses, l2);
+            count(&mut events, ProcessorEvent::AnalyticalPower, cost);
+            count(&mut events, ProcessorEvent::CyclePower, cost);
+            self.waiting.pop_front();
+            let outcome = branch.as_ref().map(|b| self.predictor.predict(b));
+            count(&mut events, ProcessorEvent::Mispredictions, u32::from(outcome == Some(PredictionOutcome::Misprediction)));
+            let number = self.next_number;
+            self.next_number += 1;
+            let (fetched, needs) = (self.cycle, [None; 5]);
+            self.fetch_queue.push_back(InFlight { instruction, branch, outcome, events, fetched, dispatched: 0, needs, completed: None });
+            if outcome.is_some_and(|o| o != PredictionOutcome::Right) {
+                self.waits_for = Some(number);
+                return;
+            }
+            if branch.is_some_and(|b| b.is_taken) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Profiles of paths without bounds, and how much two of them have in common (section 5.5).
+
+use crate::descriptor::PathDescriptor;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Counts of paths: what a table of any size would hold.
+#[derive(Clone, Debug, Default)]
+pub struct PathProfile {
+    counts: HashMap<PathDescriptor, u64, BuildHasherDefault<DescriptorHasher>>,
+    total: u64,
+}
+
+impl PathProfile {
+    /// Adds a count.
+    pub fn add(&mut self, path: &PathDescriptor, count: u64) {
+        *self.counts.entry(*path).or_default() += count;
+        self.total += count;
+    }
+
+    /// The count of a path.
+    pub fn count(&self, path: &PathDescriptor) -> u64 {
+        self.counts.get(path).copied().unwrap_or(0)
+    }
+
+    /// Sum of all counts.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Number of paths.
+    pub fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Whether there is no path.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// All paths, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&PathDescriptor, u64)> {
+        self.counts.iter().map(|(path, count)| (path, *count))
+    }
+
+    /// All paths, the hottest first; paths of equal count by descriptor.
+    pub fn hottest(&self) -> Vec<(PathDescriptor, u64)> {
+        let mut paths: Vec<(PathDescriptor, u64)> = self.iter().map(|(path, count)| (*path, count)).collect();
+        paths.sort_by_key(|(path, count)| (std::cmp::Reverse(*count), *path));
+        paths
+    }
+
+    /// Adds all counts of another profile.
+    pub fn merge(&mut self, other: &PathProfile) {
+        other.iter().for_each(|(path, count)| self.add(path, count));
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.counts.clear();
+        self.total = 0;
+    }
+}
+
+/// The overlap percentage of two profiles: the sum over all paths of the smaller of their two shares. Between 0 and 100; `None` if one has no counts.
+pub fn overlap(one: &PathProfile, other: &PathProfile) -> Option<f64> {
+    if one.total == 0 || other.total == 0 {
+        return None;
+    }
+    let (few, many) = if one.len() <= other.len() { (one, other) } else { (other, one) };
+    let share = |count: u64, of: &PathProfile| count as f64 / of.total as f64;
+    // Sorted, so that the sum does not depend on the order of a hash table.
+    let shared: f64 = few.hottest().iter().map(|(path, count)| share(*count, few).min(share(many.count(path), many))).sum();
+    Some(100.0 * shared)
+}
+
+/// A quick hash of descriptors: three words, multiplied and folded.
+#[derive(Clone, Copy, Debug, Default)]
+struct DescriptorHasher(u64);
+
+impl Hasher for DescriptorHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.write_u64(u64::from(*b)));
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let product = u128::from(self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::Address;
+
+    fn profile(counts: &[(u64, u64)]) -> PathProfile {
+        let mut profile = PathProfile::default();
+        counts.iter().for_each(|(start, count)| profile.add(&PathDescriptor::starting_at(Address(*start)), *count));
+        profile
+    }
+
+    #[test]
+    fn overlap_is_the_sum_of_the_smaller_shares() {
+        let complete = profile(&[(1, 50), (2, 30), (3, 20)]);
+        assert_eq!(overlap(&complete, &complete), Some(100.0));
+        assert_eq!(overlap(&complete, &profile(&[(1, 1)])), Some(50.0));
+        assert_eq!(overlap(&profile(&[(1, 1), (3, 1)]), &complete), Some(70.0));
+        assert_eq!(overlap(&complete, &profile(&[(9, 4)])), Some(0.0));
+        assert_eq!(overlap(&complete, &PathProfile::default()), None);
+    }
+
+    #[test]
+    fn counts_add_up_and_the_hottest_comes_first() {
+        let mut sum = profile(&[(1, 2), (2, 5)]);
+        sum.merge(&profile(&[(1, 4), (3, 5)]));
+        assert_eq!(sum.hottest().iter().map(|(p, c)| (p.start.0, *c)).collect::<Vec<_>>(), [(1, 6), (2, 5), (3, 5)]);
+        assert_eq!((sum.total(), sum.len()), (16, 3));
+    }
+}

@@ -1,0 +1,337 @@
+//! The whole profiler on a stream: a detector for each thread, tables beside the complete profile, overlap of the whole run and of windows (section 5.5).
+//!
+//! All tables see the same paths, so one reading of a stream serves many. For each metric there is a set of tables of its own; hardware would need as many
+//! tables, or runs.
+
+use crate::descriptor::PathDescriptor;
+use crate::detector::{CompletedPath, Detector, DetectorCounts, DetectorParameters};
+use crate::error::HardwareError;
+use crate::events::{EventCounts, MOST_EVENTS};
+use crate::profile::{PathProfile, overlap};
+use crate::stream::{BranchKind, StreamEvent, ThreadId};
+use crate::table::{HotPathTable, TableCounts, TableParameters};
+use std::collections::HashMap;
+
+/// What a table accumulates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Metric {
+    /// Executions of the path.
+    Frequency,
+    /// The event at this place of [`EventCounts`].
+    Event(usize),
+}
+
+/// Everything that is a parameter of a profiler.
+#[derive(Clone, Debug)]
+pub struct ProfilerParameters {
+    /// The detectors.
+    pub detector: DetectorParameters,
+    /// Tables for each metric.
+    pub tables: Vec<TableParameters>,
+    /// What is accumulated.
+    pub metrics: Vec<Metric>,
+    /// Instructions of a window of the dynamic overlap; as published 100 million.
+    pub window: u64,
+}
+
+/// A table beside what it held in the windows.
+#[derive(Clone, Debug)]
+struct TableRun {
+    table: HotPathTable,
+    in_window: HotPathTable,
+    windows: u64,
+    sum: f64,
+}
+
+/// What is known of a table at the end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TableResult {
+    /// Its parameters.
+    pub parameters: TableParameters,
+    /// What it did.
+    pub counts: TableCounts,
+    /// Overlap percentage with the complete profile; `None` without counts.
+    pub overlap: Option<f64>,
+    /// Mean of the overlap percentages of all windows.
+    pub dynamic_overlap: Option<f64>,
+    /// Number of windows.
+    pub windows: u64,
+}
+
+#[derive(Clone, Debug)]
+struct MetricRun {
+    metric: Metric,
+    complete: PathProfile,
+    window: PathProfile,
+    tables: Vec<TableRun>,
+}
+
+impl MetricRun {
+    fn new(metric: Metric, tables: &[TableParameters]) -> Result<MetricRun, HardwareError> {
+        let run = |parameters: &TableParameters| {
+            let table = HotPathTable::new(*parameters)?;
+            Ok(TableRun { in_window: table.clone(), table, windows: 0, sum: 0.0 })
+        };
+        let tables = tables.iter().map(run).collect::<Result<_, HardwareError>>()?;
+        Ok(MetricRun { metric, complete: PathProfile::default(), window: PathProfile::default(), tables })
+    }
+
+    fn add(&mut self, completed: &CompletedPath) {
+        let count = match self.metric {
+            Metric::Frequency => 1,
+            Metric::Event(at) => completed.events.0[at],
+        };
+        // A path without the event updates nothing.
+        if count == 0 {
+            return;
+        }
+        self.window.add(&completed.path, u64::from(count));
+        for run in &mut self.tables {
+            run.table.update(&completed.path, count);
+            run.in_window.update(&completed.path, count);
+        }
+    }
+
+    fn end_window(&mut self, is_whole: bool) {
+        for run in &mut self.tables {
+            if is_whole && let Some(percentage) = overlap(&self.window, &run.in_window.profile()) {
+                run.windows += 1;
+                run.sum += percentage;
+            }
+            run.in_window.clear();
+        }
+        self.complete.merge(&self.window);
+        self.window.clear();
+    }
+
+    fn result(&self, run: &TableRun) -> TableResult {
+        TableResult {
+            parameters: run.table.parameters(),
+            counts: run.table.counts(),
+            overlap: overlap(&self.complete, &run.table.profile()),
+            dynamic_overlap: (run.windows > 0).then(|| run.sum / run.windows as f64),
+            windows: run.windows,
+        }
+    }
+}
+
+/// A profiler.
+#[derive(Debug)]
+pub struct Profiler {
+    parameters: ProfilerParameters,
+    detectors: HashMap<ThreadId, Detector>,
+    ended: DetectorCounts,
+    threads: u64,
+    metrics: Vec<MetricRun>,
+    branches: [[u64; 2]; 6],
+    instructions: u64,
+    window_began: u64,
+    /// Instructions along paths of each number of branches.
+    by_length: Vec<u64>,
+}
+
+impl Profiler {
+    /// A profiler that has seen nothing.
+    ///
+    /// # Errors
+    /// A parameter is out of its range.
+    pub fn new(parameters: ProfilerParameters) -> Result<Profiler, HardwareError> {
+        parameters.detector.check()?;
+        if parameters.window == 0 {
+            return Err(HardwareError::parameter("window", 0, "at least 1 instruction"));
+        }
+        if parameters.metrics.iter().any(|m| matches!(m, Metric::Event(at) if *at >= MOST_EVENTS)) {
+            return Err(HardwareError::parameter("events", parameters.metrics.len(), "at most 8 of them"));
+        }
+        let metrics = parameters.metrics.iter().map(|m| MetricRun::new(*m, &parameters.tables)).collect::<Result<_, _>>()?;
+        Ok(Profiler {
+            detectors: HashMap::new(),
+            ended: DetectorCounts::default(),
+            threads: 0,
+            metrics,
+            branches: Default::default(),
+            instructions: 0,
+            window_began: 0,
+            by_length: vec![0; usize::from(parameters.detector.length_limit) + 1],
+            parameters,
+        })
+    }
+
+    /// Takes what a thread does, with the events since its last branch; paths that end are handed to `observe` as well.
+    ///
+    /// # Errors
+    /// Never with parameters that [`Profiler::new`] took.
+    pub fn take(
+        &mut self,
+        thread: ThreadId,
+        event: &StreamEvent,
+        events: &EventCounts,
+        observe: &mut impl FnMut(ThreadId, &CompletedPath),
+    ) -> Result<(), HardwareError> {
+        match event {
+            StreamEvent::Branch(branch) => {
+                self.branches[branch.kind as usize][usize::from(branch.is_taken)] += 1;
+                self.instructions += u64::from(branch.instructions);
+            }
+            StreamEvent::End(instructions) => self.instructions += u64::from(*instructions),
+            _ => {}
+        }
+        let detector = match self.detectors.entry(thread) {
+            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::hash_map::Entry::Vacant(new) => {
+                self.threads += 1;
+                new.insert(Detector::new(self.parameters.detector)?)
+            }
+        };
+        let (metrics, by_length) = (&mut self.metrics, &mut self.by_length);
+        detector.take(event, events, &mut |completed| {
+            by_length[usize::from(completed.path.length)] += u64::from(completed.instructions);
+            metrics.iter_mut().for_each(|m| m.add(completed));
+            observe(thread, completed);
+        });
+        if let StreamEvent::End(_) = event
+            && let Some(detector) = self.detectors.remove(&thread)
+        {
+            self.ended.add(&detector.counts());
+        }
+        if self.instructions - self.window_began >= self.parameters.window {
+            self.metrics.iter_mut().for_each(|m| m.end_window(true));
+            self.window_began = self.instructions;
+        }
+        Ok(())
+    }
+
+    /// Ends the stream. The last window counts for the dynamic overlap only if it is the only one, or whole.
+    pub fn finish(&mut self) {
+        for (_, detector) in self.detectors.drain() {
+            self.ended.add(&detector.counts());
+        }
+        let is_only = self.window_began == 0;
+        self.metrics.iter_mut().for_each(|m| m.end_window(is_only));
+    }
+
+    /// Instructions so far.
+    pub fn instructions(&self) -> u64 {
+        self.instructions
+    }
+
+    /// Threads so far.
+    pub fn threads(&self) -> u64 {
+        self.threads
+    }
+
+    /// Branches of a kind: not taken, taken.
+    pub fn branches(&self, kind: BranchKind) -> [u64; 2] {
+        self.branches[kind as usize]
+    }
+
+    /// What all detectors of ended threads did; after [`Profiler::finish`], all.
+    pub fn detector_counts(&self) -> DetectorCounts {
+        self.ended
+    }
+
+    /// Instructions along paths of 0, 1, 2, ... branches (figure 5.3).
+    pub fn instructions_by_length(&self) -> &[u64] {
+        &self.by_length
+    }
+
+    /// The complete profile of a metric, of all windows that ended.
+    pub fn complete(&self, metric: Metric) -> Option<&PathProfile> {
+        self.metrics.iter().find(|m| m.metric == metric).map(|m| &m.complete)
+    }
+
+    /// What the table at a place holds of a metric.
+    pub fn table_profile(&self, metric: Metric, table: usize) -> Option<PathProfile> {
+        self.metrics.iter().find(|m| m.metric == metric)?.tables.get(table).map(|run| run.table.profile())
+    }
+
+    /// What is known of all tables of a metric.
+    pub fn results(&self, metric: Metric) -> Vec<TableResult> {
+        self.metrics.iter().filter(|m| m.metric == metric).flat_map(|m| m.tables.iter().map(|run| m.result(run))).collect()
+    }
+}
+
+/// How many of the hottest paths account for a share of all counts (figure 5.2).
+pub fn paths_for_share(hottest: &[(PathDescriptor, u64)], share: f64) -> usize {
+    let total: u64 = hottest.iter().map(|(_, count)| count).sum();
+    let mut sum = 0;
+    for (number, (_, count)) in hottest.iter().enumerate() {
+        if sum as f64 >= share * total as f64 {
+            return number;
+        }
+        sum += count;
+    }
+    hottest.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::{Mapping, Preset};
+    use crate::stream::{Address, RetiredBranch};
+
+    /// A loop of two iterations of each of two paths, in a thread.
+    fn events() -> Vec<StreamEvent> {
+        let conditional = |address: u64, target: u64, is_taken: bool| {
+            StreamEvent::Branch(RetiredBranch {
+                address: Address(address),
+                target: Address(target),
+                fall_through: Address(address + 2),
+                kind: BranchKind::Conditional,
+                is_taken,
+                instructions: 5,
+            })
+        };
+        let mut events = vec![StreamEvent::Begin(Address(0x100))];
+        for at in 0..40 {
+            events.push(conditional(0x110, 0x120, at % 4 == 0));
+            events.push(conditional(0x130, 0x100, true));
+        }
+        events.push(StreamEvent::End(3));
+        events
+    }
+
+    fn profiler(window: u64) -> Profiler {
+        let table = TableParameters { entries: 1, associativity: 1, ..TableParameters::PUBLISHED };
+        let mut profiler = Profiler::new(ProfilerParameters {
+            detector: DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1)),
+            tables: vec![TableParameters::PUBLISHED, table],
+            metrics: vec![Metric::Frequency, Metric::Event(0)],
+            window,
+        })
+        .unwrap();
+        for event in events() {
+            let counts = EventCounts([2, 0, 0, 0, 0, 0, 0, 0]);
+            profiler.take(ThreadId(4), &event, &counts, &mut |_, _| {}).unwrap();
+        }
+        profiler.finish();
+        profiler
+    }
+
+    #[test]
+    fn one_reading_serves_all_tables_and_metrics() {
+        let profiler = profiler(1000);
+        assert_eq!((profiler.instructions(), profiler.threads()), (403, 1));
+        assert_eq!(profiler.branches(BranchKind::Conditional), [30, 50]);
+        let complete = profiler.complete(Metric::Frequency).unwrap();
+        assert_eq!(complete.hottest().iter().map(|(p, c)| (p.outcomes, *c)).collect::<Vec<_>>(), [(0b10, 30), (0b11, 10)]);
+        assert_eq!(profiler.complete(Metric::Event(0)).unwrap().total(), 160);
+        let results = profiler.results(Metric::Frequency);
+        assert_eq!(results[0].overlap, Some(100.0));
+        // One entry holds the path that came last.
+        assert_eq!((results[1].overlap, results[1].windows), (Some(75.0), 1));
+        assert_eq!(profiler.instructions_by_length()[..3], [0, 0, 400]);
+        assert_eq!(paths_for_share(&complete.hottest(), 0.7), 1);
+        assert_eq!(paths_for_share(&complete.hottest(), 0.8), 2);
+    }
+
+    #[test]
+    fn windows_begin_with_empty_tables() {
+        let profiler = profiler(40);
+        let results = profiler.results(Metric::Frequency);
+        assert_eq!((results[0].windows, results[0].dynamic_overlap), (10, Some(100.0)));
+        // Each window ends with one of the three frequent iterations.
+        assert_eq!(results[1].dynamic_overlap, Some(75.0));
+        assert_eq!(profiler.complete(Metric::Frequency).unwrap().total(), 40);
+    }
+}

@@ -1,0 +1,128 @@
+//! The plugin for QEMU's user mode: sends which translated blocks of an unmodified program are executed, thread by thread.
+//!
+//! It is thin on purpose. What the blocks' instructions do to control flow is found out by the reader of the stream, which has a disassembler. The
+//! stream's layout is [`trodden_wire::blocks`]; it goes to the file that the argument `out=` names, mostly a pipe.
+//!
+//! Each thread has a buffer of its own, which is written whole under one lock. A block is described when it is translated, under the same lock, so it is
+//! described in the stream before it is executed. A process that the program forks writes nothing.
+//!
+//! Source: QEMU's documentation of TCG plugins, API version 1 (QEMU 7.2).
+
+mod qemu;
+mod stream;
+
+use qemu::{CallbackFlags, Info, PluginId, Translation};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use stream::Stream;
+
+/// The version of QEMU's interface that this plugin speaks.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+pub static qemu_plugin_version: c_int = 1;
+
+/// Called by QEMU when it loads the plugin: `out=FILE`, and `memory=on` for memory accesses.
+///
+/// # Safety
+/// `arguments` points to `count` C strings, as QEMU's documentation promises.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(id: PluginId, _info: *const Info, count: c_int, arguments: *const *const c_char) -> c_int {
+    let mut output = None;
+    let mut memory = false;
+    for at in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: QEMU passes `count` C strings.
+        let argument = unsafe { CStr::from_ptr(*arguments.add(at)) }.to_string_lossy().into_owned();
+        match argument.split_once('=') {
+            Some(("out", file)) => output = Some(file.to_owned()),
+            Some(("memory", value)) => memory = value == "on",
+            _ => eprintln!("trodden's plugin for QEMU: `{argument}` is no argument of it (out=FILE, memory=on)"),
+        }
+    }
+    let Some(output) = output else {
+        eprintln!("trodden's plugin for QEMU: no out=FILE");
+        return -1;
+    };
+    if let Err(error) = Stream::open(&output, memory) {
+        eprintln!("trodden's plugin for QEMU: cannot write {output}: {error}");
+        return -1;
+    }
+    // SAFETY: the callbacks have the types that QEMU expects and live as long as the process.
+    unsafe {
+        qemu::qemu_plugin_register_vcpu_init_cb(id, thread_begins);
+        qemu::qemu_plugin_register_vcpu_exit_cb(id, thread_ends);
+        qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+        qemu::qemu_plugin_register_vcpu_syscall_cb(id, system_call);
+        qemu::qemu_plugin_register_atexit_cb(id, program_ends, std::ptr::null_mut());
+    }
+    0
+}
+
+extern "C" fn thread_begins(_: PluginId, thread: c_uint) {
+    Stream::get().begin_thread(thread);
+}
+
+extern "C" fn thread_ends(_: PluginId, thread: c_uint) {
+    Stream::get().end_thread(thread);
+}
+
+/// Of the program's system calls those that matter to the stream: what ends it, handlers of signals, children.
+extern "C" fn system_call(_: PluginId, thread: c_uint, number: i64, one: u64, two: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) {
+    const RT_SIGACTION: i64 = 13;
+    const RT_SIGRETURN: i64 = 15;
+    const CLONE: i64 = 56;
+    const FORK: i64 = 57;
+    const VFORK: i64 = 58;
+    const EXECVE: i64 = 59;
+    const KILL: i64 = 62;
+    const TKILL: i64 = 200;
+    const EXIT_GROUP: i64 = 231;
+    const TGKILL: i64 = 234;
+    const EXECVEAT: i64 = 322;
+    const CLONE3: i64 = 435;
+    let stream = Stream::get();
+    match number {
+        RT_SIGACTION => stream.installs_handler(two),
+        RT_SIGRETURN => stream.push(thread, trodden_wire::blocks::LEAVES_HANDLER),
+        CLONE => stream.forks(one),
+        CLONE3 => stream.forks_by(one),
+        FORK | VFORK => stream.forks(0),
+        EXECVE | EXECVEAT => stream.may_be_replaced(thread),
+        // A signal may leave no time for QEMU's own end.
+        KILL | TKILL | TGKILL | EXIT_GROUP => stream.flush(thread),
+        _ => {}
+    }
+}
+
+extern "C" fn program_ends(_: PluginId, _: *mut c_void) {
+    Stream::get().end();
+}
+
+/// A block was translated: describes it, and asks to be called when it is executed.
+extern "C" fn translated(_: PluginId, block: *mut Translation) {
+    let stream = Stream::get();
+    // SAFETY: QEMU passes a block that is valid during this call, and so are its instructions.
+    let number = unsafe { stream.describe(block) };
+    // SAFETY: the same block; numbers are no pointers and are only handed back.
+    unsafe {
+        qemu::qemu_plugin_register_vcpu_tb_exec_cb(block, executed, CallbackFlags::NoRegisters, std::ptr::without_provenance_mut(number));
+    }
+    if stream.records_memory() {
+        // SAFETY: the same block and its instructions.
+        unsafe {
+            for at in 0..qemu::qemu_plugin_tb_n_insns(block) {
+                let instruction = qemu::qemu_plugin_tb_get_insn(block, at);
+                let flags = CallbackFlags::NoRegisters;
+                qemu::qemu_plugin_register_vcpu_mem_cb(instruction, accessed, flags, qemu::READ_AND_WRITE, std::ptr::null_mut());
+            }
+        }
+    }
+}
+
+extern "C" fn executed(thread: c_uint, number: *mut c_void) {
+    Stream::get().push(thread, number.addr() as u64);
+}
+
+extern "C" fn accessed(thread: c_uint, info: u32, address: u64, _: *mut c_void) {
+    // SAFETY: `info` is what QEMU passed to this callback.
+    let (is_store, size_shift) = unsafe { (qemu::qemu_plugin_mem_is_store(info), qemu::qemu_plugin_mem_size_shift(info)) };
+    Stream::get().push(thread, trodden_wire::blocks::memory_word(address, size_shift, is_store));
+}

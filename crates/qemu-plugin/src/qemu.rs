@@ -1,0 +1,82 @@
+//! QEMU's plugin interface, version 1, as far as it is used here. Source: QEMU's documentation of TCG plugins.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+/// A loaded plugin.
+pub type PluginId = u64;
+
+/// What QEMU says of itself; not looked at.
+#[repr(C)]
+pub struct Info {
+    _private: [u8; 0],
+}
+
+/// A translated block.
+#[repr(C)]
+pub struct Translation {
+    _private: [u8; 0],
+}
+
+/// An instruction of it.
+#[repr(C)]
+pub struct Instruction {
+    _private: [u8; 0],
+}
+
+/// What a callback may touch.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(dead_code)]
+pub enum CallbackFlags {
+    /// No registers of the program.
+    NoRegisters = 0,
+    /// It reads them.
+    ReadRegisters = 1,
+    /// It changes them.
+    WriteRegisters = 2,
+}
+
+/// Loads and stores.
+pub const READ_AND_WRITE: c_int = 3;
+
+/// A thread begins or ends.
+pub type ThreadCallback = extern "C" fn(PluginId, c_uint);
+/// A block was translated.
+pub type TranslationCallback = extern "C" fn(PluginId, *mut Translation);
+/// A block is executed.
+pub type ExecutionCallback = extern "C" fn(c_uint, *mut c_void);
+/// Memory is accessed.
+pub type MemoryCallback = extern "C" fn(c_uint, u32, u64, *mut c_void);
+/// A system call is made: its number, its arguments.
+pub type SystemCallCallback = extern "C" fn(PluginId, c_uint, i64, u64, u64, u64, u64, u64, u64, u64, u64);
+/// The program ends.
+pub type EndCallback = extern "C" fn(PluginId, *mut c_void);
+
+unsafe extern "C" {
+    pub fn qemu_plugin_register_vcpu_init_cb(id: PluginId, callback: ThreadCallback);
+    pub fn qemu_plugin_register_vcpu_exit_cb(id: PluginId, callback: ThreadCallback);
+    pub fn qemu_plugin_register_vcpu_tb_trans_cb(id: PluginId, callback: TranslationCallback);
+    pub fn qemu_plugin_register_vcpu_tb_exec_cb(
+        block: *mut Translation,
+        callback: ExecutionCallback,
+        flags: CallbackFlags,
+        data: *mut c_void,
+    );
+    pub fn qemu_plugin_register_vcpu_mem_cb(
+        instruction: *mut Instruction,
+        callback: MemoryCallback,
+        flags: CallbackFlags,
+        kind: c_int,
+        data: *mut c_void,
+    );
+    pub fn qemu_plugin_register_vcpu_syscall_cb(id: PluginId, callback: SystemCallCallback);
+    pub fn qemu_plugin_register_atexit_cb(id: PluginId, callback: EndCallback, data: *mut c_void);
+    pub fn qemu_plugin_tb_n_insns(block: *const Translation) -> usize;
+    pub fn qemu_plugin_tb_vaddr(block: *const Translation) -> u64;
+    pub fn qemu_plugin_tb_get_insn(block: *const Translation, at: usize) -> *mut Instruction;
+    pub fn qemu_plugin_insn_data(instruction: *const Instruction) -> *const c_void;
+    pub fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
+    pub fn qemu_plugin_insn_haddr(instruction: *const Instruction) -> *mut c_void;
+    pub fn qemu_plugin_mem_is_store(info: u32) -> bool;
+    pub fn qemu_plugin_mem_size_shift(info: u32) -> c_uint;
+}

@@ -1,0 +1,190 @@
+//! Traces in the text format BT9 of the fifth championship in branch prediction (CBP-5, 2016).
+//!
+//! ```text
+//! BT9_SPA_TRACE_FORMAT
+//! key: value ...
+//! BT9_NODES
+//! NODE id virtual_address physical_address opcode size class: JMP+DIR+CND behavior: ... taken_cnt: ... # comment
+//! BT9_EDGES
+//! EDGE id src_id dest_id T|N virtual_target physical_target inst_cnt traverse_cnt: ...
+//! BT9_EDGE_SEQUENCE
+//! edge ids, one a line
+//! EOF
+//! ```
+//! A node is a branch instruction; node 0 stands for the trace's beginning. An edge is an outcome of a branch and the next branch; `inst_cnt` instructions that
+//! are no branches lie between them. Memory grows with the nodes and edges, not with the sequence.
+
+use super::lines::Lines;
+use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
+use std::collections::HashMap;
+use std::io::BufRead;
+use std::path::Path;
+use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    address: u64,
+    size: u64,
+    kind: BranchKind,
+    /// Where it leads if taken; of a conditional branch that never is, unknown.
+    target: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    from: u64,
+    is_taken: bool,
+    target: u64,
+    instructions: u32,
+}
+
+/// A BT9 trace.
+pub struct Bt9Source<R> {
+    lines: Lines<R>,
+    nodes: HashMap<u64, Node>,
+    edges: HashMap<u64, Edge>,
+    /// Instructions since the last branch.
+    pending: u32,
+    has_begun: bool,
+    is_ended: bool,
+    instructions: u64,
+}
+
+impl<R: BufRead> Bt9Source<R> {
+    /// Reads nodes and edges. `path` is the trace's name in messages.
+    ///
+    /// # Errors
+    /// It is no such trace, or damaged.
+    pub fn new(reader: R, path: &Path) -> Result<Bt9Source<R>, SourceError> {
+        let mut lines = Lines::new(reader, path);
+        if lines.next()?.is_none_or(|l| l.trim() != "BT9_SPA_TRACE_FORMAT") {
+            return Err(lines.foreign("no BT9 trace: its first line is not BT9_SPA_TRACE_FORMAT"));
+        }
+        let (nodes, edges) = (HashMap::new(), HashMap::new());
+        let mut source = Bt9Source { lines, nodes, edges, pending: 0, has_begun: false, is_ended: false, instructions: 0 };
+        source.read_tables()?;
+        Ok(source)
+    }
+
+    fn read_tables(&mut self) -> Result<(), SourceError> {
+        loop {
+            let Some(line) = self.lines.next()? else { return Err(self.lines.truncated("BT9_EDGE_SEQUENCE is missing")) };
+            let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
+            let taken = match words.first() {
+                Some(&"NODE") => self.take_node(&words),
+                Some(&"EDGE") => self.take_edge(&words),
+                Some(&"BT9_EDGE_SEQUENCE") => return Ok(()),
+                _ => Some(()),
+            };
+            taken.ok_or_else(|| self.lines.damaged(format!("`{}` is not understood", line.trim())))?;
+        }
+    }
+
+    fn take_node(&mut self, words: &[&str]) -> Option<()> {
+        let [_, id, address, _physical, _opcode, size, ..] = words else { return None };
+        let class = words.iter().position(|w| *w == "class:").and_then(|at| words.get(at + 1));
+        let kind = class.map_or(Some(BranchKind::Jump), |class| kind_of(class))?;
+        self.nodes.insert(number(id)?, Node { address: number(address)?, size: number(size)?, kind, target: None });
+        Some(())
+    }
+
+    fn take_edge(&mut self, words: &[&str]) -> Option<()> {
+        let [_, id, from, _to, taken, target, _physical, instructions, ..] = words else { return None };
+        let edge = Edge {
+            from: number(from)?,
+            is_taken: *taken == "T",
+            target: number(target)?,
+            instructions: u32::try_from(number(instructions)?).ok()?,
+        };
+        let node = self.nodes.get_mut(&edge.from)?;
+        if edge.is_taken {
+            node.target = Some(edge.target);
+        }
+        self.edges.insert(number(id)?, edge);
+        Some(())
+    }
+
+    fn take_step(&mut self, edge: Edge, batch: &mut Batch) -> Option<()> {
+        const THREAD: ThreadId = ThreadId(0);
+        let node = *self.nodes.get(&edge.from)?;
+        if !self.has_begun {
+            self.has_begun = true;
+            // What is before the first branch is known by its length only.
+            let start = if edge.from == 0 { edge.target } else { node.address };
+            batch.events.push((THREAD, StreamEvent::Begin(Address(start))));
+        }
+        // Node 0 is no instruction.
+        if edge.from != 0 {
+            let behind = node.address + node.size;
+            let target = if edge.is_taken { edge.target } else { node.target.unwrap_or(behind) };
+            let branch = RetiredBranch {
+                address: Address(node.address),
+                target: Address(target),
+                fall_through: Address(behind),
+                kind: node.kind,
+                is_taken: edge.is_taken,
+                instructions: self.pending + 1,
+            };
+            self.instructions += u64::from(branch.instructions);
+            self.pending = 0;
+            batch.events.push((THREAD, StreamEvent::Branch(branch)));
+        }
+        self.pending += edge.instructions;
+        Some(())
+    }
+}
+
+impl<R: BufRead> BranchSource for Bt9Source<R> {
+    fn level(&self) -> Level {
+        Level::Branches
+    }
+
+    fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
+        while batch.events.len() < Batch::EVENTS && !self.is_ended {
+            let Some(line) = self.lines.next()? else { return Err(self.lines.truncated("the line EOF is missing")) };
+            let word = line.split('#').next().unwrap_or_default().trim();
+            match word {
+                "" => {}
+                "EOF" => {
+                    self.is_ended = true;
+                    self.instructions += u64::from(self.pending);
+                    batch.events.push((ThreadId(0), StreamEvent::End(self.pending)));
+                }
+                id => {
+                    let step = number(id).and_then(|id| self.edges.get(&id).copied()).and_then(|edge| self.take_step(edge, batch));
+                    step.ok_or_else(|| self.lines.damaged(format!("there is no edge `{id}`")))?;
+                }
+            }
+        }
+        Ok(!self.is_ended)
+    }
+
+    fn notes(&self) -> SourceNotes {
+        SourceNotes { instructions: self.instructions, ..SourceNotes::default() }
+    }
+}
+
+fn kind_of(class: &str) -> Option<BranchKind> {
+    let mut parts = class.split('+');
+    let (what, how, when) = (parts.next()?, parts.next()?, parts.next()?);
+    Some(match (what, how, when) {
+        ("RET", ..) => BranchKind::Return,
+        ("CALL", "DIR", _) => BranchKind::Call,
+        ("CALL", "IND", _) => BranchKind::IndirectCall,
+        ("JMP", "DIR", "CND") => BranchKind::Conditional,
+        ("JMP", "DIR", _) => BranchKind::Jump,
+        ("JMP", "IND", _) => BranchKind::IndirectJump,
+        _ => return None,
+    })
+}
+
+fn number(word: &str) -> Option<u64> {
+    match word.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => word.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+#[path = "bt9_tests.rs"]
+mod tests;

@@ -1,0 +1,160 @@
+//! Traces of the championship in branch prediction of 2025 (CBP2025): instructions of AArch64 programs.
+//!
+//! ```text
+//! record   pc u64 | class u8
+//!          loads and stores: address u64 | size u8 | base register is updated u8 | stores: with a register offset u8
+//!          branches: taken u8 | if taken: target u64
+//!          inputs u8 | their registers | outputs u8 | their registers | their values: u64, of vector registers u128
+//! ```
+//! Registers: 0 to 31 are integers, 32 to 63 vectors, 64 the flags. There is no header; what is no such trace fails at its first record that makes no
+//! sense. Everything is little-endian.
+
+use super::records::{BranchRecord, Records};
+use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
+use std::io::Read;
+use std::path::Path;
+use trodden_hardware::{Address, BranchKind, Instruction, InstructionClass};
+
+const LOAD: u8 = 1;
+const STORE: u8 = 2;
+const CONDITIONAL: u8 = 3;
+/// First vector register, and the flags, which lie behind them.
+const VECTORS: u8 = 32;
+const FLAGS: u8 = 64;
+/// Bytes of an instruction.
+const SIZE: u64 = 4;
+
+/// A CBP2025 trace, not compressed.
+pub struct Cbp2025Source<R> {
+    bytes: Bytes<R>,
+    records: Records,
+}
+
+impl<R: Read> Cbp2025Source<R> {
+    /// A trace; `path` is its name in messages.
+    pub fn new(reader: R, path: &Path) -> Cbp2025Source<R> {
+        Cbp2025Source { bytes: Bytes::new(reader, path), records: Records::default() }
+    }
+
+    /// Reads a record; `false` at the end.
+    fn read_record(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
+        let offset = self.bytes.offset();
+        let mut pc = [0; 8];
+        if !self.bytes.fill(&mut pc, "a record")? {
+            return Ok(false);
+        }
+        let address = u64::from_le_bytes(pc);
+        let class = self.byte()?;
+        let Some(unit) = unit(class) else {
+            return Err(self.bytes.damaged(offset, format!("an instruction of class {class} at {address:#x}: is it a CBP2025 trace?")));
+        };
+        let mut instruction = Instruction { address: Address(address), class: unit, ..Instruction::default() };
+        self.read_memory(class, &mut instruction)?;
+        let behind = address.wrapping_add(SIZE);
+        let mut branch = None;
+        if let Some(kind) = branch_kind(class) {
+            let is_taken = match self.byte()? {
+                0 => false,
+                1 => true,
+                other => return Err(self.bytes.damaged(offset, format!("a branch that was taken {other} times"))),
+            };
+            let target = if is_taken { self.word()? } else { 0 };
+            branch = Some(BranchRecord { kind, is_taken, target, fall_through: behind });
+        }
+        self.read_registers(&mut instruction)?;
+        self.records.take(&instruction, branch, Some(behind), batch);
+        Ok(true)
+    }
+
+    fn read_memory(&mut self, class: u8, instruction: &mut Instruction) -> Result<(), SourceError> {
+        if class != LOAD && class != STORE {
+            return Ok(());
+        }
+        let place = Some(Address(self.word()?));
+        let [_size, _base_is_updated] = [self.byte()?, self.byte()?];
+        if class == LOAD {
+            instruction.load = place;
+        } else {
+            instruction.store = place;
+            self.byte()?;
+        }
+        Ok(())
+    }
+
+    fn read_registers(&mut self, instruction: &mut Instruction) -> Result<(), SourceError> {
+        for at in 0..self.byte()? {
+            let register = self.byte()?;
+            if let Some(source) = instruction.sources.get_mut(usize::from(at)) {
+                *source = register.wrapping_add(1);
+            }
+        }
+        let outputs = self.byte()?;
+        let mut words = u32::from(outputs);
+        for at in 0..outputs {
+            let register = self.byte()?;
+            words += u32::from((VECTORS..FLAGS).contains(&register));
+            if let Some(destination) = instruction.destinations.get_mut(usize::from(at)) {
+                *destination = register.wrapping_add(1);
+            }
+        }
+        (0..words).try_for_each(|_| self.word().map(|_| ()))
+    }
+
+    fn byte(&mut self) -> Result<u8, SourceError> {
+        let mut byte = [0];
+        self.bytes.exactly(&mut byte, "the rest of a record")?;
+        Ok(byte[0])
+    }
+
+    fn word(&mut self) -> Result<u64, SourceError> {
+        let mut word = [0; 8];
+        self.bytes.exactly(&mut word, "the rest of a record")?;
+        Ok(u64::from_le_bytes(word))
+    }
+}
+
+impl<R: Read> BranchSource for Cbp2025Source<R> {
+    fn level(&self) -> Level {
+        Level::Instructions
+    }
+
+    fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
+        while batch.events.len() < Batch::EVENTS {
+            if !self.read_record(batch)? {
+                self.records.end(batch);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn notes(&self) -> SourceNotes {
+        SourceNotes { notes: self.records.notes(), instructions: self.records.instructions, ..SourceNotes::default() }
+    }
+}
+
+fn branch_kind(class: u8) -> Option<BranchKind> {
+    Some(match class {
+        CONDITIONAL => BranchKind::Conditional,
+        4 => BranchKind::Jump,
+        5 => BranchKind::IndirectJump,
+        9 => BranchKind::Call,
+        10 => BranchKind::IndirectCall,
+        11 => BranchKind::Return,
+        _ => return None,
+    })
+}
+
+/// The functional unit of a class; `None` if there is no such class.
+fn unit(class: u8) -> Option<InstructionClass> {
+    match class {
+        6 => Some(InstructionClass::Float),
+        7 => Some(InstructionClass::Multiply),
+        0..=11 => Some(InstructionClass::Integer),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "cbp2025_tests.rs"]
+mod tests;

@@ -1,0 +1,47 @@
+//! Lines of a text that know where they are.
+
+use super::SourceError;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+
+/// The lines of a text.
+pub(crate) struct Lines<R> {
+    reader: R,
+    path: PathBuf,
+    /// Offsets of the last line's beginning and end.
+    at: (u64, u64),
+    buffer: Vec<u8>,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub fn new(reader: R, path: &Path) -> Lines<R> {
+        Lines { reader, path: path.to_owned(), at: (0, 0), buffer: Vec::new() }
+    }
+
+    /// The next line; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<String>, SourceError> {
+        self.buffer.clear();
+        let read = self.reader.read_until(b'\n', &mut self.buffer);
+        let size = read.map_err(|source| SourceError::Read { path: self.path.clone(), offset: self.at.1, source })?;
+        self.at = (self.at.1, self.at.1 + size as u64);
+        Ok((size > 0).then(|| String::from_utf8_lossy(&self.buffer).into_owned()))
+    }
+
+    /// The last line makes no sense.
+    pub fn damaged(&self, what: impl Into<String>) -> SourceError {
+        if self.buffer.last().is_some_and(|b| *b != b'\n') {
+            return self.truncated(format!("in a line: {}", what.into()));
+        }
+        SourceError::Damaged { path: self.path.clone(), offset: self.at.0, what: what.into() }
+    }
+
+    /// More lines should be there.
+    pub fn truncated(&self, what: impl Into<String>) -> SourceError {
+        SourceError::Truncated { path: self.path.clone(), offset: self.at.1, what: what.into() }
+    }
+
+    /// It is another kind of text.
+    pub fn foreign(&self, what: impl Into<String>) -> SourceError {
+        SourceError::Foreign { path: self.path.clone(), what: what.into() }
+    }
+}

@@ -1,0 +1,239 @@
+//! Branches of the text of `perf script`: branch stacks of sampled windows (LBR), or all branches of a trace (Intel PT).
+//!
+//! Such recordings hold taken branches only. The conditional branches between two of them, which were not taken, are rebuilt: the code is walked from where
+//! one branch led to where the next one is. The lines are read by [`crate::perf_script`]; files are found by the mappings that
+//! `perf script --show-mmap-events` prints, or among those that the user names.
+//!
+//! A window of branch records is a piece of an execution: each begins with a gap.
+
+use super::lines::Lines;
+use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
+use crate::perf_script::{self, Line, Record, Thread};
+use std::collections::HashMap;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+use trodden_binary::instruction::{Branch, branch, decode};
+use trodden_binary::{Binary, Mapping};
+use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
+
+/// Between two taken branches lie at most so many instructions; more are no straight line.
+const LONGEST_WALK: u32 = 1 << 16;
+
+/// The text of `perf script`.
+pub struct PerfScriptSource<R> {
+    lines: Lines<R>,
+    code: Code,
+    threads: HashMap<Thread, State>,
+    mappings: Vec<Mapping>,
+    instructions: u64,
+    records: u64,
+    /// Pairs of branches without a straight line of code between them.
+    broken: u64,
+    /// Branches into no file that is known.
+    outside: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    id: ThreadId,
+    /// Where the last branch led; `None` where nothing is known.
+    at: Option<u64>,
+    has_begun: bool,
+}
+
+impl<R: BufRead> PerfScriptSource<R> {
+    /// A text; `path` is its name in messages. `programs` are files that are taken for mapped ones of their name.
+    ///
+    /// # Errors
+    /// One of the programs cannot be read.
+    pub fn new(reader: R, path: &Path, programs: &[PathBuf]) -> Result<PerfScriptSource<R>, SourceError> {
+        let mut code = Code::default();
+        for program in programs {
+            let binary = Binary::read(program).map_err(|e| SourceError::Foreign { path: program.clone(), what: e.to_string() })?;
+            if !binary.is_position_independent() {
+                code.ranges.push(Range { start: 0, end: u64::MAX, bias: 0, file: code.files.len() });
+            }
+            code.files.push((program.clone(), Some(binary)));
+        }
+        let (threads, mappings) = (HashMap::new(), Vec::new());
+        Ok(PerfScriptSource {
+            lines: Lines::new(reader, path),
+            code,
+            threads,
+            mappings,
+            instructions: 0,
+            records: 0,
+            broken: 0,
+            outside: 0,
+        })
+    }
+
+    fn state(&mut self, thread: Thread) -> &mut State {
+        let next = ThreadId(self.threads.len() as u32);
+        self.threads.entry(thread).or_insert(State { id: next, at: None, has_begun: false })
+    }
+
+    fn take(&mut self, line: Line, batch: &mut Batch) {
+        match line {
+            Line::Nothing | Line::Fork { .. } => {}
+            Line::Mapping(mapping) => {
+                self.code.map(&mapping);
+                self.mappings.push(mapping);
+            }
+            Line::Window(thread, records) => {
+                self.state(thread).at = None;
+                records.iter().for_each(|record| self.record(thread, *record, batch));
+                self.state(thread).at = None;
+            }
+            Line::Branch(thread, record) => self.record(thread, record, batch),
+            Line::Lost(Some(thread)) => self.state(thread).at = None,
+            Line::Lost(None) => self.threads.values_mut().for_each(|state| state.at = None),
+            Line::Exit(thread) => {
+                let state = self.state(thread);
+                state.at = None;
+                if state.has_begun {
+                    batch.events.push((state.id, StreamEvent::End(0)));
+                }
+            }
+        }
+    }
+
+    fn record(&mut self, thread: Thread, record: Record, batch: &mut Batch) {
+        self.records += 1;
+        let (id, at) = (self.state(thread).id, self.state(thread).at);
+        let mut walked = None;
+        if let (Some(from), Some(to), Some(at)) = (record.from, record.to, at) {
+            walked = self.code.walk(at, from, to);
+            self.broken += u64::from(walked.is_none());
+        }
+        match (walked, record.to) {
+            (Some(branches), _) => {
+                self.instructions += branches.iter().map(|b| u64::from(b.instructions)).sum::<u64>();
+                batch.events.extend(branches.into_iter().map(|b| (id, StreamEvent::Branch(b))));
+            }
+            (None, Some(to)) => {
+                self.outside += u64::from(self.code.at(to).is_none());
+                let has_begun = std::mem::replace(&mut self.state(thread).has_begun, true);
+                let event = if has_begun { StreamEvent::Gap(Address(to)) } else { StreamEvent::Begin(Address(to)) };
+                batch.events.push((id, event));
+            }
+            (None, None) => {}
+        }
+        self.state(thread).at = record.to;
+    }
+}
+
+impl<R: BufRead> BranchSource for PerfScriptSource<R> {
+    fn level(&self) -> Level {
+        Level::Branches
+    }
+
+    fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
+        while batch.events.len() < Batch::EVENTS {
+            let Some(line) = self.lines.next()? else { return Ok(false) };
+            let line = perf_script::parse(&line).map_err(|what| self.lines.damaged(what))?;
+            self.take(line, batch);
+        }
+        Ok(true)
+    }
+
+    fn notes(&self) -> SourceNotes {
+        let PerfScriptSource { records, broken, outside, .. } = self;
+        let mut notes = Vec::new();
+        if *broken > 0 {
+            notes.push(format!("{broken} of {records} branches do not follow the one before them in a straight line: a gap is there"));
+        }
+        if *outside > 0 {
+            notes.push(format!(
+                "{outside} branches lead into code of no known file: name the file by --program, or print mappings (--show-mmap-events)"
+            ));
+        }
+        SourceNotes { notes, mappings: self.mappings.clone(), instructions: self.instructions }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    start: u64,
+    end: u64,
+    bias: u64,
+    file: usize,
+}
+
+/// The code of the files that are mapped. Processes are not distinguished: what they map at one address is mostly the same file.
+#[derive(Debug, Default)]
+struct Code {
+    files: Vec<(PathBuf, Option<Binary>)>,
+    ranges: Vec<Range>,
+}
+
+impl Code {
+    fn map(&mut self, mapping: &Mapping) {
+        let path = Path::new(&mapping.path);
+        let known = self.files.iter().position(|(known, _)| known.file_name() == path.file_name());
+        let file = known.unwrap_or_else(|| {
+            self.files.push((path.to_owned(), Binary::read(path).ok()));
+            self.files.len() - 1
+        });
+        let bias = self.files[file].1.as_ref().and_then(|binary| binary.load_bias(mapping.start, mapping.offset));
+        if let Some(bias) = bias {
+            self.ranges.push(Range { start: mapping.start, end: mapping.start.saturating_add(mapping.length), bias, file });
+        }
+    }
+
+    /// Code at an address; the latest mapping comes first.
+    fn at(&self, address: u64) -> Option<&[u8]> {
+        let ranges = self.ranges.iter().rev().filter(|r| (r.start..r.end).contains(&address));
+        ranges.filter_map(|r| self.files[r.file].1.as_ref()?.code_at(address.wrapping_sub(r.bias))).next()
+    }
+
+    /// The branches from an address up to the taken branch at `from`, which leads to `to`; `None` if no straight line leads there.
+    fn walk(&self, start: u64, from: u64, to: u64) -> Option<Vec<RetiredBranch>> {
+        let mut branches = Vec::new();
+        let mut address = start;
+        let mut instructions = 0;
+        for _ in 0..LONGEST_WALK {
+            let instruction = decode(self.at(address)?, address)?;
+            let behind = address + instruction.len() as u64;
+            instructions += 1;
+            let what = branch(&instruction);
+            let mut push = |kind, target: u64, is_taken| {
+                let (address, target, fall_through) = (Address(address), Address(target), Address(behind));
+                branches.push(RetiredBranch { address, target, fall_through, kind, is_taken, instructions });
+            };
+            match what {
+                _ if address == from => {
+                    push(kind_to(what?, to)?, to, true);
+                    return Some(branches);
+                }
+                None => {}
+                Some(Branch::Conditional(target)) => {
+                    push(BranchKind::Conditional, target, false);
+                    instructions = 0;
+                }
+                // A jump that was taken would have been recorded.
+                Some(_) => return None,
+            }
+            address = behind;
+        }
+        None
+    }
+}
+
+/// The kind of a branch that was taken to an address; `None` if it cannot lead there.
+fn kind_to(branch: Branch, to: u64) -> Option<BranchKind> {
+    let kind = match branch {
+        Branch::Conditional(_) => BranchKind::Conditional,
+        Branch::Jump(_) => BranchKind::Jump,
+        Branch::Call(_) => BranchKind::Call,
+        Branch::IndirectCall => BranchKind::IndirectCall,
+        Branch::IndirectJump => BranchKind::IndirectJump,
+        Branch::Return => BranchKind::Return,
+        Branch::System | Branch::Stop => return None,
+    };
+    branch.target().is_none_or(|target| target == to).then_some(kind)
+}
+
+#[cfg(test)]
+#[path = "perf_script_tests.rs"]
+mod tests;

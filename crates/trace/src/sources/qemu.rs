@@ -1,0 +1,315 @@
+//! Branches of an unmodified program that QEMU's user mode runs: reads the stream of executed blocks that the plugin writes.
+//!
+//! The stream's layout is `trodden_wire::blocks`. A branch is known when the block behind it is executed ([`Block::transition`]). A thread that is
+//! interrupted by a signal's handler keeps what it was about to do, and does it when the handler has returned.
+
+use super::qemu_blocks::{Block, Transition};
+use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes, parse_maps};
+use std::collections::{HashMap, HashSet};
+use std::io::Read;
+use std::path::Path;
+use trodden_binary::Mapping;
+use trodden_binary::instruction::Branch;
+use trodden_hardware::{Address, RetiredBranch, StreamEvent, ThreadId};
+use trodden_wire::blocks::{FrameKind, HEADER_BYTES, LEAVES_HANDLER, MAGIC, MEMORY, VERSION};
+
+/// No frame of the plugin is larger.
+const LARGEST_FRAME: u64 = 1 << 28;
+
+/// The stream of a program under QEMU.
+pub struct QemuSource<R> {
+    bytes: Bytes<R>,
+    blocks: Vec<Block>,
+    threads: Threads,
+    mappings: Vec<Mapping>,
+    is_ended: bool,
+    is_replaced: bool,
+    forks: u64,
+    unrecorded: u64,
+    frame: Vec<u8>,
+}
+
+impl<R: Read> QemuSource<R> {
+    /// Reads the stream's beginning. `path` is its name in messages.
+    ///
+    /// # Errors
+    /// It is no such stream, or of another version.
+    pub fn new(reader: R, path: &Path) -> Result<QemuSource<R>, SourceError> {
+        let mut bytes = Bytes::new(reader, path);
+        let mut hello = [0; 16];
+        bytes.exactly(&mut hello, "the beginning of the plugin's stream")?;
+        if hello[..8] != MAGIC {
+            return Err(bytes.foreign("no stream of trodden's plugin for QEMU"));
+        }
+        let version = u32::from_le_bytes([hello[8], hello[9], hello[10], hello[11]]);
+        if version != VERSION {
+            let what = format!("the plugin writes version {version}, and this program reads {VERSION}: build both again");
+            return Err(bytes.foreign(what));
+        }
+        Ok(QemuSource {
+            bytes,
+            blocks: Vec::new(),
+            threads: Threads::default(),
+            mappings: Vec::new(),
+            is_ended: false,
+            is_replaced: false,
+            forks: 0,
+            unrecorded: 0,
+            frame: Vec::new(),
+        })
+    }
+
+    /// Reads a frame; `false` at the end.
+    fn read_frame(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
+        let offset = self.bytes.offset();
+        let mut header = [0; HEADER_BYTES];
+        if self.is_ended || !self.bytes.fill(&mut header, "a frame's header")? {
+            return Ok(false);
+        }
+        let [kind, thread] = [0, 4].map(|at| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
+        let size = word(&header, 8).unwrap_or(0);
+        let Some(kind) = FrameKind::of(kind).filter(|_| size <= LARGEST_FRAME) else {
+            return Err(self.bytes.damaged(offset, format!("a frame of kind {kind} and {size} bytes")));
+        };
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.resize(size as usize, 0);
+        self.bytes.exactly(&mut frame, "a frame's content")?;
+        let taken = self.take(kind, thread, &frame, batch);
+        self.frame = frame;
+        taken.map_err(|what| self.bytes.damaged(offset, what))?;
+        Ok(true)
+    }
+
+    fn take(&mut self, kind: FrameKind, thread: u32, content: &[u8], batch: &mut Batch) -> Result<(), String> {
+        match kind {
+            FrameKind::Block => {
+                let (number, block) = parse_block(content).ok_or("a block's description is too short")?;
+                if number != self.blocks.len() {
+                    return Err(format!("block {number} is described where block {} should be", self.blocks.len()));
+                }
+                self.blocks.push(block);
+            }
+            FrameKind::Executed => self.threads.execute(thread, content, &self.blocks, batch)?,
+            FrameKind::Mappings => {
+                let base = word(content, 0).ok_or("mappings without a base")?;
+                self.mappings.extend(parse_maps(&String::from_utf8_lossy(&content[8..]), base));
+            }
+            FrameKind::ThreadBegins | FrameKind::ThreadEnds => self.threads.end(thread, &self.blocks, batch),
+            FrameKind::Handler => {
+                self.threads.handlers.insert(word(content, 0).ok_or("a handler without an address")?);
+            }
+            FrameKind::Fork => self.forks += 1,
+            FrameKind::Exec => self.is_replaced = true,
+            FrameKind::End => {
+                self.unrecorded = word(content, 0).unwrap_or(0);
+                self.is_ended = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> BranchSource for QemuSource<R> {
+    fn level(&self) -> Level {
+        Level::Branches
+    }
+
+    fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
+        while batch.events.len() < Batch::EVENTS {
+            if !self.read_frame(batch)? {
+                self.threads.end_all(&self.blocks, batch);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn notes(&self) -> SourceNotes {
+        let mut notes = Vec::new();
+        if self.forks > 0 {
+            notes.push(format!("child processes are not followed: the program made {}", self.forks));
+        }
+        if self.is_replaced && !self.is_ended {
+            notes.push("the program replaced itself by another (exec), which is not followed".into());
+        } else if !self.is_ended {
+            notes.push("the program was killed: what its threads did last may be missing (up to 8192 blocks each)".into());
+        }
+        if self.unrecorded > 0 {
+            notes.push(format!("{} threads are not recorded: there were too many at a time", self.unrecorded));
+        }
+        if self.threads.unexplained > 0 {
+            notes.push(format!("{} places where control went on elsewhere than the code says", self.threads.unexplained));
+        }
+        SourceNotes { notes, mappings: self.mappings.clone(), instructions: self.threads.instructions }
+    }
+}
+
+/// Threads of the program.
+#[derive(Debug, Default)]
+struct Threads {
+    /// By QEMU's number, which is given again.
+    by_number: HashMap<u32, Thread>,
+    begun: u32,
+    /// Addresses of handlers of signals.
+    handlers: HashSet<u64>,
+    unexplained: u64,
+    instructions: u64,
+}
+
+/// A thread.
+#[derive(Debug, Default)]
+struct Thread {
+    id: ThreadId,
+    /// The block executed last, and how many of its instructions count for nothing: 1 if it is a further iteration of a string instruction.
+    last: Option<(usize, u32)>,
+    /// Instructions since the last branch.
+    instructions: u32,
+    /// What was about to be left when handlers began.
+    interrupted: Vec<Option<(usize, u32)>>,
+    leaves_handler: bool,
+}
+
+impl Threads {
+    fn execute(&mut self, number: u32, words: &[u8], blocks: &[Block], batch: &mut Batch) -> Result<(), String> {
+        let thread = self.by_number.entry(number).or_insert_with(|| {
+            self.begun += 1;
+            Thread { id: ThreadId(self.begun - 1), ..Thread::default() }
+        });
+        let mut context = Context { handlers: &self.handlers, unexplained: 0, instructions: 0, blocks, batch };
+        for word in words.chunks_exact(8) {
+            let word = u64::from_le_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]]);
+            if word & MEMORY != 0 {
+                continue;
+            }
+            if word == LEAVES_HANDLER {
+                thread.leaves_handler = true;
+                continue;
+            }
+            let block = usize::try_from(word).ok().filter(|b| *b < blocks.len());
+            thread.enter(block.ok_or_else(|| format!("block {word} is executed and was not described"))?, &mut context);
+        }
+        self.unexplained += context.unexplained;
+        self.instructions += context.instructions;
+        Ok(())
+    }
+
+    fn end(&mut self, number: u32, blocks: &[Block], batch: &mut Batch) {
+        let Some(mut thread) = self.by_number.remove(&number) else { return };
+        if let Some((last, skipped)) = thread.last {
+            let more = (blocks[last].instructions() as u32).saturating_sub(skipped);
+            thread.instructions += more;
+            self.instructions += u64::from(more);
+        }
+        batch.events.push((thread.id, StreamEvent::End(thread.instructions)));
+    }
+
+    fn end_all(&mut self, blocks: &[Block], batch: &mut Batch) {
+        let mut numbers: Vec<u32> = self.by_number.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers.into_iter().for_each(|number| self.end(number, blocks, batch));
+    }
+}
+
+/// What threads share while words are read.
+struct Context<'a> {
+    handlers: &'a HashSet<u64>,
+    unexplained: u64,
+    instructions: u64,
+    blocks: &'a [Block],
+    batch: &'a mut Batch,
+}
+
+impl Thread {
+    /// Enters a block: says what the one before it did.
+    fn enter(&mut self, next: usize, context: &mut Context) {
+        let start = context.blocks[next].start;
+        let skipped = match std::mem::take(&mut self.leaves_handler) {
+            true => self.resume(start, context),
+            false => self.leave(start, context),
+        };
+        self.last = Some((next, skipped));
+    }
+
+    /// Leaves the last block; returns how many instructions of the next one count for nothing.
+    fn leave(&mut self, next: u64, context: &mut Context) -> u32 {
+        let Some((last, skipped)) = self.last else {
+            context.batch.events.push((self.id, StreamEvent::Begin(Address(next))));
+            return 0;
+        };
+        let blocks = context.blocks;
+        let block = &blocks[last];
+        let enters_handler = context.handlers.contains(&next);
+        match block.transition(next) {
+            Transition::Branch(..) if enters_handler && block.branch == Some(Branch::Return) => self.interrupt(next, context),
+            Transition::Unexplained if enters_handler => self.interrupt(next, context),
+            Transition::Straight => self.count(block.instructions(), skipped, context),
+            Transition::Iteration => {
+                self.count(block.instructions(), skipped, context);
+                return 1;
+            }
+            Transition::Restart(executed) => self.count(executed, skipped, context),
+            Transition::Branch(kind, target, is_taken) => {
+                self.count(block.instructions(), skipped, context);
+                let (address, fall_through) = (Address(block.last()), Address(block.end));
+                let instructions = std::mem::take(&mut self.instructions);
+                let branch = RetiredBranch { address, target, fall_through, kind, is_taken, instructions };
+                context.batch.events.push((self.id, StreamEvent::Branch(branch)));
+            }
+            Transition::Unexplained => {
+                self.count(block.instructions(), skipped, context);
+                context.unexplained += 1;
+                context.batch.events.push((self.id, StreamEvent::Gap(Address(next))));
+            }
+        }
+        0
+    }
+
+    fn interrupt(&mut self, handler: u64, context: &mut Context) {
+        self.interrupted.push(self.last);
+        context.batch.events.push((self.id, StreamEvent::Interrupt(Address(handler))));
+    }
+
+    /// The handler has returned: goes on with what it had interrupted.
+    fn resume(&mut self, next: u64, context: &mut Context) -> u32 {
+        if let Some((last, skipped)) = self.last {
+            self.count(context.blocks[last].instructions(), skipped, context);
+        }
+        match self.interrupted.pop() {
+            Some(last) => {
+                context.batch.events.push((self.id, StreamEvent::Resume(Address(next))));
+                self.last = last;
+                self.leave(next, context)
+            }
+            // Its beginning looked like an ordinary branch.
+            None => {
+                context.unexplained += 1;
+                context.batch.events.push((self.id, StreamEvent::Gap(Address(next))));
+                0
+            }
+        }
+    }
+
+    fn count(&mut self, executed: usize, skipped: u32, context: &mut Context) {
+        let more = (executed as u32).saturating_sub(skipped);
+        self.instructions = self.instructions.saturating_add(more);
+        context.instructions += u64::from(more);
+    }
+}
+
+fn word(content: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(content.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// A block's number and the block.
+fn parse_block(content: &[u8]) -> Option<(usize, Block)> {
+    let (number, address, count) = (word(content, 0)?, word(content, 8)?, word(content, 16)?);
+    let behind = 24usize.checked_add(usize::try_from(count).ok()?)?;
+    let (sizes, code) = (content.get(24..behind)?, &content[behind..]);
+    // A block of which nothing can be decoded faults when it is executed.
+    let block = Block::new(address, sizes, code).unwrap_or(Block { start: address, end: address, ..Block::default() });
+    Some((usize::try_from(number).ok()?, block))
+}
+
+#[cfg(test)]
+#[path = "qemu_tests.rs"]
+mod tests;

@@ -1,0 +1,145 @@
+//! The stream of executed blocks, written by hand: branches, handlers, damage.
+
+use super::*;
+use trodden_hardware::BranchKind;
+use trodden_wire::blocks::header;
+
+#[derive(Default)]
+struct Stream(Vec<u8>, u64);
+
+impl Stream {
+    fn new() -> Stream {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(7u32.to_le_bytes());
+        Stream(bytes, 0)
+    }
+
+    fn frame(mut self, kind: FrameKind, thread: u32, content: &[u8]) -> Stream {
+        self.0.extend(header(kind, thread, content.len() as u64));
+        self.0.extend(content);
+        self
+    }
+
+    fn block(mut self, start: u64, instructions: &[&[u8]]) -> Stream {
+        let mut content = Vec::new();
+        [self.1, start, instructions.len() as u64].iter().for_each(|w| content.extend(w.to_le_bytes()));
+        content.extend(instructions.iter().map(|i| i.len() as u8));
+        content.extend(instructions.concat());
+        self.1 += 1;
+        self.frame(FrameKind::Block, 0, &content)
+    }
+
+    fn executed(self, thread: u32, words: &[u64]) -> Stream {
+        let content: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        self.frame(FrameKind::Executed, thread, &content)
+    }
+
+    /// Blocks 0 to 4: a conditional branch at 0x1001 to 0x1013, its two successors, a handler at 0x2000, the code that leaves it.
+    fn with_blocks() -> Stream {
+        Stream::new()
+            .block(0x1000, &[&[0x90], &[0x74, 0x10]])
+            .block(0x1003, &[&[0x90], &[0xeb, 0xfa]])
+            .block(0x1013, &[&[0xf3, 0xa4]])
+            .block(0x2000, &[&[0xc3]])
+            .block(0x3000, &[&[0xb8, 0x0f, 0, 0, 0], &[0x0f, 0x05]])
+            .block(0x1015, &[&[0x0f, 0x05]])
+    }
+
+    fn events(self) -> (Vec<(u32, StreamEvent)>, SourceNotes) {
+        let mut source = QemuSource::new(&self.0[..], Path::new("pipe")).unwrap();
+        let mut batch = Batch::default();
+        while source.read(&mut batch).unwrap() {}
+        (batch.events.iter().map(|(t, e)| (t.0, *e)).collect(), source.notes())
+    }
+}
+
+fn conditional(is_taken: bool, instructions: u32) -> StreamEvent {
+    let (address, target, fall_through) = (Address(0x1001), Address(0x1013), Address(0x1003));
+    StreamEvent::Branch(RetiredBranch { address, target, fall_through, kind: BranchKind::Conditional, is_taken, instructions })
+}
+
+fn jump() -> StreamEvent {
+    let (address, target, fall_through) = (Address(0x1004), Address(0x1000), Address(0x1006));
+    StreamEvent::Branch(RetiredBranch { address, target, fall_through, kind: BranchKind::Jump, is_taken: true, instructions: 2 })
+}
+
+#[test]
+fn branches_of_threads_are_separated_and_string_instructions_count_once() {
+    let stream = Stream::with_blocks().executed(0, &[0, 1]).executed(1, &[0]).executed(0, &[0, 2, 2, 2, 5]).executed(1, &[1, 0]).frame(
+        FrameKind::End,
+        0,
+        &[0; 8],
+    );
+    let (events, notes) = stream.events();
+    let begin = StreamEvent::Begin(Address(0x1000));
+    let expected = vec![
+        (0, begin),
+        (0, conditional(false, 2)),
+        (1, begin),
+        (0, jump()),
+        (0, conditional(true, 2)),
+        (1, conditional(false, 2)),
+        (1, jump()),
+        (0, StreamEvent::End(2)),
+        (1, StreamEvent::End(2)),
+    ];
+    assert_eq!(events, expected);
+    assert_eq!((notes.instructions, notes.notes.len()), (14, 0));
+}
+
+#[test]
+fn what_a_handler_interrupts_goes_on_behind_it() {
+    let stream = Stream::with_blocks()
+        .frame(FrameKind::Handler, 0, &0x2000u64.to_le_bytes())
+        .executed(0, &[0, 3, 4, LEAVES_HANDLER, 1, 0])
+        .frame(FrameKind::End, 0, &[0; 8]);
+    let (events, notes) = stream.events();
+    let back = RetiredBranch {
+        address: Address(0x2000),
+        target: Address(0x3000),
+        fall_through: Address(0x2001),
+        kind: BranchKind::Return,
+        is_taken: true,
+        instructions: 1,
+    };
+    let expected = [
+        StreamEvent::Begin(Address(0x1000)),
+        StreamEvent::Interrupt(Address(0x2000)),
+        StreamEvent::Branch(back),
+        StreamEvent::Resume(Address(0x1003)),
+        // The two instructions that leave the handler count for the block that was interrupted.
+        conditional(false, 4),
+        jump(),
+        StreamEvent::End(2),
+    ];
+    assert_eq!(events.iter().map(|(_, e)| *e).collect::<Vec<_>>(), expected);
+    assert_eq!(notes.notes, Vec::<String>::new());
+}
+
+#[test]
+fn what_cannot_be_explained_is_a_gap() {
+    let (events, notes) = Stream::with_blocks().executed(0, &[0, 3]).events();
+    assert_eq!(events[1], (0, StreamEvent::Gap(Address(0x2000))));
+    assert!(notes.notes.iter().any(|n| n.contains("killed")) && notes.notes.iter().any(|n| n.starts_with("1 places")));
+}
+
+#[test]
+fn damage_is_named_with_its_offset() {
+    let failure = |stream: Stream| {
+        let mut source = QemuSource::new(&stream.0[..], Path::new("pipe"))?;
+        let mut batch = Batch::default();
+        while source.read(&mut batch)? {}
+        Ok::<_, SourceError>(())
+    };
+    let text = |stream: Stream| failure(stream).unwrap_err().to_string();
+    assert!(text(Stream::with_blocks().executed(0, &[9])).contains("block 9"));
+    let mut cut = Stream::with_blocks().executed(0, &[0, 1]);
+    cut.0.truncate(cut.0.len() - 3);
+    let end = cut.0.len();
+    assert!(text(cut).contains(&format!("cut off at offset {end}")));
+    let mut wrong = Stream::new().frame(FrameKind::Fork, 0, &[]);
+    wrong.0[16] = 99;
+    assert!(text(wrong).contains("damaged at offset 16"));
+    assert!(text(Stream(b"something else here".to_vec(), 0)).contains("no stream"));
+}

@@ -1,0 +1,220 @@
+//! Reads the compact format of recorded branches. Its layout is described in `recorded_writer.rs`.
+
+use super::recorded_writer::tag;
+use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
+use std::io::Read;
+use std::path::Path;
+use trodden_binary::Mapping;
+use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
+
+/// How a recording begins.
+pub const MAGIC: [u8; 8] = *b"trodrec\n";
+/// Version of the layout.
+pub const VERSION: u32 = 1;
+/// No chunk holds more bytes.
+const LARGEST_CHUNK: usize = 1 << 28;
+
+/// What a chunk holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ChunkKind {
+    /// Where the recording comes from.
+    Head = 1,
+    /// What threads did.
+    Events = 2,
+    /// What there is to say about it.
+    Notes = 3,
+    /// Nothing follows.
+    End = 4,
+}
+
+/// A recording.
+pub struct RecordedSource<R> {
+    bytes: Bytes<R>,
+    /// Where it comes from.
+    pub origin: String,
+    events: Vec<StreamEvent>,
+    notes: SourceNotes,
+    is_ended: bool,
+}
+
+impl<R: Read> RecordedSource<R> {
+    /// Reads the recording's beginning. `path` is its name in messages.
+    ///
+    /// # Errors
+    /// It is no recording, or of another version, or cannot be read.
+    pub fn new(reader: R, path: &Path) -> Result<RecordedSource<R>, SourceError> {
+        let mut bytes = Bytes::new(reader, path);
+        let mut magic = [0; 8];
+        bytes.exactly(&mut magic, "the beginning of a recording")?;
+        if magic != MAGIC {
+            return Err(bytes.foreign("no recording of `trodden simulate --record`"));
+        }
+        let mut version = [0; 4];
+        bytes.exactly(&mut version, "the version")?;
+        let version = u32::from_le_bytes(version);
+        if version != VERSION {
+            return Err(bytes.foreign(format!("a recording of version {version}, and this program reads {VERSION}: record again")));
+        }
+        let notes = SourceNotes::default();
+        let mut source = RecordedSource { bytes, origin: String::new(), events: Vec::new(), notes, is_ended: false };
+        match source.read_chunk()? {
+            Some((_, ChunkKind::Head, content)) => source.origin = String::from_utf8_lossy(&content).into_owned(),
+            Some(_) => return Err(source.bytes.damaged(12, "it does not begin with its origin")),
+            None => return Err(source.bytes.truncated("its origin is missing")),
+        }
+        Ok(source)
+    }
+
+    /// A chunk: its offset, kind and content; `None` at the end of the file.
+    fn read_chunk(&mut self) -> Result<Option<(u64, ChunkKind, Vec<u8>)>, SourceError> {
+        let offset = self.bytes.offset();
+        let mut header = [0; 20];
+        if !self.bytes.fill(&mut header, "a chunk's header")? {
+            return Ok(None);
+        }
+        let [kind, packed, size] = [0, 4, 8].map(|at| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
+        let kind = match kind {
+            1 => ChunkKind::Head,
+            2 => ChunkKind::Events,
+            3 => ChunkKind::Notes,
+            4 => ChunkKind::End,
+            other => return Err(self.bytes.damaged(offset, format!("a chunk of kind {other}"))),
+        };
+        let (packed, size) = (packed as usize, size as usize);
+        if packed > LARGEST_CHUNK || size > LARGEST_CHUNK {
+            return Err(self.bytes.damaged(offset, format!("a chunk of {packed} bytes that hold {size}")));
+        }
+        let mut content = vec![0; packed];
+        self.bytes.exactly(&mut content, "a chunk's content")?;
+        if xxhash_rust::xxh3::xxh3_64(&content).to_le_bytes() != header[12..] {
+            return Err(self.bytes.damaged(offset, "a chunk whose checksum is wrong"));
+        }
+        let content = zstd::bulk::decompress(&content, size).map_err(|e| self.bytes.damaged(offset, format!("a chunk: {e}")))?;
+        if content.len() != size {
+            return Err(self.bytes.damaged(offset, format!("a chunk that holds {} bytes, not {size}", content.len())));
+        }
+        Ok(Some((offset, kind, content)))
+    }
+
+    /// Takes a chunk's events; what is before an error stands.
+    fn take_events(&mut self, content: &[u8], batch: &mut Batch) -> Option<()> {
+        let mut at = Cursor(content);
+        for _ in 0..at.number()? {
+            let event = at.event()?;
+            self.events.push(event);
+        }
+        while !at.0.is_empty() {
+            let thread = ThreadId(u32::try_from(at.number()?).ok()?);
+            for _ in 0..at.number()? {
+                let number = usize::try_from(at.number()?).ok()?;
+                batch.events.push((thread, *self.events.get(number)?));
+            }
+        }
+        Some(())
+    }
+
+    fn take_notes(&mut self, content: &[u8]) -> Option<()> {
+        let mut at = Cursor(content);
+        self.notes.instructions = at.number()?;
+        for _ in 0..at.number()? {
+            let note = at.text()?;
+            self.notes.notes.push(note);
+        }
+        for _ in 0..at.number()? {
+            let [start, length, offset] = [at.number()?, at.number()?, at.number()?];
+            let path = at.text()?;
+            self.notes.mappings.push(Mapping { process: 0, start, length, offset, build_id: None, path });
+        }
+        Some(())
+    }
+}
+
+impl<R: Read> BranchSource for RecordedSource<R> {
+    fn level(&self) -> Level {
+        Level::Branches
+    }
+
+    fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
+        if self.is_ended {
+            return Ok(false);
+        }
+        let Some((offset, kind, content)) = self.read_chunk()? else {
+            return Err(self.bytes.truncated("the end of the recording is missing"));
+        };
+        let taken = match kind {
+            ChunkKind::Head => Some(()),
+            ChunkKind::Events => self.take_events(&content, batch),
+            ChunkKind::Notes => self.take_notes(&content),
+            ChunkKind::End => {
+                self.is_ended = true;
+                Some(())
+            }
+        };
+        taken.ok_or_else(|| self.bytes.damaged(offset, "a chunk whose content makes no sense"))?;
+        Ok(!self.is_ended)
+    }
+
+    fn notes(&self) -> SourceNotes {
+        self.notes.clone()
+    }
+}
+
+/// The rest of a chunk's content.
+struct Cursor<'a>(&'a [u8]);
+
+impl Cursor<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*byte)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn difference(&mut self) -> Option<u64> {
+        let number = self.number()?;
+        Some((number >> 1) ^ (number & 1).wrapping_neg())
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
+
+    fn event(&mut self) -> Option<StreamEvent> {
+        let tag = self.byte()?;
+        Some(match tag {
+            tag::BEGIN => StreamEvent::Begin(Address(self.number()?)),
+            tag::INTERRUPT => StreamEvent::Interrupt(Address(self.number()?)),
+            tag::RESUME => StreamEvent::Resume(Address(self.number()?)),
+            tag::GAP => StreamEvent::Gap(Address(self.number()?)),
+            tag::END => StreamEvent::End(u32::try_from(self.number()?).ok()?),
+            _ => {
+                let kind = *BranchKind::ALL.get(usize::from(tag & !tag::TAKEN))?;
+                let address = self.number()?;
+                let target = Address(address.wrapping_add(self.difference()?));
+                let fall_through = Address(address.wrapping_add(self.difference()?));
+                let instructions = u32::try_from(self.number()?).ok()?;
+                let is_taken = tag & tag::TAKEN != 0;
+                StreamEvent::Branch(RetiredBranch { address: Address(address), target, fall_through, kind, is_taken, instructions })
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "recorded_tests.rs"]
+mod tests;

@@ -1,0 +1,175 @@
+//! Writes the compact format of recorded branches.
+//!
+//! Programs execute few different branches, each with few targets and few distances from the branch before it. So each different event is described once
+//! and then named by its number, and what is left is compressed by zstd. Numbers are given in the order of first appearance.
+//!
+//! ```text
+//! file      "trodrec\n" | version u32 | chunks
+//! chunk     kind u32 | packed bytes u32 | content bytes u32 | xxh3 of the packed bytes u64 | packed bytes (zstd)
+//! Head      text: where the recording comes from
+//! Events    number of new events | new events | runs: thread, number of events, their numbers
+//! Notes     instructions | number of notes | notes, each with its length | number of mappings | start, length, offset, path of each
+//! End       empty
+//! ```
+//! All numbers in contents are LEB128; addresses of a branch's target and of what follows it are differences from its own, zigzag. Memory grows with the
+//! number of different events.
+
+use super::SourceNotes;
+use super::recorded::{ChunkKind, MAGIC, VERSION};
+use std::collections::HashMap;
+use std::io::{self, Write};
+use trodden_hardware::{BranchKind, RetiredBranch, StreamEvent, ThreadId};
+
+/// Events of a chunk, about.
+const CHUNK_EVENTS: usize = 1 << 18;
+
+/// Where a recording comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// The command that ran, or the file that was read.
+    pub origin: String,
+}
+
+/// Writes a recording.
+pub struct RecordedWriter<W> {
+    writer: W,
+    numbers: HashMap<StreamEvent, u64>,
+    /// Descriptions of events that are new in this chunk, and how many.
+    definitions: (u64, Vec<u8>),
+    /// Runs of one thread's events.
+    runs: Vec<(ThreadId, Vec<u64>)>,
+    events: usize,
+}
+
+impl<W: Write> RecordedWriter<W> {
+    /// Begins a recording.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn new(mut writer: W, recording: &Recording) -> io::Result<RecordedWriter<W>> {
+        writer.write_all(&MAGIC)?;
+        writer.write_all(&VERSION.to_le_bytes())?;
+        write_chunk(&mut writer, ChunkKind::Head, recording.origin.as_bytes())?;
+        Ok(RecordedWriter { writer, numbers: HashMap::new(), definitions: (0, Vec::new()), runs: Vec::new(), events: 0 })
+    }
+
+    /// Adds events.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn write(&mut self, events: &[(ThreadId, StreamEvent)]) -> io::Result<()> {
+        for (thread, event) in events {
+            let next = self.numbers.len() as u64;
+            let number = *self.numbers.entry(*event).or_insert(next);
+            if number == next {
+                self.definitions.0 += 1;
+                define(event, &mut self.definitions.1);
+            }
+            match self.runs.last_mut() {
+                Some((of, run)) if of == thread => run.push(number),
+                _ => self.runs.push((*thread, vec![number])),
+            }
+            self.events += 1;
+            if self.events == CHUNK_EVENTS {
+                self.write_events()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the recording, and gives the writer back.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn finish(mut self, notes: &SourceNotes) -> io::Result<W> {
+        self.write_events()?;
+        let mut content = Vec::new();
+        push_number(notes.instructions, &mut content);
+        push_number(notes.notes.len() as u64, &mut content);
+        notes.notes.iter().for_each(|note| push_text(note, &mut content));
+        push_number(notes.mappings.len() as u64, &mut content);
+        for mapping in &notes.mappings {
+            [mapping.start, mapping.length, mapping.offset].iter().for_each(|n| push_number(*n, &mut content));
+            push_text(&mapping.path, &mut content);
+        }
+        write_chunk(&mut self.writer, ChunkKind::Notes, &content)?;
+        write_chunk(&mut self.writer, ChunkKind::End, &[])?;
+        self.writer.flush()?;
+        Ok(self.writer)
+    }
+
+    fn write_events(&mut self) -> io::Result<()> {
+        if self.events == 0 {
+            return Ok(());
+        }
+        let mut content = Vec::new();
+        push_number(self.definitions.0, &mut content);
+        content.append(&mut self.definitions.1);
+        for (thread, run) in self.runs.drain(..) {
+            push_number(u64::from(thread.0), &mut content);
+            push_number(run.len() as u64, &mut content);
+            run.iter().for_each(|number| push_number(*number, &mut content));
+        }
+        self.definitions.0 = 0;
+        self.events = 0;
+        write_chunk(&mut self.writer, ChunkKind::Events, &content)
+    }
+}
+
+fn write_chunk(writer: &mut impl Write, kind: ChunkKind, content: &[u8]) -> io::Result<()> {
+    let packed = zstd::bulk::compress(content, 3)?;
+    writer.write_all(&(kind as u32).to_le_bytes())?;
+    writer.write_all(&(packed.len() as u32).to_le_bytes())?;
+    writer.write_all(&(content.len() as u32).to_le_bytes())?;
+    writer.write_all(&xxhash_rust::xxh3::xxh3_64(&packed).to_le_bytes())?;
+    writer.write_all(&packed)
+}
+
+/// Tags of events that are no branches; a branch's tag is its kind's number, with bit 3 if it was taken.
+pub(super) mod tag {
+    pub const BEGIN: u8 = 16;
+    pub const INTERRUPT: u8 = 17;
+    pub const RESUME: u8 = 18;
+    pub const GAP: u8 = 19;
+    pub const END: u8 = 20;
+    pub const TAKEN: u8 = 8;
+}
+
+fn define(event: &StreamEvent, into: &mut Vec<u8>) {
+    let (tag, number) = match event {
+        StreamEvent::Branch(branch) => return define_branch(branch, into),
+        StreamEvent::Begin(at) => (tag::BEGIN, at.0),
+        StreamEvent::Interrupt(at) => (tag::INTERRUPT, at.0),
+        StreamEvent::Resume(at) => (tag::RESUME, at.0),
+        StreamEvent::Gap(at) => (tag::GAP, at.0),
+        StreamEvent::End(instructions) => (tag::END, u64::from(*instructions)),
+    };
+    into.push(tag);
+    push_number(number, into);
+}
+
+fn define_branch(branch: &RetiredBranch, into: &mut Vec<u8>) {
+    let kind = BranchKind::ALL.iter().position(|k| *k == branch.kind).unwrap_or(0) as u8;
+    into.push(kind | if branch.is_taken { tag::TAKEN } else { 0 });
+    push_number(branch.address.0, into);
+    push_number(zigzag(branch.target.0.wrapping_sub(branch.address.0)), into);
+    push_number(zigzag(branch.fall_through.0.wrapping_sub(branch.address.0)), into);
+    push_number(u64::from(branch.instructions), into);
+}
+
+fn zigzag(difference: u64) -> u64 {
+    (difference << 1) ^ ((difference as i64) >> 63) as u64
+}
+
+fn push_text(text: &str, into: &mut Vec<u8>) {
+    push_number(text.len() as u64, into);
+    into.extend(text.as_bytes());
+}
+
+fn push_number(mut number: u64, into: &mut Vec<u8>) {
+    while number >= 0x80 {
+        into.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    into.push(number as u8);
+}

@@ -1,0 +1,88 @@
+//! What lies at an address of the program: file, function, source line, code.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+use std::path::Path;
+use trodden_binary::{AddressSpace, Binary, Mapping, SourceLocations, demangled};
+use trodden_hardware::Address;
+
+/// Files that were mapped.
+pub struct Places {
+    binaries: Vec<Binary>,
+    /// Debug information, read when it is first asked for.
+    lines: Vec<OnceCell<Option<SourceLocations>>>,
+    mappings: Vec<Mapping>,
+}
+
+/// A place in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: String,
+    /// The function, if a symbol covers it.
+    pub function: Option<String>,
+    /// Distance from the function's or the file's beginning.
+    pub offset: u64,
+    /// Source file and line.
+    pub line: Option<(String, u32)>,
+}
+
+impl Place {
+    /// `function+0x12`, or `file+0x1234` without a symbol.
+    pub fn name(&self) -> String {
+        let of = self.function.as_deref().unwrap_or_else(|| self.file.rsplit('/').next().unwrap_or(&self.file));
+        if self.offset == 0 { of.to_owned() } else { format!("{of}+{:#x}", self.offset) }
+    }
+}
+
+impl Places {
+    /// Reads the mapped files; those that are no executables are not looked at.
+    pub fn new(mappings: &[Mapping]) -> Places {
+        let paths: BTreeSet<&str> = mappings.iter().map(|m| m.path.as_str()).collect();
+        let binaries: Vec<Binary> = paths.into_iter().filter_map(|p| Binary::read(Path::new(p)).ok()).collect();
+        let lines = binaries.iter().map(|_| OnceCell::new()).collect();
+        Places { binaries, lines, mappings: mappings.to_vec() }
+    }
+
+    /// The memory of the program.
+    pub fn space(&self) -> Memory<'_> {
+        let mut space = AddressSpace::new(&self.binaries);
+        for mapping in &self.mappings {
+            // Names are compared, and build ids are not known: this cannot fail.
+            let _ = space.map(mapping);
+        }
+        Memory { places: self, space }
+    }
+}
+
+/// What lies where in memory.
+pub struct Memory<'a> {
+    places: &'a Places,
+    space: AddressSpace<'a, Binary>,
+}
+
+impl Memory<'_> {
+    fn find(&self, address: Address) -> Option<(usize, u64)> {
+        self.space.resolve(0, address.0).find(|(file, at)| self.places.binaries[*file].is_code(*at))
+    }
+
+    /// Code from an address on.
+    pub fn code(&self, address: Address) -> Option<&[u8]> {
+        let (file, at) = self.find(address)?;
+        self.places.binaries[file].code_at(at)
+    }
+
+    /// The place of an address.
+    pub fn place(&self, address: Address) -> Option<Place> {
+        let (file, at) = self.find(address)?;
+        let binary = &self.places.binaries[file];
+        let symbol = binary.function_at(at);
+        let lines = self.places.lines[file].get_or_init(|| SourceLocations::read(binary).ok().flatten());
+        Some(Place {
+            file: binary.path().display().to_string(),
+            function: symbol.map(|s| demangled(&s.name)),
+            offset: at - symbol.map_or(0, |s| s.address),
+            line: lines.as_ref().and_then(|l| l.line(at)),
+        })
+    }
+}

@@ -1,0 +1,328 @@
+//! The report of `trodden simulate`, as text and as JSON.
+
+use super::places::{Memory, Place, Places};
+use super::walk::{Walk, walk};
+use crate::cli::Simulate;
+use anyhow::Result;
+use serde::Serialize;
+use std::io::Write;
+use trodden_hardware::{
+    BranchKind, DetectorCounts, Mapping, Metric, PathDescriptor, PathProfile, Profiler, ProfilerParameters, TableResult, paths_for_share,
+};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+/// Paths of a text report, unless asked for others.
+const TOP: usize = 10;
+
+/// Everything that is reported.
+pub struct Report<'a> {
+    job: &'a Simulate,
+    origin: &'a str,
+    mapping: Mapping,
+    profiler: &'a Profiler,
+    memory: Memory<'a>,
+    tables: Vec<TableResult>,
+    /// The first table's content.
+    held: PathProfile,
+    complete: Vec<(PathDescriptor, u64)>,
+}
+
+#[derive(Debug, Serialize)]
+struct Json<'a> {
+    schema_version: u32,
+    source: &'a str,
+    instructions: u64,
+    threads: u64,
+    branches: BranchesJson,
+    detector: DetectorJson,
+    /// Overlap percentage of the first table with the complete profile.
+    overlap: Option<f64>,
+    tables: Vec<TableJson>,
+    /// Paths of the complete profile.
+    distinct_paths: usize,
+    instructions_by_length: &'a [u64],
+    paths: Vec<PathJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct BranchesJson {
+    retired: u64,
+    by_kind: Vec<KindJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct KindJson {
+    kind: &'static str,
+    taken: u64,
+    not_taken: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct DetectorJson {
+    paths: u64,
+    splits: u64,
+    stack_overflows: u64,
+    deepest_stack: u64,
+    underflows: u64,
+    repairs: u64,
+    unmatched_returns: u64,
+    unfinished: u64,
+    signals: u64,
+    gaps: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct TableJson {
+    table: String,
+    storage_bits: usize,
+    hits: u64,
+    misses: u64,
+    replacements: u64,
+    overlap: Option<f64>,
+    dynamic_overlap: Option<f64>,
+    windows: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct PathJson {
+    descriptor: DescriptorJson,
+    function: Option<String>,
+    file: Option<String>,
+    offset: Option<u64>,
+    /// Executions, of the complete profile.
+    count: u64,
+    share: f64,
+    /// What the first table holds of it.
+    table_count: u64,
+    instructions: Vec<StepJson>,
+    /// Why not all instructions are there.
+    stopped: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct DescriptorJson {
+    start: String,
+    length: u8,
+    /// A digit for each branch, first branch first; 1 is taken.
+    outcomes: String,
+}
+
+#[derive(Debug, Serialize)]
+struct StepJson {
+    address: String,
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<String>,
+}
+
+impl<'a> Report<'a> {
+    /// Collects what is reported.
+    pub fn new(
+        job: &'a Simulate,
+        origin: &'a str,
+        parameters: &ProfilerParameters,
+        profiler: &'a Profiler,
+        places: &'a Places,
+    ) -> Report<'a> {
+        Report {
+            job,
+            origin,
+            mapping: parameters.detector.mapping,
+            profiler,
+            memory: places.space(),
+            tables: profiler.results(Metric::Frequency),
+            held: profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
+            complete: profiler.complete(Metric::Frequency).map(PathProfile::hottest).unwrap_or_default(),
+        }
+    }
+
+    /// Writes JSON.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write_json(&self, out: &mut impl Write) -> Result<()> {
+        let total: u64 = self.complete.iter().map(|(_, count)| count).sum();
+        let top = self.job.top.unwrap_or(usize::MAX);
+        let json = Json {
+            schema_version: SCHEMA_VERSION,
+            source: self.origin,
+            instructions: self.profiler.instructions(),
+            threads: self.profiler.threads(),
+            branches: branches(self.profiler),
+            detector: detector(&self.profiler.detector_counts()),
+            overlap: self.tables.first().and_then(|t| t.overlap),
+            tables: self.tables.iter().map(table).collect(),
+            distinct_paths: self.complete.len(),
+            instructions_by_length: self.profiler.instructions_by_length(),
+            paths: self.complete.iter().take(top).map(|(path, count)| self.path(path, *count, total)).collect(),
+        };
+        serde_json::to_writer_pretty(&mut *out, &json)?;
+        writeln!(out)?;
+        Ok(())
+    }
+
+    fn path(&self, path: &PathDescriptor, count: u64, total: u64) -> PathJson {
+        let place = self.memory.place(path.start);
+        let Walk { mut steps, stopped } = walk(&self.memory, &self.mapping, path);
+        if self.job.steps > 0 {
+            steps.truncate(self.job.steps);
+        }
+        let step = |step: super::walk::Step| StepJson {
+            address: step.address.to_string(),
+            line: self.memory.place(step.address).and_then(|p| p.line).map(|(file, line)| format!("{file}:{line}")),
+            text: step.text,
+            outcome: step.outcome,
+        };
+        PathJson {
+            descriptor: DescriptorJson { start: path.start.to_string(), length: path.length, outcomes: outcomes(path) },
+            function: place.as_ref().and_then(|p| p.function.clone()),
+            offset: place.as_ref().map(|p| p.offset),
+            file: place.map(|p| p.file),
+            count,
+            share: count as f64 / total as f64,
+            table_count: self.held.count(path),
+            instructions: steps.into_iter().map(step).collect(),
+            stopped,
+        }
+    }
+
+    /// Writes text.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write_text(&self, out: &mut impl Write) -> Result<()> {
+        self.write_summary(out)?;
+        let hottest = self.held.hottest();
+        let total = self.held.total();
+        if let Some(first) = self.tables.first() {
+            writeln!(out, "\nHot paths in the table {}:", first.parameters.name())?;
+        }
+        for (number, (path, count)) in hottest.iter().take(self.job.top.unwrap_or(TOP)).enumerate() {
+            self.write_path(out, number + 1, path, *count, total)?;
+        }
+        Ok(())
+    }
+
+    fn write_summary(&self, out: &mut impl Write) -> Result<()> {
+        let branches = branches(self.profiler);
+        let counts = self.profiler.detector_counts();
+        writeln!(out, "{}", self.origin)?;
+        let instructions = grouped(self.profiler.instructions());
+        writeln!(out, "  instructions {instructions}, branches {}, threads {}", grouped(branches.retired), self.profiler.threads())?;
+        for kind in &branches.by_kind {
+            let not_taken = if kind.kind == "conditional" { format!(", not taken {}", grouped(kind.not_taken)) } else { String::new() };
+            writeln!(out, "    {:14} {:>15}{not_taken}", kind.kind, grouped(kind.taken + kind.not_taken))?;
+        }
+        let half = paths_for_share(&self.complete, 0.5);
+        let most = paths_for_share(&self.complete, 0.9);
+        let (paths, distinct) = (grouped(counts.paths), grouped(self.complete.len() as u64));
+        writeln!(out, "  paths {paths}, {distinct} different; {half} of them are half of all executions, {most} are 90 %")?;
+        for (number, what) in [
+            (counts.splits, "paths were split at the limit of branches"),
+            (counts.overflows, "times the path stack was full"),
+            (counts.repairs, "repairs of the path stack (longjmp, exceptions)"),
+            (counts.interrupts, "signals"),
+            (counts.gaps, "gaps in the stream"),
+        ] {
+            if number > 0 {
+                writeln!(out, "    {} {what}", grouped(number))?;
+            }
+        }
+        writeln!(out, "\n  {:28} {:>9} {:>9} {:>9}", "table", "hits", "overlap", "dynamic")?;
+        for table in &self.tables {
+            let all = (table.counts.hits + table.counts.misses).max(1);
+            let hits = percent(Some(100.0 * table.counts.hits as f64 / all as f64));
+            let (overlap, dynamic) = (percent(table.overlap), percent(table.dynamic_overlap));
+            writeln!(out, "  {:28} {hits:>9} {overlap:>9} {dynamic:>9}", table.parameters.name())?;
+        }
+        Ok(())
+    }
+
+    fn write_path(&self, out: &mut impl Write, number: usize, path: &PathDescriptor, count: u64, total: u64) -> Result<()> {
+        let place = self.memory.place(path.start);
+        let name = place.as_ref().map_or_else(|| path.start.to_string(), Place::name);
+        let file = place.as_ref().map_or("?", |p| p.file.rsplit('/').next().unwrap_or(&p.file));
+        let share = 100.0 * count as f64 / total as f64;
+        writeln!(out, "\n{number:3}. {share:6.2} %  {}  {name} ({file}), {} branches {}", grouped(count), path.length, outcomes(path))?;
+        let walk = walk(&self.memory, &self.mapping, path);
+        let shown = if self.job.steps == 0 { walk.steps.len() } else { self.job.steps.min(walk.steps.len()) };
+        let mut before = None;
+        for step in &walk.steps[..shown] {
+            let line = self.memory.place(step.address).and_then(|p| p.line);
+            let source = line.as_ref().filter(|_| line != before).map(|(file, line)| format!("  ; {file}:{line}")).unwrap_or_default();
+            let outcome = step.outcome.map_or("", |taken| if taken { "  -> taken" } else { "  -> not taken" });
+            let mark = if step.is_jumped_to { '>' } else { ' ' };
+            writeln!(out, "      {mark} {:14} {}{outcome}{source}", step.address.to_string(), step.text)?;
+            before = line;
+        }
+        if shown < walk.steps.len() {
+            writeln!(out, "        ... {} more instructions (--steps 0 shows all)", walk.steps.len() - shown)?;
+        } else if let Some(why) = walk.stopped {
+            writeln!(out, "        ... {why}")?;
+        }
+        Ok(())
+    }
+}
+
+fn branches(profiler: &Profiler) -> BranchesJson {
+    let by_kind: Vec<KindJson> = BranchKind::ALL
+        .into_iter()
+        .map(|kind| {
+            let [not_taken, taken] = profiler.branches(kind);
+            KindJson { kind: kind.name(), taken, not_taken }
+        })
+        .collect();
+    BranchesJson { retired: by_kind.iter().map(|k| k.taken + k.not_taken).sum(), by_kind }
+}
+
+fn detector(counts: &DetectorCounts) -> DetectorJson {
+    DetectorJson {
+        paths: counts.paths,
+        splits: counts.splits,
+        stack_overflows: counts.overflows,
+        deepest_stack: counts.deepest,
+        underflows: counts.underflows,
+        repairs: counts.repairs,
+        unmatched_returns: counts.unmatched_returns,
+        unfinished: counts.unfinished,
+        signals: counts.interrupts,
+        gaps: counts.gaps,
+    }
+}
+
+fn table(result: &TableResult) -> TableJson {
+    TableJson {
+        table: result.parameters.name(),
+        storage_bits: result.parameters.storage_bits(),
+        hits: result.counts.hits,
+        misses: result.counts.misses,
+        replacements: result.counts.replacements,
+        overlap: result.overlap,
+        dynamic_overlap: result.dynamic_overlap,
+        windows: result.windows,
+    }
+}
+
+fn outcomes(path: &PathDescriptor) -> String {
+    path.outcomes().map(|taken| if taken { '1' } else { '0' }).collect()
+}
+
+fn percent(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".into(), |v| format!("{v:.2} %"))
+}
+
+/// Digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,163 @@
+//! From a path descriptor to the path's instructions: walks the code, and asks the outcomes at each branch that the mapping records.
+//!
+//! A descriptor does not say how its path ended. After the last outcome the walk ends where the mapping ends paths; else it goes on to the next branch,
+//! which is not recorded, or is where the path was cut. Extension counters are followed as the detector counts them.
+
+use super::places::Memory;
+use trodden_binary::instruction::{Branch, branch, decode, text};
+use trodden_hardware::{Address, BranchType, Extension, Mapping, PathDescriptor};
+
+/// No path has more instructions than the walk goes.
+const LONGEST: usize = 1 << 14;
+
+/// An instruction of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its address.
+    pub address: Address,
+    /// Its text.
+    pub text: String,
+    /// Whether it was taken, of a branch that the path records.
+    pub outcome: Option<bool>,
+    /// It does not follow the instruction before it in memory.
+    pub is_jumped_to: bool,
+}
+
+/// The instructions of a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walk {
+    /// Instructions, as far as the code is known.
+    pub steps: Vec<Step>,
+    /// Why the walk could not go to the path's end.
+    pub stopped: Option<&'static str>,
+}
+
+/// Walks a path.
+pub fn walk(memory: &Memory, mapping: &Mapping, path: &PathDescriptor) -> Walk {
+    let mut walker = Walker { outcomes: path.outcomes().collect(), used: 0, extensions: 0, returns: Vec::new(), mapping };
+    let mut walk = Walk::default();
+    let mut address = path.start.0;
+    let mut is_jumped_to = false;
+    while walk.steps.len() < LONGEST {
+        let Some(instruction) = memory.code(Address(address)).and_then(|code| decode(code, address)) else {
+            walk.stopped = Some("no file holds the code here");
+            return walk;
+        };
+        let behind = address + instruction.len() as u64;
+        let used = walker.used;
+        let next = walker.next(branch(&instruction), address, behind);
+        if next == Next::Before {
+            return walk;
+        }
+        let outcome = (walker.used > used).then(|| walker.outcomes[used]);
+        walk.steps.push(Step { address: Address(address), text: text(&instruction), outcome, is_jumped_to });
+        match next {
+            Next::At(next) => {
+                is_jumped_to = next != behind;
+                address = next;
+            }
+            Next::Unknown(why) => {
+                walk.stopped = Some(why);
+                return walk;
+            }
+            Next::End | Next::Before => return walk,
+        }
+    }
+    walk
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// The path goes on there.
+    At(u64),
+    /// This instruction is its last.
+    End,
+    /// The one before was its last.
+    Before,
+    /// It goes on where the code alone does not say.
+    Unknown(&'static str),
+}
+
+struct Walker<'a> {
+    outcomes: Vec<bool>,
+    used: usize,
+    extensions: u16,
+    returns: Vec<u64>,
+    mapping: &'a Mapping,
+}
+
+impl Walker<'_> {
+    fn next(&mut self, branch: Option<Branch>, address: u64, behind: u64) -> Next {
+        match branch {
+            None | Some(Branch::System) => Next::At(behind),
+            Some(Branch::Stop) => Next::End,
+            Some(Branch::Conditional(target) | Branch::Jump(target)) => self.jump(target, address, behind),
+            Some(Branch::IndirectJump) => match self.outcome(BranchType::Indirect) {
+                None => Next::Before,
+                Some(_) if self.ends(BranchType::Indirect) => Next::End,
+                Some(_) => Next::Unknown("an indirect branch, whose target the path does not record"),
+            },
+            Some(call @ (Branch::Call(_) | Branch::IndirectCall)) => self.call(call.target(), behind),
+            Some(Branch::Return) => self.come_back(),
+        }
+    }
+
+    fn jump(&mut self, target: u64, address: u64, behind: u64) -> Next {
+        let is_backward = target <= address;
+        let class = |is_taken| match (is_backward, is_taken) {
+            (false, _) => BranchType::Forward,
+            (true, true) => BranchType::Backward,
+            (true, false) => BranchType::BackwardNotTaken,
+        };
+        let expected = self.outcomes.get(self.used).copied().unwrap_or(true);
+        let Some(is_taken) = self.outcome(class(expected)) else { return Next::Before };
+        if is_backward
+            && let Extension::Loops(most) = self.mapping.extension
+            && self.extensions < most
+        {
+            self.extensions += 1;
+        } else if self.ends(class(is_taken)) {
+            return Next::End;
+        }
+        if self.used == self.outcomes.len() && self.used == usize::from(trodden_hardware::MOST_BRANCHES) {
+            return Next::End;
+        }
+        Next::At(if is_taken { target } else { behind })
+    }
+
+    fn call(&mut self, target: Option<u64>, behind: u64) -> Next {
+        if let Extension::Calls(most) = self.mapping.extension
+            && self.extensions < most
+        {
+            self.extensions += 1;
+            self.returns.push(behind);
+            return target.map_or(Next::Unknown("an indirect call, whose target the path does not record"), Next::At);
+        }
+        if self.ends(BranchType::Call) { Next::End } else { Next::At(behind) }
+    }
+
+    fn come_back(&mut self) -> Next {
+        match self.returns.pop() {
+            Some(behind) => {
+                self.extensions = self.extensions.saturating_sub(1);
+                Next::At(behind)
+            }
+            None if self.used < self.outcomes.len() => Next::Unknown("a return, whose target the path does not record"),
+            None => Next::End,
+        }
+    }
+
+    /// The next outcome; `None` if there are no more. A branch whose class the mapping does not record has been taken.
+    fn outcome(&mut self, class: BranchType) -> Option<bool> {
+        if !self.mapping.operations(class).update {
+            return Some(true);
+        }
+        let outcome = self.outcomes.get(self.used).copied()?;
+        self.used += 1;
+        Some(outcome)
+    }
+
+    fn ends(&self, class: BranchType) -> bool {
+        self.mapping.operations(class).pop
+    }
+}

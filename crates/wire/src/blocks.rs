@@ -1,0 +1,112 @@
+//! The stream of executed blocks that the QEMU plugin writes.
+//!
+//! ```text
+//! stream     magic 8 | version u32 | process u32 | frames
+//! frame      kind u32 | thread u32 | bytes of content u64 | content
+//! Block      number u64 | address u64 | instructions u64 | size of each, a byte | code
+//! Executed   words u64: the number of a block, a memory access (bit 63), or [`LEAVES_HANDLER`]
+//! Mappings   base u64 | text of /proc/PID/maps, whose addresses are the program's plus `base`
+//! End        threads that were not recorded u64
+//! Handler    address u64 of a signal handler that the program installed
+//! Fork       empty: the program made a child process, which is not recorded
+//! Exec       empty: the program is about to replace itself; nothing follows if it can
+//! ```
+//! A block is described before it is executed. Everything is little-endian.
+
+/// How a stream begins.
+pub const MAGIC: [u8; 8] = *b"trodblks";
+/// Version of this layout.
+pub const VERSION: u32 = 1;
+/// Bytes before a frame's content.
+pub const HEADER_BYTES: usize = 16;
+/// Marks a word that stands for a memory access.
+pub const MEMORY: u64 = 1 << 63;
+/// The thread returns from a signal handler: a system call that the block before it ends with.
+pub const LEAVES_HANDLER: u64 = 1 << 62;
+/// Marks a store among memory accesses.
+const STORE: u64 = 1 << 62;
+/// Place of the size of a memory access.
+const SIZE_SHIFT: u32 = 58;
+/// Bits of an address.
+const ADDRESS: u64 = (1 << SIZE_SHIFT) - 1;
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum FrameKind {
+    /// The description of a block.
+    Block = 1,
+    /// What a thread executed.
+    Executed = 2,
+    /// Which files are mapped.
+    Mappings = 3,
+    /// A thread begins.
+    ThreadBegins = 4,
+    /// A thread ends.
+    ThreadEnds = 5,
+    /// The program ended, and nothing follows.
+    End = 6,
+    /// A signal handler was installed.
+    Handler = 7,
+    /// A child process was made.
+    Fork = 8,
+    /// The program is about to be replaced by another.
+    Exec = 9,
+}
+
+impl FrameKind {
+    /// The kind of a number.
+    pub fn of(number: u32) -> Option<FrameKind> {
+        use FrameKind::{Block, End, Exec, Executed, Fork, Handler, Mappings, ThreadBegins, ThreadEnds};
+        [Block, Executed, Mappings, ThreadBegins, ThreadEnds, End, Handler, Fork, Exec].into_iter().find(|k| *k as u32 == number)
+    }
+}
+
+/// A frame's header.
+pub fn header(kind: FrameKind, thread: u32, bytes: u64) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..4].copy_from_slice(&(kind as u32).to_le_bytes());
+    header[4..8].copy_from_slice(&thread.to_le_bytes());
+    header[8..].copy_from_slice(&bytes.to_le_bytes());
+    header
+}
+
+/// A memory access as a word; of its size the binary logarithm.
+pub fn memory_word(address: u64, size_shift: u32, is_store: bool) -> u64 {
+    let store = if is_store { STORE } else { 0 };
+    MEMORY | store | u64::from(size_shift & 0xf) << SIZE_SHIFT | address & ADDRESS
+}
+
+/// A memory access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryAccess {
+    /// First address.
+    pub address: u64,
+    /// Bytes.
+    pub size: u32,
+    /// It stores.
+    pub is_store: bool,
+}
+
+/// The memory access that a word stands for; `None` if it stands for a block.
+pub fn memory_access(word: u64) -> Option<MemoryAccess> {
+    let size = 1u32.checked_shl((word >> SIZE_SHIFT) as u32 & 0xf)?;
+    (word & MEMORY != 0).then_some(MemoryAccess { address: word & ADDRESS, size, is_store: word & STORE != 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_blocks_or_memory_accesses() {
+        for (address, shift, is_store) in [(0x7fff_1234_5678, 3, true), (0x10, 0, false), (0x40_0000, 6, false)] {
+            let access = MemoryAccess { address, size: 1 << shift, is_store };
+            assert_eq!(memory_access(memory_word(address, shift, is_store)), Some(access));
+        }
+        assert_eq!(memory_access(77), None);
+        assert_eq!(FrameKind::of(6), Some(FrameKind::End));
+        assert_eq!(FrameKind::of(10), None);
+        assert_eq!(memory_access(LEAVES_HANDLER), None);
+    }
+}
