@@ -15,8 +15,8 @@ mod simulate;
 mod suite;
 mod times;
 mod trace;
-mod witnesses;
 mod waits;
+mod witnesses;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
@@ -32,8 +32,8 @@ pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use simulate::{PathKind, Simulate, SourceFormat, StackOverflow};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
 pub use trace::{CollectorKind, RepeatPart, Trace, TraceDiff, TraceFind, TraceProfile, TraceRecord, TraceShow, TraceStrategy};
-pub use witnesses::{Condition, Reconstruct, Witnesses};
 pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
+pub use witnesses::{Condition, Reconstruct, Witnesses};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -37,7 +37,8 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         SuspectScore::Tarantula => Score::Tarantula,
         SuspectScore::Importance => Score::Importance,
     };
-    let suspects = Suspects::of(&isolation, &view, &Wanted { by, top: reports::most(job.top, job.json), function: job.function.as_deref() })?;
+    let suspects =
+        Suspects::of(&isolation, &view, &Wanted { by, top: reports::most(job.top, job.json), function: job.function.as_deref() })?;
     match job.json {
         true => reports::print(&reports::json_text(&suspects.json())?)?,
         false => reports::print_text(&suspects.text(&sources, &reports::text_options(color, job.steps)))?,
@@ -83,7 +84,8 @@ fn runs(job: &Isolate) -> Result<Vec<Run>> {
         };
         profiles::losses(&file, &found.lost).iter().for_each(warn);
         let profile = found.profile;
-        let (Some(program), images) = (profile.images.first().map(|i| i.path.clone()), profile.images.iter().map(|i| i.identity).collect()) else {
+        let (Some(program), images) = (profile.images.first().map(|i| i.path.clone()), profile.images.iter().map(|i| i.identity).collect())
+        else {
             empty.push(file.display().to_string());
             continue;
         };
@@ -132,7 +134,12 @@ fn compared(runs: Vec<Run>, program: Option<&str>) -> Result<Vec<Run>> {
     let skipped = others.len() + builds.len();
     if let Some(example) = others.first().or(builds.first()) {
         let of = first.first().map_or("", |r| r.program.as_str());
-        warn(format_args!("{} of other programs or builds left out, such as {} of {}; compared are those of {of} (--program)", plural(skipped as u128, "run", "runs"), example.file.display(), example.program));
+        warn(format_args!(
+            "{} of other programs or builds left out, such as {} of {}; compared are those of {of} (--program)",
+            plural(skipped as u128, "run", "runs"),
+            example.file.display(),
+            example.program
+        ));
     }
     Ok(first)
 }

@@ -183,7 +183,7 @@ fn wake(condition: Object, function: Function, amount: u64, call: impl FnOnce() 
     if contention::is_awaited(condition as usize) { waking(kind::CONDITION_WAKE, function, condition, amount, call) } else { call() }
 }
 
-/// Threads that a barrier is for, as `pthread_barrier_init` was told: the C library keeps it in the third word.
+/// Threads that a barrier is for: the C library keeps it in the third word.
 unsafe fn participants(barrier: Object) -> u64 {
     // SAFETY: glibc's `struct pthread_barrier`: in, current_round, count, shared, out.
     unsafe { u64::from(barrier.cast::<c_uint>().add(2).read()) }

@@ -267,8 +267,8 @@ impl Reader<'_> {
                 }
                 "MPI_IRECV_REQUEST" => {
                     // Until its end is seen, a receive that cannot be matched.
-                    let nobody = Message { communicator: CommunicatorId(u64::MAX), peer: None, tag: None, is_buffered: false };
-                    return Ok(Call::Begin(nobody, true, request()?));
+                    let unmatched = Message { communicator: CommunicatorId(u64::MAX), peer: None, tag: None, is_buffered: false };
+                    return Ok(Call::Begin(unmatched, true, request()?));
                 }
                 "MPI_ISEND_COMPLETE" => completed.push(Completed { request: request()?, peer: None, tag: None }),
                 "MPI_IRECV" => {
