@@ -50,14 +50,17 @@ impl Place {
     }
 }
 
-/// The recorder beside the command, as a release has it.
+/// Builds the recorder beside the command, where that looks for it.
 fn recorder() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         let folder = Path::new(env!("CARGO_BIN_EXE_trodden")).parent().unwrap();
-        if !folder.join("libtrodden_waits_recorder.so").is_file() {
-            panic!("the recorder is not in {}: run `cargo build -p trodden-waits-recorder` first", folder.display());
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["build", "--quiet", "-p", "trodden-waits-recorder", "--target-dir"]).arg(folder.parent().unwrap());
+        if folder.ends_with("release") {
+            command.arg("--release");
         }
+        must(command.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap());
     });
 }
 
