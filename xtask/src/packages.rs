@@ -48,9 +48,14 @@ const TESTS: &[Need] = &[
     need("autoconf", "autoconf"),
     need("automake", "automake"),
     need("ccache", "ccache"),
+    need("qemu-user", "qemu-x86_64"),
+    need("openmpi-bin", "mpirun.openmpi"),
+    need("libopenmpi-dev", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"),
+    need("mpich", "mpirun.mpich"),
+    need("libmpich-dev", "/usr/include/x86_64-linux-gnu/mpich/mpi.h"),
+    need("gfortran", "gfortran"),
     need("chromium", "chromium"),
     need("chromium-driver", "chromedriver"),
-    need("qemu-user", "qemu-x86_64"),
 ];
 
 /// What the benchmark takes, beside the toolchain.

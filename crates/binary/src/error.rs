@@ -22,6 +22,14 @@ pub enum BinaryError {
         /// What it is.
         what: String,
     },
+    /// A file is no side build of another, from which the map of its blocks could come.
+    #[error("{path}: {what}; build the same sources with the same options, and add -fbasic-block-address-map")]
+    SideBuild {
+        /// The side build.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+    },
     /// A part of the file is damaged.
     #[error("{path}: damaged: {what}; install or build the file again")]
     Damaged {

@@ -9,23 +9,31 @@
 //! | `names.rs` | symbols' names as the source has them |
 //! | `instruction.rs` | what an instruction does to control flow |
 //! | `address_space.rs` | [`AddressSpace`]: which file lies where in the memory of a process |
+//! | `address_map.rs` | the compiler's map of blocks, `.llvm_bb_addr_map` |
+//! | `graph.rs` | control-flow graphs of functions, and what is uncertain in them |
+//! | `recover/` | graphs from machine code, unwind tables and relocations |
 //! | `pseudo_probes.rs`, `probed_image.rs`, `probe_graph.rs` | programs of the tier `addresses`: which block of a unit's map begins where, and how paths run from one address to the next |
 #![forbid(unsafe_code)]
 
+mod address_map;
 mod address_space;
 mod elf;
 mod error;
+pub mod graph;
 pub mod instruction;
 mod names;
 mod probe_graph;
 mod probed_image;
 mod pseudo_probes;
+mod recover;
 mod source;
 
+pub use address_map::{AddressMap, MapBlock, MapFunction, MapProperties, MapSuccessor};
 pub use address_space::{AddressSpace, Loadable, Mapping};
 pub use elf::{Binary, FunctionSymbol, Segment, SymbolSource};
 pub use error::BinaryError;
 pub use names::demangled;
 pub use probe_graph::{Connection, ProbeGraph, Step};
 pub use probed_image::{CodeRange, FunctionId, ProbeAt, ProbedImage};
+pub use recover::recover;
 pub use source::{SourceFrame, SourceLocations};

@@ -117,7 +117,7 @@ impl ProbeGraph {
                 (EdgeKind::Reach, _) => {}
                 (kind, _) => {
                     self.out[at].push((edge, to.0));
-                    if matches!(kind, EdgeKind::TailCall | EdgeKind::Resume | EdgeKind::NoReturn) {
+                    if to.0 == self.exit && matches!(kind, EdgeKind::TailCall | EdgeKind::Resume | EdgeKind::NoReturn) {
                         self.end[at] = Some(edge);
                     }
                 }

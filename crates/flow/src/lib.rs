@@ -31,6 +31,7 @@ pub mod residual;
 pub mod schedule;
 pub mod selected;
 pub mod verify;
+pub mod witness;
 
 pub use dag::{Cut, CutReason, Dag, DagEdge, DagEdgeId, Origin};
 pub use graph::{Edge, Graph, GraphError, Node};

@@ -77,7 +77,9 @@ impl Standing {
         for (edge, site) in draft.edges.iter().zip(&draft.sites) {
             let mark = match edge.kind {
                 EdgeKind::Reach => Mark::reach(edge.from.0),
-                EdgeKind::TailCall | EdgeKind::Resume | EdgeKind::NoReturn => Mark::end(edge.from.0),
+                EdgeKind::TailCall | EdgeKind::Resume | EdgeKind::NoReturn if edge.to.index() == draft.nodes.len() => {
+                    Mark::end(edge.from.0)
+                }
                 _ => continue,
             };
             if let Site::Before(instruction) = site

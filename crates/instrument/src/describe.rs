@@ -11,8 +11,8 @@ use crate::llvm::{Block, Value, llvm};
 use crate::rounds::times_round;
 use crate::weights;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::LLVMTailCallKind;
 use llvm_sys::core::*;
+use llvm_sys::{LLVMAttributeFunctionIndex, LLVMTailCallKind};
 use std::collections::HashMap;
 use trodden_flow::frequency::Hint;
 use trodden_flow::{CutReason, Edge, Node};
@@ -145,7 +145,10 @@ impl Draft {
         }
         let alone = merged.len() == 1 && terminator.is(LLVMOpcode::LLVMBr);
         for (to, indices) in merged {
-            let kind = edge_kind(terminator, indices[0], alone);
+            let kind = match tail_call_before_return(block) {
+                Some(_) => EdgeKind::TailCall,
+                None => edge_kind(terminator, indices[0], alone),
+            };
             let cases = indices.iter().filter_map(|i| case_value(terminator, *i)).collect();
             let hint = match (&weights, kind) {
                 (_, EdgeKind::Unwind) => Hint::Cold,
@@ -154,7 +157,7 @@ impl Draft {
             };
             let site = match (terminator.opcode(), kind) {
                 (LLVMOpcode::LLVMIndirectBr, _) => Site::Head,
-                (_, EdgeKind::Always) => Site::Before(terminator),
+                (_, EdgeKind::Always | EdgeKind::TailCall) => Site::Before(terminator),
                 _ => Site::OnEdge(indices),
             };
             self.add(FlowEdge { from, to: Node(to), kind, cases }, site, hint);
@@ -238,7 +241,7 @@ pub fn tail_call_before_return(block: Block) -> Option<Value> {
         return None;
     }
     let real = block.instructions().filter(|i| *i != jump && !(i.is(LLVMOpcode::LLVMCall) && is_marker(*i)));
-    let call = real.last().filter(|i| i.is(LLVMOpcode::LLVMCall) && llvm!(LLVMIsTailCall(i.0)) != 0 && !is_plain_intrinsic(*i))?;
+    let call = real.last().filter(|i| is_tail_call(*i))?;
     let ret = to.terminator();
     if llvm!(LLVMGetNumOperands(ret.0)) == 0 {
         return Some(call);
@@ -253,9 +256,8 @@ pub fn tail_call_before_return(block: Block) -> Option<Value> {
 fn return_end(terminator: Value) -> (EdgeKind, Value) {
     let mut last = None;
     for instruction in terminator.block().instructions() {
-        let tail = instruction.is(LLVMOpcode::LLVMCall) && llvm!(LLVMIsTailCall(instruction.0)) != 0 && !is_plain_intrinsic(instruction);
         match instruction.opcode() {
-            LLVMOpcode::LLVMCall if tail => last = Some(instruction),
+            LLVMOpcode::LLVMCall if is_tail_call(instruction) => last = Some(instruction),
             LLVMOpcode::LLVMRet => {}
             // What a tail call may be followed by.
             LLVMOpcode::LLVMBitCast => {}
@@ -267,6 +269,29 @@ fn return_end(terminator: Value) -> (EdgeKind, Value) {
         Some(call) if returns_value_of(terminator, call) => (EdgeKind::TailCall, call),
         _ => (EdgeKind::Return, terminator),
     }
+}
+
+/// Whether a call may be made as a jump, if it is the last thing that a function does: a call of another function, unless the function's code was asked for without such jumps.
+fn is_tail_call(call: Value) -> bool {
+    if !call.is(LLVMOpcode::LLVMCall) || llvm!(LLVMIsTailCall(call.0)) == 0 || is_plain_intrinsic(call) {
+        return false;
+    }
+    let is_assembly = !llvm!(LLVMIsAInlineAsm(call.callee().0)).is_null();
+    !is_assembly && (is_must_tail(call) || !disables_tail_calls(call))
+}
+
+/// Whether the function that holds an instruction was compiled by `-fno-optimize-sibling-calls`.
+fn disables_tail_calls(instruction: Value) -> bool {
+    const NAME: &str = "disable-tail-calls";
+    let function = llvm!(LLVMGetBasicBlockParent(instruction.block().0));
+    let attribute = llvm!(LLVMGetStringAttributeAtIndex(function, LLVMAttributeFunctionIndex, NAME.as_ptr().cast(), NAME.len() as u32));
+    let mut length = 0;
+    // SAFETY: LLVM returns the attribute's value with its length; it lives as long as the context.
+    !attribute.is_null()
+        && unsafe {
+            let value = LLVMGetStringAttributeValue(attribute, &mut length);
+            std::slice::from_raw_parts(value.cast::<u8>(), length as usize) == b"true"
+        }
 }
 
 /// Whether a `ret` returns nothing, or what the call returned.

@@ -27,7 +27,7 @@ const MOST_IN_TABLES: u64 = 1 << 56;
 const TIME_LIMIT_S: u64 = 2;
 
 /// All words.
-const KNOWN: [&str; 28] = [
+const KNOWN: [&str; 26] = [
     "scheme=ball-larus|targeted|practical|structural|spp|mspp|pertinent|pspp|ppp|known-table|ppp-optimal|approximate",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
@@ -44,7 +44,6 @@ const KNOWN: [&str; 28] = [
     "facts=FILE",
     "known=FILE",
     "watched=FILE",
-    "known-cap=NUMBER",
     "interesting=FILE",
     "time-limit=SECONDS (1 to 3600)",
     "parts=FILE",
@@ -52,8 +51,7 @@ const KNOWN: [&str; 28] = [
     "hits=unknown|counted",
     "table-slots=NUMBER (0 to 16777216)",
     "array-paths=NUMBER (1 to 16777216)",
-    "threads=own|shared|atomic",
-    "order=graph|weights",
+    "threads=own|atomic",
     "versions=two|one",
     "apply=FILE",
 ];
@@ -78,8 +76,6 @@ pub struct Options {
     pub crowding: Crowding,
     /// Known are all paths but those that are watched for.
     pub watches: bool,
-    /// Most known paths of a function; the others are left out, and so counted.
-    pub known_cap: Option<usize>,
     /// Paths that are asked for, and the identity of their file: all others are counted together.
     pub interesting: Option<(Rc<KnownPaths>, Identity)>,
     /// How long the scheme `ppp-optimal` may search for the numbers of one function, in seconds.
@@ -173,8 +169,6 @@ impl Scheme {
 pub enum Threads {
     /// One thread at a time.
     Own,
-    /// All threads of a process, by plain increments: some may be lost.
-    Shared,
     /// All threads of a process, by atomic increments.
     Atomic,
 }
@@ -261,7 +255,6 @@ impl Options {
             known: None,
             crowding: Crowding::default(),
             watches: false,
-            known_cap: None,
             interesting: None,
             time_limit_s: TIME_LIMIT_S,
             parts: None,
@@ -306,9 +299,6 @@ impl Options {
         if options.parts.is_some() != options.origin.is_some() {
             return Err(BadOption::PartsWithoutOrigin);
         }
-        if let (Some(most), Some((known, _))) = (options.known_cap, &mut options.known) {
-            Rc::make_mut(known).cap(most);
-        }
         let executions = |known: &KnownPaths| Crowding::of(known.functions().flat_map(|(_, _, f)| f.known.iter().map(|(_, n)| *n)));
         options.crowding = options.known.as_ref().map(|(known, _)| executions(known)).unwrap_or_default();
         options.exclusions()?;
@@ -336,17 +326,16 @@ impl Options {
             (left_out && self.tier != Tier::Full, ("a tier other than full", "a scheme that leaves paths out")),
             (left_out && self.markers, ("markers=llvm", "a scheme that leaves paths out")),
             (sample && self.table_slots > 0, ("tier=sample", "table-slots")),
-            (sample && two && self.threads != Threads::Own, ("tier=sample versions=two", "threads=shared or atomic")),
+            (sample && two && self.threads != Threads::Own, ("tier=sample versions=two", "threads=atomic")),
             (!sample && self.one_version, ("versions=one", "another tier than sample")),
             (self.markers && self.one_version, ("versions=one", "markers=llvm")),
-            (self.tier == Tier::Addresses && self.threads != Threads::Own, ("tier=addresses", "threads=shared or atomic")),
-            (self.tier != Tier::Residual && self.known_cap.is_some(), ("known-cap", "a tier other than residual")),
+            (self.tier == Tier::Addresses && self.threads != Threads::Own, ("tier=addresses", "threads=atomic")),
             (self.tier == Tier::Residual && self.table_slots > 0, ("tier=residual", "table-slots")),
-            (self.tier == Tier::Residual && self.threads != Threads::Own, ("tier=residual", "threads=shared or atomic")),
+            (self.tier == Tier::Residual && self.threads != Threads::Own, ("tier=residual", "threads=atomic")),
             (self.events.is_some() && self.markers, ("events", "markers=llvm (--pgo)")),
             (self.events.is_some() && self.tier != Tier::Full, ("events", "a tier other than full (--sample, --addresses)")),
             (self.events.is_some() && self.table_slots > 0, ("events", "table-slots")),
-            (self.events.is_some() && self.threads != Threads::Own, ("events", "threads=shared or atomic")),
+            (self.events.is_some() && self.threads != Threads::Own, ("events", "threads=atomic")),
             (self.count_hits && (!parts || self.tier != Tier::Full), ("hits=counted", "no parts of a copy that counts all paths")),
             (parts && left_out, ("parts", "a scheme that leaves paths out")),
             (parts && !matches!(self.tier, Tier::Full | Tier::Residual), ("parts", "a tier other than full or residual")),
@@ -396,13 +385,10 @@ impl Options {
             ("table-slots", n) => self.table_slots = n.parse().ok().filter(|n| *n <= MOST_MAX_PATHS)?,
             ("array-paths", n) => self.array_paths = n.parse().ok().filter(|n| (1..=MOST_MAX_PATHS).contains(n))?,
             ("threads", "own") => self.threads = Threads::Own,
-            ("threads", "shared") => self.threads = Threads::Shared,
             ("threads", "atomic") => self.threads = Threads::Atomic,
-            ("order", value) => self.plan.hot_first = either(value, "graph", "weights")?,
             ("versions", value) => self.one_version = either(value, "two", "one")?,
             ("tails", value) => self.tails_apart = either(value, "merged", "apart")?,
             ("markers", value) => self.markers = either(value, "none", "llvm")?,
-            ("known-cap", most) => self.known_cap = Some(most.parse().ok()?),
             ("events", name) => self.events = Some(EventSource::parse(name)?),
             ("origin", unit) => self.origin = Some(Identity::parse(unit)?),
             ("hits", value) => self.count_hits = either(value, "unknown", "counted")?,
@@ -428,8 +414,7 @@ impl Options {
             Tier::Residual => {
                 let key = if self.watches { WATCHED_KEY } else { KNOWN_KEY };
                 let file = self.known.as_ref().map_or_else(String::new, |(_, file)| format!(" {key}={file}"));
-                let cap = self.known_cap.map_or_else(String::new, |most| format!(" known-cap={most}"));
-                format!(" {RESIDUAL_WORD}{file}{cap}")
+                format!(" {RESIDUAL_WORD}{file}")
             }
             Tier::Addresses if self.tails_apart => format!(" {ADDRESSES_WORD} tails=apart"),
             Tier::Addresses => format!(" {ADDRESSES_WORD}"),
@@ -461,9 +446,6 @@ impl Options {
         if self.table_slots > 0 {
             words += &format!(" table-slots={} array-paths={}", self.table_slots, self.array_paths);
         }
-        if self.plan.hot_first {
-            words += " order=weights";
-        }
         if let Some((_, file)) = &self.interesting {
             words += &format!(" {INTERESTING_KEY}={file}");
         }
@@ -478,7 +460,6 @@ impl Options {
         }
         match self.threads {
             Threads::Own => {}
-            Threads::Shared => words += " threads=shared",
             Threads::Atomic => words += " threads=atomic",
         }
         words

@@ -187,8 +187,9 @@ impl Several<'_> {
         }
         let made = copied.iter().map(|(v, blocks)| (*v, Copies::make(self.module, blocks, function, &HashMap::new(), Lines::Keep)));
         self.copies = made.collect();
-        let arriving = self.phis();
+        let mut arriving = self.phis();
         self.lead(&landings);
+        self.end_unreached(&mut arriving);
         let values = self.arrive(&landings, arriving);
         let mut flow = Flow::of(self.module, function, &self.meeting());
         let values: Vec<Vec<Value>> = values.into_iter().filter(|v| !v[0].is_void()).collect();
@@ -260,7 +261,6 @@ impl Several<'_> {
                 }
             }
         }
-        self.end_unreached();
         for (block, ways) in left {
             weights::mark_ways_unlikely(self.module, block.terminator(), &ways);
         }
@@ -272,24 +272,41 @@ impl Several<'_> {
     }
 
     /// Original blocks to which nothing leads any more lead nowhere. (But for computed jumps: whatever they lead to has phi nodes of all of them;
-    /// and for calls that must be tail calls: a return has to follow them, wherever they are.)
-    fn end_unreached(&self) {
+    /// and for calls that must be tail calls: a return has to follow them, wherever they are.) What such a block's end defined (a call that may throw does) still has versions in the copies, which may
+    /// arrive in original blocks: a stand-in takes its place in everything that names it.
+    fn end_unreached(&mut self, arriving: &mut [Arriving]) {
         let places = self.versions.places.iter();
         let reached: HashSet<Node> = places.filter(|p| p.version == ORIGINAL).map(|p| p.node).collect();
         let nodes = self.draft.nodes.iter().enumerate();
         let unreached = nodes.filter(|(i, _)| !reached.contains(&Node(*i as u32))).filter_map(|(_, block)| *block);
-        for block in unreached {
-            let end = block.terminator();
-            if end.is(LLVMOpcode::LLVMIndirectBr) || block.instructions().any(is_must_tail) {
-                continue;
+        let stays = |b: &Block| b.terminator().is(LLVMOpcode::LLVMIndirectBr) || b.instructions().any(is_must_tail);
+        let ends: Vec<(Value, Value)> = unreached.filter(|b| !stays(b)).map(|b| (b.terminator(), self.stand_in(b))).collect();
+        let stand_ins: HashMap<Value, Value> = ends.iter().copied().collect();
+        let instead = |value: &mut Value| *value = stand_ins.get(value).copied().unwrap_or(*value);
+        arriving.iter_mut().flat_map(|a| &mut a.entries).for_each(|(value, _)| instead(value));
+        for site in &mut self.draft.sites {
+            if let Site::Before(at) | Site::BeforeThenHead(at) = site {
+                instead(at);
             }
+        }
+        self.copies.values_mut().for_each(|copies| copies.replace_originals(&ends));
+        // All stand-ins are there already: none of them lies where one of these did.
+        for (end, stand_in) in ends {
             if !end.is_void() {
-                end.replace_uses(Value(llvm!(LLVMGetPoison(end.kind()))));
+                end.replace_uses(stand_in);
             }
             end.erase();
-            let builder = Builder::at_end(self.module, block, None);
-            llvm!(LLVMBuildUnreachable(builder.raw()));
         }
+    }
+
+    /// Ends a block anew, behind its end, and gives what takes the end's place: a value of its kind, if it has one.
+    fn stand_in(&self, block: Block) -> Value {
+        let end = block.terminator();
+        let builder = Builder::at_end(self.module, block, None);
+        let poison = || llvm!(LLVMGetPoison(end.kind()));
+        let value = (!end.is_void()).then(|| Value(llvm!(LLVMBuildFreeze(builder.raw(), poison(), c"".as_ptr()))));
+        let unreachable = Value(llvm!(LLVMBuildUnreachable(builder.raw())));
+        value.unwrap_or(unreachable)
     }
 
     /// Gives phi nodes what arrives from all versions now. Gives all values that are several.
@@ -326,9 +343,7 @@ impl Several<'_> {
             }
             phis.iter().zip(into).for_each(|((phi, _), entries)| now(*phi).add_incoming(&entries));
         }
-        // New ones may lie where terminators were that are no more; so they are none of what was copied.
-        let new: HashSet<Value> = replaced.values().copied().collect();
-        let instructions = self.draft.nodes.iter().flatten().flat_map(|b| b.instructions()).filter(|i| !new.contains(i));
+        let instructions = self.draft.nodes.iter().flatten().flat_map(|b| b.instructions());
         let versions_of = |i: Value| {
             let copies = self.copies.values().map(move |c| c.value(i)).filter(move |copy| *copy != i);
             std::iter::once(i).chain(copies).map(now).collect::<Vec<_>>()

@@ -284,7 +284,7 @@ impl Unit {
         let counters = emit::declare_counters(module);
         let (bias, enter) = match options.threads {
             Threads::Own => (emit::declare_bias(module), emit::declare_enter(module, ENTER_SYMBOL)),
-            Threads::Shared | Threads::Atomic => (emit::declare_shared_bias(module), emit::declare_enter(module, ENTER_SHARED_SYMBOL)),
+            Threads::Atomic => (emit::declare_shared_bias(module), emit::declare_enter(module, ENTER_SHARED_SYMBOL)),
         };
         let around = Surroundings { module, counters, bias, enter };
         let mut map = UnitMap {
@@ -629,7 +629,7 @@ impl Unit {
         }
         let choices = match self.options.threads {
             Threads::Atomic => Choices { usual: UsualRounds::Together, ..choices },
-            Threads::Own | Threads::Shared => choices,
+            Threads::Own => choices,
         };
         if self.options.watches {
             // Whoever watches for paths is told of each at once.

@@ -8,6 +8,7 @@
 //! stays, and a second one that differs is kept beside it and told ([`Error::Duplicate`]). A task without a result is run again, a few times.
 #![forbid(unsafe_code)]
 
+pub mod alive;
 mod error;
 pub mod kubernetes;
 pub mod local;

@@ -1,5 +1,6 @@
 //! Tasks as processes of this machine: so many at a time, each in a process group of its own and on cores of its own, ended together.
 
+use crate::alive::{ALIVE_VARIABLE, Alive};
 use crate::{Error, Event, Job, MEMORY_VARIABLE, Stop};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -42,6 +43,7 @@ impl Default for Local {
 
 /// Runs a job.
 pub(crate) fn run(job: &Job, local: &Local, stop: &Stop, tell: &mut dyn FnMut(Event)) -> Result<Vec<u32>, Error> {
+    let alive = Alive::of(job)?;
     let cores = cores();
     let pinned = local.parallel <= cores.len() && is_there("taskset");
     if !pinned {
@@ -55,7 +57,7 @@ pub(crate) fn run(job: &Job, local: &Local, stop: &Stop, tell: &mut dyn FnMut(Ev
         if pinned {
             command.arg("-c").arg(cores[slot].to_string()).arg("sh");
         }
-        command.arg(job.script(task));
+        command.arg(job.script(task)).env(ALIVE_VARIABLE, alive.path());
         if let Some(bytes) = local.memory {
             command.env(MEMORY_VARIABLE, (bytes / 1024).to_string());
         }

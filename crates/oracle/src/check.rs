@@ -155,8 +155,8 @@ impl Variant {
         const PARAMETERS: [&str; 12] = [
             "",
             "table-slots=512 array-paths=8",
-            "threads=atomic table-slots=700 array-paths=2 order=weights",
-            "order=weights max-paths=64",
+            "threads=atomic table-slots=700 array-paths=2",
+            "max-paths=64",
             "max-paths=2",
             "reach=all rounds=on",
             "max-paths=16 chords=off",

@@ -193,7 +193,9 @@ impl Work<'_, '_> {
     /// In front of which line the function is over, if the node ends it.
     fn end(&self, body: &[usize], node: u32, terminator: usize) -> Result<Option<usize>, String> {
         let ends = |e: &&trodden_unit::FlowEdge| {
-            e.from.0 == node && matches!(e.kind, EdgeKind::Return | EdgeKind::Resume | EdgeKind::NoReturn | EdgeKind::TailCall)
+            e.from.0 == node
+                && e.to.index() == self.map.blocks.len()
+                && matches!(e.kind, EdgeKind::Return | EdgeKind::Resume | EdgeKind::NoReturn | EdgeKind::TailCall)
         };
         let line = |at: usize| self.module.lines[at];
         let calls = || body.iter().rev().copied().filter(|at| call_kind(line(*at)).is_some() && !is_marker(line(*at)));

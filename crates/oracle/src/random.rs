@@ -1,7 +1,7 @@
 //! Random programs in C and C++ that end, do nothing undefined, and print a number that depends on everything they did.
 //!
 //! What is in them: branches, loops, switches that fall through, jumps forward and back, computed jumps, early returns, recursion, calls
-//! through tables, tail calls that must be ones, `setjmp` and `longjmp`, exits deep in the stack, assembly that jumps; in C++ exceptions with
+//! through tables, loops with several entrances, tail calls that must be ones, `setjmp` and `longjmp`, exits deep in the stack, assembly that jumps; in C++ exceptions with
 //! cleanups, handlers by type, rethrowing; optionally threads. Loops and calls live on fuel, which each thread has a fixed amount of.
 //!
 //! The same seed gives the same program.
@@ -61,7 +61,9 @@ pub fn program(seed: u64) -> Program {
     let language = if dice.chance(40) { Language::Cxx } else { Language::C };
     let threads = dice.chance(25);
     let functions = 3 + dice.below(6) as usize;
-    let mut maker = Maker { dice, language, threads, functions, function: 0, labels: 0, in_loop: 0, may_jump: true, text: String::new() };
+    let entrances = Dice::new(seed ^ ENTRANCES);
+    let mut maker =
+        Maker { dice, entrances, language, threads, functions, function: 0, labels: 0, in_loop: 0, may_jump: true, text: String::new() };
     maker.prelude();
     for function in 0..functions {
         maker.function(function);
@@ -70,8 +72,13 @@ pub fn program(seed: u64) -> Program {
     Program { language, text: maker.text }
 }
 
+/// Tells the dice of [`Maker::entrances`] from the others.
+const ENTRANCES: u64 = 0x5eed_0001;
+
 struct Maker {
     dice: Dice,
+    /// Which functions have loops with several entrances.
+    entrances: Dice,
     language: Language,
     threads: bool,
     functions: usize,
@@ -159,6 +166,11 @@ impl Maker {
         for _ in 0..statements {
             self.statement(3);
         }
+        match self.entrances.below(8) {
+            0 | 1 => self.loop_of_two_entrances(),
+            2 => self.loop_entered_by_a_switch(),
+            _ => {}
+        }
         if self.dice.chance(35) {
             self.backward_jump();
         }
@@ -235,6 +247,28 @@ impl Maker {
         self.statement(2);
         self.may_jump = saved;
         self.line(&format!("if (fuel-- > 0 && twist(a) % 4) goto {label};"));
+    }
+
+    /// Two labels that lead to each other, and control comes to both from outside.
+    fn loop_of_two_entrances(&mut self) {
+        let f = self.function;
+        let (condition, leave) = (self.condition(), self.condition());
+        self.line(&format!("if ({condition}) goto second{f};\nfirst{f}: a = twist(a + 3);"));
+        let saved = std::mem::replace(&mut self.may_jump, false);
+        self.statement(1);
+        self.line(&format!("if (fuel-- <= 0) goto behind{f};\nsecond{f}: b += a >> 3;"));
+        self.statement(1);
+        self.line(&format!("if (fuel-- > 0 && ({leave})) goto second{f};\nif (b % 5) goto first{f};"));
+        self.may_jump = saved;
+        self.line(&format!("behind{f}: d++;"));
+    }
+
+    /// A loop into the middle of which a switch leads.
+    fn loop_entered_by_a_switch(&mut self) {
+        let condition = self.condition();
+        self.line("switch (a % 4) { case 0: do { a += 5; case 1: b = twist(b);");
+        self.line("if (b % 7 == 3) continue; d++;");
+        self.line(&format!("case 2: c ^= b; }} while (fuel-- > 0 && ({condition}) && (a = twist(a)) % 8); default: c++; }}"));
     }
 
     fn statement(&mut self, depth: u32) {

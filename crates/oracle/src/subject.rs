@@ -314,8 +314,8 @@ mod tests {
         let subject = Subject { program: PathBuf::new(), units: Vec::new(), link, folder: PathBuf::new(), given: HashMap::new() };
         let subject = subject.with_files(std::slice::from_ref(&file)).unwrap();
         let (known, other) = (Identity::of(b"of a run"), Identity::of(b"of another"));
-        let words = subject.with_paths(&format!("scheme=ball-larus weights={known} known={other} order=weights"));
-        assert_eq!(words, format!("scheme=ball-larus weights={} known={other} order=weights", file.display()));
+        let words = subject.with_paths(&format!("scheme=ball-larus weights={known} known={other} chords=off"));
+        assert_eq!(words, format!("scheme=ball-larus weights={} known={other} chords=off", file.display()));
         assert!(subject.with_files(&[folder.path().join("none")]).is_err());
     }
 }

@@ -69,6 +69,25 @@ fn with_the_switch_on_counts_are_exact() {
     assert!(functions > 5 * seeds().len());
 }
 
+/// A loop that is entered elsewhere than at its head, as by `goto` into it.
+#[test]
+fn loops_with_two_entrances_are_sampled() {
+    let text = "#include <stdio.h>\n\
+        __attribute__((noinline)) double h(double t) { return t * 3 - 700; }\n\
+        __attribute__((noinline)) double k(double t) { return t / 16; }\n\
+        __attribute__((noinline)) double f(int a, double t) { if (a) goto one; four: if (k(t) > 3) return t; one: t = h(t); if (t < 0) return 2*t; goto four; }\n\
+        int main(void) { double s = 0; for (int i = 0; i < 400; i++) s += f(i & 1, i); printf(\"%f\\n\", s); return 0; }\n";
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Toolkit::prepare(folder.path()).unwrap();
+    for level in ["-O1", "-O2", "-O3", "-Os"] {
+        let place = folder.path().join(&level[1..]);
+        std::fs::create_dir(&place).unwrap();
+        let program = Program { language: Language::C, text: text.to_owned() };
+        let found = check(&program, &variant(level, ""), &tools, &place).unwrap();
+        assert!(found.differences.is_empty() && found.functions >= 2, "{level}: {:#?}", found.differences);
+    }
+}
+
 #[test]
 fn bursts_count_a_part_and_change_nothing() {
     let folder = tempfile::tempdir().unwrap();

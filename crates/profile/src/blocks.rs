@@ -61,8 +61,8 @@ impl Kind {
             Kind::Map => MAP_VERSION,
             // Version 1 had no weights.
             Kind::Sampling => 2,
-            // Version 1 had no test, version 2 no divergence of copies.
-            Kind::Run => 3,
+            // Version 1 had no test, version 2 no divergence of copies, version 3 no counts that are lost.
+            Kind::Run => 4,
             _ => 1,
         }
     }
@@ -379,18 +379,13 @@ impl Head {
 
     fn content(&self, packed: &[u8], known: &Maps) -> Result<Content, String> {
         let kind = Kind::of(self.kind).ok_or("a newer version of trodden wrote it")?;
-        let before_tests = (kind, self.layout) == (Kind::Run, 1);
-        if self.layout != kind.layout() && !before_tests {
+        if self.layout != kind.layout() {
             return Err(format!("it has layout {}, this program reads {}", self.layout, kind.layout()));
         }
         if kind == Kind::Map && known.contains_key(&self.subject) {
             return Ok(Content::KnownMap);
         }
-        let mut bytes = unpack(packed, self.unpacked)?;
-        if before_tests {
-            // The last field, an option, is none.
-            bytes.push(0);
-        }
+        let bytes = unpack(packed, self.unpacked)?;
         Ok(match kind {
             Kind::Run => Content::Run(parse(&bytes)?),
             Kind::Map => Content::Map(Box::new(parse(&bytes)?)),

@@ -98,6 +98,13 @@ pub enum CollectProblem {
 }
 
 impl CollectProblem {
+    /// Whether counts are missing in a way that the profile itself says ([`Run::lost`]).
+    pub fn is_marked(&self) -> bool {
+        let is_lost = |problem: &RawProblem| matches!(problem, RawProblem::Lost { .. });
+        matches!(self, CollectProblem::Raw { problem, .. } if is_lost(problem))
+            || matches!(self, CollectProblem::Unreadable(ProfileError::GivenUp(_)))
+    }
+
     /// Whether counts are missing or doubtful. Otherwise the problem is a remark.
     pub fn loses_counts(&self) -> bool {
         !matches!(self, CollectProblem::RebuiltButStored { .. } | CollectProblem::Unreadable(ProfileError::NotReady(_)))
@@ -135,17 +142,20 @@ pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, run: Run, sto
             Err(error) => unreadable.push(CollectProblem::Unreadable(error)),
         }
     }
+    let given_up = unreadable.iter().filter(|p| matches!(p, CollectProblem::Unreadable(ProfileError::GivenUp(_)))).count();
     let mut collected = join(raws, run, store);
+    collected.profile.run.lost += given_up as u64;
     collected.problems.splice(0..0, unreadable);
     collected
 }
 
 /// Makes a profile of raw files that were read already. Files of one image are added up.
-pub fn join(files: Vec<RawProfile>, run: Run, store: Option<&UnitStore>) -> Collected {
+pub fn join(files: Vec<RawProfile>, mut run: Run, store: Option<&UnitStore>) -> Collected {
     let mut collector = Collector { store, maps: HashMap::new(), problems: Vec::new() };
     let mut raws: Vec<(RawProfile, Vec<PathBuf>)> = Vec::new();
     for raw in files {
         collector.note_problems(&raw);
+        run.lost += raw.lost;
         let file = raw.file.clone();
         match raws.iter_mut().find(|(r, _)| r.image == raw.image) {
             Some((known, files)) => {

@@ -9,13 +9,16 @@ use crate::error::ProfileError;
 use crate::events::PathEvents;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::sampling::Sampling;
+use crate::whole_file;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use trodden_unit::{Identity, UnitMap};
 
+/// How names of profiles begin that are being written.
+pub const BEGUN: &str = ".profile-";
 /// Usual ending of the names of stored profiles.
 pub const EXTENSION: &str = "trodden";
 
@@ -64,37 +67,29 @@ impl Profile {
     /// # Errors
     /// The file cannot be read, is of another kind or version, or nothing in it is intact.
     pub fn recover(path: &Path) -> Result<Recovered, ProfileError> {
-        let recovered = assemble(path, &mut Maps::new(), false)?;
+        Profile::recover_sharing(path, &mut Maps::new())
+    }
+
+    /// The same with maps that other profiles brought, which is the way to read many.
+    ///
+    /// # Errors
+    /// As [`Profile::recover`].
+    pub fn recover_sharing(path: &Path, maps: &mut Maps) -> Result<Recovered, ProfileError> {
+        let recovered = assemble(path, maps, false)?;
         match recovered.profile.images.is_empty() && !recovered.lost.is_empty() {
             true => Err(ProfileError::NothingIntact { path: path.to_owned(), lost: recovered.lost.len() }),
             false => Ok(recovered),
         }
     }
 
-    /// Stores the profile: in a temporary file beside `path`, which then takes its name; links are followed. Missing folders are made. What is there and is no regular
+    /// Stores the profile: in a temporary file beside `path`, which then takes its name ([`whole_file`]). Missing folders are made. What is there and is no regular
     /// file, such as a pipe or a device, is written into.
     ///
     /// # Errors
     /// The folder or the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), ProfileError> {
         let failed = |e| ProfileError::io(path, "write")(e);
-        if is_stream(path) {
-            // Behind what others have written there: an open file has its place for each of them.
-            let mut out = BufWriter::new(File::options().append(true).open(path).map_err(failed)?);
-            return self.write_to(&mut out).and_then(|()| out.flush()).map_err(failed);
-        }
-        let path = &target(path);
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder).map_err(failed)?;
-        let mut options = tempfile::Builder::new();
-        // As any file the user makes: the umask takes away what others may not.
-        options.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let file = options.prefix(".profile-").tempfile_in(folder).map_err(failed)?;
-        let mut out = BufWriter::new(file.as_file());
-        self.write_to(&mut out).and_then(|()| out.flush()).map_err(failed)?;
-        drop(out);
-        file.as_file().sync_all().map_err(failed)?;
-        file.persist(path).map(drop).map_err(|e| failed(e.error))
+        whole_file::write(path, BEGUN, |out| self.write_to(out)).map_err(failed)
     }
 
     /// Writes the bytes of a stored profile.
@@ -131,24 +126,6 @@ impl Profile {
         }
         blocks.finish()
     }
-}
-
-/// Whether something is there that another file must not replace: no regular file, or an open file under its name in `/proc`.
-fn is_stream(path: &Path) -> bool {
-    let is_open = ["/proc", "/dev/fd", "/dev/stdout", "/dev/stderr"].iter().any(|name| path.starts_with(name));
-    std::fs::metadata(path).is_ok_and(|there| is_open || !there.is_file())
-}
-
-/// The file to which links lead, whether it is there or not.
-fn target(path: &Path) -> PathBuf {
-    /// As many as the system follows.
-    const LINKS: usize = 40;
-    let mut path = path.to_owned();
-    for _ in 0..LINKS {
-        let Ok(to) = std::fs::read_link(&path) else { break };
-        path = path.parent().unwrap_or(Path::new("")).join(to);
-    }
-    path
 }
 
 /// Reads all blocks and puts them together. `strict`: the first loss is the error.

@@ -176,22 +176,43 @@ pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<M
     }
     let Divided { identity, path, build_id, .. } = program.clone();
     merged.profile.images.push(ImageProfile { identity, path, build_id, units });
-    if are_ended_by_a_signal(copies) {
-        (merged.interrupted, merged.divergences) = merged.divergences.into_iter().partition(Divergence::may_be_interrupted);
-    }
     merged.others(copies);
+    if let Some(end) = SignalEnd::of(copies) {
+        let is_expected = |at: &Divergence| end == SignalEnd::FromOutside || at.may_be_interrupted();
+        (merged.interrupted, merged.divergences) = merged.divergences.into_iter().partition(is_expected);
+        if end == SignalEnd::FromOutside {
+            merged.profile.run.interrupted = copies.len() as u64;
+        }
+    }
     Ok(merged)
 }
 
-/// Whether one signal ended all copies, or the status says so that shells and handlers of signals give.
-fn are_ended_by_a_signal(copies: &[Profile]) -> bool {
-    let by_signal = |ending: Option<Ending>| match ending {
-        Some(Ending::Signal(_)) => true,
-        // Of signals that end programs by themselves: other numbers are a program's own.
-        Some(Ending::Exit(status)) => (129..=143).contains(&status),
-        None => false,
-    };
-    copies.first().is_some_and(|first| by_signal(first.run.ending) && copies.iter().all(|copy| copy.run.ending == first.run.ending))
+/// How a signal ended all copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SignalEnd {
+    /// Another process, a timer or a limit sent it, which came to each copy at another place.
+    FromOutside,
+    /// A fault of the program, which each copy comes to; or a status that programs give which a signal ends.
+    OfProgram,
+}
+
+impl SignalEnd {
+    /// Signals that faults, `abort` and traps raise where they happen: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
+    const FAULTS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
+
+    /// What ended all copies, if it is one signal.
+    fn of(copies: &[Profile]) -> Option<SignalEnd> {
+        let first = copies.first()?.run.ending?;
+        if copies.iter().any(|copy| copy.run.ending != Some(first)) {
+            return None;
+        }
+        match first {
+            Ending::Signal(signal) if !SignalEnd::FAULTS.contains(&signal) => Some(SignalEnd::FromOutside),
+            Ending::Signal(_) => Some(SignalEnd::OfProgram),
+            // As shells and handlers of signals say; of signals that end programs by themselves, for other numbers are a program's own.
+            Ending::Exit(status) => (129..=143).contains(&status).then_some(SignalEnd::OfProgram),
+        }
+    }
 }
 
 /// Whether an image is a copy that counts a part.

@@ -44,6 +44,23 @@ pub enum ProfileError {
     /// The program that writes a raw file ended before the file was set up.
     #[error("{0}: the program ended before this raw file was set up; nothing was counted in it: delete it")]
     NotReady(PathBuf),
+    /// The data base names a file that is none of the store's.
+    #[error(
+        "{store}: run {run} names the file {profile}, which is none of the store's: the data base was changed by hand, and nothing is done with that run"
+    )]
+    OutsideStore {
+        /// The store.
+        store: PathBuf,
+        /// The run.
+        run: u64,
+        /// The file.
+        profile: PathBuf,
+    },
+    /// The program that was to write a raw file had no room for it.
+    #[error(
+        "{0}: there was no room for it on the disk, or within the limit of files (ulimit -f), so that the counts of its program are lost: free space or raise the limit, and record again"
+    )]
+    GivenUp(PathBuf),
     /// A raw file is damaged where nothing can be saved.
     #[error("{path}: damaged at byte {offset}: {what}; nothing in it can be saved: record again")]
     RawDamaged {

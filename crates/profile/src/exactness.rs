@@ -3,11 +3,13 @@
 //! Profiles that were sampled say so elsewhere ([`crate::sampling`]).
 
 use crate::model::Profile;
+use crate::sampling::is_sampled;
+use std::collections::BTreeSet;
 use std::fmt;
 use trodden_unit::{Aliases, EDGES_WORD, FunctionMap, UnitMap, parts};
 
-/// Words in the schemes of units whose threads share counters by plain increments.
-const SHARED_WORD: &str = "threads=shared";
+/// How reasons begin for which functions of the sample tier are not counted.
+const NOT_SAMPLED: &str = "it is not sampled";
 
 /// A reason why counts are not exact, or not complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,10 +78,20 @@ pub enum Inexact {
         /// Where they differ: so many places.
         differences: u64,
     },
-    /// Threads share counters without atomic increments.
-    Shared {
-        /// Units that do so.
-        units: u64,
+    /// Functions of programs that are sampled which are not.
+    NotSampled {
+        /// Their linkage names.
+        functions: Vec<String>,
+    },
+    /// Counts could not be written.
+    Lost {
+        /// Those of so many threads.
+        threads: u64,
+    },
+    /// A signal ended all copies that counted together.
+    Interrupted {
+        /// So many copies.
+        copies: u64,
     },
 }
 
@@ -131,9 +143,23 @@ impl fmt::Display for Inexact {
                     "copies of the program counted it together, and were not the same execution: they differ in {differences} {places}, so counts of several executions are mixed here; `trodden doctor -- COMMAND` tells whether the program does the same each time"
                 )
             }
-            Inexact::Shared { units } => {
-                write!(f, "threads of {units} units share counters, and may lose counts; build with --threads own or atomic")
+            Inexact::NotSampled { functions } => {
+                const SHOWN: usize = 5;
+                let more = if functions.len() > SHOWN { format!(" and {} more", functions.len() - SHOWN) } else { String::new() };
+                write!(
+                    f,
+                    "never sampled, so that none of their paths are here, however often they are executed: {}{more} (they call setjmp, or hold what there cannot be two of; `trodden info --all PROGRAM` says which); build without --sample to count them",
+                    functions.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ")
+                )
             }
+            Inexact::Lost { threads } => {
+                let whose = if *threads == 1 { "a thread".to_owned() } else { format!("{threads} threads") };
+                write!(f, "the counts of {whose} are lost, because the program could not write them: record again where there is room")
+            }
+            Inexact::Interrupted { copies } => write!(
+                f,
+                "a signal ended the {copies} copies that counted together, each at another place, so counts of different functions do not fit together; record without --copies to see where one program was"
+            ),
         }
     }
 }
@@ -148,6 +174,12 @@ impl Profile {
     pub fn inexact(&self) -> Vec<Inexact> {
         let units: Vec<_> = self.images.iter().flat_map(|i| &i.units).collect();
         let mut out = collect(units.iter().enumerate().map(|(at, u)| (&*u.map, at)), |at, function| units[at].untold(function));
+        if self.run.lost > 0 {
+            out.push(Inexact::Lost { threads: self.run.lost });
+        }
+        if self.run.interrupted > 0 {
+            out.push(Inexact::Interrupted { copies: self.run.interrupted });
+        }
         if self.run.diverged > 0 {
             out.push(Inexact::Diverged { differences: self.run.diverged });
         }
@@ -156,13 +188,17 @@ impl Profile {
 }
 
 fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
-    let (mut partial, mut full, mut shared, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, 0u64, String::new());
+    let (mut partial, mut full, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
     let (mut chosen, mut aliases, mut unproven, mut chosen_scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
     let (mut copy, mut watched, mut edges) = (0u64, 0u64, 0u64);
+    let mut not_sampled = BTreeSet::new();
     for (map, at) in maps {
         let has_word = |word: &str| map.scheme.split(' ').any(|w| w == word);
-        shared += u64::from(has_word(SHARED_WORD));
         edges += u64::from(has_word(EDGES_WORD));
+        if is_sampled(map) {
+            let refused = map.skipped.iter().filter(|s| s.reason.starts_with(NOT_SAMPLED));
+            not_sampled.extend(refused.map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
+        }
         watched += u64::from(map.is_watched());
         residual += u64::from(map.has_times() && !map.is_watched());
         let is_copy = parts::origin(map).is_some();
@@ -185,6 +221,9 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
         }
     }
     let mut out = Vec::new();
+    if !not_sampled.is_empty() {
+        out.push(Inexact::NotSampled { functions: not_sampled.into_iter().collect() });
+    }
     if partial.0 > 0 {
         out.push(Inexact::Partial { scheme, functions: partial.0, executions: partial.1 });
     }
@@ -211,9 +250,6 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
     }
     if edges > 0 {
         out.push(Inexact::Edges { units: edges });
-    }
-    if shared > 0 {
-        out.push(Inexact::Shared { units: shared });
     }
     out
 }

@@ -50,6 +50,7 @@ pub mod tables;
 pub mod untested;
 pub mod values;
 mod weights;
+pub mod whole_file;
 
 pub use collect::{CollectProblem, Collected, collect, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};

@@ -4,9 +4,9 @@
 //! identities means two builds, whose paths must not be mixed up: such a profile is refused as a whole (or, if the user wants, both builds are kept side by
 //! side). Different programs may be merged: a suite tests many.
 //!
-//! A file that cannot be read, or is refused, changes nothing: it is listed, and the others are merged.
+//! A file that cannot be read, or is refused, changes nothing: it is listed, and the others are merged. Of a damaged one what is intact is merged, and what was lost is listed.
 
-use crate::container::Maps;
+use crate::container::{Loss, Maps};
 use crate::error::ProfileError;
 use crate::events;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
@@ -58,23 +58,28 @@ pub struct Merged {
     pub files: usize,
     /// Files that were left out, each with the reason.
     pub refused: Vec<(PathBuf, ProfileError)>,
+    /// Damaged files of which the intact part was merged, each with what was lost.
+    pub damaged: Vec<(PathBuf, Vec<Loss>)>,
 }
 
 /// Merges stored profiles, reading one after the other. `progress` is told the number of files done after each.
 pub fn merge_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, builds: Builds, mut progress: impl FnMut(usize)) -> Merged {
     let mut merger = Merger::new(builds);
     let mut maps = Maps::new();
-    let (mut files, mut refused) = (0, Vec::new());
+    let (mut files, mut refused, mut damaged) = (0, Vec::new(), Vec::new());
     for path in paths {
         let path = path.as_ref();
-        let added = Profile::read_sharing(path, &mut maps).and_then(|profile| merger.add(&path.display().to_string(), profile));
+        let added = Profile::recover_sharing(path, &mut maps).and_then(|found| merger.add(&path.display().to_string(), found.profile).map(|()| found.lost));
         match added {
-            Ok(()) => files += 1,
+            Ok(lost) => {
+                files += 1;
+                damaged.extend((!lost.is_empty()).then(|| (path.to_owned(), lost)));
+            }
             Err(error) => refused.push((path.to_owned(), error)),
         }
         progress(files + refused.len());
     }
-    Merged { profile: merger.finish(), files, refused }
+    Merged { profile: merger.finish(), files, refused, damaged }
 }
 
 impl Merger {
@@ -219,5 +224,7 @@ fn in_common(one: Run, other: Run) -> Run {
         recorder: same(one.recorder, &other.recorder),
         test: same(one.test, &other.test),
         diverged: one.diverged.saturating_add(other.diverged),
+        lost: one.lost.saturating_add(other.lost),
+        interrupted: one.interrupted.saturating_add(other.interrupted),
     }
 }

@@ -45,6 +45,10 @@ pub struct Run {
     pub test: Option<String>,
     /// Differences between the copies that counted it together, which should have been one execution; the sum over merged runs.
     pub diverged: u64,
+    /// Threads whose counts are not in the profile, because the program could not write them; the sum over merged runs.
+    pub lost: u64,
+    /// Copies that counted it together and were all ended by a signal from outside, which came to each at another place; the sum over merged runs.
+    pub interrupted: u64,
 }
 
 /// How a process ended.

@@ -17,14 +17,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use trodden_unit::Identity;
-use trodden_wire::{RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, image_identity};
+use trodden_wire::{Lost, LostReason, RAW_GIVEN_UP, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, image_identity};
+use trodden_wire::{region_holder_offset, region_lost_offset};
 
 /// More units than any image has; a larger claim is damage.
 const MOST_UNITS: u64 = 1 << 22;
 /// Longer than any path.
 const LONGEST_PATH: u64 = 1 << 16;
-/// Size of the head in version 1.
-const SIZE_OF_VERSION_1: usize = 104;
+/// Bytes in which every version has its number.
+const VERSION_END: usize = 12;
 /// Bytes read at a time; a multiple of 8.
 const CHUNK: usize = 1 << 17;
 
@@ -43,6 +44,8 @@ pub struct RawProfile {
     pub created_ns: u64,
     /// Number of regions: of threads that counted at a time, over all processes.
     pub regions: u64,
+    /// Threads whose counts are not in it, since there was no room for them, or the file could not be had any more.
+    pub lost: u64,
     /// Its units in link order.
     pub units: Vec<RawUnitCounts>,
     /// What is missing or damaged.
@@ -93,6 +96,14 @@ pub enum RawProblem {
     /// There is none at all: a program has one from its beginning on.
     #[error("it has no region: the program ended as it made the file, or the file was cut off behind its header")]
     NoRegion,
+    /// Threads counted in memory that was thrown away.
+    #[error("the counts of {threads} {} are lost: {}", if *.threads == 1 { "thread" } else { "threads" }, why_lost(.reasons))]
+    Lost {
+        /// How many.
+        threads: u64,
+        /// Why, as far as the file knows.
+        reasons: Vec<LostReason>,
+    },
     /// Counts where no counter is.
     #[error(
         "{words} words that belong to no counter are not zero, the first at byte {first}: the file was overwritten, its counts are doubtful"
@@ -111,6 +122,15 @@ pub enum RawProblem {
     NoPath,
 }
 
+fn why_lost(reasons: &[LostReason]) -> String {
+    let words = |reason: &LostReason| match reason {
+        LostReason::NoSpace => "the disk was full (free space, or let TRODDEN_OUTPUT name another file system)",
+        LostReason::SizeLimit => "the file would have been larger than the process may make one (raise the limit: ulimit -f)",
+        LostReason::Other => "the file could not be had any more (the program's standard error says why)",
+    };
+    reasons.iter().map(words).collect::<Vec<_>>().join("; ")
+}
+
 impl RawProfile {
     /// Reads a raw file. Works while programs still write it.
     ///
@@ -127,10 +147,10 @@ impl RawProfile {
             problems.push(RawProblem::NoPath);
             PathBuf::new()
         });
-        let (regions, counts) = raw.counts(&header, &mut problems)?;
+        let (regions, counts, lost) = raw.counts(&header, &mut problems)?;
         let units = split(&units, counts, &mut problems, &header);
         let (pid, created_ns) = (header.pid, header.created_ns);
-        Ok(RawProfile { file: path.to_owned(), image: Identity(header.image), image_path, pid, created_ns, regions, units, problems })
+        Ok(RawProfile { file: path.to_owned(), image: Identity(header.image), image_path, pid, created_ns, regions, lost, units, problems })
     }
 
     /// Whether nothing is missing or damaged.
@@ -151,6 +171,9 @@ impl Raw<'_> {
         let mut bytes = [0; SIZE];
         let have = self.length.min(SIZE as u64) as usize;
         self.exact(&mut bytes[..have], 0)?;
+        if self.length == RAW_GIVEN_UP && bytes[0] == 0 {
+            return Err(ProfileError::GivenUp(self.path.to_owned()));
+        }
         if bytes.iter().all(|b| *b == 0) {
             return Err(ProfileError::NotReady(self.path.to_owned()));
         }
@@ -158,20 +181,19 @@ impl Raw<'_> {
             let what = "it does not begin with TRODRAW".to_string();
             return Err(ProfileError::Foreign { path: self.path.to_owned(), expected: "raw file of counts", what });
         }
-        // Version 1 had one field less.
-        if have < SIZE_OF_VERSION_1 || (have < SIZE && bytes[8] != 1) {
+        let header = parse_header(&bytes);
+        // The heads of other versions may be shorter.
+        if have < VERSION_END || (header.version == RAW_VERSION && have < SIZE) {
             return Err(self.damaged(self.length, format!("the file ends within its head of {SIZE} bytes")));
         }
-        let header = parse_header(&bytes);
-        if header.version != RAW_VERSION && header.version != 1 {
+        if header.version != RAW_VERSION {
             let (found, known) = (u64::from(header.version), u64::from(RAW_VERSION));
             return Err(ProfileError::Version { path: self.path.to_owned(), kind: "raw file", found, known });
         }
         if header.ready != RAW_READY {
             return Err(ProfileError::NotReady(self.path.to_owned()));
         }
-        let words = header.counters.checked_mul(8);
-        let fits = words.is_some_and(|w| w <= header.region_stride);
+        let fits = header.counters < 1 << 60 && region_lost_offset(header.counters) + 8 <= header.region_stride;
         if !fits || header.region_stride == 0 || !header.region_stride.is_multiple_of(8) || !header.regions_offset.is_multiple_of(8) {
             let what =
                 format!("{} counters in regions of {} bytes from byte {}", header.counters, header.region_stride, header.regions_offset);
@@ -210,8 +232,8 @@ impl Raw<'_> {
         Some(PathBuf::from(OsStr::from_bytes(&bytes)))
     }
 
-    /// Number of regions, and the sum of all.
-    fn counts(&self, header: &RawHeader, problems: &mut Vec<RawProblem>) -> Result<(u64, Counted), ProfileError> {
+    /// Number of regions, the sum of all, and threads whose counts are in none.
+    fn counts(&self, header: &RawHeader, problems: &mut Vec<RawProblem>) -> Result<(u64, Counted, u64), ProfileError> {
         let bytes = self.length.saturating_sub(header.regions_offset);
         let (whole, rest) = (bytes / header.region_stride, bytes % header.region_stride);
         // What lies behind the last counter of a region is padding.
@@ -219,23 +241,31 @@ impl Raw<'_> {
             let expected = header.regions_offset.saturating_add(header.region_stride.saturating_mul(whole + 1));
             problems.push(RawProblem::CutShort { end: self.length, region: whole, expected });
         }
-        if bytes == 0 {
-            problems.push(RawProblem::NoRegion);
-        }
         let mut sums = sum::Sums::default();
         let mut stray = (0, 0);
+        let mut lost = Lost(header.lost);
+        let [holder, losses] = [region_holder_offset(header.counters), region_lost_offset(header.counters)].map(|offset| offset / 8);
         self.each_word(header.regions_offset, &mut |at, word| {
             let index = (at - header.regions_offset) % header.region_stride / 8;
             if index < header.counters {
                 sums.add(index, word);
-            } else {
+            } else if index == losses {
+                lost = lost.plus(Lost(word));
+            } else if index != holder {
+                // The holder's number is there until another takes the region.
                 stray = (stray.0 + 1, if stray.0 == 0 { at } else { stray.1 });
             }
         })?;
+        if lost.threads() > 0 {
+            let reasons = LostReason::ALL.into_iter().filter(|reason| lost.is_for(*reason)).collect();
+            problems.push(RawProblem::Lost { threads: lost.threads(), reasons });
+        } else if bytes == 0 {
+            problems.push(RawProblem::NoRegion);
+        }
         if stray.0 > 0 {
             problems.push(RawProblem::Stray { words: stray.0, first: stray.1 });
         }
-        Ok((whole + u64::from(rest != 0), sums.finish()))
+        Ok((whole + u64::from(rest != 0), sums.finish(), lost.threads()))
     }
 
     /// Calls `visit` with the offset and value of every whole word from `start` on that is not zero.
@@ -349,7 +379,8 @@ fn parse_header(bytes: &[u8]) -> RawHeader {
         region_stride: word(80),
         pid: word(88),
         created_ns: word(96),
-        switch_offset: if half(8) == 1 { 0 } else { word(104) },
+        switch_offset: word(104),
+        lost: word(112),
     }
 }
 

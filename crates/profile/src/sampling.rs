@@ -2,11 +2,12 @@
 
 pub mod branches;
 pub mod bursts;
+mod loss;
 pub mod readings;
 
 pub use branches::{BranchSampling, BranchSource, Losses, Observed};
 pub use bursts::{BurstSampling, CounterEstimate, Estimate, SAMPLE_TIER, Switch, UnitEstimates, is_sampled, subtract};
-pub use readings::{ENOUGH_NS, Readings, Sampled, Spent};
+pub use readings::{Readings, Sampled, SwitchedOn};
 
 use serde::{Deserialize, Serialize};
 

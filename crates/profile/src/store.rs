@@ -8,6 +8,10 @@
 //! Runs are numbered from 1, and no number is given twice. Several programs may record at a time: a number is reserved first, then the profile is
 //! written, and only then the run is listed. What a crash leaves behind is a number that is never used.
 
+mod left;
+
+pub use left::Left;
+
 use crate::container::EXTENSION;
 use crate::error::ProfileError;
 use crate::model::{Ending, Profile, Run};
@@ -20,6 +24,10 @@ use trodden_unit::Identity;
 /// Name of the store's folder.
 pub const FOLDER: &str = ".trodden";
 const DATABASE: &str = "runs.db";
+/// The folder of the profiles.
+const PROFILES: &str = "profiles";
+/// How names of folders of raw counts begin.
+pub const RAW: &str = "raw-";
 /// "TROD": tells `file` and others whose database it is.
 const APPLICATION: i64 = 0x5452_4f44;
 /// How long to wait for others that write.
@@ -30,6 +38,8 @@ const MIGRATIONS: &[&str] = &[
     SCHEMA,
     "ALTER TABLE runs ADD COLUMN test TEXT; -- name of the test of a suite that the run is",
     "ALTER TABLE runs ADD COLUMN diverged INTEGER NOT NULL DEFAULT 0; -- differences between the copies that counted it",
+    "ALTER TABLE runs ADD COLUMN lost INTEGER NOT NULL DEFAULT 0; -- threads whose counts are lost
+     ALTER TABLE runs ADD COLUMN interrupted INTEGER NOT NULL DEFAULT 0; -- copies that a signal ended, all of them",
 ];
 
 const SCHEMA: &str = "
@@ -67,7 +77,7 @@ const SCHEMA: &str = "
 ";
 
 const COLUMNS: &str = "SELECT number, profile, bytes, command, directory, host, suites.name, started_ns, duration_ns, exit_status, signal,
-    merged_runs, recorder, test, diverged FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE profile IS NOT NULL";
+    merged_runs, recorder, test, diverged, lost, interrupted FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE profile IS NOT NULL";
 
 /// An open run store.
 #[derive(Debug)]
@@ -109,7 +119,7 @@ impl RunStore {
     /// It cannot be made or opened.
     pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
         let folder = project.join(FOLDER);
-        std::fs::create_dir_all(folder.join("profiles")).map_err(ProfileError::io(&folder, "make"))?;
+        std::fs::create_dir_all(folder.join(PROFILES)).map_err(ProfileError::io(&folder, "make"))?;
         let ignore = folder.join(".gitignore");
         if !ignore.exists() {
             std::fs::write(&ignore, "*\n").map_err(ProfileError::io(&ignore, "write"))?;
@@ -160,7 +170,7 @@ impl RunStore {
             check_suite_name(suite)?;
         }
         let number = self.writing(|t| reserve(t, &profile.run))?;
-        let name = format!("profiles/{number:06}.{EXTENSION}");
+        let name = format!("{PROFILES}/{number:06}.{EXTENSION}");
         let path = self.folder.join(&name);
         let written = profile.write(&path).and_then(|()| path.metadata().map_err(ProfileError::io(&path, "read")));
         match written {
@@ -212,6 +222,7 @@ impl RunStore {
     /// # Errors
     /// The file is missing or damaged.
     pub fn load(&self, entry: &RunEntry) -> Result<Profile, ProfileError> {
+        self.check_place(entry)?;
         let mut profile = Profile::read(&entry.profile)?;
         profile.run.suite = entry.run.suite.clone();
         Ok(profile)
@@ -251,6 +262,7 @@ impl RunStore {
     /// There is no such run, or it cannot be removed.
     pub fn remove(&self, number: u64) -> Result<(), ProfileError> {
         let entry = self.number(number)?;
+        self.check_place(&entry)?;
         self.writing(|t| {
             t.execute("DELETE FROM runs WHERE number = ?1", [signed(number)])?;
             forget_unused(t)
@@ -258,6 +270,16 @@ impl RunStore {
         match std::fs::remove_file(&entry.profile) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(ProfileError::io(&entry.profile, "remove")(e)),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether a run's profile is where the store keeps profiles.
+    fn check_place(&self, entry: &RunEntry) -> Result<(), ProfileError> {
+        let is_own =
+            entry.profile.parent().is_some_and(|folder| folder == self.folder.join(PROFILES)) && entry.profile.file_name().is_some();
+        match is_own {
+            true => Ok(()),
+            false => Err(ProfileError::OutsideStore { store: self.folder.clone(), run: entry.number, profile: entry.profile.clone() }),
         }
     }
 
@@ -351,8 +373,8 @@ fn reserve(t: &Transaction, run: &Run) -> rusqlite::Result<i64> {
         None => (None, None),
     };
     t.execute(
-        "INSERT INTO runs (command, directory, host, suite, started_ns, duration_ns, exit_status, signal, merged_runs, recorder, test, diverged)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        "INSERT INTO runs (command, directory, host, suite, started_ns, duration_ns, exit_status, signal, merged_runs, recorder, test, diverged,
+            lost, interrupted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         params![
             command,
             run.directory,
@@ -365,7 +387,9 @@ fn reserve(t: &Transaction, run: &Run) -> rusqlite::Result<i64> {
             signed(run.runs),
             run.recorder,
             run.test,
-            signed(run.diverged)
+            signed(run.diverged),
+            signed(run.lost),
+            signed(run.interrupted)
         ],
     )?;
     Ok(t.last_insert_rowid())
@@ -416,6 +440,8 @@ fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
         recorder: row.get(12)?,
         test: row.get(13)?,
         diverged: unsigned(row.get(14)?),
+        lost: unsigned(row.get(15)?),
+        interrupted: unsigned(row.get(16)?),
     };
     let profile = folder.join(row.get::<_, String>(1)?);
     let bytes = row.get::<_, Option<i64>>(2)?.map_or(0, unsigned);

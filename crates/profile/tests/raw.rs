@@ -87,12 +87,67 @@ fn stray_counts_are_told() {
     file.regions[0].insert(600, 4); // between the units
     let mut bytes = file.bytes();
     let end = bytes.len();
-    bytes[end - 8] = 1; // behind the last counter
+    bytes[end - 8] = 1; // behind the region's tail
     let (_folder, path) = stored("a.raw", &bytes);
     let raw = RawProfile::read(&path).unwrap();
     let first = file.head().0.len() as u64 + 8 * 600;
     assert_eq!(raw.problems, [RawProblem::Stray { words: 1, first: end as u64 - 8 }, RawProblem::Stray { words: 1, first }]);
     assert_eq!(raw.units[0].counts, [(0, 3), (599, u64::MAX)]);
+}
+
+#[test]
+fn the_holder_of_a_region_is_no_count() {
+    let mut file = example();
+    let holder = trodden_wire::region_holder_offset(file.counters()) / 8;
+    file.regions[1].insert(holder, 4711);
+    let (_folder, path) = stored("a.raw", &file.bytes());
+    let raw = RawProfile::read(&path).unwrap();
+    assert_eq!((raw.problems, raw.lost), (vec![], 0));
+    assert_eq!(raw.units[0].counts, [(0, 3), (599, u64::MAX)]);
+}
+
+#[test]
+fn counts_that_are_lost_are_told() {
+    use trodden_wire::{Lost, LostReason};
+    let mut file = example();
+    let lost = Lost::default().and(LostReason::NoSpace).and(LostReason::NoSpace);
+    let place = trodden_wire::region_lost_offset(file.counters()) / 8;
+    file.regions[1].insert(place, lost.0);
+    let mut bytes = file.bytes();
+    let in_head = std::mem::offset_of!(trodden_wire::RawHeader, lost);
+    bytes[in_head..in_head + 8].copy_from_slice(&Lost::default().and(LostReason::SizeLimit).0.to_le_bytes());
+    let (_folder, path) = stored("a.raw", &bytes);
+    let raw = RawProfile::read(&path).unwrap();
+    assert_eq!(raw.problems, [RawProblem::Lost { threads: 3, reasons: vec![LostReason::NoSpace, LostReason::SizeLimit] }]);
+    assert_eq!(raw.lost, 3);
+    let collected = trodden_profile::collect([&path], trodden_profile::Run::default(), None);
+    assert_eq!(collected.profile.run.lost, 3);
+    assert!(collected.problems.iter().any(|p| p.loses_counts() && p.is_marked() && p.to_string().contains("3 threads are lost")));
+    assert!(matches!(&collected.profile.inexact()[..], [trodden_profile::exactness::Inexact::Lost { threads: 3 }]));
+}
+
+#[test]
+fn a_program_without_room_for_its_file_is_told() {
+    let (_folder, path) = stored("a.raw", &[0]);
+    assert!(matches!(RawProfile::read(&path), Err(ProfileError::GivenUp(_))));
+    let collected = trodden_profile::collect([&path], trodden_profile::Run::default(), None);
+    assert!(collected.profile.run.lost == 1 && collected.problems[0].loses_counts());
+    // One that was just made, or whose program was ended as it made it, is none.
+    let (_folder, path) = stored("a.raw", &[]);
+    assert!(matches!(RawProfile::read(&path), Err(ProfileError::NotReady(_))));
+}
+
+#[test]
+fn files_of_older_versions_are_refused_by_name() {
+    let bytes = example().bytes();
+    for version in [1u32, 2] {
+        let mut bytes = bytes.clone();
+        bytes[8..12].copy_from_slice(&version.to_le_bytes());
+        let (_folder, path) = stored("a.raw", &bytes);
+        let error = RawProfile::read(&path).unwrap_err();
+        assert!(matches!(error, ProfileError::Version { found, known: 3, .. } if found == u64::from(version)), "{error}");
+        assert!(error.to_string().contains("a.raw"), "{error}");
+    }
 }
 
 #[test]
@@ -114,7 +169,7 @@ fn lies_in_the_head_are_refused() {
     assert!(matches!(lie(80, 0), Err(ProfileError::RawDamaged { .. })), "stride");
     assert!(matches!(lie(16, 1), Err(ProfileError::RawDamaged { offset: 128, .. })), "identity");
     assert!(matches!(lie(8, 9 | (u64::from(trodden_wire::RAW_READY) << 32)), Err(ProfileError::Version { found: 9, .. })));
-    assert!(matches!(lie(8, 1), Err(ProfileError::NotReady(_))));
+    assert!(matches!(lie(8, u64::from(trodden_wire::RAW_VERSION)), Err(ProfileError::NotReady(_))));
     assert!(matches!(lie(0, 1), Err(ProfileError::Foreign { .. })));
     assert!(matches!(RawProfile::read(&stored("e.raw", &[0; 4096]).1), Err(ProfileError::NotReady(_))));
     assert!(matches!(RawProfile::read(Path::new("/nowhere/e.raw")), Err(ProfileError::Io { .. })));

@@ -109,11 +109,49 @@ fn stores_of_newer_versions_and_damaged_ones_are_named() {
     database.pragma_update(None, "user_version", 99).unwrap();
     drop(database);
     let error = RunStore::open(&folder).unwrap_err();
-    assert!(matches!(error, ProfileError::Version { found: 99, known: 3, .. }), "{error}");
+    assert!(matches!(error, ProfileError::Version { found: 99, known: 4, .. }), "{error}");
     for name in ["runs.db", "runs.db-wal", "runs.db-shm"] {
         let _ = std::fs::remove_file(folder.join(name));
     }
     std::fs::write(folder.join("runs.db"), vec![b'x'; 9000]).unwrap();
     let error = RunStore::open(&folder).unwrap_err().to_string();
     assert!(error.contains("runs.db: run store: file is not a database"), "{error}");
+}
+
+#[test]
+fn files_that_are_none_of_the_store_stay() {
+    let project = tempfile::tempdir().unwrap();
+    let store = RunStore::create(project.path()).unwrap();
+    let precious = project.path().join("precious");
+    std::fs::write(&precious, "text").unwrap();
+    for name in ["../precious", precious.to_str().unwrap(), "profiles/../../precious", "runs.db"] {
+        let number = store.add_run(&profile(1, 1)).unwrap().number;
+        let database = rusqlite::Connection::open(store.folder().join("runs.db")).unwrap();
+        database.execute("UPDATE runs SET profile = ?1 WHERE number = ?2", rusqlite::params![name, number as i64]).unwrap();
+        let error = store.remove(number).unwrap_err();
+        assert!(matches!(error, ProfileError::OutsideStore { run, .. } if run == number), "{name}: {error}");
+        assert!(store.load(&store.get(&number.to_string()).unwrap()).is_err());
+    }
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "text");
+    assert!(store.folder().join("runs.db").is_file());
+}
+
+#[test]
+fn what_killed_recordings_left_is_found() {
+    let project = tempfile::tempdir().unwrap();
+    let store = RunStore::create(project.path()).unwrap();
+    store.add_run(&profile(1, 1)).unwrap();
+    let at = |name: &str| store.folder().join(name);
+    std::fs::create_dir_all(at("raw-left/5")).unwrap();
+    std::fs::write(at("raw-left/5/a.raw"), vec![1; 5000]).unwrap();
+    std::fs::create_dir(at("raw-used")).unwrap();
+    let used = std::fs::File::open(at("raw-used")).unwrap();
+    used.lock().unwrap();
+    std::fs::write(at("profiles/.profile-half"), "half").unwrap();
+    std::os::unix::fs::symlink("/etc", at("raw-link")).unwrap();
+    let left = store.left().unwrap();
+    assert_eq!(left.iter().map(|l| l.path.clone()).collect::<Vec<_>>(), [at("profiles/.profile-half"), at("raw-left")]);
+    assert!(left[1].bytes >= 5000, "{left:?}");
+    drop(used);
+    assert_eq!(store.left().unwrap().len(), 3);
 }

@@ -198,7 +198,9 @@ function showSource(path) {
     appendInlined(host, steps.filter((s) => d.places[s[0]].k.length));
   });
   if (source.cut) host.append(element("p", { class: "empty" }, "The rest of this function's source is left out."));
-  const first = host.querySelector(".row.on");
+  // Where the path begins, which need not be its uppermost line.
+  const begins = (path ? path.s : []).map((step) => d.places[step[0]]).find((place) => place && place.o !== null);
+  const first = (begins && host.querySelector(`[data-line="${begins.o}"]`)) || host.querySelector(".row.on");
   host.scrollTop = first ? Math.max(0, first.offsetTop - host.offsetTop - 90) : 0;
 }
 

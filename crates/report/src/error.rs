@@ -11,6 +11,12 @@ pub enum ReportError {
         /// Functions with similar names.
         similar: Vec<String>,
     },
+    /// A place of a path expression is nowhere.
+    #[error("{place} is in no block of these functions: {}", .place.starts_with("line").then_some("a line may have no code of its own, or the optimiser moved it; `trodden annotate` shows which lines have code").unwrap_or("`trodden graph show` shows a function's blocks"))]
+    NoSuchPlace {
+        /// The place, in words.
+        place: String,
+    },
     /// The pattern for functions is no regular expression.
     #[error("`{pattern}` is neither a function's name nor a regular expression: {reason}")]
     Pattern {

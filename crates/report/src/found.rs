@@ -3,7 +3,7 @@
 use crate::error::ReportError;
 use crate::json::{SCHEMA_VERSION, number};
 use crate::paint::{self, fit, right};
-use crate::select::{Measure, matching, share};
+use crate::select::{Measure, limit, matching, share};
 use crate::source::SourceCache;
 use crate::story::Story;
 use crate::text::{Page, TextOptions, tell, whole};
@@ -11,13 +11,41 @@ use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
 use trodden_flow::Node;
+use trodden_profile::expression::joined::{self, Chain, Piece};
 use trodden_profile::expression::{Expression, Matcher, Place};
+
+/// What is said where pieces that match together may or may not have been executed one after the other.
+pub const UNKNOWN: &str = "unknown: paths are cut";
+
+/// Whether a path matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// One does.
+    Yes,
+    /// None does.
+    No,
+    /// Paths are cut, and it is not known which pieces followed each other.
+    Unknown,
+}
+
+impl Answer {
+    /// As JSON has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Answer::Yes => "yes",
+            Answer::No => "no",
+            Answer::Unknown => "unknown",
+        }
+    }
+}
 
 /// A path that matches.
 struct Match {
     function: usize,
-    id: u64,
+    /// Its number; several where paths are cut: those of its pieces, in order.
+    ids: Vec<u64>,
     complete: bool,
+    /// Executions; at least so many of a path of several pieces.
     count: u64,
     weight: u128,
     blocks: Vec<Node>,
@@ -30,8 +58,8 @@ pub struct Found<'v, 'a> {
     view: &'v View<'a>,
     functions: Vec<&'v Function<'a>>,
     matches: Vec<Match>,
-    /// Places that no block of any of the functions is.
-    nowhere: Vec<Place>,
+    /// Functions whose paths are cut, of which others may have been executed that match.
+    open: Vec<usize>,
     /// Executions of paths of functions with a match, matching or not.
     executions: u128,
 }
@@ -40,39 +68,60 @@ impl<'v, 'a> Found<'v, 'a> {
     /// Looks an expression up in a profile. `text` is what was parsed.
     ///
     /// # Errors
-    /// There is no function of the name.
+    /// There is no function of the name, or a place is in no block of the functions.
     pub fn of(expression: &Expression, text: &'v str, view: &'v View<'a>) -> Result<Found<'v, 'a>, ReportError> {
         let functions = match &expression.function {
             Some(name) => matching(view, name)?,
             None => view.functions.iter().collect(),
         };
-        let (mut matches, mut executions) = (Vec::new(), 0);
+        let (mut matches, mut executions, mut open) = (Vec::new(), 0, Vec::new());
         let mut nowhere: Option<Vec<Place>> = None;
         for (at, function) in functions.iter().enumerate() {
             let matcher = Matcher::of(expression, function.units_map(), function.map);
             let missing: Vec<Place> = matcher.nowhere().into_iter().cloned().collect();
             nowhere = Some(nowhere.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
             let before = matches.len();
-            matches.extend(complete(at, function, &matcher));
-            matches.extend(unfinished(at, function, &matcher));
+            let is_cut = joined::is_cut(function.map);
+            if !is_cut || !expression.needs_whole_paths() {
+                matches.extend(complete(at, function, &matcher));
+                matches.extend(unfinished(at, function, &matcher));
+            }
+            if is_cut {
+                let found = joined::join(&matcher, function.map, &function.paths);
+                let known = |id: u64| matches[before..].iter().any(|m| m.ids == [id]);
+                let new = found.certain.iter().filter(|c| !c.pieces.iter().any(|p| known(p.1))).map(|c| chain(at, function, c));
+                let new: Vec<Match> = new.collect();
+                matches.extend(new);
+                open.extend(found.is_open.then_some(at));
+            }
             if matches.len() > before {
                 executions += function.total(Measure::Count);
             }
         }
-        matches.sort_by(|a, b| b.weight.cmp(&a.weight).then(b.count.cmp(&a.count)).then((a.function, a.id).cmp(&(b.function, b.id))));
-        let mut nowhere = nowhere.unwrap_or_default();
-        nowhere.dedup();
-        Ok(Found { expression: text, view, functions, matches, nowhere, executions })
+        if let Some(place) = nowhere.unwrap_or_default().first() {
+            return Err(ReportError::NoSuchPlace { place: words(place) });
+        }
+        matches.sort_by(|a, b| b.weight.cmp(&a.weight).then(b.count.cmp(&a.count)).then((a.function, &a.ids).cmp(&(b.function, &b.ids))));
+        Ok(Found { expression: text, view, functions, matches, open, executions })
+    }
+
+    /// Whether a path matches.
+    pub fn answer(&self) -> Answer {
+        match (self.matches.is_empty(), self.open.is_empty()) {
+            (false, _) => Answer::Yes,
+            (true, true) => Answer::No,
+            (true, false) => Answer::Unknown,
+        }
+    }
+
+    /// Names of functions whose paths are cut so that others may match than those that were found.
+    pub fn open(&self) -> Vec<&str> {
+        self.open.iter().map(|at| self.functions[*at].name.short.as_str()).collect()
     }
 
     /// Number of paths.
     pub fn paths(&self) -> usize {
         self.matches.len()
-    }
-
-    /// What no block is, in words: such a place can match nothing.
-    pub fn nowhere(&self) -> Vec<String> {
-        self.nowhere.iter().map(words).collect()
     }
 
     fn counted(&self) -> u128 {
@@ -90,6 +139,7 @@ impl<'v, 'a> Found<'v, 'a> {
         let paths = plural(self.matches.len() as u128, "path", "paths");
         let all = match self.matches.is_empty() {
             true if self.view.functions.is_empty() => "the profile has no executed path".to_owned(),
+            true if !self.open.is_empty() => UNKNOWN.to_owned(),
             true => "no executed path".to_owned(),
             false => format!(
                 "{paths}, {} of {} executions of their functions, {} of the instructions of {}",
@@ -100,16 +150,18 @@ impl<'v, 'a> Found<'v, 'a> {
             ),
         };
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, self.expression), page.paint(paint::DIM, &all));
-        for (rank, found) in self.matches.iter().take(top).enumerate() {
+        for (rank, found) in self.matches.iter().take(limit(top)).enumerate() {
             let function = self.functions[found.function];
             let name = page.paint(paint::NAME, &fit(&function.name.short, page.width.saturating_sub(50).max(20)));
             let what = if found.complete { "path" } else { "unfinished path" };
+            let ids: Vec<String> = found.ids.iter().map(u64::to_string).collect();
+            let least = if ids.len() > 1 { "at least " } else { "" };
             let times = plural(found.count.into(), "time", "times");
-            let numbers = format!("{what} {}  taken {times}, {}", found.id, percent(self.share(found)));
+            let numbers = format!("{what} {}  taken {least}{times}, {}", ids.join(" + "), percent(self.share(found)));
             out.push_str(&format!("\n{}  {name}  {numbers}\n", page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3))));
             out.push_str(&tell(function, &found.story, sources, page));
         }
-        if self.matches.len() > top {
+        if self.matches.len() > limit(top) {
             out.push_str(&format!("\n... and {} more (--top)\n", self.matches.len() - top));
         }
         out
@@ -121,7 +173,8 @@ impl<'v, 'a> Found<'v, 'a> {
             let function = self.functions[m.function];
             json!({
                 "function": function.name.full, "linkage_name": function.name.linkage, "image": function.image.path,
-                "file": function.file(), "line": function.line(), "path": number(m.id), "complete": m.complete, "count": number(m.count),
+                "file": function.file(), "line": function.line(), "path": number(m.ids[0]), "pieces": m.ids.iter().map(|id| number(*id)).collect::<Vec<_>>(),
+                "complete": m.complete, "count": number(m.count), "count_is_exact": m.ids.len() == 1,
                 "share": self.share(m), "outline": m.story.outline(usize::MAX),
                 "blocks": m.blocks.iter().map(|b| b.0).collect::<Vec<_>>(),
             })
@@ -133,8 +186,9 @@ impl<'v, 'a> Found<'v, 'a> {
             "paths_found": self.matches.len(),
             "executions": number(self.counted()),
             "executions_of_functions": number(self.executions),
-            "nowhere": self.nowhere(),
-            "paths": self.matches.iter().take(top).map(path).collect::<Vec<_>>(),
+            "answer": self.answer().word(),
+            "functions_cut": self.open(),
+            "paths": self.matches.iter().take(limit(top)).map(path).collect::<Vec<_>>(),
         })
     }
 }
@@ -143,7 +197,7 @@ fn complete(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
     let fits = |p: &&trodden_profile::PathCount| p.count > 0 && matcher.matches(&p.blocks, p.beginning, Some(p.end));
     let found = |p: &trodden_profile::PathCount| Match {
         function: at,
-        id: p.id,
+        ids: vec![p.id],
         complete: true,
         count: p.count,
         weight: function.weight(p, Measure::Instructions),
@@ -160,7 +214,7 @@ fn unfinished(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
         let weight = u128::from(times) * u128::from(function.length(&u.blocks));
         Match {
             function: at,
-            id: u.id,
+            ids: vec![u.id],
             complete: false,
             count: times,
             weight,
@@ -169,6 +223,25 @@ fn unfinished(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
         }
     };
     function.paths.unfinished.iter().filter(fits).map(found).collect()
+}
+
+/// A path of several pieces.
+fn chain(at: usize, function: &Function, chain: &Chain) -> Match {
+    let (complete, unfinished) = (&function.paths.complete, &function.paths.unfinished);
+    let story = |(is_complete, id): &Piece| match is_complete {
+        true => complete.iter().find(|p| p.id == *id).map(|p| Story::of(function, p)),
+        false => unfinished.iter().find(|u| u.id == *id).map(|u| Story::of_unfinished(function, u)),
+    };
+    let stories: Vec<Story> = chain.pieces.iter().filter_map(story).collect();
+    Match {
+        function: at,
+        ids: chain.pieces.iter().map(|p| p.1).collect(),
+        complete: chain.pieces.iter().all(|p| p.0),
+        count: chain.at_least,
+        weight: u128::from(chain.at_least) * u128::from(function.length(&chain.blocks)),
+        blocks: chain.blocks.clone(),
+        story: Story::joined(stories),
+    }
 }
 
 /// A place, in words.

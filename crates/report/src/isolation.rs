@@ -16,7 +16,7 @@ use trodden_profile::isolate::{FunctionKey, Isolation, Score, Suspect, Tally};
 pub struct Wanted<'a> {
     /// What suspects are ranked by.
     pub by: Score,
-    /// At most this many.
+    /// At most this many; 0 for all.
     pub top: usize,
     /// Only of these functions, if a name is given: as of reports.
     pub function: Option<&'a str>,
@@ -48,7 +48,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
             all.retain(|s| functions.get(&s.function).is_some_and(|f| chosen.iter().any(|c| std::ptr::eq(*c, *f))));
         }
         let found = all.len();
-        let shown = all.into_iter().filter_map(|s| functions.get(&s.function).map(|f| (s, *f))).take(wanted.top).collect();
+        let shown = all.into_iter().filter_map(|s| functions.get(&s.function).map(|f| (s, *f))).take(crate::select::limit(wanted.top)).collect();
         Ok(Suspects { runs: isolation.runs(), by: wanted.by, found, shown })
     }
 
@@ -149,7 +149,7 @@ fn title(rank: usize, suspect: &Suspect, function: &Function, page: &Page) -> St
     );
     let edges = match suspect.new_edges {
         0 if runs.passing > 0 => "passing runs took it, too".to_owned(),
-        0 => "every edge of it was taken by passing runs, too: only together they are new to them".to_owned(),
+        0 => "passing runs took each of its edges, but never all of them on one path".to_owned(),
         n => format!("{} no passing run took", plural(n.into(), "edge of it that", "edges of it that")),
     };
     let line = |text: &str| format!("      {}\n", page.paint(paint::DIM, &fit(text, page.width - 6)));

@@ -113,6 +113,8 @@ pub(crate) fn run(run: &Run) -> Value {
         "recorder": run.recorder,
         "test": run.test,
         "diverged": number(run.diverged),
+        "lost": number(run.lost),
+        "interrupted": number(run.interrupted),
     })
 }
 

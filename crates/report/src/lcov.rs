@@ -4,43 +4,49 @@
 //! optimised code.
 
 use crate::lines::{FileCounts, LineCounts};
-use crate::view::{Function, View};
+use crate::text::printable;
+use crate::view::Function;
 use std::fmt::Write;
 
-/// Writes a tracefile of the whole profile.
-pub fn lcov(view: &View, test_name: &str) -> String {
-    let counts = LineCounts::of(&view.functions);
-    let name: String = test_name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+/// The name in the tracefile of a file that the compiler knew by another; `None` leaves it out.
+pub type FileName<'n> = &'n dyn Fn(&str) -> Option<String>;
+
+/// Writes a tracefile of functions.
+pub fn lcov<'v, 'a: 'v>(functions: impl IntoIterator<Item = &'v Function<'a>>, test_name: &str, name: FileName) -> String {
+    let counts = LineCounts::of(functions);
+    let test: String = test_name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let mut out = String::new();
     for (file, counts) in counts.files.iter().filter(|(_, c)| !c.lines.is_empty()) {
-        record(&mut out, &name, file, counts).expect("strings take whatever is written");
+        if let Some(file) = name(file) {
+            record(&mut out, &test, &file, counts).expect("strings take whatever is written");
+        }
     }
     out
 }
 
 /// Writes a tracefile of what was executed in some functions, and of nothing else: of a profile that has a part of all paths, a line that is not on these may well
 /// have been executed on others.
-pub fn executed_only(functions: &[Function], test_name: &str) -> String {
+pub fn executed_only(functions: &[Function], test_name: &str, name: FileName) -> String {
     let mut counts = LineCounts::of(functions);
     let mut out = String::new();
     for (file, counts) in &mut counts.files {
         counts.lines.retain(|_, n| *n > 0);
         counts.functions.retain(|_, n| *n > 0);
         counts.branches.clear();
-        if !counts.lines.is_empty() {
-            record(&mut out, test_name, file, counts).expect("strings take whatever is written");
+        if let Some(file) = name(file).filter(|_| !counts.lines.is_empty()) {
+            record(&mut out, test_name, &file, counts).expect("strings take whatever is written");
         }
     }
     out
 }
 
 fn record(out: &mut String, test: &str, file: &str, counts: &FileCounts) -> std::fmt::Result {
-    writeln!(out, "TN:{test}\nSF:{}", file.replace(['\n', '\r'], " "))?;
+    writeln!(out, "TN:{test}\nSF:{}", printable(file))?;
     for (line, name) in counts.functions.keys() {
-        writeln!(out, "FN:{line},{name}")?;
+        writeln!(out, "FN:{line},{}", printable(name))?;
     }
     for ((_, name), calls) in &counts.functions {
-        writeln!(out, "FNDA:{calls},{name}")?;
+        writeln!(out, "FNDA:{calls},{}", printable(name))?;
     }
     let hit = counts.functions.values().filter(|c| **c > 0).count();
     writeln!(out, "FNF:{}\nFNH:{hit}", counts.functions.len())?;

@@ -20,6 +20,7 @@ pub mod extent;
 pub mod folded;
 pub mod found;
 pub mod html;
+pub mod inlined;
 pub mod isolation;
 pub mod json;
 pub mod lcov;

@@ -1,12 +1,29 @@
-//! Execution counts of source lines and branches, from counts of blocks and edges.
+//! Execution counts of source lines and branches, from counts of blocks, edges and paths.
 //!
-//! A line's count is that of its most executed block, taken for each *instance* of the line (its function, or one inlining of it) and summed over
-//! instances: a line of several blocks is not counted twice, and code inlined in many places counts everywhere it ran. Branches are those that are
-//! left in the optimised code; the counts of one source branch's copies are summed by line, column and direction.
+//! **What a line's count means.** Code of a line may stand in several blocks and, once inlined, in several functions. The count is taken for each *instance* of
+//! the line, which is the function it is part of, or one inlined body of it, and summed over instances. An instance's count is that of its most executed
+//! block, or, where that is more, of the most entered body that was inlined at a call on the line ([`crate::inlined`]). So a line of several blocks is not counted
+//! twice, a call is counted whether it is made or inlined, and code inlined in many places counts everywhere it ran.
+//!
+//! Counts are those of the optimised code. A line is there only if code of it is left: where none is, nothing is said of it, not 0. Where the optimiser unrolled a
+//! loop, each of the copies has a part of the iterations, and where it vectorised one, an iteration stands for several. A function is entered at the line of its
+//! declaration.
+//!
+//! That a line was not executed (0) is said only where its code tells it. A jump at the end of other lines does not: the closing brace of a branch has one, and what follows
+//! the brace may be executed all the same. Nor does code that the optimiser moved into a branch which was never taken, in front of which the line stands. Nor does a
+//! body of a function that was never entered, if another body of it was, from which the code may be gone. Nor does what is done only where an exception passes through, which stands at closing
+//! braces. Lines with no other code are left out.
+//!
+//! A function's calls are its entries and those of its inlined bodies. Branches are those that are left in the optimised code; the counts of one source branch's copies
+//! are summed by line, column and direction.
 
+use crate::inlined;
 use crate::view::{Function, file_of};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::Node;
 use trodden_unit::{EdgeKind, Position};
+
+mod unexecuted;
 
 /// Counts by source file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,12 +70,15 @@ pub struct Taken {
 impl LineCounts {
     /// Counts of the given functions.
     pub fn of<'v, 'a: 'v>(functions: impl IntoIterator<Item = &'v Function<'a>>) -> LineCounts {
-        let mut counts = LineCounts::default();
-        for function in functions {
-            counts.add_lines(function);
+        let (mut counts, mut unentered) = (LineCounts::default(), Vec::new());
+        for function in functions.into_iter().filter(|f| !unexecuted::is_silent(f)) {
+            let entries = inlined::entries(function);
+            unentered.extend(counts.add_lines(function, &entries));
             counts.add_branches(function);
             counts.add_function(function);
+            counts.add_inlined(function, &entries);
         }
+        counts.add_unentered(unentered);
         counts
     }
 
@@ -75,18 +95,35 @@ impl LineCounts {
         self.files.get_mut(file)
     }
 
-    fn add_lines(&mut self, function: &Function) {
-        let mut instances: BTreeMap<(u32, u32, u32), (Position, u64)> = BTreeMap::new();
-        for (block, &count) in function.map.blocks.iter().zip(&function.paths.blocks) {
-            for position in block.positions.iter().copied().chain(block.branch).filter(|p| p.line > 0) {
-                let instance = instances.entry((position.scope, position.file, position.line)).or_insert((position, 0));
-                instance.1 = instance.1.max(count);
+    /// Adds what is told by bodies that were entered; gives the lines of those that were not, each with the line where its function is declared.
+    fn add_lines<'a>(&mut self, function: &Function<'a>, entries: &BTreeMap<u32, u64>) -> Vec<[(&'a str, u32); 2]> {
+        let map = function.units_map();
+        let entered = |position: Position| entries.get(&position.scope).map_or(function.paths.entries() > 0, |n| *n > 0);
+        let mut unentered = Vec::new();
+        for (position, count) in instances(function, entries) {
+            let declared = map.scopes.get(position.scope as usize).and_then(|s| Some((map.files.get(s.file as usize)?.as_str(), s.line)));
+            match (file_of(map, position), declared) {
+                (Some(file), Some(declared)) if count == 0 && !entered(position) => unentered.push([(file, position.line), declared]),
+                _ => self.add(function, position, count),
             }
         }
-        for (position, count) in instances.into_values() {
-            if let Some(file) = self.file(function, position) {
-                let line = file.lines.entry(position.line).or_default();
-                *line = line.saturating_add(count);
+        unentered
+    }
+
+    fn add(&mut self, function: &Function, position: Position, count: u64) {
+        if let Some(file) = self.file(function, position) {
+            let line = file.lines.entry(position.line).or_default();
+            *line = line.saturating_add(count);
+        }
+    }
+
+    /// Lines of bodies that were not entered, where no other body of the function was.
+    fn add_unentered(&mut self, lines: Vec<[(&str, u32); 2]>) {
+        let calls = self.files.iter().flat_map(|(file, counts)| counts.functions.iter().map(move |((line, _), n)| ((file.as_str(), *line), *n)));
+        let called: BTreeSet<(String, u32)> = calls.filter(|(_, n)| *n > 0).map(|((file, line), _)| (file.to_owned(), line)).collect();
+        for [(file, line), (of, declared)] in lines {
+            if !called.contains(&(of.to_owned(), declared)) {
+                self.files.entry(file.to_owned()).or_default().lines.entry(line).or_default();
             }
         }
     }
@@ -105,6 +142,18 @@ impl LineCounts {
         }
     }
 
+    fn add_inlined(&mut self, function: &Function, entries: &BTreeMap<u32, u64>) {
+        for (scope, &count) in entries {
+            let Some(body) = function.units_map().scopes.get(*scope as usize) else { continue };
+            let position = Position { scope: *scope, file: body.file, line: body.line, column: 0 };
+            let name = if body.linkage_name.is_empty() { &body.name } else { &body.linkage_name };
+            if let Some(file) = self.file(function, position).filter(|_| body.line > 0) {
+                let calls = file.functions.entry((body.line, name.clone())).or_default();
+                *calls = calls.saturating_add(count);
+            }
+        }
+    }
+
     fn add_function(&mut self, function: &Function) {
         let (Some(position), Some(line)) = (function.map.position, function.line()) else { return };
         let entries = function.paths.entries();
@@ -113,6 +162,47 @@ impl LineCounts {
             *calls = calls.saturating_add(entries);
         }
     }
+}
+
+/// The instances of lines in a function, each with its count.
+fn instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Position, u64)> {
+    let mut instances = Instances::default();
+    instances.add(function.map.position, function.paths.entries());
+    let cleanups = unexecuted::cleanups(function);
+    for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
+        if count == 0 && cleanups[at] {
+            continue;
+        }
+        let others = |jump: &Position| block.positions.iter().any(|p| (p.scope, p.file, p.line) != (jump.scope, jump.file, jump.line));
+        let jump = block.branch.filter(|jump| count == 0 && decides_nothing(function, at) && others(jump));
+        let told = block.positions.iter().copied().chain(block.branch).filter(|p| Some(*p) != jump);
+        let untaken = if count == 0 { unexecuted::untaken(function, Node(at as u32)) } else { BTreeSet::new() };
+        told.filter(|p| count > 0 || !unexecuted::is_moved(function, &untaken, *p, entries)).for_each(|p| instances.add(Some(p), count));
+    }
+    for (number, &count) in entries {
+        let Some(scope) = function.units_map().scopes.get(*number as usize) else { continue };
+        instances.add(scope.inlined_at, count);
+        instances.add(Some(Position { scope: *number, file: scope.file, line: scope.line, column: 0 }), count);
+    }
+    instances.0.into_values().collect()
+}
+
+/// The greatest count of each instance by scope, file and line.
+#[derive(Default)]
+struct Instances(BTreeMap<(u32, u32, u32), (Position, u64)>);
+
+impl Instances {
+    fn add(&mut self, position: Option<Position>, count: u64) {
+        let Some(position) = position.filter(|p| p.line > 0) else { return };
+        let instance = self.0.entry((position.scope, position.file, position.line)).or_insert((position, 0));
+        instance.1 = instance.1.max(count);
+    }
+}
+
+/// Whether a block ends in a jump or return.
+fn decides_nothing(function: &Function, block: usize) -> bool {
+    let kinds = || function.out.get(block).into_iter().flatten().map(|e| function.map.edges[e.index()].kind).filter(|k| *k != EdgeKind::Reach);
+    kinds().all(|k| matches!(k, EdgeKind::Always | EdgeKind::Return))
 }
 
 fn direction(kind: EdgeKind) -> Option<Direction> {

@@ -10,6 +10,8 @@ pub struct Name {
     pub linkage: String,
     /// As the source has it, in full.
     pub full: String,
+    /// In full, but for parameters and the type that is returned.
+    pub qualified: String,
     /// Abridged.
     pub short: String,
 }
@@ -18,28 +20,34 @@ impl Name {
     /// The names behind a linkage name.
     pub fn of(linkage: &str) -> Name {
         let linkage = linkage.strip_prefix('\u{1}').unwrap_or(linkage);
-        let (full, short) = match rustc_demangle::try_demangle(linkage) {
+        let (full, qualified, short) = match rustc_demangle::try_demangle(linkage) {
             Ok(rust) => {
                 let full = format!("{rust:#}");
                 let short = short_rust(&full);
-                (full, short)
+                (full.clone(), full, short)
             }
             Err(_) => match cpp(linkage) {
                 Some(full) => {
-                    let short = short_cpp(&full);
-                    (full, short)
+                    let (qualified, short) = (abridge_cpp(&full, true), abridge_cpp(&full, false));
+                    (full, qualified, short)
                 }
-                None => (linkage.to_string(), linkage.to_string()),
+                None => (linkage.to_string(), linkage.to_string(), linkage.to_string()),
             },
         };
         // Names must not steer terminals.
         let shown = |text: String| if text.contains(char::is_control) { text.replace(char::is_control, "\u{fffd}") } else { text };
-        Name { linkage: linkage.to_string(), full: shown(full), short: shown(short) }
+        Name { linkage: linkage.to_string(), full: shown(full), qualified: shown(qualified), short: shown(short) }
     }
 
     /// Whether a user who says `text` means this function.
     pub fn is(&self, text: &str) -> bool {
-        self.linkage == text || self.full == text || self.short == text
+        self.linkage == text || self.full == text || self.qualified == text || self.short == text
+    }
+
+    /// Whether `text` is the last part of its name: `Regexp::Parse` of `re2::Regexp::Parse`.
+    pub fn ends_with(&self, text: &str) -> bool {
+        let ends = |name: &str| name.strip_suffix(text).is_some_and(|before| before.ends_with("::"));
+        !text.is_empty() && (ends(&self.qualified) || ends(&self.short))
     }
 }
 
@@ -75,12 +83,23 @@ fn cpp(linkage: &str) -> Option<String> {
     cpp_demangle::Symbol::new(linkage).ok()?.demangle().ok()
 }
 
-/// `ns::Box<int>::put(int const&) const` becomes `ns::Box<..>::put`.
-fn short_cpp(full: &str) -> String {
+/// `ns::Box<int>::put(int const&) const` becomes `ns::Box<..>::put`, or, with the arguments of templates, `ns::Box<int>::put`.
+fn abridge_cpp(full: &str, with_arguments: bool) -> String {
     let mut out = String::new();
     let (mut angle, mut round) = (0usize, 0usize);
     let mut rest = full;
     while let Some(c) = rest.chars().next() {
+        if with_arguments && round == 0 && (angle > 0 || c == '<') && keep_whole(rest, &out).is_none() {
+            // What stands in angle brackets is kept as it is, round brackets in it, too.
+            match c {
+                '<' => angle += 1,
+                '>' if !out.ends_with('-') => angle = angle.saturating_sub(1),
+                _ => {}
+            }
+            out.push(c);
+            rest = &rest[c.len_utf8()..];
+            continue;
+        }
         if angle + round == 0 {
             if let Some(kept) = keep_whole(rest, &out) {
                 out.push_str(kept);
@@ -204,16 +223,20 @@ mod tests {
         let name = Name::of("_ZNSt6vectorIiSaIiEE9push_backERKi");
         assert_eq!(name.full, "std::vector<int, std::allocator<int> >::push_back(int const&)");
         assert_eq!(name.short, "std::vector<..>::push_back");
+        assert_eq!(name.qualified, "std::vector<int, std::allocator<int> >::push_back");
         assert!(name.is("std::vector<..>::push_back") && name.is("_ZNSt6vectorIiSaIiEE9push_backERKi"));
     }
 
     #[test]
     fn brackets_of_operators_are_part_of_the_name() {
-        assert_eq!(short_cpp("std::ostream& ns::operator<< <int>(std::ostream&, ns::Box<int> const&)"), "ns::operator<<<..>");
-        assert_eq!(short_cpp("ns::Call::operator()(int) const"), "ns::Call::operator()");
-        assert_eq!(short_cpp("(anonymous namespace)::twice(int)"), "(anonymous namespace)::twice");
-        assert_eq!(short_cpp("main::{lambda(int)#1}::operator()(int) const"), "main::{lambda(int)#1}::operator()");
-        assert_eq!(short_cpp("std::string const& ns::name<int>(int) const"), "ns::name<..>");
+        assert_eq!(abridge_cpp("std::ostream& ns::operator<< <int>(std::ostream&, ns::Box<int> const&)", false), "ns::operator<<<..>");
+        assert_eq!(abridge_cpp("std::ostream& ns::operator<< <int>(std::ostream&, ns::Box<int> const&)", true), "ns::operator<<<int>");
+        assert_eq!(abridge_cpp("void call<std::function<int (char)> >(std::function<int (char)>)", true), "call<std::function<int (char)> >");
+        assert_eq!(abridge_cpp("re2::Regexp::Parse(re2::StringPiece const&)", true), "re2::Regexp::Parse");
+        assert_eq!(abridge_cpp("ns::Call::operator()(int) const", false), "ns::Call::operator()");
+        assert_eq!(abridge_cpp("(anonymous namespace)::twice(int)", false), "(anonymous namespace)::twice");
+        assert_eq!(abridge_cpp("main::{lambda(int)#1}::operator()(int) const", false), "main::{lambda(int)#1}::operator()");
+        assert_eq!(abridge_cpp("std::string const& ns::name<int>(int) const", false), "ns::name<..>");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::json::{self, SCHEMA_VERSION, number};
 use crate::paint::{self, fit, right};
 use crate::source::SourceCache;
 use crate::story::{Story, first_line, last_line};
-use crate::text::{Page, TextOptions, tell};
+use crate::text::{Page, TextOptions, printable, tell};
 use crate::view::{Function, View};
 use crate::words::{self, count, plural};
 use serde_json::{Value, json};
@@ -383,10 +383,14 @@ fn ends_of(edge: &NewEdge) -> (Option<u32>, Option<u32>) {
 fn edge_line(edge: &NewEdge, page: &Page) -> String {
     let (from, to) = ends_of(edge);
     let line = |l: Option<u32>| l.map_or("?".to_owned(), |l| l.to_string());
-    let way = words::way(&edge.function.map.edges[edge.edge.index()]);
-    let file = edge.function.file().map_or("?", words::base_name);
+    // Whether the condition was true is known of the optimised code only, where it may be the opposite of the source's.
+    let way = match crate::story::turn(edge.function, edge.edge) {
+        Some(turn) if turn.way.starts_with('→') => turn.way,
+        _ => format!("→ {} ({})", line(to), words::way(&edge.function.map.edges[edge.edge.index()])),
+    };
+    let file = printable(edge.function.file().map_or("?", words::base_name));
     let name = page.paint(paint::NAME, &edge.function.name.short);
-    format!("{}  {name}  {file}: {} → {} ({way})\n", right(&words::brief(edge.count), 8), line(from), line(to))
+    format!("{}  {name}  {file}: {} {way}\n", right(&words::brief(edge.count), 8), line(from))
 }
 
 /// What became of the paths that tests executed most, on a terminal. The view is of the field's whole profile.

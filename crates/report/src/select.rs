@@ -50,7 +50,7 @@ pub struct Selection {
     pub function: Option<String>,
     /// What shares are shares of, and paths are sorted by.
     pub measure: Measure,
-    /// At most this many paths.
+    /// At most this many paths; 0 for all.
     pub top: usize,
     /// Only paths with at least this share of the whole program, from 0 to 1.
     pub min_share: f64,
@@ -113,7 +113,7 @@ impl Selection {
             let names = || a.function.name.full.cmp(&b.function.name.full);
             b.weight.cmp(&a.weight).then(b.path.count.cmp(&a.path.count)).then_with(names).then(a.path.id.cmp(&b.path.id))
         });
-        paths.truncate(self.top);
+        paths.truncate(limit(self.top));
         Ok(Ranking { paths, functions, candidates })
     }
 
@@ -127,6 +127,11 @@ impl Selection {
             Some(text) => matching(view, text),
         }
     }
+}
+
+/// How many that is: 0 stands for no limit.
+pub fn limit(most: usize) -> usize {
+    if most == 0 { usize::MAX } else { most }
 }
 
 /// A part of a whole, from 0 to 1; 0 if there is nothing.
@@ -146,7 +151,8 @@ pub fn matching<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Functi
     }
 }
 
-/// The places of those names that are a text, or, where none is, whose full form a regular expression matches.
+/// The places of those names that are a text; where none is, of those that end with it; where none does, of those that a regular expression matches: without parameters, or,
+/// where none does, in full.
 ///
 /// # Errors
 /// No name is it, and it is no regular expression.
@@ -156,8 +162,13 @@ pub fn chosen<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &str) -> 
     if !named.is_empty() {
         return Ok(named);
     }
+    let ending = places(&|name| name.ends_with(text));
+    if !ending.is_empty() {
+        return Ok(ending);
+    }
     let pattern = Regex::new(text).map_err(|e| ReportError::Pattern { pattern: text.to_string(), reason: e.to_string() })?;
-    Ok(places(&|name| pattern.is_match(&name.full)))
+    let matching = places(&|name| pattern.is_match(&name.qualified));
+    Ok(if matching.is_empty() { places(&|name| pattern.is_match(&name.full)) } else { matching })
 }
 
 /// One path of a function: the given one, else that of greatest weight.

@@ -102,6 +102,7 @@ impl Story {
     pub fn of(function: &Function, path: &PathCount) -> Story {
         let ends = match path.end {
             PathEnd::Exit(edge) => {
+                let edge = tail_call_before(function, path, edge).unwrap_or(edge);
                 let flow = &function.map.edges[edge.index()];
                 Ends::Exit { edge, kind: flow.kind, line: last_line(function, flow.from) }
             }
@@ -122,6 +123,16 @@ impl Story {
         Story { begins: begins(function, path.beginning), steps, ends: Ends::Call { at, lines } }
     }
 
+    /// The story of a path of several pieces, of which there is one at least.
+    pub fn joined(pieces: Vec<Story>) -> Story {
+        let joined = pieces.into_iter().reduce(|first, next| {
+            let mut steps = first.steps;
+            steps.extend(next.steps);
+            Story { begins: first.begins, steps, ends: next.ends }
+        });
+        joined.unwrap_or(Story { begins: Begins::Entry, steps: Vec::new(), ends: Ends::Stop { line: None } })
+    }
+
     /// The lines of the function itself, abridged: `12-14-17`.
     pub fn outline(&self, most: usize) -> String {
         let mut lines: Vec<u32> = self.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).collect();
@@ -136,6 +147,14 @@ impl Story {
         }
         words.join("-")
     }
+}
+
+/// The edge behind a tail call by which a path comes to the block that it returns from: the function's frame is gone by then.
+fn tail_call_before(function: &Function, path: &PathCount, exit: Edge) -> Option<Edge> {
+    let edges = edges(function, &path.path);
+    let before = edges.into_iter().flatten().rev().find(|e| *e != exit)?;
+    let flow = &function.map.edges[before.index()];
+    (flow.kind == EdgeKind::TailCall && flow.to == function.map.edges[exit.index()].from).then_some(before)
 }
 
 /// The direction that taking an edge tells of, if it is one of several ways on.

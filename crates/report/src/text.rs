@@ -84,9 +84,10 @@ impl Page {
 fn header(view: &View, page: &Page) -> String {
     let (run, totals) = (&view.profile.run, &view.totals);
     let program = words::program(run, view.profile.images.first().map(|i| i.path.as_str()));
-    let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {program}")));
+    let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", printable(&program))));
     let mut fact = |name: &str, text: String| {
-        let text = fit(&text, page.width - 14);
+        // The command may be long; of the others the end says as much as the beginning.
+        let text = if name == "command" { fit(&text, page.width - 14) } else { text };
         out.push_str(&format!("  {}  {text}\n", page.paint(paint::DIM, &left(name, 10))));
     };
     if !run.command.is_empty() {

@@ -5,7 +5,7 @@
 
 use crate::names::Name;
 use crate::select::Measure;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{Dag, Edge, Node};
 use trodden_profile::{FunctionPaths, ImageProfile, PathCount, Profile, UnitProfile};
 use trodden_unit::{FunctionMap, Position, UnitMap};
@@ -38,6 +38,8 @@ pub struct Function<'a> {
     pub dag: Dag,
     /// The edges that leave each block.
     pub out: Vec<Vec<Edge>>,
+    /// The blocks from which each block, and the exit, is reached.
+    pub into: Vec<Vec<Node>>,
     /// Instructions of the intermediate code that were executed in it.
     pub instructions: u128,
     /// Blocks that were executed in it.
@@ -65,7 +67,7 @@ pub struct Totals {
     pub instrumented: u64,
     /// Functions with a body that are not instrumented.
     pub skipped: u64,
-    /// Paths under way when control did not come back, executions.
+    /// Paths under way when control did not come back, or that were interrupted: executions.
     pub unfinished: u128,
     /// Functions with such paths, or with paths that were lost.
     pub unfinished_functions: u64,
@@ -95,9 +97,10 @@ impl<'a> View<'a> {
                     }
                     functions.push(function);
                 }
-                Err(error) => damaged.push(error.to_string()),
+                Err(error) => damaged.push(format!("{} of {}: {error}", unit.map.source, image.path)),
             }
         }
+        distinguish(&mut functions);
         functions.sort_by(|a, b| b.instructions.cmp(&a.instructions).then_with(|| a.name.full.cmp(&b.name.full)));
         let totals = Totals::of(profile, &functions);
         View { profile, functions, damaged, totals }
@@ -132,13 +135,17 @@ impl<'a> Function<'a> {
         };
         let (instructions, blocks) = (weigh(|b| u128::from(b.instructions)), weigh(|_| 1));
         let mut out = vec![Vec::new(); map.blocks.len()];
+        let mut into = vec![Vec::new(); map.blocks.len() + 1];
         for (at, edge) in map.edges.iter().enumerate() {
             if let Some(out) = out.get_mut(edge.from.index()) {
                 out.push(Edge(at as u32));
             }
+            if let Some(into) = into.get_mut(edge.to.index()) {
+                into.push(edge.from);
+            }
         }
         let name = Name::of(&map.name);
-        let mut function = Function { image, unit, map, name, dag: map.dag()?, out, instructions, blocks, paths, events: 0 };
+        let mut function = Function { image, unit, map, name, dag: map.dag()?, out, into, instructions, blocks, paths, events: 0 };
         function.events = crate::events::of_function(&function);
         Ok(function)
     }
@@ -162,8 +169,8 @@ impl<'a> Function<'a> {
                 }
             }
         }
-        let (name, dag, out) = (self.name.clone(), self.dag.clone(), self.out.clone());
-        let mut function = Function { name, dag, out, paths, instructions: 0, blocks: 0, events: 0, ..*self };
+        let (name, dag, out, into) = (self.name.clone(), self.dag.clone(), self.out.clone(), self.into.clone());
+        let mut function = Function { name, dag, out, into, paths, instructions: 0, blocks: 0, events: 0, ..*self };
         let weigh = |length: fn(&trodden_unit::Block) -> u128| -> u128 {
             function.paths.blocks.iter().zip(&self.map.blocks).map(|(count, block)| u128::from(*count) * length(block)).sum()
         };
@@ -215,6 +222,19 @@ impl<'a> Function<'a> {
     /// Whether its paths were cut because there would have been too many.
     pub fn is_cut(&self) -> bool {
         self.map.cuts.iter().any(|(_, reason)| *reason == trodden_flow::CutReason::Limit)
+    }
+}
+
+/// Gives functions that are abridged alike, as all instances of a template are, as much of their names as tells them apart.
+fn distinguish(functions: &mut [Function]) {
+    for longer in [|name: &Name| name.qualified.clone(), |name: &Name| name.full.clone()] {
+        let mut linkages: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for name in functions.iter().map(|f| &f.name) {
+            linkages.entry(name.short.clone()).or_default().insert(name.linkage.clone());
+        }
+        for name in functions.iter_mut().map(|f| &mut f.name).filter(|n| linkages[&n.short].len() > 1) {
+            name.short = longer(name);
+        }
     }
 }
 
@@ -275,7 +295,9 @@ impl Totals {
         self.blocks += function.blocks;
         self.events = self.events.saturating_add(function.events);
         self.executed += u64::from(function.is_executed());
-        self.unfinished += function.paths.unfinished.iter().map(|u| u128::from(u.count.max(0) as u64)).sum::<u128>();
+        let interrupted = function.paths.lost.iter().map(|l| l.count);
+        let stopped = function.paths.unfinished.iter().map(|u| u.count);
+        self.unfinished += stopped.chain(interrupted).map(|count| u128::from(count.max(0) as u64)).sum::<u128>();
         self.unfinished_functions += u64::from(!function.paths.all_finished());
         self.cut += u64::from(function.is_cut() && function.is_executed());
     }

@@ -186,3 +186,31 @@ fn a_page_of_many_functions_stays_small_and_says_what_it_leaves_out() {
     assert!(texts(&browser, "#head")[0].contains("details left out of this page"));
     assert_eq!(browser.console(), Vec::<String>::new());
 }
+
+/// A file in a folder with a long name, and a path that begins in line 150 and runs through line 5 behind that.
+#[test]
+fn the_page_fits_its_window_and_the_source_opens_where_the_path_begins() {
+    let home = folder("narrow");
+    let file = home.join("report.html");
+    let path = format!("/src/{}/far.c", "a_long_name_for_a_folder_".repeat(12));
+    let mut unit = UnitBuilder::new("far.c", &[&path]);
+    let own = unit.scope("far", 0, 1, None);
+    let at = |line| trodden_unit::Position { scope: own, file: 0, line, column: 1 };
+    let function = FunctionBuilder::new("far", Some(at(1))).block(2, &[at(150)], None).block(2, &[at(5)], None);
+    let walker = unit.add(function.edge(0, 1, EdgeKind::Always).edge(1, None, EdgeKind::Return));
+    unit.walk(&walker, &[0, 1], true, 3);
+    let profile = profile(vec![("/usr/bin/far", vec![unit.finish()])]);
+    let text: String = (1..=200).map(|line| format!("    line{line}();\n")).collect();
+    let sources = |wanted: &str| (wanted == path).then(|| text.clone());
+    std::fs::write(&file, page(&View::of(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
+    let browser = Browser::start(&home);
+    for width in [780, 880, 980, 1100, 1400] {
+        browser.widen(width);
+        browser.open(&file);
+        picture(&browser, &format!("narrow-{width}"));
+        let wide = "const all = [...document.querySelectorAll('body, main, .detail, .head, .paths, .panes')]; return all.filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.className || e.tagName)";
+        assert_eq!(browser.eval(wide), json!([]), "at {width}");
+        let seen = "const host = document.querySelector('#source').getBoundingClientRect(), row = document.querySelector('#source [data-line=\"150\"]').getBoundingClientRect(); return row.top >= host.top && row.bottom <= host.bottom";
+        assert_eq!(browser.eval(seen), true, "at {width}");
+    }
+}

@@ -7,7 +7,10 @@ use crate::image::Image;
 use crate::output;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{Failure, Text};
-use crate::wire::{HEADER_LOCK_BYTE, Identity, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_stride};
+use crate::wire::{
+    HEADER_LOCK_BYTE, Identity, Lost, LostReason, RAW_GIVEN_UP, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_stride,
+};
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 const PAGE: u64 = 4096;
 /// The descriptor, which stays open, gets a number from here on where possible, out of the subject's way.
@@ -44,10 +47,13 @@ pub fn open(image: &Image, pattern: &Text, missing: Missing, path: &mut Text, sc
         header = read_header(&descriptor)?;
         if !is_ready(&header) {
             let size = check_kind(&descriptor).unwrap_or(size);
-            if size != 0 && header.magic != RAW_MAGIC {
+            let given_up = size == RAW_GIVEN_UP && header.magic == [0; 8];
+            if size != 0 && header.magic != RAW_MAGIC && !given_up {
                 return Err(Failure::new(b"it is not a raw profile", CHOOSE));
             }
-            header = write_header(&descriptor, image, identity, scratch)?;
+            // Others lost what they counted before.
+            let lost = if given_up { Lost::default().and(LostReason::Other) } else { Lost::default() };
+            header = write_header(&descriptor, image, identity, lost, scratch).inspect_err(|_| mark_given_up(&descriptor))?;
         }
     }
     check_header(&header, image, &identity)?;
@@ -153,6 +159,7 @@ const EMPTY_HEADER: RawHeader = RawHeader {
     pid: 0,
     created_ns: 0,
     switch_offset: 0,
+    lost: 0,
 };
 
 /// Reads what there is of the header; zeros for the rest.
@@ -188,7 +195,7 @@ fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Resul
 }
 
 /// Writes the header of an empty (or unfinished) file; the caller has its lock.
-fn write_header(file: &Descriptor, image: &Image, identity: Identity, scratch: &mut Text) -> Result<RawHeader, Failure> {
+fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: Lost, scratch: &mut Text) -> Result<RawHeader, Failure> {
     find_path(image.address(), scratch);
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
@@ -210,6 +217,7 @@ fn write_header(file: &Descriptor, image: &Image, identity: Identity, scratch: &
         pid: u64::from(system::process_id()),
         created_ns: system::now_ns(),
         switch_offset: if has_switch { end } else { 0 },
+        lost: lost.0,
     };
     check_room(file, header.regions_offset, header.regions_offset)?;
     let write = |bytes: &[u8], offset| system::write_at(file, bytes, offset).map_err(cannot_write);
@@ -220,7 +228,8 @@ fn write_header(file: &Descriptor, image: &Image, identity: Identity, scratch: &
         offset += size_of::<RawUnit>() as u64;
     }
     write(scratch.bytes(), path_offset)?;
-    system::resize(file, header.regions_offset).map_err(cannot_write)?;
+    // The page of the switch as well, which others write.
+    make_room(file, 0, header.regions_offset)?;
     header.ready = RAW_READY;
     write(&RAW_READY.to_le_bytes(), core::mem::offset_of!(RawHeader, ready) as u64)?;
     Ok(header)
@@ -240,16 +249,54 @@ pub fn cannot_write(error: Errno) -> Failure {
     }
 }
 
-const NO_ROOM: Failure = Failure::new(b"there is no space for its counters", b"free space, or let TRODDEN_OUTPUT name another file system");
+const NO_ROOM: Failure = Failure::new(b"there is no space for its counters", b"free space, or let TRODDEN_OUTPUT name another file system")
+    .because(LostReason::NoSpace);
 
 /// Refuses to make the file `size` bytes long, `added` of them new, where the disk or a limit forbids: a page that could not be stored
 /// later would kill the subject.
 pub fn check_room(file: &Descriptor, size: u64, added: u64) -> Result<(), Failure> {
     if system::file_size_limit() < size {
-        return Err(Failure::new(b"it would be larger than this process may make a file", b"raise the limit (ulimit -f)"));
+        let failure = Failure::new(b"it would be larger than this process may make a file", b"raise the limit (ulimit -f)");
+        return Err(failure.because(LostReason::SizeLimit));
     }
     let free = system::free_space(file).map_err(cannot_write)?;
     if free < added { Err(NO_ROOM) } else { Ok(()) }
+}
+
+/// Makes the file `start + length` bytes long at least, and reserves what is there from `start` on. A file system that cannot reserve makes it longer
+/// only: filled up by others, it may kill the subject later.
+pub fn make_room(file: &Descriptor, start: u64, length: u64) -> Result<(), Failure> {
+    match system::reserve(file, start, length) {
+        Err(system::EOPNOTSUPP | system::ENOSYS) => system::resize(file, start + length),
+        other => other,
+    }
+    .map_err(cannot_write)
+}
+
+/// Lets a file say that there was no room for its header; which needs no room. The caller has the header's lock.
+fn mark_given_up(file: &Descriptor) {
+    if system::file_size_limit() >= RAW_GIVEN_UP {
+        let _ = system::resize(file, 0);
+        let _ = system::resize(file, RAW_GIVEN_UP);
+    }
+}
+
+/// Notes in the header, which is written, that a thread's counts are lost.
+pub fn note_lost(file: &Descriptor, reason: LostReason) {
+    // Mapped and not written, so that processes do not overwrite each other's. Of a file that has become shorter there is no such page.
+    if system::stat(file).is_ok_and(|stat| stat.size as u64 >= PAGE)
+        && let Ok(address) = system::map_file(file, 0, PAGE as usize, None)
+    {
+        add_lost(address + core::mem::offset_of!(RawHeader, lost), reason);
+        system::unmap(address, PAGE as usize);
+    }
+}
+
+/// Counts a thread in the [`Lost`] at `address`, an aligned word of a mapped raw file.
+pub fn add_lost(address: usize, reason: LostReason) {
+    // SAFETY: the caller has the word mapped; all who use it do so atomically, or read the file.
+    let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
+    let _ = word.fetch_update(SeqCst, SeqCst, |lost| Some(Lost(lost).and(reason).0));
 }
 
 /// Puts into `path` the name of the file that is mapped at `address`; empty if unknown. From `/proc/self/maps` (proc(5)).

@@ -17,11 +17,9 @@
 use crate::file::{self, HeaderLock, RawFile, cannot_write};
 use crate::system::{self, Errno};
 use crate::text::Failure;
-use crate::wire::{HEADER_LOCK_BYTE, region_holder_offset, region_lock_byte, region_stride};
+use crate::wire::{HEADER_LOCK_BYTE, LostReason, region_holder_offset, region_lock_byte, region_lost_offset, region_stride};
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Regions up to this size are reserved on disk when made, so that a disk that fills up later cannot kill the subject.
-const RESERVED_UP_TO: u64 = 4 << 20;
 /// Number of bytes before the header's lock byte that serve to find out how long locks live. So many that each process has its own.
 const TRIALS: u64 = 1 << 50;
 
@@ -45,6 +43,11 @@ impl Region {
         if let (Some(index), Some(raw)) = (self.index, raw) {
             unlock(raw, index);
         }
+    }
+
+    /// Notes in it that the counts of another thread are lost.
+    pub fn note_lost(self, counters: u64, reason: LostReason) {
+        file::add_lost(self.address + region_lost_offset(counters) as usize, reason);
     }
 
     /// Unmaps it: in a child of `fork`, whose parent goes on using it.
@@ -173,12 +176,8 @@ fn grow(raw: &RawFile) -> Result<u64, Failure> {
     // Before the region can be seen, so that nobody else takes it.
     system::lock_byte(&raw.descriptor, region_lock_byte(index), true).map_err(cannot_lock)?;
     file::check_room(&raw.descriptor, start + raw.region_stride, raw.region_stride)?;
-    let reserved = raw.region_stride <= RESERVED_UP_TO;
-    match if reserved { system::reserve(&raw.descriptor, start, raw.region_stride) } else { Err(system::EOPNOTSUPP) } {
-        Err(system::EOPNOTSUPP | system::ENOSYS) => system::resize(&raw.descriptor, start + raw.region_stride),
-        other => other,
-    }
-    .map_err(cannot_write)?;
+    // Reserved, however large: a disk that fills up later would kill the subject.
+    file::make_room(&raw.descriptor, start, raw.region_stride)?;
     Ok(index)
 }
 

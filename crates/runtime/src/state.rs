@@ -15,6 +15,7 @@ use crate::system;
 use crate::table::{PINNED, Table};
 use crate::text::{self, Failure, Text};
 use crate::untested;
+use crate::wire::LostReason;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
@@ -38,6 +39,10 @@ struct State {
     table: Table,
     claims: Claims,
     kept: Option<Kept>,
+    /// Why nothing is written any more, after it was once.
+    lost: Option<LostReason>,
+    /// In a child of `fork`: the parent's region, as long as it is still mapped where this process's is to be.
+    inherited: Option<Region>,
     pattern: Text,
     path: Text,
     scratch: Text,
@@ -56,6 +61,8 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
     table: Table::new(),
     claims: Claims { next: 0, life: LockLife::Unknown },
     kept: None,
+    lost: None,
+    inherited: None,
     pattern: Text::new(),
     path: Text::new(),
     scratch: Text::new(),
@@ -85,8 +92,12 @@ pub fn enter_shared() -> i64 {
     Guard::take(is_forked).map_or(0, |mut guard| state(&mut guard).enter_shared())
 }
 
+/// Threads whose counts are lost, and that could not say so where others find it.
+static UNSAID: AtomicU32 = AtomicU32::new(0);
+
 /// Where the state is not to be had, counts go nowhere.
 fn enter_without_state() -> i64 {
+    UNSAID.fetch_add(1, SeqCst);
     text::say_line(b"trodden: a thread that forks keeps another one waiting: what that one runs from here on is not counted\n");
     let image = Image::of_linker();
     let Ok(region) = region::anonymous(image.counters, None) else { return 0 };
@@ -209,6 +220,7 @@ impl State {
     fn give_up(&mut self, failure: &Failure) -> Source {
         let subject = if self.path.bytes().is_empty() { b"TRODDEN_OUTPUT" } else { self.path.bytes() };
         text::say(subject, failure, &mut self.scratch);
+        self.lost = Some(failure.lost);
         Source::Anonymous
     }
 
@@ -246,6 +258,7 @@ impl State {
                 self.path.clear();
                 file::find_path(Image::of_linker().address(), &mut self.path);
                 self.source = self.give_up(&failure);
+                self.note_lost();
                 region::anonymous(Image::of_linker().counters, None).unwrap_or(region)
             }
         }
@@ -291,7 +304,36 @@ impl State {
                 Err(failure) => self.source = self.give_up(&failure),
             }
         }
+        self.note_lost();
         region::anonymous(image.counters, over).ok()
+    }
+
+    /// The same in the place of one of the parent's.
+    fn new_region_over(&mut self, address: usize, parents: Option<Region>) -> Option<Region> {
+        self.inherited = parents;
+        let region = self.new_region(Some(address));
+        self.inherited = None;
+        region
+    }
+
+    /// Notes in the raw file that what a thread counts from now on is lost; if there is one.
+    fn note_lost(&mut self) {
+        let Some(reason) = self.lost else { return };
+        if let Some(region) = self.table.of_file().or(self.inherited) {
+            region.note_lost(Image::of_linker().counters, reason);
+        } else if let Some(kept) = kept::check(&mut self.kept) {
+            file::note_lost(&kept.raw.descriptor, reason);
+        }
+    }
+
+    /// The same for threads that could not.
+    fn note_unsaid(&mut self) {
+        let unsaid = if self.source == Source::File { UNSAID.swap(0, SeqCst) } else { 0 };
+        if unsaid > 0
+            && let Some(region) = self.table.of_file()
+        {
+            (0..unsaid).for_each(|_| region.note_lost(Image::of_linker().counters, LostReason::Other));
+        }
     }
 
     fn claim(&mut self, image: &Image, over: Option<usize>) -> Result<Region, Failure> {
@@ -301,12 +343,12 @@ impl State {
             return region::claim(&mut kept.raw, claims, *process, over, image.counters, open);
         }
         let mut raw = open()?;
-        let region = region::claim(&mut raw, claims, *process, over, image.counters, open)?;
-        // A child of vfork has descriptors of its own.
+        let region = region::claim(&mut raw, claims, *process, over, image.counters, open);
+        // A child of vfork has descriptors of its own. Where there is no region, the file is kept to say so.
         if system::process_id() == *process {
             *kept = Kept::new(raw);
         }
-        Ok(region)
+        region
     }
 
     /// Makes a child of `fork` count apart from its parent. The address of the forking thread's region stays, since functions that are
@@ -318,6 +360,7 @@ impl State {
         let bias = bias();
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
         let shared = image.shared_region();
+        let parents = [current, shared].map(|address| self.table.of_file_at(address));
         self.table.remove(|address, _| address != current && address != shared, |region| region.unmap(image.counters));
         self.table.remove(|_, _| true, drop);
         self.claims.next = 0;
@@ -331,12 +374,12 @@ impl State {
             }
         }
         if current != 0
-            && let Some(region) = self.new_region(Some(current))
+            && let Some(region) = self.new_region_over(current, parents[0])
         {
             self.table.add(Region { event, ..region }, system::thread_id());
         }
         if shared != 0
-            && let Some(region) = self.new_region(Some(shared))
+            && let Some(region) = self.new_region_over(shared, parents[1])
         {
             self.table.add(region, PINNED);
         }
@@ -379,6 +422,7 @@ impl State {
         if !self.running {
             return;
         }
+        self.note_unsaid();
         let image = Image::of_linker();
         let (process, bias) = (self.process, bias());
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };

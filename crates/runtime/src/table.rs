@@ -49,6 +49,16 @@ impl Table {
         self.entries().iter().any(|entry| matches(entry.region.address, entry.owner))
     }
 
+    /// A region of the raw file, whoever's it is.
+    pub fn of_file(&mut self) -> Option<Region> {
+        self.entries().iter().map(|entry| entry.region).find(|region| region.index.is_some())
+    }
+
+    /// The region of the raw file that is mapped at `address`.
+    pub fn of_file_at(&mut self, address: usize) -> Option<Region> {
+        self.entries().iter().map(|entry| entry.region).find(|region| region.index.is_some() && region.address == address)
+    }
+
     /// A region without a living owner, from now on `owner`'s.
     pub fn take(&mut self, process: u32, owner: u32) -> Option<Region> {
         // Ids are given again: an entry of this thread's id is of a thread that has ended (or of this one, whose bias was reset).

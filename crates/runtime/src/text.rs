@@ -1,6 +1,7 @@
 //! Text without a heap: a buffer that says when it is full, and messages for the user.
 
 use crate::system::{self, Errno};
+use crate::wire::LostReason;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Longest path of the kernel, its NUL included.
@@ -77,15 +78,22 @@ pub struct Failure {
     pub reason: &'static [u8],
     pub error: Option<Errno>,
     pub remedy: &'static [u8],
+    /// The same for the raw file.
+    pub lost: LostReason,
 }
 
 impl Failure {
     pub const fn new(reason: &'static [u8], remedy: &'static [u8]) -> Failure {
-        Failure { reason, error: None, remedy }
+        Failure { reason, error: None, remedy, lost: LostReason::Other }
     }
 
     pub const fn system(reason: &'static [u8], error: Errno, remedy: &'static [u8]) -> Failure {
-        Failure { reason, error: Some(error), remedy }
+        Failure { reason, error: Some(error), remedy, lost: LostReason::Other }
+    }
+
+    /// The same for a reason that the raw file has a name for.
+    pub const fn because(self, lost: LostReason) -> Failure {
+        Failure { lost, ..self }
     }
 }
 

@@ -34,23 +34,15 @@ static CALLING: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 /// Whether vector registers wider than 128 bits have to be kept: 0 not known yet, 1 no, 2 yes.
 static WIDE: AtomicU8 = AtomicU8::new(0);
 
-const UNKNOWN_WORD: Failure = Failure {
-    reason: b"TRODDEN_ON_UNTESTED is none of count, report, abort, callback",
-    error: None,
-    remedy: b"untested paths are only counted",
-};
-const NO_CALLBACK: Failure =
-    Failure { reason: b"there is no function trodden_untested", error: None, remedy: b"untested paths are only counted" };
-const UNREADABLE: Failure = Failure {
-    reason: b"it cannot be read",
-    error: None,
-    remedy: b"name a file that `trodden export known --for PROGRAM` made; what was known to the build is known",
-};
-const NOT_OF_IMAGE: Failure = Failure { reason: b"it holds no known paths of this program", error: None, remedy: MAKE_ANEW };
-const OLD: Failure = Failure { reason: b"another version of trodden made it", error: None, remedy: MAKE_ANEW };
-const DAMAGED: Failure = Failure { reason: b"it is damaged", error: None, remedy: MAKE_ANEW };
-const NO_MEMORY: Failure =
-    Failure { reason: b"there is no memory for it", error: None, remedy: b"allow the program more; what was known to the build is known" };
+const UNKNOWN_WORD: Failure =
+    Failure::new(b"TRODDEN_ON_UNTESTED is none of count, report, abort, callback", b"untested paths are only counted");
+const NO_CALLBACK: Failure = Failure::new(b"there is no function trodden_untested", b"untested paths are only counted");
+const UNREADABLE: Failure =
+    Failure::new(b"it cannot be read", b"name a file that `trodden export known --for PROGRAM` made; what was known to the build is known");
+const NOT_OF_IMAGE: Failure = Failure::new(b"it holds no known paths of this program", MAKE_ANEW);
+const OLD: Failure = Failure::new(b"another version of trodden made it", MAKE_ANEW);
+const DAMAGED: Failure = Failure::new(b"it is damaged", MAKE_ANEW);
+const NO_MEMORY: Failure = Failure::new(b"there is no memory for it", b"allow the program more; what was known to the build is known");
 const MAKE_ANEW: &[u8] = b"make it anew with `trodden export known --for PROGRAM`; what was known to the build is known";
 
 /// At the image's start: what the environment, or else the image itself, says. The texts are for work.

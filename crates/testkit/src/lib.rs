@@ -5,6 +5,7 @@
 
 pub mod functions;
 pub mod graphs;
+pub mod programs;
 mod random;
 
 pub use functions::Subject;

@@ -3,16 +3,50 @@
 //! | file | what |
 //! |---|---|
 //! | `programs.rs` | every program that a command runs, with its processes, its arguments and how it ended |
+//! | `collect.rs` | collectors: a run to a partial trace |
+//! | `follow.rs` | the loop that follows a subject with its threads, signals and children |
+//! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | what is watched in it |
+//! | `subject.rs`, `memory.rs`, `stack.rs` | the subject: where its image lies, its memory, where it stands |
+//! | `repeat.rs`, `calls.rs` | runs that repeat; divergence |
+//! | `container.rs`, `partial.rs`, `trace_file.rs` | files: partial traces, traces |
 //! | `perf_script.rs` | the text of `perf script`: branches, mappings, ends of threads |
 //! | `branch_import/` | path profiles of programs of the tier `addresses`, from branches that hardware recorded |
+//! | `system.rs`, `ptrace.rs` | the system calls |
 //! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
-//! | `system.rs` | the system calls |
 
 mod branch_import;
+mod breakpoints;
+mod calls;
+mod collect;
+pub mod container;
+mod displaced;
+mod error;
+mod follow;
+mod hardware;
+mod memory;
+mod partial;
 pub mod perf_script;
 mod programs;
+mod ptrace;
+mod repeat;
+mod single_step;
+mod stack;
+mod subject;
 pub mod sources;
 mod system;
+mod trace_file;
+mod watch;
 
 pub use branch_import::{BranchImport, ImportError, import};
+pub use collect::{Collector, Hardware, PtraceBreakpoints, Run, RunOutcome, SingleStep, Target};
+pub use displaced::{DisplaceError, displace};
+pub use error::CollectError;
+pub use follow::{Ending, Flow, Followed, Sink, ThreadNumber};
+pub use partial::{PartialEnd, PartialTrace, PartialWriter, StoredEnding};
 pub use programs::{Event, Follow, Program, ProgramId, TraceError, follow};
+pub use repeat::{CallRecord, Divergence, Recipe, RunLog};
+pub use single_step::cut;
+pub use subject::{Executable, cores, pin};
+pub use trace_file::{
+    BlockAbout, Frames, FunctionAbout, Piece, RunAbout, TraceAbout, TraceBlock, TraceEnd, TraceEvent, TraceFile, TraceFunction, TraceWriter,
+};

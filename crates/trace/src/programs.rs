@@ -123,7 +123,7 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
 /// Starts the command; gives its process, stopped where its program begins.
 ///
 /// The child waits before it executes the program until it is followed. `spawn` comes back only then, so it runs in another thread; this one must follow.
-fn start(mut command: Command) -> Result<i32, TraceError> {
+pub(crate) fn start(mut command: Command) -> Result<i32, TraceError> {
     let (mut numbers, mut number) = io::pipe().map_err(TraceError::Start)?;
     let (mut gate, mut opener) = io::pipe().map_err(TraceError::Start)?;
     let inherited = opener.as_raw_fd();

@@ -68,7 +68,7 @@ pub fn look(process: i32) -> io::Result<Option<(i32, Change)>> {
 }
 
 fn zeroed<T>() -> T {
-    // SAFETY: used for `siginfo_t`, plain numbers for which zeros are valid.
+    // SAFETY: used for `siginfo_t` and `sigaction`, plain numbers for which zeros are valid.
     unsafe { std::mem::zeroed() }
 }
 
@@ -113,4 +113,27 @@ fn present(result: io::Result<()>) -> io::Result<()> {
 pub fn close(descriptor: i32) {
     // SAFETY: called in a forked child on a descriptor that nothing there owns.
     unsafe { libc::close(descriptor) };
+}
+
+/// A thread that may wait for processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting(i32);
+
+impl Waiting {
+    /// The calling thread. From now on SIGURG interrupts waits of this process and does nothing else, as it did nothing before.
+    pub fn of_this_thread() -> Self {
+        extern "C" fn nothing(_: i32) {}
+        let mut action: libc::sigaction = zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(i32) as usize;
+        // SAFETY: the handler does nothing, and the structure is whole; no SA_RESTART, so that waits end.
+        unsafe { libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut()) };
+        // SAFETY: a system call without pointers.
+        Self(unsafe { libc::gettid() })
+    }
+
+    /// Ends its wait, if it waits.
+    pub fn interrupt(self) {
+        // SAFETY: a system call without pointers.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.0, libc::SIGURG) };
+    }
 }

@@ -4,8 +4,7 @@ use crate::cli::{Advise, Color, FindingKind};
 use crate::facts::{self, KnownFacts};
 use crate::notes::note;
 use crate::{profiles, reports};
-use anyhow::{Context, Result, bail};
-use std::fs;
+use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_profile::advise::{AdviseOptions, Kind};
 use trodden_report::advice::{Wanted, json, sarif, text};
@@ -27,13 +26,12 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     };
     let advice = wanted.advise(&view, &|function| known.of(function))?;
     if let Some(file) = &job.sarif {
-        fs::write(file, reports::json_text(&sarif::advice(&advice, &sources))?)
-            .with_context(|| format!("cannot write {}", file.display()))?;
+        reports::write_file(file, &reports::json_text(&sarif::advice(&advice, &sources))?)?;
         note(format_args!("the findings are in {}", file.display()));
     } else if job.json {
         reports::print(&reports::json_text(&json::advice(&view, &advice, &sources))?)?;
     } else {
-        reports::print(text::advice(&view, &wanted, &advice, &sources, &reports::text_options(color, 0)).as_bytes())?;
+        reports::print_text(&text::advice(&view, &wanted, &advice, &sources, &reports::text_options(color, 0)))?;
     }
     reports::remarks(&view, &sources);
     known.remark(&advice.without_facts);
@@ -58,7 +56,7 @@ fn wanted(job: &Advise) -> Result<Wanted> {
     Ok(Wanted {
         function: job.function.clone(),
         kinds: kinds.collect(),
-        top: job.top,
+        top: crate::reports::most(job.top, job.json || job.sarif.is_some()),
         min_share: job.min_share / 100.0,
         options: AdviseOptions { decided: job.decided / 100.0, min_count: job.min_count.max(1) },
     })

@@ -3,6 +3,7 @@
 //! The linker wants files, so each object is written to the store once, under its content's hash: another version of trodden never
 //! reads it by mistake, and processes that write it at the same time write the same.
 
+use crate::stand_ins;
 use crate::toolchain::{Tool, is_program};
 use anyhow::{Context, Result, anyhow, bail};
 use std::env;
@@ -111,6 +112,35 @@ pub fn plugin() -> Result<PathBuf> {
     }
 }
 
+/// File name of the library that records waits.
+pub const WAITS_RECORDER: &str = "libtrodden_waits_recorder.so";
+/// Variable that names another file of it.
+const WAITS_RECORDER_VARIABLE: &str = "TRODDEN_WAITS_RECORDER";
+
+/// The library that records waits, absolute.
+///
+/// # Errors
+/// It is not there; the message says where it was looked for.
+pub fn waits_recorder() -> Result<PathBuf> {
+    if let Some(named) = env::var_os(WAITS_RECORDER_VARIABLE).filter(|v| !v.is_empty()) {
+        let path = std::path::absolute(PathBuf::from(named))?;
+        if !path.is_file() {
+            bail!("{} does not exist: {WAITS_RECORDER_VARIABLE} must name the file {WAITS_RECORDER}", path.display());
+        }
+        return Ok(path);
+    }
+    let own = own_folder()?;
+    let places = [own.join(WAITS_RECORDER), own.join("../lib/trodden").join(WAITS_RECORDER)];
+    match places.iter().find(|p| p.is_file()) {
+        Some(path) => Ok(fs::canonicalize(path)?),
+        None => bail!(
+            "the recorder {WAITS_RECORDER} is neither in {} nor in {}: build it with `cargo build --release -p trodden-waits-recorder`, or name it by {WAITS_RECORDER_VARIABLE}",
+            places[0].display(),
+            places[1].display()
+        ),
+    }
+}
+
 /// The folder of the running program, links followed.
 ///
 /// # Errors
@@ -153,8 +183,6 @@ pub fn wrapper_for(store: &UnitStore, way: Identity) -> Result<PathBuf> {
 
 /// Names under which the program is a driver.
 const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
-/// Names by which builds call compilers that they find on the search path.
-const STAND_INS: &[&str] = &["cc", "gcc", "clang", "c++", "g++", "clang++"];
 
 /// A folder of links to the running program under its other names, for build systems that want a compiler in one word; in its subfolder `path`, links
 /// named like usual compilers. It is in the store, one per place of the program.
@@ -169,7 +197,7 @@ pub fn drivers(store: &UnitStore) -> Result<PathBuf> {
     let folder = store.root().join("drivers").join(&Identity::of(own.as_os_str().as_encoded_bytes()).to_string()[..16]);
     link_drivers(&own, &folder)?;
     fs::create_dir_all(folder.join("path"))?;
-    STAND_INS.iter().try_for_each(|name| link(&own, &folder.join("path").join(name)))?;
+    stand_ins::names().iter().try_for_each(|name| link(&own, &folder.join("path").join(name)))?;
     Ok(folder)
 }
 

@@ -41,10 +41,11 @@ pub fn run(job: &Record, kind: BranchKind) -> Result<ExitCode> {
         suite: job.destination.suite.clone(),
         ..record::circumstances(&job.command, started, record::ending(status))
     };
-    if let Err(error) = keep(&perf, job, kind, &data, &programs, run) {
-        warn(format_args!("no profile of this run: {}", reasons(&error)));
+    let kept = keep(&perf, job, kind, &data, &programs, run);
+    if let Err(error) = &kept {
+        warn(format_args!("no profile of this run: {}", reasons(error)));
     }
-    Ok(record::exit_code(status))
+    Ok(record::exit_code_with(status, kept.is_ok()))
 }
 
 /// `perf record` with its options.

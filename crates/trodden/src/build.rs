@@ -22,15 +22,25 @@ use trodden_unit::store::STORE_VARIABLE;
 /// # Errors
 /// The command cannot be run, or a part of trodden is missing.
 pub fn run(build: &Build) -> Result<ExitCode> {
-    let (status, _) = carry_out(build, &[])?;
-    Ok(exit_code(status))
+    Ok(exit_code(carry_out(build, &[])?.status))
 }
 
-/// Runs the build with further variables; gives its end and the images with instrumented units that it linked.
+/// What a build did.
+#[derive(Debug)]
+pub struct Built {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Images with instrumented units that it linked.
+    pub images: Vec<PathBuf>,
+    /// Whether it called a compiler that trodden stands in for.
+    pub compiled: bool,
+}
+
+/// Runs the build with further variables.
 ///
 /// # Errors
 /// The command cannot be run, or a part of trodden is missing.
-pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<(ExitStatus, Vec<PathBuf>)> {
+pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<Built> {
     build.parameters.check(false, false)?;
     Tool::Clang.find()?;
     assets::plugin()?;
@@ -52,11 +62,12 @@ pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<(ExitS
     }
     command.env("PATH", search_path(first)?);
     let status = command.status().with_context(|| format!("cannot run {}", build.command[0].display()))?;
-    let images = summary(&events::read(log.path())?);
+    let events = events::read(log.path())?;
+    let images = summary(&events);
     if build.parameters.residual.is_some() && !images.is_empty() {
         note(format_args!("of these programs: {WRITES_NOTHING}"));
     }
-    Ok((status, images))
+    Ok(Built { status, images, compiled: !events.is_empty() })
 }
 
 /// Tools that read bitcode, for builds that make archives of it.
@@ -117,7 +128,7 @@ fn summary(events: &[Event]) -> Vec<PathBuf> {
     let images = found.images.iter().map(|i| name(i)).collect::<Vec<_>>();
     match (found.images.len(), found.objects) {
         (0, 0) if events.is_empty() => warn(
-            "the build called neither $CC nor $CXX, nor a compiler on the search path: nothing was compiled (is it up to date? clean it first), or it names its compiler by another path",
+            "the build called neither $CC nor $CXX, nor a compiler on the search path: nothing was compiled (is it up to date? clean it first), or it names its compiler by its whole path (then hand it these, as in `sh -c 'make CC=\"$CC\" CXX=\"$CXX\"'`)",
         ),
         (0, 0) => warn("nothing that the build made is instrumented"),
         (0, objects) => note(format_args!("{objects} objects compiled to be counted; nothing was linked")),

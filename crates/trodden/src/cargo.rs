@@ -28,13 +28,12 @@ use trodden_unit::{Identity, RESIDUAL_WORD};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Parameters of the plugin with a value, as `trodden build` has them.
-const PARAMETERS: [&str; 14] = [
+const PARAMETERS: [&str; 12] = [
     "--scheme",
     "--max-paths",
     "--table-slots",
     "--array-paths",
     "--threads",
-    "--order",
     "--chords",
     "--reach",
     "--keep",
@@ -42,7 +41,6 @@ const PARAMETERS: [&str; 14] = [
     "--tails",
     "--events",
     "--residual",
-    "--known-cap",
 ];
 /// Those without.
 const FLAGS: [(&str, &str); 3] = [("--sample", SAMPLE_WORD), ("--addresses", ADDRESSES_WORD), ("--pgo", pgo::MARKERS)];
@@ -51,8 +49,8 @@ Builds, runs, tests or benches a Rust package with its paths counted.
 
 Usage: cargo trodden <build|run|test|bench> [OPTIONS] [cargo's options] [-- arguments]
 
-Options, as of `trodden build`: --scheme S, --max-paths N, --table-slots N, --array-paths N, --threads own|shared|atomic, --order graph|weights,
---chords on|off, --reach doubtful|all, --keep bitcode|map, --weights FILE, --sample, --addresses, --tails merged|apart, --pgo, --events EVENT, --residual PROFILE, --known-cap N.
+Options, as of `trodden build`: --scheme S, --max-paths N, --table-slots N, --array-paths N, --threads own|atomic,
+--chords on|off, --reach doubtful|all, --keep bitcode|map, --weights FILE, --sample, --addresses, --tails merged|apart, --pgo, --events EVENT, --residual PROFILE.
 Everything else goes to cargo. Programs are in target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record
 what they run; `trodden report` shows it. With --pgo, `trodden export profdata` makes a profile for -Cprofile-use of it.
 

@@ -2,6 +2,7 @@
 
 mod branches;
 mod copies;
+mod extract;
 mod field;
 mod find;
 mod isolate;
@@ -13,9 +14,13 @@ mod showing;
 mod simulate;
 mod suite;
 mod times;
+mod trace;
+mod witnesses;
+mod waits;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
+pub use extract::{Extract, GraphFormat};
 pub use field::{Aggregate, Field, Pack};
 pub use find::Find;
 pub use isolate::{Isolate, SuspectScore};
@@ -26,6 +31,9 @@ pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use simulate::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, SourceFormat, StackOverflow, Sweep};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
+pub use trace::{CollectorKind, RepeatPart, Trace, TraceDiff, TraceFind, TraceProfile, TraceRecord, TraceShow, TraceStrategy};
+pub use witnesses::{Condition, Reconstruct, Witnesses};
+pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -89,7 +97,7 @@ pub enum Command {
     Cc {
         /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in bursts, `--trodden-addresses` for addresses of blocks
         /// instead of counters, `--trodden-pgo` for an edge profile as well, `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=shared` or `atomic` for counters that threads share.
+        /// `--trodden-threads=atomic` for counters that threads share.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -98,7 +106,7 @@ pub enum Command {
     Cxx {
         /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in bursts, `--trodden-addresses` for addresses of blocks
         /// instead of counters, `--trodden-pgo` for an edge profile as well, `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=shared` or `atomic` for counters that threads share.
+        /// `--trodden-threads=atomic` for counters that threads share.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -136,6 +144,9 @@ pub enum Command {
     /// Run test suites; find redundant tests; order tests by what they take, or by what a change touches.
     #[command(subcommand)]
     Suite(Suite),
+    /// Which code on which process makes others wait: recording, reporting.
+    #[command(subcommand)]
+    Waits(Waits),
     /// List recorded runs, remove them, put them into suites.
     Runs(Runs),
     /// Add profiles up.
@@ -153,6 +164,9 @@ pub enum Command {
     Graph(Graph),
     /// Divide the counting of a program among copies of it, and say what each would cost, without running them.
     Plan(Plan),
+    /// Record the exact trace of a program that was not built for it; show, search and compare traces.
+    #[command(subcommand)]
+    Trace(Trace),
     /// Say how large the unit store is, and make it smaller.
     Store(Store),
     /// Check that everything trodden needs is there, by a trial from end to end; or whether a program does the same each time it runs.
@@ -358,7 +372,8 @@ pub struct Sample {
 Examples:
   trodden runs
   trodden runs suite nightly 3 4 last
-  trodden runs remove 7")]
+  trodden runs remove 7
+  trodden runs clean")]
 pub struct Runs {
     /// Print JSON.
     #[arg(long)]
@@ -377,6 +392,8 @@ pub enum RunsCommand {
         #[arg(required = true)]
         runs: Vec<String>,
     },
+    /// Remove what recordings left that were killed: raw counts, and profiles half written.
+    Clean,
     /// Put runs into a suite.
     Suite {
         /// The suite.
@@ -428,7 +445,7 @@ pub struct Diff {
     /// Also tell paths whose count changed, but not their share.
     #[arg(long)]
     pub counts: bool,
-    /// At most this many paths of each function.
+    /// At most this many paths of each function; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Exit with status 1 if there is a difference.
@@ -504,7 +521,7 @@ pub struct Loops {
     /// A profile of it: a file, or a run (12, last, last~1), or a suite.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// At most this many loops.
+    /// At most this many loops; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub top: usize,
     /// At most this many blocks of each, those that execute most.
@@ -643,6 +660,12 @@ Examples:
         #[arg(long, value_enum, default_value_t = HitsCounted::All)]
         hits: HitsCounted,
     },
+    /// Choose witnesses of a graph, or of functions that call each other, divide them among runs, and check that partial traces give the execution back.
+    Witnesses(Witnesses),
+    /// Rebuild an execution from the partial traces of its runs.
+    Reconstruct(Reconstruct),
+    /// Print the control-flow graphs of any program's machine code, as JSON or DOT.
+    Extract(Extract),
     /// Print a function's control-flow graph, as DOT or JSON.
     Show {
         /// An instrumented program or shared library.

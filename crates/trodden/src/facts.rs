@@ -3,7 +3,7 @@
 
 use crate::assets;
 use crate::notes::note;
-use crate::rebuild::{Compiler, on_all_processors};
+use crate::rebuild::{Compiler, codegen_of, on_all_processors};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use trodden_report::Function;
 use trodden_unit::facts::{FunctionFacts, UnitFacts};
-use trodden_unit::{Frame, Identity, Image, UnitMap, UnitStore};
+use trodden_unit::{CodegenOptions, Frame, Identity, Image, UnitMap, UnitStore};
 
 /// Facts by unit.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub struct KnownFacts {
     units: HashMap<Identity, UnitFacts>,
     /// Where a function of a unit stands.
     functions: HashMap<(Identity, String), usize>,
-    /// Units whose bitcode was not found, with the reason.
+    /// Units whose bitcode was not found, or that ask for options that are refused, with the reason.
     missing: BTreeMap<Identity, String>,
 }
 
@@ -39,8 +39,9 @@ pub fn of(functions: &[&Function]) -> Result<KnownFacts> {
     for (image, units) in images {
         let frames = frames_of(image);
         for (unit, map) in units {
-            match bitcode(unit, &frames, &store) {
-                Ok(bitcode) => work.push((unit, map, bitcode)),
+            let codegen = codegen_of(map).map_err(|e| e.to_string());
+            match codegen.and_then(|codegen| Ok((codegen, bitcode(unit, &frames, &store)?))) {
+                Ok((codegen, bitcode)) => work.push(Job { unit, map, codegen, bitcode }),
                 Err(reason) => drop(known.missing.insert(unit, format!("{}: {reason}", map.source))),
             }
         }
@@ -87,7 +88,13 @@ fn bitcode(unit: Identity, frames: &HashMap<Identity, Frame>, store: &UnitStore)
     }
 }
 
-type Job<'a> = (Identity, &'a UnitMap, Vec<u8>);
+/// A unit to be sent through the plugin.
+struct Job<'a> {
+    unit: Identity,
+    map: &'a UnitMap,
+    codegen: CodegenOptions,
+    bitcode: Vec<u8>,
+}
 
 /// Sends units through the plugin, on all processors.
 fn collect(work: &[Job]) -> Result<Vec<(Identity, UnitFacts)>> {
@@ -98,17 +105,17 @@ fn collect(work: &[Job]) -> Result<Vec<(Identity, UnitFacts)>> {
     let folder = tempfile::Builder::new().prefix("trodden-facts-").tempdir().context("cannot make a temporary folder")?;
     let done = Mutex::new(Vec::new());
     on_all_processors(work, "units", |job| {
-        let facts = one(&compiler, folder.path(), job).with_context(|| format!("unit of {}", job.1.source))?;
-        done.lock().unwrap_or_else(|e| e.into_inner()).push((job.0, facts));
+        let facts = one(&compiler, folder.path(), job).with_context(|| format!("unit of {}", job.map.source))?;
+        done.lock().unwrap_or_else(|e| e.into_inner()).push((job.unit, facts));
         Ok(())
     })?;
     Ok(done.into_inner().unwrap_or_else(|e| e.into_inner()))
 }
 
-fn one(compiler: &Compiler, folder: &Path, (unit, map, bitcode): &Job) -> Result<UnitFacts> {
+fn one(compiler: &Compiler, folder: &Path, Job { unit, map, codegen, bitcode }: &Job) -> Result<UnitFacts> {
     let [input, output, result] = ["bc", "o", "facts"].map(|end| format!("{unit}.{end}"));
     fs::write(folder.join(&input), bitcode)?;
-    let mut command = compiler.command(Path::new(&input), &map.codegen, Path::new(&output));
+    let mut command = compiler.command(Path::new(&input), codegen, Path::new(&output));
     // The words of the variable cannot hold blanks, which folders may have: so names are relative.
     command.current_dir(folder).env(crate::cc::PARAMETERS_VARIABLE, format!("facts={result}"));
     compiler.run(command, Path::new(&input))?;

@@ -23,6 +23,7 @@ use trodden_profile::field::presence::Present;
 use trodden_profile::field::{FieldReport, user_of};
 use trodden_profile::untested::Sightings;
 use trodden_profile::{Builds, ImageProfile, Merger, Profile, ProfileError, Run, UnitProfile, raw_files};
+use trodden_report::select::limit;
 use trodden_report::users::{AllTaken, Estimate, Taken, Tomography, Watch, users_json, users_text};
 use trodden_report::{SourceCache, View};
 use trodden_unit::{UnitMap, UnitStore};
@@ -55,13 +56,20 @@ fn pack(job: &Pack) -> Result<ExitCode> {
     let mut bytes = Vec::new();
     report.write_to(&mut bytes)?;
     let written = match job.append {
-        true => fs::OpenOptions::new().append(true).create(true).open(&job.output).and_then(|mut f| f.write_all(&bytes)),
-        false => fs::write(&job.output, &bytes),
+        true => append(&job.output, &bytes).with_context(|| format!("cannot write {}", job.output.display())),
+        false => reports::write_file(&job.output, &bytes),
     };
-    written.with_context(|| format!("cannot write {}", job.output.display()))?;
+    written?;
     let paths: usize = report.units.iter().map(|u| u.counts.len()).sum();
     note(format_args!("{}: {paths} paths in {} bytes", job.output.display(), bytes.len()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds to a file; what cannot be added whole is taken away again, so that the reports before it stay readable.
+fn append(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut out = fs::OpenOptions::new().append(true).create(true).open(file)?;
+    let before = out.metadata()?.len();
+    out.write_all(bytes).inspect_err(|_| _ = out.set_len(before))
 }
 
 /// What was counted and is not known, of all profiles. Of copies that watch a part of the paths, only theirs.
@@ -97,7 +105,7 @@ fn is_empty_folder(path: &Path) -> bool {
 }
 
 fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
-    let limits = Limits { memory: (job.memory as usize) << 20, paths: job.top, users: job.users };
+    let limits = Limits { memory: (job.memory as usize) << 20, paths: limit(job.top), users: limit(job.users) };
     let handed = job.copies.as_deref().map(hand_out::read).transpose()?;
     let mut maps = Maps { store: assets::store()?, program: BTreeMap::new(), known: BTreeMap::new() };
     let copies = handed.as_ref().map(|handed| {
@@ -220,7 +228,7 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
         true => reports::print(&json_text(&users_json(&view, &all, &sources))?)?,
         false => {
             let text = users_text(&view, &all, &sources, &reports::text_options(color, job.steps));
-            reports::print(text.as_bytes())?;
+            reports::print_text(&text)?;
         }
     }
     if missing > 0 {

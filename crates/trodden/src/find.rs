@@ -6,21 +6,22 @@ use crate::{profiles, reports};
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_profile::expression::Expression;
-use trodden_report::found::Found;
+use trodden_report::found::{Answer, Found};
 use trodden_report::{SourceCache, View};
 
 /// Exit status with `--fail` if a path matches.
 const FOUND: u8 = 1;
 
-/// Why a place of an expression can match nothing.
-pub fn nowhere_note(place: &str) -> String {
-    format!("{place} is in no block of these functions: a line may have no code of its own, or the optimiser moved it")
-}
+/// Exit status where it cannot be said whether a path matches.
+const UNKNOWN: u8 = 2;
+
+/// What to do where paths are cut.
+pub const REMEDY: &str = "`trodden instrument PROGRAM --output NEW --table-slots 4096` (or a larger --max-paths) makes a program whose paths are whole; record that";
 
 /// Looks a path expression up.
 ///
 /// # Errors
-/// The expression cannot be read, or there is no such profile or function.
+/// The expression cannot be read, or there is no such profile, function or line.
 pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     let expression: Expression = job.expression.parse()?;
     let profile = profiles::load(&job.profile)?;
@@ -28,14 +29,24 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     let provider = reports::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let found = Found::of(&expression, &job.expression, &view)?;
+    let top = reports::most(job.top, job.json);
     match job.json {
-        true => reports::print(&reports::json_text(&found.json(job.top))?)?,
-        false => reports::print(found.text(&sources, &reports::text_options(color, job.steps), job.top).as_bytes())?,
+        true => reports::print(&reports::json_text(&found.json(top))?)?,
+        false => reports::print_text(&found.text(&sources, &reports::text_options(color, job.steps), top))?,
     }
-    for place in found.nowhere() {
-        note(nowhere_note(&place));
+    if let Some(first) = found.open().first() {
+        let more = match found.open().len() {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        let what = if found.answer() == Answer::Unknown { "a path may match" } else { "more paths may match" };
+        note(format_args!("paths of `{first}`{more} are cut, and {what} whose pieces were counted apart: {REMEDY}"));
     }
     reports::tell_partial(&profile);
     reports::remarks(&view, &sources);
-    Ok(if job.fail && found.paths() > 0 { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
+    Ok(match found.answer() {
+        Answer::Unknown => ExitCode::from(UNKNOWN),
+        Answer::Yes if job.fail => ExitCode::from(FOUND),
+        Answer::Yes | Answer::No => ExitCode::SUCCESS,
+    })
 }

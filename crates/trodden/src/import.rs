@@ -47,7 +47,7 @@ pub fn store(imported: BranchImport, name: &Path, destination: &Destination) -> 
     anyhow::ensure!(sampling.records > 0, "{} holds no branches: {}", name.display(), remedy(sampling.samples));
     tell(&imported, &sampling);
     anyhow::ensure!(sampling.whole_paths > 0, "no path was seen from its beginning to its end");
-    deliver(&Collected { profile: imported.profile, problems: Vec::new() }, destination)
+    deliver(&Collected { profile: imported.profile, problems: Vec::new() }, destination).map(drop)
 }
 
 fn remedy(samples: u64) -> &'static str {

@@ -3,7 +3,9 @@
 use crate::assets;
 use crate::cli::Info;
 use crate::libraries::{self, Library};
+use crate::notes::printable;
 use crate::profiles;
+use crate::reports::{json_text, print};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
@@ -14,7 +16,7 @@ use std::process::ExitCode;
 use trodden_flow::CutReason;
 use trodden_profile::exactness;
 use trodden_report::Name;
-use trodden_unit::{FunctionMap, Image, ImageError, Skipped, UnitMap};
+use trodden_unit::{FunctionMap, distinct, Image, ImageError, Skipped, UnitMap};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -35,11 +37,12 @@ pub fn run(info: &Info) -> Result<ExitCode> {
         other => other.with_context(|| info.file.display().to_string())?,
     };
     let summary = ImageSummary::new(&info.file, &bytes, &image)?;
-    let mut out = io::stdout().lock();
     if info.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
+        print(&json_text(&summary)?)?;
     } else {
+        let mut out = Vec::new();
         summary.print(&mut out, if info.all { usize::MAX } else { SHOWN })?;
+        print(printable(&String::from_utf8_lossy(&out)).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -55,7 +58,10 @@ struct ImageSummary {
     /// Units whose map is neither in the file nor in the store.
     units_without_map: Vec<String>,
     damage: Vec<String>,
+    /// Functions; one that several units have a copy of is one.
     functions: usize,
+    /// Functions of all units, copies among them.
+    bodies: usize,
     /// Why counts of the program are not exact or complete, if they are not.
     not_exact: Vec<String>,
     counters: u64,
@@ -117,6 +123,7 @@ impl ImageSummary {
             units_without_map: Vec::new(),
             damage: image.frame_errors.iter().map(ToString::to_string).collect(),
             functions: 0,
+            bodies: 0,
             not_exact: Vec::new(),
             counters: image.units.iter().map(|u| u.counters).sum(),
             skipped: Vec::new(),
@@ -126,13 +133,22 @@ impl ImageSummary {
             libraries: Vec::new(),
             libraries_unknown: None,
         };
-        let mut known = HashSet::new();
+        let (mut known, mut maps) = (HashSet::new(), Vec::new());
         for placed in &image.units {
-            match image.frame(placed.unit, store.as_ref())? {
+            let what = || format!("{}: the map of unit {}", path.display(), placed.unit);
+            match image.frame(placed.unit, store.as_ref()).with_context(what)? {
                 None => out.units_without_map.push(placed.unit.to_string()),
-                Some(frame) => out.unit(&frame.unit.to_string(), &frame.map()?, frame.has_bitcode(), &mut known),
+                Some(frame) => {
+                    let map = frame.map().with_context(what)?;
+                    if map.words() != Some(placed.counters) {
+                        bail!("{}: the map of unit {} has another number of counters than the program: build the program again", path.display(), placed.unit);
+                    }
+                    out.unit(&frame.unit.to_string(), &map, frame.has_bitcode(), &mut known);
+                    maps.push(map);
+                }
             }
         }
+        out.functions = distinct(maps.iter().flat_map(|m| &m.functions));
         // The sample tier's second version of a function.
         let is_version = |f: &str| f.strip_suffix(".counted").is_some_and(|f| known.contains(f));
         let is_ours = |f: &str| known.contains(f) || is_version(f) || f.starts_with("__trodden");
@@ -146,7 +162,7 @@ impl ImageSummary {
 
     fn unit(&mut self, unit: &str, map: &UnitMap, bitcode: bool, known: &mut HashSet<String>) {
         self.not_exact.extend(exactness::of_units(std::iter::once(map)).iter().map(|i| format!("{}: {i}", map.source)));
-        self.functions += map.functions.len();
+        self.bodies += map.functions.len();
         for function in &map.functions {
             known.insert(function.plain_name().to_owned());
             self.cut.extend(cut_function(map, function));
@@ -177,7 +193,11 @@ impl ImageSummary {
         writeln!(out, "{}", self.path)?;
         writeln!(out, "  image      {}", self.image)?;
         writeln!(out, "  build id   {}", self.build_id.as_deref().unwrap_or("none"))?;
-        writeln!(out, "  counted    {} functions in {} units, {} paths", self.functions, self.units.len(), self.counters)?;
+        let copies = match self.bodies - self.functions {
+            0 => String::new(),
+            copies => format!(", {copies} more copies of them"),
+        };
+        writeln!(out, "  counted    {} functions{copies} in {} units, {} paths", self.functions, self.units.len(), self.counters)?;
         for (scheme, count) in self.schemes() {
             writeln!(out, "  scheme     {scheme} ({count} units)")?;
         }

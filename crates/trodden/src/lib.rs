@@ -26,6 +26,8 @@
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
 //! | `plan/`, `copies/` | dividing the counting among copies of a program; building, running and adding up copies |
+//! | `trace/` | exact traces of programs that were not built for it |
+//! | `waits.rs`, `waits/` | waiting time: recording it, and the code that causes it |
 //! | `store.rs` | size of the unit store, and pruning it |
 //! | `doctor.rs` | is everything there |
 //! | `assets.rs`, `toolchain.rs` | what trodden brings along; where LLVM is |
@@ -39,6 +41,7 @@ mod cargo;
 pub mod cc;
 mod cli;
 mod copies;
+mod coverage;
 mod doctor;
 mod events;
 mod facts;
@@ -71,10 +74,13 @@ mod residual;
 mod runs;
 mod rust;
 mod sample;
+mod stand_ins;
 mod simulate;
 mod store;
 mod suite;
 mod toolchain;
+mod trace;
+mod waits;
 mod watch;
 
 use anyhow::Result;
@@ -115,10 +121,13 @@ pub fn main_as(name: &str) -> ExitCode {
 fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     let rest = |from: usize| arguments.get(from..).unwrap_or_default().to_vec();
     match name {
-        "trodden-cc" | "cc" | "gcc" | "clang" => return cc::drive(cc::Language::C, rest(1)),
-        "trodden-c++" | "c++" | "g++" | "clang++" => return cc::drive(cc::Language::Cxx, rest(1)),
+        "trodden-cc" => return cc::drive(cc::Language::C, rest(1)),
+        "trodden-c++" => return cc::drive(cc::Language::Cxx, rest(1)),
         "cargo-trodden" => return cargo::run(rest(1)),
         _ => {}
+    }
+    if let Some(language) = stand_ins::language(name) {
+        return cc::drive(language, rest(1));
     }
     // The words of compiler drivers are clang's, and no others look at them first.
     match arguments.get(1).and_then(|a| a.to_str()) {
@@ -148,6 +157,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Field(job) => field::run(&job, cli.color),
         Command::Export(job) => reports::export(&job),
         Command::Suite(job) => suite::run(&job),
+        Command::Waits(job) => waits::run(&job, cli.color),
         Command::Runs(job) => runs::runs(&job),
         Command::Merge(job) => runs::merge(&job),
         Command::Diff(job) => runs::compare(&job),
@@ -156,6 +166,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Info(info) => info::run(&info),
         Command::Graph(job) => graph::run(&job),
         Command::Plan(job) => plan::run(&job),
+        Command::Trace(job) => trace::run(&job),
         Command::Store(job) => store::run(&job),
         Command::Doctor { json, command, .. } if command.is_empty() => doctor::run(json),
         Command::Doctor { json, runs, command } => copies::determinism(&command, runs, json),

@@ -34,6 +34,9 @@ pub fn needed(program: &Path, bytes: &[u8]) -> Result<Vec<Library>, String> {
     let interpreter =
         file.section_by_name(".interp").and_then(|s| s.data().ok().map(|d| String::from_utf8_lossy(d).trim_end_matches('\0').to_owned()));
     let loader = interpreter.unwrap_or_else(|| LOADER.to_owned());
+    if !is_systems_loader(&loader) {
+        return Err(format!("its loader `{}` is none of the system's, and is not run", loader.escape_debug()));
+    }
     let program = std::path::absolute(program).map_err(|e| e.to_string())?;
     let output = Command::new(&loader).arg("--list").arg(&program).output().map_err(|e| format!("{loader}: {e}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -43,6 +46,14 @@ pub fn needed(program: &Path, bytes: &[u8]) -> Result<Vec<Library>, String> {
         return if said.is_empty() || text.contains("statically linked") { Ok(Vec::new()) } else { Err(said) };
     }
     Ok(listed(&text).into_iter().map(|(name, path)| library(name, path)).collect())
+}
+
+/// Whether a file is a dynamic loader in a folder of the system: a program can name anything as its own.
+fn is_systems_loader(path: &str) -> bool {
+    const FOLDERS: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/nix/store/", "/gnu/store/"];
+    const NAMES: &[&str] = &["ld-linux-x86-64.so.2", "ld-musl-x86_64.so.1"];
+    let is_below = FOLDERS.iter().any(|folder| path.starts_with(folder)) && !path.contains("/..");
+    is_below && path.rsplit('/').next().is_some_and(|name| NAMES.contains(&name))
 }
 
 /// Reads the loader's list. The kernel's own library has no file and is left out.

@@ -20,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use trodden_unit::CodegenOptions;
 
 const BITCODE: &[&[u8]] = &[b"BC\xc0\xde", b"\xde\xc0\x17\x0b"];
 
@@ -71,7 +72,7 @@ fn is_bitcode(bytes: &[u8]) -> bool {
 }
 
 /// How machine code is made of the whole, going by the options of the link: builds pass theirs for compiling there, too.
-fn codegen(line: &CommandLine) -> Vec<String> {
+fn codegen(line: &CommandLine) -> CodegenOptions {
     let mut words = vec!["-ffunction-sections".to_owned(), "-fdata-sections".to_owned()];
     words.extend(line.codegen.iter().filter(|w| *w != "-static-pie").cloned());
     if !words.iter().any(|w| w.starts_with("-O")) {
@@ -80,7 +81,7 @@ fn codegen(line: &CommandLine) -> Vec<String> {
     if line.shared {
         words.push("-fPIC".into());
     }
-    words
+    CodegenOptions::of_command_line(words)
 }
 
 /// The words of the link, with the whole program's object first and without what went into it.

@@ -47,7 +47,12 @@ pub fn reasons(error: &anyhow::Error) -> String {
 
 /// Nobody may be reading any more (`2>&1 | head`): then nothing is said, and the work goes on.
 fn say(text: fmt::Arguments) {
-    let _ = io::stderr().write_fmt(text);
+    let _ = io::stderr().write_all(printable(&text.to_string()).as_bytes());
+}
+
+/// Text that does not steer a terminal: names of files and functions may hold any characters.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\r' | '\t') { '\u{fffd}' } else { c }).collect()
 }
 
 /// How far a long piece of work is: one line on a terminal, nothing elsewhere. May be shared by threads.
@@ -78,11 +83,32 @@ fn is_quiet() -> bool {
     env::var_os(QUIET_VARIABLE).is_some_and(|v| !v.is_empty() && v != "0")
 }
 
+/// The same of text that has colours of our own: sequences that set a style stay.
+pub fn printable_styled(text: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, behind)) = rest.split_once("\u{1b}[") {
+        let digits = behind.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(behind.len());
+        out.push_str(&printable(before));
+        match behind[digits..].starts_with('m') {
+            true => out.push_str(&rest[before.len()..before.len() + 2 + digits + 1]),
+            false => out.push_str(&printable(&rest[before.len()..before.len() + 2 + digits])),
+        }
+        rest = &behind[digits + usize::from(behind[digits..].starts_with('m'))..];
+    }
+    out + &printable(rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use anyhow::{Context, anyhow};
     use trodden_profile::ProfileError;
+
+    #[test]
+    fn names_do_not_steer_terminals() {
+        assert_eq!(printable("a\u{1b}[31m\u{7}b\n\tc\u{9b}"), "a\u{fffd}[31m\u{fffd}b\n\tc\u{fffd}");
+        assert_eq!(printable_styled("\u{1b}[1;31mred\u{1b}[0m \u{1b}[2J\u{1b}]0;x\u{7}"), "\u{1b}[1;31mred\u{1b}[0m \u{fffd}[2J\u{fffd}]0;x\u{fffd}");
+    }
 
     #[test]
     fn each_reason_is_told_once() {

@@ -1,6 +1,7 @@
 //! Stored profiles as the command line names them: files, or runs of the run store (`12`, `last`, `last~1`, a suite).
 
-use crate::notes::warn;
+use crate::notes::{printable, warn};
+use crate::reports;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::fs;
@@ -8,7 +9,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_profile::merge::{Builds, merge_files};
-use trodden_profile::{Ending, Profile, ProfileError, Run, RunStore};
+use trodden_unit::distinct;
+use trodden_profile::{Ending, Loss, Profile, ProfileError, Run, RunStore};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -21,15 +23,34 @@ pub const LAST: &str = "last";
 /// # Errors
 /// There is none of these, or it cannot be read.
 pub fn load(wanted: &str) -> Result<Profile> {
+    let (profile, lost) = recover(wanted)?;
+    lost.iter().for_each(warn);
+    Ok(profile)
+}
+
+/// The same with what is lost of damaged files, in words: what is intact is used. Files of a suite that cannot be read at all are said here.
+///
+/// # Errors
+/// As of [`load`].
+pub fn recover(wanted: &str) -> Result<(Profile, Vec<String>)> {
     let files = files(wanted)?;
     if let [file] = files.as_slice() {
-        return Ok(Profile::read(file)?);
+        let found = Profile::recover(file)?;
+        return Ok((found.profile, losses(file, &found.lost)));
     }
     let merged = merge_files(&files, Builds::Refuse, |_| {});
     for (file, reason) in &merged.refused {
         warn(format_args!("{} is left out: {reason}", file.display()));
     }
-    merged.profile.with_context(|| format!("none of the runs of `{wanted}` can be read"))
+    let lost = merged.damaged.iter().flat_map(|(file, lost)| losses(file, lost)).collect();
+    Ok((merged.profile.with_context(|| format!("none of the runs of `{wanted}` can be read"))?, lost))
+}
+
+/// What is said of a damaged file of which the intact part is used.
+pub fn losses(file: &Path, lost: &[Loss]) -> Vec<String> {
+    let Some(first) = lost.first() else { return Vec::new() };
+    let more = if lost.len() > 1 { format!(" and {} more; `trodden info` lists them", lost.len() - 1) } else { String::new() };
+    vec![format!("{} is damaged, and only what is intact is used. Lost: {first}{more}", file.display())]
 }
 
 /// The files of the profiles that `wanted` names: itself if there is a file of that name, else those of a run or of the runs of a suite.
@@ -88,11 +109,12 @@ pub fn info(file: &Path, json: bool) -> Result<ExitCode> {
         images: recovered.profile.images.iter().map(image).collect(),
         lost: recovered.lost.iter().map(ToString::to_string).collect(),
     };
-    let mut out = io::stdout().lock();
     if json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
+        reports::print(&reports::json_text(&summary)?)?;
     } else {
+        let mut out = Vec::new();
         print(&mut out, file, &summary)?;
+        reports::print(printable(&String::from_utf8_lossy(&out)).as_bytes())?;
     }
     Ok(if summary.lost.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -104,10 +126,11 @@ fn image(image: &trodden_profile::ImageProfile) -> ImageSummary<'_> {
         image: image.identity.to_string(),
         build_id: image.build_id.as_deref(),
         units: image.units.len(),
-        functions: functions().count(),
-        functions_entered: functions().filter(|(u, f)| u.counts_of(f).next().is_some()).count(),
-        counters: image.units.iter().fold(0, |sum: u64, u| sum.saturating_add(u.map.counters)),
-        counters_hit: image.units.iter().map(|u| u.counts.len()).sum(),
+        functions: distinct(functions().map(|(_, f)| f)),
+        functions_entered: distinct(functions().filter(|(u, f)| u.counts_of(f).next().is_some()).map(|(_, f)| f)),
+        // Units may have counters of other things than paths.
+        counters: functions().fold(0, |sum: u64, (_, f)| sum.saturating_add(f.counters)),
+        counters_hit: functions().map(|(u, f)| u.counts_of(f).count()).sum(),
     }
 }
 
@@ -121,7 +144,7 @@ fn print(out: &mut impl Write, file: &Path, summary: &ProfileSummary) -> io::Res
     writeln!(out, "  suite      {}", run.suite.as_deref().unwrap_or("none"))?;
     writeln!(out, "  runs       {}", run.runs)?;
     writeln!(out, "  duration   {:.3} s", run.duration_ns as f64 / 1e9)?;
-    writeln!(out, "  ending     {}", ending(run.ending))?;
+    writeln!(out, "  ending     {}", ending(run.ending, run.runs))?;
     writeln!(out, "  recorder   trodden {}", run.recorder)?;
     for image in &summary.images {
         writeln!(out, "\n{}", image.path)?;
@@ -137,9 +160,10 @@ fn print(out: &mut impl Write, file: &Path, summary: &ProfileSummary) -> io::Res
     Ok(())
 }
 
-fn ending(ending: Option<Ending>) -> String {
+fn ending(ending: Option<Ending>, runs: u64) -> String {
     match ending {
-        None => "unknown, or several".into(),
+        None if runs > 1 => "several".into(),
+        None => "unknown".into(),
         Some(Ending::Exit(status)) => format!("exit status {status}"),
         Some(Ending::Signal(signal)) => format!("signal {signal}"),
     }

@@ -16,7 +16,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::UNIX_EPOCH;
 use trodden_profile::merge::{Builds, merge_files};
-use trodden_profile::{Run, RunStore, Switch, collect, raw_files};
+use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files};
 use trodden_report::words::plural;
 use trodden_trace::{Event, Follow, Program, ProgramId, TraceError, follow};
 
@@ -29,7 +29,8 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
     let store = RunStore::create(&std::env::current_dir()?)?;
     let (command, raw) = (record::command(&job.command, folder.path(), "%m.%p.raw"), folder.path().to_owned());
     let (ended, programs) = channel();
-    let keeper = Keeper { store, folder: raw.clone(), suite: suite.to_owned(), told: BTreeSet::new(), stored: Vec::new(), failures: 0 };
+    let keeper =
+        Keeper { store, folder: raw.clone(), suite: suite.to_owned(), told: BTreeSet::new(), stored: Vec::new(), failures: 0, lacking: 0 };
     let keeper = std::thread::spawn(move || keeper.keep_all(&programs));
     let status = record::forwarding_signals(|begun| {
         // Whoever follows processes holds them up until its thread ends.
@@ -45,7 +46,9 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
     })?;
     let status = status.map_err(|e| failed(e, &job.command[0]))?;
     let keeper = keeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    if let Err(error) = keeper.finish(job, status) {
+    let finished = folder.check().and_then(|()| keeper.finish(job, status));
+    let is_whole = finished.is_ok();
+    if let Err(error) = finished {
         let kept = folder.keep();
         warn(format_args!(
             "the suite is incomplete: {1}; raw counts that were not stored are in {0} (`trodden collect {0}`)",
@@ -53,7 +56,7 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
             reasons(&error)
         ));
     }
-    Ok(record::exit_code(status))
+    Ok(record::exit_code_with(status, is_whole))
 }
 
 fn failed(error: TraceError, program: &OsStr) -> anyhow::Error {
@@ -93,6 +96,8 @@ struct Keeper {
     told: BTreeSet<String>,
     stored: Vec<PathBuf>,
     failures: u64,
+    /// Stored runs that lack counts, and say so.
+    lacking: u64,
 }
 
 impl Keeper {
@@ -116,11 +121,13 @@ impl Keeper {
             bail!("a program of the sample tier counts nothing in a suite of single programs: --together records them in bursts");
         }
         let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, assets::store().ok().as_ref());
-        let lost = collected.problems.iter().filter(|p| p.loses_counts()).count();
+        let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
+        let (is_lacking, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_marked));
         collected.problems.iter().for_each(|p| self.tell(&p.to_string()));
-        if lost > 0 {
+        if !all_marked {
             bail!("counts of a run cannot be decoded");
         }
+        self.lacking += u64::from(is_lacking);
         // A process that is killed as it starts leaves a file without anything in it.
         if !collected.profile.images.is_empty() {
             self.stored.push(self.store.add_run(&collected.profile)?.profile);
@@ -150,8 +157,9 @@ impl Keeper {
             let run = record::circumstances(&job.command, UNIX_EPOCH.elapsed().unwrap_or_default(), record::ending(status));
             self.keep(run, &place)?;
         }
-        if self.stored.is_empty() && self.failures == 0 {
-            return record::nothing_counted(&job.command[0]);
+        if self.stored.is_empty() && self.failures == 0 && self.lacking == 0 {
+            record::nothing_counted(&job.command[0]);
+            return Ok(());
         }
         if let Some(output) = &job.destination.output {
             let merged = merge_files(&self.stored, Builds::Separate, |_| {});
@@ -161,6 +169,7 @@ impl Keeper {
         let runs = plural(self.stored.len() as u128, "run", "runs");
         note(format_args!("recorded {runs} in the suite {}; `trodden suite list {0}` shows them", self.suite));
         anyhow::ensure!(self.failures == 0, "{} runs could not be stored", self.failures);
+        anyhow::ensure!(self.lacking == 0, "counts of {} are lost, and the runs say so", plural(u128::from(self.lacking), "run", "runs"));
         Ok(())
     }
 }
@@ -178,5 +187,7 @@ fn run_of(program: Program) -> Run {
         recorder: env!("CARGO_PKG_VERSION").into(),
         test: program.variable.filter(|name| !name.is_empty()),
         diverged: 0,
+        lost: 0,
+        interrupted: 0,
     }
 }

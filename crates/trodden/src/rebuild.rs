@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{Frame, Identity};
+use trodden_unit::{CodegenOptions, Frame, Identity, UnitMap};
 
 /// Compiles bitcode through the plugin.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Compiler {
     ///
     /// # Errors
     /// Clang fails; the message is clang's.
-    pub fn object(&self, bitcode: &Path, codegen: &[String], output: &Path) -> Result<()> {
+    pub fn object(&self, bitcode: &Path, codegen: &CodegenOptions, output: &Path) -> Result<()> {
         self.run(self.command(bitcode, codegen, output), bitcode)
     }
 
@@ -61,12 +61,15 @@ impl Compiler {
     }
 
     /// The command that makes an object.
-    pub fn command(&self, bitcode: &Path, codegen: &[String], output: &Path) -> Command {
+    pub fn command(&self, bitcode: &Path, codegen: &CodegenOptions, output: &Path) -> Command {
         let mut command = Command::new(&self.clang);
-        command.args(codegen).args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes"]).arg(&self.plugin);
+        command
+            .args(codegen.words())
+            .args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes"])
+            .arg(&self.plugin);
         command.args(["-x", "ir", "-c"]).arg(bitcode).arg("-o").arg(output);
         command.env(STORE_VARIABLE, &self.store).env(PARAMETERS_VARIABLE, &self.parameters);
-        command.env(CODEGEN_VARIABLE, codegen.join(CODEGEN_SEPARATOR));
+        command.env(CODEGEN_VARIABLE, codegen.words().join(CODEGEN_SEPARATOR));
         command
     }
 
@@ -206,9 +209,18 @@ fn compile_unit(compiler: &Compiler, frame: &Frame, folder: &Path) -> Result<()>
     let map = frame.map()?;
     let bitcode = folder.join(format!("{}.bc", frame.unit));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("no other variant of {}", map.source))?)?;
-    compiler.object(&bitcode, &map.codegen, &object_path(folder, frame.unit)).with_context(|| format!("unit of {}", map.source))?;
+    let made = codegen_of(&map).and_then(|codegen| compiler.object(&bitcode, &codegen, &object_path(folder, frame.unit)));
+    made.with_context(|| format!("unit of {}", map.source))?;
     fs::remove_file(&bitcode)?;
     Ok(())
+}
+
+/// By which options code is made of a unit again.
+///
+/// # Errors
+/// Its map asks for something else than code generation: it may come from anywhere.
+pub fn codegen_of(map: &UnitMap) -> Result<CodegenOptions> {
+    Ok(CodegenOptions::of_map(&map.codegen)?)
 }
 
 fn object_path(folder: &Path, unit: Identity) -> PathBuf {

@@ -13,7 +13,7 @@ use crate::notes::{note, reasons, warn};
 use crate::programs;
 use crate::rust::ROLE_VARIABLE;
 use crate::sample::{self, Bursting, Files};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -23,16 +23,20 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
-use trodden_profile::store::check_suite_name;
-use trodden_profile::{Collected, Ending, Profile, Run, RunStore, Sampled, Sampling, collect, raw_files};
+use trodden_profile::store::{RAW, check_suite_name};
+use trodden_profile::{CollectProblem, Collected, Ending, Profile, Run, RunStore, Sampled, Sampling, collect, raw_files};
+use trodden_report::words::plural;
 use trodden_wire::OUTPUT_VARIABLE;
 
+/// Exit status of a recording that lacks counts, of a command that ended well.
+const INCOMPLETE: u8 = 2;
 /// Variable by which trainings find the program that is trained.
 const PROGRAM_VARIABLE: &str = "TRODDEN_PROGRAM";
 /// Environment variable that names the test which a program's run is.
@@ -59,16 +63,98 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     let mut counted = count(&record.command, folder.path(), "%m.raw", record.bursts)?;
     counted.run.suite = record.destination.suite.clone();
     counted.run.test = test();
-    let code = exit_code(counted.status);
-    if let Err(error) = keep(record, counted, folder.path()) {
+    let status = counted.status;
+    let kept = folder.check().and_then(|()| keep(record, counted, folder.path()));
+    let is_whole = tell_kept(kept, folder);
+    Ok(exit_code_with(status, is_whole))
+}
+
+/// Says what is wrong with a run's profile, and keeps raw files that may help; whether nothing is.
+fn tell_kept(kept: Result<Lacking>, folder: RunFolder) -> bool {
+    let lacking = match kept {
+        Ok(Lacking { problems: 0, .. }) => return true,
+        Ok(lacking) => lacking,
+        Err(error) if !folder.path().exists() => {
+            warn(format_args!("no profile of this run: {}", reasons(&error)));
+            return false;
+        }
+        Err(error) => {
+            let kept = folder.keep();
+            warn(format_args!(
+                "no profile of this run: {1}; the raw counts are in {0} (`trodden collect {0}`)",
+                kept.display(),
+                reasons(&error)
+            ));
+            return false;
+        }
+    };
+    if lacking.all_marked {
+        warn("the profile of this run lacks counts that are lost, and says so");
+    } else {
         let kept = folder.keep();
         warn(format_args!(
-            "no profile of this run: {1}; the raw counts are in {0} (`trodden collect {0}`)",
-            kept.display(),
-            reasons(&error)
+            "the profile of this run is incomplete ({}, named above); the raw counts are in {1} (`trodden collect {1}`)",
+            plural(lacking.problems as u128, "problem", "problems"),
+            kept.display()
         ));
     }
-    Ok(code)
+    false
+}
+
+/// The exit status by which a command's end is passed on. One that says all is well is not, where counts are missing.
+pub fn exit_code_with(status: ExitStatus, is_whole: bool) -> ExitCode {
+    if status.success() && !is_whole { ExitCode::from(INCOMPLETE) } else { exit_code(status) }
+}
+
+/// A temporary folder of raw counts. It is locked as long as it is used, so that `trodden runs clean` leaves it alone.
+pub struct RunFolder {
+    folder: TempDir,
+    /// Open: so its number is nobody else's, even if it is deleted and programs make one of its name.
+    locked: fs::File,
+}
+
+impl RunFolder {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// The folder that it is to be in cannot be written.
+    pub fn within(base: &Path) -> Result<RunFolder> {
+        let cannot = || format!("cannot write to {}", base.display());
+        let folder = tempfile::Builder::new().prefix(RAW).tempdir_in(base).with_context(cannot)?;
+        let locked = fs::File::open(folder.path()).with_context(cannot)?;
+        // Where a file system has no locks, it may be taken for one that was left.
+        let _ = locked.try_lock();
+        Ok(RunFolder { folder, locked })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Leaves it where it is, for the user.
+    pub fn keep(self) -> PathBuf {
+        self.folder.keep()
+    }
+
+    /// The same, when it is no longer used.
+    pub fn leave(&mut self) {
+        self.folder.disable_cleanup(true);
+    }
+
+    /// Whether it is still there.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn check(&self) -> Result<()> {
+        let number = |there: fs::Metadata| (there.dev(), there.ino());
+        ensure!(
+            fs::metadata(self.path()).is_ok_and(|now| self.locked.metadata().is_ok_and(|made| number(now) == number(made))),
+            "the folder of its raw counts, {}, was deleted while the command ran, and what was counted with it: record again, and leave that folder alone",
+            self.path().display()
+        );
+        Ok(())
+    }
 }
 
 /// Whether each program is to be a run of its own.
@@ -156,7 +242,7 @@ impl Counted {
 ///
 /// # Errors
 /// It cannot be made.
-pub fn run_folder(record: &Record) -> Result<TempDir> {
+pub fn run_folder(record: &Record) -> Result<RunFolder> {
     let base = match &record.destination.output {
         Some(output) if record.destination.no_store => {
             output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
@@ -167,7 +253,11 @@ pub fn run_folder(record: &Record) -> Result<TempDir> {
         format!("cannot make the folder {}: run from a folder that can be written, or use --no-store -o FILE", base.display())
     })?;
     let base = fs::canonicalize(&base)?;
-    tempfile::Builder::new().prefix("raw-").tempdir_in(&base).with_context(|| format!("cannot write to {}", base.display()))
+    if !record.destination.no_store {
+        // What a recorder leaves that is killed is found by its store.
+        RunStore::create(&std::env::current_dir()?)?;
+    }
+    RunFolder::within(&base)
 }
 
 /// So long a process may take to end.
@@ -241,6 +331,8 @@ pub fn circumstances(words: &[OsString], started: Duration, ending: Ending) -> R
         recorder: env!("CARGO_PKG_VERSION").into(),
         test: None,
         diverged: 0,
+        lost: 0,
+        interrupted: 0,
     }
 }
 
@@ -317,9 +409,10 @@ fn ignored_signals() -> Vec<i32> {
 }
 
 /// Makes the profile and puts it where it is wanted.
-fn keep(record: &Record, counted: Counted, folder: &Path) -> Result<()> {
+fn keep(record: &Record, counted: Counted, folder: &Path) -> Result<Lacking> {
     if raw_files(folder)?.is_empty() {
-        return nothing_counted(&record.command[0]);
+        nothing_counted(&record.command[0]);
+        return Ok(Lacking::default());
     }
     match (&counted.sampling, record.sample) {
         (Some(sampling), _) => sample::tell(sampling),
@@ -343,16 +436,37 @@ pub fn collect_files(job: &Collect) -> Result<ExitCode> {
     }
     anyhow::ensure!(!files.is_empty(), "there are no raw files (their names end in .raw) in the folders given");
     let run = Run { suite: job.destination.suite.clone(), runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
-    deliver(&collect(files, run, assets::store().ok().as_ref()), &job.destination)?;
+    deliver(&collect(files, run, assets::store().ok().as_ref()), &job.destination)?.check()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a profile lacks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lacking {
+    /// Problems by which counts are missing or doubtful.
+    pub problems: usize,
+    /// The profile itself says so of each of them, and raw files have no more.
+    pub all_marked: bool,
+}
+
+impl Lacking {
+    /// Whether it lacks nothing.
+    ///
+    /// # Errors
+    /// It does.
+    pub fn check(self) -> Result<()> {
+        ensure!(self.problems == 0, "the profile is incomplete: {}, named above", plural(self.problems as u128, "problem", "problems"));
+        Ok(())
+    }
 }
 
 /// Puts what was collected where it is wanted.
 ///
 /// # Errors
-/// Nothing could be decoded, something is missing, or the place cannot be written.
-pub fn deliver(collected: &Collected, destination: &Destination) -> Result<()> {
-    let lost = collected.problems.iter().filter(|p| p.loses_counts()).count();
+/// Nothing could be decoded, or the place cannot be written.
+pub fn deliver(collected: &Collected, destination: &Destination) -> Result<Lacking> {
+    let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
+    let lacking = Lacking { problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_marked) };
     collected.problems.iter().for_each(warn);
     anyhow::ensure!(!collected.profile.images.is_empty(), "none of its images can be decoded");
     if let Some(output) = &destination.output {
@@ -363,15 +477,13 @@ pub fn deliver(collected: &Collected, destination: &Destination) -> Result<()> {
         let entry = RunStore::create(&std::env::current_dir()?)?.add_run(&collected.profile)?;
         note(format_args!("recorded as run {}; `trodden report` shows it", entry.number));
     }
-    anyhow::ensure!(lost == 0, "it is incomplete ({lost} problems)");
-    Ok(())
+    Ok(lacking)
 }
 
 /// Says why there is no profile.
-pub fn nothing_counted(program: &OsStr) -> Result<()> {
+pub fn nothing_counted(program: &OsStr) {
     warn(format_args!(
         "nothing was counted: unless a program said above why it could not, nothing that `{}` is or runs was built with trodden: build it with `trodden build -- ...` or `cargo trodden build`; `trodden info PROGRAM` tells whether a program was",
         program.display()
     ));
-    Ok(())
 }

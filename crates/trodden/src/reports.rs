@@ -1,39 +1,45 @@
 //! Commands that show stored profiles: `report`, `annotate`, `export`. What they print is made by the crate `trodden-report`.
 
 use crate::cli::{Annotate, Color, Export, Format, Report, Shown};
-use crate::notes::{note, warn};
+use crate::coverage::Files;
+use crate::notes::{note, printable_styled, warn};
 use crate::{profdata, profiles, residual};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::env;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_profile::Profile;
+use trodden_profile::whole_file;
 use trodden_report::annotate::Request;
 use trodden_report::html::HtmlOptions;
 use trodden_report::text::TextOptions;
 use trodden_report::{Selection, SourceCache, View, annotate, events, folded, html, json, lcov, pprof, text};
+
+/// How names of files begin that are being written.
+pub const BEGUN: &str = ".trodden-";
 
 /// `trodden report`
 ///
 /// # Errors
 /// There is no such profile or function.
 pub fn report(job: &Report, color: Color) -> Result<ExitCode> {
-    let profile = profiles::load(&job.profile)?;
-    let view = View::of(&profile);
+    let (profile, lost) = profiles::recover(&job.profile)?;
+    let mut view = View::of(&profile);
+    view.damaged.extend(lost);
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let selection = selection(&job.shown);
+    let selection = selection(&job.shown, job.json);
     events::check(&profile, selection.measure)?;
     if let Some(file) = &job.html {
         let page = html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() });
-        fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+        write_file(file, page.as_bytes())?;
         note(format_args!("the page is in {}", file.display()));
     } else if job.json {
         print(&json_text(&json::report(&view, &selection, &sources)?)?)?;
     } else {
-        print(text::report(&view, &selection, &sources, &text_options(color, job.steps))?.as_bytes())?;
+        print_text(&text::report(&view, &selection, &sources, &text_options(color, job.steps))?)?;
     }
     remarks(&view, &sources);
     Ok(ExitCode::SUCCESS)
@@ -44,8 +50,9 @@ pub fn report(job: &Report, color: Color) -> Result<ExitCode> {
 /// # Errors
 /// There is no such profile, function or path.
 pub fn annotate(job: &Annotate, color: Color) -> Result<ExitCode> {
-    let profile = profiles::load(&job.profile)?;
-    let view = View::of(&profile);
+    let (profile, lost) = profiles::recover(&job.profile)?;
+    let mut view = View::of(&profile);
+    view.damaged.extend(lost);
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     events::check(&profile, job.measure.measure())?;
@@ -56,7 +63,7 @@ pub fn annotate(job: &Annotate, color: Color) -> Result<ExitCode> {
     if job.json {
         print(&json_text(&json::annotate(&view, &request, &sources)?)?)?;
     } else {
-        print(annotate::annotate(&view, &request, &sources, &text_options(color, 0))?.as_bytes())?;
+        print_text(&annotate::annotate(&view, &request, &sources, &text_options(color, 0))?)?;
     }
     remarks(&view, &sources);
     Ok(ExitCode::SUCCESS)
@@ -67,7 +74,9 @@ pub fn annotate(job: &Annotate, color: Color) -> Result<ExitCode> {
 /// # Errors
 /// There is no such profile or function, or the file cannot be written.
 pub fn export(job: &Export) -> Result<ExitCode> {
-    anyhow::ensure!(job.program.is_none() || job.format == Format::Known, "--for is for `trodden export known`");
+    ensure!(job.program.is_none() || job.format == Format::Known, "--for is for `trodden export known`");
+    let of_files = !job.include.is_empty() || !job.exclude.is_empty() || job.relative_to.is_some();
+    ensure!(!of_files || job.format == Format::Lcov, "--include, --exclude and --relative-to are for `trodden export lcov`");
     let profile = profiles::load(&job.profile)?;
     let view = View::of(&profile);
     let provider = sources(&job.source, &profile.run.directory);
@@ -79,7 +88,7 @@ pub fn export(job: &Export) -> Result<ExitCode> {
         Format::Proftext => profdata::text(&profile)?,
         Format::Folded => folded::folded(&view, &selection)?.into_bytes(),
         Format::Pprof => pprof::pprof(&view, &selection)?,
-        Format::Lcov => lcov::lcov(&view, profile.run.suite.as_deref().unwrap_or("trodden")).into_bytes(),
+        Format::Lcov => coverage(job, &view, &selection)?.into_bytes(),
         Format::Json => json_text(&json::report(&view, &selection, &sources)?)?,
         Format::Weights => profile.weights()?.to_bytes(),
         Format::Known => match &job.program {
@@ -93,23 +102,57 @@ pub fn export(job: &Export) -> Result<ExitCode> {
         tell_partial(&profile);
     }
     match &job.output {
-        Some(file) => fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()))?,
+        Some(file) => write_file(file, &bytes)?,
         None => print(&bytes)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn selection(shown: &Shown) -> Selection {
-    Selection { function: shown.function.clone(), measure: shown.measure.measure(), top: shown.top, min_share: shown.min_share / 100.0 }
+/// A tracefile of the files that are wanted and there.
+fn coverage(job: &Export, view: &View, selection: &Selection) -> Result<String> {
+    let files = Files::new(&job.include, &job.exclude, job.relative_to.as_deref())?;
+    let run = &view.profile.run;
+    let found = locate(&job.source, &run.directory);
+    let name = |path: &str| files.name(path, found(path));
+    let text = lcov::lcov(selection.functions(view)?, run.suite.as_deref().unwrap_or("trodden"), &name);
+    left_out(&files);
+    Ok(text)
+}
+
+/// Says which files a tracefile lacks because they are not there.
+pub fn left_out(files: &Files) {
+    let missing = files.missing();
+    if let Some(first) = missing.first() {
+        let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
+        note(format_args!("left out, since there is no such file: {first}{more}; --source FOLDER says where it is"));
+    }
+}
+
+fn selection(shown: &Shown, json: bool) -> Selection {
+    let top = most(shown.top, json);
+    Selection { function: shown.function.clone(), measure: shown.measure.measure(), top, min_share: shown.min_share / 100.0 }
+}
+
+/// How many are shown where nothing is said of it: some of them on a terminal, all as JSON.
+pub fn most(top: Option<usize>, json: bool) -> usize {
+    const SHOWN: usize = 10;
+    top.unwrap_or(if json { 0 } else { SHOWN })
 }
 
 /// Where source files are: at the path that the compiler knew, else below the given folders, else below the folder of the run.
 pub fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String> + use<> {
+    let found = locate(folders, run);
+    move |path: &str| fs::read(found(path)?).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The place of a source file, likewise.
+pub fn locate(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<PathBuf> + use<> {
     let mut folders = folders.to_vec();
     folders.push(PathBuf::from(run));
     move |path: &str| {
-        let read = |path: &Path| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        read(Path::new(path)).or_else(|| folders.iter().find_map(|folder| below(folder, Path::new(path)).find_map(|p| read(&p))))
+        let path = Path::new(path);
+        let there = |path: &PathBuf| fs::File::open(path).is_ok_and(|file| file.metadata().is_ok_and(|m| m.is_file()));
+        Some(path.to_owned()).filter(there).or_else(|| folders.iter().find_map(|folder| below(folder, path).find(there)))
     }
 }
 
@@ -155,6 +198,14 @@ pub fn json_text(value: &impl serde::Serialize) -> Result<Vec<u8>> {
     Ok(text)
 }
 
+/// Writes a file that the user named: whole, or not at all.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
+    whole_file::write(file, BEGUN, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
+}
+
 /// Prints to standard output.
 pub fn print(bytes: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
@@ -163,6 +214,11 @@ pub fn print(bytes: &[u8]) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
     }
+}
+
+/// Prints text, with colours or without, in which names must not steer the terminal.
+pub fn print_text(text: &str) -> Result<()> {
+    print(printable_styled(text).as_bytes())
 }
 
 /// Says what a profile does not have, where what is printed does not say it.

@@ -4,7 +4,9 @@
 
 use crate::assets;
 use crate::cli::{Color, Residual, ResidualFormat, ResidualOrder, known_paths};
-use crate::notes::{reasons, warn};
+use crate::coverage::Files;
+use crate::notes::{printable_styled, reasons, warn};
+use crate::profiles;
 use crate::reports::{self, json_text};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -58,7 +60,7 @@ pub fn run(job: &Residual, color: Color) -> Result<ExitCode> {
     if let Some(top) = job.hot {
         return hot(job, color, &view, &known.paths, top as usize);
     }
-    let top = job.top.unwrap_or(if is_text(job) { SHOWN } else { usize::MAX });
+    let top = trodden_report::select::limit(job.top.unwrap_or(if is_text(job) { SHOWN } else { 0 }));
     let order = match job.by {
         ResidualOrder::Count => Order::Count,
         ResidualOrder::Newest => Order::Newest,
@@ -70,7 +72,7 @@ pub fn run(job: &Residual, color: Color) -> Result<ExitCode> {
     let untested = Untested::of(field, &wanted)?;
     let provider = reports::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    write(job, &form(job, color, &untested, &sources)?)?;
+    write(job, &form(job, color, &untested, &sources, &profile.run.directory)?)?;
     reports::remarks(&view, &sources);
     Ok(if job.fail_if_new && !untested.is_empty() { ExitCode::from(NEW) } else { ExitCode::SUCCESS })
 }
@@ -79,12 +81,17 @@ fn is_text(job: &Residual) -> bool {
     !job.json && job.format == ResidualFormat::Text
 }
 
-fn form(job: &Residual, color: Color, untested: &Untested, sources: &SourceCache) -> Result<Vec<u8>> {
+fn form(job: &Residual, color: Color, untested: &Untested, sources: &SourceCache, directory: &str) -> Result<Vec<u8>> {
     match if job.json { ResidualFormat::Json } else { job.format } {
-        ResidualFormat::Text => Ok(untested.text(sources, &reports::text_options(color, job.steps), job.edges).into_bytes()),
+        ResidualFormat::Text => Ok(printable_styled(&untested.text(sources, &reports::text_options(color, job.steps), job.edges)).into_bytes()),
         ResidualFormat::Json => json_text(&untested.json(sources)),
         ResidualFormat::Sarif => json_text(&sarif::untested(untested, sources)),
-        ResidualFormat::Lcov => Ok(lcov::executed_only(&untested.functions(), "untested").into_bytes()),
+        ResidualFormat::Lcov => {
+            let (files, found) = (Files::new(&[], &[], None)?, reports::locate(&job.source, directory));
+            let text = lcov::executed_only(&untested.functions(), "untested", &|path| files.name(path, found(path)));
+            reports::left_out(&files);
+            Ok(text.into_bytes())
+        }
     }
 }
 
@@ -110,7 +117,7 @@ fn hot(job: &Residual, color: Color, view: &View, known: &KnownPaths, top: usize
 
 fn write(job: &Residual, bytes: &[u8]) -> Result<()> {
     match &job.output {
-        Some(file) => fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display())),
+        Some(file) => reports::write_file(file, bytes),
         None => reports::print(bytes),
     }
 }
@@ -141,7 +148,9 @@ impl Input {
     fn read(&self) -> Result<(RunLabel, Profile)> {
         match self {
             Input::Stored(file, number) => {
-                let profile = Profile::read(file)?;
+                let found = Profile::recover(file)?;
+                profiles::losses(file, &found.lost).iter().for_each(warn);
+                let profile = found.profile;
                 let command = profile.run.command.join(" ");
                 let words = if command.is_empty() { file.display().to_string() } else { command };
                 Ok((RunLabel { number: *number, words }, profile))
@@ -347,9 +356,9 @@ pub fn known_to(program: &Path, known: &KnownPaths) -> Result<Vec<u8>> {
     let store = assets::store().ok();
     let mut residual = false;
     for placed in &image.units {
-        let frame = image.frame(placed.unit, store.as_ref())?;
+        let frame = image.frame(placed.unit, store.as_ref()).with_context(|| program.display().to_string())?;
         let frame = frame.with_context(|| format!("{}: no map of unit {}: set TRODDEN_STORE", program.display(), placed.unit))?;
-        let map = frame.map()?;
+        let map = frame.map().with_context(|| program.display().to_string())?;
         residual |= map.has_times();
         for function in map.functions.iter().filter(|_| map.has_times()) {
             for (id, _) in untested::known_of(known, &map, function).map_or(&[][..], |k| &k.known) {

@@ -3,15 +3,19 @@
 use crate::cli::{Diff, Merge, Runs, RunsCommand};
 use crate::notes::{Progress, note, warn};
 use crate::profiles;
-use crate::reports::{json_text, print};
+use crate::reports::{json_text, print, print_text};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_profile::merge::{Builds, merge_files};
+use trodden_profile::store::Left;
 use trodden_profile::{Change, DiffOptions, Ending, FunctionDiff, PathDiff, RunEntry, RunStore, diff};
 use trodden_report::Name;
+use trodden_report::select::limit;
+use trodden_report::words::plural;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -26,9 +30,15 @@ pub fn runs(job: &Runs) -> Result<ExitCode> {
     let store = RunStore::find(Path::new("."))?;
     match &job.command {
         None if job.json => {
-            print(&json_text(&json!({"schema_version": SCHEMA_VERSION, "runs": store.list()?.iter().map(run_json).collect::<Vec<_>>()}))?)?
+            let runs: Vec<Value> = store.list()?.iter().map(run_json).collect();
+            let left: Vec<Value> = store.left()?.iter().map(|l| json!({"path": l.path, "bytes": l.bytes})).collect();
+            print(&json_text(&json!({"schema_version": SCHEMA_VERSION, "runs": runs, "left": left}))?)?
         }
-        None => print(table(&store.list()?).as_bytes())?,
+        None => {
+            print_text(&table(&store.list()?))?;
+            tell_left(&store.left()?);
+        }
+        Some(RunsCommand::Clean) => clean(&store.left()?)?,
         Some(RunsCommand::Remove { runs }) => {
             for entry in select(&store, runs)? {
                 store.remove(entry.number)?;
@@ -41,6 +51,32 @@ pub fn runs(job: &Runs) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what killed recordings left.
+fn tell_left(left: &[Left]) {
+    if !left.is_empty() {
+        note(format_args!(
+            "recordings that were killed left {} ({}): `trodden collect FOLDER` makes a profile of raw counts, `trodden runs clean` removes all",
+            plural(left.len() as u128, "file or folder", "files and folders"),
+            megabytes(left)
+        ));
+        left.iter().for_each(|l| note(format_args!("  {}", l.path.display())));
+    }
+}
+
+/// Removes it.
+fn clean(left: &[Left]) -> Result<()> {
+    for l in left {
+        let removed = if l.path.is_dir() { fs::remove_dir_all(&l.path) } else { fs::remove_file(&l.path) };
+        removed.with_context(|| format!("cannot remove {}", l.path.display()))?;
+    }
+    note(format_args!("{} removed ({})", plural(left.len() as u128, "file or folder", "files and folders"), megabytes(left)));
+    Ok(())
+}
+
+fn megabytes(left: &[Left]) -> String {
+    format!("{:.1} MB", left.iter().map(|l| l.bytes).sum::<u64>() as f64 / 1e6)
 }
 
 fn select(store: &RunStore, wanted: &[String]) -> Result<Vec<RunEntry>> {
@@ -62,7 +98,8 @@ fn table(runs: &[RunEntry]) -> String {
         let ending = match entry.run.ending {
             Some(Ending::Exit(status)) => format!("exit {status}"),
             Some(Ending::Signal(signal)) => format!("signal {signal}"),
-            None => "several".into(),
+            None if entry.run.runs > 1 => "several".into(),
+            None => "unknown".into(),
         };
         let suite = entry.run.suite.as_deref().unwrap_or("-");
         let seconds = entry.run.duration_ns as f64 / 1e9;
@@ -72,7 +109,7 @@ fn table(runs: &[RunEntry]) -> String {
     out
 }
 
-/// `trodden merge`: status 1 if files were left out.
+/// `trodden merge`: status 1 if files were left out, or were damaged.
 ///
 /// # Errors
 /// Nothing could be merged, or the result cannot be written.
@@ -87,10 +124,11 @@ pub fn merge(job: &Merge) -> Result<ExitCode> {
     for (file, reason) in &merged.refused {
         warn(format_args!("{} is left out: {reason}", file.display()));
     }
+    merged.damaged.iter().flat_map(|(file, lost)| profiles::losses(file, lost)).for_each(warn);
     let profile = merged.profile.with_context(|| format!("none of {} profiles could be merged", files.len()))?;
     profile.write(&job.output)?;
     note(format_args!("{} profiles are merged in {}", merged.files, job.output.display()));
-    Ok(if merged.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
+    Ok(if merged.refused.is_empty() && merged.damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
 }
 
 /// `trodden diff`: with --fail, status 1 if there is a difference.
@@ -113,7 +151,7 @@ pub fn compare(job: &Diff) -> Result<ExitCode> {
     if job.json {
         print(&json_text(&diff_json(&found))?)?;
     } else {
-        print(diff_text(&found, job.top).as_bytes())?;
+        print_text(&diff_text(&found, job.top))?;
     }
     let differs = !found.functions.is_empty() || !found.only_before.is_empty() || !found.only_after.is_empty();
     Ok(if job.fail && differs { ExitCode::from(EXCEEDED) } else { ExitCode::SUCCESS })
@@ -160,7 +198,7 @@ fn diff_text(found: &trodden_profile::Diff, top: usize) -> String {
     for function in &found.functions {
         let name = Name::of(function.map().plain_name()).full;
         line(format!("\n{name}  ({}; entered {} -> {})", function.unit.source, function.entries.0, function.entries.1));
-        for path in function.paths.iter().take(top) {
+        for path in function.paths.iter().take(limit(top)) {
             let share = |s: f64| format!("{:.1} %", s * 100.0);
             let (was, is) = (share(path.function_share.0), share(path.function_share.1));
             line(format!(
@@ -172,7 +210,7 @@ fn diff_text(found: &trodden_profile::Diff, top: usize) -> String {
                 lines(function, path)
             ));
         }
-        if function.paths.len() > top {
+        if function.paths.len() > limit(top) {
             line(format!("  ... and {} more paths (--top)", function.paths.len() - top));
         }
     }

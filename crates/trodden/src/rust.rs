@@ -24,6 +24,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use trodden_unit::CodegenOptions;
 
 /// Variable that says in which role cargo or rustc calls this program.
 pub const ROLE_VARIABLE: &str = "TRODDEN_CARGO_ROLE";
@@ -330,7 +331,8 @@ fn swap(words: &mut [OsString], module: &Path) -> Result<()> {
             module.display()
         ),
     };
-    let codegen: Vec<String> = env::var(CODEGEN_VARIABLE).unwrap_or_default().split(CODEGEN_SEPARATOR).map(str::to_owned).collect();
+    let kept = env::var(CODEGEN_VARIABLE).unwrap_or_default();
+    let codegen = CodegenOptions::of_command_line(kept.split(CODEGEN_SEPARATOR).map(str::to_owned).collect());
     let object = module.with_extension("trodden.o");
     let compiler = Compiler::new(env::var_os(PARAMETERS_VARIABLE).unwrap_or_default())?;
     compiler.object(module, &codegen, &object)?;

@@ -4,8 +4,8 @@
 //! of random length, lest they keep step with what the program does. Between bursts, as often as it is cheap, the counts are read: what was seen in a burst says how much counting
 //! slowed it down, and how counts vary over the run says how far estimates can be trusted.
 //!
-//! The part of a program's time that was counted is measured in its processor time, where that tells most of its wall time: on a busy machine a burst may find the program
-//! waiting for a processor. It is the time of the processes that made the raw files; a program of many processes is measured in wall time.
+//! The part of a program's time that was counted is measured in wall time. A burst may find the program waiting for a processor: then it sees nothing, as do the pauses beside it.
+//! What bursts lose is told by their lengths: about a quarter of the time they are [`STRETCH`] times longer than asked for, and as much rarer.
 //!
 //! A recorder that is killed in the middle of a burst leaves the switch on; the next one turns it off.
 
@@ -15,7 +15,7 @@ use crate::notes::note;
 use crate::record;
 use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trodden_profile::sampling::{ENOUGH_NS, Spent, subtract};
+use trodden_profile::sampling::{SwitchedOn, subtract};
 use trodden_profile::{ProfileError, RawProfile, Readings, Run, Sampled, Sampling, Switch, collect, raw_files};
 
 /// While no image with a switch is there, how often to look for one.
@@ -34,6 +34,10 @@ const LOOK: Duration = Duration::from_millis(2);
 const LOOK_FOR_MORE: Duration = Duration::from_millis(50);
 /// Counts are read as often as possible, but so many times the processor time of a reading must pass before the next.
 const PAUSE_PER_READING: u32 = 60;
+/// So many times longer some bursts are.
+const STRETCH: u32 = 4;
+/// The part of all time in which they are.
+const STRETCHED: f64 = 0.25;
 
 /// `trodden sample`: counts programs that run already.
 ///
@@ -76,7 +80,7 @@ pub fn attach(job: &Sample) -> Result<ExitCode> {
     subtract(&mut now, &before);
     let mut collected = collect::join(now, run, assets::store().ok().as_ref());
     collected.profile.sampling = sampled.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
-    record::deliver(&collected, &job.destination)?;
+    record::deliver(&collected, &job.destination)?.check()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -178,14 +182,12 @@ impl Bursting {
             switches: BTreeMap::new(),
             readings: Readings::default(),
             reading_took: Duration::ZERO,
-            processor: BTreeMap::new(),
             random: Random::new(),
-            on: Time::default(),
-            since: Time::default(),
-            passed: Duration::ZERO,
+            on: SwitchedOn::default(),
+            since: SwitchedOn::default(),
+            stretch: 1,
             last_reading: Instant::now(),
             late: 0.0,
-            number: 0,
         };
         Ok(Bursting { stop, thread: std::thread::spawn(move || flipper.run()) })
     }
@@ -206,36 +208,15 @@ struct Flipper {
     switches: BTreeMap<PathBuf, Option<Switch>>,
     readings: Readings,
     reading_took: Duration,
-    /// By process: its processor time when first and last looked at.
-    processor: BTreeMap<u64, (Duration, Duration)>,
     random: Random,
-    on: Time,
-    /// Switched-on time since the counts were read.
-    since: Time,
-    /// All processor time since then, as far as it was looked at.
-    passed: Duration,
+    on: SwitchedOn,
+    /// The same since the counts were read.
+    since: SwitchedOn,
+    /// How many times longer bursts and pauses are until the counts are read again.
+    stretch: u32,
     last_reading: Instant,
     /// By how much bursts end late, in seconds.
     late: f64,
-    number: u64,
-}
-
-/// Time that has passed, by two clocks.
-#[derive(Clone, Copy, Debug, Default)]
-struct Time {
-    wall: Duration,
-    processor: Duration,
-}
-
-impl Time {
-    fn add(&mut self, other: Time) {
-        self.wall += other.wall;
-        self.processor += other.processor;
-    }
-
-    fn spent(self) -> Spent {
-        Spent { wall_ns: self.wall.as_nanos() as u64, processor_ns: self.processor.as_nanos() as u64 }
-    }
 }
 
 impl Flipper {
@@ -248,10 +229,9 @@ impl Flipper {
                 break;
             }
         }
-        self.look_at_clocks();
         let began = Instant::now();
         let mut last_look = began;
-        (self.last_reading, self.passed) = (began, Duration::ZERO);
+        self.last_reading = began;
         // Anywhere within the first period, so that no part of it is seen less.
         let is_always_on = self.bursts.burst == self.bursts.every;
         let mut pause = if is_always_on { Duration::ZERO } else { self.bursts.every.mul_f64(self.random.next()) };
@@ -265,32 +245,15 @@ impl Flipper {
             }
             if self.last_reading.elapsed() >= self.reading_took * PAUSE_PER_READING * self.readings.stride() {
                 self.read();
+                self.stretch = if self.random.next() < STRETCHED { STRETCH } else { 1 };
             }
-            pause = (self.bursts.every - self.bursts.burst).mul_f64(0.5 + self.random.next());
+            pause = ((self.bursts.every - self.bursts.burst) * self.stretch).mul_f64(0.5 + self.random.next());
         }
         self.flip(false);
-        self.look_at_clocks();
-        let processor: Duration = self.processor.values().map(|(first, last)| last.saturating_sub(*first)).sum();
-        let total = Time { wall: began.elapsed(), processor };
+        let total_ns = began.elapsed().as_nanos() as u64;
         self.read();
-        let by_processor = total.processor * 2 >= total.wall && self.on.processor.as_nanos() as u64 >= ENOUGH_NS;
-        let pick = |t: Time| (if by_processor { t.processor } else { t.wall }).as_nanos() as u64;
         let any = self.switches.values().any(Option::is_some);
-        let (on_ns, total_ns) = (pick(self.on), pick(total).max(pick(self.on)));
-        any.then_some(Sampled { readings: self.readings, on_ns, total_ns, bursts: self.number, by_processor })
-    }
-
-    /// Processor time of the programs since the last look.
-    fn look_at_clocks(&mut self) -> Duration {
-        let mut passed = Duration::ZERO;
-        for process in self.switches.values().flatten().map(Switch::process).collect::<BTreeSet<_>>() {
-            let Some(now) = processor_time(process) else { continue };
-            let (_, last) = self.processor.entry(process).or_insert((now, now));
-            passed += now.saturating_sub(*last);
-            *last = now;
-        }
-        self.passed += passed;
-        passed
+        any.then_some(Sampled { readings: self.readings, on_ns: self.on.ns, total_ns: total_ns.max(self.on.ns), bursts: self.on.bursts })
     }
 
     /// Looks for images that have appeared; whether there is any with a switch. Whatever cannot be opened is reported when the profile is made.
@@ -307,20 +270,20 @@ impl Flipper {
 
     /// One burst; whether it was the last.
     fn burst(&mut self) -> bool {
-        self.look_at_clocks();
+        let asked = self.bursts.burst * self.stretch;
         let began = Instant::now();
         self.flip(true);
-        let last = self.wait(self.bursts.burst.saturating_sub(Duration::from_secs_f64(self.late)));
+        let last = self.wait(asked.saturating_sub(Duration::from_secs_f64(self.late)));
         // Without pauses it stays on.
         if self.bursts.burst < self.bursts.every || last {
             self.flip(false);
         }
-        let wall = began.elapsed();
-        self.late = lateness(self.late, self.bursts.burst, wall);
-        let took = Time { wall, processor: self.look_at_clocks() };
-        self.on.add(took);
-        self.since.add(took);
-        self.number += 1;
+        let took = began.elapsed();
+        // By how much a burst is late does not go by its length.
+        self.late = lateness(self.late, self.bursts.burst, (took + self.bursts.burst).saturating_sub(asked));
+        let burst = SwitchedOn { ns: took.as_nanos() as u64, bursts: 1 };
+        self.on.add(burst);
+        self.since.add(burst);
         last
     }
 
@@ -337,8 +300,7 @@ impl Flipper {
         // What cannot be read now is reported when the profile is made.
         if let Ok(raws) = read(&with_switch) {
             let since = std::mem::take(&mut self.since);
-            let passed = Time { wall: self.last_reading.elapsed(), processor: std::mem::take(&mut self.passed) };
-            self.readings.read(&raws, since.spent(), passed.spent());
+            self.readings.read(&raws, since, self.last_reading.elapsed().as_nanos() as u64);
             self.last_reading = Instant::now();
         }
         self.reading_took = processor_time_of_thread().saturating_sub(began);
@@ -362,12 +324,6 @@ fn lateness(before: f64, asked: Duration, took: Duration) -> f64 {
 /// Processor time of the calling thread.
 fn processor_time_of_thread() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
-}
-
-/// Processor time of a process; none of one that has ended.
-fn processor_time(process: u64) -> Option<Duration> {
-    let clock = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(i32::try_from(process).ok()?)).ok()?;
-    nix::time::clock_gettime(clock).ok().map(Duration::from)
 }
 
 /// Tells how a run was sampled.

@@ -60,7 +60,7 @@ impl Tool {
             return Ok(path);
         }
         let packaged = Path::new(PACKAGED).join(name);
-        match on_path(OsStr::new(&format!("{name}-{LLVM_MAJOR}"))).or_else(|| is_program(&packaged).then_some(packaged)) {
+        match other_on_path(OsStr::new(&format!("{name}-{LLVM_MAJOR}"))).or_else(|| is_program(&packaged).then_some(packaged)) {
             Some(path) => Ok(path),
             None => bail!("{name}-{LLVM_MAJOR} is not installed: run `{}` (`trodden doctor` checks the rest)", self.remedy()),
         }
@@ -71,6 +71,13 @@ impl Tool {
 pub fn on_path(name: &OsStr) -> Option<PathBuf> {
     let folders = env::var_os("PATH")?;
     env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| is_program(path))
+}
+
+/// The same, but no link to this program: within a build the search path begins with links to it under the names of compilers.
+fn other_on_path(name: &OsStr) -> Option<PathBuf> {
+    let is_own = |path: &Path| path.canonicalize().is_ok_and(|file| file.file_name() == Some(OsStr::new("trodden")));
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| is_program(path) && !is_own(path))
 }
 
 /// Whether a file is there and may be executed by someone.

@@ -5,16 +5,17 @@
 //!
 //! Paths that came to a call and did not go on are known, too: that a call does not come back is known only when the program has ended.
 
-use crate::find::nowhere_note;
-use crate::notes::note;
+use crate::find::REMEDY;
+use crate::notes::{note, warn};
 use crate::plan::units;
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
+use trodden_profile::expression::joined::is_cut;
 use trodden_profile::expression::{End, Expression, Matcher, Place};
 use trodden_profile::{Walks, has_usual_numbers};
-use trodden_report::Name;
-use trodden_report::found::words;
+use trodden_report::found::{UNKNOWN, words};
+use trodden_report::{Name, ReportError};
 use trodden_report::select::chosen;
 use trodden_report::words::plural;
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
@@ -36,6 +37,7 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
     let mut others = KnownPaths::default();
     let (mut matching, mut holders) = (0usize, 0usize);
     let mut nowhere: Option<Vec<&Place>> = None;
+    let mut open: Vec<String> = Vec::new();
     for (at, (map, function)) in functions.iter().enumerate() {
         ensure!(
             function.counters <= MOST_PATHS && has_usual_numbers(function)?,
@@ -47,6 +49,9 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
             let matcher = Matcher::of(&expression, map, function);
             let missing = matcher.nowhere();
             nowhere = Some(nowhere.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
+            if is_cut(function) && !matcher.nowhere_in_all_patterns() {
+                open.push(Name::of(&function.name).short);
+            }
             let walks = Walks::of(function)?;
             left.retain(|id| !walks.walk(*id).is_some_and(|w| w.end.is_some() && matcher.matches(&w.blocks, w.beginning, w.end)));
         }
@@ -54,8 +59,16 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
         (matching, holders) = (matching + found, holders + usize::from(found > 0));
         others.add(map, function, left.into_iter().map(|id| (id, 0)), &vec![0; function.edges.len()])?;
     }
-    nowhere.unwrap_or_default().into_iter().for_each(|place| note(nowhere_note(&words(place))));
-    ensure!(matching > 0, "no path of {} matches `{text}`", program.display());
+    if let Some(place) = nowhere.unwrap_or_default().first() {
+        bail!(ReportError::NoSuchPlace { place: words(place) });
+    }
+    let cut = open.first().map(|first| format!("paths of `{first}` are cut, and a path whose pieces match together only is not seen: {REMEDY}"));
+    match (matching, cut) {
+        (0, None) => bail!("no path of {} matches `{text}`", program.display()),
+        (0, Some(cut)) => bail!("{UNKNOWN}: {cut}"),
+        (_, Some(cut)) => warn(cut),
+        (_, None) => {}
+    }
     note(format_args!(
         "{} of {} {} watched",
         plural(matching as u128, "path", "paths"),

@@ -71,14 +71,6 @@ fn full_tables_lose_paths_but_no_execution_and_say_so() {
 }
 
 #[test]
-fn plain_shared_counters_are_never_too_high_and_say_what_they_are() {
-    let profile = profile("threads=shared");
-    let (counts, _) = tread(&profile);
-    assert!(counts.len() == 8 && counts.iter().all(|c| (1..=EACH).contains(c)), "{counts:?}");
-    assert_eq!(profile.inexact(), [Inexact::Shared { units: 1 }]);
-}
-
-#[test]
 fn paths_with_cold_edges_are_left_out_counted_and_reported() {
     let place = Place::with(&[(
         "prog.c",
@@ -132,7 +124,7 @@ fn residual_builds_count_what_threads_and_tail_calls_come_to() {
 
 #[test]
 fn paths_with_numbers_of_their_own_are_not_known_to_residual_builds() {
-    for parameters in ["order=weights", "table-slots=64 array-paths=1"] {
+    for parameters in ["table-slots=64 array-paths=1"] {
         let place = Place::with(&[("prog.c", SUBJECT)]);
         assert!(build(&place, parameters).status().unwrap().success());
         record(&place);

@@ -4,6 +4,7 @@
 mod place;
 
 use place::{Place, executions, trodden};
+use serde_json::Value;
 use trodden_profile::{FunctionPaths, Profile};
 
 const HEAD: &str = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
@@ -181,5 +182,34 @@ fn measured_weights_serve_a_later_build() {
         let output = place.command(trodden()).args(["instrument", "prog", "-o", "other", "--weights", file]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && text.contains(message), "{text}");
+    }
+}
+
+/// A function whose last act is a call of one that may jump away: its path ends with that call, and did not return. As a plain call it may be left unfinished.
+#[test]
+fn tail_calls_are_no_returns() {
+    const PROGRAM: &str = "#include <setjmp.h>\n#include <stdio.h>\n\
+        static jmp_buf out;\n\
+        __attribute__((noinline)) void value(int n) { if (n % 3 == 0) longjmp(out, 1); __asm__ volatile(\"\" ::: \"memory\"); }\n\
+        __attribute__((noinline)) void other(int n) { __asm__ volatile(\"\" ::: \"memory\"); if (n == 99) puts(\"x\"); }\n\
+        __attribute__((noinline)) void parse(int n) { if (n & 1) { other(n); value(n & 63); } else { other(n); } }\n\
+        int main(void) { volatile int i; for (i = 0; i < 90; i++) if (setjmp(out) == 0) parse(i); return 0; }\n";
+    let place = Place::with(&[("a.c", PROGRAM)]);
+    for (options, calls) in [("-O2", 45), ("-O2 -fno-optimize-sibling-calls", 30)] {
+        place.cc(&format!("{options} -g a.c -o prog"));
+        place.record("prog");
+        let report: Value = serde_json::from_slice(&place.trodden("report --json --top 99 run.trodden").stdout).unwrap();
+        let (paths, functions) = (report["paths"].as_array().unwrap(), report["functions"].as_array().unwrap());
+        let of = |name: &str| -> Vec<(u64, &str)> {
+            let own = paths.iter().filter(|p| functions[p["function"].as_u64().unwrap() as usize]["name"] == name);
+            own.map(|p| (p["count"].as_u64().unwrap(), p["ends"]["by"].as_str().unwrap())).collect()
+        };
+        let jumps = if calls == 45 { "tail call" } else { "return" };
+        assert!(of("parse").contains(&(calls, jumps)), "{options}: {:?}", of("parse"));
+        assert!(of("value").iter().all(|(_, by)| *by != "tail call"), "{options}: assembly is no call: {:?}", of("value"));
+        let parse = functions.iter().find(|f| f["name"] == "parse").unwrap();
+        let unfinished = parse["unfinished"].as_array().into_iter().flatten();
+        let left: i64 = unfinished.map(|p| p["count"].as_i64().unwrap()).sum();
+        assert_eq!(left, 45 - calls as i64, "{options}");
     }
 }

@@ -80,22 +80,33 @@ fn two_branches_that_fail_only_together_come_first() {
 }
 
 #[test]
-fn runs_of_other_programs_and_builds_are_refused() {
+fn runs_of_other_programs_and_builds_and_of_unknown_end_are_left_out() {
     let place = recorded();
     place.write("b.c", "int main(void) { return 0; }\n");
     place.cc("-O1 -g b.c -o other");
-    let refused = |record: &str, suite: &str| {
-        place.trodden(&format!("record --suite {suite} -- {record}"));
-        let output = place.command(trodden()).args(["isolate", "nightly", suite]).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
+    let isolated = |words: &str| {
+        let output = place.command(trodden()).arg("isolate").args(words.split_whitespace()).arg("--json").output().unwrap();
+        let found: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+        (output.status.code(), found.map(|f| (f["failing_runs"].clone(), f["passing_runs"].clone())), String::from_utf8(output.stderr).unwrap())
     };
-    let other = refused("./other", "others");
-    assert!(other.contains("within one build of one program only") && other.contains("other"), "{other}");
+    let nightly = Some((Value::from(2), Value::from(6)));
+    place.trodden("record --suite others -- ./other");
+    let (status, runs, said) = isolated("nightly others");
+    assert!((status, &runs) == (Some(0), &nightly) && said.contains("1 run of other programs") && said.contains("--program"), "{runs:?} {said}");
+    let (status, _, said) = isolated("nightly others --program other");
+    assert!(status == Some(2) && said.contains("0 failing and 1 passing runs"), "{said}");
+    assert!(isolated("nightly others --program nothing").2.contains("other, prog"));
+    let (status, _, said) = isolated("1 others");
+    assert!(status == Some(2) && said.contains("within one build of one program only"), "{said}");
+    // A sum of runs that ended in different ways says of none how it ended.
+    place.trodden("merge --output sum.trodden nightly");
+    let (status, runs, said) = isolated("nightly sum.trodden");
+    assert!((status, &runs) == (Some(0), &nightly) && said.contains("sum.trodden") && said.contains("how the run ended"), "{runs:?} {said}");
     place.write("a.c", &PROGRAM.replace("unit = 10", "unit = 10, touch(&unit)"));
     place.cc("-O1 -g a.c -o prog");
-    let rebuilt = refused("./prog 0 0", "rebuilt");
-    assert!(rebuilt.contains("within one build only") && !rebuilt.contains(" `--separate-builds`"), "{rebuilt}");
+    place.trodden("record --suite rebuilt -- ./prog 0 0");
+    let (status, runs, said) = isolated("nightly rebuilt");
+    assert!((status, &runs) == (Some(0), &nightly) && said.contains("builds left out"), "{runs:?} {said}");
 }
 
 #[test]

@@ -210,8 +210,29 @@ fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
     let mut command = without_cargos_variables(place.command(trodden()));
     let told = String::from_utf8(must(command.args(words)).stderr).unwrap();
     assert_equal(llvm, &read(place, "kept.profdata"), "rust, in one command");
-    assert!(told.contains("step") && told.contains("ways behind decided branches copied: "), "{told}");
+    assert!(told.contains("step") && told.contains("copies of paths behind branches that earlier ones decide: "), "{told}");
     assert_eq!(place.output("subject.fast"), place.output(plain));
     let symbols = String::from_utf8(place.tool("nm", "subject.fast").stdout).unwrap();
     assert!(!symbols.contains("trodden") && !symbols.contains("__llvm_prf"), "{symbols}");
+}
+
+/// A tree whose makefile names the compiler with its version; and one that names it by its whole path, of which the error must tell.
+#[test]
+fn compilers_with_versions_are_intercepted() {
+    let makefile = |compiler: &str| format!("CC = {compiler}\nprog: a.c\n\t$(CC) -O2 a.c -o prog\nclean:\n\trm -f prog\n");
+    let program = "#include <stdio.h>\nint main(void) { int s = 0; for (int i = 0; i < 1000; i++) if (i % 3) s += i; printf(\"%d\\n\", s); return 0; }\n";
+    let place = Place::with(&[("a.c", program), ("Makefile", &makefile("clang-22"))]);
+    let pgo = |make: &str| {
+        let words = ["pgo", "--clean", "make clean", "--train", "$TRODDEN_PROGRAM", "--", "sh", "-c", make];
+        let output = place.command(trodden()).args(words).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, told) = pgo("make");
+    assert_eq!(status, Some(0), "{told}");
+    assert_eq!(place.output("prog.fast"), "332667\n", "{told}");
+    let whole = String::from_utf8(place.shell("command -v clang-22").stdout).unwrap();
+    place.write("Makefile", &makefile(whole.trim()));
+    let (status, told) = pgo("make");
+    assert!(status == Some(2) && told.contains("by its whole path") && !told.contains("give --clean"), "{told}");
+    assert_eq!(pgo("make CC=\"$CC\"").0, Some(0), "the remedy that the error names");
 }

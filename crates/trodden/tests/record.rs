@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, executions, trodden};
+use place::{Place, executions, must, trodden};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use trodden_profile::{Ending, Profile, RunStore};
@@ -198,5 +198,60 @@ fn a_process_that_goes_on_behind_the_command_is_warned_of() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{said}");
         assert_eq!(said.contains("a process that it started still runs"), is_warned, "{milliseconds}: {said}");
+    }
+}
+
+/// Counts once, then makes a thread count and leaves as its argument says.
+const LEAVES: &str = "#include <pthread.h>\n#include <sys/resource.h>\nstatic void *work(void *n) { step(1); return n; }\n\
+    int main(int c, char **v) { step(0); pthread_t t; struct rlimit none = { 0, 0 }; if (v[1][0] == 'f') setrlimit(RLIMIT_FSIZE, &none);\n\
+    if (v[1][0] == 'n') { struct rlimit few = { 4, 4 }; setrlimit(RLIMIT_NOFILE, &few); if (!fork()) { step(2); _exit(0); } wait(0); _exit(0); }\n\
+    pthread_create(&t, 0, work, 0); pthread_join(t, 0); return c > 2 ? 7 : 0; }\n";
+
+#[test]
+fn counts_that_the_program_could_not_write_are_a_failure_and_marked() {
+    let place = program(LEAVES);
+    for (words, status) in [(&["./prog", "file"][..], 2), (&["./prog", "file", "7"], 7)] {
+        let output = record(&place, words).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{told}");
+        assert!(told.contains("the counts of 1 thread are lost: the file would have been larger"), "{told}");
+        assert!(told.contains("the profile of this run lacks counts that are lost, and says so") && !told.contains("no profile"), "{told}");
+        let profile = profile(&place);
+        assert_eq!((profile.run.lost, executions(&profile, "step")), (1, Some(1)));
+        let report = place.trodden("report run.trodden --json").stdout;
+        let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+        assert!(report["totals"]["not_exact"][0].as_str().unwrap().contains("the counts of a thread are lost"), "{report}");
+    }
+    // The same of raw files of another launcher, and of a suite.
+    must(place.command("./prog").arg("file").env("TRODDEN_OUTPUT", "raw/%m.raw"));
+    let output = place.command(trodden()).args(["collect", "raw", "--no-store", "-o", "of.trodden"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(Profile::read(&place.path("of.trodden")).unwrap().run.lost, 1);
+    let output = place.command(trodden()).args(["record", "--suite", "tests", "--", "./prog", "file"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(RunStore::open(&place.path(".trodden")).unwrap().select("tests").unwrap()[0].run.lost, 1);
+}
+
+#[test]
+fn processes_that_leave_without_giving_their_regions_back_are_exact() {
+    let place = program(LEAVES);
+    let output = record(&place, &["./prog", "nofile"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !told.contains("warning"), "{told}");
+    assert_eq!(executions(&profile(&place), "step"), Some(2));
+    let output = place.command(trodden()).args(["record", "--suite", "tests", "--", "./prog", "nofile"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(RunStore::open(&place.path(".trodden")).unwrap().select("tests").unwrap().len(), 1);
+}
+
+#[test]
+fn a_folder_of_counts_that_is_deleted_is_told() {
+    let place = program("int main(void) { step(1); return 0; }");
+    for script in ["./prog; rm -r raw-*", "./prog; rm -r raw-*; ./prog"] {
+        let output = record(&place, &["sh", "-c", script]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains("was deleted while the command ran") && !told.contains("nothing was counted"), "{told}");
+        assert!(!place.path("run.trodden").exists());
     }
 }

@@ -214,21 +214,6 @@ fn hot_paths_are_compared_where_they_are_counted() {
 }
 
 #[test]
-fn what_is_left_out_above_a_cap_is_weeded_out() {
-    let place = place();
-    place.trodden("instrument ./prog --residual tests --known-cap 1 -o prog.capped");
-    let variables = |file: &str| [("TRODDEN_OUTPUT".to_owned(), place.path(file).display().to_string())];
-    for (program, file) in [("prog.capped", "capped.raw"), ("prog.field", "field.raw")] {
-        must(place.command(place.path(program)).args(["1", "20", "1", "1"]).envs(variables(file)));
-    }
-    let (capped, field) = (json(&place, "capped.raw"), json(&place, "field.raw"));
-    assert_eq!(paths(&capped), paths(&field));
-    assert!(!paths(&field).is_empty());
-    let counted = |report: &Value| report["summary"]["counted_paths"].as_u64().unwrap();
-    assert!(counted(&capped) > counted(&field), "{capped}");
-}
-
-#[test]
 fn programs_act_on_untested_paths() {
     let place = place();
     let act =

@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Place, trodden};
+use place::{Place, must, trodden};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trodden_profile::{FunctionPaths, Profile};
@@ -242,4 +242,20 @@ int main(void) {
     };
     assert_eq!(counts(""), ["1048576"], "of all three");
     assert_eq!(counts("-fprofile-use=prog.profdata"), ["77", "0"], "of `find` and `run`");
+}
+
+#[test]
+fn functions_that_are_never_sampled_are_named_first() {
+    let source = "#include <setjmp.h>\n#include <stdio.h>\nstatic jmp_buf back;\nvolatile int sink;\n\
+        __attribute__((noinline)) int tried(int n) { if (setjmp(back)) return 1; if (n & 1) sink++; return 0; }\n\
+        __attribute__((noinline)) int step(int n) { return n % 3 ? n / 3 : n + 1; }\n\
+        int main(void) { for (int i = 0; i < 20000000; i++) sink += step(i) + tried(i); return 0; }\n";
+    let place = Place::with(&[("prog.c", source)]);
+    place.cc("--sample -O1 prog.c -o prog");
+    must(place.command(trodden()).args("record --no-store -o run.trodden --burst 1ms --every 10ms -- ./prog".split(' ')));
+    let text = String::from_utf8(place.trodden("report run.trodden").stdout).unwrap();
+    let line = text.lines().take(12).find(|line| line.contains("never sampled")).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("however often they are executed: tried (") && !line.contains("step"), "{line}");
+    let json: serde_json::Value = serde_json::from_slice(&place.trodden("report run.trodden --json").stdout).unwrap();
+    assert!(json["totals"]["not_exact"][0].as_str().unwrap().contains("never sampled"), "{json}");
 }

@@ -118,16 +118,6 @@ impl KnownPaths {
         self.functions.range(from..).next().is_some_and(|(key, _)| key.0 == unit && key.1 == name)
     }
 
-    /// Leaves each function only the paths that were taken most, at most so many; equal ones by number. What is left out is counted by a build, and has to be told from what is
-    /// unknown afterwards.
-    pub fn cap(&mut self, most: usize) {
-        for function in self.functions.values_mut().filter(|f| f.known.len() > most) {
-            function.known.sort_unstable_by_key(|(id, count)| (std::cmp::Reverse(*count), *id));
-            function.known.truncate(most);
-            function.known.sort_unstable();
-        }
-    }
-
     /// What is known of a function.
     pub fn of(&self, unit: &str, name: &str, version: Version) -> Option<&KnownFunction> {
         self.functions.get(&(unit.to_owned(), name.to_owned(), version))
@@ -220,14 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_joined_and_capped() {
+    fn sets_are_joined() {
         let mut one = KnownPaths::from_bytes(&file(1, &[(0, 5), (2, 9)])).unwrap();
         one.unite(KnownPaths::from_bytes(&file(1, &[(2, 1), (3, 7)])).unwrap()).unwrap();
         let known = |set: &KnownPaths| set.of("u.c", "f", VERSION).unwrap().clone();
         assert_eq!((known(&one).known, known(&one).edges), (vec![(0, 5), (2, 10), (3, 7)], vec![2, 4]));
         assert!(known(&one).knows(3) && !known(&one).knows(1));
-        one.cap(2);
-        assert_eq!(known(&one).known, [(2, 10), (3, 7)]);
         let other = KnownPaths::from_bytes(&file(0, &[(0, 1)])).unwrap();
         assert_eq!(one.unite(other), Err(TwoWays("f".into())));
     }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+pub mod codegen;
 pub mod directions;
 pub mod edge_profile;
 pub mod events;
@@ -21,6 +22,7 @@ pub mod parts;
 pub mod store;
 pub mod weights;
 
+pub use codegen::{CodegenOptions, RefusedOption};
 pub use directions::{Direction, Directions, NoDirections};
 pub use edge_profile::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ProfiledFunction, ValueCounters, ValueKind};
 pub use events::EventSource;

@@ -246,7 +246,7 @@ pub enum EdgeKind {
     Unwind,
     /// The function returns.
     Return,
-    /// The function ends in a call that takes its place (a tail call that must be one).
+    /// The function ends in a call that may take its place (a tail call): on the way to the exit, or to a block that only returns what the call returned.
     TailCall,
     /// The function passes an exception on.
     Resume,
@@ -432,6 +432,13 @@ impl UnitMap {
         let elsewhere = self.functions.iter().filter(|f| f.counts_elsewhere());
         elsewhere.fold(self.counters, |words, f| words.saturating_sub(f.counters))
     }
+}
+
+/// How many functions these are: one that several units of an image have a copy of, such as an inline function, is one.
+pub fn distinct<'m>(functions: impl IntoIterator<Item = &'m FunctionMap>) -> usize {
+    let mut names = std::collections::HashSet::new();
+    // A local name may stand for several functions.
+    functions.into_iter().filter(|f| f.local || names.insert(f.name.as_str())).count()
 }
 
 /// Digest of code: see [`FunctionMap::code`].

@@ -66,14 +66,19 @@ impl UnitStore {
     /// Reads a unit's frame; `None` if the store does not have it.
     ///
     /// # Errors
-    /// The file cannot be read, or is damaged.
+    /// The file cannot be read, is damaged, or is that of another unit.
     pub fn get(&self, unit: Identity) -> io::Result<Option<Frame>> {
-        let bytes = match std::fs::read(self.path(unit)) {
+        let path = self.path(unit);
+        let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(e),
+            Err(e) => return Err(io::Error::new(e.kind(), format!("{}: {e}", path.display()))),
         };
-        let damaged = |e: FrameError| io::Error::new(io::ErrorKind::InvalidData, e);
-        Frame::read(&bytes, 0).map(|(frame, _)| Some(frame)).map_err(damaged)
+        let damaged = |what: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}: remove it, and build the program again", path.display()));
+        let (frame, _) = Frame::read(&bytes, 0).map_err(|e: FrameError| damaged(e.to_string()))?;
+        match frame.unit == unit {
+            true => Ok(Some(frame)),
+            false => Err(damaged(format!("it holds unit {}, not the one of its name", frame.unit))),
+        }
     }
 }

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blocks;
+pub mod waits;
 
 /// Section of the [`UnitRecord`]s. A C identifier, so that linkers define `__start_` and `__stop_` symbols.
 pub const UNITS_SECTION: &str = "trodden_units";
@@ -160,8 +161,10 @@ pub const OUTPUT_VARIABLE: &str = "TRODDEN_OUTPUT";
 
 /// First bytes of a raw file.
 pub const RAW_MAGIC: [u8; 8] = *b"TRODRAW\0";
-/// Version of the raw file's layout. Version 1 lacked the header's last field.
-pub const RAW_VERSION: u32 = 2;
+/// Version of the raw file's layout. Versions 1 and 2 could not say that counts were lost.
+pub const RAW_VERSION: u32 = 3;
+/// Length of a file (one zero) whose program had no room for a header, so that none of its counts are there. An empty file is one that was just made.
+pub const RAW_GIVEN_UP: u64 = 1;
 /// First field of every [`UnitRecord`].
 pub const UNIT_MAGIC: u32 = 0x5452_4455;
 /// Version of the [`UnitRecord`] layout.
@@ -218,8 +221,63 @@ pub struct RawHeader {
     pub pid: u64,
     /// When it made it: nanoseconds since 1970 (CLOCK_REALTIME).
     pub created_ns: u64,
-    /// Byte offset of the page whose first byte is the image's switch ([`SWITCH_SYMBOL`]); 0 if the image has none. Not in version 1.
+    /// Byte offset of the page whose first byte is the image's switch ([`SWITCH_SYMBOL`]); 0 if the image has none.
     pub switch_offset: u64,
+    /// What was lost by processes that have no region ([`Lost`]).
+    pub lost: u64,
+}
+
+/// A word that says how many threads counted in memory that was thrown away, and why: one in the header, one in each region. They add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost(pub u64);
+
+/// Why counts are lost; several may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostReason {
+    /// The disk was full, or a quota used up.
+    NoSpace,
+    /// The file would have been larger than the process may make one (RLIMIT_FSIZE).
+    SizeLimit,
+    /// The file could not be opened, locked, mapped or written; the program's standard error has more.
+    Other,
+}
+
+impl LostReason {
+    /// All of them, in the order of their bits.
+    pub const ALL: [LostReason; 3] = [LostReason::NoSpace, LostReason::SizeLimit, LostReason::Other];
+
+    const fn bit(self) -> u64 {
+        1 << (32 + self as u64)
+    }
+}
+
+impl Lost {
+    const THREADS: u64 = u32::MAX as u64;
+
+    /// One thread more, for that reason.
+    #[inline]
+    pub const fn and(self, reason: LostReason) -> Lost {
+        let threads = self.0 & Lost::THREADS;
+        let threads = if threads == Lost::THREADS { threads } else { threads + 1 };
+        Lost(self.0 & !Lost::THREADS | threads | reason.bit())
+    }
+
+    /// How many threads.
+    pub const fn threads(self) -> u64 {
+        self.0 & Lost::THREADS
+    }
+
+    /// Whether that is among the reasons.
+    pub const fn is_for(self, reason: LostReason) -> bool {
+        self.0 & reason.bit() != 0
+    }
+
+    /// The two together.
+    pub const fn plus(self, other: Lost) -> Lost {
+        let threads = self.threads() + other.threads();
+        let threads = if threads > Lost::THREADS { Lost::THREADS } else { threads };
+        Lost((self.0 | other.0) & !Lost::THREADS | threads)
+    }
 }
 
 /// One unit of the image in a raw file.
@@ -243,17 +301,23 @@ pub const fn region_lock_byte(index: u64) -> i64 {
 /// Byte of a raw file whose lock serialises the writing of its header and its growth.
 pub const HEADER_LOCK_BYTE: i64 = (1 << 62) - 1;
 
-/// Bytes from one region to the next in a file of an image with `counters` counters: whole pages, with room for the holder.
+/// Bytes from one region to the next in a file of an image with `counters` counters: whole pages, with room for the two words of its tail.
 #[inline]
 pub const fn region_stride(counters: u64) -> u64 {
-    region_holder_offset(counters).saturating_add(8).next_multiple_of(4096)
+    region_holder_offset(counters).saturating_add(16).next_multiple_of(4096)
 }
 
 /// Offset within a region of its holder, a `u64` after the last counter: id of the process that has the region, where the mapping does not
-/// keep the lock alive (overlay file systems, locks that belong to a process); else 0. Readers of profiles need not look at it.
+/// keep the lock alive (overlay file systems, locks that belong to a process); else 0. It is no count, and stays where a process ends without its destructors.
 #[inline]
 pub const fn region_holder_offset(counters: u64) -> u64 {
     counters.saturating_mul(8)
+}
+
+/// Offset within a region of its [`Lost`], the `u64` behind the holder.
+#[inline]
+pub const fn region_lost_offset(counters: u64) -> u64 {
+    region_holder_offset(counters).saturating_add(8)
 }
 
 /// Identity of an image: depends on its units, their sizes and their order.
@@ -284,10 +348,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_are_whole_pages_with_room_for_the_holder() {
-        for (counters, stride) in [(0, 4096), (1, 4096), (511, 4096), (512, 8192), (513, 8192)] {
+    fn regions_are_whole_pages_with_room_for_their_tail() {
+        for (counters, stride) in [(0, 4096), (1, 4096), (510, 4096), (511, 8192), (512, 8192), (513, 8192)] {
             assert_eq!(region_stride(counters), stride);
-            assert!(region_holder_offset(counters) + 8 <= stride && region_holder_offset(counters) >= 8 * counters);
+            assert!(region_lost_offset(counters) + 8 <= stride && region_lost_offset(counters) >= 8 * counters + 8);
         }
     }
 
@@ -311,9 +375,20 @@ mod tests {
     #[test]
     fn layouts_have_no_hidden_padding() {
         assert_eq!(size_of::<UnitRecord>(), 40);
-        assert_eq!(size_of::<RawHeader>(), 8 + 4 + 4 + 16 + 10 * 8);
+        assert_eq!(size_of::<RawHeader>(), 8 + 4 + 4 + 16 + 11 * 8);
         assert_eq!(size_of::<RawUnit>(), 32);
         assert_eq!((size_of::<FunctionRecord>(), size_of::<KnownHeader>()), (32, 40));
+    }
+
+    #[test]
+    fn losses_add_up_and_keep_their_reasons() {
+        let one = Lost::default().and(LostReason::NoSpace);
+        let sum = one.and(LostReason::NoSpace).plus(Lost::default().and(LostReason::Other));
+        assert_eq!(sum.threads(), 3);
+        assert_eq!(LostReason::ALL.map(|reason| sum.is_for(reason)), [true, false, true]);
+        let all = Lost(u64::from(u32::MAX)).plus(one).and(LostReason::SizeLimit);
+        assert_eq!(all.threads(), u64::from(u32::MAX));
+        assert_eq!(LostReason::ALL.map(|reason| all.is_for(reason)), [true, true, false]);
     }
 
     #[test]

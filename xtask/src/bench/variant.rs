@@ -144,7 +144,6 @@ static KINDS: &[Kind] = &[
         ..TRODDEN
     },
     Kind { name: "table", about: "tables of 262,144 slots instead of cutting paths", words: "table-slots=262144", ..TRODDEN },
-    Kind { name: "shared", about: "one region for all threads, plain increments: lossy", words: "threads=shared", ..TRODDEN },
     Kind { name: "atomic", about: "one region for all threads, atomic increments", words: "threads=atomic", ..TRODDEN },
     Kind {
         name: "targeted",
@@ -183,13 +182,6 @@ static KINDS: &[Kind] = &[
         build_of: Some("sample-off"),
         recorded: true,
         counts: &[],
-        ..TRODDEN
-    },
-    Kind {
-        name: "hot-first",
-        about: "paths numbered by measured frequency",
-        words: "order=weights",
-        trained: Some(Trained::Weights),
         ..TRODDEN
     },
     Kind {
@@ -379,7 +371,7 @@ impl Variant {
 
     /// Whether its counts are all that happened, so that they can be judged: not if paths are left out, threads lose counts or a switch is off.
     pub fn is_exact(&self) -> bool {
-        const NOT: [&str; 6] = ["scheme=targeted", "scheme=practical", "threads=shared", "tier=sample", "tier=residual", "table-slots=700"];
+        const NOT: [&str; 5] = ["scheme=targeted", "scheme=practical", "tier=sample", "tier=residual", "table-slots=700"];
         let words = format!("{} {}", self.kind.words, self.words);
         self.is_trodden() && self.kind.chosen.is_none() && !words.split_whitespace().any(|w| NOT.contains(&w))
     }

@@ -7,7 +7,8 @@
 //! 2. a [`Strategy`] gives each copy some of the paths of each procedure: as published by tasks on a reduced graph ([`tasks`], [`published`]), or by the ends
 //!    of paths ([`ends`], [`weighted`], [`exact`]);
 //! 3. a [`Part`] is what one copy does in one procedure: interesting edges, increments, and where it counts ([`part`], [`labels`]);
-//! 4. [`hits`] is what a plan costs, exactly, and [`bound`] what every plan costs at least ([`apart`], [`alone`]).
+//! 4. some paths are counted by all copies ([`cross_check`]), so that they can be compared;
+//! 5. [`hits`] is what a plan costs, exactly, and [`bound`] what every plan costs at least ([`apart`], [`alone`]).
 //!
 //! Invariants of a [`Plan`]: every path lies wholly within the interesting edges of at least one copy; in each part the interesting paths have
 //! different sums of increments; what is counted at an interesting path's end with its sum is that path's executions and no other's.
@@ -16,6 +17,7 @@ pub mod alone;
 mod anneal;
 pub mod apart;
 pub mod bound;
+pub mod cross_check;
 pub mod edges;
 pub mod ends;
 pub mod exact;

@@ -15,7 +15,8 @@
 //!   version they are in. It becomes two functions then. A function that calls itself, but only once on each way through it, may be one of them ([`recurs_once`]);
 //! - an interpreter that is one `switch` in a loop has one where the interpreted program jumps, and none where it goes on ([`super::latch`]).
 //!
-//! Loops are those that retreating edges close; in irreducible code that is an approximation that costs precision of the estimate of cost, nothing else.
+//! Loops are those that retreating edges close. In irreducible code a loop is entered elsewhere than at the target of such an edge, too; then it consists of the nodes that lie on a way from that target back to it, and is
+//! not unrolled: to look at the switch at its closing edges is right whoever enters it.
 
 use crate::describe::Draft;
 use crate::llvm::{Block, Value};
@@ -236,10 +237,24 @@ fn loops(draft: &Draft, graph: &Graph, plan: &Plan) -> Vec<Loop> {
                 stack.extend(graph.incoming(node).iter().map(|e| graph.from(*e)));
             }
         }
+        if body.contains(&graph.entry()) && head != graph.entry() {
+            // It has another entrance than its head: what lies in front of that is no part of it.
+            let around = reached(graph, head);
+            body.retain(|n| around.contains(n));
+        }
         let calls = body.iter().any(|n| draft.nodes[n.index()].is_some_and(|b| b.instructions().any(is_call)));
         loops.push(Loop { head, back, body, calls });
     }
     loops
+}
+
+/// The nodes to which ways from a node lead.
+fn reached(graph: &Graph, from: Node) -> HashSet<Node> {
+    let (mut reached, mut stack) = (HashSet::from([from]), vec![from]);
+    while let Some(node) = stack.pop() {
+        stack.extend(graph.out(node).iter().map(|e| graph.to(*e)).filter(|n| reached.insert(*n)));
+    }
+    reached
 }
 
 fn work(draft: &Draft, node: Node) -> f64 {

@@ -33,6 +33,13 @@ impl<'a> Matcher<'a> {
         all.filter(|place| !self.places[place].contains(&true)).collect()
     }
 
+    /// Whether each pattern has a place that no block of the function is, behind no `!`: then no path of it matches.
+    pub fn nowhere_in_all_patterns(&self) -> bool {
+        let missing = |place: &Place| !self.places[place].contains(&true);
+        let all = |pattern: &Vec<Sequence>| pattern.iter().flat_map(|s| &s.steps).any(|(place, _)| missing(place));
+        self.expression.patterns.iter().all(all)
+    }
+
     /// Whether a path matches; `end` is none for one that came to a call and did not go on.
     pub fn matches(&self, blocks: &[Node], beginning: Beginning, end: Option<PathEnd>) -> bool {
         let fits = |sequence: &Sequence| {

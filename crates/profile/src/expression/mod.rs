@@ -18,6 +18,7 @@
 //! that is one of the gap's places behind `!`; without a gap it is at the same block or the next. `_` is a block of its own: it is never the same as that of a neighbour. A path may begin before
 //! the first place and go on behind the last, unless `begin` and `end` say otherwise. `!` behind all places means nowhere on the path.
 
+pub mod joined;
 mod matching;
 mod parse;
 

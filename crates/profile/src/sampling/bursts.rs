@@ -30,7 +30,7 @@ const NINETY_FIVE: f64 = 1.96;
 /// How a profile was sampled in bursts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BurstSampling {
-    /// Nanoseconds with the switch on: of the programs' processor time where that is known, else of wall time.
+    /// Nanoseconds with the switch on, of wall time.
     pub on_ns: u64,
     /// Nanoseconds in all, of the same kind.
     pub total_ns: u64,

@@ -42,6 +42,8 @@ pub fn run(command: &str) -> Run {
         recorder: "0.1.0".into(),
         test: None,
         diverged: 0,
+        lost: 0,
+        interrupted: 0,
     }
 }
 
@@ -99,7 +101,7 @@ impl RawFile {
 
     /// Bytes up to the first region, and the distance of regions.
     pub fn head(&self) -> (Vec<u8>, u64) {
-        let stride = (8 * self.counters()).next_multiple_of(4096).max(4096);
+        let stride = trodden_wire::region_stride(self.counters());
         let (units_offset, path_offset) = (128, 128 + 32 * self.units.len() as u64);
         let regions_offset = (path_offset + self.image.len() as u64).next_multiple_of(4096);
         let mut bytes = Vec::new();

@@ -127,8 +127,8 @@ impl Wanted {
         savings.sort_by(|a: &Ranked, b| b.share.total_cmp(&a.share).then_with(|| a.function.name.full.cmp(&b.function.name.full)));
         others.sort_by(|a: &Ranked, b| b.finding.surprise().total_cmp(&a.finding.surprise()));
         let found = (savings.len(), others.len());
-        savings.truncate(self.top);
-        others.truncate(self.top);
+        savings.truncate(crate::select::limit(self.top));
+        others.truncate(crate::select::limit(self.top));
         Ok(Advice { savings, others, found, functions: functions.len(), without_facts })
     }
 }

@@ -183,6 +183,8 @@ pub fn profile(images: Vec<(&str, Vec<UnitProfile>)>) -> Profile {
             recorder: "trodden 0.1.0".into(),
             test: None,
             diverged: 0,
+            lost: 0,
+            interrupted: 0,
         },
         images: images.into_iter().map(image).collect(),
         sampling: None,

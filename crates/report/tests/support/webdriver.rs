@@ -49,6 +49,11 @@ impl Browser {
         self.post("/url", json!({ "url": format!("file://{}", file.display()) }));
     }
 
+    /// Makes the window so wide.
+    pub fn widen(&self, width: u32) {
+        self.post("/window/rect", json!({ "width": width, "height": 800 }));
+    }
+
     pub fn title(&self) -> String {
         self.get("/title").as_str().unwrap().to_string()
     }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use trodden_wire::LostReason;
 
 /// Counts counter 0 in two threads, one after the other, in another folder than the one it began in; prints `done`.
 const SIMPLE: &str = r#"
@@ -118,8 +119,8 @@ fn foreign_files_stay_as_they_are() {
     let set_up = |name: &str| match name {
         "text" => fs::write(lab.path(name), "some text\n").unwrap(),
         "zeros" => fs::write(lab.path(name), [0; 8192]).unwrap(),
-        "magic" => fs::write(lab.path(name), [&b"TRODRAW\0\x03\0\0\0YDER"[..], &[0; 8192]].concat()).unwrap(),
-        "short" => fs::write(lab.path(name), &b"TRODRAW\0\x02\0\0\0YDER"[..]).unwrap(),
+        "magic" => fs::write(lab.path(name), [&b"TRODRAW\0\x04\0\0\0YDER"[..], &[0; 8192]].concat()).unwrap(),
+        "short" => fs::write(lab.path(name), &b"TRODRAW\0\x03\0\0\0YDER"[..]).unwrap(),
         "link" => symlink(&keep, lab.path(name)).unwrap(),
         "dangling" => symlink(lab.path("made"), lab.path(name)).unwrap(),
         "folder" => fs::create_dir(lab.path(name)).unwrap(),
@@ -275,17 +276,102 @@ fn a_full_disk_is_told_and_survived() {
             "fits" => {
                 expect_message(&lab.command(&program, "disk/fits.raw").arg("again").output().unwrap(), &["no space"]);
                 expect_message(&output, &["no space", "fits.raw"]);
-                assert!(lab.raw_file("disk").regions[0].iter().all(|&count| count == 2));
+                let raw = lab.raw_file("disk");
+                assert!(raw.regions[0].iter().all(|&count| count == 2));
+                // A thread of each run.
+                assert_eq!((raw.lost.threads(), raw.lost.is_for(LostReason::NoSpace)), (2, true));
             }
-            _ => expect_message(&output, &["no space"]),
+            _ => {
+                expect_message(&output, &["no space"]);
+                assert_eq!(lab.raw_file("disk").lost.threads(), 2, "{name}: both threads");
+            }
         }
         assert_eq!(output.stdout, b"done\n");
         let _ = fs::remove_file(lab.path(&format!("disk/{name}.raw")));
     }
     fs::write(lab.path("disk/filler"), vec![1; 80 * 1024]).unwrap_err();
     let program = lab.program("simple", SIMPLE, &[]);
-    expect_message(&lab.command(&program, "disk/%m.raw").output().unwrap(), &["no space"]);
+    expect_message(&lab.command(&program, "disk/a.raw").output().unwrap(), &["no space"]);
+    assert_eq!(fs::read(lab.path("disk/a.raw")).unwrap(), [0], "it says that there was no room for it");
+    fs::remove_file(lab.path("disk/filler")).unwrap();
+    lab.run(&program, "disk/a.raw");
+    let raw = lab.raw_file("disk");
+    assert_eq!((raw.count(0), raw.lost.threads()), (2, 1));
     drop(disk);
+}
+
+/// Counts once in its first region, then fills the disk by itself, then goes through all counters.
+const FILLS_THE_DISK: &str = r#"
+    #include "subject.h"
+    #include <fcntl.h>
+    #include <stdio.h>
+    #include <unistd.h>
+    int main(void) {
+        ENTER;
+        COUNT(0);
+        static char page[4096] = { 1 };
+        int filler = open("disk/filler", O_WRONLY | O_CREAT, 0600);
+        long pages = 0;
+        while (write(filler, page, sizeof page) == sizeof page) pages++;
+        if (pages < 16) return 1;
+        for (long i = 0; i < COUNTERS; i += 64) COUNT(i);
+        return 0;
+    }
+"#;
+
+#[test]
+fn regions_of_any_size_are_reserved_when_they_are_made() {
+    let lab = Laboratory::new("reserved");
+    let Some(disk) = Mount::new(lab.path("disk"), &["-t", "tmpfs", "-o", "size=12m", "none"]) else { return };
+    // Of 1 MiB and of 8.
+    for (name, counters) in [("small", 1 << 17), ("large", 1 << 20)] {
+        let program = lab.program(name, &format!("#define COUNTERS {counters}\n{FILLS_THE_DISK}"), &[]);
+        lab.run(&program, &format!("disk/{name}/%m.raw"));
+        let raw = lab.raw_file(&format!("disk/{name}"));
+        assert_eq!((raw.count(0), raw.count(counters - 64), raw.lost.threads()), (2, 1, 0), "{name}");
+        fs::remove_file(lab.path("disk/filler")).unwrap();
+        fs::remove_dir_all(lab.path(&format!("disk/{name}"))).unwrap();
+    }
+    drop(disk);
+}
+
+/// Counts in a thread after the process may make no larger file, in a child that has to have a region of its own, and in one that is shut in.
+const GIVES_UP_LATE: &str = r#"
+    #define _GNU_SOURCE
+    #include "subject.h"
+    #include <pthread.h>
+    #include <signal.h>
+    #include <sys/resource.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    static void *work(void *unused) { ENTER; COUNT(0); return unused; }
+    int main(int argc, char **argv) {
+        work(0);
+        struct rlimit limit = { 0, 0 };
+        pthread_t t;
+        if (setrlimit(RLIMIT_FSIZE, &limit)) return 1;
+        if (argc > 1) closefrom(3);
+        pthread_create(&t, 0, work, 0);
+        pthread_join(t, 0);
+        if (!fork()) { work(0); _exit(0); }
+        wait(0);
+        (void)argv;
+        kill(getpid(), SIGKILL);
+    }
+"#;
+
+#[test]
+fn counts_that_are_lost_are_noted_in_the_file() {
+    let lab = Laboratory::new("lost");
+    let program = lab.program("program", GIVES_UP_LATE, &[]);
+    for words in [&[][..], &["close"]] {
+        let output = lab.command(&program, "out/%m.raw").args(words).output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stderr).contains("ulimit -f"), "{}", String::from_utf8_lossy(&output.stderr));
+        let raw = lab.raw_file("out");
+        let lost = raw.lost;
+        assert_eq!((raw.count(0), lost.threads(), lost.is_for(LostReason::SizeLimit)), (1, 2, true), "{words:?}");
+        fs::remove_dir_all(lab.path("out")).unwrap();
+    }
 }
 
 #[test]

@@ -4,9 +4,10 @@
 //! the command line itself is never rebuilt from this reading. Pure apart from response files (`@file`), which a function given by the
 //! caller reads.
 
-use super::options::{CODEGEN_EXACT, CODEGEN_PREFIXES, NOTHING_MADE, WITH_VALUE};
+use super::options::{NOTHING_MADE, WITH_VALUE};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use trodden_unit::codegen;
 
 /// What a command line does, as far as instrumentation is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,7 +244,7 @@ impl Reading {
     }
 
     fn target(&mut self, triple: &str) {
-        let known = triple.starts_with("x86_64") && triple.contains("linux") && !triple.contains("x32");
+        let known = codegen::is_known_target(triple);
         self.line.foreign = (!known).then(|| triple.to_owned());
         if known {
             self.line.codegen.push(format!("--target={triple}"));
@@ -267,8 +268,7 @@ impl Reading {
     }
 
     fn codegen_option(&mut self, text: &str) {
-        let counts = CODEGEN_EXACT.contains(&text) || CODEGEN_PREFIXES.iter().any(|p| text.starts_with(p));
-        if counts {
+        if codegen::shapes_code(text) {
             self.line.codegen.push(text.to_owned());
         }
     }

@@ -23,19 +23,3 @@ pub const NOTHING_MADE: &[&str] = &[
     "-extract-api", "-verify-pch", "-module-file-info", "-rewrite-objc", "-fdriver-only", "-cc1", "-cc1as", "-cc1gen-reproducer",
     "--emit-static-lib", "-emit-interface-stubs", "--migrate",
 ];
-
-/// Beginnings of options on which the machine code depends beyond the intermediate code.
-pub const CODEGEN_PREFIXES: &[&str] = &[
-    "-O", "-mcmodel", "-march=", "-mcpu=", "-mtune=", "-msse", "-mno-sse", "-mavx", "-mno-avx", "-mrelax", "-mno-relax",
-    "-mtls-dialect", "-mlarge-data-threshold", "-mharden", "-mretpoline", "-mindirect", "-mfunction-return", "-ftls-model",
-    "-fbasic-block-sections", "-fintegrated-as", "-fno-integrated-as", "-faddrsig", "-fno-addrsig", "-fsplit-stack",
-    "-fstack-size-section", "-ffp-contract", "-fno-plt", "-femulated-tls", "-fno-emulated-tls", "-fzero-initialized",
-    "-fno-zero-initialized",
-];
-
-/// Options that are such as they stand.
-pub const CODEGEN_EXACT: &[&str] = &[
-    "-fpic", "-fPIC", "-fpie", "-fPIE", "-fno-pic", "-fno-PIC", "-fno-pie", "-fno-PIE", "-static-pie", "-ffunction-sections",
-    "-fno-function-sections", "-fdata-sections", "-fno-data-sections", "-funique-section-names", "-fno-unique-section-names",
-    "-m64",
-];

@@ -22,9 +22,9 @@ pub struct Find {
     /// A profile: a file, or a run (12, last, last~1), or a suite.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// At most this many paths.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
+    /// At most this many paths; 0 for all. [default: 10, of JSON all]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
     /// At most this many source lines of each path; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 24)]
     pub steps: usize,

@@ -10,8 +10,9 @@ Examples:
   trodden isolate nightly                          runs of a suite: those that exited with 0, or failed
   trodden isolate --failing 7 --failing 9 --passing good
   trodden isolate nightly --by importance --top 3 --json
+  trodden isolate checks --program parse           of a suite that runs several programs
 
-A failing test of a script that exits with 0 is told by --failing. All runs must be of one build.")]
+Give a failing test that exits with 0 by --failing. Runs are compared within one build of one program: those of others are left out, and so are runs whose end is not known.")]
 pub struct Isolate {
     /// Profiles: files, runs (12, last, last~1), or suites. How a run ended says whether it failed.
     pub runs: Vec<String>,
@@ -21,15 +22,18 @@ pub struct Isolate {
     /// Profiles of passing runs, however they ended. May be given several times.
     #[arg(long, value_name = "PROFILE")]
     pub passing: Vec<String>,
+    /// Only runs of this program, given by its file's name or path.
+    #[arg(long, value_name = "PROGRAM")]
+    pub program: Option<String>,
     /// What paths are ranked by.
     #[arg(long, value_enum, default_value_t = SuspectScore::Ochiai)]
     pub by: SuspectScore,
     /// Only functions of this name, or whose full name this regular expression matches.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
-    /// At most this many paths.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
+    /// At most this many paths; 0 for all. [default: 10, of JSON all]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
     /// At most this many source lines of each path; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 24)]
     pub steps: usize,

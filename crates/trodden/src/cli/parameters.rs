@@ -24,12 +24,9 @@ pub struct Parameters {
     /// Most paths of a function that counts in an array, where there are tables.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     pub array_paths: Option<u64>,
-    /// Whose counters a thread increments: its own (exact, no contention), or all threads' (plain, may lose counts; or atomic).
+    /// Whose counters a thread increments: its own (no contention), or all threads' by atomic increments. Both are exact.
     #[arg(long, value_enum)]
     pub threads: Option<Threads>,
-    /// Which paths of a function get the lowest numbers, and so counters side by side.
-    #[arg(long, value_enum)]
-    pub order: Option<Order>,
     /// Count on the chords of a spanning tree rather than on every edge with a value.
     #[arg(long, value_enum)]
     pub chords: Option<Switch>,
@@ -57,9 +54,6 @@ pub struct Parameters {
     /// Count only paths that this profile does not have: a file, a run, a suite, known paths (`trodden export known`), or several of these divided by commas. Known paths cost next to nothing.
     #[arg(long, value_name = "PROFILE", value_parser = known_paths, conflicts_with_all = ["addresses", "pgo", "sample", "events"])]
     pub residual: Option<String>,
-    /// With --residual: know at most this many paths of each function, those taken most. The others are counted, and told from untested ones by `trodden residual`.
-    #[arg(long, value_name = "N", requires = "residual")]
-    pub known_cap: Option<usize>,
     /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
     #[arg(long)]
     pub sample: bool,
@@ -151,19 +145,8 @@ pub enum Scheme {
 pub enum Threads {
     /// Its own: exact.
     Own,
-    /// All threads', by plain increments: some are lost.
-    Shared,
     /// All threads', by atomic increments: exact.
     Atomic,
-}
-
-/// The order of out-edges in the numbering.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Order {
-    /// As in the graph.
-    Graph,
-    /// By frequency, the most frequent first.
-    Weights,
 }
 
 /// On or off.
@@ -206,7 +189,6 @@ impl Parameters {
             self.table_slots.map(|n| format!("table-slots={n}")),
             self.array_paths.map(|n| format!("array-paths={n}")),
             word("threads", self.threads),
-            word("order", self.order),
             word("chords", self.chords),
             word("reach", self.reach),
             word("keep", self.keep),
@@ -215,7 +197,6 @@ impl Parameters {
             word("tails", self.tails),
             self.events.map(|event| format!("events={}", event.name())),
             self.residual.as_ref().map(|file| format!("{RESIDUAL_WORD} known={file}")),
-            self.known_cap.map(|most| format!("known-cap={most}")),
             self.pgo.then(|| MARKERS.to_owned()),
             self.sample.then(|| SAMPLE_WORD.to_owned()),
         ];

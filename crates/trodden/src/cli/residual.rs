@@ -24,7 +24,7 @@ pub struct Residual {
     /// Only functions of this name, or whose full name this regular expression matches.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
-    /// At most this many paths (text: 10, other forms: all).
+    /// At most this many paths; 0 for all. [default: 10, of other forms than text all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Only paths that were taken at least this often.

@@ -39,9 +39,9 @@ pub struct Shown {
     /// What shares are shares of.
     #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
     pub measure: MeasureName,
-    /// At most this many paths.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
+    /// At most this many paths; 0 for all. [default: 10, of JSON all]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
     /// Only paths with at least this share of the program, in per cent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     pub min_share: f64,
@@ -133,6 +133,7 @@ Examples:
   trodden export folded | inferno-flamegraph > paths.svg
   trodden export pprof -o paths.pb.gz && pprof -top paths.pb.gz
   trodden export lcov -o paths.info && genhtml paths.info
+  trodden export lcov --include src --exclude '*.h' --relative-to . -o paths.info
   trodden export weights -o prog.weights && trodden build --weights prog.weights -- make
   trodden export known -o prog.known && trodden build --residual prog.known -- make
   trodden export known tests -o more.known --for ./prog.field && TRODDEN_KNOWN=more.known ./prog.field
@@ -149,6 +150,15 @@ pub struct Export {
     /// Only functions of this name, or whose full name this regular expression matches.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
+    /// With `lcov`: only source files that match this pattern (src, src/*.c), or lie in a folder that does. May be given several times.
+    #[arg(long, value_name = "PATTERN")]
+    pub include: Vec<String>,
+    /// With `lcov`: no source files that match this pattern, or lie in a folder that does. May be given several times.
+    #[arg(long, value_name = "PATTERN")]
+    pub exclude: Vec<String>,
+    /// With `lcov`: names of source files below this folder are relative to it.
+    #[arg(long, value_name = "FOLDER")]
+    pub relative_to: Option<PathBuf>,
     /// What folded stacks are weighed by.
     #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
     pub measure: MeasureName,
@@ -193,9 +203,9 @@ pub struct Advise {
     /// Only findings of this kind. May be given several times.
     #[arg(long, value_enum)]
     pub kind: Vec<FindingKind>,
-    /// At most this many findings that save something, and as many edges never taken together.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
+    /// At most this many findings that save something, and as many edges never taken together; 0 for all. [default: 10, of JSON and SARIF all]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
     /// Only findings that save at least this share of all executed instructions, in per cent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.05)]
     pub min_share: f64,

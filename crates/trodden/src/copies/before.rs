@@ -2,15 +2,16 @@
 
 use crate::cli::Record;
 use crate::notes::note;
+use crate::record::RunFolder;
 use anyhow::{Context, Result, ensure};
 use nix::unistd::{AccessFlags, access};
 use std::fmt;
 use std::fs;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
-use tempfile::TempDir;
 use trodden_launch::Stop;
 
 /// How long standard input may stay open without a word.
@@ -29,7 +30,7 @@ impl fmt::Display for Failed {
 /// The folder of copies and results: one that the user gave, or a temporary one.
 pub enum WorkFolder {
     Given(PathBuf),
-    Own(TempDir),
+    Own(RunFolder),
 }
 
 impl WorkFolder {
@@ -50,7 +51,7 @@ impl WorkFolder {
         }
         match self {
             WorkFolder::Own(folder) if error.is::<Failed>() => {
-                folder.disable_cleanup(true);
+                folder.leave();
                 error.context(format!("what they left is kept in {}", folder.path().display()))
             }
             _ => error,
@@ -111,7 +112,9 @@ impl Input {
             Input::File(path) => Ok(Some(path)),
             Input::Bytes(bytes) => {
                 let path = folder.join("input");
-                fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+                // It may hold what is nobody else's business.
+                let made = fs::File::options().write(true).create_new(true).mode(0o600).open(&path);
+                made.and_then(|mut file| file.write_all(&bytes)).with_context(|| format!("cannot write {}", path.display()))?;
                 Ok(Some(path))
             }
         }
@@ -120,15 +123,14 @@ impl Input {
 
 /// Checks that the files that the user wants can be written, and makes their folders.
 pub fn check_destinations(record: &Record) -> Result<()> {
-    // A profile takes the place of a file that is there, costs are written into it.
-    let output = record.destination.output.iter().map(|path| (path, true));
-    output.chain(record.copies.costs.iter().map(|path| (path, false))).try_for_each(|(path, replaces)| check_destination(path, replaces))
+    record.destination.output.iter().chain(&record.copies.costs).try_for_each(|path| check_destination(path))
 }
 
-fn check_destination(path: &Path, replaces: bool) -> Result<()> {
+fn check_destination(path: &Path) -> Result<()> {
     let cannot = || format!("cannot write {}: give another file", path.display());
     ensure!(!path.is_dir(), "{} is a folder: give a file", path.display());
-    if path.exists() && !(replaces && path.is_file()) {
+    // A file takes the place of one that is there; a pipe is written into.
+    if path.exists() && !path.is_file() {
         return access(path, AccessFlags::W_OK).with_context(cannot);
     }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -5,7 +5,7 @@ use super::spec::Times;
 use super::{CopyRun, chart};
 use crate::cli::Copies;
 use crate::notes::{note, warn};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -195,7 +195,7 @@ impl Costs {
             // Labels of all copies together may be fewer than those of one program: then even most is below.
             let side = if distance < 0.0 { "below" } else { "above" };
             out.push(format!(
-                "most hits of a copy: {:.1} % of one program that counts all; {:.1} % {side} the ideal of {:.1} %, no plan below {:.1} %",
+                "the copy with most hits has {:.1} % of the hits of one program that counts all: {:.1} % {side} the ideal, an equal share ({:.1} %); no plan can be below {:.1} %",
                 share(self.hits_of_slowest),
                 100.0 * distance.abs(),
                 share(self.ideal_hits),
@@ -249,7 +249,7 @@ impl Costs {
             true => chart::page(self),
             false => serde_json::to_string_pretty(self)? + "\n",
         };
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        crate::reports::write_file(path, text.as_bytes())
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_flow::partition::{self, CopyPlan, Measure, Options, Plan, Procedure, Strategy, hits, weighted};
+use trodden_flow::partition::{self, CopyPlan, Measure, Options, Plan, Procedure, Strategy, cross_check, hits, weighted};
 use trodden_launch::Stop;
 use trodden_profile::copies::{Divided, edges};
 use trodden_profile::{Profile, has_usual_numbers, procedures};
@@ -23,7 +23,7 @@ pub const COPY: &str = "copy-";
 /// Words of schemes that copies take over from the program.
 const TAKEN_OVER: [&str; 2] = ["reach=", "threads="];
 /// Words that copies of a program that counts unknown paths only take over as well: its functions are in them as they are in it.
-const RESIDUAL_TOO: [&str; 6] = [RESIDUAL_WORD, "known-cap=", PATHS_WORD, "chords=", "rounds=", "early="];
+const RESIDUAL_TOO: [&str; 5] = [RESIDUAL_WORD, PATHS_WORD, "chords=", "rounds=", "early="];
 /// The word by which functions are cut.
 const PATHS_WORD: &str = "max-paths=";
 
@@ -149,10 +149,13 @@ impl Division {
         let count = options.copies.unwrap_or(1);
         let choices =
             Options { copies: count, all_procedures: options.all_procedures, fold_again: false, measure: Measure::from(options.hits) };
-        let plan = match weights {
+        let mut plan = match weights {
             Some(_) => program.divide(&plan::with_estimates(&program.units, &procedures)?, strategy, &choices)?,
             None => program.divide(&procedures, strategy, &choices)?,
         };
+        if !program.is_residual() {
+            cross_check::add(&procedures, &mut plan, choices.measure);
+        }
         let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
         let mut division = Division::planned(program, plan);
         division.words += if options.count_hits { " hits=counted" } else { "" };
@@ -262,7 +265,7 @@ fn words(units: &[(Frame, UnitMap)]) -> Result<String> {
         for function in &map.functions {
             ensure!(
                 has_usual_numbers(function)?,
-                "the paths of function `{}` have numbers of their own: build without --order weights, --table-slots, and --scheme targeted or practical",
+                "the paths of function `{}` have numbers of their own: build without --table-slots and --scheme targeted or practical",
                 function.name
             );
         }

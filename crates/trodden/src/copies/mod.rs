@@ -43,7 +43,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use trodden_launch::{Engine, Event, Job, Kubernetes, Local, Slurm, Stop, Task, Template};
-use trodden_profile::copies::{CopiesError, edges, merge_copies};
+use trodden_profile::copies::{CopiesError, MergedCopies, edges, merge_copies};
 use trodden_profile::{Collected, Divergence, Ending, Profile, Run};
 use trodden_unit::Identity;
 use trodden_unit::store::STORE_VARIABLE;
@@ -106,18 +106,27 @@ fn count(record: &Record, runner: &Runner, program: Program, mut spec: Spec, wor
 fn run_copies(record: &Record, runner: &Runner, division: &Division, work: &Path) -> Result<Counted> {
     let options = &record.copies;
     let count = division.copies.len();
-    let attempts = launch(work, 0..count, runner)?;
-    let copies = results(work, 0..count)?;
+    let all: Vec<usize> = (0..count).collect();
+    let mut attempts = launch(work, &all, runner)?;
+    let mut copies = results(work, &all)?;
+    let cut = cut_off(&copies);
+    if !cut.is_empty() {
+        note(format_args!("a signal ended {} of {count} copies, and not the others: they run once more", cut.len()));
+        run_again(work, &cut, runner)?.into_iter().zip(&cut).for_each(|(more, at)| attempts[*at] += more);
+        copies = results(work, &all)?;
+    }
     let mut differences = outcomes(&copies);
     let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
     let merged = merge_copies(&division.program, run_of(record, &copies), &profiles).map_err(|error| explain(error, &copies[0], work))?;
     differences.extend(merged.divergences.iter().map(Divergence::to_string));
-    merged
-        .interrupted
-        .iter()
-        .for_each(|at| note(format_args!("{} ended the program within a path: {at}", ending(copies[0].outcome.ending))));
-    let missing = merged.silent.iter().filter(|copy| division.expects_counts(**copy));
-    differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run by which the counting was divided")));
+    tell_interrupted(&merged, copies[0].outcome.ending);
+    if merged.profile.run.interrupted == 0 {
+        let missing = merged.silent.iter().filter(|copy| division.expects_counts(**copy));
+        differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run by which the counting was divided")));
+    } else {
+        // What copies print until a signal comes is another matter each time, too; they ended alike.
+        differences.clear();
+    }
     let mut costs = Costs::of(division, &merged, &copies, &attempts, options)?;
     let is_interrupted = !merged.interrupted.is_empty();
     let mut profile = merged.into_profile();
@@ -173,9 +182,9 @@ fn deliver_all(record: &Record, counted: Counted, work: &Path) -> Result<ExitCod
 /// Runs the program without counting and with all of it, alone and here; gives where its profile is not the copies'.
 fn baseline(folder: &Path, copies: &Copies, merged: &Profile, stop: &Stop, costs: &mut Costs) -> Result<Vec<String>> {
     let (first, memory) = (copies.copies.unwrap_or(1), copies.memory);
-    let both = first..first + 2;
-    launch(folder, both.clone(), &Runner { engine: one_by_one(memory), stop })?;
-    let base = results(folder, both)?;
+    let both = [first, first + 1];
+    launch(folder, &both, &Runner { engine: one_by_one(memory), stop })?;
+    let base = results(folder, &both)?;
     costs.add_baseline(&base[0].times, &base[1].times);
     match costs.are_of_edges() {
         true => costs::different_edges(merged, &base[1].profile),
@@ -202,9 +211,10 @@ pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCo
     spec.random_addresses = Some(runs);
     spec.write(folder.path())?;
     // They share the working folder.
-    launch(folder.path(), 0..runs + 1, &Runner { engine: one_by_one(None), stop: &stop })?;
+    let all: Vec<usize> = (0..=runs).collect();
+    launch(folder.path(), &all, &Runner { engine: one_by_one(None), stop: &stop })?;
     drop(stop);
-    let mut copies = results(folder.path(), 0..runs + 1)?;
+    let mut copies = results(folder.path(), &all)?;
     let moved = copies.pop().context("there is no run")?;
     ensure!(!copies[0].profile.images.is_empty(), "nothing was counted: {} was not built with trodden", program.display());
     let mut differences = outcomes(&copies);
@@ -285,20 +295,37 @@ fn engine(options: &Copies) -> Result<Engine> {
 }
 
 /// Runs some copies of a job; gives how often each was started.
-fn launch(folder: &Path, copies: std::ops::Range<usize>, runner: &Runner) -> Result<Vec<u32>> {
+fn launch(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32>> {
+    let (first, last) = (copies.first().copied().unwrap_or(0), copies.last().copied().unwrap_or(0));
+    launch_in(folder, copies, &folder.join(format!("tasks-{first}-{}", last + 1)), runner)
+}
+
+/// Runs copies that a signal ended once more, in the place of what they left.
+fn run_again(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32>> {
+    for &copy in copies {
+        fs::remove_file(file(folder, "result", copy))?;
+        let made = file(folder, "made", copy);
+        if made.exists() {
+            fs::remove_dir_all(&made).with_context(|| format!("cannot remove {}", made.display()))?;
+        }
+    }
+    launch_in(folder, copies, &folder.join("tasks-again"), runner)
+}
+
+/// The same with scripts in a folder of their own.
+fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -> Result<Vec<u32>> {
     let trodden = std::env::current_exe()?;
     let store = assets::store()?.root().as_os_str().to_owned();
-    let task = |copy: usize| Task {
+    let task = |copy: &usize| Task {
         command: vec![trodden.clone().into(), "copy".into(), folder.into(), copy.to_string().into()],
         environment: vec![(STORE_VARIABLE.into(), store.clone())],
         directory: folder.to_owned(),
         input: None,
-        result: file(folder, "result", copy),
+        result: file(folder, "result", *copy),
     };
-    let scripts = folder.join(format!("tasks-{}-{}", copies.start, copies.end));
     // Clusters keep jobs apart by their names, also those that have ended: each has its own.
     let own = Identity::of(format!("{} {:?}", scripts.display(), SystemTime::now()).as_bytes()).to_string();
-    let job = Job { name: format!("trodden-copies-{}", &own[..8]), folder: scripts, tasks: copies.map(task).collect() };
+    let job = Job { name: format!("trodden-copies-{}", &own[..8]), folder: scripts.to_owned(), tasks: copies.iter().map(task).collect() };
     let mut known = 0;
     let mut tell = |event: Event| match event {
         Event::Done(done, all) if done != known && done < all => {
@@ -307,7 +334,7 @@ fn launch(folder: &Path, copies: std::ops::Range<usize>, runner: &Runner) -> Res
         }
         Event::Done(..) => {}
         Event::Retried(task) => {
-            warn(format_args!("copy {task} ended without a result, and is run again (see {})", job.log(task).display()))
+            warn(format_args!("copy {} ended without a result, and is run again (see {})", copies[task], job.log(task).display()))
         }
         Event::Note(text) => note(text),
     };
@@ -330,16 +357,38 @@ pub struct CopyRun {
     times: Times,
 }
 
-fn results(folder: &Path, copies: std::ops::Range<usize>) -> Result<Vec<CopyRun>> {
-    let read = |copy: usize| {
+fn results(folder: &Path, copies: &[usize]) -> Result<Vec<CopyRun>> {
+    let read = |&copy: &usize| {
         let (outcome, profile) = spec::read_result(&file(folder, "result", copy))?;
         let times = fs::read(file(folder, "times", copy).with_extension("json"))?;
         Ok(CopyRun { outcome, profile, times: serde_json::from_slice(&times)? })
     };
-    copies.map(read).collect()
+    copies.iter().map(read).collect()
 }
 
 /// How copies ended and what they printed, where that is not as in the first.
+/// Copies that a signal ended, where not all copies are.
+fn cut_off(copies: &[CopyRun]) -> Vec<usize> {
+    let is_cut = |at: &usize| matches!(copies[*at].outcome.ending, Ending::Signal(_));
+    let cut: Vec<usize> = (0..copies.len()).filter(is_cut).collect();
+    if cut.len() < copies.len() { cut } else { Vec::new() }
+}
+
+/// Says where counts do not fit together because a signal ended all copies.
+fn tell_interrupted(merged: &MergedCopies, end: Ending) {
+    const SHOWN: usize = 5;
+    if merged.profile.run.interrupted > 0 {
+        warn(format_args!(
+            "{} ended all copies, which came to each at another place: counts of different functions do not fit together, and the profile says so",
+            ending(end)
+        ));
+    }
+    merged.interrupted.iter().take(SHOWN).for_each(|at| note(format_args!("{} ended the program within a path: {at}", ending(end))));
+    if merged.interrupted.len() > SHOWN {
+        note(format_args!("and at {} more places", merged.interrupted.len() - SHOWN));
+    }
+}
+
 fn outcomes(copies: &[CopyRun]) -> Vec<String> {
     let mut out = Vec::new();
     let first = &copies[0].outcome;

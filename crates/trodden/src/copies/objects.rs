@@ -5,7 +5,7 @@
 use crate::assets;
 use crate::cc::PARAMETERS_VARIABLE;
 use crate::notes::note;
-use crate::rebuild::{Compiler, on_all_processors};
+use crate::rebuild::{Compiler, codegen_of, on_all_processors};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -96,7 +96,8 @@ impl<'a> Objects<'a> {
             fs::write(scratch.join(&plan), parts)?;
             words += &format!(" {PARTS_WORD}{plan} {ORIGIN_WORD}{}", frame.unit);
         }
-        let mut command = self.compiler.command(Path::new(&input), &map.codegen, Path::new(&output));
+        let codegen = codegen_of(&map).with_context(|| format!("unit of {}", map.source))?;
+        let mut command = self.compiler.command(Path::new(&input), &codegen, Path::new(&output));
         // The words of the variable cannot hold blanks, which folders may have: so names are relative.
         command.current_dir(scratch).env(PARAMETERS_VARIABLE, words);
         self.compiler.run(command, Path::new(&input)).with_context(|| format!("unit of {}", map.source))?;

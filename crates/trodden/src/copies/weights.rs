@@ -1,4 +1,4 @@
-//! By what the counting is divided: a profile that the user names, else the newest run of the same build in the run store, else a first run that is cheap because it is sampled.
+//! By what the counting is divided: a profile that the user names, else the newest runs of the same build in the run store, else a first run that is cheap because it is sampled.
 //!
 //! Whatever the weights are, the copies' profile is exact; only how evenly the work is divided depends on them.
 
@@ -12,16 +12,21 @@ use crate::notes::{note, warn};
 use crate::profiles;
 use crate::recipe::Word;
 use anyhow::{Context, Result};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trodden_profile::merge::{Builds, Merger};
 use trodden_profile::sampling::SAMPLE_TIER;
-use trodden_profile::{Profile, RunStore};
+use trodden_profile::{Profile, RunEntry, RunStore};
+use trodden_unit::Identity;
 
 /// The folder of the first run, in the job's.
 const FIRST: &str = "first";
 /// That of the same run, counted in full.
 const FIRST_WHOLE: &str = "first-whole";
+/// So many runs divide the counting at most.
+const MOST_RUNS: usize = 4;
 /// A run that takes longer is not repeated for want of samples.
 const SHORT: Duration = Duration::from_secs(1);
 
@@ -45,7 +50,7 @@ pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, runn
     if options.strategy != CopyStrategy::Weighted {
         return Ok(None);
     }
-    if let Some(profile) = newest(program)? {
+    if let Some(profile) = recent(program, &record.command)? {
         return Ok(Some(Weights { profile, same_input: false }));
     }
     if options.no_first_run || program.is_residual() {
@@ -57,26 +62,79 @@ pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, runn
     first_run(program, spec, folder, runner)
 }
 
-/// The newest run of a build in the run store.
-fn newest(program: &Program) -> Result<Option<Profile>> {
+/// The newest runs of a build in the run store, added up: a single one may be unlike all others. Each weighs as much as another, however long it took.
+fn recent(program: &Program, command: &[OsString]) -> Result<Option<Profile>> {
     let identity = program.divided.identity;
     let Ok(store) = RunStore::find(Path::new(".")) else { return Ok(None) };
     let mut runs = store.list()?;
     runs.retain(|run| run.images.iter().any(|image| image.identity == identity));
-    while let Some(run) = runs.pop() {
-        match store.load(&run) {
-            Ok(profile) => {
-                note(format_args!(
-                    "the counting is divided by run {}, the newest of this build ({})",
-                    run.number,
-                    run.run.command.join(" ")
-                ));
-                return Ok(Some(profile));
+    runs.reverse();
+    let command: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    let is_same = |run: &RunEntry| run.run.command.iter().eq(&command);
+    // Two runs of the same command are better than one of it and others.
+    if runs.iter().filter(|run| is_same(run)).count() > 1 {
+        runs.retain(is_same);
+    } else {
+        runs.sort_by_key(|run| !is_same(run));
+    }
+    let (mut used, mut profiles) = (Vec::new(), Vec::new());
+    for run in &runs {
+        match store.load(run) {
+            Ok(profile) if executions(&profile, identity) > 0 => {
+                used.push(run);
+                profiles.push(profile);
             }
+            Ok(_) => {}
             Err(error) => warn(format_args!("run {} cannot be used to divide the counting: {error}", run.number)),
         }
+        if used.len() == MOST_RUNS {
+            break;
+        }
     }
-    Ok(None)
+    match used.as_slice() {
+        [] => return Ok(None),
+        [one] => note(format_args!("the counting is divided by run {}, the newest of this build ({})", one.number, name(one))),
+        several => {
+            let named: Vec<String> = several.iter().map(|run| format!("{} ({})", run.number, name(run))).collect();
+            note(format_args!(
+                "the counting is divided by {} runs of this build, each of the same weight: {}",
+                several.len(),
+                named.join(", ")
+            ));
+        }
+    }
+    Ok(alike(profiles, identity))
+}
+
+/// What a run is called.
+fn name(run: &RunEntry) -> String {
+    match (&run.run.test, &run.run.suite) {
+        (Some(test), _) => format!("test {test}"),
+        (None, _) if !run.run.command.is_empty() => run.run.command.join(" "),
+        (None, Some(suite)) => format!("suite {suite}"),
+        (None, None) => "several commands".into(),
+    }
+}
+
+/// Adds profiles of a build up after their counts were made as large as those of the largest.
+fn alike(mut profiles: Vec<Profile>, identity: Identity) -> Option<Profile> {
+    let most = profiles.iter().map(|profile| executions(profile, identity)).max()?;
+    let mut sum = Merger::new(Builds::Separate);
+    for (at, profile) in profiles.iter_mut().enumerate() {
+        let own = executions(profile, identity);
+        profile.images.retain(|image| image.identity == identity);
+        let counts = profile.images.iter_mut().flat_map(|image| &mut image.units).flat_map(|unit| &mut unit.counts);
+        counts.for_each(|(_, count)| *count = u64::try_from(u128::from(*count) * most / own).unwrap_or(u64::MAX));
+        // They are of one build, so nothing is refused.
+        let _ = sum.add(&at.to_string(), profile.clone());
+    }
+    sum.finish()
+}
+
+/// Executions of all paths of an image.
+fn executions(profile: &Profile, identity: Identity) -> u128 {
+    let units = profile.images.iter().filter(|image| image.identity == identity).flat_map(|image| &image.units);
+    units.flat_map(|unit| &unit.counts).map(|(_, count)| u128::from(*count)).sum()
 }
 
 /// Runs a sampled variant of the program as copies are run; one that ends before a sample is taken runs once more and is counted in full, which takes no time either. A program of
@@ -111,12 +169,12 @@ fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Ru
     let mut spec = spec.clone();
     (spec.programs, spec.sampled) = (vec![Word::from(file.as_os_str())], sampled);
     spec.write(folder)?;
-    match launch(folder, 0..1, runner) {
+    match launch(folder, &[0], runner) {
         // A second result, of a node that was not lost after all, cannot be the same: samples are taken by time.
         Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::Error::Duplicate { .. })) => {}
         other => drop(other.context(Failed).context("the first run, by which the counting is to be divided, fails")?),
     }
-    let run = results(folder, 0..1)?.remove(0);
+    let run = results(folder, &[0])?.remove(0);
     Ok((run.profile, Duration::from_nanos(run.times.wall_ns)))
 }
 

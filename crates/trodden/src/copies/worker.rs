@@ -14,6 +14,7 @@ use nix::sys::personality::{self, Persona};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -34,6 +35,7 @@ const FIRST_RUN: Bursts = Bursts { burst: Duration::from_micros(200), every: Dur
 pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
     let result =
         std::env::var_os(RESULT_VARIABLE).with_context(|| format!("{RESULT_VARIABLE} is not set: `trodden record --copies` runs this"))?;
+    trodden_launch::alive::end_with_launcher();
     let spec = Spec::read(folder)?;
     let program = spec.programs.get(copy).with_context(|| format!("there is no copy {copy}"))?.to_path();
     let place = Place::of(folder, &spec, copy)?;
@@ -102,7 +104,11 @@ impl Place {
 
 fn command(spec: &Spec, program: &Path, place: &Place) -> Result<(Command, PathBuf, PathBuf)> {
     let (out, err) = (place.raw.path().join("out"), place.raw.path().join("err"));
-    let made = |path: &Path| File::create(path).with_context(|| format!("cannot write {}", path.display()));
+    // What programs print may be nobody else's business, either.
+    let made = |path: &Path| {
+        let made = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
+        made.with_context(|| format!("cannot write {}", path.display()))
+    };
     let input = match &spec.input {
         Some(file) => Stdio::from(File::open(file.to_path()).with_context(|| format!("cannot read {}", file.to_path().display()))?),
         None => Stdio::null(),

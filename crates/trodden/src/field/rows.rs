@@ -7,12 +7,14 @@
 mod parquet;
 
 use super::{Maps, is_parquet};
+use crate::reports::BEGUN;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use trodden_profile::field::User;
 use trodden_profile::field::aggregate::UserPath;
+use trodden_profile::whole_file::WholeFile;
 use trodden_unit::{Identity, UnitMap};
 
 /// A row, told.
@@ -30,9 +32,9 @@ pub struct Row {
 
 /// A file of rows while it is written.
 pub enum Rows {
-    Csv(BufWriter<File>),
+    Csv(BufWriter<File>, WholeFile),
     #[cfg(feature = "parquet")]
-    Parquet(Box<parquet::Table>),
+    Parquet(Box<parquet::Table>, WholeFile),
 }
 
 impl Rows {
@@ -41,18 +43,18 @@ impl Rows {
     /// # Errors
     /// It cannot be made, or is to be Parquet, and this program was built without.
     pub fn create(file: &Path) -> Result<Rows> {
-        let make = || File::create(file).with_context(|| format!("cannot write {}", file.display()));
+        let whole = WholeFile::create(file, BEGUN).with_context(|| format!("cannot write {}", file.display()))?;
         if is_parquet(file) {
             #[cfg(feature = "parquet")]
-            return Ok(Rows::Parquet(Box::new(parquet::Table::new(make()?)?)));
+            return Ok(Rows::Parquet(Box::new(parquet::Table::new(whole.file().try_clone()?)?), whole));
             #[cfg(not(feature = "parquet"))]
             anyhow::bail!(
                 "this trodden cannot write Parquet: build it with `cargo build --release --features parquet`, or name a file that ends in .csv"
             );
         }
-        let mut out = BufWriter::new(make()?);
+        let mut out = BufWriter::new(whole.file().try_clone()?);
         writeln!(out, "build,unit,function,path,counter,user,reports,executions")?;
-        Ok(Rows::Csv(out))
+        Ok(Rows::Csv(out, whole))
     }
 
     /// Adds a row.
@@ -73,9 +75,9 @@ impl Rows {
             executions: one.count,
         };
         match self {
-            Rows::Csv(out) => csv(out, &row),
+            Rows::Csv(out, _) => csv(out, &row),
             #[cfg(feature = "parquet")]
-            Rows::Parquet(table) => table.add(row),
+            Rows::Parquet(table, _) => table.add(row),
         }
     }
 
@@ -85,9 +87,9 @@ impl Rows {
     /// The file cannot be written.
     pub fn finish(self) -> Result<()> {
         match self {
-            Rows::Csv(mut out) => Ok(out.flush()?),
+            Rows::Csv(mut out, whole) => Ok(out.flush().and_then(|()| whole.finish())?),
             #[cfg(feature = "parquet")]
-            Rows::Parquet(table) => Ok(table.finish()?),
+            Rows::Parquet(table, whole) => Ok(table.finish().and_then(|()| whole.finish())?),
         }
     }
 }

@@ -1,15 +1,19 @@
-//! `trodden graph number` and `partition`: the algorithms alone, on a small graph from a file.
+//! `trodden graph number`, `partition`, `witnesses` and `reconstruct`: the algorithms alone, on a small graph from a file.
 //!
 //! Input and output are documented in the user guide (`docs/book/src/graph.md`). Nodes have names; an edge's number is its place in the list. Weights are
 //! used as they are given: the chords are those of a maximum spanning tree under them.
 
 mod dot;
+mod functions;
+mod extract;
 mod input;
 mod model;
 mod number;
 mod partition;
+mod reconstruct;
 mod show;
 mod wanted;
+mod witnesses;
 
 use crate::cli::Graph as Job;
 use anyhow::{Context, Result, bail};
@@ -24,6 +28,7 @@ use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::limit::cut_sparing;
 use trodden_flow::numbering::{NumberingError, TooManyPaths};
+use trodden_flow::witness::WitnessKind;
 use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin};
 
 /// Numbers larger than this are written as strings: JSON readers keep numbers as floats.
@@ -70,6 +75,15 @@ pub fn run(job: &Job) -> Result<ExitCode> {
             let request = partition::Request { copies: *copies, strategy: *strategy, fold_again: *fold_again, hits: *hits };
             print(&partition::partition(&read(file)?, &request))?;
         }
+        Job::Witnesses(job) => {
+            let file = read_functions(&job.file, job.edges)?;
+            return checked(witnesses::witnesses(&file, job)?);
+        }
+        Job::Reconstruct(job) => {
+            let file = read_functions(&job.file, job.edges)?;
+            return checked(reconstruct::reconstruct(&file, job)?);
+        }
+        Job::Extract(job) => extract::extract(job)?,
         Job::Show { program, function, json } => show::show(program, function, *json)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -97,13 +111,28 @@ fn with_names(named: &Named, error: anyhow::Error) -> anyhow::Error {
     told.map_or(error, anyhow::Error::msg)
 }
 
+/// Prints an answer; the exit status says whether the check that it is about succeeded.
+fn checked((answer, fine): (Value, bool)) -> Result<ExitCode> {
+    print(&answer)?;
+    Ok(if fine { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
 /// Reads a graph in JSON or DOT (`-`: from standard input).
 fn read(file: &Path) -> Result<Named> {
-    let text = match file.to_str() {
-        Some("-") => std::io::read_to_string(std::io::stdin()).context("standard input cannot be read")?,
-        _ => std::fs::read_to_string(file).with_context(|| format!("graph file {} cannot be read", file.display()))?,
-    };
-    parse(&text).with_context(|| format!("graph file {}", file.display()))
+    parse(&text(file)?).with_context(|| format!("graph file {}", file.display()))
+}
+
+/// Reads a graph or functions with profiles and traces.
+fn read_functions(file: &Path, edges: bool) -> Result<functions::WitnessFile> {
+    let kind = if edges { WitnessKind::Edges } else { WitnessKind::Nodes };
+    functions::parse(&text(file)?, kind).with_context(|| format!("graph file {}", file.display()))
+}
+
+fn text(file: &Path) -> Result<String> {
+    match file.to_str() {
+        Some("-") => std::io::read_to_string(std::io::stdin()).context("standard input cannot be read"),
+        _ => std::fs::read_to_string(file).with_context(|| format!("graph file {} cannot be read", file.display())),
+    }
 }
 
 /// Reads JSON if the text begins like JSON, else DOT.

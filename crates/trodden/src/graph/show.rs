@@ -19,8 +19,8 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     let mut maps: Vec<UnitMap> = Vec::new();
     for placed in &image.units {
         // A unit whose map is lost cannot have the function; `info` lists such units.
-        if let Some(frame) = image.frame(placed.unit, store.as_ref())? {
-            maps.push(frame.map()?);
+        if let Some(frame) = image.frame(placed.unit, store.as_ref()).with_context(|| program.display().to_string())? {
+            maps.push(frame.map().with_context(|| program.display().to_string())?);
         }
     }
     let functions = || maps.iter().flat_map(|unit| unit.functions.iter().map(move |f| (unit, f)));

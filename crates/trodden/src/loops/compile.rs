@@ -6,6 +6,7 @@ use super::machine::{self, Functions};
 use crate::assets;
 use crate::cc::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, PARAMETERS_VARIABLE};
 use crate::cli::{Parameters, parameters_over};
+use crate::rebuild::codegen_of;
 use crate::toolchain::{LLVM_MAJOR, Tool, is_program};
 use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{Frame, KNOWN_KEY, RESIDUAL_WORD, UnitMap, WATCHED_KEY};
+use trodden_unit::{Frame, INTERESTING_KEY, KNOWN_KEY, RESIDUAL_WORD, UnitMap, WATCHED_KEY};
 
 /// Both versions of a unit.
 #[derive(Debug)]
@@ -42,22 +43,54 @@ pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
     run(Command::new(opt()?).args(["-passes=function(instnamer)", "-S"]).arg(&bitcode).arg("-o").arg(&named))?;
     let text = fs::read_to_string(&named)?;
     let plain = compile(&map, &named, &folder.path().join("plain.s"), None)?;
-    let words = parameters_over(&scheme_words(&map.scheme), &parameters.words());
+    let words = scheme_words(&map.scheme).with_context(|| format!("unit of {}", map.source))?;
+    let words = parameters_over(&words, &parameters.words());
     let counted = compile(&map, &named, &folder.path().join("counted.s"), Some((&words, folder.path())))?;
     Ok(Assembly { labels: labels(&text), plain: machine::read(&plain), counted: machine::read(&counted) })
 }
 
-/// A stored scheme in the plugin's words. Weights are not kept, only their identity: they have to be given again (`--weights`).
-fn scheme_words(scheme: &str) -> String {
-    let is_file = |word: &str| word.split_once('=').is_some_and(|(key, _)| ["weights", KNOWN_KEY, WATCHED_KEY].contains(&key));
-    let kept = scheme.split(' ').filter(|w| !is_file(w) && *w != RESIDUAL_WORD);
-    let words: Vec<String> = kept.map(|w| if w.contains('=') { w.to_owned() } else { format!("scheme={w}") }).collect();
-    words.join(" ")
+/// Words of a scheme that the plugin takes as they are: none of them names a file, since maps may come from anywhere.
+const PLAIN_KEYS: &[&str] = &[
+    "max-paths",
+    "chords",
+    "rounds",
+    "early",
+    "usual",
+    "reach",
+    "tier",
+    "tails",
+    "markers",
+    "events",
+    "table-slots",
+    "array-paths",
+    "threads",
+    "order",
+    "versions",
+    "hits",
+    "time-limit",
+];
+/// Words that are left out: of files a map has the identity only, so they have to be given again (`--weights`).
+const FILE_KEYS: &[&str] = &["weights", KNOWN_KEY, WATCHED_KEY, INTERESTING_KEY, "known-cap"];
+
+/// A stored scheme in the plugin's words.
+fn scheme_words(scheme: &str) -> Result<String> {
+    let is_name = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let mut words = Vec::new();
+    for word in scheme.split_whitespace().filter(|w| *w != RESIDUAL_WORD) {
+        match word.split_once('=') {
+            None if is_name(word) => words.push(format!("scheme={word}")),
+            Some((key, value)) if PLAIN_KEYS.contains(&key) && is_name(value) => words.push(word.to_owned()),
+            Some((key, _)) if FILE_KEYS.contains(&key) => {}
+            _ => bail!("its map says that it was instrumented by `{}`, which cannot be done again: build it again", word.escape_debug()),
+        }
+    }
+    Ok(words.join(" "))
 }
 
 fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&str, &Path)>) -> Result<String> {
+    let codegen = codegen_of(map).with_context(|| format!("unit of {}", map.source))?;
     let mut command = Command::new(Tool::Clang.find()?);
-    command.args(&map.codegen).args([
+    command.args(codegen.words()).args([
         "-Qunused-arguments",
         "-Wno-override-module",
         "-Xclang",
@@ -72,7 +105,7 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&str, &
         plugin.push(assets::plugin()?);
         // The unit with names is another unit, which nobody wants in the store.
         command.arg(plugin).env(STORE_VARIABLE, folder.join("store")).env(PARAMETERS_VARIABLE, format!("{words} keep=map"));
-        command.env(CODEGEN_VARIABLE, map.codegen.join(CODEGEN_SEPARATOR));
+        command.env(CODEGEN_VARIABLE, codegen.words().join(CODEGEN_SEPARATOR));
     }
     run(command.args(["-x", "ir", "-S"]).arg(named).arg("-o").arg(output)).with_context(|| format!("unit of {}", map.source))?;
     Ok(String::from_utf8_lossy(&fs::read(output)?).into_owned())
@@ -140,6 +173,15 @@ mod tests {
 
     #[test]
     fn a_stored_scheme_is_what_the_plugin_reads() {
-        assert_eq!(scheme_words("ball-larus max-paths=64 chords=on weights=00ff"), "scheme=ball-larus max-paths=64 chords=on");
+        let read = |scheme| scheme_words(scheme).map_err(|e| e.to_string());
+        assert_eq!(read("ball-larus max-paths=64 chords=on weights=00ff").unwrap(), "scheme=ball-larus max-paths=64 chords=on");
+    }
+
+    #[test]
+    fn a_stored_scheme_names_no_file() {
+        for word in ["facts=/etc/passwd", "apply=x", "parts=x", "tier=../x", "origin=00", "keep=/x", "a/b"] {
+            let error = scheme_words(&format!("ball-larus {word}")).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{word}`")), "{error}");
+        }
     }
 }

@@ -20,7 +20,7 @@ use crate::assets;
 use crate::cli::{Color, Loops};
 use crate::notes::note;
 use crate::profiles;
-use crate::reports::{json_text, print, wants_color};
+use crate::reports::{json_text, print, print_text, wants_color};
 use anyhow::{Context, Result, bail};
 use compile::Assembly;
 use nest::Loop;
@@ -113,7 +113,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     let answer = Answer { schema_version: SCHEMA_VERSION, program: job.program.display().to_string(), loops };
     match job.json {
         true => print(&json_text(&answer)?)?,
-        false => print(show::text(&answer, job.blocks, wants_color(color)).as_bytes())?,
+        false => print_text(&show::text(&answer, job.blocks, wants_color(color)))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -142,7 +142,7 @@ fn hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Res
     let mut all: Vec<(&Function, Loop)> =
         of_image().filter(wanted).flat_map(|f| nest::loops(f.map, &f.paths).into_iter().map(move |l| (f, l))).collect();
     all.sort_by_key(|(_, l)| std::cmp::Reverse(l.weight));
-    all.truncate(job.top);
+    all.truncate(trodden_report::select::limit(job.top));
     Ok(all)
 }
 

@@ -78,9 +78,10 @@ impl Building<'_> {
         // Cargo is told of its compilers by variables of its own; what is on the search path links build scripts.
         let only_variables = self.job.only_variables || self.cargo.is_some();
         let build = Build { lto: false, only_variables, parameters, command: self.command.clone() };
-        let (status, images) = build::carry_out(&build, &variables)?;
-        ensure!(status.success(), "the build fails ({status})");
-        let program = self.program(images.iter().map(|image| final_name(image)).collect())?;
+        let built = build::carry_out(&build, &variables)?;
+        ensure!(built.status.success(), "the build fails ({})", built.status);
+        ensure!(built.compiled, "the build called no compiler that trodden stands in for: {}", self.not_called());
+        let program = self.program(built.images.iter().map(|image| final_name(image)).collect())?;
         self.check(&program, profile.is_none())?;
         Ok(program)
     }
@@ -103,7 +104,7 @@ impl Building<'_> {
         }
         match images.as_slice() {
             [one] => Ok(one.clone()),
-            [] => bail!("the build linked nothing: give --clean the command that removes what was built before ({})", self.cleaning()),
+            [] => bail!("the build linked nothing that is counted: {}", self.not_anew()),
             several => {
                 let names: Vec<String> = several.iter().map(|p| p.display().to_string()).collect();
                 let also = if self.cargo.is_some() { ", or build one alone with cargo's --bin" } else { "" };
@@ -121,13 +122,24 @@ impl Building<'_> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
         let marked = image.frames.iter().filter_map(|f| f.map().ok()).any(|m| m.scheme.contains(MARKERS));
-        let cleaning = self.cleaning();
-        ensure!(
-            marked == markers,
-            "{} was not built anew: give --clean the command that removes what was built ({cleaning})",
-            program.display()
-        );
+        ensure!(marked == markers, "{} was not built anew: {}", program.display(), self.not_anew());
         Ok(())
+    }
+
+    /// Why nothing was built, and the remedy.
+    fn not_anew(&self) -> String {
+        match &self.job.clean {
+            Some(clean) => format!("the command of --clean leaves what was built before (`{clean}`): give one that removes it"),
+            None => format!("give --clean the command that removes what was built before ({})", self.cleaning()),
+        }
+    }
+
+    /// Why no compiler was called, and the remedy.
+    fn not_called(&self) -> String {
+        let up_to_date = if self.job.clean.is_some() { String::new() } else { format!("if all is up to date, {}; ", self.not_anew()) };
+        format!(
+            "{up_to_date}if it names its compiler by its whole path, hand it trodden's, as in `trodden pgo ... -- sh -c 'make CC=\"$CC\" CXX=\"$CXX\"'`"
+        )
     }
 
     /// What `--clean` might be.

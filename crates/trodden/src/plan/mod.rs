@@ -83,13 +83,13 @@ pub fn units(program: &Path) -> Result<Vec<(Frame, UnitMap)>> {
     let store = assets::store().ok();
     let mut units = Vec::new();
     for placed in &image.units {
-        let Some(frame) = image.frame(placed.unit, store.as_ref())? else {
+        let Some(frame) = image.frame(placed.unit, store.as_ref()).with_context(|| program.display().to_string())? else {
             bail!(
                 "{}: the map of a unit is neither in it nor in the unit store: rebuild the program, or set TRODDEN_STORE",
                 program.display()
             )
         };
-        let map = frame.map()?;
+        let map = frame.map().with_context(|| program.display().to_string())?;
         units.push((frame, map));
     }
     Ok(units)

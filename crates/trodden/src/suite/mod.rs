@@ -7,7 +7,8 @@ mod show;
 
 use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteFunctions, SuiteWorth};
 use crate::git::{self, Difference};
-use crate::notes::{Progress, note, warn};
+use crate::notes::{Progress, note, printable, warn};
+use crate::profiles;
 use crate::reports::{json_text, print};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
@@ -51,7 +52,7 @@ fn list_suites(as_json: bool) -> Result<()> {
     }
     let mut out = format!("{:>8}  suite\n", "runs");
     suites.iter().for_each(|(name, runs)| out += &format!("{runs:>8}  {name}\n"));
-    print(out.as_bytes())
+    print(printable(&out).as_bytes())
 }
 
 /// Reads the runs of a suite, and keeps the paths of the functions that are meant.
@@ -66,7 +67,9 @@ fn load(name: &str, of: &SuiteFunctions) -> Result<Suite> {
     let progress = Progress::of(runs.len(), "runs");
     let (mut suite, mut maps) = (Suite::default(), Maps::new());
     for entry in &runs {
-        let profile = Profile::read_sharing(&entry.profile, &mut maps)?;
+        let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
+        profiles::losses(&entry.profile, &found.lost).iter().for_each(warn);
+        let profile = found.profile;
         if profile.sampling.is_some() {
             warn(format_args!("run {} was sampled: paths of it are missing", entry.number));
         }
@@ -123,7 +126,7 @@ fn put_in_order(job: &Order) -> Result<()> {
     print(&match (job.json, job.names) {
         (true, _) => json_text(&ordered.json())?,
         (_, true) => placed.iter().map(|p| format!("{}\n", suite.tests[p.test].name)).collect::<String>().into_bytes(),
-        _ => ordered.text().into_bytes(),
+        _ => printable(&ordered.text()).into_bytes(),
     })
 }
 

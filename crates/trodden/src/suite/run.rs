@@ -7,7 +7,7 @@ use crate::assets;
 use crate::cargo;
 use crate::cli::SuiteRun;
 use crate::notes::{note, warn};
-use crate::record;
+use crate::record::{self, RunFolder};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -18,7 +18,6 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, UNIX_EPOCH};
-use tempfile::TempDir;
 use trodden_profile::store::check_suite_name;
 use trodden_profile::{Run, RunStore, collect, raw_files};
 use trodden_report::words::plural;
@@ -226,7 +225,7 @@ impl Recorder {
     /// # Errors
     /// It cannot be run, or there is no place for its counts.
     pub fn run(&self, name: &str, words: &[OsString]) -> Result<(ExitStatus, Counts)> {
-        let raw: TempDir = tempfile::Builder::new().prefix("raw-").tempdir_in(&self.folder).context("cannot make a folder for counts")?;
+        let raw = RunFolder::within(&self.folder)?;
         let (started, clock) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
         let mut command = record::command(words, raw.path(), "%m.raw");
         let status = command.env(record::TEST_VARIABLE, name).status().with_context(|| format!("cannot run {}", words[0].display()))?;
@@ -236,6 +235,7 @@ impl Recorder {
             test: Some(name.to_owned()),
             ..record::circumstances(words, started, record::ending(status))
         };
+        raw.check()?;
         let files = raw_files(raw.path())?;
         if files.is_empty() {
             return Ok((status, Counts::None));
@@ -247,7 +247,7 @@ impl Recorder {
                 warn(problem);
             }
         }
-        if collected.problems.iter().any(|p| p.loses_counts()) {
+        if collected.problems.iter().any(|p| p.loses_counts() && !p.is_marked()) {
             let kept = raw.keep();
             warn(format_args!("counts of the test `{name}` cannot be decoded; they are in {0} (`trodden collect {0}`)", kept.display()));
             return Ok((status, Counts::Lost));

@@ -32,7 +32,7 @@ pub fn tests(name: &str, suite: &Suite, as_json: bool) -> Result<Vec<u8>> {
         line(&mut out, format_args!("{:<6} {} {:>8} {:>8}  {}", status(test), seconds(test), test.paths.len(), alone(test), shown(test)));
     }
     line(&mut out, format_args!("{} tests take {} paths", suite.tests.len(), suite.paths.len()));
-    Ok(out.into_bytes())
+    Ok(crate::notes::printable(&out).into_bytes())
 }
 
 /// Which tests are redundant.

@@ -1,0 +1,359 @@
+//! The compiler's own map of a program's blocks: the section `.llvm_bb_addr_map`, versions 2 to 5, with the analysis of profiles (PGO analysis map).
+//!
+//! clang writes it with `-fbasic-block-address-map`, rustc with `-C llvm-args=--basic-block-address-map`; frequencies come with
+//! `-mllvm -pgo-analysis-map=func-entry-count,bb-freq,br-prob`. The map changes no code, so that it may come from a byte-identical side build. Source: LLVM's
+//! description of its extensions of ELF ("`SHT_LLVM_BB_ADDR_MAP` Section"). Blocks are LLVM's machine blocks: a block may begin where nothing branches to,
+//! and may be empty.
+//!
+//! An entry is: version (1 byte); features (1 byte, from version 5 on 2); where the function lies in several ranges, their number; for each range its address
+//! (8 bytes), the number of blocks, and for each block its id, its distance from the end of the block before, the ends of calls in it (by feature), its size (of
+//! what is behind the last call) and its properties, and by feature a hash; then by feature the function's entry count, and for each block its frequency and
+//! the probabilities of its successors. Numbers are ULEB128.
+
+use crate::elf::Binary;
+use crate::error::BinaryError;
+use object::read::elf::{ElfFile64, SectionHeader};
+use object::{Object, ObjectSection};
+
+/// Type of the section (`SHT_LLVM_BB_ADDR_MAP`).
+const SECTION_TYPE: u32 = 0x6fff_4c0a;
+/// Its usual name, in messages.
+const SECTION: &str = ".llvm_bb_addr_map";
+/// Versions that are understood.
+const VERSIONS: std::ops::RangeInclusive<u8> = 2..=5;
+
+/// Properties of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MapProperties {
+    /// It ends with a return.
+    pub returns: bool,
+    /// It ends with a tail call.
+    pub tail_call: bool,
+    /// It receives exceptions.
+    pub landing_pad: bool,
+    /// Control may reach the block behind it.
+    pub falls_through: bool,
+    /// It ends with an indirect jump.
+    pub indirect_jump: bool,
+}
+
+/// A successor of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MapSuccessor {
+    /// The block's id.
+    pub id: u32,
+    /// Probability, in units of 2^-31.
+    pub probability: u32,
+    /// How often the edge was executed, if the map is of a program that was laid out by a profile (version 5).
+    pub frequency: Option<u64>,
+}
+
+/// A block of the map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapBlock {
+    /// Its id in its function.
+    pub id: u32,
+    /// Address of its first byte.
+    pub address: u64,
+    /// Bytes; 0 of an empty block.
+    pub size: u64,
+    /// Properties.
+    pub properties: MapProperties,
+    /// Addresses behind its calls, if the map has them (version 3).
+    pub call_ends: Vec<u64>,
+    /// Hash of its instructions, if the map has it (version 4).
+    pub hash: Option<u64>,
+    /// Relative frequency, if the map has it.
+    pub frequency: Option<u64>,
+    /// How often it was executed, if the map is of a program that was laid out by a profile (version 5).
+    pub executed: Option<u64>,
+    /// Successors, if the map has them.
+    pub successors: Option<Vec<MapSuccessor>>,
+}
+
+/// A function of the map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapFunction {
+    /// Version of its entry.
+    pub version: u8,
+    /// Its entry.
+    pub address: u64,
+    /// Entries by a profile, if the map has them.
+    pub entry_count: Option<u64>,
+    /// Its blocks, in the order of the map: range after range, ascending in each.
+    pub blocks: Vec<MapBlock>,
+}
+
+/// The map of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressMap {
+    /// Its functions, ascending by address.
+    pub functions: Vec<MapFunction>,
+}
+
+impl AddressMap {
+    /// The map of a file; `None` if it has none.
+    ///
+    /// # Errors
+    /// The map is damaged, or of a version that is not known.
+    pub fn read(binary: &Binary) -> Result<Option<AddressMap>, BinaryError> {
+        let file = ElfFile64::<object::Endianness>::parse(binary.data())
+            .map_err(|e| BinaryError::damaged(binary.path(), format!("ELF header: {e}")))?;
+        let endian = file.endian();
+        let mut functions = Vec::new();
+        let mut found = false;
+        for section in file.sections().filter(|s| s.elf_section_header().sh_type(endian) == SECTION_TYPE) {
+            let data = section.uncompressed_data().map_err(|e| BinaryError::damaged(binary.path(), format!("section {SECTION}: {e}")))?;
+            found = true;
+            functions.extend(
+                AddressMap::parse(&data)
+                    .map_err(|what| BinaryError::damaged(binary.path(), format!("section {SECTION}, {what}")))?
+                    .functions,
+            );
+        }
+        functions.sort_by_key(|f| f.address);
+        // Functions that the linker dropped have their entries at address 0.
+        functions.retain(|f| binary.is_code(f.address));
+        Ok(found.then_some(AddressMap { functions }))
+    }
+
+    /// The map of a side build, for a file whose code is the same.
+    ///
+    /// # Errors
+    /// The code differs, or the side build has no map, or a damaged one.
+    pub fn of_side_build(binary: &Binary, side: &Binary) -> Result<AddressMap, BinaryError> {
+        if let Some(address) = first_difference(binary, side) {
+            let what = format!("its code differs from that of {} from address {address:#x} on", binary.path().display());
+            return Err(BinaryError::SideBuild { path: side.path().to_owned(), what });
+        }
+        AddressMap::read(side)?
+            .ok_or_else(|| BinaryError::SideBuild { path: side.path().to_owned(), what: format!("it has no section {SECTION}") })
+    }
+
+    /// Reads the content of the section.
+    ///
+    /// # Errors
+    /// Says at which byte it is damaged, and how.
+    pub fn parse(data: &[u8]) -> Result<AddressMap, String> {
+        let mut reader = Reader { data, at: 0 };
+        let mut functions = Vec::new();
+        while reader.at < data.len() {
+            functions.push(function(&mut reader)?);
+        }
+        Ok(AddressMap { functions })
+    }
+
+    /// The function with this entry.
+    pub fn function_at(&self, address: u64) -> Option<&MapFunction> {
+        self.functions.binary_search_by_key(&address, |f| f.address).ok().map(|at| &self.functions[at])
+    }
+}
+
+/// The first address at which two files' code is not the same.
+fn first_difference(a: &Binary, b: &Binary) -> Option<u64> {
+    let code = |binary: &Binary| -> Vec<(u64, Vec<u8>)> {
+        let segments = binary.segments().iter().filter(|s| s.executable);
+        segments.map(|s| (s.address, binary.bytes_at(s.address).unwrap_or_default().to_vec())).collect()
+    };
+    let (a, b) = (code(a), code(b));
+    for ((at, own), (at_other, other)) in a.iter().zip(&b) {
+        if at != at_other {
+            return Some(*at.min(at_other));
+        }
+        if let Some(offset) = own.iter().zip(other).position(|(x, y)| x != y) {
+            return Some(at + offset as u64);
+        }
+        if own.len() != other.len() {
+            return Some(at + own.len().min(other.len()) as u64);
+        }
+    }
+    let rest = a.get(b.len()).or(b.get(a.len()));
+    rest.map(|(at, _)| *at)
+}
+
+/// What an entry has besides addresses and sizes.
+#[derive(Clone, Copy)]
+struct Features(u16);
+
+impl Features {
+    const ENTRY_COUNT: u16 = 1;
+    const FREQUENCY: u16 = 1 << 1;
+    const PROBABILITY: u16 = 1 << 2;
+    const RANGES: u16 = 1 << 3;
+    const NO_BLOCKS: u16 = 1 << 4;
+    const CALLS: u16 = 1 << 5;
+    const HASH: u16 = 1 << 6;
+    const EXECUTED: u16 = 1 << 7;
+    const KNOWN: u16 = 0xff;
+
+    fn has(self, feature: u16) -> bool {
+        self.0 & feature != 0
+    }
+}
+
+fn function(reader: &mut Reader) -> Result<MapFunction, String> {
+    let start = reader.at;
+    let version = reader.byte()?;
+    if !VERSIONS.contains(&version) {
+        return Err(format!("byte {start}: version {version} is not known (2 to 5 are): build with LLVM 19 to 22"));
+    }
+    let features = Features(if version < 5 { u16::from(reader.byte()?) } else { u16::from_le_bytes(reader.take()?) });
+    let too_new = [(Features::CALLS, 3), (Features::HASH, 4), (Features::EXECUTED, 5)];
+    if features.0 & !Features::KNOWN != 0 || too_new.iter().any(|(feature, since)| features.has(*feature) && version < *since) {
+        return Err(format!("byte {start}: features {:#x} are not known in version {version}", features.0));
+    }
+    let ranges = if features.has(Features::RANGES) { reader.number()? } else { 1 };
+    if ranges == 0 {
+        return Err(format!("byte {}: a function without code", reader.at));
+    }
+    let mut function = MapFunction { version, address: 0, entry_count: None, blocks: Vec::new() };
+    for range in 0..ranges {
+        let address = u64::from_le_bytes(reader.take()?);
+        if range == 0 {
+            function.address = address;
+        }
+        let count = reader.number()?;
+        if !features.has(Features::NO_BLOCKS) {
+            blocks(reader, features, address, count, &mut function.blocks)?;
+        }
+    }
+    analysis(reader, features, &mut function)?;
+    Ok(function)
+}
+
+fn blocks(reader: &mut Reader, features: Features, address: u64, count: u64, into: &mut Vec<MapBlock>) -> Result<(), String> {
+    let mut end = address;
+    for _ in 0..count {
+        let id = reader.id()?;
+        let start = end.wrapping_add(reader.number()?);
+        let mut behind = start;
+        let mut call_ends = Vec::new();
+        if features.has(Features::CALLS) {
+            for _ in 0..reader.number()? {
+                behind = behind.wrapping_add(reader.number()?);
+                call_ends.push(behind);
+            }
+        }
+        end = behind.wrapping_add(reader.number()?);
+        let bits = reader.number()?;
+        if bits >= 1 << 5 || end < start {
+            return Err(format!("byte {}: block {id} has impossible properties or size", reader.at));
+        }
+        let bit = |n: u32| bits >> n & 1 == 1;
+        let properties =
+            MapProperties { returns: bit(0), tail_call: bit(1), landing_pad: bit(2), falls_through: bit(3), indirect_jump: bit(4) };
+        let hash = if features.has(Features::HASH) { Some(u64::from_le_bytes(reader.take()?)) } else { None };
+        let size = end - start;
+        into.push(MapBlock { id, address: start, size, properties, call_ends, hash, frequency: None, executed: None, successors: None });
+    }
+    Ok(())
+}
+
+fn analysis(reader: &mut Reader, features: Features, function: &mut MapFunction) -> Result<(), String> {
+    if features.has(Features::ENTRY_COUNT) {
+        function.entry_count = Some(reader.number()?);
+    }
+    if !features.has(Features::FREQUENCY | Features::PROBABILITY) {
+        return Ok(());
+    }
+    let executed = |reader: &mut Reader| if features.has(Features::EXECUTED) { reader.number().map(Some) } else { Ok(None) };
+    for block in &mut function.blocks {
+        if features.has(Features::FREQUENCY) {
+            block.frequency = Some(reader.number()?);
+        }
+        block.executed = executed(reader)?;
+        if features.has(Features::PROBABILITY) {
+            let mut successors = Vec::new();
+            for _ in 0..reader.number()? {
+                successors.push(MapSuccessor { id: reader.id()?, probability: reader.id()?, frequency: executed(reader)? });
+            }
+            block.successors = Some(successors);
+        }
+    }
+    Ok(())
+}
+
+struct Reader<'a> {
+    data: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let bytes = self.data.get(self.at..).and_then(|rest| rest.first_chunk::<N>()).copied();
+        let bytes = bytes.ok_or_else(|| format!("byte {}: it ends in the middle of an entry", self.at))?;
+        self.at += N;
+        Ok(bytes)
+    }
+
+    fn byte(&mut self) -> Result<u8, String> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    fn number(&mut self) -> Result<u64, String> {
+        let start = self.at;
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let part = u64::from(byte & 0x7f);
+            if part << shift >> shift != part {
+                break;
+            }
+            value |= part << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(format!("byte {start}: a number of more than 64 bits"))
+    }
+
+    fn id(&mut self) -> Result<u32, String> {
+        let start = self.at;
+        u32::try_from(self.number()?).map_err(|_| format!("byte {start}: a number of more than 32 bits"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Version 2 with all that it can have: two ranges, an entry count, frequencies, probabilities.
+    const SAMPLE: [u8; 46] = [
+        2, 0b1111, 2, 0, 0x10, 0, 0, 0, 0, 0, 0, 2, 0, 0, 4, 8, 1, 2, 6, 1, 0, 0x20, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3, 4, 100, 50, 1, 1, 9, 25,
+        0, 12, 1, 2, 0xe5, 0x8e, 0x26,
+    ];
+
+    #[test]
+    fn all_of_version_2() {
+        let map = AddressMap::parse(&SAMPLE).unwrap();
+        let [function] = &map.functions[..] else { panic!("one function") };
+        let places: Vec<(u32, u64, u64)> = function.blocks.iter().map(|b| (b.id, b.address, b.size)).collect();
+        assert_eq!(places, [(0, 0x1000, 4), (1, 0x1006, 6), (2, 0x2000, 3)]);
+        assert_eq!(function.entry_count, Some(100));
+        assert!(
+            function.blocks[0].properties.falls_through
+                && function.blocks[1].properties.returns
+                && function.blocks[2].properties.landing_pad
+        );
+        assert_eq!(function.blocks[0].successors.as_deref(), Some(&[MapSuccessor { id: 1, probability: 9, frequency: None }][..]));
+        assert_eq!(function.blocks.iter().map(|b| b.frequency.unwrap()).collect::<Vec<_>>(), [50, 25, 12]);
+        assert_eq!(function.blocks[2].successors.as_ref().unwrap()[0].probability, 624_485);
+    }
+
+    #[test]
+    fn damage_is_named_and_never_a_panic() {
+        assert!(AddressMap::parse(&[1, 0]).unwrap_err().contains("version 1"));
+        assert!(AddressMap::parse(&[2, 0x20, 0]).unwrap_err().contains("features 0x20"));
+        assert!(AddressMap::parse(&[5, 0, 1]).unwrap_err().contains("features 0x100"));
+        for end in 1..SAMPLE.len() {
+            let _ = AddressMap::parse(&SAMPLE[..end]);
+        }
+        for at in 0..SAMPLE.len() {
+            for byte in 0..=255 {
+                let mut bytes = SAMPLE;
+                bytes[at] = byte;
+                let _ = AddressMap::parse(&bytes);
+            }
+        }
+    }
+}

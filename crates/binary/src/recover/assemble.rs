@@ -1,0 +1,323 @@
+//! Blocks, edges and calls of what was explored.
+//!
+//! A block starts at an entry, a branch target, a landing pad, or behind a branch or return that something reaches; it runs until the next instruction starts
+//! another block, or nothing follows. Where code jumps into an instruction, two blocks overlap, and run on together.
+
+use super::explore::{Explored, Flow, LOCK_PREFIX, Resolution};
+use super::padding;
+use super::regions::{Families, is_cold};
+use crate::graph::*;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+/// Makes the graphs.
+pub fn assemble(explored: &Explored, families: &Families) -> ProgramGraph {
+    let mut doubts: HashMap<u64, Vec<Uncertainty>> = HashMap::new();
+    for uncertain in &explored.uncertain {
+        let region = explored.region_of(uncertain.address);
+        doubts.entry(families.family_of(region).unwrap_or(region)).or_default().push(uncertain.clone());
+    }
+    let mut functions: Vec<FunctionGraph> = Vec::new();
+    for (family, regions) in families.families() {
+        let ranges: Vec<Range<u64>> = regions.iter().map(|&start| explored.region_range(start)).collect();
+        let function = Function { explored, regions, ranges, doubts: doubts.remove(&family).unwrap_or_default() };
+        functions.push(function.graph());
+    }
+    functions.sort_by_key(|f| f.entry);
+    let stubs = explored.code.stubs.values().cloned().collect();
+    ProgramGraph { functions, stubs, stub_ranges: explored.code.stub_ranges.clone(), observations: explored.known.observations.clone() }
+}
+
+struct Function<'e, 'k, 'a> {
+    explored: &'e Explored<'k, 'a>,
+    regions: Vec<u64>,
+    ranges: Vec<Range<u64>>,
+    doubts: Vec<Uncertainty>,
+}
+
+/// Control that leaves an instruction.
+enum Transfer {
+    Edge(u64, EdgeKind),
+    Call(CallKind, Callee),
+}
+
+impl Function<'_, '_, '_> {
+    fn graph(mut self) -> FunctionGraph {
+        let entries = self.entries();
+        let (entry, other_entries) = (entries[0], entries[1..].to_vec());
+        let landing_pads = self.landing_pads();
+        let starts = self.starts(&entries, &landing_pads);
+        let blocks: Vec<Block> = starts.iter().filter_map(|&start| self.block(start, &starts)).collect();
+        let (mut edges, mut calls) = (Vec::new(), Vec::new());
+        for (place, block) in blocks.iter().enumerate() {
+            let from = BlockIndex(place as u32);
+            self.leave(&blocks, from, block, &mut edges, &mut calls);
+        }
+        edges.sort_unstable();
+        edges.dedup();
+        calls.sort_by_key(|c| (c.address, c.block));
+        self.note_overlaps();
+        let seen = self.explored.known.observations.iter().filter(|o| blocks.iter().any(|b| b.contains(o.from)));
+        let amended: Vec<Uncertainty> = seen.map(|o| Uncertainty { address: o.from, doubt: Doubt::Amended { target: o.to } }).collect();
+        self.doubts.extend(amended);
+        let mut ranges = covered(&blocks);
+        self.note_unreached(&ranges);
+        ranges.dedup();
+        let name = self.explored.known.names.get(&entry);
+        let explored = self.explored;
+        let is_exit = |c: &CallSite| c.kind != CallKind::Call && c.returns != Returns::Never;
+        let unresolved = self.doubts.iter().any(|d| d.doubt == Doubt::UnresolvedJump);
+        let returns = blocks.iter().any(|b| b.end == BlockEnd::Return) || calls.iter().any(is_exit) || unresolved;
+        self.doubts.sort_by_key(|d| d.address);
+        self.doubts.dedup();
+        FunctionGraph {
+            name: name.cloned().unwrap_or_else(|| format!("sub_{entry:x}")),
+            has_symbol: self.explored.known.symbols.contains_key(&entry),
+            entry,
+            other_entries,
+            ranges,
+            edges,
+            calls,
+            landing_pads,
+            source: GraphSource::Recovered,
+            uncertain: self.doubts,
+            address_taken: entries.iter().any(|e| explored.taken.contains(e)),
+            returns: returns && !explored.known.never.contains(&entry),
+            frequencies: None,
+            blocks,
+        }
+    }
+
+    fn reached(&self) -> impl Iterator<Item = (u64, super::explore::Reached)> + '_ {
+        self.ranges.iter().flat_map(|r| self.explored.instructions.range(r.clone())).map(|(a, r)| (*a, *r))
+    }
+
+    fn is_inside(&self, address: u64) -> bool {
+        self.ranges.iter().any(|r| r.contains(&address))
+    }
+
+    /// Where the function is entered; the main entry first.
+    fn entries(&self) -> Vec<u64> {
+        let is_cold_part = |at: &u64| self.explored.known.symbols.get(at).is_some_and(|name| is_cold(name));
+        let mut entries: BTreeSet<u64> = self.regions.iter().copied().filter(|at| self.explored.is_function_start(*at)).collect();
+        entries.extend(self.ranges.iter().flat_map(|r| self.explored.called.range(r.clone())));
+        entries.retain(|at| self.explored.instructions.contains_key(at) && !is_cold_part(at));
+        if entries.is_empty() {
+            let first = self.regions.iter().copied().find(|at| !is_cold_part(at) && self.explored.instructions.contains_key(at));
+            let first = first.or_else(|| self.reached().next().map(|(at, _)| at));
+            entries.insert(first.unwrap_or(self.regions[0]));
+        }
+        // A function with a symbol gives the name.
+        let mut entries: Vec<u64> = entries.into_iter().collect();
+        if let Some(named) = entries.iter().position(|at| self.explored.known.names.contains_key(at)) {
+            entries[..=named].rotate_right(1);
+        }
+        entries
+    }
+
+    fn landing_pads(&self) -> Vec<u64> {
+        let frames = self.regions.iter().filter_map(|at| self.explored.frames.at(*at));
+        let pads = frames.flat_map(|f| self.explored.frames.frames[f].protected.iter().map(|p| p.landing_pad));
+        let pads: BTreeSet<u64> = pads.filter(|pad| self.is_inside(*pad) && self.explored.instructions.contains_key(pad)).collect();
+        pads.into_iter().collect()
+    }
+
+    fn starts(&self, entries: &[u64], landing_pads: &[u64]) -> BTreeSet<u64> {
+        let mut starts: BTreeSet<u64> = entries.iter().chain(landing_pads).copied().collect();
+        let mut all = self.reached().peekable();
+        while let Some((at, reached)) = all.next() {
+            let next = at + u64::from(reached.size);
+            match reached.flow {
+                Flow::Next | Flow::Call(_) | Flow::CallIndirect => continue,
+                Flow::Conditional(to) | Flow::Jump(to) => starts.extend([to, next]),
+                Flow::JumpIndirect => {
+                    starts.insert(next);
+                    if let Some(Resolution::Within(targets)) = self.explored.jumps.get(&at) {
+                        starts.extend(targets);
+                    }
+                }
+                Flow::Return | Flow::Stop => _ = starts.insert(next),
+            }
+        }
+        starts.extend(self.explored.known.observations.iter().filter(|o| !self.is_return(o)).map(|o| o.to));
+        starts.retain(|at| self.is_inside(*at) && self.explored.instructions.contains_key(at));
+        starts
+    }
+
+    /// A call that was seen to return.
+    fn is_return(&self, seen: &Observation) -> bool {
+        let reached = self.explored.instructions.get(&seen.from);
+        reached.is_some_and(|r| matches!(r.flow, Flow::Call(_) | Flow::CallIndirect) && seen.from + u64::from(r.size) == seen.to)
+    }
+
+    fn block(&self, start: u64, starts: &BTreeSet<u64>) -> Option<Block> {
+        let mut at = start;
+        loop {
+            let reached = self.explored.instructions.get(&at)?;
+            let next = at + u64::from(reached.size);
+            let end = match reached.flow {
+                Flow::Conditional(_) => Some(BlockEnd::Conditional),
+                Flow::Jump(_) => Some(BlockEnd::Jump),
+                Flow::JumpIndirect => Some(BlockEnd::IndirectJump),
+                Flow::Return => Some(BlockEnd::Return),
+                Flow::Stop => Some(BlockEnd::Stop),
+                Flow::Call(_) | Flow::CallIndirect if self.explored.returns(at) == Returns::Never => Some(BlockEnd::CallWithoutReturn),
+                _ if starts.contains(&next) => Some(BlockEnd::FallThrough),
+                _ if !self.is_inside(next) && self.explored.instructions.contains_key(&next) => Some(BlockEnd::FallThrough),
+                _ if !self.explored.instructions.contains_key(&next) => Some(BlockEnd::Unknown),
+                _ => None,
+            };
+            if let Some(end) = end {
+                return Some(Block { start, size: next - start, last: at, end });
+            }
+            at = next;
+        }
+    }
+
+    /// Adds the edges and calls of a block.
+    fn leave(&self, blocks: &[Block], from: BlockIndex, block: &Block, edges: &mut Vec<Edge>, calls: &mut Vec<CallSite>) {
+        let mut at = block.start;
+        loop {
+            let reached = self.explored.instructions[&at];
+            let next = at + u64::from(reached.size);
+            for transfer in self.transfers(at, reached, block) {
+                match transfer {
+                    Transfer::Edge(to, kind) => {
+                        if let Ok(to) = blocks.binary_search_by_key(&to, |b| b.start) {
+                            edges.push(Edge { from, to: BlockIndex(to as u32), kind });
+                        }
+                    }
+                    Transfer::Call(kind, callee) => {
+                        let call = self.call(from, at, next, kind, callee);
+                        if let Some(pad) = call.landing_pad.and_then(|pad| blocks.binary_search_by_key(&pad, |b| b.start).ok()) {
+                            edges.push(Edge { from, to: BlockIndex(pad as u32), kind: EdgeKind::Unwind });
+                        }
+                        calls.push(call);
+                    }
+                }
+            }
+            if at == block.last {
+                break;
+            }
+            at = next;
+        }
+        for seen in self.explored.known.observations.iter().filter(|o| block.contains(o.from) && !self.is_return(o)) {
+            let Ok(to) = blocks.binary_search_by_key(&seen.to, |b| b.start) else { continue };
+            let to = BlockIndex(to as u32);
+            if !edges.iter().any(|e| (e.from, e.to) == (from, to)) {
+                edges.push(Edge { from, to, kind: EdgeKind::Observed });
+            }
+        }
+    }
+
+    fn transfers(&self, at: u64, reached: super::explore::Reached, block: &Block) -> Vec<Transfer> {
+        let next = at + u64::from(reached.size);
+        let is_last = at == block.last;
+        match reached.flow {
+            Flow::Next if is_last => vec![self.to(next, EdgeKind::FallThrough, CallKind::TailCall)],
+            Flow::Next | Flow::Return | Flow::Stop => Vec::new(),
+            Flow::Call(to) => {
+                let callee = self.explored.import_called(at).map_or_else(|| self.callee(to), Callee::Import);
+                let goes_on = is_last && block.end == BlockEnd::FallThrough;
+                let mut all = vec![Transfer::Call(CallKind::Call, callee)];
+                all.extend(goes_on.then(|| self.to(next, EdgeKind::FallThrough, CallKind::TailCall)));
+                all
+            }
+            Flow::CallIndirect => {
+                let callee = self.explored.import_called(at).map_or(Callee::Indirect, Callee::Import);
+                let goes_on = is_last && block.end == BlockEnd::FallThrough;
+                let mut all = vec![Transfer::Call(CallKind::Call, callee)];
+                all.extend(goes_on.then(|| self.to(next, EdgeKind::FallThrough, CallKind::TailCall)));
+                all
+            }
+            Flow::Conditional(to) => {
+                vec![self.to(to, EdgeKind::Taken, CallKind::ConditionalTailCall), self.to(next, EdgeKind::NotTaken, CallKind::TailCall)]
+            }
+            Flow::Jump(to) => vec![self.to(to, EdgeKind::Jump, CallKind::TailCall)],
+            Flow::JumpIndirect => match &self.explored.jumps[&at] {
+                Resolution::Within(targets) => targets.iter().map(|&to| self.to(to, EdgeKind::Indirect, CallKind::TailCall)).collect(),
+                Resolution::Functions(targets) => vec![Transfer::Call(CallKind::TailCall, Callee::OneOf(targets.clone()))],
+                Resolution::Import(name) => vec![Transfer::Call(CallKind::TailCall, Callee::Import(name.clone()))],
+                Resolution::TailCall => vec![Transfer::Call(CallKind::TailCall, Callee::Indirect)],
+                Resolution::Unknown => Vec::new(),
+            },
+        }
+    }
+
+    /// Control goes to an address: inside by an edge, outside by a tail call.
+    fn to(&self, to: u64, kind: EdgeKind, call: CallKind) -> Transfer {
+        if self.is_inside(to) && self.explored.instructions.contains_key(&to) {
+            return Transfer::Edge(to, kind);
+        }
+        Transfer::Call(call, self.callee(to))
+    }
+
+    fn callee(&self, to: u64) -> Callee {
+        match self.explored.code.stubs.get(&to) {
+            Some(Stub { import: Some(name), .. }) => Callee::Import(name.clone()),
+            Some(_) => Callee::Indirect,
+            None => Callee::Function(to),
+        }
+    }
+
+    fn call(&self, block: BlockIndex, address: u64, next: u64, kind: CallKind, callee: Callee) -> CallSite {
+        let returns = match (&callee, kind) {
+            (_, CallKind::Call) => self.explored.returns(address),
+            (Callee::Import(name), _) if super::imports::never_returns(name) => Returns::Never,
+            (Callee::Function(to), _) if self.explored.known.never.contains(to) => Returns::Never,
+            _ => Returns::Maybe,
+        };
+        let frame = self.explored.frames.at(address).map(|f| &self.explored.frames.frames[f]);
+        let protected = frame.and_then(|f| f.protected.iter().find(|p| p.start <= address && address < p.end));
+        let return_address = (kind == CallKind::Call).then_some(next);
+        CallSite { block, address, return_address, callee, kind, returns, landing_pad: protected.map(|p| p.landing_pad) }
+    }
+
+    fn note_overlaps(&mut self) {
+        let mut overlaps = Vec::new();
+        let mut end = 0;
+        for (at, reached) in self.reached() {
+            if at < end {
+                overlaps.push(Uncertainty { address: at, doubt: Doubt::Overlap });
+            }
+            end = end.max(at + u64::from(reached.size));
+        }
+        let explored = self.explored;
+        overlaps.retain(|o| explored.code.binary.bytes_at(o.address - 1).is_none_or(|bytes| bytes[0] != LOCK_PREFIX));
+        self.doubts.extend(overlaps);
+    }
+
+    /// Notes bytes of described code that nothing reaches and that are no padding.
+    fn note_unreached(&mut self, covered: &[Range<u64>]) {
+        let mut gaps = Vec::new();
+        for range in self.ranges.iter().filter(|r| self.explored.frames.at(r.start).is_some()) {
+            let mut at = range.start;
+            for part in covered.iter().filter(|c| c.start < range.end && c.end > range.start) {
+                gaps.push(at..part.start.max(at));
+                at = at.max(part.end);
+            }
+            gaps.push(at..range.end.max(at));
+        }
+        for gap in gaps.into_iter().filter(|g| !g.is_empty()) {
+            let size = (gap.end - gap.start) as usize;
+            let Some(bytes) = self.explored.code.binary.bytes_at(gap.start).and_then(|b| b.get(..size)) else { continue };
+            let filling = padding::length(bytes, gap.start);
+            if filling < size {
+                self.doubts
+                    .push(Uncertainty { address: gap.start + filling as u64, doubt: Doubt::Unreached { size: (size - filling) as u64 } });
+            }
+        }
+    }
+}
+
+/// Addresses that blocks cover, ascending and joined.
+fn covered(blocks: &[Block]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for block in blocks {
+        match ranges.last_mut() {
+            Some(last) if block.start <= last.end => last.end = last.end.max(block.end_address()),
+            _ => ranges.push(block.start..block.end_address()),
+        }
+    }
+    ranges
+}

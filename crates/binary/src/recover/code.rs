@@ -1,0 +1,255 @@
+//! The file as recovery sees it: executable sections, words in memory as the loader leaves them, imports, stubs.
+//!
+//! A word of memory that the loader changes is read from its relocation: the addend of a relative one, the name of an imported function. Sources: System V
+//! ABI, AMD64 supplement (relocation types, procedure linkage table); generic ABI (RELR).
+
+use crate::elf::Binary;
+use crate::error::BinaryError;
+use crate::graph::Stub;
+use crate::instruction::decode;
+use iced_x86::{Mnemonic, OpKind};
+use object::read::elf::{ElfFile64, SectionHeader};
+use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, elf};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+/// What the loader puts into a word of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// An address of this file.
+    Address(u64),
+    /// The address of an imported symbol.
+    Import(String),
+    /// What the function at this address of this file returns.
+    Resolved(u64),
+}
+
+/// A section with code.
+#[derive(Clone, Debug)]
+pub struct CodeSection {
+    /// Its name.
+    pub name: String,
+    /// Its addresses.
+    pub range: Range<u64>,
+}
+
+/// The file as recovery sees it.
+#[derive(Debug)]
+pub struct Code<'a> {
+    /// The file.
+    pub binary: &'a Binary,
+    /// Sections with code, ascending; if the file has no section headers, its executable segments.
+    pub sections: Vec<CodeSection>,
+    /// Words that the loader changes.
+    pub words: BTreeMap<u64, Word>,
+    /// Stubs, by address.
+    pub stubs: BTreeMap<u64, Stub>,
+    /// Sections that hold stubs only.
+    pub stub_ranges: Vec<Range<u64>>,
+    /// Functions of this file that other files can call.
+    pub exported: Vec<u64>,
+    /// It is a program and not a library: the entry point calls `main` by way of the C library.
+    pub calls_main: bool,
+    /// Functions that the loader calls when the program starts and ends.
+    pub started: Vec<u64>,
+}
+
+impl<'a> Code<'a> {
+    /// Reads what recovery needs of a file.
+    ///
+    /// # Errors
+    /// The file's tables are damaged.
+    pub fn read(binary: &'a Binary) -> Result<Code<'a>, BinaryError> {
+        let file = ElfFile64::<object::Endianness>::parse(binary.data())
+            .map_err(|e| BinaryError::damaged(binary.path(), format!("ELF header: {e}")))?;
+        let sections = sections(binary, &file);
+        let words = words(binary, &file);
+        let starts_main = |word: &Word| matches!(word, Word::Import(name) if name.split('@').next() == Some("__libc_start_main"));
+        let is_static = file.dynamic_symbols().next().is_none();
+        let mut code = Code {
+            binary,
+            sections,
+            calls_main: is_static || words.values().any(starts_main),
+            words,
+            stubs: BTreeMap::new(),
+            stub_ranges: Vec::new(),
+            exported: Vec::new(),
+            started: Vec::new(),
+        };
+        code.exported = file.dynamic_symbols().filter(|s| s.is_definition() && code.is_code(s.address())).map(|s| s.address()).collect();
+        code.started = code.started_functions(&file);
+        code.find_stubs();
+        Ok(code)
+    }
+
+    /// Whether an address lies in a section with code.
+    pub fn is_code(&self, address: u64) -> bool {
+        self.section_at(address).is_some()
+    }
+
+    /// The section with code that an address lies in.
+    pub fn section_at(&self, address: u64) -> Option<&CodeSection> {
+        let behind = self.sections.partition_point(|s| s.range.start <= address);
+        self.sections[..behind].last().filter(|s| s.range.contains(&address))
+    }
+
+    /// Whether an address lies in a stub.
+    pub fn is_stub(&self, address: u64) -> bool {
+        self.stub_ranges.iter().any(|r| r.contains(&address)) || self.stubs.contains_key(&address)
+    }
+
+    /// Eight bytes of memory, as they are once the file is loaded.
+    pub fn word_at(&self, address: u64) -> Option<Word> {
+        if let Some(word) = self.words.get(&address) {
+            return Some(word.clone());
+        }
+        let bytes: [u8; 8] = self.binary.bytes_at(address)?.get(..8)?.try_into().ok()?;
+        Some(Word::Address(u64::from_le_bytes(bytes)))
+    }
+
+    /// Four bytes of memory, signed.
+    pub fn half_word_at(&self, address: u64) -> Option<i32> {
+        let bytes: [u8; 4] = self.binary.bytes_at(address)?.get(..4)?.try_into().ok()?;
+        Some(i32::from_le_bytes(bytes))
+    }
+
+    /// Sections named `.plt...` hold stubs; elsewhere a stub is a jump through a word that the loader fills with an import.
+    fn find_stubs(&mut self) {
+        for section in self.sections.clone().into_iter().filter(|s| s.name.starts_with(".plt") || s.name == ".iplt") {
+            let step = if section.name == ".plt.got" && section.range.end - section.range.start < 16 { 8 } else { 16 };
+            let starts = (section.range.start..section.range.end).step_by(step.min(8));
+            let named: Vec<Stub> = starts.filter_map(|address| self.stub_at(address)).collect();
+            self.stubs.extend(named.into_iter().map(|stub| (stub.address, stub)));
+            self.stub_ranges.push(section.range);
+        }
+    }
+
+    /// The stub that begins at an address: perhaps `endbr64`, then a jump through a word that the loader fills.
+    pub fn stub_at(&self, address: u64) -> Option<Stub> {
+        let mut at = address;
+        let mut instruction = decode(self.binary.code_at(at)?, at)?;
+        if instruction.mnemonic() == Mnemonic::Endbr64 {
+            at = instruction.next_ip();
+            instruction = decode(self.binary.code_at(at)?, at)?;
+        }
+        if instruction.mnemonic() != Mnemonic::Jmp || instruction.op0_kind() != OpKind::Memory || !instruction.is_ip_rel_memory_operand() {
+            return None;
+        }
+        match self.words.get(&instruction.memory_displacement64())? {
+            Word::Import(name) => Some(Stub { address, import: Some(name.clone()), resolver: None }),
+            Word::Resolved(resolver) => Some(Stub { address, import: None, resolver: Some(*resolver) }),
+            Word::Address(_) => None,
+        }
+    }
+
+    /// Entry point, `DT_INIT`, `DT_FINI` and the arrays of functions to be called.
+    fn started_functions(&self, file: &ElfFile64) -> Vec<u64> {
+        let mut found = vec![self.binary.entry()];
+        for name in [".init", ".fini"] {
+            found.extend(file.section_by_name(name).map(|s| s.address()));
+        }
+        for name in [".init_array", ".fini_array", ".preinit_array"] {
+            let Some(section) = file.section_by_name(name) else { continue };
+            let end = section.address().saturating_add(section.size().min(1 << 20));
+            let words = (section.address()..end).step_by(8).filter_map(|at| self.word_at(at));
+            found.extend(words.filter_map(|word| if let Word::Address(to) = word { Some(to) } else { None }));
+        }
+        found.retain(|&at| self.is_code(at));
+        found
+    }
+}
+
+fn sections(binary: &Binary, file: &ElfFile64) -> Vec<CodeSection> {
+    let endian = file.endian();
+    let is_code = |s: &object::read::elf::ElfSection64<'_, '_>| {
+        let header = s.elf_section_header();
+        let flags = header.sh_flags(endian);
+        flags & u64::from(elf::SHF_EXECINSTR) != 0 && flags & u64::from(elf::SHF_ALLOC) != 0 && header.sh_type(endian) == elf::SHT_PROGBITS
+    };
+    let mut sections: Vec<CodeSection> = file
+        .sections()
+        .filter(is_code)
+        .filter_map(|s| {
+            let in_file = binary.code_at(s.address())?.len() as u64;
+            let range = s.address()..s.address().checked_add(s.size().min(in_file))?;
+            Some(CodeSection { name: s.name().unwrap_or_default().to_owned(), range })
+        })
+        .filter(|s| !s.range.is_empty())
+        .collect();
+    if sections.is_empty() {
+        let segments = binary.segments().iter().filter(|s| s.executable);
+        sections = segments
+            .filter_map(|s| Some(s.address..s.address.checked_add(binary.code_at(s.address)?.len() as u64)?))
+            .map(|range| CodeSection { name: String::new(), range })
+            .collect();
+    }
+    sections.sort_by_key(|s| (s.range.start, s.range.end));
+    // Sections that overlap are a damaged file's; the first one counts.
+    let mut end = 0;
+    sections.retain(|s| {
+        let apart = s.range.start >= end;
+        end = if apart { s.range.end } else { end };
+        apart
+    });
+    sections
+}
+
+fn words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, Word> {
+    let mut words: BTreeMap<u64, Word> = relative_words(binary, file).into_iter().map(|(at, to)| (at, Word::Address(to))).collect();
+    let names: HashMap<object::SymbolIndex, (String, u64)> = file
+        .dynamic_symbols()
+        .filter_map(|s| Some((s.index(), (s.name().ok()?.to_owned(), if s.is_definition() { s.address() } else { 0 }))))
+        .collect();
+    for (at, relocation) in file.dynamic_relocations().into_iter().flatten() {
+        let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
+        let addend = relocation.addend() as u64;
+        let symbol = match relocation.target() {
+            RelocationTarget::Symbol(index) => names.get(&index),
+            _ => None,
+        };
+        let word = match (r_type, symbol) {
+            (elf::R_X86_64_RELATIVE, _) => Word::Address(addend),
+            (elf::R_X86_64_IRELATIVE, _) => Word::Resolved(addend),
+            (elf::R_X86_64_64, Some((_, address))) if *address != 0 => Word::Address(address.wrapping_add(addend)),
+            (elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT, Some((_, address))) if *address != 0 => Word::Address(*address),
+            (elf::R_X86_64_64 | elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT, Some((name, _))) => Word::Import(name.clone()),
+            _ => continue,
+        };
+        words.insert(at, word);
+    }
+    words.extend(static_resolved(file));
+    words
+}
+
+/// A static program has its relocations in a section that no dynamic table names.
+fn static_resolved(file: &ElfFile64) -> Vec<(u64, Word)> {
+    let mut found = Vec::new();
+    for name in [".rela.plt", ".rela.iplt", ".rela.dyn"] {
+        let Some(data) = file.section_by_name(name).and_then(|s| s.data().ok()) else { continue };
+        for entry in data.chunks_exact(24) {
+            let field = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().unwrap_or_default());
+            if field(8) as u32 == elf::R_X86_64_IRELATIVE {
+                found.push((field(0), Word::Resolved(field(16))));
+            }
+        }
+    }
+    found
+}
+
+/// Packed relative relocations: an even word is the address of one, an odd word a bitmap of the 63 words that follow.
+fn relative_words(binary: &Binary, file: &ElfFile64) -> Vec<(u64, u64)> {
+    let mut places = Vec::new();
+    let Some(data) = file.section_by_name(".relr.dyn").and_then(|s| s.data().ok()) else { return Vec::new() };
+    let mut next = 0_u64;
+    for word in data.chunks_exact(8).map(|w| u64::from_le_bytes(w.try_into().unwrap_or_default())) {
+        if word & 1 == 0 {
+            places.push(word);
+            next = word.wrapping_add(8);
+        } else {
+            places.extend((0..63).filter(|bit| word >> (bit + 1) & 1 == 1).map(|bit| next.wrapping_add(8 * bit)));
+            next = next.wrapping_add(63 * 8);
+        }
+    }
+    let value = |at: u64| Some(u64::from_le_bytes(binary.bytes_at(at)?.get(..8)?.try_into().ok()?));
+    places.into_iter().filter_map(|at| Some((at, value(at)?))).collect()
+}

@@ -1,0 +1,455 @@
+//! Which instructions can be executed: traversal from function entries along branches.
+//!
+//! Code is followed from every place that is known to be entered; nothing is decoded only because it lies behind something else, so that data between
+//! functions is never taken for code. A call is followed by the next instruction unless its callee does not return.
+//!
+//! Complexity: linear in the instructions, times a logarithm for the ordered map.
+
+use super::code::Code;
+use super::frames::Frames;
+use super::imports;
+use crate::graph::{Doubt, Observation, Returns, Uncertainty};
+use crate::instruction::{Branch, branch, decode};
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// What an instruction does to control flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// The next one follows.
+    Next,
+    /// A call of a fixed address.
+    Call(u64),
+    /// A call through a register or memory.
+    CallIndirect,
+    /// A conditional jump.
+    Conditional(u64),
+    /// A jump to a fixed address.
+    Jump(u64),
+    /// A jump through a register or memory.
+    JumpIndirect,
+    /// A return.
+    Return,
+    /// It traps.
+    Stop,
+}
+
+/// An instruction that can be executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// Bytes.
+    pub size: u8,
+    /// What it does to control flow.
+    pub flow: Flow,
+}
+
+/// Where an indirect jump leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// To these addresses in its own function.
+    Within(Vec<u64>),
+    /// To functions at these entries.
+    Functions(Vec<u64>),
+    /// To an imported function.
+    Import(String),
+    /// To a function that is not known.
+    TailCall,
+    /// Not known.
+    Unknown,
+}
+
+/// What is known before code is followed.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Entries of functions that do not return.
+    pub never: HashSet<u64>,
+    /// Functions' symbols, by address.
+    pub symbols: BTreeMap<u64, String>,
+    /// Functions' names: symbols, and those that follow from how a program starts.
+    pub names: BTreeMap<u64, String>,
+    /// More functions' entries.
+    pub entries: Vec<u64>,
+    /// Addresses of data that instructions name.
+    pub data: BTreeSet<u64>,
+    /// Transfers that executions showed.
+    pub observations: Vec<Observation>,
+    /// Targets of indirect jumps that the compiler's map gives.
+    pub jump_targets: HashMap<u64, Vec<u64>>,
+}
+
+/// The result, as far as it has come.
+pub struct Explored<'k, 'a> {
+    /// The file.
+    pub code: &'a Code<'a>,
+    /// Its unwind tables.
+    pub frames: &'a Frames<'a>,
+    /// What was known before.
+    pub known: &'k Known,
+    /// Instructions, by address.
+    pub instructions: BTreeMap<u64, Reached>,
+    /// Starts of functions that the unwind tables do not describe.
+    pub starts: BTreeSet<u64>,
+    /// Targets of direct calls.
+    pub called: BTreeSet<u64>,
+    /// Functions whose address is kept somewhere.
+    pub taken: BTreeSet<u64>,
+    /// Addresses of code within functions that are kept somewhere.
+    pub labels: BTreeSet<u64>,
+    /// Addresses of data that instructions name.
+    pub data: BTreeSet<u64>,
+    /// Indirect jumps, and where they lead.
+    pub jumps: BTreeMap<u64, Resolution>,
+    /// What is not certain.
+    pub uncertain: Vec<Uncertainty>,
+    /// Addresses of code that data or instructions name, to be followed only if it looks like a function.
+    candidates: BTreeSet<u64>,
+    work: Vec<u64>,
+}
+
+impl<'k, 'a> Explored<'k, 'a> {
+    /// Follows code from all entries that the file names.
+    pub fn new(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k Known) -> Explored<'k, 'a> {
+        let mut explored = Explored {
+            code,
+            frames,
+            known,
+            instructions: BTreeMap::new(),
+            starts: BTreeSet::new(),
+            called: BTreeSet::new(),
+            taken: BTreeSet::new(),
+            labels: BTreeSet::new(),
+            data: known.data.clone(),
+            jumps: BTreeMap::new(),
+            uncertain: Vec::new(),
+            candidates: BTreeSet::new(),
+            work: Vec::new(),
+        };
+        explored.seed();
+        explored.follow();
+        explored
+    }
+
+    fn seed(&mut self) {
+        let (code, frames, known) = (self.code, self.frames, self.known);
+        for frame in &frames.frames {
+            self.work.push(frame.start);
+            self.work.extend(frame.protected.iter().map(|p| p.landing_pad));
+        }
+        for &at in code.started.iter().chain(&code.exported).chain(known.names.keys()).chain(&known.entries) {
+            self.enter(at);
+        }
+        self.taken.extend(code.started.iter().chain(&code.exported));
+        for word in code.words.values() {
+            match word {
+                super::code::Word::Address(to) => self.names_code(*to),
+                super::code::Word::Resolved(resolver) => {
+                    self.enter(*resolver);
+                    self.taken.insert(*resolver);
+                }
+                super::code::Word::Import(_) => {}
+            }
+        }
+        for stub in code.stubs.values() {
+            self.work.extend(stub.resolver);
+        }
+        if !code.binary.is_position_independent() {
+            self.scan_data();
+        }
+        self.work.extend(known.jump_targets.values().flatten());
+        for seen in &known.observations {
+            if !frames.at(seen.to).is_some_and(|f| frames.frames[f].start < seen.to) && frames.at(seen.from).is_none() {
+                self.starts.insert(seen.to);
+            }
+            self.work.push(seen.to);
+        }
+    }
+
+    /// A file that is loaded at a fixed address has no relocations; its data is searched for addresses of functions.
+    fn scan_data(&mut self) {
+        let binary = self.code.binary;
+        let starts: HashSet<u64> = self.frames.frames.iter().map(|f| f.start).collect();
+        for segment in binary.segments().iter().filter(|s| !s.executable) {
+            let Some(bytes) = binary.bytes_at(segment.address) else { continue };
+            let skip = (segment.address.wrapping_neg() & 7) as usize;
+            let words = bytes.get(skip..).unwrap_or_default().chunks_exact(8);
+            let values = words.map(|w| u64::from_le_bytes(w.try_into().unwrap_or_default()));
+            self.taken.extend(values.filter(|v| starts.contains(v)));
+        }
+    }
+
+    /// A function starts at an address.
+    fn enter(&mut self, at: u64) {
+        if !self.code.is_code(at) || self.code.is_stub(at) {
+            return;
+        }
+        if self.frames.at(at).is_none() {
+            self.starts.insert(at);
+        }
+        self.work.push(at);
+    }
+
+    /// Data or an instruction names an address of code.
+    fn names_code(&mut self, at: u64) {
+        if !self.code.is_code(at) || self.code.is_stub(at) {
+            return;
+        }
+        match self.frames.at(at) {
+            Some(frame) if self.frames.frames[frame].start == at => _ = self.taken.insert(at),
+            Some(_) => _ = self.labels.insert(at),
+            None => _ = self.candidates.insert(at),
+        }
+    }
+
+    /// Adds targets of an indirect jump.
+    pub fn resolve(&mut self, jump: u64, resolution: Resolution) {
+        if let Resolution::Within(targets) | Resolution::Functions(targets) = &resolution {
+            self.work.extend(targets);
+        }
+        self.jumps.insert(jump, resolution);
+    }
+
+    /// Follows everything that is known to be entered and was not followed yet.
+    pub fn follow(&mut self) {
+        loop {
+            while let Some(at) = self.work.pop() {
+                self.follow_from(at);
+            }
+            let candidates = std::mem::take(&mut self.candidates);
+            let fresh: Vec<u64> = candidates.into_iter().filter(|at| !self.instructions.contains_key(at)).collect();
+            for at in fresh {
+                if self.looks_like_function(at) {
+                    self.taken.insert(at);
+                    self.enter(at);
+                    self.drain();
+                }
+            }
+            if self.work.is_empty() && self.candidates.is_empty() {
+                break;
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        while let Some(at) = self.work.pop() {
+            self.follow_from(at);
+        }
+    }
+
+    /// Follows one instruction after the other until nothing follows or all is known.
+    fn follow_from(&mut self, mut at: u64) {
+        loop {
+            if self.instructions.contains_key(&at) || self.code.is_stub(at) {
+                return;
+            }
+            let Some(instruction) = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at))
+            else {
+                self.uncertain.push(Uncertainty { address: at, doubt: Doubt::Undecodable });
+                return;
+            };
+            let flow = flow(&instruction);
+            self.instructions.insert(at, Reached { size: instruction.len() as u8, flow });
+            self.note_operands(&instruction);
+            let next = instruction.next_ip();
+            match flow {
+                Flow::Next => {}
+                Flow::Call(callee) => {
+                    self.note_call(at, callee);
+                    if self.returns(at) == Returns::Never {
+                        return;
+                    }
+                }
+                Flow::CallIndirect => {
+                    if self.returns(at) == Returns::Never {
+                        return;
+                    }
+                }
+                Flow::Conditional(target) => self.note_jump(at, target),
+                Flow::Jump(target) => {
+                    self.note_jump(at, target);
+                    return;
+                }
+                Flow::JumpIndirect => {
+                    let known = self.known.jump_targets.get(&at).cloned();
+                    self.jumps.insert(at, known.map_or(Resolution::Unknown, Resolution::Within));
+                    return;
+                }
+                Flow::Return | Flow::Stop => return,
+            }
+            at = next;
+        }
+    }
+
+    fn note_call(&mut self, at: u64, callee: u64) {
+        if self.code.is_stub(callee) {
+            return;
+        }
+        if !self.code.is_code(callee) {
+            self.uncertain.push(Uncertainty { address: at, doubt: Doubt::OutsideCode { target: callee } });
+            return;
+        }
+        self.called.insert(callee);
+        self.enter(callee);
+    }
+
+    fn note_jump(&mut self, at: u64, target: u64) {
+        if self.code.is_code(target) {
+            self.work.push(target);
+        } else {
+            self.uncertain.push(Uncertainty { address: at, doubt: Doubt::OutsideCode { target } });
+        }
+    }
+
+    /// Notes addresses that an instruction names.
+    fn note_operands(&mut self, instruction: &Instruction) {
+        if instruction.is_ip_rel_memory_operand() {
+            let to = instruction.memory_displacement64();
+            if instruction.mnemonic() == Mnemonic::Lea && self.code.is_code(to) {
+                self.names_code(to);
+            } else {
+                self.data.insert(to);
+            }
+        } else if has_memory(instruction) && instruction.memory_displacement64() > 0xfff && instruction.memory_displ_size() >= 4 {
+            self.data.insert(instruction.memory_displacement64());
+        }
+        let fixed = !self.code.binary.is_position_independent();
+        if fixed && matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Push) {
+            let Ok(value) = instruction.try_immediate(instruction.op_count().saturating_sub(1)) else { return };
+            if self.frames.at(value).is_none_or(|f| self.frames.frames[f].start == value) {
+                self.names_code(value);
+            }
+            self.data.insert(value);
+        }
+    }
+
+    /// Whether execution goes on behind the call at an address.
+    pub fn returns(&self, at: u64) -> Returns {
+        let Some(reached) = self.instructions.get(&at) else { return Returns::Maybe };
+        let next = at + u64::from(reached.size);
+        if self.known.observations.iter().any(|o| o.from == at && o.to == next) {
+            return Returns::Maybe;
+        }
+        // Compilers leave nothing behind a call that they know does not return.
+        if self.frames.at(at).is_some_and(|f| self.frames.frames[f].end == next) || !self.code.is_code(next) {
+            return Returns::Never;
+        }
+        match self.import_called(at) {
+            Some(name) if imports::never_returns(&name) => Returns::Never,
+            Some(name) if imports::returns_twice(&name) => Returns::Twice,
+            Some(_) => Returns::Maybe,
+            None => match reached.flow {
+                Flow::Call(callee) if self.known.never.contains(&callee) => Returns::Never,
+                Flow::Call(callee) => match self.known.symbols.get(&callee) {
+                    Some(name) if imports::returns_twice(name) => Returns::Twice,
+                    _ => Returns::Maybe,
+                },
+                _ => Returns::Maybe,
+            },
+        }
+    }
+
+    /// Whether an address lies behind the first byte of an instruction, and not only behind its prefix `lock`.
+    pub fn is_within_instruction(&self, at: u64) -> bool {
+        let before = self.instructions.range(..at).next_back().filter(|(start, reached)| at < *start + u64::from(reached.size));
+        before.is_some_and(|(start, _)| *start + 1 != at || self.code.binary.bytes_at(*start).is_none_or(|bytes| bytes[0] != LOCK_PREFIX))
+    }
+
+    /// The import that the call or jump at an address leads to.
+    pub fn import_called(&self, at: u64) -> Option<String> {
+        let reached = self.instructions.get(&at)?;
+        match reached.flow {
+            Flow::Call(to) | Flow::Jump(to) | Flow::Conditional(to) => self.code.stubs.get(&to)?.import.clone(),
+            Flow::CallIndirect | Flow::JumpIndirect => {
+                let instruction = decode(self.code.binary.code_at(at)?, at)?;
+                if !instruction.is_ip_rel_memory_operand() {
+                    return None;
+                }
+                match self.code.words.get(&instruction.memory_displacement64())? {
+                    super::code::Word::Import(name) => Some(name.clone()),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether code from an address on, followed on trial, is what a compiler or a programmer would write: it decodes, and ends in returns, traps, or
+    /// jumps to what is known.
+    fn looks_like_function(&self, start: u64) -> bool {
+        const LIMIT: usize = 20_000;
+        let mut seen: HashSet<u64> = HashSet::new();
+        let mut work = vec![start];
+        while let Some(mut at) = work.pop() {
+            loop {
+                if self.instructions.contains_key(&at) || !seen.insert(at) {
+                    break;
+                }
+                let inside_known = self.frames.at(at).is_some_and(|f| self.frames.frames[f].start != at);
+                let decoded = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at));
+                let Some(instruction) = decoded.filter(|i| !inside_known && !is_unlikely(i)) else { return false };
+                if seen.len() > LIMIT {
+                    return false;
+                }
+                at = instruction.next_ip();
+                match flow(&instruction) {
+                    Flow::Next | Flow::CallIndirect => {}
+                    Flow::Call(to) if self.code.is_stub(to) || self.frames.at(to).is_none_or(|f| self.frames.frames[f].start == to) => {
+                        if !self.code.is_code(to) {
+                            return false;
+                        }
+                        let never = self.code.stubs.get(&to).and_then(|s| s.import.as_deref()).is_some_and(imports::never_returns);
+                        if never || self.known.never.contains(&to) {
+                            break;
+                        }
+                    }
+                    Flow::Call(_) => return false,
+                    Flow::Conditional(to) => work.push(to),
+                    Flow::Jump(to) => {
+                        if !self.code.is_stub(to) {
+                            work.push(to);
+                        }
+                        break;
+                    }
+                    Flow::JumpIndirect | Flow::Return | Flow::Stop => break,
+                }
+            }
+        }
+        true
+    }
+}
+
+/// What an instruction does to control flow.
+pub fn flow(instruction: &Instruction) -> Flow {
+    if instruction.mnemonic() == Mnemonic::Hlt {
+        return Flow::Stop;
+    }
+    match branch(instruction) {
+        None | Some(Branch::System) => Flow::Next,
+        Some(Branch::Call(to)) => Flow::Call(to),
+        Some(Branch::IndirectCall) => Flow::CallIndirect,
+        Some(Branch::Conditional(to)) => Flow::Conditional(to),
+        Some(Branch::Jump(to)) => Flow::Jump(to),
+        Some(Branch::IndirectJump) => Flow::JumpIndirect,
+        Some(Branch::Return) => Flow::Return,
+        Some(Branch::Stop) => Flow::Stop,
+    }
+}
+
+/// The prefix `lock` of an instruction.
+pub const LOCK_PREFIX: u8 = 0xf0;
+
+fn has_memory(instruction: &Instruction) -> bool {
+    instruction.memory_base() != Register::None
+        || instruction.memory_index() != Register::None
+        || (0..instruction.op_count()).any(|op| instruction.op_kind(op) == OpKind::Memory)
+}
+
+/// Instructions that data often decodes to and programs do not use.
+fn is_unlikely(instruction: &Instruction) -> bool {
+    use Mnemonic::{Arpl, Cli, In, Insb, Insd, Insw, Iret, Iretd, Iretq, Les, Out, Outsb, Outsd, Outsw, Retf, Sti};
+    let zeros = instruction.len() == 2 && instruction.mnemonic() == Mnemonic::Add && instruction.memory_base() == Register::RAX;
+    zeros
+        || matches!(
+            instruction.mnemonic(),
+            Arpl | Cli | In | Insb | Insd | Insw | Iret | Iretd | Iretq | Les | Out | Outsb | Outsd | Outsw | Retf | Sti
+        )
+}

@@ -1,0 +1,83 @@
+//! What the compiler's map adds to recovery: functions, targets of indirect jumps, frequencies.
+//!
+//! The map has LLVM's machine blocks. The graphs have blocks as [`crate::graph`] defines them, which the instructions decide; so the map is laid over them: a
+//! block has the frequency of the map's block that begins where it begins, or contains its start.
+
+use super::code::Code;
+use super::explore::{Flow, flow};
+use crate::address_map::{AddressMap, MapBlock, MapFunction};
+use crate::graph::{Block, Edge, EdgeKind, Frequencies, FunctionGraph, GraphSource, ProgramGraph};
+use crate::instruction::decode;
+use std::collections::HashMap;
+
+/// Probabilities of the map are multiples of this.
+const PROBABILITY_UNIT: f64 = 1.0 / (1_u64 << 31) as f64;
+
+/// Targets of indirect jumps, by the address of the jump, for functions whose map has successors.
+pub fn jump_targets(code: &Code, map: &AddressMap) -> HashMap<u64, Vec<u64>> {
+    let mut targets = HashMap::new();
+    for function in &map.functions {
+        for block in function.blocks.iter().filter(|b| b.properties.indirect_jump && !b.properties.tail_call) {
+            let (Some(jump), Some(successors)) = (indirect_jump_of(code, block), &block.successors) else { continue };
+            let mut to: Vec<u64> =
+                successors.iter().filter_map(|s| function.blocks.iter().find(|b| b.id == s.id)).map(|b| b.address).collect();
+            to.sort_unstable();
+            to.dedup();
+            if !to.is_empty() {
+                targets.insert(jump, to);
+            }
+        }
+    }
+    targets
+}
+
+/// The last instruction of a block of the map, if it is an indirect jump.
+fn indirect_jump_of(code: &Code, block: &MapBlock) -> Option<u64> {
+    let end = block.address.checked_add(block.size)?;
+    let mut at = block.address;
+    while at < end && code.is_code(at) {
+        let instruction = decode(code.binary.code_at(at)?, at)?;
+        if instruction.next_ip() == end {
+            return (flow(&instruction) == Flow::JumpIndirect).then_some(at);
+        }
+        at = instruction.next_ip();
+    }
+    None
+}
+
+/// Marks functions of the map as such, and gives them its frequencies.
+pub fn annotate(graph: &mut ProgramGraph, map: &AddressMap) {
+    for function in &mut graph.functions {
+        let Some(mapped) = map.function_at(function.entry) else { continue };
+        function.source = GraphSource::AddressMap { version: mapped.version };
+        function.frequencies = frequencies(function, mapped);
+    }
+}
+
+fn frequencies(function: &FunctionGraph, mapped: &MapFunction) -> Option<Frequencies> {
+    let has_blocks = mapped.blocks.iter().any(|b| b.frequency.is_some());
+    let has_edges = mapped.blocks.iter().any(|b| b.successors.is_some());
+    if mapped.entry_count.is_none() && !has_blocks && !has_edges {
+        return None;
+    }
+    let containing = |address: u64| mapped.blocks.iter().find(|b| address.checked_sub(b.address).is_some_and(|at| at < b.size));
+    let frequency = |block: &Block| containing(block.start).and_then(|b| b.frequency).unwrap_or(0);
+    let probability = |edge: &Edge| {
+        let from = function.block(edge.from);
+        let (Some(block), to) = (containing(from.last), function.block(edge.to).start) else { return 0.0 };
+        let ends_inside = from.end_address() < block.address + block.size;
+        match (&block.successors, ends_inside || edge.kind == EdgeKind::Unwind) {
+            (Some(successors), false) => {
+                let leads = |id: u32| mapped.blocks.iter().any(|b| b.id == id && b.address == to);
+                successors.iter().filter(|s| leads(s.id)).map(|s| f64::from(s.probability) * PROBABILITY_UNIT).sum()
+            }
+            (_, true) if edge.kind == EdgeKind::FallThrough => 1.0,
+            _ => 0.0,
+        }
+    };
+    Some(Frequencies {
+        entry_count: mapped.entry_count,
+        blocks: if has_blocks { function.blocks.iter().map(frequency).collect() } else { Vec::new() },
+        edges: if has_edges { function.edges.iter().map(probability).collect() } else { Vec::new() },
+    })
+}

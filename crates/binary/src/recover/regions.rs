@@ -1,0 +1,150 @@
+//! Which pieces of code make up one function.
+//!
+//! A region is what one entry of the unwind tables describes, or code without such an entry from one known start to the next. Compilers split cold code off:
+//! it has an entry of its own and is reached by jumps. Regions are joined where a jump leads into the middle of another one, or to the start of one that
+//! cannot be a function of its own: the stack is deeper there than at an entry, or its symbol says `.cold`.
+
+use super::explore::{Explored, Flow, Resolution};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+impl Explored<'_, '_> {
+    /// Start of the region that an address lies in.
+    pub fn region_of(&self, address: u64) -> u64 {
+        if let Some(frame) = self.frames.at(address) {
+            return self.frames.frames[frame].start;
+        }
+        let lowest = self.code.section_at(address).map_or(0, |s| s.range.start);
+        let behind = self.frames.frames.partition_point(|f| f.start <= address);
+        let lowest = behind.checked_sub(1).map_or(lowest, |at| self.frames.frames[at].end.max(lowest));
+        self.starts.range(lowest..=address).next_back().copied().unwrap_or(lowest)
+    }
+
+    /// The addresses of a region.
+    pub fn region_range(&self, start: u64) -> Range<u64> {
+        if let Some(frame) = self.frames.at(start) {
+            return start..self.frames.frames[frame].end;
+        }
+        let mut end = self.code.section_at(start).map_or(start, |s| s.range.end);
+        if let Some(frame) = self.frames.frames.get(self.frames.frames.partition_point(|f| f.start <= start)) {
+            end = end.min(frame.start);
+        }
+        start..self.starts.range(start + 1..).next().map_or(end, |next| end.min(*next))
+    }
+
+    /// Whether a function starts at an address.
+    pub fn is_function_start(&self, address: u64) -> bool {
+        if !self.code.is_code(address) || self.code.is_stub(address) {
+            return false;
+        }
+        if self.called.contains(&address) || self.taken.contains(&address) {
+            return true;
+        }
+        if let Some(name) = self.known.symbols.get(&address) {
+            return !is_cold(name);
+        }
+        match self.frames.at(address) {
+            Some(frame) => self.frames.frames[frame].start == address && self.frames.frames[frame].starts_as_function,
+            None => self.code.started.contains(&address) || self.code.exported.contains(&address),
+        }
+    }
+}
+
+/// Whether a symbol names code that was split off a function.
+pub fn is_cold(name: &str) -> bool {
+    name.ends_with(".cold") || name.contains(".cold.") || name.contains(".__part.")
+}
+
+/// Regions, joined to functions.
+#[derive(Clone, Debug, Default)]
+pub struct Families {
+    /// Starts of regions that hold instructions, ascending, each with the place of the region that stands for its family.
+    regions: Vec<(u64, usize)>,
+}
+
+impl Families {
+    /// Joins the regions of what was explored.
+    pub fn new(explored: &Explored) -> Families {
+        let mut starts: Vec<u64> = Vec::new();
+        let mut end = 0;
+        for &address in explored.instructions.keys() {
+            if address >= end || starts.is_empty() {
+                let start = explored.region_of(address);
+                end = explored.region_range(start).end;
+                starts.push(start);
+            }
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        let mut families = Families { regions: starts.into_iter().enumerate().map(|(place, start)| (start, place)).collect() };
+        let mut region = 0..0;
+        for (&from, reached) in &explored.instructions {
+            if !region.contains(&from) {
+                region = explored.region_range(explored.region_of(from));
+            }
+            match reached.flow {
+                Flow::Jump(to) | Flow::Conditional(to) if !region.contains(&to) => families.join_by_jump(explored, from, to),
+                _ => {}
+            }
+        }
+        for (&jump, resolution) in &explored.jumps {
+            if let Resolution::Within(targets) = resolution {
+                targets.iter().for_each(|&to| families.join_by_jump(explored, jump, to));
+            }
+        }
+        families.join_landing_pads(explored);
+        families
+    }
+
+    /// Cold code may hold the landing pads of a function.
+    fn join_landing_pads(&mut self, explored: &Explored) {
+        for frame in &explored.frames.frames {
+            for pad in frame.protected.iter().map(|p| p.landing_pad).filter(|pad| !(frame.start..frame.end).contains(pad)) {
+                self.join(explored, frame.start, pad);
+            }
+        }
+    }
+
+    fn join_by_jump(&mut self, explored: &Explored, from: u64, to: u64) {
+        if !explored.instructions.contains_key(&to) || (explored.region_of(to) == to && explored.is_function_start(to)) {
+            return;
+        }
+        self.join(explored, from, to);
+    }
+
+    fn join(&mut self, explored: &Explored, from: u64, to: u64) {
+        let (Some(a), Some(b)) = (self.place(explored.region_of(from)), self.place(explored.region_of(to))) else { return };
+        let (a, b) = (self.root(a), self.root(b));
+        self.regions[a.max(b)].1 = a.min(b);
+    }
+
+    fn place(&self, start: u64) -> Option<usize> {
+        self.regions.binary_search_by_key(&start, |r| r.0).ok()
+    }
+
+    fn root(&mut self, mut place: usize) -> usize {
+        while self.regions[place].1 != place {
+            self.regions[place].1 = self.regions[self.regions[place].1].1;
+            place = self.regions[place].1;
+        }
+        place
+    }
+
+    /// Start of the first region of the family that a region belongs to.
+    pub fn family_of(&self, region: u64) -> Option<u64> {
+        let mut place = self.place(region)?;
+        while self.regions[place].1 != place {
+            place = self.regions[place].1;
+        }
+        Some(self.regions[place].0)
+    }
+
+    /// Regions of each family, ascending; the key is the first one's start.
+    pub fn families(&self) -> BTreeMap<u64, Vec<u64>> {
+        let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        for &(start, _) in &self.regions {
+            all.entry(self.family_of(start).unwrap_or(start)).or_default().push(start);
+        }
+        all
+    }
+}

@@ -1,0 +1,197 @@
+//! Where indirect jumps lead: jump tables of `switch`, tables of labels, tail calls through pointers.
+//!
+//! Compilers write two forms: `jmp [table + 8*index]` with addresses in the table, and `jmp base + signed [table + 4*index]` with distances. A check before the
+//! jump bounds the index (`cmp index, last; ja default`), or a mask does, or its width; where none does, the table ends with the first entry that does not
+//! lead into the function, or where other data begins, and the jump is marked uncertain.
+
+use super::bounds::bounds;
+use super::code::Word;
+use super::explore::{Explored, Resolution};
+use super::values::{Atom, Body, Position, Value};
+use crate::graph::Doubt;
+use iced_x86::OpKind;
+use std::ops::Range;
+
+/// Steps from a use to a definition.
+const DEPTH: u32 = 12;
+/// Entries of a table at most.
+const ENTRIES_LIMIT: u64 = 1 << 14;
+
+/// What was found of one indirect jump.
+pub struct Found {
+    /// Where it leads.
+    pub resolution: Resolution,
+    /// What is not certain.
+    pub doubt: Option<Doubt>,
+    /// The table ends where nothing better is known, and not by a check.
+    pub unbounded: bool,
+}
+
+/// A jump table.
+struct Table {
+    /// Its address.
+    address: u64,
+    /// Addresses of eight bytes, or distances of four from this one.
+    base: Option<u64>,
+    index: Value,
+}
+
+/// Finds where the jump at an address leads. `is_inside` says whether an address belongs to the jump's function.
+pub fn resolve(explored: &Explored, body: &Body, jump: u64, is_inside: &dyn Fn(u64) -> bool) -> Option<Found> {
+    body.refuel();
+    let at = body.position(jump)?;
+    let targets = match body.instructions[at as usize].op0_kind() {
+        OpKind::Memory => body.load(at, 8, DEPTH),
+        _ => body.operand(at, 0, DEPTH),
+    };
+    let mut parts = Vec::new();
+    for target in &targets {
+        parts.push(resolve_value(explored, body, at, target, is_inside)?);
+    }
+    merge(parts)
+}
+
+/// Several values that the jump's operand may have.
+fn merge(parts: Vec<Found>) -> Option<Found> {
+    let mut parts = parts.into_iter();
+    let mut whole = parts.next()?;
+    for part in parts {
+        whole.resolution = match (whole.resolution, part.resolution) {
+            (Resolution::Within(mut a), Resolution::Within(b)) => {
+                a.extend(b);
+                a.sort_unstable();
+                a.dedup();
+                Resolution::Within(a)
+            }
+            (Resolution::Functions(mut a), Resolution::Functions(b)) => {
+                a.extend(b);
+                Resolution::Functions(a)
+            }
+            (a, b) if a == b => a,
+            (Resolution::TailCall, Resolution::Functions(_) | Resolution::Import(_))
+            | (Resolution::Functions(_) | Resolution::Import(_), Resolution::TailCall) => Resolution::TailCall,
+            _ => return None,
+        };
+        whole.doubt = whole.doubt.or(part.doubt);
+        whole.unbounded |= part.unbounded;
+    }
+    Some(whole)
+}
+
+fn resolve_value(explored: &Explored, body: &Body, at: Position, target: &Value, is_inside: &dyn Fn(u64) -> bool) -> Option<Found> {
+    let certain = |resolution| Some(Found { resolution, doubt: None, unbounded: false });
+    if target.terms.is_empty() {
+        let to = target.constant;
+        if explored.code.is_stub(to) {
+            return certain(explored.code.stubs.get(&to).and_then(|s| s.import.clone()).map_or(Resolution::TailCall, Resolution::Import));
+        }
+        return explored
+            .code
+            .is_code(to)
+            .then(|| certain(if is_inside(to) { Resolution::Within(vec![to]) } else { Resolution::Functions(vec![to]) }))?;
+    }
+    if let Some(table) = table(target) {
+        return read(explored, body, at, &table, is_inside);
+    }
+    match target.only_atom()? {
+        Atom::Load { bytes: 8, address, .. } if address.terms.is_empty() => match explored.code.words.get(&address.constant) {
+            Some(Word::Import(name)) => certain(Resolution::Import(name.clone())),
+            _ => certain(Resolution::TailCall),
+        },
+        _ => None,
+    }
+}
+
+/// The table that a jump's target is read from.
+fn table(target: &Value) -> Option<Table> {
+    let [(atom, 1)] = &target.terms[..] else { return None };
+    let (atom, signed) = match atom {
+        Atom::Signed(4, inner) | Atom::Low(4, inner) => (inner.only_atom()?, true),
+        other => (other, false),
+    };
+    let Atom::Load { bytes, signed: load_signed, address } = atom else { return None };
+    let scaled = |size: u64| scaled_index(address, size);
+    match bytes {
+        8 if target.constant == 0 => Some(Table { address: address.constant, base: None, index: scaled(8)? }),
+        4 if signed || *load_signed => Some(Table { address: address.constant, base: Some(target.constant), index: scaled(4)? }),
+        4 if target.constant == 0 => Some(Table { address: address.constant, base: Some(0), index: scaled(4)? }),
+        _ => None,
+    }
+}
+
+/// The index of a table whose entries have a size, from the address that is read.
+fn scaled_index(address: &Value, size: u64) -> Option<Value> {
+    if let [(Atom::Low(_, inner) | Atom::Signed(_, inner), 1)] = &address.terms[..] {
+        // The product was computed in a register before.
+        return if inner.constant == 0 { scaled_index(inner, size) } else { None };
+    }
+    let divided = |factor: u64| (factor as i64 % size as i64 == 0).then(|| (factor as i64 / size as i64) as u64);
+    let terms: Option<Vec<(Atom, u64)>> = address.terms.iter().map(|(atom, factor)| Some((atom.clone(), divided(*factor)?))).collect();
+    terms.filter(|terms| !terms.is_empty()).map(|terms| Value { constant: 0, terms })
+}
+
+fn read(explored: &Explored, body: &Body, at: Position, table: &Table, is_inside: &dyn Fn(u64) -> bool) -> Option<Found> {
+    let size = if table.base.is_some() { 4 } else { 8 };
+    let bounds = bounds(body, at, &table.index, size, ENTRIES_LIMIT);
+    // A constant of the index is part of the address; distances are counted from where the table begins.
+    let unchecked_start = table.base.filter(|base| *base != 0).unwrap_or(table.address);
+    let (start, count) = match &bounds {
+        Some(bounds) => (table.address.wrapping_add(bounds.start().wrapping_mul(size)), bounds.end() - bounds.start() + 1),
+        None => (unchecked_start, ENTRIES_LIMIT),
+    };
+    // Without a check the table ends where other data begins.
+    let end = match &bounds {
+        Some(_) => u64::MAX,
+        None => explored.data.range(start + 1..).next().copied().unwrap_or(u64::MAX),
+    };
+    let entries =
+        entries(explored, table, start..end, count, &|to| is_inside(to) && (bounds.is_some() || !explored.is_within_instruction(to)));
+    let (mut targets, functions) = (entries.targets, entries.functions);
+    if targets.is_empty() {
+        return None;
+    }
+    let read = targets.len() as u64;
+    let complete = bounds.is_some() && read == count;
+    if functions && !complete {
+        // A table of functions, of which the index picks one.
+        return Some(Found { resolution: Resolution::TailCall, doubt: None, unbounded: false });
+    }
+    targets.sort_unstable();
+    targets.dedup();
+    let doubt = (!complete).then_some(Doubt::JumpTableWithoutBound { table: start, entries: read as u32 });
+    let resolution = if functions { Resolution::Functions(targets) } else { Resolution::Within(targets) };
+    Some(Found { resolution, doubt, unbounded: !complete })
+}
+
+/// Entries of a table, up to the first one that is none.
+struct Entries {
+    targets: Vec<u64>,
+    /// They are functions, and not places in the jump's own.
+    functions: bool,
+}
+
+fn entries(explored: &Explored, table: &Table, places: Range<u64>, count: u64, is_inside: &dyn Fn(u64) -> bool) -> Entries {
+    let size = if table.base.is_some() { 4 } else { 8 };
+    let mut found = Entries { targets: Vec::new(), functions: false };
+    let places = (0..count).map_while(|entry| places.start.checked_add(entry * size)).take_while(|place| *place < places.end);
+    for place in places {
+        let to = match table.base {
+            Some(base) => explored.code.half_word_at(place).map(|distance| base.wrapping_add(i64::from(distance) as u64)),
+            None => match explored.code.word_at(place) {
+                Some(Word::Address(to)) => Some(to),
+                _ => None,
+            },
+        };
+        let Some(to) = to else { break };
+        let is_function = !is_inside(to);
+        if is_function && (table.base.is_some() || !explored.is_function_start(to)) {
+            break;
+        }
+        if is_function != found.functions && !found.targets.is_empty() {
+            break;
+        }
+        found.functions = is_function;
+        found.targets.push(to);
+    }
+    found
+}

@@ -1,0 +1,510 @@
+//! What a register holds before an instruction, as a sum: found by search backwards for the instructions that may have written it.
+//!
+//! This is what finds jump tables: their address may have been put into a register far from the jump, or kept on the stack. A value is a constant plus
+//! multiples of atoms; an atom is what cannot be expressed further, so that equal atoms are equal values.
+//!
+//! Not sound for memory: a store through a pointer is taken to leave other places as they were. What follows from that is checked (the entries of a table must
+//! lead into the function) or marked as uncertain.
+//!
+//! Complexity: each search visits an instruction once, [`SEARCH_LIMIT`] at most; expressions are as deep as the caller allows, and all of a function's
+//! expressions together take [`FUEL`] searches at most.
+
+use super::explore::{Explored, Flow};
+use crate::graph::Returns;
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Instructions that one search visits at most.
+const SEARCH_LIMIT: usize = 30_000;
+/// Searches for the value of one jump's operand at most.
+const FUEL: u32 = 4_000;
+/// Different values of one place that are kept apart.
+const VALUES_LIMIT: usize = 16;
+/// Registers that a call may change: rax, rcx, rdx, rsi, rdi, r8 to r11.
+const CHANGED_BY_CALLS: u16 = 0b0000_1111_1100_0111;
+
+/// An instruction of a [`Body`], by its place.
+pub type Position = u32;
+
+/// A place that holds a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Location {
+    /// A general register, by its number in the instruction encoding.
+    Register(u8),
+    /// Memory at a fixed distance from `rsp` or `rbp`.
+    Slot {
+        /// Number of the register.
+        base: u8,
+        /// Distance.
+        displacement: u64,
+    },
+}
+
+/// A value that is not expressed by others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Atom {
+    /// What lies in memory.
+    Load {
+        /// How many bytes.
+        bytes: u8,
+        /// Extended by its sign.
+        signed: bool,
+        /// Where.
+        address: Box<Value>,
+    },
+    /// What these instructions left in a place.
+    Opaque(Location, Vec<Position>),
+    /// The low bytes of a value.
+    Low(u8, Box<Value>),
+    /// The low bytes of a value, extended by their sign.
+    Signed(u8, Box<Value>),
+    /// Some bits of a value.
+    And(u64, Box<Value>),
+}
+
+/// A constant and multiples of atoms, modulo 2^64.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Value {
+    /// The constant.
+    pub constant: u64,
+    /// Atoms with their factors, ascending; none is zero.
+    pub terms: Vec<(Atom, u64)>,
+}
+
+impl Value {
+    fn constant(constant: u64) -> Value {
+        Value { constant, terms: Vec::new() }
+    }
+
+    fn atom(atom: Atom) -> Value {
+        Value { constant: 0, terms: vec![(atom, 1)] }
+    }
+
+    /// The only atom of a value that is nothing else.
+    pub fn only_atom(&self) -> Option<&Atom> {
+        match (&self.terms[..], self.constant) {
+            ([(atom, 1)], 0) => Some(atom),
+            _ => None,
+        }
+    }
+
+    fn plus(&self, other: &Value) -> Value {
+        let mut terms = self.terms.clone();
+        for (atom, factor) in &other.terms {
+            match terms.iter_mut().find(|(a, _)| a == atom) {
+                Some((_, sum)) => *sum = sum.wrapping_add(*factor),
+                None => terms.push((atom.clone(), *factor)),
+            }
+        }
+        terms.retain(|(_, factor)| *factor != 0);
+        terms.sort();
+        Value { constant: self.constant.wrapping_add(other.constant), terms }
+    }
+
+    fn times(&self, factor: u64) -> Value {
+        let mut terms: Vec<(Atom, u64)> = self.terms.iter().map(|(a, f)| (a.clone(), f.wrapping_mul(factor))).collect();
+        terms.retain(|(_, factor)| *factor != 0);
+        Value { constant: self.constant.wrapping_mul(factor), terms }
+    }
+
+    fn low(self, bytes: u8) -> Value {
+        if bytes >= 8 {
+            return self;
+        }
+        let mask = (1_u64 << (8 * bytes)) - 1;
+        if self.terms.is_empty() {
+            return Value::constant(self.constant & mask);
+        }
+        match self.only_atom() {
+            Some(Atom::Low(had, _) | Atom::Load { bytes: had, signed: false, .. }) if *had <= bytes => self,
+            Some(Atom::And(bits, _)) if *bits <= mask => self,
+            _ => Value::atom(Atom::Low(bytes, Box::new(self))),
+        }
+    }
+
+    fn signed(self, bytes: u8) -> Value {
+        if bytes >= 8 {
+            return self;
+        }
+        if self.terms.is_empty() {
+            let shift = 64 - 8 * u32::from(bytes);
+            return Value::constant((((self.constant << shift) as i64) >> shift) as u64);
+        }
+        match self.only_atom() {
+            Some(Atom::Load { bytes: had, address, .. }) if *had == bytes => {
+                Value::atom(Atom::Load { bytes, signed: true, address: address.clone() })
+            }
+            _ => Value::atom(Atom::Signed(bytes, Box::new(self))),
+        }
+    }
+}
+
+/// The instructions of a function and what comes before each.
+pub struct Body {
+    /// Addresses, ascending.
+    pub addresses: Vec<u64>,
+    /// The instructions there.
+    pub instructions: Vec<Instruction>,
+    /// What each does to control flow.
+    pub flows: Vec<Flow>,
+    /// Registers that each writes, as bits.
+    writes: Vec<u16>,
+    /// Instructions that may come directly before.
+    before: Vec<Vec<Position>>,
+    /// Searches that are left.
+    fuel: Cell<u32>,
+    /// Searches made.
+    searched: RefCell<HashMap<(Location, Position), Rc<Definitions>>>,
+}
+
+impl Body {
+    /// Takes a function's instructions, which lie in these ranges.
+    pub fn new(explored: &Explored, ranges: &[Range<u64>]) -> Body {
+        let reached: Vec<_> = ranges.iter().flat_map(|r| explored.instructions.range(r.clone())).collect();
+        let mut body = Body {
+            addresses: Vec::new(),
+            instructions: Vec::new(),
+            flows: Vec::new(),
+            writes: Vec::new(),
+            before: vec![Vec::new(); reached.len()],
+            fuel: Cell::new(FUEL),
+            searched: RefCell::default(),
+        };
+        let mut factory = InstructionInfoFactory::new();
+        for (&address, reached) in reached {
+            let instruction =
+                explored.code.binary.code_at(address).and_then(|bytes| crate::instruction::decode(bytes, address)).unwrap_or_default();
+            body.addresses.push(address);
+            body.writes.push(written(&mut factory, &instruction, reached.flow));
+            body.flows.push(reached.flow);
+            body.instructions.push(instruction);
+        }
+        for at in 0..body.addresses.len() {
+            body.connect(explored, at);
+        }
+        for range in ranges {
+            body.connect_landing_pads(explored, range);
+        }
+        body
+    }
+
+    /// Allows as many searches as for a new jump.
+    pub fn refuel(&self) {
+        self.fuel.set(FUEL);
+    }
+
+    /// The instruction at an address.
+    pub fn position(&self, address: u64) -> Option<Position> {
+        self.addresses.binary_search(&address).ok().map(|at| at as Position)
+    }
+
+    /// Instructions that may come directly before.
+    pub fn before(&self, at: Position) -> &[Position] {
+        &self.before[at as usize]
+    }
+
+    fn connect(&mut self, explored: &Explored, at: usize) {
+        let address = self.addresses[at];
+        let next = self.instructions[at].next_ip();
+        let mut to: Vec<u64> = Vec::new();
+        match self.flows[at] {
+            Flow::Next => to.push(next),
+            Flow::Call(_) | Flow::CallIndirect if explored.returns(address) != Returns::Never => to.push(next),
+            Flow::Conditional(target) => to.extend([next, target]),
+            Flow::Jump(target) => to.push(target),
+            Flow::JumpIndirect => {
+                if let Some(super::explore::Resolution::Within(targets)) = explored.jumps.get(&address) {
+                    to.extend(targets);
+                }
+            }
+            _ => {}
+        }
+        for target in to {
+            if let Some(position) = self.position(target) {
+                self.before[position as usize].push(at as Position);
+            }
+        }
+    }
+
+    fn connect_landing_pads(&mut self, explored: &Explored, range: &Range<u64>) {
+        let Some(frame) = explored.frames.at(range.start) else { return };
+        for protected in &explored.frames.frames[frame].protected {
+            let Some(pad) = self.position(protected.landing_pad) else { continue };
+            let first = self.addresses.partition_point(|a| *a < protected.start);
+            let end = self.addresses.partition_point(|a| *a < protected.end);
+            let calls = (first..end).filter(|&at| matches!(self.flows[at], Flow::Call(_) | Flow::CallIndirect));
+            let calls: Vec<Position> = calls.map(|at| at as Position).collect();
+            self.before[pad as usize].extend(calls);
+        }
+    }
+
+    /// What a memory operand's address is.
+    pub fn address(&self, at: Position, depth: u32) -> Vec<Value> {
+        let instruction = &self.instructions[at as usize];
+        if instruction.is_ip_rel_memory_operand() {
+            return vec![Value::constant(instruction.memory_displacement64())];
+        }
+        let mut sums = vec![Value::constant(instruction.memory_displacement64())];
+        let parts = [(instruction.memory_base(), 1), (instruction.memory_index(), u64::from(instruction.memory_index_scale()))];
+        for (register, scale) in parts.into_iter().filter(|(r, _)| *r != Register::None) {
+            let values: Vec<Value> = self.register(register, at, depth).into_iter().map(|v| v.times(scale)).collect();
+            sums = combine(&sums, &values, |a, b| a.plus(b));
+        }
+        sums
+    }
+
+    /// What a memory operand holds.
+    pub fn load(&self, at: Position, bytes: u8, depth: u32) -> Vec<Value> {
+        let instruction = &self.instructions[at as usize];
+        if let Some(slot) = slot(instruction)
+            && depth > 0
+        {
+            let definitions = self.definitions(slot, at);
+            if definitions.is_complete() {
+                return self.evaluate(slot, &definitions, depth).into_iter().map(|v| v.low(bytes)).collect();
+            }
+        }
+        let load = |address| Value::atom(Atom::Load { bytes, signed: false, address: Box::new(address) });
+        self.address(at, depth).into_iter().map(load).collect()
+    }
+
+    /// What an operand holds before its instruction.
+    pub fn operand(&self, at: Position, operand: u32, depth: u32) -> Vec<Value> {
+        let instruction = &self.instructions[at as usize];
+        match instruction.op_kind(operand) {
+            OpKind::Register => self.register(instruction.op_register(operand), at, depth),
+            OpKind::Memory => self.load(at, instruction.memory_size().size().min(8) as u8, depth),
+            _ => match instruction.try_immediate(operand) {
+                Ok(value) => vec![Value::constant(value)],
+                Err(_) => vec![Value::atom(Atom::Opaque(Location::Register(16), vec![at]))],
+            },
+        }
+    }
+
+    /// What a register holds before an instruction.
+    pub fn register(&self, register: Register, at: Position, depth: u32) -> Vec<Value> {
+        let high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
+        let Some(number) = number(register).filter(|_| !high) else {
+            return vec![Value::atom(Atom::Opaque(Location::Register(16), vec![at]))];
+        };
+        let location = Location::Register(number);
+        let definitions = self.definitions(location, at);
+        let values = if depth == 0 { vec![definitions.opaque(location)] } else { self.evaluate(location, &definitions, depth) };
+        values.into_iter().map(|v| v.low(register.size().min(8) as u8)).collect()
+    }
+
+    fn evaluate(&self, location: Location, definitions: &Definitions, depth: u32) -> Vec<Value> {
+        let several = definitions.at.len() > 1;
+        if !definitions.is_complete() || (several && !definitions.at.iter().all(|&at| self.may_name_address(at))) {
+            return vec![definitions.opaque(location)];
+        }
+        let mut values: Vec<Value> = Vec::new();
+        for &definition in &definitions.at {
+            values.extend(self.defined(location, definition, depth - 1));
+            values.sort();
+            values.dedup();
+            if values.len() > VALUES_LIMIT {
+                return vec![definitions.opaque(location)];
+            }
+        }
+        // Of different values, only those that name an address are kept apart; an index stays what it is.
+        let is_address = |v: &Value| match &v.terms[..] {
+            [] => true,
+            [(atom, 1)] => is_from_table(atom),
+            _ => false,
+        };
+        match values.len() {
+            1 => values,
+            _ if values.iter().all(is_address) => values,
+            _ => vec![definitions.opaque(location)],
+        }
+    }
+
+    /// Whether what an instruction leaves may be an address or come from a table: it counts nothing on.
+    fn may_name_address(&self, at: Position) -> bool {
+        let instruction = &self.instructions[at as usize];
+        match instruction.mnemonic() {
+            Mnemonic::Mov | Mnemonic::Movsxd => true,
+            Mnemonic::Lea => instruction.is_ip_rel_memory_operand(),
+            Mnemonic::Add => instruction.op1_kind() == OpKind::Register,
+            _ => false,
+        }
+    }
+
+    /// What an instruction leaves in a place that it writes.
+    fn defined(&self, location: Location, at: Position, depth: u32) -> Vec<Value> {
+        let instruction = &self.instructions[at as usize];
+        let opaque = || vec![Value::atom(Atom::Opaque(location, vec![at]))];
+        if depth == 0 || self.fuel.get() == 0 {
+            return opaque();
+        }
+        self.fuel.set(self.fuel.get() - 1);
+        let Location::Register(written) = location else {
+            return if instruction.mnemonic() == Mnemonic::Mov && slot(instruction) == Some(location) {
+                let bytes = instruction.memory_size().size().min(8) as u8;
+                self.operand(at, 1, depth).into_iter().map(|v| v.low(bytes)).collect()
+            } else {
+                opaque()
+            };
+        };
+        if instruction.mnemonic() == Mnemonic::Cdqe {
+            return self.register(Register::EAX, at, depth).into_iter().map(|v| unextended(v).signed(4)).collect();
+        }
+        let target = instruction.op0_register();
+        if instruction.op0_kind() != OpKind::Register || number(target) != Some(written) || target.size() < 4 {
+            return opaque();
+        }
+        let bytes = target.size().min(8) as u8;
+        let second = || self.operand(at, 1, depth);
+        let immediate = || instruction.try_immediate(instruction.op_count() - 1).ok();
+        let values = match instruction.mnemonic() {
+            Mnemonic::Mov | Mnemonic::Movzx => second(),
+            Mnemonic::Movsx | Mnemonic::Movsxd => {
+                let from = operand_bytes(instruction, 1);
+                second().into_iter().map(|v| unextended(v).signed(from)).collect()
+            }
+            Mnemonic::Lea => self.address(at, depth),
+            Mnemonic::Add => combine(&self.operand(at, 0, depth), &second(), |a, b| a.plus(b)),
+            Mnemonic::Sub => combine(&self.operand(at, 0, depth), &second(), |a, b| a.plus(&b.times(u64::MAX))),
+            Mnemonic::Inc => combine(&self.operand(at, 0, depth), &[Value::constant(1)], |a, b| a.plus(b)),
+            Mnemonic::Dec => combine(&self.operand(at, 0, depth), &[Value::constant(u64::MAX)], |a, b| a.plus(b)),
+            Mnemonic::Xor if instruction.op1_kind() == OpKind::Register && instruction.op1_register() == target => vec![Value::constant(0)],
+            Mnemonic::And => match immediate() {
+                Some(bits) => self.operand(at, 0, depth).into_iter().map(|v| Value::atom(Atom::And(bits, Box::new(v)))).collect(),
+                None => opaque(),
+            },
+            Mnemonic::Shl => match immediate() {
+                Some(by @ 0..=4) => self.operand(at, 0, depth).into_iter().map(|v| unextended(v).times(1 << by)).collect(),
+                _ => opaque(),
+            },
+            _ => opaque(),
+        };
+        values.into_iter().map(|v| v.low(bytes)).collect()
+    }
+
+    /// Instructions whose writing of a place may be what is there before an instruction.
+    fn definitions(&self, location: Location, at: Position) -> Rc<Definitions> {
+        if let Some(found) = self.searched.borrow().get(&(location, at)) {
+            return found.clone();
+        }
+        let mut found = Definitions { at: Vec::new(), from_entry: self.before[at as usize].is_empty() };
+        if self.fuel.get() == 0 {
+            found.from_entry = true;
+            return Rc::new(found);
+        }
+        self.fuel.set(self.fuel.get() - 1);
+        let mut seen = HashSet::new();
+        let mut work: Vec<Position> = self.before[at as usize].clone();
+        while let Some(position) = work.pop() {
+            if !seen.insert(position) {
+                continue;
+            }
+            if seen.len() > SEARCH_LIMIT {
+                found.from_entry = true;
+                break;
+            }
+            if self.defines(position, location) {
+                found.at.push(position);
+                continue;
+            }
+            let before = &self.before[position as usize];
+            found.from_entry |= before.is_empty();
+            work.extend(before);
+        }
+        found.at.sort_unstable();
+        let found = Rc::new(found);
+        self.searched.borrow_mut().insert((location, at), found.clone());
+        found
+    }
+
+    /// Whether an instruction writes a place.
+    pub fn defines(&self, at: Position, location: Location) -> bool {
+        match location {
+            Location::Register(number) => self.writes[at as usize] >> number & 1 == 1,
+            Location::Slot { base, .. } => {
+                let instruction = &self.instructions[at as usize];
+                let moved = base == FRAME_POINTER && self.writes[at as usize] >> base & 1 == 1;
+                let stored = instruction.op0_kind() == OpKind::Memory
+                    && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push | Mnemonic::Call | Mnemonic::Jmp);
+                moved || (stored && slot(instruction) == Some(location))
+            }
+        }
+    }
+}
+
+/// Number of `rbp`.
+const FRAME_POINTER: u8 = 5;
+/// Number of `rsp`.
+const STACK_POINTER: u8 = 4;
+
+struct Definitions {
+    at: Vec<Position>,
+    /// A path from the function's entry, or one too long to search, reaches the place unwritten.
+    from_entry: bool,
+}
+
+impl Definitions {
+    fn is_complete(&self) -> bool {
+        !self.from_entry && !self.at.is_empty()
+    }
+
+    fn opaque(&self, location: Location) -> Value {
+        Value::atom(Atom::Opaque(location, self.at.clone()))
+    }
+}
+
+/// Whether a value is read from a table at a fixed address.
+fn is_from_table(atom: &Atom) -> bool {
+    match atom {
+        Atom::Load { bytes: 4 | 8, address, .. } => address.constant > 0xfff && address.terms.len() == 1,
+        Atom::Signed(4, inner) => inner.only_atom().is_some_and(is_from_table),
+        _ => false,
+    }
+}
+
+fn combine(a: &[Value], b: &[Value], with: impl Fn(&Value, &Value) -> Value) -> Vec<Value> {
+    let mut all: Vec<Value> = a.iter().flat_map(|a| b.iter().map(|b| with(a, b)).collect::<Vec<_>>()).take(VALUES_LIMIT).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// A value before its upper half was cleared.
+fn unextended(value: Value) -> Value {
+    match value.only_atom() {
+        Some(Atom::Low(4, inner)) => (**inner).clone(),
+        _ => value,
+    }
+}
+
+fn operand_bytes(instruction: &Instruction, operand: u32) -> u8 {
+    match instruction.op_kind(operand) {
+        OpKind::Register => instruction.op_register(operand).size().min(8) as u8,
+        _ => instruction.memory_size().size().min(8) as u8,
+    }
+}
+
+/// The number of a general register.
+pub fn number(register: Register) -> Option<u8> {
+    register.is_gpr().then(|| register.full_register().number() as u8)
+}
+
+/// The memory operand as a place at a fixed distance from `rsp` or `rbp`.
+fn slot(instruction: &Instruction) -> Option<Location> {
+    let base = number(instruction.memory_base()).filter(|b| matches!(*b, STACK_POINTER | FRAME_POINTER))?;
+    let plain = instruction.memory_index() == Register::None;
+    plain.then(|| Location::Slot { base, displacement: instruction.memory_displacement64() })
+}
+
+fn written(factory: &mut InstructionInfoFactory, instruction: &Instruction, flow: Flow) -> u16 {
+    let info = factory.info(instruction);
+    let is_write =
+        |access: OpAccess| matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
+    let own = info.used_registers().iter().filter(|u| is_write(u.access())).filter_map(|u| number(u.register()));
+    let own = own.fold(0, |bits, number| bits | 1 << number);
+    let is_call = matches!(flow, Flow::Call(_) | Flow::CallIndirect);
+    own | if is_call { CHANGED_BY_CALLS } else { 0 }
+}

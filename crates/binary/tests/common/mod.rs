@@ -1,0 +1,45 @@
+//! Programs that tests compile, and executions of them.
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+use trodden_binary::Binary;
+
+/// What clang writes the map of blocks with, frequencies included.
+pub const MAP: [&str; 3] = ["-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=func-entry-count,bb-freq,br-prob"];
+
+/// The folder of programs.
+pub fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
+}
+
+/// Runs a compiler, and says what it says if it fails.
+pub fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Compiles a program by a compiler with options.
+pub fn compile(folder: &TempDir, compiler: &str, name: &str, options: &[&str]) -> PathBuf {
+    let program = folder.path().join("program");
+    let mut command = Command::new(compiler);
+    command.arg(source(name)).args(options).arg("-o").arg(&program);
+    if compiler != "rustc" {
+        command.arg("-lm");
+    }
+    run(&mut command);
+    program
+}
+
+/// The same without symbols, and without the map.
+pub fn stripped(program: &Path) -> PathBuf {
+    let stripped = program.with_extension("stripped");
+    run(Command::new("objcopy").args(["--strip-all", "--remove-section=.llvm_bb_addr_map"]).arg(program).arg(&stripped));
+    stripped
+}
+
+/// Reads a program.
+pub fn read(path: &Path) -> Binary {
+    Binary::read(path).unwrap_or_else(|e| panic!("{e}"))
+}

@@ -1,0 +1,62 @@
+//! Damaged files: an error or a graph, never a panic.
+
+mod common;
+
+use tempfile::TempDir;
+use trodden_binary::graph::ProgramGraph;
+use trodden_binary::{AddressMap, Binary};
+
+/// A generator of pseudo-random numbers (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound as u64) as usize
+    }
+}
+
+/// Bytes that are often at the borders of what is valid.
+const BYTES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xfe, 0xe9, 0xc3];
+
+fn try_all(bytes: Vec<u8>) {
+    let Ok(binary) = Binary::parse("damaged".as_ref(), bytes.into()) else { return };
+    let _ = AddressMap::read(&binary);
+    let Ok(graph) = ProgramGraph::of_binary(&binary) else { return };
+    for function in &graph.functions {
+        assert!(function.blocks.iter().all(|b| b.size > 0 && b.contains(b.last)));
+        assert!(function.blocks.is_sorted_by_key(|b| b.start) && function.edges.is_sorted());
+        let count = function.blocks.len() as u32;
+        assert!(function.edges.iter().all(|e| e.from.0 < count && e.to.0 < count));
+        assert!(function.calls.iter().all(|c| c.block.0 < count));
+    }
+}
+
+#[test]
+fn any_byte_may_be_wrong() {
+    let folder = TempDir::new().unwrap();
+    let program = common::compile(&folder, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP].concat());
+    let good = std::fs::read(common::stripped(&program)).unwrap();
+    let with_map = std::fs::read(&program).unwrap();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for round in 0..1500 {
+        let mut bytes = if round % 4 == 0 { with_map.clone() } else { good.clone() };
+        for _ in 0..=random.below(8) {
+            // Headers decide most; they are damaged as often as all the rest.
+            let header = random.below(2) == 0;
+            let length = bytes.len();
+            let at = match (header, random.below(2)) {
+                (true, 0) => random.below(0x400),
+                (true, _) => length - 1 - random.below(0x700),
+                (false, _) => random.below(length),
+            };
+            bytes[at] = BYTES[random.below(BYTES.len())];
+        }
+        if round % 10 == 0 {
+            bytes.truncate(random.below(good.len()));
+        }
+        try_all(bytes);
+    }
+}

@@ -1,0 +1,180 @@
+//! Graphs recovered from stripped programs against the compiler's map of the same code.
+//!
+//! The map has LLVM's machine blocks, whose sizes leave padding out, and which may have two branches at their end and begin where nothing branches to. So
+//! compared are: edges from the end of a block to the first instruction behind padding at their target, for blocks of the map that end with a branch; and block
+//! starts, which must all be starts in the map or lie behind a branch.
+
+mod common;
+
+use iced_x86::Mnemonic;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use tempfile::TempDir;
+use trodden_binary::graph::{Doubt, EdgeKind, GraphSource, ProgramGraph};
+use trodden_binary::instruction::{Branch, branch, decode};
+use trodden_binary::{AddressMap, Binary, MapBlock, recover};
+
+/// Of a hundred, as many starts and edges of code that can be reached must be found.
+const FLOOR: f64 = 99.9;
+
+/// The map's code, and what recovery found in it.
+struct Compared {
+    starts: usize,
+    starts_found: usize,
+    edges: usize,
+    edges_found: usize,
+    /// Starts and edges that the map does not have.
+    wrong: Vec<(u64, u64)>,
+    missing: Vec<(u64, u64)>,
+}
+
+fn behind_padding(binary: &Binary, mut at: u64) -> u64 {
+    while let Some(instruction) = binary.code_at(at).and_then(|code| decode(code, at)).filter(|i| i.mnemonic() == Mnemonic::Nop) {
+        at = instruction.next_ip();
+    }
+    at
+}
+
+/// Ends of blocks whose last instruction is a branch: the address behind each branch.
+fn behind_branches(binary: &Binary, graph: &ProgramGraph) -> BTreeSet<u64> {
+    let mut found = BTreeSet::new();
+    for block in graph.functions.iter().flat_map(|f| &f.blocks) {
+        let instruction = decode(binary.code_at(block.last).unwrap(), block.last).unwrap();
+        if matches!(branch(&instruction), Some(Branch::Conditional(_) | Branch::Jump(_) | Branch::IndirectJump | Branch::Return)) {
+            found.insert(instruction.next_ip());
+        }
+    }
+    found
+}
+
+fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared {
+    let blocks: BTreeMap<u64, &MapBlock> =
+        map.functions.iter().flat_map(|f| &f.blocks).filter(|b| b.size > 0).map(|b| (b.address, b)).collect();
+    let containing = |at: u64| blocks.range(..=at).next_back().map(|(_, b)| *b).filter(|b| at < b.address + b.size);
+    let branches = behind_branches(binary, graph);
+    let (mut edges, mut starts) = (BTreeSet::new(), BTreeSet::new());
+    let mut pads = BTreeSet::new();
+    for function in &map.functions {
+        let by_id: HashMap<u32, &MapBlock> = function.blocks.iter().map(|b| (b.id, b)).collect();
+        starts.insert(function.address);
+        pads.extend(function.blocks.iter().filter(|b| b.properties.landing_pad && b.size > 0).map(|b| b.address));
+        for block in function.blocks.iter().filter(|b| b.size > 0 && branches.contains(&(b.address + b.size))) {
+            let targets = block.successors.iter().flatten().map(|s| by_id[&s.id]).filter(|b| !b.properties.landing_pad);
+            edges.extend(targets.map(|to| (block.address + block.size, behind_padding(binary, to.address))));
+        }
+    }
+    starts.extend(edges.iter().map(|(_, to)| *to));
+    starts.extend(pads);
+    let (mut own_edges, mut own_starts, mut wrong) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+    for function in &graph.functions {
+        for block in function.blocks.iter().filter(|b| containing(b.start).is_some()) {
+            let start = behind_padding(binary, block.start);
+            own_starts.insert(start);
+            if !blocks.contains_key(&start) && !branches.contains(&block.start) {
+                wrong.push((block.start, block.start));
+            }
+        }
+        for edge in function.edges.iter().filter(|e| e.kind != EdgeKind::Unwind) {
+            let (from, to) = (function.block(edge.from), behind_padding(binary, function.block(edge.to).start));
+            let Some(block) = containing(from.last) else { continue };
+            let end = block.address + block.size;
+            let stays_inside = to > from.start && to < end && !blocks.contains_key(&to);
+            if !stays_inside && branches.contains(&from.end_address()) && branches.contains(&end) {
+                own_edges.insert((end, to));
+            }
+        }
+    }
+    wrong.extend(own_edges.difference(&edges));
+    let missing: Vec<(u64, u64)> = edges.difference(&own_edges).copied().chain(starts.difference(&own_starts).map(|s| (*s, *s))).collect();
+    Compared {
+        starts: starts.len(),
+        starts_found: starts.intersection(&own_starts).count(),
+        edges: edges.len(),
+        edges_found: edges.intersection(&own_edges).count(),
+        wrong,
+        missing,
+    }
+}
+
+/// Compares, and asserts the floor. Code that is dead behind calls that never return is in the map, and not in the graph.
+fn check(what: &str, program: &Path) {
+    let with_map = common::read(program);
+    let binary = common::read(&common::stripped(program));
+    let map = AddressMap::of_side_build(&binary, &with_map).unwrap();
+    let graph = recover(&binary, None, &[]).unwrap();
+    assert!(graph.functions.iter().all(|f| f.source == GraphSource::Recovered && !f.has_symbol));
+    let mut compared = compare(&binary, &map, &graph);
+    let unreached: Vec<(u64, u64)> = graph
+        .functions
+        .iter()
+        .flat_map(|f| &f.uncertain)
+        .filter_map(|u| if let Doubt::Unreached { size } = u.doubt { Some((u.address, u.address + size + 1)) } else { None })
+        .collect();
+    let is_dead = |at: u64| unreached.iter().any(|(from, to)| (*from..=*to).contains(&at));
+    let before = compared.missing.len();
+    compared.missing.retain(|(from, to)| !is_dead(*from) && !is_dead(*to));
+    let dead = before - compared.missing.len();
+    let share = 100.0 * (1.0 - compared.missing.len() as f64 / (compared.starts + compared.edges) as f64);
+    println!(
+        "{what}: block starts {} of {}, edges {} of {}; {share:.2} % without {dead} of dead code; {} not in the map",
+        compared.starts_found,
+        compared.starts,
+        compared.edges_found,
+        compared.edges,
+        compared.wrong.len()
+    );
+    for function in &map.functions {
+        assert!(graph.function_entered_at(function.address).is_some(), "{what}: no function at {:#x}", function.address);
+    }
+    assert!(share >= FLOOR, "{what}: missing {:x?}", compared.missing);
+    assert_eq!(compared.wrong, [], "{what}");
+    assert!(compared.edges > 50, "{what}");
+}
+
+#[test]
+fn c_programs() {
+    for options in
+        [&["-O0"][..], &["-O2"], &["-O2", "-fPIE", "-pie", "-fno-plt"], &["-O2", "-no-pie"], &["-Os"], &["-O3", "-fcf-protection=full"]]
+    {
+        let folder = TempDir::new().unwrap();
+        let program = common::compile(&folder, "clang-22", "interpreter.c", &[options, &common::MAP].concat());
+        check(&format!("interpreter.c {}", options.join(" ")), &program);
+    }
+}
+
+#[test]
+fn a_cpp_program_with_exceptions() {
+    for level in ["-O1", "-O2"] {
+        let folder = TempDir::new().unwrap();
+        let program = common::compile(&folder, "clang++-22", "shapes.cpp", &[&[level, "-std=c++17"][..], &common::MAP].concat());
+        check(&format!("shapes.cpp {level}"), &program);
+    }
+}
+
+#[test]
+fn a_rust_program() {
+    for level in ["0", "3"] {
+        let folder = TempDir::new().unwrap();
+        let arguments = "llvm-args=--basic-block-address-map --pgo-analysis-map=func-entry-count,bb-freq,br-prob";
+        let level_option = format!("opt-level={level}");
+        let program = common::compile(&folder, "rustc", "evaluator.rs", &["-C", &level_option, "-C", arguments]);
+        check(&format!("evaluator.rs {level}"), &program);
+    }
+}
+
+#[test]
+fn a_program_with_the_map_has_its_frequencies() {
+    let folder = TempDir::new().unwrap();
+    let program = common::compile(&folder, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP].concat());
+    let graph = ProgramGraph::of_binary(&common::read(&program)).unwrap();
+    let main = graph.functions_named("main").next().expect("main");
+    assert!(matches!(main.source, GraphSource::AddressMap { version: 2..=5 }));
+    let frequencies = main.frequencies.as_ref().expect("frequencies");
+    assert_eq!((frequencies.blocks.len(), frequencies.edges.len()), (main.blocks.len(), main.edges.len()));
+    for (place, block) in main.blocks.iter().enumerate() {
+        let index = trodden_binary::graph::BlockIndex(place as u32);
+        let out: Vec<usize> = (0..main.edges.len()).filter(|e| main.edges[*e].from == index).collect();
+        let sum: f64 = out.iter().map(|e| frequencies.edges[*e]).sum();
+        assert!(out.is_empty() || (sum - 1.0).abs() < 1e-3, "block {:#x}: {sum}", block.start);
+    }
+}

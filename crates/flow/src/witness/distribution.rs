@@ -1,0 +1,403 @@
+//! Distributions: branches divided among profiles, profiles among machines, so that the greatest cost of a machine is small.
+//!
+//! Source: D. Saha et al., section 4.1: jobs ([`jobs`](super::jobs)) are assigned one at a time to the profile with the least load, whose witnesses
+//! are found again without starting afresh: the region of the new job is filled with witnesses, which are then eliminated
+//! ([`eliminate`](super::eliminate)). Beside it the longest-processing-time order (Graham 1969), and [`Strategy::Weighted`]: each job goes where
+//! the greatest load grows least, what the profile has already counting in; then jobs move away from the most loaded profile as long as that
+//! helps; of all groupings the best is taken. The result is checked as a whole and repaired ([`repair`](super::repair)).
+//!
+//! Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
+
+use super::condition::{Check, Lookahead};
+use super::eliminate::{Requirement, eliminate, marked, most_expensive_first};
+use super::jobs::{Grouping, Job, jobs};
+use super::placement::OtherKind;
+use super::program::{Program, Witness, WitnessKind};
+use super::pushdown::{Pushdown, State};
+use super::repair::Repair;
+use super::structure::Structure;
+use super::view::View;
+use super::weights::Weights;
+use super::{Distribution, FunctionId};
+use std::collections::{BTreeMap, HashMap};
+
+/// How jobs are formed and assigned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// Fine-grained: a job for each branch.
+    Fine,
+    /// Function-wise: a job for each function.
+    Function,
+    /// Optimised grouping: a job for branches that share a cycle or an edge.
+    Grouped,
+    /// By what each job adds to a profile, with a local search.
+    Weighted,
+}
+
+/// In which order jobs are assigned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// As they come: functions by number, branches in their order.
+    Given,
+    /// The most expensive first.
+    LongestFirst,
+}
+
+/// What a distribution is to be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Number of profiles; more if a limit makes them necessary.
+    pub profiles: usize,
+    /// How jobs are formed and assigned.
+    pub strategy: Strategy,
+    /// In which order jobs are assigned.
+    pub order: Order,
+    /// Greatest number of witnesses in a profile.
+    pub limit: Option<usize>,
+    /// Number of machines; one for each profile if not given.
+    pub machines: Option<usize>,
+    /// How far traces may be read at a branch.
+    pub lookahead: Lookahead,
+}
+
+/// Why there is no such distribution.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// More witnesses must be in one profile than the limit allows.
+    #[error("function {} needs {needs} witnesses in one profile, but the limit is {limit}: raise it to {needs}", .function.0)]
+    LimitTooSmall {
+        /// The function.
+        function: FunctionId,
+        /// Witnesses that must be in one profile: of two successors of a branch, or of a function whose placement is fixed.
+        needs: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The placement is for the other kind of witnesses.
+    #[error(transparent)]
+    OtherKind(#[from] OtherKind),
+}
+
+/// A distribution with what it costs.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The distribution.
+    pub distribution: Distribution,
+    /// What the check of the whole found: violations that could not be repaired, and branches that need far lookahead.
+    pub check: Check,
+    /// The machine of each profile.
+    pub machine_of: Vec<usize>,
+    /// What each machine's profiles cost together.
+    pub costs: Vec<f64>,
+}
+
+/// Plans a distribution.
+///
+/// # Errors
+/// The limit is too small for a branch.
+pub fn plan(program: &Program, kind: WitnessKind, weights: &Weights, options: &Options) -> Result<Planned, PlanError> {
+    let structure = Structure::new(Pushdown::new(program, kind));
+    let views: Vec<View> = program.function_ids().map(|f| View::new(&structure, kind, weights, f)).collect();
+    let slots = match options.strategy {
+        Strategy::Weighted => best_of_groupings(&views, options)?,
+        Strategy::Fine => assign_all(&views, Grouping::Fine, options)?,
+        Strategy::Function => assign_all(&views, Grouping::Function, options)?,
+        Strategy::Grouped => assign_all(&views, Grouping::Grouped, options)?,
+    };
+    let mut slots = slots;
+    slots.slots.iter_mut().for_each(|s| s.polish(&views));
+    let mut profiles: Vec<Vec<Witness>> = slots.slots.iter().map(|s| s.witnesses(&views)).collect();
+    let (limit, lookahead) = (options.limit, options.lookahead);
+    let mut repair = Repair { program, structure: &structure, weights, home: slots.homes(), limit, lookahead };
+    let check = repair.run(&mut profiles);
+    Ok(planned_from(kind, profiles, check, weights, options))
+}
+
+/// Assigns profiles to machines.
+pub(super) fn planned_from(kind: WitnessKind, profiles: Vec<Vec<Witness>>, check: Check, weights: &Weights, options: &Options) -> Planned {
+    let loads: Vec<f64> = profiles.iter().map(|p| weights.sum(kind, p)).collect();
+    let machines = options.machines.unwrap_or(profiles.len()).max(1);
+    let machine_of = assign_to_machines(&loads, machines);
+    let mut costs = vec![0.0; machines];
+    loads.iter().zip(&machine_of).for_each(|(load, machine)| costs[*machine] += load);
+    Planned { distribution: Distribution { kind, profiles }, check, machine_of, costs }
+}
+
+/// Loads to machines, the longest first, each to the machine with the least load.
+pub fn assign_to_machines(loads: &[f64], machines: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..loads.len()).collect();
+    order.sort_by(|a, b| loads[*b].total_cmp(&loads[*a]));
+    let (mut of, mut sums, mut counts) = (vec![0; loads.len()], vec![0.0; machines], vec![0usize; machines]);
+    for at in order {
+        let least = (0..machines).min_by(|a, b| f64::total_cmp(&sums[*a], &sums[*b]).then(counts[*a].cmp(&counts[*b])));
+        let least = least.expect("there is a machine");
+        of[at] = least;
+        sums[least] += loads[at];
+        counts[least] += 1;
+    }
+    of
+}
+
+/// What a profile has in one function.
+#[derive(Clone)]
+struct FunctionPlan {
+    jobs: Vec<Job>,
+    member: Vec<bool>,
+    cost: f64,
+    size: usize,
+}
+
+/// A profile that is being filled.
+#[derive(Clone, Default)]
+struct Slot {
+    functions: BTreeMap<usize, FunctionPlan>,
+    cost: f64,
+    size: usize,
+}
+
+impl Slot {
+    /// The function's plan with one more job. More witnesses never distinguish less, so that what the plan has stays as it is, and only states
+    /// of the new job's region are tried, for the new job alone.
+    fn with(&self, view: &View, job: &Job) -> FunctionPlan {
+        let mut jobs = self.functions.get(&job.view).map_or(Vec::new(), |p| p.jobs.clone());
+        let mut member = self.functions.get(&job.view).map_or_else(|| vec![false; view.len()], |p| p.member.clone());
+        let new: Vec<u32> = job.region.iter().copied().filter(|s| !member[*s as usize]).collect();
+        new.iter().for_each(|s| member[*s as usize] = true);
+        eliminate(view, &job.required, &mut member, &most_expensive_first(view, &new));
+        jobs.push(job.clone());
+        FunctionPlan { cost: view.sum(&member), size: view.count(&member), jobs, member }
+    }
+
+    /// Drops what later jobs have made superfluous.
+    fn polish(&mut self, views: &[View]) {
+        for view in self.functions.keys().copied().collect::<Vec<_>>() {
+            let plan = &self.functions[&view];
+            let polished = (plan.jobs.len() > 1).then(|| planned(&views[view], plan.jobs.clone(), plan.member.clone()));
+            if polished.is_some() {
+                self.put(view, polished);
+            }
+        }
+    }
+
+    fn put(&mut self, view: usize, plan: Option<FunctionPlan>) {
+        if let Some(old) = self.functions.remove(&view) {
+            self.cost -= old.cost;
+            self.size -= old.size;
+        }
+        if let Some(plan) = plan {
+            self.cost += plan.cost;
+            self.size += plan.size;
+            self.functions.insert(view, plan);
+        }
+    }
+
+    fn witnesses(&self, views: &[View]) -> Vec<Witness> {
+        let mut all: Vec<Witness> = self.functions.iter().flat_map(|(v, p)| views[*v].witnesses(&p.member)).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+/// Eliminates from marked states what jobs do not need.
+fn planned(view: &View, jobs: Vec<Job>, mut member: Vec<bool>) -> FunctionPlan {
+    let required: Vec<Requirement> = jobs.iter().flat_map(|j| j.required.clone()).collect();
+    let order = most_expensive_first(view, &marked(&member));
+    eliminate(view, &required, &mut member, &order);
+    FunctionPlan { cost: view.sum(&member), size: view.count(&member), jobs, member }
+}
+
+/// All profiles.
+#[derive(Clone)]
+struct Slots<'a> {
+    views: &'a [View],
+    slots: Vec<Slot>,
+    limit: Option<usize>,
+}
+
+impl<'a> Slots<'a> {
+    fn new(views: &'a [View], options: &Options) -> Slots<'a> {
+        Slots { views, slots: vec![Slot::default(); options.profiles.max(1)], limit: options.limit }
+    }
+
+    fn greatest(&self) -> f64 {
+        self.slots.iter().map(|s| s.cost).fold(0.0, f64::max)
+    }
+
+    /// Which profile is to distinguish the successors of each branch.
+    fn homes(&self) -> HashMap<State, usize> {
+        let mut homes = HashMap::new();
+        for (at, slot) in self.slots.iter().enumerate() {
+            for (view, plan) in &slot.functions {
+                let view = &self.views[*view];
+                for required in plan.jobs.iter().flat_map(|j| &j.required) {
+                    homes.insert(State(view.first.0 + view.branches[required.branch].state), at);
+                }
+            }
+        }
+        homes
+    }
+
+    /// Whether a plan fits into a profile in the place of what that has of the function.
+    fn fits(&self, at: usize, view: usize, plan: &FunctionPlan) -> bool {
+        let slot = &self.slots[at];
+        let others = slot.size - slot.functions.get(&view).map_or(0, |p| p.size);
+        self.limit.is_none_or(|limit| others + plan.size <= limit)
+    }
+
+    /// Adds a job to the profile with the least load into which it fits; splits it if it fits into none.
+    fn add(&mut self, job: Job) -> Result<(), PlanError> {
+        let mut order: Vec<usize> = (0..self.slots.len()).collect();
+        order.sort_by(|a, b| self.slots[*a].cost.total_cmp(&self.slots[*b].cost));
+        for at in order {
+            let plan = self.slots[at].with(&self.views[job.view], &job);
+            if self.fits(at, job.view, &plan) {
+                self.slots[at].put(job.view, Some(plan));
+                return Ok(());
+            }
+        }
+        self.open(job)
+    }
+
+    /// Adds a job where the greatest load grows least, then where the job adds least.
+    fn add_best(&mut self, job: Job) -> Result<(), PlanError> {
+        let mut best: Option<(f64, f64, usize, FunctionPlan)> = None;
+        for at in 0..self.slots.len() {
+            let (slot, view) = (&self.slots[at], &self.views[job.view]);
+            let plan = slot.with(view, &job);
+            if !self.fits(at, job.view, &plan) {
+                continue;
+            }
+            let added = plan.cost - slot.functions.get(&job.view).map_or(0.0, |p| p.cost);
+            let load = slot.cost + added;
+            if best.as_ref().is_none_or(|(l, a, ..)| (load, added) < (*l, *a)) {
+                best = Some((load, added, at, plan));
+            }
+        }
+        match best {
+            Some((_, _, at, plan)) => {
+                self.slots[at].put(job.view, Some(plan));
+                Ok(())
+            }
+            None => self.open(job),
+        }
+    }
+
+    /// Adds a job in a new profile, or its halves, if it needs more than a profile may have.
+    fn open(&mut self, job: Job) -> Result<(), PlanError> {
+        let plan = Slot::default().with(&self.views[job.view], &job);
+        let Some(limit) = self.limit.filter(|limit| plan.size > *limit) else {
+            let mut slot = Slot::default();
+            slot.put(job.view, Some(plan));
+            self.slots.push(slot);
+            return Ok(());
+        };
+        let view = &self.views[job.view];
+        let halves = halves(view, &job).ok_or(PlanError::LimitTooSmall { function: view.function, needs: plan.size, limit })?;
+        halves.into_iter().try_for_each(|half| self.add(half))
+    }
+}
+
+/// A job in two; `None` for a single pair of successors.
+fn halves(view: &View, job: &Job) -> Option<[Job; 2]> {
+    let of = |required: Vec<Requirement>| Job { view: job.view, required, region: job.region.clone() };
+    if let [only] = job.required.as_slice() {
+        let count = view.branches[only.branch].next.len() as u32;
+        let all = || (0..count).flat_map(|j| (0..j).map(move |i| (i, j))).collect();
+        let pairs: Vec<(u32, u32)> = only.pairs.clone().unwrap_or_else(all);
+        if pairs.len() < 2 {
+            return None;
+        }
+        let (a, b) = pairs.split_at(pairs.len() / 2);
+        return Some([a, b].map(|pairs| of(vec![Requirement { branch: only.branch, pairs: Some(pairs.to_vec()) }])));
+    }
+    let (a, b) = job.required.split_at(job.required.len() / 2);
+    Some([of(a.to_vec()), of(b.to_vec())])
+}
+
+/// All jobs, in the order that was asked for.
+fn ordered(views: &[View], grouping: Grouping, order: Order) -> Vec<Job> {
+    let mut all: Vec<Job> = views.iter().enumerate().flat_map(|(place, view)| jobs(view, place, grouping)).collect();
+    if order == Order::LongestFirst {
+        all.sort_by_cached_key(|job| {
+            let cost = Slot::default().with(&views[job.view], job).cost;
+            // Costs are not negative, so that their bits are ordered as they are.
+            std::cmp::Reverse(cost.max(0.0).to_bits())
+        });
+    }
+    all
+}
+
+fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &Options) -> Result<Slots<'a>, PlanError> {
+    let mut slots = Slots::new(views, options);
+    for job in ordered(views, grouping, options.order) {
+        slots.add(job)?;
+    }
+    Ok(slots)
+}
+
+fn best_of_groupings<'a>(views: &'a [View], options: &Options) -> Result<Slots<'a>, PlanError> {
+    let mut best: Option<Slots> = None;
+    for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {
+        let mut slots = Slots::new(views, options);
+        for job in ordered(views, grouping, Order::LongestFirst) {
+            slots.add_best(job)?;
+        }
+        improve(&mut slots);
+        if best.as_ref().is_none_or(|b| slots.greatest() < b.greatest()) {
+            best = Some(slots);
+        }
+    }
+    Ok(best.expect("there are groupings"))
+}
+
+/// Moves that are tried, each weighing the states of its function.
+const MOST_MOVES: usize = 400;
+/// Weight of all moves that are tried.
+const MOST_MOVED: usize = 400_000;
+
+/// Moves jobs from the most loaded profile to others as long as the greater of both loads falls.
+fn improve(slots: &mut Slots) {
+    let (mut tries, mut moved) = (0, 0);
+    'again: loop {
+        let most = (0..slots.slots.len()).max_by(|a, b| slots.slots[*a].cost.total_cmp(&slots.slots[*b].cost)).expect("there are profiles");
+        let of: Vec<(usize, usize)> =
+            slots.slots[most].functions.iter().flat_map(|(view, plan)| (0..plan.jobs.len()).map(move |j| (*view, j))).collect();
+        for (view, job) in of {
+            for to in (0..slots.slots.len()).filter(|to| *to != most) {
+                tries += 1;
+                moved += slots.views[view].len();
+                if tries > MOST_MOVES || moved > MOST_MOVED {
+                    return;
+                }
+                if move_job(slots, most, to, view, job) {
+                    continue 'again;
+                }
+            }
+        }
+        return;
+    }
+}
+
+/// Moves a job if the greater load of the two profiles falls.
+fn move_job(slots: &mut Slots, from: usize, to: usize, view: usize, job: usize) -> bool {
+    let plan = &slots.slots[from].functions[&view];
+    let mut rest = plan.jobs.clone();
+    let moved = rest.remove(job);
+    let of = &slots.views[view];
+    let added = slots.slots[to].with(of, &moved);
+    let target = &slots.slots[to];
+    let load_to = target.cost - target.functions.get(&view).map_or(0.0, |p| p.cost) + added.cost;
+    if load_to >= slots.slots[from].cost || !slots.fits(to, view, &added) {
+        return false;
+    }
+    let mut member = vec![false; of.len()];
+    rest.iter().flat_map(|j| &j.region).for_each(|s| member[*s as usize] = true);
+    let left = (!rest.is_empty()).then(|| planned(of, rest, member));
+    let load_from = slots.slots[from].cost - plan.cost + left.as_ref().map_or(0.0, |p| p.cost);
+    if load_from.max(load_to) >= slots.slots[from].cost {
+        return false;
+    }
+    slots.slots[from].put(view, left);
+    slots.slots[to].put(view, Some(added));
+    true
+}

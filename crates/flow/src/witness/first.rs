@@ -1,0 +1,131 @@
+//! Which witness can be the first one behind a state: the sets W of the paper (section 3.1), for whole programs.
+//!
+//! `W_m(q)` is the set of witnesses of profile `m` that can be the first one recorded when control is at state `q`, plus [`END`]
+//! when the run can end before. It has three parts: what is reached in the function of `q` and in what it calls (*local*); when the function can
+//! return before any witness, what can follow behind any call of the function (*follow*); when it can be unwound before any witness, what can
+//! follow that. Callees are passed by two summaries, "can return without a witness" and "can be unwound without a witness", so that a call returns
+//! to its own caller only.
+//!
+//! In a [`Scope`] that is one recursive component of the call graph, witnesses of other functions are passed over, calls of them are steps without
+//! witnesses, and behind a return to another function comes any entry of the component, or the end.
+//!
+//! Unions over strongly connected components: O(states + sizes of the sets that differ).
+
+use super::program::FunctionId;
+use super::pushdown::{Action, State};
+use super::sets::{EMPTY, END, Lists, SetId, Sets, unions};
+use super::structure::{ENDS, RETURNS, Scope, Structure, UNWINDS};
+
+/// The sets W of one profile in one scope.
+pub struct FirstSets {
+    /// The sets.
+    pub sets: Sets,
+    exits: Vec<u8>,
+    local: Vec<SetId>,
+    after_return: Vec<SetId>,
+    after_unwinding: Vec<SetId>,
+}
+
+/// The parts of a set W: local, behind a return, behind unwinding.
+pub type Parts = [SetId; 3];
+
+impl FirstSets {
+    /// The sets of the profile whose witnesses are marked in `member`.
+    pub fn new(structure: &Structure, scope: &Scope, member: &[bool]) -> FirstSets {
+        let is_witness = |state: State| structure.pushdown.state(state).witness.is_some_and(|w| member[w.index()]);
+        let exits = structure.exits_without(scope, &is_witness);
+        let mut sets = Sets::new();
+        let local = local(structure, scope, &exits, &is_witness, &mut sets);
+        let follow = follow(structure, scope, &exits, &local, &mut sets);
+        let (mut after_return, mut after_unwinding) = (follow, Vec::new());
+        after_unwinding.extend(after_return.drain(scope.functions.len()..));
+        FirstSets { sets, exits, local, after_return, after_unwinding }
+    }
+
+    /// The set W of a state of the scope.
+    pub fn parts(&self, structure: &Structure, scope: &Scope, state: State) -> Parts {
+        let place = structure.place(scope, state).expect("the state is in the scope") as usize;
+        let function = structure.pushdown.state(state).function;
+        let at = scope.functions.binary_search(&function).expect("the function is in the scope");
+        let exits = self.exits[place];
+        let returned = if exits & RETURNS != 0 { self.after_return[at] } else { EMPTY };
+        let unwound = if exits & UNWINDS != 0 { self.after_unwinding[at] } else { EMPTY };
+        [self.local[place], returned, unwound]
+    }
+
+    /// Whether two sets W have nothing in common.
+    pub fn disjoint(&self, a: Parts, b: Parts) -> bool {
+        a.iter().all(|x| b.iter().all(|y| self.sets.disjoint(*x, *y)))
+    }
+
+    /// Whether a set W has a symbol.
+    pub fn has(&self, parts: Parts, symbol: u32) -> bool {
+        parts.iter().any(|set| self.sets.has(*set, symbol))
+    }
+}
+
+/// For each state of the scope, the witnesses reached first without leaving its function.
+fn local(structure: &Structure, scope: &Scope, exits: &[u8], is_witness: &dyn Fn(State) -> bool, sets: &mut Sets) -> Vec<SetId> {
+    let (mut pairs, mut own) = (Vec::new(), vec![Vec::new(); scope.states.len()]);
+    let exits_of = |state: State| match structure.place(scope, state) {
+        Some(place) => exits[place as usize],
+        None => structure.exits[state.index()],
+    };
+    for (&state, place) in scope.states.iter().zip(0u32..) {
+        let data = structure.pushdown.state(state);
+        if is_witness(state) {
+            own[place as usize].push(sets.single(data.witness.expect("it is one").0));
+            continue;
+        }
+        if data.action == Action::End {
+            own[place as usize].push(sets.single(END));
+        }
+        structure.for_each_step(state, &exits_of, |to| match structure.place(scope, to) {
+            Some(to) => pairs.push((place, to)),
+            // A function outside the scope is passed; the run may end in it.
+            None if structure.exits[to.index()] & ENDS != 0 => own[place as usize].push(sets.single(END)),
+            None => {}
+        });
+    }
+    unions(sets, &Lists::new(scope.states.len(), &pairs), &own)
+}
+
+/// For each function of the scope what can follow its return, then for each what can follow its unwinding.
+fn follow(structure: &Structure, scope: &Scope, exits: &[u8], local: &[SetId], sets: &mut Sets) -> Vec<SetId> {
+    let count = scope.functions.len();
+    let at = |function: FunctionId| scope.functions.binary_search(&function).expect("it is in the scope") as u32;
+    let (mut pairs, mut own) = (Vec::new(), vec![Vec::new(); 2 * count]);
+    for &state in &scope.states {
+        let data = structure.pushdown.state(state);
+        let Action::Call { callee, after, unwound } = data.action else { continue };
+        if !structure.reached[state.index()] || !scope.has(callee) {
+            continue;
+        }
+        let caller = at(data.function);
+        for (follower, target) in [(at(callee), after), (at(callee) + count as u32, unwound)] {
+            let target = structure.place(scope, target).expect("it is in the caller") as usize;
+            own[follower as usize].push(local[target]);
+            if exits[target] & RETURNS != 0 {
+                pairs.push((follower, caller));
+            }
+            if exits[target] & UNWINDS != 0 {
+                pairs.push((follower, caller + count as u32));
+            }
+        }
+    }
+    if !scope.whole {
+        let again = behind_component(structure, scope, local, sets);
+        own.iter_mut().for_each(|own| own.push(again));
+    }
+    unions(sets, &Lists::new(2 * count, &pairs), &own)
+}
+
+/// What the component can record next once control has left it: from any of its entries, or landing pads, or the end.
+fn behind_component(structure: &Structure, scope: &Scope, local: &[SetId], sets: &mut Sets) -> SetId {
+    let mut all = vec![sets.single(END)];
+    for &function in scope.functions.iter().filter(|f| structure.repeated[f.index()]) {
+        let entry = structure.place(scope, structure.pushdown.entry(function)).expect("it is in the scope");
+        all.push(local[entry as usize]);
+    }
+    sets.union(&mut all)
+}

@@ -1,0 +1,217 @@
+//! Jobs: the branches that one profile distinguishes together.
+//!
+//! Source: D. Saha et al., section 4.1. There a job is a set of diamonds and directed cycles, of which a function can have exponentially many. Each
+//! has one fork, and the pairwise condition asks for one profile per fork and pair of its successors; so a job here is a set of
+//! branches. *Fine-grained*: one branch. *Function-wise*: all branches of a function. *Grouped*: branches whose diamonds share a directed cycle
+//! (they are in one strongly connected component) or an edge (one lies between the other and that one's immediate postdominator).
+//!
+//! The *region* of a job is where its witnesses may be: everything for whole functions, else what is near the successors.
+//! Postdominators: iterative (Cooper, Harvey, Kennedy), O(edges x passes).
+
+use super::eliminate::Requirement;
+use super::sets::{Lists, components};
+use super::view::View;
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+/// How branches make jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Grouping {
+    /// Each branch by itself.
+    Fine,
+    /// All branches of a function.
+    Function,
+    /// Branches that share a cycle or an edge.
+    Grouped,
+}
+
+/// Branches of a function for one profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// The function, by its place among the views.
+    pub view: usize,
+    /// What must be distinguished.
+    pub required: Vec<Requirement>,
+    /// States on which witnesses may be, besides those that are witnesses already.
+    pub region: Vec<u32>,
+}
+
+/// As many states of a region are found from each successor of a branch.
+const NEAR: usize = 64;
+/// Functions with more branches are not searched for branches between others and their postdominators.
+const MOST_NESTED: usize = 2000;
+
+/// The jobs of a function.
+pub fn jobs(view: &View, place: usize, grouping: Grouping) -> Vec<Job> {
+    let all: Vec<usize> = (0..view.branches.len()).collect();
+    let groups = match grouping {
+        _ if all.is_empty() => Vec::new(),
+        Grouping::Fine => all.into_iter().map(|b| vec![b]).collect(),
+        Grouping::Function => vec![all],
+        Grouping::Grouped => groups(view),
+    };
+    let whole = grouping == Grouping::Function;
+    groups.into_iter().map(|g| job(view, place, g, whole)).collect()
+}
+
+fn job(view: &View, place: usize, branches: Vec<usize>, whole: bool) -> Job {
+    let region = match whole {
+        true => (0..view.len() as u32).filter(|s| view.witness[*s as usize].is_some()).collect(),
+        false => {
+            let near: HashSet<u32> = branches.iter().flat_map(|b| near(view, *b)).collect();
+            let mut near: Vec<u32> = near.into_iter().collect();
+            near.sort_unstable();
+            near
+        }
+    };
+    Job { view: place, required: branches.into_iter().map(Requirement::all).collect(), region }
+}
+
+/// States near the successors of a branch; the first that can carry a witness behind each of them are always among them.
+pub fn near(view: &View, branch: usize) -> Vec<u32> {
+    let mut all = Vec::new();
+    for &successor in &view.branches[branch].next {
+        let (mut seen, mut queue, mut found) = (HashSet::from([successor]), VecDeque::from([(successor, false)]), 0);
+        while let Some((state, behind)) = queue.pop_front() {
+            let carries = view.witness[state as usize].is_some();
+            if carries {
+                if behind && found >= NEAR {
+                    continue;
+                }
+                found += 1;
+                all.push(state);
+            }
+            for &next in &view.next[state as usize] {
+                if seen.insert(next) {
+                    queue.push_back((next, behind || carries));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Branches that share a cycle or an edge, as groups in the order of their first branches.
+fn groups(view: &View) -> Vec<Vec<usize>> {
+    let pairs: Vec<(u32, u32)> = (0u32..).zip(&view.next).flat_map(|(s, next)| next.iter().map(move |n| (s, *n))).collect();
+    let component = components(&Lists::new(view.len(), &pairs));
+    let mut sets = Groups::new(view.branches.len());
+    let mut first_in: BTreeMap<u32, usize> = BTreeMap::new();
+    for (branch, of) in view.branches.iter().enumerate() {
+        let own = component[of.state as usize];
+        // A branch on a cycle has a successor in its own component.
+        if of.next.iter().any(|n| component[*n as usize] == own) {
+            let first = *first_in.entry(own).or_insert(branch);
+            sets.join(first, branch);
+        }
+    }
+    if view.branches.len() <= MOST_NESTED {
+        join_nested(view, &mut sets);
+    }
+    let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    (0..view.branches.len()).for_each(|b| groups.entry(sets.root(b)).or_default().push(b));
+    groups.into_values().collect()
+}
+
+/// Joins each branch with those between it and its immediate postdominator.
+fn join_nested(view: &View, sets: &mut Groups) {
+    let postdominator = postdominators(view);
+    let mut branch_at = vec![None; view.len()];
+    view.branches.iter().enumerate().for_each(|(i, b)| branch_at[b.state as usize] = Some(i));
+    for (branch, of) in view.branches.iter().enumerate() {
+        let stop = postdominator[of.state as usize];
+        let (mut seen, mut work) = (HashSet::from([of.state]), of.next.clone());
+        while let Some(state) = work.pop() {
+            if Some(state) == stop || !seen.insert(state) {
+                continue;
+            }
+            if let Some(inner) = branch_at[state as usize] {
+                sets.join(branch, inner);
+            }
+            work.extend(&view.next[state as usize]);
+        }
+    }
+}
+
+/// The immediate postdominator of each state, without the edge exit -> entry; `None` where only the end follows, or nothing.
+pub fn postdominators(view: &View) -> Vec<Option<u32>> {
+    let count = view.len();
+    let exit = count as u32;
+    // Behind a return, the entry does not follow here.
+    let next = |s: u32| -> Vec<u32> {
+        let out = if view.ends[s as usize] { Vec::new() } else { view.next[s as usize].clone() };
+        if out.is_empty() { vec![exit] } else { out }
+    };
+    let mut into = vec![Vec::new(); count + 1];
+    (0..count as u32).for_each(|s| next(s).into_iter().for_each(|n| into[n as usize].push(s)));
+    let order = postorder(&into, exit);
+    let mut position = vec![u32::MAX; count + 1];
+    order.iter().rev().zip(0u32..).for_each(|(s, at)| position[*s as usize] = at);
+    let mut dominator: Vec<Option<u32>> = vec![None; count + 1];
+    dominator[exit as usize] = Some(exit);
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for &state in order.iter().rev().filter(|s| **s != exit) {
+            let known = next(state).into_iter().filter(|n| dominator[*n as usize].is_some());
+            let new = known.reduce(|a, b| meet(&dominator, &position, a, b));
+            changed |= new != dominator[state as usize];
+            dominator[state as usize] = new;
+        }
+    }
+    dominator[..count].iter().map(|d| d.filter(|d| *d != exit)).collect()
+}
+
+fn meet(dominator: &[Option<u32>], position: &[u32], mut a: u32, mut b: u32) -> u32 {
+    while a != b {
+        while position[a as usize] > position[b as usize] {
+            a = dominator[a as usize].expect("it was reached before");
+        }
+        while position[b as usize] > position[a as usize] {
+            b = dominator[b as usize].expect("it was reached before");
+        }
+    }
+    a
+}
+
+fn postorder(out: &[Vec<u32>], from: u32) -> Vec<u32> {
+    let (mut seen, mut order, mut walk) = (vec![false; out.len()], Vec::new(), vec![(from, 0)]);
+    seen[from as usize] = true;
+    while let Some((node, at)) = walk.last_mut() {
+        match out[*node as usize].get(*at) {
+            Some(&to) => {
+                *at += 1;
+                if !std::mem::replace(&mut seen[to as usize], true) {
+                    walk.push((to, 0));
+                }
+            }
+            None => {
+                order.push(*node);
+                walk.pop();
+            }
+        }
+    }
+    order
+}
+
+/// Disjoint sets.
+struct Groups(Vec<usize>);
+
+impl Groups {
+    fn new(count: usize) -> Groups {
+        Groups((0..count).collect())
+    }
+
+    fn root(&mut self, mut at: usize) -> usize {
+        while self.0[at] != at {
+            self.0[at] = self.0[self.0[at]];
+            at = self.0[at];
+        }
+        at
+    }
+
+    /// The lower number stays.
+    fn join(&mut self, a: usize, b: usize) {
+        let (a, b) = (self.root(a), self.root(b));
+        self.0[a.max(b)] = a.min(b);
+    }
+}

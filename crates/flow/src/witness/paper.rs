@@ -1,0 +1,188 @@
+//! The two conditions of the paper for realizable distributions, to compare with the pairwise condition.
+//!
+//! Source: D. Saha et al., section 4.1, theorems 4.1 (graph condition) and 4.2 (path condition), which the paper states as equivalent.
+//!
+//! *Graph condition.* Each diamond (two paths from a fork `p` over `q1` and over `q2` that meet at a join) is broken by a profile that also breaks all
+//! directed cycles through `p -> q1` and `p -> q2`; and all directed cycles are broken by the profiles together. A witness at the fork or at the
+//! join breaks no diamond. Diamonds are too many to list, but which profiles break those cycles depends on `p`, `q1` and `q2` alone: a diamond
+//! that none of these breaks is a pair of paths that avoid the witnesses of all of them, which two searches find.
+//!
+//! *Path condition.* For successors that both lead back to `p`, some profile has disjoint sets W. For others, the unions of the sets W over all profiles
+//! are disjoint; END counts there, since without it the condition would not be sufficient. (The printed theorem also asks that one profile has
+//! the whole unions. Read so, it would reject the paper's own distribution for figure 1.)
+//!
+//! Both look at one function at a time, with an edge exit -> entry where it is entered more than once; they know nothing of indirect calls. They
+//! assume at most one edge from a node to another. O(profiles x branches x edges).
+
+use super::condition::{Violation, branch, members, target};
+use super::first_local::{disjoint, first_of};
+use super::program::{FunctionId, Program, WitnessKind};
+use super::pushdown::{Action, Pushdown, Role, State};
+use super::sets::{Lists, components};
+use super::structure::Structure;
+use super::view::{END, View};
+use super::{Distribution, Weights};
+use std::collections::HashSet;
+
+/// What the two theorems say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PaperCheck {
+    /// Pairs that the graph condition rejects.
+    pub graph: Vec<Violation>,
+    /// Pairs that the path condition rejects.
+    pub path: Vec<Violation>,
+}
+
+impl PaperCheck {
+    /// Whether both conditions hold.
+    pub fn is_realizable(&self) -> bool {
+        self.graph.is_empty() && self.path.is_empty()
+    }
+}
+
+/// The theorems assume at most one edge from a node to another.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "function `{function}` has several edges from node {from} to node {to}, which the paper's theorems exclude: check it by the pairwise condition"
+)]
+pub struct ParallelEdges {
+    /// The function.
+    pub function: String,
+    /// Where the edges begin.
+    pub from: u32,
+    /// Where they lead.
+    pub to: u32,
+}
+
+/// Checks both conditions.
+///
+/// # Errors
+/// Edges are witnesses, and some are parallel.
+pub fn check_paper(program: &Program, distribution: &Distribution) -> Result<PaperCheck, ParallelEdges> {
+    if distribution.kind == WitnessKind::Edges {
+        program.function_ids().try_for_each(|f| no_parallel_edges(program, f))?;
+    }
+    let structure = Structure::new(Pushdown::new(program, distribution.kind));
+    let (weights, members) = (Weights::estimate(program), members(program, distribution));
+    let mut check = PaperCheck::default();
+    for function in program.function_ids() {
+        let view = View::new(&structure, distribution.kind, &weights, function);
+        let local = |member: &Vec<bool>| view.witness.iter().map(|w| w.is_some_and(|w| member[w.index()])).collect();
+        let profiles: Vec<Vec<bool>> = members.iter().map(local).collect();
+        Function { structure: &structure, view: &view, profiles: &profiles }.check(&mut check);
+    }
+    Ok(check)
+}
+
+fn no_parallel_edges(program: &Program, function: FunctionId) -> Result<(), ParallelEdges> {
+    let of = program.function(function);
+    let mut seen = HashSet::new();
+    match of.graph.edges().map(|e| (of.graph.from(e), of.graph.to(e))).find(|ends| !seen.insert(*ends)) {
+        Some((from, to)) => Err(ParallelEdges { function: of.name.clone(), from: from.0, to: to.0 }),
+        None => Ok(()),
+    }
+}
+
+/// One function under check.
+struct Function<'a> {
+    structure: &'a Structure,
+    view: &'a View,
+    profiles: &'a [Vec<bool>],
+}
+
+impl Function<'_> {
+    fn check(&self, check: &mut PaperCheck) {
+        let all = self.union(&(0..self.profiles.len()).collect::<Vec<_>>());
+        let unbroken = self.on_cycle(&all);
+        for state in 0..self.view.len() as u32 {
+            let data = self.structure.pushdown.state(State(self.view.first.0 + state));
+            let chooses = matches!(data.action, Action::Choose(_)) && data.role != Role::Call;
+            if !chooses || !self.structure.reached[self.view.first.index() + state as usize] {
+                continue;
+            }
+            let next = &self.view.next[state as usize];
+            for (i, &a) in next.iter().enumerate() {
+                for &b in &next[i + 1..] {
+                    // A cycle that nothing breaks is rejected where it can be left.
+                    let endless = unbroken[a as usize] != unbroken[b as usize] && unbroken[state as usize];
+                    if endless || self.has_open_diamond(state, a, b) {
+                        check.graph.push(self.violation(state, a, b));
+                    }
+                    if !self.path_condition(state, a, b) {
+                        check.path.push(self.violation(state, a, b));
+                    }
+                }
+            }
+        }
+    }
+
+    fn violation(&self, state: u32, a: u32, b: u32) -> Violation {
+        let global = |s: u32| State(self.view.first.0 + s);
+        let (state, successors) = (global(state), [global(a), global(b)]);
+        let pushdown = &self.structure.pushdown;
+        Violation { branch: branch(pushdown, state), targets: successors.map(|s| target(pushdown, state, s)), state, successors }
+    }
+
+    /// States with a witness of one of some profiles.
+    fn union(&self, of: &[usize]) -> Vec<bool> {
+        (0..self.view.len()).map(|s| of.iter().any(|m| self.profiles[*m][s])).collect()
+    }
+
+    /// States on directed cycles without a witness.
+    fn on_cycle(&self, member: &[bool]) -> Vec<bool> {
+        let free = |s: u32| !member[s as usize];
+        let pairs: Vec<(u32, u32)> = (0..self.view.len() as u32)
+            .filter(|s| free(*s))
+            .flat_map(|s| self.view.next[s as usize].iter().filter(|n| free(**n)).map(move |n| (s, *n)))
+            .collect();
+        let component = components(&Lists::new(self.view.len(), &pairs));
+        let mut cyclic = vec![false; self.view.len() + 1];
+        pairs.iter().filter(|(a, b)| component[*a as usize] == component[*b as usize]).for_each(|(a, _)| {
+            cyclic[component[*a as usize] as usize] = true;
+        });
+        component.iter().map(|c| cyclic[*c as usize]).collect()
+    }
+
+    /// States that are come to from `from` without passing through a state of `stops`; the first of these is come to.
+    fn reach(&self, from: u32, stops: &[bool]) -> HashSet<u32> {
+        let (mut seen, mut work) = (HashSet::new(), vec![from]);
+        while let Some(state) = work.pop() {
+            if !seen.insert(state) || stops[state as usize] {
+                continue;
+            }
+            if self.view.ends[state as usize] {
+                seen.insert(END);
+            }
+            work.extend(&self.view.next[state as usize]);
+        }
+        seen
+    }
+
+    /// Whether there is a diamond over `a` and `b` that no profile both breaks and breaks all cycles of.
+    fn has_open_diamond(&self, fork: u32, a: u32, b: u32) -> bool {
+        let breaks_cycles = |m: &usize| {
+            let member = &self.profiles[*m];
+            member[fork as usize] || [a, b].iter().all(|q| member[*q as usize] || !self.reach(*q, member).contains(&fork))
+        };
+        let breaking: Vec<usize> = (0..self.profiles.len()).filter(breaks_cycles).collect();
+        let stops = self.union(&breaking);
+        let (over_a, over_b) = (self.reach(a, &stops), self.reach(b, &stops));
+        over_a.iter().any(|join| over_b.contains(join))
+    }
+
+    fn path_condition(&self, fork: u32, a: u32, b: u32) -> bool {
+        let none = vec![false; self.view.len()];
+        let loops = |q: u32| self.reach(q, &none).contains(&fork);
+        let sets: Vec<[Vec<u32>; 2]> = self.profiles.iter().map(|m| [a, b].map(|q| first_of(self.view, m, q))).collect();
+        if loops(a) && loops(b) {
+            return sets.iter().any(|[a, b]| disjoint(a, b));
+        }
+        let all = |side: usize| {
+            let mut all: Vec<u32> = sets.iter().flat_map(|s| s[side].clone()).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        disjoint(&all(0), &all(1))
+    }
+}

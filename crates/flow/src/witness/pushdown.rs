@@ -1,0 +1,163 @@
+//! The pushdown automaton of a program: small states, each with at most one witness and one action.
+//!
+//! A state is entered, its witness is recorded, its block becomes part of the execution; then its action follows. Nodes, edges (where edges are
+//! witnesses), calls and choices are states. Two functions are added that no program has: `outside`, which calls external entries any number of
+//! times, and the root, which calls the function that the run starts in and then ends the run. One pass over the program: O(nodes + edges +
+//! callees).
+
+use super::lower;
+use super::program::{FunctionId, Program, Witness, WitnessKind};
+use crate::graph::{Edge, Node};
+
+/// A state of the automaton.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct State(pub u32);
+
+impl State {
+    /// The state as an index into per-state tables.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What follows when a state has been entered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Control passes to one of these states; with none, it stays here for ever.
+    Choose(Box<[State]>),
+    /// A function is entered.
+    Call {
+        /// The function.
+        callee: FunctionId,
+        /// Where control goes on when it returns.
+        after: State,
+        /// Where control goes on when it unwinds.
+        unwound: State,
+    },
+    /// The function returns.
+    Return,
+    /// The function is left by unwinding.
+    Unwind,
+    /// The run ends.
+    End,
+}
+
+/// Why a state with several successors has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// A node, or what follows its last call: its successors are those of the node.
+    Node,
+    /// An edge.
+    Edge,
+    /// A call: its successors are callees.
+    Call,
+    /// What a call of unknown code comes to: return, the end of the run, unwinding.
+    Opaque,
+    /// Unwinding: its successors are landing pads, and passing the frame over.
+    Unwinding,
+    /// Code outside: its successors are external entries, and leaving.
+    Outside,
+}
+
+/// A state with what belongs to it.
+#[derive(Clone, Debug)]
+pub struct StateData {
+    /// The witness that is recorded when the state is entered.
+    pub witness: Option<Witness>,
+    /// Whether entering the state executes the block of its node.
+    pub executes: bool,
+    /// Its function; for the two that were added, a number that no function of the program has.
+    pub function: FunctionId,
+    /// Its node, or the one that its edge leads to.
+    pub node: Node,
+    /// What it is.
+    pub role: Role,
+    /// What follows.
+    pub action: Action,
+}
+
+/// The automaton of a program.
+#[derive(Clone, Debug)]
+pub struct Pushdown {
+    states: Vec<StateData>,
+    entries: Vec<State>,
+    nodes: Vec<Vec<State>>,
+    root: State,
+    kind: WitnessKind,
+    first_edges: Vec<u32>,
+}
+
+impl Pushdown {
+    /// The automaton of `program` with witnesses of that kind.
+    pub fn new(program: &Program, kind: WitnessKind) -> Pushdown {
+        let lowered = lower::lower(program, kind);
+        let root = *lowered.entries.last().expect("the root was added");
+        let first_edges = program.function_ids().map(|f| program.edge_witness(f, Edge(0)).0).collect();
+        Pushdown { states: lowered.states, entries: lowered.entries, nodes: lowered.nodes, root, kind, first_edges }
+    }
+
+    /// The edge of a state that is one.
+    pub fn edge(&self, state: State) -> Option<Edge> {
+        let data = self.state(state);
+        let witness = data.witness.filter(|_| data.role == Role::Edge)?;
+        Some(Edge(witness.0 - self.first_edges[data.function.index()]))
+    }
+
+    /// What witnesses are.
+    pub fn kind(&self) -> WitnessKind {
+        self.kind
+    }
+
+    /// Number of states.
+    pub fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Never: there is a root.
+    pub fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+
+    /// All states.
+    pub fn states(&self) -> impl Iterator<Item = State> + use<> {
+        (0..self.states.len() as u32).map(State)
+    }
+
+    /// A state.
+    pub fn state(&self, state: State) -> &StateData {
+        &self.states[state.index()]
+    }
+
+    /// Where runs start.
+    pub fn root(&self) -> State {
+        self.root
+    }
+
+    /// Number of functions, the added ones included.
+    pub fn function_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The state in which a function is entered.
+    pub fn entry(&self, function: FunctionId) -> State {
+        self.entries[function.index()]
+    }
+
+    /// The state in which a node is entered.
+    pub fn node(&self, function: FunctionId, node: Node) -> State {
+        self.nodes[function.index()][node.index()]
+    }
+
+    /// Calls `see` with each state that control can pass to from `state` without leaving the function, returning from it or entering another:
+    /// choices, and behind a call both continuations.
+    pub fn for_each_next(&self, state: State, mut see: impl FnMut(State)) {
+        match &self.state(state).action {
+            Action::Choose(next) => next.iter().for_each(|s| see(*s)),
+            Action::Call { after, unwound, .. } => {
+                see(*after);
+                see(*unwound);
+            }
+            Action::Return | Action::Unwind | Action::End => {}
+        }
+    }
+}

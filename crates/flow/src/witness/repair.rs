@@ -1,0 +1,130 @@
+//! Repair: a distribution that fails the pairwise condition is given witnesses until it holds.
+//!
+//! For a pair of successors that no profile distinguishes, the profile that was to do so gets the witnesses that come first behind one of them when
+//! every place is a witness, the cheaper ones first; then those of the other. With both, it sees exactly what a profile of all witnesses sees
+//! at that branch. So what stays violated cannot be distinguished by the next symbol at all (two callbacks of unknown code, for example, between which
+//! the known code executes nothing). Each pass is a check of the whole program.
+
+use super::condition::{Check, Lookahead, Violation, check_structure};
+use super::first::FirstSets;
+use super::program::{Program, Witness, WitnessKind};
+use super::pushdown::State;
+use super::sets::END;
+use super::structure::{Scope, Structure};
+use super::weights::Weights;
+use std::collections::{HashMap, HashSet};
+
+/// Passes after which the rest is reported as violated.
+const PASSES: usize = 24;
+
+/// Profiles under repair.
+pub struct Repair<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// Its automaton, analysed.
+    pub structure: &'a Structure,
+    /// Costs.
+    pub weights: &'a Weights,
+    /// The profile that is to distinguish the successors of a branch, as far as that is known; others go to the cheapest.
+    pub home: HashMap<State, usize>,
+    /// Greatest number of witnesses in a profile.
+    pub limit: Option<usize>,
+    /// How far traces are read.
+    pub lookahead: Lookahead,
+}
+
+/// For each profile, which witnesses it has.
+pub fn marked(program: &Program, kind: WitnessKind, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
+    let mark = |profile: &Vec<Witness>| {
+        let mut member = vec![false; program.witness_count(kind)];
+        profile.iter().for_each(|w| member[w.index()] = true);
+        member
+    };
+    profiles.iter().map(mark).collect()
+}
+
+impl Repair<'_> {
+    /// Adds witnesses to the profiles until the condition holds, or nothing helps; what the last check found.
+    pub fn run(&mut self, profiles: &mut Vec<Vec<Witness>>) -> Check {
+        let all = vec![true; self.program.witness_count(self.structure.pushdown.kind())];
+        let whole = self.structure.whole();
+        let mut full = None;
+        for _ in 0..PASSES {
+            let check = check_structure(self.structure, &self.members(profiles), self.lookahead);
+            if check.is_realizable() {
+                return check;
+            }
+            let full = full.get_or_insert_with(|| FirstSets::new(self.structure, &whole, &all));
+            if !self.pass(&check.violations, full, &whole, profiles) {
+                return check;
+            }
+        }
+        check_structure(self.structure, &self.members(profiles), self.lookahead)
+    }
+
+    fn members(&self, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
+        marked(self.program, self.structure.pushdown.kind(), profiles)
+    }
+
+    /// Adds witnesses for each violation; false if there was nothing to add.
+    fn pass(&mut self, violations: &[Violation], full: &FirstSets, whole: &Scope, profiles: &mut Vec<Vec<Witness>>) -> bool {
+        let mut sets: Vec<HashSet<Witness>> = profiles.iter().map(|p| p.iter().copied().collect()).collect();
+        let mut helped: HashSet<State> = HashSet::new();
+        let mut added = false;
+        for violation in violations {
+            if violation.successors.iter().any(|s| helped.contains(s)) {
+                continue;
+            }
+            let behind = violation.successors.map(|s| self.behind(full, whole, s));
+            let at = self.profile_for(violation.state, &behind, &mut sets, profiles);
+            let missing = behind.map(|b| b.into_iter().filter(|w| !sets[at].contains(w)).collect::<Vec<_>>());
+            let kind = self.structure.pushdown.kind();
+            let cost = |side: usize| if missing[side].is_empty() { f64::INFINITY } else { self.weights.sum(kind, &missing[side]) };
+            let side = usize::from(cost(1) < cost(0));
+            if missing[side].is_empty() {
+                continue;
+            }
+            added = true;
+            helped.insert(violation.successors[side]);
+            sets[at].extend(&missing[side]);
+            profiles[at].extend(&missing[side]);
+        }
+        profiles.iter_mut().for_each(|p| p.sort_unstable());
+        added
+    }
+
+    /// The witnesses that come first behind a state when every place is one.
+    fn behind(&self, full: &FirstSets, whole: &Scope, state: State) -> Vec<Witness> {
+        let parts = full.parts(self.structure, whole, state);
+        let mut all: Vec<Witness> = parts.iter().flat_map(|s| full.sets.get(*s)).filter(|s| **s != END).map(|s| Witness(*s)).collect();
+        all.sort_unstable();
+        all.dedup();
+        all.retain(|w| self.program.check_witness(self.structure.pushdown.kind(), *w).is_ok());
+        all
+    }
+
+    /// The profile that is to distinguish the successors of a branch: one with room for what both successors need.
+    fn profile_for(
+        &mut self,
+        state: State,
+        behind: &[Vec<Witness>; 2],
+        sets: &mut Vec<HashSet<Witness>>,
+        profiles: &mut Vec<Vec<Witness>>,
+    ) -> usize {
+        let kind = self.structure.pushdown.kind();
+        let needs = |set: &HashSet<Witness>| behind.iter().flatten().filter(|w| !set.contains(w)).count();
+        let has_room = |set: &HashSet<Witness>| self.limit.is_none_or(|limit| set.len() + needs(set) <= limit);
+        if let Some(&home) = self.home.get(&state).filter(|home| has_room(&sets[**home])) {
+            return home;
+        }
+        let cost = |at: &usize| self.weights.sum(kind, &profiles[*at]);
+        let cheapest = (0..sets.len()).filter(|at| has_room(&sets[*at])).min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let at = cheapest.unwrap_or_else(|| {
+            sets.push(HashSet::new());
+            profiles.push(Vec::new());
+            sets.len() - 1
+        });
+        self.home.insert(state, at);
+        at
+    }
+}

@@ -1,0 +1,207 @@
+//! Sets of witnesses, each kept once, and their union along a graph.
+//!
+//! A set that is reached from many states is stored once and has a number; equal sets have equal numbers. [`unions`] gives each node of a graph the
+//! union of the sets of all nodes that it reaches: Tarjan's strongly connected components, in reverse topological order. O(nodes + edges + sizes
+//! of the sets that are new).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The symbol for the end of the run.
+pub const END: u32 = u32::MAX;
+
+/// A set in a [`Sets`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SetId(u32);
+
+/// The empty set has this number in every [`Sets`].
+pub const EMPTY: SetId = SetId(0);
+
+/// Sets of symbols, ascending, each once.
+#[derive(Clone, Debug)]
+pub struct Sets {
+    all: Vec<Arc<[u32]>>,
+    numbers: HashMap<Arc<[u32]>, SetId>,
+}
+
+impl Sets {
+    /// Only the empty set.
+    pub fn new() -> Sets {
+        let empty: Arc<[u32]> = Arc::from([]);
+        Sets { all: vec![empty.clone()], numbers: HashMap::from([(empty, EMPTY)]) }
+    }
+
+    /// The symbols of a set, ascending.
+    pub fn get(&self, set: SetId) -> &[u32] {
+        &self.all[set.0 as usize]
+    }
+
+    /// Whether a set has a symbol.
+    pub fn has(&self, set: SetId, symbol: u32) -> bool {
+        self.get(set).binary_search(&symbol).is_ok()
+    }
+
+    /// The set of one symbol.
+    pub fn single(&mut self, symbol: u32) -> SetId {
+        self.intern(vec![symbol])
+    }
+
+    /// The union of sets.
+    pub fn union(&mut self, sets: &mut Vec<SetId>) -> SetId {
+        sets.sort_unstable();
+        sets.dedup();
+        sets.retain(|s| *s != EMPTY);
+        match sets.as_slice() {
+            [] => EMPTY,
+            [one] => *one,
+            _ => {
+                let mut symbols: Vec<u32> = sets.iter().flat_map(|s| self.get(*s)).copied().collect();
+                symbols.sort_unstable();
+                symbols.dedup();
+                self.intern(symbols)
+            }
+        }
+    }
+
+    /// Whether two sets have no symbol in common.
+    pub fn disjoint(&self, a: SetId, b: SetId) -> bool {
+        if a == b {
+            return a == EMPTY;
+        }
+        let (mut few, mut many) = (self.get(a), self.get(b));
+        if few.len() > many.len() {
+            std::mem::swap(&mut few, &mut many);
+        }
+        !few.iter().any(|symbol| many.binary_search(symbol).is_ok())
+    }
+
+    fn intern(&mut self, symbols: Vec<u32>) -> SetId {
+        let symbols: Arc<[u32]> = symbols.into();
+        if let Some(known) = self.numbers.get(&symbols) {
+            return *known;
+        }
+        let number = SetId(self.all.len() as u32);
+        self.all.push(symbols.clone());
+        self.numbers.insert(symbols, number);
+        number
+    }
+}
+
+/// A graph as lists of successors, one behind the other.
+#[derive(Clone, Debug)]
+pub struct Lists {
+    starts: Vec<u32>,
+    items: Vec<u32>,
+}
+
+impl Lists {
+    /// The lists of `count` nodes from pairs (node, item).
+    pub fn new(count: usize, pairs: &[(u32, u32)]) -> Lists {
+        let mut starts = vec![0u32; count + 1];
+        pairs.iter().for_each(|(node, _)| starts[*node as usize + 1] += 1);
+        for at in 0..count {
+            starts[at + 1] += starts[at];
+        }
+        let (mut at, mut items) = (starts.clone(), vec![0; pairs.len()]);
+        for (node, item) in pairs {
+            items[at[*node as usize] as usize] = *item;
+            at[*node as usize] += 1;
+        }
+        Lists { starts, items }
+    }
+
+    /// The list of a node.
+    pub fn of(&self, node: u32) -> &[u32] {
+        &self.items[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
+    }
+
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+}
+
+/// For each node the number of its strongly connected component; successors' components have lower numbers.
+pub fn components(graph: &Lists) -> Vec<u32> {
+    const NEW: u32 = u32::MAX;
+    let count = graph.len();
+    let (mut order, mut low, mut component) = (vec![NEW; count], vec![0u32; count], vec![NEW; count]);
+    let (mut open, mut walk) = (Vec::new(), Vec::new());
+    let (mut next_order, mut next_component) = (0, 0);
+    for start in 0..count as u32 {
+        if order[start as usize] != NEW {
+            continue;
+        }
+        walk.push((start, 0));
+        while let Some((node, at)) = walk.last_mut() {
+            let (n, i) = (*node, *at);
+            if i == 0 {
+                (order[n as usize], low[n as usize]) = (next_order, next_order);
+                next_order += 1;
+                open.push(n);
+            }
+            *at += 1;
+            match graph.of(n).get(i) {
+                Some(&to) if order[to as usize] == NEW => walk.push((to, 0)),
+                Some(&to) if component[to as usize] == NEW => low[n as usize] = low[n as usize].min(order[to as usize]),
+                Some(_) => {}
+                None => {
+                    if low[n as usize] == order[n as usize] {
+                        while let Some(member) = open.pop() {
+                            component[member as usize] = next_component;
+                            if member == n {
+                                break;
+                            }
+                        }
+                        next_component += 1;
+                    }
+                    walk.pop();
+                    if let Some((up, _)) = walk.last() {
+                        low[*up as usize] = low[*up as usize].min(low[n as usize]);
+                    }
+                }
+            }
+        }
+    }
+    component
+}
+
+/// For each node the union of the `own` sets of all nodes that it reaches, itself included.
+pub fn unions(sets: &mut Sets, graph: &Lists, own: &[Vec<SetId>]) -> Vec<SetId> {
+    let component = components(graph);
+    let count = component.iter().max().map_or(0, |m| *m as usize + 1);
+    let members: Vec<(u32, u32)> = component.iter().zip(0..).map(|(c, n)| (*c, n)).collect();
+    let members = Lists::new(count, &members);
+    let mut of_component: Vec<SetId> = Vec::with_capacity(count);
+    let mut of = Vec::new();
+    for c in 0..count as u32 {
+        of.clear();
+        for &node in members.of(c) {
+            of.extend(&own[node as usize]);
+            let others = graph.of(node).iter().map(|to| component[*to as usize]).filter(|other| *other != c);
+            of.extend(others.map(|other| of_component[other as usize]));
+        }
+        of_component.push(sets.union(&mut of));
+    }
+    component.iter().map(|c| of_component[*c as usize]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unions_go_around_cycles_and_along_edges() {
+        let mut sets = Sets::new();
+        let own: Vec<Vec<SetId>> = (0..5).map(|n| vec![sets.single(n)]).collect();
+        // 0 -> 1 <-> 2 -> 3; 4 by itself
+        let graph = Lists::new(5, &[(0, 1), (1, 2), (2, 1), (2, 3)]);
+        let of = unions(&mut sets, &graph, &own);
+        assert_eq!(
+            of.iter().map(|s| sets.get(*s).to_vec()).collect::<Vec<_>>(),
+            [vec![0, 1, 2, 3], vec![1, 2, 3], vec![1, 2, 3], vec![3], vec![4]]
+        );
+        assert_eq!(of[1], of[2]);
+        assert!(sets.disjoint(of[3], of[4]) && !sets.disjoint(of[0], of[3]));
+    }
+}

@@ -1,0 +1,257 @@
+//! What is known of a pushdown automaton before witnesses are chosen: what runs can come to, how functions can be left, which recur.
+//!
+//! How control can leave a function without a witness is a least fixed point, computed by a worklist: each state changes at most three times.
+//! Everything else is a search or strongly connected components. O(states + transitions).
+
+use super::program::FunctionId;
+use super::pushdown::{Action, Pushdown, State};
+use super::sets::{Lists, components};
+
+/// Control can leave the function by returning.
+pub const RETURNS: u8 = 1;
+/// Control can leave the function by unwinding.
+pub const UNWINDS: u8 = 2;
+/// The run can end.
+pub const ENDS: u8 = 4;
+
+/// What is known of a pushdown automaton before witnesses are chosen.
+pub struct Structure {
+    /// The automaton.
+    pub pushdown: Pushdown,
+    /// For each state, what control can come to from there inside the function.
+    pub exits: Vec<u8>,
+    /// States that runs can come to.
+    pub reached: Vec<bool>,
+    /// The recursive component of each function.
+    pub component: Vec<u32>,
+    /// Functions that a run may enter more than once.
+    pub repeated: Vec<bool>,
+    recursive: Vec<bool>,
+    dependents: Lists,
+    ranges: Vec<(u32, u32)>,
+}
+
+impl Structure {
+    /// Analyses an automaton.
+    pub fn new(pushdown: Pushdown) -> Structure {
+        let (ranges, dependents) = (ranges(&pushdown), dependents(&pushdown));
+        let mut structure = Structure {
+            pushdown,
+            exits: Vec::new(),
+            reached: Vec::new(),
+            component: Vec::new(),
+            repeated: Vec::new(),
+            recursive: Vec::new(),
+            dependents,
+            ranges,
+        };
+        structure.exits = structure.exits_without(&structure.whole(), &|_| false);
+        structure.reached = structure.reachable();
+        structure.component = structure.call_components();
+        structure.repeated = structure.repeated();
+        structure
+    }
+
+    /// The whole program as a scope.
+    pub fn whole(&self) -> Scope {
+        let functions = (0..self.pushdown.function_count() as u32).map(FunctionId).collect();
+        self.scope(functions)
+    }
+
+    /// The component of a function as a scope.
+    pub fn component_of(&self, function: FunctionId) -> Scope {
+        let of = self.component[function.index()];
+        self.scope((0..self.component.len() as u32).map(FunctionId).filter(|f| self.component[f.index()] == of).collect())
+    }
+
+    /// The states of a function.
+    pub fn states_of(&self, function: FunctionId) -> impl Iterator<Item = State> + use<> {
+        let (from, to) = self.ranges[function.index()];
+        (from..to).map(State)
+    }
+
+    fn scope(&self, functions: Vec<FunctionId>) -> Scope {
+        let whole = functions.len() == self.pushdown.function_count();
+        let mut base = vec![NOT_HERE; self.pushdown.function_count()];
+        let mut states = Vec::new();
+        for function in &functions {
+            base[function.index()] = states.len() as u32;
+            states.extend(self.states_of(*function));
+        }
+        Scope { functions, states, base, whole }
+    }
+
+    /// The place of a state in a scope.
+    pub fn place(&self, scope: &Scope, state: State) -> Option<u32> {
+        let function = self.pushdown.state(state).function;
+        let base = scope.base[function.index()];
+        (base != NOT_HERE).then(|| base + state.0 - self.ranges[function.index()].0)
+    }
+
+    /// For each state of the scope, how control can leave its function without passing a witness.
+    pub fn exits_without(&self, scope: &Scope, is_witness: &dyn Fn(State) -> bool) -> Vec<u8> {
+        let mut exits = vec![0u8; scope.states.len()];
+        let mut work: Vec<State> = scope.states.clone();
+        let of = |exits: &[u8], state: State| match self.place(scope, state) {
+            Some(place) => exits[place as usize],
+            None => self.exits[state.index()],
+        };
+        while let Some(state) = work.pop() {
+            let Some(place) = self.place(scope, state) else { continue };
+            if is_witness(state) {
+                continue;
+            }
+            let new = match &self.pushdown.state(state).action {
+                Action::Choose(next) => next.iter().fold(0, |all, s| all | of(&exits, *s)),
+                Action::Return => RETURNS,
+                Action::Unwind => UNWINDS,
+                Action::End => ENDS,
+                Action::Call { callee, after, unwound } => {
+                    let inside = of(&exits, self.pushdown.entry(*callee));
+                    let behind = if inside & RETURNS != 0 { of(&exits, *after) } else { 0 };
+                    let above = if inside & UNWINDS != 0 { of(&exits, *unwound) } else { 0 };
+                    (inside & ENDS) | behind | above
+                }
+            };
+            if new != exits[place as usize] {
+                exits[place as usize] = new;
+                work.extend(self.dependents.of(state.0).iter().map(|s| State(*s)));
+            }
+        }
+        exits
+    }
+
+    fn reachable(&self) -> Vec<bool> {
+        let mut reached = vec![false; self.pushdown.len()];
+        let mut work = vec![self.pushdown.root()];
+        while let Some(state) = work.pop() {
+            if std::mem::replace(&mut reached[state.index()], true) {
+                continue;
+            }
+            self.for_each_step(state, &|s| self.exits[s.index()], |to| work.push(to));
+        }
+        reached
+    }
+
+    /// Calls `see` with each state that control can come to next; callees are entered, and passed if `exits` says that they can be.
+    pub fn for_each_step(&self, state: State, exits: &dyn Fn(State) -> u8, mut see: impl FnMut(State)) {
+        match &self.pushdown.state(state).action {
+            Action::Choose(next) => next.iter().for_each(|s| see(*s)),
+            Action::Call { callee, after, unwound } => {
+                let entry = self.pushdown.entry(*callee);
+                see(entry);
+                if exits(entry) & RETURNS != 0 {
+                    see(*after);
+                }
+                if exits(entry) & UNWINDS != 0 {
+                    see(*unwound);
+                }
+            }
+            Action::Return | Action::Unwind | Action::End => {}
+        }
+    }
+
+    fn call_components(&self) -> Vec<u32> {
+        let mut pairs = Vec::new();
+        for state in self.pushdown.states().filter(|s| self.reached[s.index()]) {
+            let data = self.pushdown.state(state);
+            if let Action::Call { callee, .. } = data.action {
+                pairs.push((data.function.0, callee.0));
+            }
+        }
+        components(&Lists::new(self.pushdown.function_count(), &pairs))
+    }
+
+    /// Whether a function can come to call itself.
+    pub fn recursive(&self, function: FunctionId) -> bool {
+        self.recursive[function.index()]
+    }
+
+    /// Functions that are called from several places, in a cycle, by recursion, or by a function that is.
+    fn repeated(&mut self) -> Vec<bool> {
+        let in_cycle = self.in_cycle();
+        self.recursive = vec![false; self.pushdown.function_count()];
+        let mut repeated = vec![false; self.pushdown.function_count()];
+        let (mut called, mut calls) = (vec![0u32; repeated.len()], Vec::new());
+        for state in self.pushdown.states().filter(|s| self.reached[s.index()]) {
+            let data = self.pushdown.state(state);
+            let Action::Call { callee, .. } = data.action else { continue };
+            called[callee.index()] += 1;
+            calls.push((data.function.0, callee.0));
+            let recursive = self.component[callee.index()] == self.component[data.function.index()];
+            self.recursive[callee.index()] |= recursive;
+            repeated[callee.index()] |= called[callee.index()] > 1 || recursive || in_cycle[state.index()];
+        }
+        let calls = Lists::new(repeated.len(), &calls);
+        let mut work: Vec<u32> = (0..repeated.len() as u32).filter(|f| repeated[*f as usize]).collect();
+        while let Some(function) = work.pop() {
+            for &callee in calls.of(function) {
+                if !std::mem::replace(&mut repeated[callee as usize], true) {
+                    work.push(callee);
+                }
+            }
+        }
+        repeated
+    }
+
+    /// States that lie on a cycle of their function.
+    fn in_cycle(&self) -> Vec<bool> {
+        let mut pairs = Vec::new();
+        self.pushdown.states().for_each(|s| self.pushdown.for_each_next(s, |to| pairs.push((s.0, to.0))));
+        let component = components(&Lists::new(self.pushdown.len(), &pairs));
+        let mut in_cycle = vec![false; component.len()];
+        let mut first = vec![u32::MAX; component.len()];
+        for (state, of) in (0u32..).zip(&component) {
+            match first[*of as usize] {
+                u32::MAX => first[*of as usize] = state,
+                other => (in_cycle[other as usize], in_cycle[state as usize]) = (true, true),
+            }
+        }
+        pairs.iter().filter(|(from, to)| from == to).for_each(|(from, _)| in_cycle[*from as usize] = true);
+        in_cycle
+    }
+}
+
+const NOT_HERE: u32 = u32::MAX;
+
+fn ranges(pushdown: &Pushdown) -> Vec<(u32, u32)> {
+    let mut ranges = vec![(0, 0); pushdown.function_count()];
+    for state in pushdown.states() {
+        let range = &mut ranges[pushdown.state(state).function.index()];
+        if range.1 == 0 {
+            range.0 = state.0;
+        }
+        range.1 = state.0 + 1;
+    }
+    ranges
+}
+
+/// For each state the states whose exits depend on its own.
+fn dependents(pushdown: &Pushdown) -> Lists {
+    let mut pairs = Vec::new();
+    for state in pushdown.states() {
+        pushdown.for_each_next(state, |to| pairs.push((to.0, state.0)));
+        if let Action::Call { callee, .. } = pushdown.state(state).action {
+            pairs.push((pushdown.entry(callee).0, state.0));
+        }
+    }
+    Lists::new(pushdown.len(), &pairs)
+}
+
+/// Functions whose witnesses are seen: all, or those of one recursive component.
+pub struct Scope {
+    /// The functions, ascending.
+    pub functions: Vec<FunctionId>,
+    /// Their states.
+    pub states: Vec<State>,
+    /// Whether it is the whole program.
+    pub whole: bool,
+    base: Vec<u32>,
+}
+
+impl Scope {
+    /// Whether a function is in it.
+    pub fn has(&self, function: FunctionId) -> bool {
+        self.base[function.index()] != NOT_HERE
+    }
+}

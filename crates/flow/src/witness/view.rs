@@ -1,0 +1,169 @@
+//! One function as a graph of states, on which witnesses are placed: calls are steps without witnesses, and behind a return comes the entry again
+//! where the function can be entered more than once.
+//!
+//! That is the graph of the paper (section 4.1) with an edge exit -> entry, and an edge from each call to its return. Witnesses that distinguish
+//! the successors of a branch here do so in the trace of the function alone; whether they do in the whole trace, the check of the whole program
+//! says ([`repair`](super::repair)). Construction: O(states + transitions), and for each branch a search to the next witnesses.
+
+use super::WitnessKind;
+use super::first_local::Scratch;
+use super::program::{FunctionId, Witness};
+use super::pushdown::{Action, Role, State};
+use super::structure::{ENDS, RETURNS, Structure, UNWINDS};
+use super::weights::Weights;
+use crate::graph::Node;
+use std::collections::HashMap;
+
+/// The symbol for the end of the run among local states.
+pub const END: u32 = u32::MAX;
+
+/// A branch of a view: the state, and its successors.
+#[derive(Clone, Debug)]
+pub struct ViewBranch {
+    /// The state, by its place in the view.
+    pub state: u32,
+    /// Its successors, by their places.
+    pub next: Vec<u32>,
+}
+
+/// A function as a graph of states.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The function.
+    pub function: FunctionId,
+    /// Successors of each state.
+    pub next: Vec<Vec<u32>>,
+    /// Whether the run can end in a state.
+    pub ends: Vec<bool>,
+    /// The witness that each state can carry.
+    pub witness: Vec<Option<Witness>>,
+    /// For an edge, the edges parallel to it: they become witnesses together, or none of them.
+    pub parallel: HashMap<u32, Vec<Witness>>,
+    /// What a witness on each state costs.
+    pub cost: Vec<f64>,
+    /// Branches that witnesses of the function can distinguish.
+    pub branches: Vec<ViewBranch>,
+    /// The first state of the function in the automaton.
+    pub first: State,
+}
+
+impl View {
+    /// The view of a function.
+    pub fn new(structure: &Structure, kind: WitnessKind, weights: &Weights, function: FunctionId) -> View {
+        let states: Vec<State> = structure.states_of(function).collect();
+        let first = states[0];
+        let mut view = View {
+            function,
+            next: vec![Vec::new(); states.len()],
+            ends: vec![false; states.len()],
+            witness: states.iter().map(|s| structure.pushdown.state(*s).witness).collect(),
+            parallel: HashMap::new(),
+            cost: Vec::new(),
+            branches: Vec::new(),
+            first,
+        };
+        for (&state, place) in states.iter().zip(0usize..) {
+            view.connect(structure, state, place);
+        }
+        let cost = |w: &Witness| weights.cost(kind, *w);
+        view.cost = view.witness.iter().map(|w| w.as_ref().map_or(0.0, cost)).collect();
+        view.parallel.iter().for_each(|(s, others)| view.cost[*s as usize] += others.iter().map(cost).sum::<f64>());
+        view.end_endless();
+        view.find_branches(structure, &states);
+        view
+    }
+
+    fn connect(&mut self, structure: &Structure, state: State, place: usize) {
+        let local = |s: State| s.0 - self.first.0;
+        let entry = local(structure.pushdown.entry(self.function));
+        match &structure.pushdown.state(state).action {
+            Action::Choose(next) => self.choose(structure, next, place),
+            Action::Return | Action::Unwind => {
+                self.ends[place] = true;
+                if structure.repeated[self.function.index()] {
+                    self.next[place] = vec![entry];
+                }
+            }
+            Action::End => self.ends[place] = true,
+            Action::Call { callee, after, unwound } => {
+                let exits = structure.exits[structure.pushdown.entry(*callee).index()];
+                self.ends[place] = exits & ENDS != 0;
+                let steps = [(RETURNS, local(*after)), (UNWINDS, local(*unwound))];
+                self.next[place] = steps.iter().filter(|(how, _)| exits & how != 0).map(|(_, to)| *to).collect();
+            }
+        }
+    }
+
+    /// Where no end can be reached, as in the main loop of a server, the run ends from outside, anywhere.
+    fn end_endless(&mut self) {
+        let mut before = vec![Vec::new(); self.len()];
+        (0..self.len()).for_each(|s| self.next[s].iter().for_each(|n| before[*n as usize].push(s)));
+        let mut can_end = vec![false; self.len()];
+        let mut work: Vec<usize> = (0..self.len()).filter(|s| self.ends[*s]).collect();
+        while let Some(state) = work.pop() {
+            if !std::mem::replace(&mut can_end[state], true) {
+                work.extend(&before[state]);
+            }
+        }
+        self.ends.iter_mut().zip(can_end).for_each(|(ends, can)| *ends |= !can);
+    }
+
+    /// The successors of a choice; parallel edges are one.
+    fn choose(&mut self, structure: &Structure, next: &[State], place: usize) {
+        let mut edges: HashMap<Node, u32> = HashMap::new();
+        for &state in next {
+            let (data, local) = (structure.pushdown.state(state), state.0 - self.first.0);
+            let first = if data.role == Role::Edge { *edges.entry(data.node).or_insert(local) } else { local };
+            match first == local {
+                true => self.next[place].push(local),
+                false => self.parallel.entry(first).or_default().extend(data.witness),
+            }
+        }
+    }
+
+    /// Branches that runs come to, and that differ with a witness on every state.
+    fn find_branches(&mut self, structure: &Structure, states: &[State]) {
+        let all: Vec<bool> = self.witness.iter().map(Option::is_some).collect();
+        let mut scratch = Scratch::default();
+        for (&state, place) in states.iter().zip(0u32..) {
+            let data = structure.pushdown.state(state);
+            let next = self.next[place as usize].clone();
+            let chooses = matches!(data.action, Action::Choose(_)) && data.role != Role::Call;
+            if next.len() < 2 || !structure.reached[state.index()] || !chooses {
+                continue;
+            }
+            let sets: Vec<Vec<u32>> = next.iter().map(|n| scratch.first_of(self, &all, *n)).collect();
+            let differ = |i: usize| (0..i).all(|j| !sets[i].iter().any(|s| sets[j].binary_search(s).is_ok()));
+            if (1..next.len()).all(differ) {
+                self.branches.push(ViewBranch { state: place, next });
+            }
+        }
+    }
+
+    /// Number of states.
+    pub fn len(&self) -> usize {
+        self.next.len()
+    }
+
+    /// Never: a function has an entry.
+    pub fn is_empty(&self) -> bool {
+        self.next.is_empty()
+    }
+
+    /// What the marked states cost as witnesses.
+    pub fn sum(&self, member: &[bool]) -> f64 {
+        member.iter().zip(&self.cost).filter(|(m, _)| **m).map(|(_, c)| c).sum()
+    }
+
+    /// The witnesses of the marked states.
+    pub fn witnesses(&self, member: &[bool]) -> Vec<Witness> {
+        let marked = (0u32..).zip(member).filter(|(_, m)| **m).map(|(s, _)| s);
+        marked.flat_map(|s| self.witness[s as usize].into_iter().chain(self.parallel.get(&s).into_iter().flatten().copied())).collect()
+    }
+
+    /// How many witnesses the marked states are.
+    pub fn count(&self, member: &[bool]) -> usize {
+        let parallel = |s: usize| self.parallel.get(&(s as u32)).map_or(0, Vec::len);
+        (0..member.len()).filter(|s| member[*s]).map(|s| 1 + parallel(s)).sum()
+    }
+}

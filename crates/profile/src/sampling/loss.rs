@@ -1,0 +1,131 @@
+//! What bursts lose: time with the switch on in which the program gets nowhere.
+//!
+//! The recorder has to be woken to flip the switch, on a busy machine in the place of the program; counted code is cold where a burst begins; and a virtual machine is late at both ends. Each burst
+//! loses about the same time by that, whatever its length, so that short bursts see too little, and long ones nearly all. How much it is differs from machine to machine and from hour to hour; so
+//! some bursts are several times longer than others, and what they see more says it. With the work `W` that a reading saw (executions of paths times what they cost), its time `t` with the switch on
+//! and its number `b` of bursts,
+//!
+//! ```text
+//! W = speed * (t - loss * b)
+//! ```
+//!
+//! is fitted by least squares with weights `1 / t`, as the variance of a sum grows with its time (Draper and Smith, "Applied Regression Analysis", 3rd edition, sections 5.1 and 9.2). Which readings
+//! have long bursts is drawn at random, so phases of the program are no bias. O(readings).
+
+/// What was seen in a part of the run.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Nanoseconds with the switch on.
+    pub on_ns: f64,
+    /// Bursts.
+    pub bursts: f64,
+    /// Executions of paths times what they cost, in instructions, with what counting them costs.
+    pub work: f64,
+}
+
+/// The time that a burst loses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss {
+    /// Nanoseconds for each burst.
+    pub ns: f64,
+    /// Their standard error.
+    pub error_ns: f64,
+}
+
+/// Where nothing can be said, a loss is taken to be none, with this error: about what is seen in virtual machines.
+const UNKNOWN: Loss = Loss { ns: 0.0, error_ns: 15_000.0 };
+/// Fewer readings say nothing.
+const FEWEST: usize = 12;
+/// No burst loses more of its time.
+const MOST: f64 = 0.9;
+
+impl Loss {
+    /// Fits it.
+    pub fn of(readings: &[Seen]) -> Loss {
+        let used: Vec<Seen> = readings.iter().copied().filter(|seen| seen.on_ns > 0.0 && seen.bursts > 0.0).collect();
+        let sum = |of: &dyn Fn(&Seen) -> f64| used.iter().map(of).sum::<f64>();
+        let (time, bursts, work) = (sum(&|s| s.on_ns), sum(&|s| s.bursts), sum(&|s| s.work));
+        let squares = sum(&|s| s.bursts * s.bursts / s.on_ns);
+        let products = sum(&|s| s.work * s.bursts / s.on_ns);
+        // How much the lengths of bursts differ; none if all are alike.
+        let spread = time * squares - bursts * bursts;
+        if used.len() < FEWEST || work <= 0.0 || spread <= 1e-6 * bursts * bursts {
+            return UNKNOWN;
+        }
+        let lost = (bursts * work - time * products) / spread;
+        let speed = (work + lost * bursts) / time;
+        if speed <= 0.0 {
+            return UNKNOWN;
+        }
+        let residue = |s: &Seen| (s.work - speed * s.on_ns + lost * s.bursts).powi(2) / s.on_ns;
+        let variance = sum(&residue) / (used.len() - 2) as f64;
+        let error_ns = (variance * time / spread).sqrt() / speed;
+        // A loss is no gain, and less than a burst.
+        Loss { ns: (lost / speed).clamp(0.0, MOST * time / bursts), error_ns }.unless_worse_than_unknown()
+    }
+
+    /// A fit that is less certain than what is known beforehand is weighed against it, by the variances of both.
+    fn unless_worse_than_unknown(self) -> Loss {
+        let (own, known) = (1.0 / self.error_ns.powi(2).max(1.0), 1.0 / UNKNOWN.error_ns.powi(2));
+        Loss { ns: (self.ns * own + UNKNOWN.ns * known) / (own + known), error_ns: (1.0 / (own + known)).sqrt() }
+    }
+
+    /// The time in which the program got on.
+    pub fn effective_ns(self, on_ns: f64, bursts: f64) -> f64 {
+        (on_ns - self.ns * bursts).max((1.0 - MOST) * on_ns)
+    }
+
+    /// The relative standard error of that.
+    pub fn relative_error(self, on_ns: f64, bursts: f64) -> f64 {
+        let effective = self.effective_ns(on_ns, bursts);
+        if effective > 0.0 { self.error_ns * bursts / effective } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trodden_testkit::Random;
+
+    /// Readings of a program that goes on at a speed between a half and one and a half, seldom in long bursts.
+    fn readings(random: &mut Random, loss_ns: f64, number: usize) -> Vec<Seen> {
+        let reading = |_| {
+            let length = if random.chance(25) { 200_000.0 } else { 50_000.0 };
+            let bursts = 1.0 + random.below(10) as f64;
+            let speed = 0.5 + random.below(1000) as f64 / 1000.0;
+            Seen { on_ns: length * bursts, bursts, work: speed * (length - loss_ns) * bursts }
+        };
+        (0..number).map(reading).collect()
+    }
+
+    #[test]
+    fn the_loss_of_bursts_is_found_with_its_error() {
+        for loss_ns in [0.0, 10_000.0, 30_000.0] {
+            let mut held = 0;
+            for seed in 0..200 {
+                let found = Loss::of(&readings(&mut Random::new(seed), loss_ns, 200));
+                assert!((found.ns - loss_ns).abs() < 15_000.0, "seed {seed}: {found:?} {loss_ns}");
+                held += usize::from((found.ns - loss_ns).abs() <= 1.96 * found.error_ns);
+            }
+            assert!(held >= 180, "{loss_ns}: {held} of 200");
+        }
+    }
+
+    #[test]
+    fn bursts_of_one_length_and_few_readings_say_nothing() {
+        let alike: Vec<Seen> = (1..100).map(|at| Seen { on_ns: 50_000.0, bursts: 1.0, work: f64::from(at) }).collect();
+        assert_eq!(Loss::of(&alike), UNKNOWN);
+        assert_eq!(Loss::of(&readings(&mut Random::new(1), 0.0, FEWEST - 1)), UNKNOWN);
+        assert_eq!(Loss::of(&[]), UNKNOWN);
+        // Which matters to short bursts, and hardly to long ones.
+        assert!(UNKNOWN.relative_error(50_000.0, 1.0) > 0.2 && UNKNOWN.relative_error(5e6, 1.0) < 0.01);
+    }
+
+    #[test]
+    fn no_burst_loses_more_than_it_lasts() {
+        let seen = |length: f64, work: f64| Seen { on_ns: length, bursts: 1.0, work };
+        let all: Vec<Seen> = (0..100).map(|at| if at % 4 == 0 { seen(200_000.0, 1000.0) } else { seen(50_000.0, 0.0) }).collect();
+        let found = Loss::of(&all);
+        assert!(found.ns > 40_000.0 && found.effective_ns(50_000.0, 1.0) > 0.0, "{found:?}");
+    }
+}

@@ -1,0 +1,52 @@
+//! What recordings that were killed left in a store: folders of raw counts, and profiles half written.
+//!
+//! A recorder locks its folder, and a writer its file, as long as it lives ([`whole_file`]); so what nobody has locked is left.
+
+use super::{PROFILES, RAW, RunStore};
+use crate::container::BEGUN;
+use crate::error::ProfileError;
+use crate::whole_file;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A file or folder that was left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// Bytes that it takes on disk.
+    pub bytes: u64,
+}
+
+/// Bytes on disk of a file, or of the files of a folder and of those below. What cannot be read counts nothing.
+fn size(path: &Path) -> u64 {
+    let Ok(there) = path.symlink_metadata() else { return 0 };
+    if !there.is_dir() {
+        return there.blocks() * 512;
+    }
+    std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| size(&entry.path())).sum()
+}
+
+impl RunStore {
+    /// Files and folders that recordings left which were killed: raw counts in the store, and profiles half written. What a recorder that runs
+    /// has locked is none; nor is what belongs to the store.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn left(&self) -> Result<Vec<Left>, ProfileError> {
+        let mut found = Vec::new();
+        for (folder, prefixes) in [(self.folder.clone(), &[RAW, BEGUN][..]), (self.folder.join(PROFILES), &[BEGUN])] {
+            let failed = ProfileError::io(&folder, "read");
+            for entry in std::fs::read_dir(&folder).map_err(failed)? {
+                let path = entry.map_err(ProfileError::io(&folder, "read"))?.path();
+                let is_named =
+                    path.file_name().is_some_and(|name| prefixes.iter().any(|p| name.as_encoded_bytes().starts_with(p.as_bytes())));
+                if is_named && !path.is_symlink() && whole_file::is_abandoned(&path) {
+                    found.push(Left { bytes: size(&path), path });
+                }
+            }
+        }
+        found.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(found)
+    }
+}

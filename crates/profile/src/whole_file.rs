@@ -1,0 +1,209 @@
+//! Files that are whole or not there: written beside their place, and renamed when all of it is on the disk.
+//!
+//! A full disk, a limit or a signal leaves what was there before. What is there and is no regular file (a pipe, a terminal, an open file under its name in `/proc`) cannot be
+//! replaced, and is written into.
+//!
+//! Links are followed where the system follows them. It does not in folders in which all may write and that keep each user's files apart (`/tmp`), if the link is another
+//! user's (proc(5), `protected_symlinks`).
+//!
+//! Invariant: a file under a temporary name is locked as long as its writer lives ([`is_abandoned`]).
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// A file that is being written.
+#[derive(Debug)]
+pub struct WholeFile(Begun);
+
+#[derive(Debug)]
+enum Begun {
+    /// What cannot be replaced, written into.
+    Stream(File),
+    /// A file that is to take another's name.
+    Temporary { file: NamedTempFile, path: PathBuf },
+}
+
+impl WholeFile {
+    /// Begins one; its temporary name begins as given. Missing folders are made.
+    ///
+    /// # Errors
+    /// The folder cannot be written, or a link is another user's.
+    pub fn create(path: &Path, begun: &str) -> io::Result<WholeFile> {
+        if is_stream(path) {
+            // Behind what others have written there: an open file has its place for each of them.
+            return Ok(WholeFile(Begun::Stream(File::options().append(true).open(path)?)));
+        }
+        let path = target(path)?;
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder)?;
+        let mut options = tempfile::Builder::new();
+        // As any file the user makes: the umask takes away what others may not.
+        options.permissions(PermissionsExt::from_mode(0o666));
+        let file = options.prefix(begun).tempfile_in(folder)?;
+        if let Ok(there) = std::fs::metadata(&path) {
+            file.as_file().set_permissions(there.permissions())?;
+        }
+        // Where a file system has no locks, nothing says that it is being written; it may be taken for one that was left.
+        let _ = file.as_file().try_lock();
+        Ok(WholeFile(Begun::Temporary { file, path }))
+    }
+
+    /// Where to write.
+    pub fn file(&self) -> &File {
+        match &self.0 {
+            Begun::Stream(file) => file,
+            Begun::Temporary { file, .. } => file.as_file(),
+        }
+    }
+
+    /// Gives it its name, now that it is whole.
+    ///
+    /// # Errors
+    /// It cannot be stored, or not renamed.
+    pub fn finish(self) -> io::Result<()> {
+        match self.0 {
+            Begun::Stream(_) => Ok(()),
+            Begun::Temporary { file, path } => {
+                file.as_file().sync_all()?;
+                file.persist(path).map(drop).map_err(|e| e.error)
+            }
+        }
+    }
+}
+
+/// Writes a file; its temporary name begins as given.
+///
+/// # Errors
+/// The folder or the file cannot be written, a link is another user's, or `content` fails.
+pub fn write(path: &Path, begun: &str, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let whole = WholeFile::create(path, begun)?;
+    let mut out = BufWriter::new(whole.file());
+    content(&mut out).and_then(|()| out.flush())?;
+    drop(out);
+    whole.finish()
+}
+
+/// Whether a file under a temporary name, or a folder that its user locks, was left by a process that has ended.
+pub fn is_abandoned(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+/// Whether something is there that another file must not replace: no regular file, or an open file under its name in `/proc`.
+fn is_stream(path: &Path) -> bool {
+    let is_open = ["/proc", "/dev/fd", "/dev/stdout", "/dev/stderr"].iter().any(|name| path.starts_with(name));
+    std::fs::metadata(path).is_ok_and(|there| is_open || !there.is_file())
+}
+
+/// The file to which links lead, whether it is there or not.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    /// As many as the system follows.
+    const LINKS: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        if !path.is_symlink() {
+            break;
+        }
+        if !is_followed(&path)? {
+            let why = format!("the link {} is another user's, in a folder where all may write: give another file", path.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        let to = std::fs::read_link(&path)?;
+        path = path.parent().unwrap_or(Path::new("")).join(to);
+    }
+    Ok(path)
+}
+
+/// Whether a link may be followed: by the system's rule, also where that is switched off, and by all others that it has.
+fn is_followed(link: &Path) -> io::Result<bool> {
+    const STICKY_AND_OF_ALL: u32 = 0o1002;
+    let folder = std::fs::metadata(link.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
+    let owner = std::fs::symlink_metadata(link)?.uid();
+    let is_shared = folder.mode() & STICKY_AND_OF_ALL == STICKY_AND_OF_ALL;
+    if is_shared && owner != rustix::process::geteuid().as_raw() && owner != folder.uid() {
+        return Ok(false);
+    }
+    match rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        // All links are followed, and what they lead to is not there.
+        Ok(_) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::ACCESS | Errno::PERM) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    fn text(path: &Path) -> String {
+        fs::read_to_string(path).unwrap()
+    }
+
+    #[test]
+    fn links_are_followed_and_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("far")).unwrap();
+        symlink("far/file", at("near")).unwrap();
+        symlink("near", at("nearer")).unwrap();
+        for content in ["first", "second"] {
+            write(&at("nearer"), ".begun-", |out| out.write_all(content.as_bytes())).unwrap();
+            assert_eq!(text(&at("far/file")), content);
+        }
+        assert!(at("near").is_symlink() && at("nearer").is_symlink() && !at("far/file").is_symlink());
+        symlink("round", at("round")).unwrap();
+        assert!(write(&at("round"), ".begun-", |_| Ok(())).is_err());
+    }
+
+    #[test]
+    fn links_of_others_in_folders_of_all_are_not_followed() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped, needs root: another user's link");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("shared")).unwrap();
+        fs::set_permissions(at("shared"), fs::Permissions::from_mode(0o1777)).unwrap();
+        fs::write(at("precious"), "old").unwrap();
+        symlink("../precious", at("shared/link")).unwrap();
+        write(&at("shared/link"), ".begun-", |out| out.write_all(b"mine")).unwrap();
+        std::os::unix::fs::lchown(at("shared/link"), Some(65_534), None).unwrap();
+        for path in ["shared/link", "shared/far"] {
+            // The second one by a link of our own.
+            let _ = symlink("link", at("shared/far"));
+            let error = write(&at(path), ".begun-", |out| out.write_all(b"theirs")).unwrap_err();
+            assert!(error.to_string().contains("is another user's"), "{error}");
+        }
+        assert_eq!(text(&at("precious")), "mine");
+    }
+
+    #[test]
+    fn what_fails_leaves_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "old").unwrap();
+        let failing = |out: &mut dyn Write| out.write_all(b"half").and_then(|()| Err(io::ErrorKind::StorageFull.into()));
+        assert_eq!(write(&path, ".begun-", failing).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!((text(&path), fs::read_dir(folder.path()).unwrap().count()), ("old".into(), 1));
+    }
+
+    #[test]
+    fn files_are_locked_while_they_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let begun = || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).next().unwrap();
+        write(&folder.path().join("file"), ".begun-", |_| {
+            assert!(!is_abandoned(&begun()));
+            Ok(())
+        })
+        .unwrap();
+        fs::write(folder.path().join("left"), "").unwrap();
+        assert!(is_abandoned(&folder.path().join("left")));
+    }
+}

@@ -1,0 +1,79 @@
+//! How often inlined code was entered, from the paths of the function that it became part of.
+//!
+//! An inlined body is a scope of the debug information: a function, and the call in whose place it stands. Its blocks are those with code of it, or of what was
+//! inlined into it in turn. Every execution of a path that runs through one of its blocks is one entry, but for paths that begin inside it: in the next
+//! iteration of a loop that is all its own, or behind a cut. A loop is its own if all code of the loop is.
+//!
+//! Invariant: a body of which a block was executed has one entry at least. Complexity: O(paths x blocks x depth of inlining) and a search for each back edge.
+
+use crate::view::Function;
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::{CutReason, Edge, Node};
+use trodden_profile::Beginning;
+use trodden_unit::{Position, UnitMap};
+
+/// Entries of the bodies that were inlined into a function, by scope; of those without an execution, too.
+pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
+    let map = function.units_map();
+    let bodies: Vec<BTreeSet<u32>> = (0..function.map.blocks.len()).map(|at| bodies(map, &positions(function, at))).collect();
+    let mut entries: BTreeMap<u32, i128> = bodies.iter().flatten().map(|scope| (*scope, 0)).collect();
+    if entries.is_empty() {
+        return BTreeMap::new();
+    }
+    let cuts = function.map.cuts.iter();
+    let within: BTreeMap<Edge, BTreeSet<u32>> = cuts.map(|(cut, why)| (*cut, around(function, &bodies, *cut, *why))).collect();
+    let complete = function.paths.complete.iter().map(|p| (i128::from(p.count), &p.blocks, p.beginning));
+    let unfinished = function.paths.unfinished.iter().map(|p| (i128::from(p.count), &p.blocks, p.beginning));
+    for (count, blocks, beginning) in complete.chain(unfinished) {
+        let goes_on = match beginning {
+            Beginning::Entry => None,
+            Beginning::After(edge) => within.get(&edge),
+        };
+        let entered: BTreeSet<u32> = blocks.iter().filter_map(|b| bodies.get(b.index())).flatten().copied().collect();
+        for scope in entered.iter().filter(|s| goes_on.is_none_or(|inside| !inside.contains(s))) {
+            *entries.entry(*scope).or_default() += count;
+        }
+    }
+    let executed: BTreeSet<u32> = bodies.iter().zip(&function.paths.blocks).filter(|(_, n)| **n > 0).flat_map(|(b, _)| b).copied().collect();
+    entries.into_iter().map(|(scope, n)| (scope, n.clamp(i128::from(executed.contains(&scope)), i128::from(u64::MAX)) as u64)).collect()
+}
+
+/// Positions of a block, that of its branch among them.
+fn positions(function: &Function, block: usize) -> Vec<Position> {
+    function.map.blocks.get(block).map(|b| b.positions.iter().copied().chain(b.branch).collect()).unwrap_or_default()
+}
+
+/// The inlined bodies that positions are in.
+fn bodies(map: &UnitMap, positions: &[Position]) -> BTreeSet<u32> {
+    positions.iter().flat_map(|p| chain(map, p.scope)).collect()
+}
+
+/// A scope and those around it, without the function itself.
+fn chain(map: &UnitMap, scope: u32) -> impl Iterator<Item = u32> {
+    let call = move |scope: u32| map.scopes.get(scope as usize).and_then(|s| s.inlined_at).filter(|call| call.scope < scope);
+    // Scopes refer to earlier ones; a map that does not keep to that is damaged.
+    std::iter::successors(Some(scope), move |at| call(*at).map(|c| c.scope)).filter(move |at| call(*at).is_some())
+}
+
+/// The bodies that a path which begins behind a cut edge was in before.
+fn around(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reason: CutReason) -> BTreeSet<u32> {
+    let Some(edge) = function.map.edges.get(cut.index()) else { return BTreeSet::new() };
+    if reason != CutReason::Back {
+        return bodies.get(edge.from.index()).cloned().unwrap_or_default();
+    }
+    let map = function.units_map();
+    let of_block = |block: Node| positions(function, block.index()).into_iter().map(|p| chain(map, p.scope).collect::<BTreeSet<u32>>()).collect::<Vec<_>>();
+    let each = loop_body(&function.into, edge.from, edge.to).into_iter().flat_map(of_block);
+    each.reduce(|common, next| common.intersection(&next).copied().collect()).unwrap_or_default()
+}
+
+/// The blocks of the loop that a back edge closes: those from which the edge is reached without passing its head.
+fn loop_body(into: &[Vec<Node>], latch: Node, head: Node) -> BTreeSet<Node> {
+    let mut found = BTreeSet::from([head, latch]);
+    let mut left = if latch == head { Vec::new() } else { vec![latch] };
+    while let Some(block) = left.pop() {
+        let before = into.get(block.index()).into_iter().flatten();
+        left.extend(before.filter(|from| found.insert(**from)).copied().collect::<Vec<_>>());
+    }
+    found
+}

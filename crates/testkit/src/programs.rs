@@ -1,0 +1,228 @@
+//! Random small programs with calls, recursion, indirect calls, code that is not known, and unwinding; and all their short executions, found by
+//! following every choice.
+//!
+//! The interpreter shares no code with what it is an oracle of (`trodden_flow::witness`): its frames are a function, a node and the number of calls
+//! that were made in it.
+
+use crate::graphs::{self, Cycles};
+use crate::random::Random;
+use std::collections::VecDeque;
+use trodden_flow::witness::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaque, Program, Site, Start};
+use trodden_flow::{Edge, Graph, Node};
+
+/// What random programs may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Features {
+    /// Calls of one or several functions.
+    Calls,
+    /// Also code that is not known, which ends runs, unwinds and calls back; landing pads; nodes without code.
+    All,
+}
+
+/// A program of 1 to `functions` functions, each of at most `nodes` nodes and `edges` edges.
+pub fn program(random: &mut Random, functions: u32, nodes: u32, edges: u32, features: Features) -> Program {
+    let count = 1 + random.below(u64::from(functions)) as u32;
+    let all = features == Features::All;
+    let list = (0..count).map(|id| function(random, id, count, nodes, edges, all)).collect();
+    let external: Vec<FunctionId> = (0..count).map(FunctionId).filter(|_| all && random.chance(30)).collect();
+    let start = if all && random.chance(15) { Start::Outside } else { Start::Main(FunctionId(0)) };
+    Program::new(list, start, external).expect("it names what exists")
+}
+
+fn function(random: &mut Random, id: u32, count: u32, nodes: u32, edges: u32, all: bool) -> Function {
+    let graph = match random.chance(20) {
+        true => graphs::graph(random, nodes, edges, Cycles::Some),
+        false => graph_with_spine(random, nodes, edges),
+    };
+    let mut function = Function::new(format!("f{id}"), graph);
+    for node in function.graph.nodes().collect::<Vec<_>>() {
+        let leaf = id + 1 == count && random.chance(90);
+        for _ in 0..random.pick(if leaf { &[0] } else { &[0, 0, 0, 1, 1, 2] }) {
+            function.calls.push((node, call(random, id, count, all)));
+        }
+    }
+    if all {
+        function.nodes.iter_mut().for_each(|kind| {
+            *kind = random.pick(&[NodeKind::Block, NodeKind::Block, NodeKind::Block, NodeKind::Continuation, NodeKind::Virtual]);
+        });
+        function.edges.iter_mut().for_each(|kind| *kind = random.pick(&[EdgeKind::Flow, EdgeKind::Flow, EdgeKind::Flow, EdgeKind::Unwind]));
+    }
+    function
+}
+
+/// A graph whose exit is mostly reached.
+fn graph_with_spine(random: &mut Random, nodes: u32, edges: u32) -> Graph {
+    let nodes = 2 + random.below(u64::from(nodes) - 1) as u32;
+    let mut list: Vec<(Node, Node)> = (1..nodes).filter(|_| random.chance(90)).map(|n| (Node(n - 1), Node(n))).collect();
+    while list.len() < edges as usize && random.chance(80) {
+        list.push((Node(random.below(u64::from(nodes) - 1) as u32), Node(1 + random.below(u64::from(nodes) - 1) as u32)));
+    }
+    Graph::new(nodes, Node(0), Node(nodes - 1), list).expect("the nodes exist")
+}
+
+/// A call; mostly of functions with higher numbers, so that recursion is not the rule.
+fn call(random: &mut Random, id: u32, count: u32, all: bool) -> Call {
+    let callee = |random: &mut Random| match id + 1 < count && random.chance(80) {
+        true => FunctionId(id + 1 + random.below(u64::from(count - id - 1)) as u32),
+        false => FunctionId(random.below(u64::from(count)) as u32),
+    };
+    let callees = (0..random.pick(&[1, 1, 1, 2])).map(|_| callee(random)).collect();
+    let opaque =
+        Opaque { returns: random.chance(70), ends_run: random.chance(20), unwinds: random.chance(30), calls_back: random.chance(20) };
+    match random.below(4) {
+        0 if all && (opaque.returns || opaque.ends_run || opaque.unwinds) => Call { callees: Vec::new(), opaque: Some(opaque) },
+        1 if all && random.chance(30) => Call { callees, opaque: Some(opaque) },
+        _ => Call::indirect(callees),
+    }
+}
+
+/// An execution: the blocks, and all nodes and edges on which witnesses could be, in order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Execution {
+    /// The blocks.
+    pub blocks: Vec<(FunctionId, Node)>,
+    /// Nodes and edges.
+    pub sites: Vec<Site>,
+}
+
+#[derive(Clone)]
+enum Frame {
+    /// In a node, having made so many of its calls.
+    Code { function: FunctionId, node: Node, made: usize },
+    /// In code that is not known; what it may do when it goes on.
+    Outside { can: Opaque },
+}
+
+#[derive(Clone)]
+struct Running {
+    frames: Vec<Frame>,
+    execution: Execution,
+    steps: usize,
+}
+
+/// All executions of at most `steps` steps; at most `most`, the shortest first.
+pub fn executions(program: &Program, steps: usize, most: usize) -> Vec<Execution> {
+    let mut first = Running { frames: Vec::new(), execution: Execution { blocks: Vec::new(), sites: Vec::new() }, steps: 0 };
+    match program.start() {
+        Start::Main(main) => first.enter(program, main, program.function(main).graph.entry()),
+        Start::Outside => first.frames.push(Frame::Outside { can: Opaque { calls_back: true, ..Opaque::RETURNS } }),
+    }
+    let (mut ended, mut running) = (Vec::new(), VecDeque::from([first]));
+    let mut budget = most * 40;
+    while let Some(one) = running.pop_front() {
+        if ended.len() >= most || budget == 0 {
+            break;
+        }
+        budget -= 1;
+        if one.frames.is_empty() {
+            ended.push(one.execution);
+        } else if one.steps < steps && one.frames.len() < 12 {
+            running.extend(one.next(program));
+        }
+    }
+    ended.sort();
+    ended.dedup();
+    ended
+}
+
+impl Running {
+    fn enter(&mut self, program: &Program, function: FunctionId, node: Node) {
+        let kind = program.function(function).nodes[node.index()];
+        if kind != NodeKind::Virtual {
+            self.execution.sites.push(Site::Node(function, node));
+        }
+        if kind == NodeKind::Block {
+            self.execution.blocks.push((function, node));
+        }
+        self.frames.push(Frame::Code { function, node, made: 0 });
+    }
+
+    /// Leaves the innermost frame's node along an edge.
+    fn follow(&self, program: &Program, function: FunctionId, edge: Edge) -> Running {
+        let mut next = self.clone();
+        next.frames.pop();
+        next.execution.sites.push(Site::Edge(function, edge));
+        next.enter(program, function, program.function(function).graph.to(edge));
+        next
+    }
+
+    /// Everything that can happen next.
+    fn next(&self, program: &Program) -> Vec<Running> {
+        let mut this = self.clone();
+        this.steps += 1;
+        match this.frames.last().expect("it has frames").clone() {
+            Frame::Outside { can } => this.outside(program, can),
+            Frame::Code { function, node, made } => {
+                let of = program.function(function);
+                match of.calls.iter().filter(|(n, _)| *n == node).nth(made) {
+                    Some((_, call)) => this.call(program, call),
+                    None => this.leave(program, function, node),
+                }
+            }
+        }
+    }
+
+    fn call(mut self, program: &Program, call: &Call) -> Vec<Running> {
+        let Some(Frame::Code { made, .. }) = self.frames.last_mut() else { unreachable!("only code calls") };
+        *made += 1;
+        let mut next = Vec::new();
+        for callee in &call.callees {
+            let mut one = self.clone();
+            one.enter(program, *callee, program.function(*callee).graph.entry());
+            next.push(one);
+        }
+        if let Some(can) = call.opaque {
+            self.frames.push(Frame::Outside { can });
+            next.push(self);
+        }
+        next
+    }
+
+    fn outside(mut self, program: &Program, can: Opaque) -> Vec<Running> {
+        let mut next = Vec::new();
+        for callee in program.external().iter().filter(|_| can.calls_back) {
+            let mut one = self.clone();
+            one.enter(program, *callee, program.function(*callee).graph.entry());
+            next.push(one);
+        }
+        self.frames.pop();
+        if can.returns {
+            next.push(self.clone());
+        }
+        if can.unwinds {
+            next.extend(self.clone().unwind(program));
+        }
+        if can.ends_run {
+            self.frames.clear();
+            next.push(self);
+        }
+        next
+    }
+
+    /// What can happen when the innermost frame's call unwinds: landing pads, and the frame left.
+    fn unwind(self, program: &Program) -> Vec<Running> {
+        let mut this = self;
+        let mut next = Vec::new();
+        while let Some(frame) = this.frames.last().cloned() {
+            if let Frame::Code { function, node, .. } = frame {
+                let of = program.function(function);
+                let pads = of.graph.out(node).iter().filter(|e| of.edges[e.index()] == EdgeKind::Unwind);
+                next.extend(pads.map(|pad| this.follow(program, function, *pad)));
+            }
+            this.frames.pop();
+        }
+        next.push(this);
+        next
+    }
+
+    fn leave(mut self, program: &Program, function: FunctionId, node: Node) -> Vec<Running> {
+        let of = program.function(function);
+        let flow = of.graph.out(node).iter().filter(|e| of.edges[e.index()] == EdgeKind::Flow);
+        let mut next: Vec<Running> = flow.map(|edge| self.follow(program, function, *edge)).collect();
+        if node == of.graph.exit() {
+            self.frames.pop();
+            next.push(self);
+        }
+        next
+    }
+}

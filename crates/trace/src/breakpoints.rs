@@ -1,0 +1,168 @@
+//! Breakpoints: `int3` at many addresses of an image at once, a slot for each, and the way from a trap to the site.
+//!
+//! All breakpoints of a page run are written by one system call. The table from address to site is an array over the image's code, so that a
+//! trap is resolved in constant time.
+
+use crate::CollectError;
+use crate::displaced::{SLOT, displace};
+use crate::memory::Memory;
+use crate::subject::{AREA, Executable, Subject};
+use std::io;
+use std::ops::Range;
+
+const INT3: u8 = 0xcc;
+/// Slots begin behind the stub for system calls.
+const FIRST: u64 = SLOT;
+/// How far apart breakpoints may lie to be written by one system call.
+const RUN: u64 = 4096;
+/// No site here.
+const NONE: u32 = u32::MAX;
+
+/// A site by its number: the place of its address in the list that breakpoints were set from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Site(pub u32);
+
+/// Breakpoints in a process.
+#[derive(Debug)]
+pub struct Breakpoints {
+    sites: Vec<Placed>,
+    /// First address of the image's code in memory.
+    start: u64,
+    /// Of each address from there, its site.
+    at: Vec<u32>,
+    area: Range<u64>,
+}
+
+#[derive(Debug)]
+struct Placed {
+    address: u64,
+    original: u8,
+    slot: u64,
+    length: u64,
+    /// Whether a signal that the program sends itself could be taken for a hit: the instruction has one byte.
+    short: bool,
+    /// Whether it is a jump whose target is recorded.
+    jump: bool,
+}
+
+/// What of a thread that stopped in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InSlot {
+    /// The instruction has not run.
+    Before(Site, u64),
+    /// It has run; this is where it goes on.
+    After(u64),
+    /// In between, as calls can be.
+    Within,
+}
+
+impl Breakpoints {
+    /// Sets breakpoints at addresses of the file. Those that are in `jumps`, too (ascending), are indirect jumps whose targets are to
+    /// be recorded.
+    ///
+    /// # Errors
+    /// An address is no code of the image, its instruction cannot be moved, or there are more than fit.
+    pub fn set(subject: &Subject, executable: &Executable, addresses: &[u64], jumps: &[u64]) -> Result<Self, CollectError> {
+        if FIRST + addresses.len() as u64 * SLOT > AREA {
+            return Err(CollectError::TooManySites { sites: addresses.len(), most: ((AREA - FIRST) / SLOT) as usize });
+        }
+        let in_memory = |address: u64| address.wrapping_add(subject.bias);
+        let start = executable.code.iter().map(|c| c.start).min().unwrap_or(0);
+        let end = executable.code.iter().map(|c| c.end).max().unwrap_or(0);
+        let mut at = vec![NONE; (end - start) as usize];
+        let mut sites = Vec::with_capacity(addresses.len());
+        let mut slots = Vec::with_capacity(addresses.len() * SLOT as usize);
+        for (number, address) in (0u32..).zip(addresses) {
+            if !executable.is_code(*address) {
+                return Err(CollectError::NoCode { address: *address, path: executable.path.clone() });
+            }
+            let slot = subject.area + FIRST + u64::from(number) * SLOT;
+            let code = subject.memory.read_some(in_memory(*address), 16);
+            let moved = displace(&code, in_memory(*address), slot)?;
+            slots.extend_from_slice(&moved.code);
+            slots.resize((number as usize + 1) * SLOT as usize, INT3);
+            let placed = Placed {
+                address: in_memory(*address),
+                original: code[0],
+                slot,
+                length: moved.length,
+                short: moved.length == 1,
+                jump: jumps.binary_search(address).is_ok(),
+            };
+            sites.push(placed);
+            at[(address - start) as usize] = number;
+        }
+        subject.memory.write(subject.area + FIRST, &slots)?;
+        let set = Self { sites, start: in_memory(start), at, area: subject.area + FIRST..subject.area + FIRST + slots.len() as u64 };
+        set.write(&subject.memory, |_| INT3)?;
+        Ok(set)
+    }
+
+    /// Takes them out of a memory: this process's, or that of a child that has a copy. Slots stay, threads in them find back.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn remove(&self, memory: &Memory) -> io::Result<()> {
+        self.write(memory, |site| site.original)
+    }
+
+    /// The site that a thread has trapped at, whose instruction pointer is given.
+    pub fn hit(&self, instruction_pointer: u64) -> Option<Site> {
+        let offset = instruction_pointer.wrapping_sub(1).wrapping_sub(self.start);
+        let site = *self.at.get(usize::try_from(offset).ok()?)?;
+        (site != NONE).then_some(Site(site))
+    }
+
+    /// Where a thread goes on that has hit a site.
+    pub fn slot(&self, site: Site) -> u64 {
+        self.sites[site.0 as usize].slot
+    }
+
+    /// The address of a site in memory.
+    pub fn address(&self, site: Site) -> u64 {
+        self.sites[site.0 as usize].address
+    }
+
+    /// Whether a site is a jump whose target is recorded.
+    pub fn is_jump(&self, site: Site) -> bool {
+        self.sites[site.0 as usize].jump
+    }
+
+    /// Whether the signal's cause must be asked for to know a hit from a signal that the program got otherwise.
+    pub fn is_ambiguous(&self, site: Site) -> bool {
+        self.sites[site.0 as usize].short
+    }
+
+    /// What a thread in a slot has done of its instruction; `None` if it is in no slot.
+    pub fn in_slot(&self, instruction_pointer: u64) -> Option<InSlot> {
+        if !self.area.contains(&instruction_pointer) {
+            return None;
+        }
+        let offset = instruction_pointer - self.area.start;
+        let number = offset / SLOT;
+        let site = &self.sites[number as usize];
+        Some(match offset % SLOT {
+            0 => InSlot::Before(Site(number as u32), site.address),
+            // Slots of plain instructions have the instruction as long as it was, then the jump.
+            n if n == site.length => InSlot::After(site.address + site.length),
+            _ => InSlot::Within,
+        })
+    }
+
+    /// Writes a byte at each site, runs of near ones together.
+    fn write(&self, memory: &Memory, byte: impl Fn(&Placed) -> u8) -> io::Result<()> {
+        let mut order: Vec<&Placed> = self.sites.iter().collect();
+        order.sort_unstable_by_key(|site| site.address);
+        let mut rest = order.as_slice();
+        while let Some(first) = rest.first() {
+            let near = rest.windows(2).take_while(|pair| pair[1].address - pair[0].address < RUN).count() + 1;
+            let (run, behind) = rest.split_at(near);
+            let mut bytes = vec![0; (run[near - 1].address - first.address) as usize + 1];
+            memory.read(first.address, &mut bytes)?;
+            run.iter().for_each(|site| bytes[(site.address - first.address) as usize] = byte(site));
+            memory.write(first.address, &bytes)?;
+            rest = behind;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! Linux system calls of x86-64 as far as runs are compared by them: their names, which paths they name and which data they move.
+
+use crate::memory::Memory;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Longer data is compared by its first bytes.
+const LONGEST: usize = 16 << 20;
+
+/// The name of a system call.
+pub fn name(number: u64) -> String {
+    usize::try_from(number)
+        .ok()
+        .and_then(syscalls::Sysno::new)
+        .map_or_else(|| format!("system call {number}"), |call| call.name().to_owned())
+}
+
+/// Whether the result is a process or thread id, which every run has others of.
+pub fn has_process_id(number: u64) -> bool {
+    let calls = [
+        libc::SYS_fork,
+        libc::SYS_vfork,
+        libc::SYS_clone,
+        libc::SYS_clone3,
+        libc::SYS_wait4,
+        libc::SYS_getpid,
+        libc::SYS_gettid,
+        libc::SYS_getppid,
+        libc::SYS_set_tid_address,
+        libc::SYS_getpgrp,
+        libc::SYS_getpgid,
+        libc::SYS_getsid,
+        libc::SYS_setsid,
+    ];
+    calls.contains(&(number as i64))
+}
+
+/// Hashes what a call is given: paths, data to be written.
+pub fn hash_entry(number: u64, arguments: &[u64; 6], memory: &Memory, hash: &mut Xxh3) {
+    match number as i64 {
+        libc::SYS_openat | libc::SYS_newfstatat | libc::SYS_unlinkat | libc::SYS_statx | libc::SYS_faccessat2 | libc::SYS_readlinkat => {
+            hash.update(&memory.string(arguments[1]));
+        }
+        libc::SYS_open
+        | libc::SYS_stat
+        | libc::SYS_lstat
+        | libc::SYS_access
+        | libc::SYS_execve
+        | libc::SYS_unlink
+        | libc::SYS_mkdir
+        | libc::SYS_rename
+        | libc::SYS_chdir
+        | libc::SYS_readlink => hash.update(&memory.string(arguments[0])),
+        libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_sendto => hash_bytes(arguments[1], arguments[2], memory, hash),
+        libc::SYS_writev | libc::SYS_pwritev => hash_vector(arguments[1], arguments[2], u64::MAX, memory, hash),
+        _ => {}
+    }
+}
+
+/// Hashes what a call has given: data that was read.
+pub fn hash_exit(number: u64, arguments: &[u64; 6], result: i64, memory: &Memory, hash: &mut Xxh3) {
+    let Ok(length) = u64::try_from(result) else { return };
+    match number as i64 {
+        libc::SYS_read | libc::SYS_pread64 | libc::SYS_recvfrom => hash_bytes(arguments[1], length, memory, hash),
+        libc::SYS_readv | libc::SYS_preadv => hash_vector(arguments[1], arguments[2], length, memory, hash),
+        _ => {}
+    }
+}
+
+/// The hash of a call that named a path and moved no data.
+pub fn path_hash(path: &[u8]) -> u64 {
+    let mut hash = Xxh3::new();
+    hash.update(path);
+    hash.digest()
+}
+
+fn hash_bytes(address: u64, length: u64, memory: &Memory, hash: &mut Xxh3) {
+    hash.update(&memory.read_some(address, usize::try_from(length).unwrap_or(LONGEST).min(LONGEST)));
+}
+
+/// Data in several places: pairs of address and length.
+fn hash_vector(vector: u64, count: u64, mut most: u64, memory: &Memory, hash: &mut Xxh3) {
+    for index in 0..count.min(1024) {
+        let (Ok(address), Ok(length)) = (memory.word(vector + 16 * index), memory.word(vector + 16 * index + 8)) else { return };
+        let length = length.min(most);
+        hash_bytes(address, length, memory, hash);
+        most -= length;
+    }
+}

@@ -1,0 +1,177 @@
+//! Collectors: ways to see that a program comes to a place, behind one trait. Each takes a run and gives its partial trace.
+//!
+//! | collector | sees | costs |
+//! |---|---|---|
+//! | [`PtraceBreakpoints`] | any number of sites | a stop a hit |
+//! | [`SingleStep`] | every instruction | a stop an instruction |
+//! | [`Hardware`] | four sites | a stop a hit; code is untouched |
+
+use crate::CollectError;
+use crate::breakpoints::Breakpoints;
+use crate::follow::{Followed, Sink, follow};
+use crate::hardware::HardwareBreakpoints;
+use crate::repeat::{Divergence, Recipe, Repeater, RunLog};
+use crate::single_step::Stepping;
+use crate::subject::{Executable, Subject};
+use crate::system::Waiting;
+use crate::watch::{Watch, Watched};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What runs.
+#[derive(Debug)]
+pub enum Target {
+    /// A program that is started.
+    Start(Box<Command>),
+    /// A process that runs already.
+    Attach(i32),
+}
+
+/// One run of a collection.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// What runs.
+    pub target: Target,
+    /// Its image.
+    pub executable: &'a Executable,
+    /// Addresses of the file to watch; their places in this list are what is recorded.
+    pub sites: &'a [u64],
+    /// Those sites that are indirect jumps whose targets are recorded behind them, ascending.
+    pub jumps: &'a [u64],
+    /// What is made to repeat.
+    pub recipe: Recipe,
+    /// The first run, if this one repeats it.
+    pub first: Option<Arc<RunLog>>,
+    /// Ends the collection when it is set.
+    pub stop: &'a AtomicBool,
+    /// Ends the collection after this time.
+    pub limit: Option<Duration>,
+}
+
+/// What a run gave.
+#[derive(Debug)]
+pub struct RunOutcome {
+    /// How it ended.
+    pub followed: Followed,
+    /// What it did, for other runs to be compared with.
+    pub log: RunLog,
+    /// Where it parted from the first run.
+    pub divergence: Option<Divergence>,
+}
+
+/// A way to see that a program comes to a place.
+pub trait Collector: Sync {
+    /// What users call it.
+    fn name(&self) -> &'static str;
+
+    /// How many sites it can watch at a time; `None`: any number.
+    fn most_sites(&self) -> Option<usize> {
+        None
+    }
+
+    /// What is set in a subject that is stopped.
+    ///
+    /// # Errors
+    /// A site cannot be watched.
+    fn watch(&self, subject: &Subject, executable: &Executable, sites: &[u64], jumps: &[u64]) -> Result<Watched, CollectError>;
+
+    /// Carries out a run.
+    ///
+    /// # Errors
+    /// The program cannot be started or followed.
+    fn collect(&self, run: Run, sink: &mut dyn Sink) -> Result<RunOutcome, CollectError> {
+        let Run { target, executable, sites, jumps, recipe, first, stop, limit } = run;
+        if let Some(core) = recipe.core {
+            crate::subject::pin(core)?;
+        }
+        let (subject, threads) = match target {
+            Target::Start(command) => {
+                let subject = Subject::start(*command, executable, &recipe)?;
+                let thread = subject.process;
+                (subject, vec![thread])
+            }
+            Target::Attach(process) => Subject::attach(process, executable)?,
+        };
+        let mut watch = Watch::new(executable, self.watch(&subject, executable, sites, jumps)?);
+        let mut calls = Repeater::new(recipe, first);
+        let over = AtomicBool::new(false);
+        let waiting = Waiting::of_this_thread();
+        let followed = std::thread::scope(|scope| {
+            scope.spawn(|| wake(waiting, stop, &over, limit));
+            let followed = follow(&subject, &threads, &mut watch, &mut calls, sink, stop);
+            over.store(true, Ordering::Relaxed);
+            followed
+        })?;
+        let (log, divergence) = calls.finish(followed.ending != crate::Ending::Detached);
+        Ok(RunOutcome { followed, log, divergence })
+    }
+}
+
+/// How often to look whether a collection is to end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Interrupts the thread that follows a subject when its collection is to end, from outside or by the clock.
+fn wake(waiting: Waiting, stop: &AtomicBool, over: &AtomicBool, limit: Option<Duration>) {
+    let begun = Instant::now();
+    while !over.load(Ordering::Relaxed) {
+        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+            stop.store(true, Ordering::Relaxed);
+        }
+        if stop.load(Ordering::Relaxed) {
+            waiting.interrupt();
+        }
+        std::thread::park_timeout(LOOK);
+    }
+}
+
+/// Breakpoints by ptrace, with displaced slots.
+#[derive(Clone, Copy, Debug)]
+pub struct PtraceBreakpoints;
+
+impl Collector for PtraceBreakpoints {
+    fn name(&self) -> &'static str {
+        "ptrace"
+    }
+
+    fn watch(&self, subject: &Subject, executable: &Executable, sites: &[u64], jumps: &[u64]) -> Result<Watched, CollectError> {
+        if sites.is_empty() {
+            return Ok(Watched::Nothing);
+        }
+        Ok(Watched::Breakpoints(Breakpoints::set(subject, executable, sites, jumps)?))
+    }
+}
+
+/// Every instruction of the image.
+#[derive(Clone, Copy, Debug)]
+pub struct SingleStep;
+
+impl Collector for SingleStep {
+    fn name(&self) -> &'static str {
+        "single-step"
+    }
+
+    fn watch(&self, subject: &Subject, executable: &Executable, _: &[u64], _: &[u64]) -> Result<Watched, CollectError> {
+        Ok(Watched::Steps(Stepping::new(subject, executable)))
+    }
+}
+
+/// Debug registers.
+#[derive(Clone, Copy, Debug)]
+pub struct Hardware;
+
+impl Collector for Hardware {
+    fn name(&self) -> &'static str {
+        "hardware"
+    }
+
+    fn most_sites(&self) -> Option<usize> {
+        Some(crate::hardware::MOST)
+    }
+
+    fn watch(&self, subject: &Subject, _: &Executable, sites: &[u64], _: &[u64]) -> Result<Watched, CollectError> {
+        let in_memory = sites.iter().map(|s| s.wrapping_add(subject.bias)).collect();
+        Ok(Watched::Hardware(HardwareBreakpoints::new(in_memory)?))
+    }
+}

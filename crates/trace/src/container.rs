@@ -1,0 +1,365 @@
+//! Files of compressed blocks that survive a kill of the process that writes them: partial traces and traces.
+//!
+//! A file is a magic number and a sequence of blocks, each with its kind, its stream, how many symbols it has, an index of its own, the data
+//! compressed by zstd, and a checksum. Nothing is written behind the last block that reading needs: what is there is readable, and a file whose
+//! last block is broken or not of kind [`Kind::End`] is *cut*. Opening reads the heads of blocks only, so any block is reached at once.
+//!
+//! Symbols are written as the difference to the one before, in as few bytes as it needs (zigzag, LEB128).
+
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_64;
+
+const LEVEL: i32 = 1;
+/// Bytes of a block's head: kind, stream, count, lengths of index, raw data and packed data, checksum.
+const HEAD: usize = 1 + 4 * 5 + 8;
+/// No block is larger: what says so is broken.
+const LARGEST: u32 = 1 << 28;
+
+/// What a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What the file is about.
+    About,
+    /// Symbols of a stream.
+    Symbols,
+    /// The trace ended here.
+    End,
+}
+
+/// Why a file cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ContainerError {
+    /// The system says so.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// It is another kind of file.
+    #[error("{} is no {expected} of this version of trodden: record it again", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A block is broken.
+    #[error("{}: the block at byte {offset} is broken: {what}; record the trace again", path.display())]
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// A file that is being written.
+#[derive(Debug)]
+pub struct Writer {
+    file: File,
+    path: PathBuf,
+    size: u64,
+}
+
+/// The head of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What it is.
+    pub kind: Kind,
+    /// Its stream.
+    pub stream: u32,
+    /// Symbols in it.
+    pub count: u32,
+    offset: u64,
+    index: u32,
+    raw: u32,
+    packed: u32,
+    checksum: u64,
+}
+
+/// A file that is read.
+#[derive(Debug)]
+pub struct Reader {
+    file: File,
+    path: PathBuf,
+    heads: Vec<Head>,
+    cut: bool,
+}
+
+impl Writer {
+    /// Makes a file that only its owner can read, since it may have the program's input and environment.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create(path: &Path, magic: [u8; 8]) -> Result<Self, ContainerError> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let io = |source| ContainerError::Io { path: path.to_owned(), source };
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path).map_err(io)?;
+        file.write_all(&magic).map_err(io)?;
+        Ok(Self { file, path: path.to_owned(), size: 8 })
+    }
+
+    /// Appends a block.
+    ///
+    /// # Errors
+    /// The disk is full, or another error of the system.
+    pub fn append(&mut self, kind: Kind, stream: u32, count: u32, index: &[u8], data: &[u8]) -> Result<(), ContainerError> {
+        let io = |source| ContainerError::Io { path: self.path.clone(), source };
+        let packed = zstd::bulk::compress(data, LEVEL).map_err(io)?;
+        let mut block = Vec::with_capacity(HEAD + index.len() + packed.len());
+        block.push(kind as u8);
+        for number in [stream, count, index.len() as u32, data.len() as u32, packed.len() as u32] {
+            block.extend(number.to_le_bytes());
+        }
+        block.extend(xxh3_64(&packed).to_le_bytes());
+        block.extend(index);
+        block.extend(&packed);
+        self.file.write_all(&block).map_err(io)?;
+        self.size += block.len() as u64;
+        Ok(())
+    }
+
+    /// Appends a value.
+    ///
+    /// # Errors
+    /// As [`Writer::append`].
+    pub fn append_value<T: Serialize>(&mut self, kind: Kind, value: &T) -> Result<(), ContainerError> {
+        let bytes =
+            postcard::to_allocvec(value).map_err(|e| ContainerError::Io { path: self.path.clone(), source: io::Error::other(e) })?;
+        self.append(kind, 0, 0, &[], &bytes)
+    }
+
+    /// Bytes written so far.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+impl Reader {
+    /// Opens a file and reads the heads of its blocks.
+    ///
+    /// # Errors
+    /// It cannot be read, or begins with another magic number; `expected` is what to call such files.
+    pub fn open(path: &Path, magic: [u8; 8], expected: &'static str) -> Result<Self, ContainerError> {
+        let io = |source| ContainerError::Io { path: path.to_owned(), source };
+        let file = File::open(path).map_err(io)?;
+        let mut found = [0; 8];
+        if file.read_exact_at(&mut found, 0).is_err() || found != magic {
+            return Err(ContainerError::Foreign { path: path.to_owned(), expected });
+        }
+        let size = file.metadata().map_err(io)?.len();
+        let (mut heads, mut offset) = (Vec::new(), 8);
+        while let Some(head) = read_head(&file, offset, size) {
+            offset += HEAD as u64 + u64::from(head.index) + u64::from(head.packed);
+            heads.push(head);
+        }
+        let cut = offset != size || heads.last().is_none_or(|h: &Head| h.kind != Kind::End);
+        Ok(Self { file, path: path.to_owned(), heads, cut })
+    }
+
+    /// All blocks, in the order in which they were written.
+    pub fn blocks(&self) -> &[Head] {
+        &self.heads
+    }
+
+    /// Whether whoever wrote it was stopped before the end.
+    pub fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// The index of a block.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn index(&self, head: &Head) -> Result<Vec<u8>, ContainerError> {
+        let mut bytes = vec![0; head.index as usize];
+        let read = self.file.read_exact_at(&mut bytes, head.offset + HEAD as u64);
+        read.map_err(|source| ContainerError::Io { path: self.path.clone(), source })?;
+        Ok(bytes)
+    }
+
+    /// The data of a block.
+    ///
+    /// # Errors
+    /// It cannot be read, or is broken.
+    pub fn data(&self, head: &Head) -> Result<Vec<u8>, ContainerError> {
+        let mut packed = vec![0; head.packed as usize];
+        let at = head.offset + HEAD as u64 + u64::from(head.index);
+        self.file.read_exact_at(&mut packed, at).map_err(|source| ContainerError::Io { path: self.path.clone(), source })?;
+        let broken = |what| ContainerError::Broken { path: self.path.clone(), offset: head.offset, what };
+        if xxh3_64(&packed) != head.checksum {
+            return Err(broken("its checksum is wrong"));
+        }
+        zstd::bulk::decompress(&packed, head.raw as usize).map_err(|_| broken("it cannot be decompressed"))
+    }
+
+    /// The symbols of a block.
+    ///
+    /// # Errors
+    /// It cannot be read, or is broken.
+    pub fn symbols(&self, head: &Head) -> Result<Vec<u64>, ContainerError> {
+        let data = self.data(head)?;
+        let broken = || ContainerError::Broken { path: self.path.clone(), offset: head.offset, what: "a symbol ends too early" };
+        unpack(&data, head.count as usize).ok_or_else(broken)
+    }
+
+    /// The value in a block.
+    ///
+    /// # Errors
+    /// It cannot be read, or is broken.
+    pub fn value<T: for<'a> Deserialize<'a>>(&self, head: &Head) -> Result<T, ContainerError> {
+        let broken = |_| ContainerError::Broken { path: self.path.clone(), offset: head.offset, what: "it has another form" };
+        postcard::from_bytes(&self.data(head)?).map_err(broken)
+    }
+}
+
+fn read_head(file: &File, offset: u64, size: u64) -> Option<Head> {
+    let mut bytes = [0; HEAD];
+    file.read_exact_at(&mut bytes, offset).ok()?;
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let kind = [Kind::About, Kind::Symbols, Kind::End].into_iter().find(|k| *k as u8 == bytes[0])?;
+    let [stream, count, index, raw, packed] = [1, 5, 9, 13, 17].map(number);
+    let checksum = u64::from_le_bytes(bytes[21..29].try_into().expect("eight bytes"));
+    let whole = offset + HEAD as u64 + u64::from(index) + u64::from(packed) <= size;
+    let sane = index < LARGEST && raw < LARGEST && packed < LARGEST;
+    (whole && sane).then_some(Head { kind, stream, count, offset, index, raw, packed, checksum })
+}
+
+/// Symbols as bytes.
+pub fn pack(symbols: &[u64]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(symbols.len() * 2);
+    let mut before = 0u64;
+    for symbol in symbols {
+        let difference = symbol.wrapping_sub(before) as i64;
+        write_number(&mut bytes, ((difference << 1) ^ (difference >> 63)) as u64);
+        before = *symbol;
+    }
+    bytes
+}
+
+/// Bytes as symbols.
+fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
+    let mut rest = bytes;
+    let mut symbols = Vec::with_capacity(count);
+    let mut before = 0u64;
+    for _ in 0..count {
+        let zigzag = read_number(&mut rest)?;
+        before = before.wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg());
+        symbols.push(before);
+    }
+    rest.is_empty().then_some(symbols)
+}
+
+/// A number in as few bytes as it needs.
+pub fn write_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// The number at the beginning, which is taken off.
+pub fn read_number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (first, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(first & 0x7f) << shift;
+        if first & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// The hash by which contents are compared.
+pub fn hash(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
+}
+
+/// Copies what is left of `from` into an unnamed file, and gives it at its beginning.
+///
+/// # Errors
+/// It cannot be read, or the disk is full.
+pub fn spool(from: &mut dyn Read) -> io::Result<File> {
+    let mut file = unnamed()?;
+    io::copy(from, &mut file)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(file)
+}
+
+fn unnamed() -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(std::env::temp_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAGIC: [u8; 8] = *b"TESTFILE";
+
+    fn written(path: &Path) -> Vec<u64> {
+        let symbols: Vec<u64> = (0..1000).map(|n| n * n % 77 + 3).collect();
+        let mut writer = Writer::create(path, MAGIC).unwrap();
+        writer.append_value(Kind::About, &("a program", 7u32)).unwrap();
+        writer.append(Kind::Symbols, 1, 1000, &[9], &pack(&symbols)).unwrap();
+        writer.append(Kind::Symbols, 2, 3, &[], &pack(&[u64::MAX, 0, 5])).unwrap();
+        writer.append_value(Kind::End, &0u8).unwrap();
+        symbols
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        let symbols = written(&path);
+        let reader = Reader::open(&path, MAGIC, "test").unwrap();
+        assert!(!reader.is_cut());
+        let blocks = reader.blocks();
+        assert_eq!(reader.value::<(String, u32)>(&blocks[0]).unwrap(), ("a program".to_owned(), 7));
+        assert_eq!((reader.symbols(&blocks[1]).unwrap(), reader.index(&blocks[1]).unwrap()), (symbols, vec![9]));
+        assert_eq!(reader.symbols(&blocks[2]).unwrap(), [u64::MAX, 0, 5]);
+        assert!(matches!(Reader::open(&path, *b"OTHERONE", "other"), Err(ContainerError::Foreign { .. })));
+    }
+
+    #[test]
+    fn what_was_cut_is_read_up_to_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        let symbols = written(&path);
+        let bytes = std::fs::read(&path).unwrap();
+        for length in (8..bytes.len()).step_by(11) {
+            std::fs::write(&path, &bytes[..length]).unwrap();
+            let reader = Reader::open(&path, MAGIC, "test").unwrap();
+            assert!(reader.is_cut());
+            if let Some(block) = reader.blocks().get(1) {
+                assert_eq!(reader.symbols(block).unwrap(), symbols);
+            }
+        }
+    }
+
+    #[test]
+    fn a_broken_block_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        written(&path);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let reader = Reader::open(&path, MAGIC, "test").unwrap();
+        let block = reader.blocks()[1];
+        let last = (block.offset as usize) + HEAD + 1 + block.packed as usize - 1;
+        bytes[last] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let reader = Reader::open(&path, MAGIC, "test").unwrap();
+        assert!(matches!(reader.symbols(&block), Err(ContainerError::Broken { what: "its checksum is wrong", .. })));
+    }
+}

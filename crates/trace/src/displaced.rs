@@ -1,0 +1,147 @@
+//! Displaced instructions: what a breakpoint hides runs in a slot of its own, somewhere near the image, and jumps back from there.
+//!
+//! A breakpoint that is taken out, stepped over and put back costs two stops and lets other threads slip through meanwhile. A slot costs one
+//! stop, and the breakpoint stays. The block encoder of iced-x86 moves the instruction: relative addresses and branches are corrected.
+//!
+//! A call in a slot would push an address in the slot as its return address; unwinders and programs that look at it would be misled. So a call
+//! becomes `push [return address]; jmp target`.
+//!
+//! Invariant: after the slot has run, registers, flags and memory are what the instruction in its place would have left.
+
+use iced_x86::{
+    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionBlock, OpKind, Register,
+};
+
+/// Room for one slot, in bytes: the longest is a moved call with its constant.
+pub const SLOT: u64 = 64;
+
+/// Why an instruction cannot be moved.
+#[derive(Debug, thiserror::Error)]
+pub enum DisplaceError {
+    /// The bytes are no instruction.
+    #[error("no instruction at {0:#x}: the graph of this function is wrong, leave it out with `--opaque`")]
+    Undecodable(u64),
+    /// It can be moved nowhere.
+    #[error("the instruction at {address:#x} ({instruction:?}) cannot run in another place: leave its function out with `--opaque`")]
+    Immovable {
+        /// Where it is.
+        address: u64,
+        /// What it is.
+        instruction: Code,
+    },
+}
+
+/// A moved instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Displaced {
+    /// The bytes of the slot.
+    pub code: Vec<u8>,
+    /// Length of the instruction in its own place.
+    pub length: u64,
+}
+
+/// The slot at `slot` for the instruction at `address`, whose bytes (and perhaps more) are `code`.
+///
+/// # Errors
+/// The bytes are no instruction, or one that can be moved nowhere.
+pub fn displace(code: &[u8], address: u64, slot: u64) -> Result<Displaced, DisplaceError> {
+    let instruction = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
+    if instruction.is_invalid() {
+        return Err(DisplaceError::Undecodable(address));
+    }
+    let immovable = || DisplaceError::Immovable { address, instruction: instruction.code() };
+    let encode = |instructions: &[Instruction], at: u64| {
+        let block = InstructionBlock::new(instructions, at);
+        BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).map(|r| r.code_buffer).map_err(|_| immovable())
+    };
+    let length = instruction.len() as u64;
+    let code = match instruction.flow_control() {
+        FlowControl::Call | FlowControl::IndirectCall if !is_software_interrupt(&instruction) => {
+            let jump = call_as_jump(&instruction).ok_or_else(immovable)?;
+            // push qword [rip + length of the jump], the jump, the constant.
+            let jump = encode(&[jump], slot + 6)?;
+            let mut code = vec![0xff, 0x35];
+            code.extend((jump.len() as u32).to_le_bytes());
+            code.extend(jump);
+            code.extend(instruction.next_ip().to_le_bytes());
+            code
+        }
+        FlowControl::XbeginXabortXend => return Err(immovable()),
+        _ => {
+            let back = Instruction::with_branch(Code::Jmp_rel32_64, instruction.next_ip()).map_err(|_| immovable())?;
+            encode(&[instruction, back], slot)?
+        }
+    };
+    if code.len() as u64 > SLOT { Err(immovable()) } else { Ok(Displaced { code, length }) }
+}
+
+/// `int 0x80` and the like, which iced counts among calls.
+fn is_software_interrupt(instruction: &Instruction) -> bool {
+    matches!(instruction.code(), Code::Syscall | Code::Sysenter | Code::Int_imm8 | Code::Into | Code::Int1 | Code::Int3)
+}
+
+/// The jump to where a call goes, to run behind a push of eight bytes.
+fn call_as_jump(call: &Instruction) -> Option<Instruction> {
+    match call.code() {
+        Code::Call_rel32_64 => Instruction::with_branch(Code::Jmp_rel32_64, call.near_branch_target()).ok(),
+        Code::Call_rm64 => {
+            let mut jump = *call;
+            jump.set_code(Code::Jmp_rm64);
+            match call.op0_kind() {
+                OpKind::Register if call.op0_register() == Register::RSP => return None,
+                OpKind::Memory if call.memory_base() == Register::RSP => {
+                    jump.set_memory_displacement64(call.memory_displacement64().wrapping_add(8));
+                    jump.set_memory_displ_size(8);
+                }
+                _ => {}
+            }
+            Some(jump)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(code: &[u8], at: u64) -> Vec<Instruction> {
+        Decoder::with_ip(64, code, at, DecoderOptions::NONE).into_iter().collect()
+    }
+
+    #[test]
+    fn relative_addresses_are_corrected() {
+        // lea rax, [rip+0x10]
+        let moved = displace(&[0x48, 0x8d, 0x05, 0x10, 0, 0, 0], 0x1000, 0x9000).unwrap();
+        let instructions = decoded(&moved.code, 0x9000);
+        assert_eq!((instructions[0].ip_rel_memory_address(), moved.length), (0x1017, 7));
+        assert_eq!(instructions[1].near_branch_target(), 0x1007);
+    }
+
+    #[test]
+    fn short_branches_reach_their_targets() {
+        // jne +2
+        let moved = displace(&[0x75, 2], 0x1000, 0x90_0000).unwrap();
+        let instructions = decoded(&moved.code, 0x90_0000);
+        assert_eq!((instructions[0].near_branch_target(), instructions[1].near_branch_target()), (0x1004, 0x1002));
+    }
+
+    #[test]
+    fn calls_push_the_address_behind_themselves() {
+        // call +0x100
+        let moved = displace(&[0xe8, 0, 1, 0, 0], 0x1000, 0x9000).unwrap();
+        let instructions = decoded(&moved.code, 0x9000);
+        let constant = (instructions[0].ip_rel_memory_address() - 0x9000) as usize;
+        assert_eq!(instructions[0].code(), Code::Push_rm64);
+        assert_eq!(moved.code[constant..constant + 8], 0x1005u64.to_le_bytes());
+        assert_eq!(instructions[1].near_branch_target(), 0x1105);
+        // call [rsp+8]: the push has moved the stack pointer.
+        let moved = displace(&[0xff, 0x54, 0x24, 8], 0x1000, 0x9000).unwrap();
+        assert_eq!(decoded(&moved.code, 0x9000)[1].memory_displacement64(), 16);
+    }
+
+    #[test]
+    fn what_is_no_instruction_is_named() {
+        assert!(matches!(displace(&[0x06], 0x1000, 0x9000), Err(DisplaceError::Undecodable(0x1000))));
+    }
+}

@@ -1,0 +1,58 @@
+//! What can go wrong in a collection.
+
+use crate::displaced::DisplaceError;
+use crate::programs::TraceError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a run could not be traced.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    /// The file is no program that can be traced.
+    #[error("{} {fault}", path.display())]
+    Executable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: String,
+    },
+    /// The program cannot be started or followed.
+    #[error(transparent)]
+    Start(TraceError),
+    /// A process cannot be attached to.
+    #[error("process {process} cannot be followed: {source} (it must be yours and have no debugger; where Yama forbids it, run as root)")]
+    Attach {
+        /// The process.
+        process: i32,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// More sites than a run can have.
+    #[error("{sites} sites are more than the {most} that one run can watch: ask for more runs, or fewer functions")]
+    TooManySites {
+        /// How many.
+        sites: usize,
+        /// How many there can be.
+        most: usize,
+    },
+    /// A site is no code.
+    #[error("{address:#x} is no code of {}: the plan is of another build", path.display())]
+    NoCode {
+        /// The address in the file.
+        address: u64,
+        /// The image.
+        path: PathBuf,
+    },
+    /// An instruction cannot be moved.
+    #[error(transparent)]
+    Displace(#[from] DisplaceError),
+    /// The subject does what is not foreseen.
+    #[error("the subject cannot be controlled: {what}")]
+    Unexpected {
+        /// What happened.
+        what: String,
+    },
+    /// The system says no.
+    #[error("the subject cannot be followed any more: {0}")]
+    System(#[from] io::Error),
+}

@@ -1,0 +1,393 @@
+//! Following a subject: the loop that waits for stops of its threads, records what a collector watches, and lets them go on.
+//!
+//! One thread follows one process with all its threads. What a stop means:
+//!
+//! | stop | what is done |
+//! |---|---|
+//! | trap at a breakpoint | recorded; the thread goes on in the slot: one stop a hit |
+//! | other trap, other signal | delivered; a fault in a slot is moved back to the instruction's own place before |
+//! | system call | answered or compared by [`repeat`](crate::repeat) |
+//! | new thread, `vfork` child | it shares the breakpoints, and gets a stream of its own |
+//! | `fork` child | breakpoints are taken out of its copy of the memory; it runs as if nobody traced |
+//! | `exec` | the trace ends; the new program runs as if nobody traced |
+//!
+//! Invariant: a hit is recorded exactly once, also when a signal arrives between the trap and the displaced instruction.
+
+use crate::CollectError;
+use crate::breakpoints::InSlot;
+use crate::memory::Memory;
+use crate::ptrace::{self, CallStop, Made, Registers, Resume, Stop, Tid, unless_gone};
+use crate::repeat::{Entry, Repeater};
+use crate::subject::Subject;
+use crate::watch::{Trap, Watch};
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A thread of the subject, by the order in which they were made; the first is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThreadNumber(pub u32);
+
+/// Whether a collection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// It goes on.
+    GoOn,
+    /// It ends here; the subject runs on without it.
+    Enough,
+}
+
+/// Where what is seen goes.
+pub trait Sink {
+    /// A thread has come to a site or an instruction: of breakpoints the site's number, of steps the address in the file.
+    ///
+    /// # Errors
+    /// It cannot be stored.
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow>;
+}
+
+/// How a trace ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The process exited with this code.
+    Exited(i32),
+    /// A signal ended it.
+    Killed(i32),
+    /// It executed another program.
+    Executed,
+    /// The collection was ended, by a limit or from outside; the subject ran on.
+    Detached,
+}
+
+/// What became of a followed subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// How the trace ended.
+    pub ending: Ending,
+    /// Wait status of the process, if it ended while it was followed.
+    pub status: Option<i32>,
+    /// Threads that were seen.
+    pub threads: u32,
+    /// Processes that it made, and that were not traced.
+    pub untraced_children: u32,
+    /// Signals delivered while code of the image ran: they come at another place in another run.
+    pub asynchronous_signals: u32,
+    /// Where the program stood when it ended: the return addresses on its stack that lead to the image, innermost first, as addresses of the file.
+    pub stack: Vec<u64>,
+}
+
+/// Follows a subject until it ends or the collection is over. `stop` ends the collection from outside.
+///
+/// # Errors
+/// It cannot be followed any more, or what is seen cannot be stored.
+pub fn follow(
+    subject: &Subject,
+    threads: &[Tid],
+    watch: &mut Watch,
+    calls: &mut Repeater,
+    sink: &mut dyn Sink,
+    stop: &AtomicBool,
+) -> Result<Followed, CollectError> {
+    calls.begin(subject.process);
+    let followed =
+        Followed { ending: Ending::Detached, status: None, threads: 0, untraced_children: 0, asynchronous_signals: 0, stack: Vec::new() };
+    let mut state =
+        Following { subject, watch, calls, sink, tasks: HashMap::new(), early: HashMap::new(), followed, cycles: 0, over: false };
+    for thread in threads {
+        let task = state.new_thread();
+        state.tasks.insert(*thread, task);
+        state.watch.begin_thread(subject, *thread)?;
+        state.go_on(*thread, 0)?;
+    }
+    loop {
+        match ptrace::wait(-1) {
+            Ok(Some((thread, what))) => {
+                let flow = state.stopped(thread, what).or_else(unless_killed)?;
+                if flow == Flow::Enough || stop.load(Ordering::Relaxed) {
+                    return state.let_go(thread);
+                }
+            }
+            Ok(None) => break,
+            // A waker interrupts the wait.
+            Err(e) if e.raw_os_error() == Some(libc::EINTR) => {
+                if stop.load(Ordering::Relaxed) {
+                    return state.let_go(0);
+                }
+            }
+            Err(e) => return Err(e.into()),
+        }
+        if state.followed.status.is_some() && state.tasks.is_empty() {
+            break;
+        }
+    }
+    Ok(state.followed)
+}
+
+/// A thread that was killed between its stop and what was asked of it is no error: its end is reported next.
+fn unless_killed(error: CollectError) -> Result<Flow, CollectError> {
+    match error {
+        CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(Flow::GoOn),
+        other => Err(other),
+    }
+}
+
+/// What a followed thread is to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Its stream is recorded.
+    Recorded(ThreadNumber),
+    /// It runs as if nobody traced.
+    Guest,
+}
+
+#[derive(Debug)]
+struct Task {
+    role: Role,
+    /// A site whose instruction had not run when a signal was delivered, and the stack pointer then: its next hit there is the same one.
+    counted: Option<(u64, u64)>,
+}
+
+struct Following<'a> {
+    subject: &'a Subject,
+    watch: &'a mut Watch,
+    calls: &'a mut Repeater,
+    sink: &'a mut dyn Sink,
+    tasks: HashMap<Tid, Task>,
+    /// Stopped before the event that says who made them.
+    early: HashMap<Tid, Stop>,
+    followed: Followed,
+    /// What `rdtsc` says.
+    cycles: u64,
+    /// The image is gone.
+    over: bool,
+}
+
+impl Following<'_> {
+    fn new_thread(&mut self) -> Task {
+        self.followed.threads += 1;
+        Task { role: Role::Recorded(ThreadNumber(self.followed.threads - 1)), counted: None }
+    }
+
+    fn stopped(&mut self, thread: Tid, what: Stop) -> Result<Flow, CollectError> {
+        let Some(task) = self.tasks.get(&thread) else {
+            if !matches!(what, Stop::Ended(_)) {
+                self.early.insert(thread, what);
+            }
+            return Ok(Flow::GoOn);
+        };
+        let role = task.role;
+        match (what, role) {
+            (Stop::Ended(status), _) => self.ended(thread, status),
+            (Stop::GroupStop, _) => unless_gone(ptrace::listen(thread))?,
+            (Stop::Made { child, kind }, _) => {
+                self.made(thread, child, kind)?;
+                self.go_on(thread, 0)?;
+            }
+            (Stop::Exec, Role::Recorded(_)) => {
+                self.executed(thread);
+                self.go_on(thread, 0)?;
+            }
+            (Stop::Ending, Role::Recorded(_)) => {
+                if thread == self.subject.process || self.followed.stack.is_empty() {
+                    self.followed.stack = self.watch.stack(self.subject, thread);
+                }
+                self.go_on(thread, 0)?;
+            }
+            (Stop::SystemCall, Role::Recorded(number)) => return self.system_call(thread, number),
+            (Stop::Signal(libc::SIGSEGV), _) if self.is_time_stamp(thread)? => self.go_on(thread, 0)?,
+            (Stop::Signal(signal), Role::Recorded(number)) => return self.signal(thread, number, signal),
+            (Stop::Signal(signal), Role::Guest) => self.go_on(thread, signal)?,
+            _ => self.go_on(thread, 0)?,
+        }
+        Ok(Flow::GoOn)
+    }
+
+    fn go_on(&self, thread: Tid, signal: i32) -> Result<(), CollectError> {
+        let recorded = self.tasks.get(&thread).is_some_and(|t| matches!(t.role, Role::Recorded(_)));
+        let how = if recorded { self.watch.resume(thread) } else { Resume::Continue };
+        Ok(unless_gone(ptrace::resume(thread, how, signal))?)
+    }
+
+    fn ended(&mut self, thread: Tid, status: i32) {
+        self.tasks.remove(&thread);
+        self.watch.end_thread(thread);
+        if thread != self.subject.process {
+            return;
+        }
+        self.followed.status = Some(status);
+        if !self.over {
+            self.followed.ending = match libc::WIFSIGNALED(status) {
+                true => Ending::Killed(libc::WTERMSIG(status)),
+                false => Ending::Exited(libc::WEXITSTATUS(status)),
+            };
+        }
+        // Guests go on by themselves.
+        self.tasks.retain(|_, task| matches!(task.role, Role::Recorded(_)));
+    }
+
+    /// The process is another program: threads are gone, and breakpoints with the image.
+    fn executed(&mut self, thread: Tid) {
+        self.over = true;
+        self.followed.ending = Ending::Executed;
+        self.tasks.retain(|_, task| task.role == Role::Guest);
+        self.tasks.insert(thread, Task { role: Role::Guest, counted: None });
+    }
+
+    fn made(&mut self, parent: Tid, child: Tid, kind: Made) -> Result<(), CollectError> {
+        let from_guest = self.tasks.get(&parent).is_some_and(|task| task.role == Role::Guest);
+        let shares = !from_guest && shares_memory(self.subject.process, child)?;
+        let task = match shares && !self.over {
+            true => self.new_thread(),
+            false => Task { role: Role::Guest, counted: None },
+        };
+        let (copied, recorded) = (!shares && !from_guest && !self.over, matches!(task.role, Role::Recorded(_)));
+        if kind != Made::Clone || !shares {
+            self.followed.untraced_children += u32::from(!recorded);
+        }
+        self.tasks.insert(child, task);
+        if self.early.remove(&child).is_none() {
+            // Its first stop comes at once.
+            match ptrace::wait(child)? {
+                Some((_, Stop::Ended(_))) | None => {
+                    self.tasks.remove(&child);
+                    return Ok(());
+                }
+                Some(_) => {}
+            }
+        }
+        if copied {
+            ptrace::set_options(child, false)?;
+            self.watch.clean(&Memory::open(child)?)?;
+        }
+        if recorded {
+            self.watch.begin_thread(self.subject, child)?;
+        }
+        self.go_on(child, 0)
+    }
+
+    fn system_call(&mut self, thread: Tid, number: ThreadNumber) -> Result<Flow, CollectError> {
+        let memory = &self.subject.memory;
+        match ptrace::system_call(thread)? {
+            CallStop::Entry { number: call, arguments } => {
+                self.watch.note_system_call(call, &arguments, memory);
+                if matches!(call as i64, libc::SYS_execve | libc::SYS_execveat) {
+                    self.followed.stack = self.watch.stack(self.subject, thread);
+                }
+                match self.calls.enter(thread, number, call, arguments, memory) {
+                    Entry::Run => {}
+                    Entry::RunWith(rdi) => ptrace::set_registers(thread, &Registers { rdi, ..ptrace::registers(thread)? })?,
+                    Entry::Skip => {
+                        let registers = ptrace::registers(thread)?;
+                        ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..registers })?;
+                    }
+                }
+                unless_gone(ptrace::resume(thread, Resume::ToSystemCall, 0))?;
+            }
+            CallStop::Exit { result } => {
+                if let Some(result) = self.calls.exit(thread, number, result, memory)? {
+                    let registers = ptrace::registers(thread)?;
+                    ptrace::set_registers(thread, &Registers { rax: result as u64, ..registers })?;
+                }
+                let flow = self.watch.after_system_call(self.subject, thread, number, self.sink)?;
+                self.go_on(thread, 0)?;
+                return Ok(flow);
+            }
+            CallStop::Neither => self.go_on(thread, 0)?,
+        }
+        Ok(Flow::GoOn)
+    }
+
+    fn signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<Flow, CollectError> {
+        let task = self.tasks.get_mut(&thread).expect("the thread is known");
+        match self.watch.trap(self.subject, thread, number, signal, &mut task.counted, self.sink)? {
+            Trap::Recorded(flow) => {
+                self.go_on(thread, 0)?;
+                Ok(flow)
+            }
+            Trap::Foreign => {
+                self.before_delivery(thread, signal)?;
+                self.go_on(thread, signal)?;
+                Ok(Flow::GoOn)
+            }
+        }
+    }
+
+    /// A signal is about to be delivered: a thread in a slot is put where it would be without slots.
+    fn before_delivery(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
+        let at = ptrace::instruction_pointer(thread)?;
+        let in_image = self.watch.is_code(at.wrapping_sub(self.subject.bias));
+        let synchronous = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP);
+        if !synchronous && (in_image || self.watch.in_slot(at).is_some()) {
+            self.followed.asynchronous_signals += 1;
+        }
+        match self.watch.in_slot(at) {
+            Some(InSlot::Before(_, address)) => {
+                let stack = ptrace::stack_pointer(thread)?;
+                ptrace::set_instruction_pointer(thread, address)?;
+                self.tasks.get_mut(&thread).expect("the thread is known").counted = Some((address, stack));
+            }
+            Some(InSlot::After(address)) => ptrace::set_instruction_pointer(thread, address)?,
+            Some(InSlot::Within) | None => {}
+        }
+        Ok(())
+    }
+
+    /// Answers `rdtsc` and `rdtscp`, which trap where the recipe fixes the time.
+    fn is_time_stamp(&mut self, thread: Tid) -> Result<bool, CollectError> {
+        let mut registers = ptrace::registers(thread)?;
+        let code = Memory::open(thread)?.read_some(registers.rip, 3);
+        let length = match code.as_slice() {
+            [0x0f, 0x31, ..] => 2,
+            [0x0f, 0x01, 0xf9] => 3,
+            _ => return Ok(false),
+        };
+        self.cycles += 1000;
+        (registers.rax, registers.rdx) = (self.cycles & 0xffff_ffff, self.cycles >> 32);
+        if length == 3 {
+            registers.rcx = 0;
+        }
+        registers.rip += length;
+        ptrace::set_registers(thread, &registers)?;
+        Ok(true)
+    }
+
+    /// Ends the collection: every thread is stopped, breakpoints are taken out, threads are let go. `stopped` is a thread that is stopped (0: none).
+    fn let_go(mut self, stopped: Tid) -> Result<Followed, CollectError> {
+        let mut waiting: Vec<Tid> = self.tasks.keys().copied().collect();
+        for thread in waiting.iter().filter(|t| **t != stopped) {
+            unless_gone(ptrace::interrupt(*thread))?;
+        }
+        // The one that was stopped has been let go on by now.
+        if stopped != 0 && self.tasks.contains_key(&stopped) {
+            unless_gone(ptrace::interrupt(stopped))?;
+        }
+        let mut pending = Vec::new();
+        while let Some(thread) = waiting.pop() {
+            match ptrace::wait(thread)? {
+                Some((_, Stop::Ended(status))) => self.ended(thread, status),
+                Some((_, Stop::Signal(signal))) => pending.push((thread, self.watch.undo_hit(thread, signal)?)),
+                Some(_) => pending.push((thread, 0)),
+                None => {}
+            }
+        }
+        if !self.over && self.followed.status.is_none() {
+            self.watch.clean(&self.subject.memory)?;
+            self.watch.leave(self.subject, pending.first().map(|p| p.0))?;
+        }
+        for (thread, signal) in pending {
+            unless_gone(ptrace::detach(thread, signal))?;
+        }
+        Ok(self.followed)
+    }
+}
+
+/// Whether two processes have one memory.
+fn shares_memory(process: Tid, other: Tid) -> io::Result<bool> {
+    const KCMP_VM: i32 = 1;
+    // SAFETY: a system call without pointers.
+    let result = unsafe { libc::syscall(libc::SYS_kcmp, process, other, KCMP_VM, 0, 0) };
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        different => Ok(different == 0),
+    }
+}

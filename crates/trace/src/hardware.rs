@@ -1,0 +1,61 @@
+//! Hardware breakpoints: up to four addresses in the debug registers of each thread. The code is not touched, so that programs which read their
+//! own code see what they expect.
+//!
+//! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, section 17.2 (DR0 to DR3 addresses, DR6 status, DR7 control).
+
+use crate::CollectError;
+use crate::follow::{Sink, ThreadNumber};
+use crate::ptrace::{self, Tid};
+use crate::watch::Trap;
+
+/// As many as there are.
+pub const MOST: usize = 4;
+const STATUS: usize = 6;
+const CONTROL: usize = 7;
+
+/// Addresses in debug registers.
+#[derive(Clone, Debug)]
+pub struct HardwareBreakpoints {
+    addresses: Vec<u64>,
+}
+
+impl HardwareBreakpoints {
+    /// Breakpoints at addresses in memory.
+    ///
+    /// # Errors
+    /// There are more than registers.
+    pub fn new(addresses: Vec<u64>) -> Result<Self, CollectError> {
+        match addresses.len() <= MOST {
+            true => Ok(Self { addresses }),
+            false => Err(CollectError::TooManySites { sites: addresses.len(), most: MOST }),
+        }
+    }
+
+    /// Sets the registers of a stopped thread.
+    ///
+    /// # Errors
+    /// The kernel or the machine does not have them.
+    pub fn begin_thread(&self, thread: Tid) -> Result<(), CollectError> {
+        let mut control = 0;
+        for (register, address) in self.addresses.iter().enumerate() {
+            ptrace::set_debug_register(thread, register, *address)?;
+            // Local enable; kind 0 is execution, length 0 is one byte.
+            control |= 1 << (2 * register);
+        }
+        Ok(ptrace::set_debug_register(thread, CONTROL, control)?)
+    }
+
+    /// What a signal stop is. The kernel sets the resume flag, so that the instruction runs when the thread goes on.
+    ///
+    /// # Errors
+    /// The hit cannot be stored.
+    pub fn trap(&self, thread: Tid, number: ThreadNumber, signal: i32, sink: &mut dyn Sink) -> Result<Trap, CollectError> {
+        if signal != libc::SIGTRAP {
+            return Ok(Trap::Foreign);
+        }
+        let status = ptrace::debug_register(thread, STATUS)?;
+        let Some(register) = (0..self.addresses.len()).find(|register| status & 1 << register != 0) else { return Ok(Trap::Foreign) };
+        ptrace::set_debug_register(thread, STATUS, 0)?;
+        Ok(Trap::Recorded(sink.record(number, register as u64)?))
+    }
+}

@@ -1,0 +1,148 @@
+//! Partial traces: what one run of a collector has seen, one stream for each thread, and how the run ended.
+
+use crate::container::{ContainerError, Kind, Reader, Writer, pack};
+use crate::follow::{Ending, Flow, Followed, Sink, ThreadNumber};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
+
+const MAGIC: [u8; 8] = *b"TRODPRT1";
+/// Symbols of a block: what a kill of the collector can lose of each thread.
+const BLOCK: usize = 1 << 14;
+
+/// How a partial trace ended, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartialEnd {
+    /// The way.
+    pub ending: StoredEnding,
+    /// Threads that were seen.
+    pub threads: u32,
+    /// Return addresses on the stack.
+    pub stack: Vec<u64>,
+}
+
+/// [`Ending`], stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StoredEnding {
+    /// The process exited with this code.
+    Exited(i32),
+    /// A signal ended it.
+    Killed(i32),
+    /// It executed another program.
+    Executed,
+    /// The collection was ended; the subject ran on.
+    Detached,
+}
+
+impl From<Ending> for StoredEnding {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Exited(code) => Self::Exited(code),
+            Ending::Killed(signal) => Self::Killed(signal),
+            Ending::Executed => Self::Executed,
+            Ending::Detached => Self::Detached,
+        }
+    }
+}
+
+/// Writes a partial trace while it is collected.
+#[derive(Debug)]
+pub struct PartialWriter {
+    writer: Writer,
+    buffers: Vec<Vec<u64>>,
+    most: Option<u64>,
+    symbols: u64,
+}
+
+impl PartialWriter {
+    /// Makes the file; the collection is over when it has `most` bytes.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create(path: &Path, most: Option<u64>) -> Result<Self, ContainerError> {
+        Ok(Self { writer: Writer::create(path, MAGIC)?, buffers: Vec::new(), most, symbols: 0 })
+    }
+
+    /// Symbols so far.
+    pub fn symbols(&self) -> u64 {
+        self.symbols
+    }
+
+    /// Writes what is left and how the run ended.
+    ///
+    /// # Errors
+    /// The disk is full, or another error of the system.
+    pub fn finish(mut self, followed: &Followed) -> Result<(), ContainerError> {
+        for thread in 0..self.buffers.len() {
+            self.flush(thread)?;
+        }
+        let end = PartialEnd { ending: followed.ending.into(), threads: followed.threads, stack: followed.stack.clone() };
+        self.writer.append_value(Kind::End, &end)
+    }
+
+    fn flush(&mut self, thread: usize) -> Result<(), ContainerError> {
+        let symbols = std::mem::take(&mut self.buffers[thread]);
+        if symbols.is_empty() {
+            return Ok(());
+        }
+        self.writer.append(Kind::Symbols, thread as u32, symbols.len() as u32, &[], &pack(&symbols))
+    }
+}
+
+impl Sink for PartialWriter {
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow> {
+        let index = thread.0 as usize;
+        if self.buffers.len() <= index {
+            self.buffers.resize(index + 1, Vec::new());
+        }
+        self.symbols += 1;
+        self.buffers[index].push(what);
+        if self.buffers[index].len() < BLOCK {
+            return Ok(Flow::GoOn);
+        }
+        self.flush(index).map_err(io::Error::other)?;
+        Ok(if self.most.is_some_and(|most| self.writer.size() >= most) { Flow::Enough } else { Flow::GoOn })
+    }
+}
+
+/// A partial trace that is read.
+#[derive(Debug)]
+pub struct PartialTrace {
+    reader: Reader,
+    end: Option<PartialEnd>,
+}
+
+impl PartialTrace {
+    /// Opens a partial trace, of a run that ended or of one that was cut.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no partial trace.
+    pub fn open(path: &Path) -> Result<Self, ContainerError> {
+        let reader = Reader::open(path, MAGIC, "partial trace")?;
+        let end = match reader.blocks().last() {
+            Some(head) if head.kind == Kind::End => Some(reader.value(head)?),
+            _ => None,
+        };
+        Ok(Self { reader, end })
+    }
+
+    /// How the run ended; `None` if the collector was stopped before.
+    pub fn end(&self) -> Option<&PartialEnd> {
+        self.end.as_ref()
+    }
+
+    /// Threads that have left something.
+    pub fn threads(&self) -> u32 {
+        let symbols = self.reader.blocks().iter().filter(|h| h.kind == Kind::Symbols);
+        symbols.map(|h| h.stream + 1).max().unwrap_or(0)
+    }
+
+    /// The stream of a thread, one block in memory at a time.
+    pub fn stream(&self, thread: ThreadNumber) -> impl Iterator<Item = Result<u64, ContainerError>> + '_ {
+        let heads = self.reader.blocks().iter().filter(move |h| h.kind == Kind::Symbols && h.stream == thread.0);
+        heads.flat_map(|head| match self.reader.symbols(head) {
+            Ok(symbols) => symbols.into_iter().map(Ok).collect::<Vec<_>>(),
+            Err(error) => vec![Err(error)],
+        })
+    }
+}

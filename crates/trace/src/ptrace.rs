@@ -1,0 +1,267 @@
+//! The requests of ptrace(2) that collectors need: registers, single words of registers, events, resumption.
+//!
+//! Every function is one system call on one stopped thread. A thread that was killed meanwhile answers `ESRCH`: callers go on waiting, since
+//! its end is reported by wait(2).
+
+use std::io;
+
+/// Registers of a stopped thread.
+pub type Registers = libc::user_regs_struct;
+
+/// A thread or process number of the kernel.
+pub type Tid = i32;
+
+/// How a stopped thread goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// Until something happens to it.
+    Continue,
+    /// Until something happens, or a system call begins or ends.
+    ToSystemCall,
+    /// For one instruction.
+    Step,
+}
+
+/// Why a thread stopped or ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It ended with this wait status.
+    Ended(i32),
+    /// A system call begins or has ended.
+    SystemCall,
+    /// A signal is about to be delivered.
+    Signal(i32),
+    /// It executes another program.
+    Exec,
+    /// It made a process (`vfork` or not) or a thread.
+    Made {
+        /// The new thread or process.
+        child: Tid,
+        /// What it is.
+        kind: Made,
+    },
+    /// The parent's wait for a vfork child is over.
+    VforkDone,
+    /// It was just made, or an interrupt was asked for.
+    Begun,
+    /// It is about to end; the memory is still there.
+    Ending,
+    /// Its process is stopped by a signal.
+    GroupStop,
+}
+
+/// What was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// A process with a copy of the memory.
+    Fork,
+    /// A process that borrows the memory until it executes or ends.
+    Vfork,
+    /// A thread, or a process by clone(2).
+    Clone,
+}
+
+/// What is reported: new tasks, programs executed, ends; system calls apart from signals.
+const OPTIONS: i32 = libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACEVFORKDONE
+    | libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_TRACEEXIT
+    | libc::PTRACE_O_TRACESYSGOOD;
+
+/// Sets what is reported of a thread; `kill_with_us` ends it when the collector ends.
+pub fn set_options(thread: Tid, kill_with_us: bool) -> io::Result<()> {
+    let options = OPTIONS | if kill_with_us { libc::PTRACE_O_EXITKILL } else { 0 };
+    request(libc::PTRACE_SETOPTIONS, thread, 0, options as usize)
+}
+
+/// Follows a running thread without stopping it.
+pub fn seize(thread: Tid) -> io::Result<()> {
+    request(libc::PTRACE_SEIZE, thread, 0, OPTIONS as usize)
+}
+
+/// Stops a followed thread.
+pub fn interrupt(thread: Tid) -> io::Result<()> {
+    request(libc::PTRACE_INTERRUPT, thread, 0, 0)
+}
+
+/// Lets a thread go for good, with a signal or (0) without.
+pub fn detach(thread: Tid, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_DETACH, thread, 0, signal as usize)
+}
+
+/// Lets a stopped thread go on, with a signal or (0) without.
+pub fn resume(thread: Tid, how: Resume, signal: i32) -> io::Result<()> {
+    let what = match how {
+        Resume::Continue => libc::PTRACE_CONT,
+        Resume::ToSystemCall => libc::PTRACE_SYSCALL,
+        Resume::Step => libc::PTRACE_SINGLESTEP,
+    };
+    request(what, thread, 0, signal as usize)
+}
+
+/// Leaves a thread stopped with its group.
+pub fn listen(thread: Tid) -> io::Result<()> {
+    request(libc::PTRACE_LISTEN, thread, 0, 0)
+}
+
+/// All general registers.
+pub fn registers(thread: Tid) -> io::Result<Registers> {
+    // SAFETY: plain numbers, for which zeros are valid.
+    let mut registers: Registers = unsafe { std::mem::zeroed() };
+    request(libc::PTRACE_GETREGS, thread, 0, &raw mut registers as usize)?;
+    Ok(registers)
+}
+
+/// Sets all general registers.
+pub fn set_registers(thread: Tid, registers: &Registers) -> io::Result<()> {
+    request(libc::PTRACE_SETREGS, thread, 0, std::ptr::from_ref(registers) as usize)
+}
+
+/// The instruction pointer alone: one word is cheaper than all.
+pub fn instruction_pointer(thread: Tid) -> io::Result<u64> {
+    user_word(thread, std::mem::offset_of!(libc::user, regs) + std::mem::offset_of!(Registers, rip))
+}
+
+/// The stack pointer alone.
+pub fn stack_pointer(thread: Tid) -> io::Result<u64> {
+    user_word(thread, std::mem::offset_of!(libc::user, regs) + std::mem::offset_of!(Registers, rsp))
+}
+
+/// Sets the instruction pointer alone.
+pub fn set_instruction_pointer(thread: Tid, address: u64) -> io::Result<()> {
+    set_user_word(thread, std::mem::offset_of!(libc::user, regs) + std::mem::offset_of!(Registers, rip), address)
+}
+
+/// Debug register `number`.
+pub fn debug_register(thread: Tid, number: usize) -> io::Result<u64> {
+    user_word(thread, std::mem::offset_of!(libc::user, u_debugreg) + 8 * number)
+}
+
+/// Sets debug register `number`.
+pub fn set_debug_register(thread: Tid, number: usize, value: u64) -> io::Result<()> {
+    set_user_word(thread, std::mem::offset_of!(libc::user, u_debugreg) + 8 * number, value)
+}
+
+fn user_word(thread: Tid, offset: usize) -> io::Result<u64> {
+    let mut word = 0u64;
+    request(libc::PTRACE_PEEKUSER, thread, offset, &raw mut word as usize)?;
+    Ok(word)
+}
+
+fn set_user_word(thread: Tid, offset: usize, value: u64) -> io::Result<()> {
+    request(libc::PTRACE_POKEUSER, thread, offset, value as usize)
+}
+
+/// The number and the code of the signal that a thread is about to get, and the address of a fault.
+pub fn signal_cause(thread: Tid) -> io::Result<(i32, i32, u64)> {
+    // SAFETY: plain numbers, for which zeros are valid.
+    let mut information: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    request(libc::PTRACE_GETSIGINFO, thread, 0, &raw mut information as usize)?;
+    // SAFETY: the field is read as a number whatever the kernel wrote there.
+    let address = unsafe { information.si_addr() } as u64;
+    Ok((information.si_signo, information.si_code, address))
+}
+
+/// A system call at its beginning or end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallStop {
+    /// It begins.
+    Entry {
+        /// Its number.
+        number: u64,
+        /// Its arguments.
+        arguments: [u64; 6],
+    },
+    /// It has ended.
+    Exit {
+        /// Its result; small negative numbers are errors.
+        result: i64,
+    },
+    /// The thread is not at a system call.
+    Neither,
+}
+
+/// What PTRACE_GET_SYSCALL_INFO fills in: header, then the number and arguments or the result.
+#[repr(C)]
+#[derive(Default)]
+struct CallInformation {
+    op: u8,
+    padding: [u8; 3],
+    architecture: u32,
+    instruction_pointer: u64,
+    stack_pointer: u64,
+    words: [u64; 8],
+}
+
+/// The system call that a thread has stopped at.
+pub fn system_call(thread: Tid) -> io::Result<CallStop> {
+    const GET_SYSCALL_INFO: u32 = 0x420e;
+    let mut information = CallInformation::default();
+    request(GET_SYSCALL_INFO, thread, size_of::<CallInformation>(), &raw mut information as usize)?;
+    let [number, a, b, c, d, e, f, _] = information.words;
+    Ok(match information.op {
+        1 => CallStop::Entry { number, arguments: [a, b, c, d, e, f] },
+        2 => CallStop::Exit { result: number as i64 },
+        _ => CallStop::Neither,
+    })
+}
+
+/// Waits for a thread that this thread follows, or (-1) any; `None` when there is none any more.
+///
+/// # Errors
+/// A signal interrupted the wait (`EINTR`), or another error of the system.
+pub fn wait(thread: Tid) -> io::Result<Option<(Tid, Stop)>> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the kernel writes one number to where the pointer says.
+        let found = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
+        match (found, io::Error::last_os_error()) {
+            (1.., _) => return Ok(Some((found, stop(found, status)?))),
+            (_, error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
+            // Only who waits for anything is to be woken.
+            (_, error) if error.raw_os_error() == Some(libc::EINTR) && thread != -1 => {}
+            (_, error) => return Err(error),
+        }
+    }
+}
+
+fn stop(thread: Tid, status: i32) -> io::Result<Stop> {
+    if !libc::WIFSTOPPED(status) {
+        return Ok(Stop::Ended(status));
+    }
+    let signal = libc::WSTOPSIG(status);
+    // One that was killed meanwhile has made nothing that can be followed.
+    let made = |kind| Ok(event_message(thread).map_or(Stop::Begun, |child| Stop::Made { child: child as Tid, kind }));
+    match status >> 16 {
+        0 if signal == libc::SIGTRAP | 0x80 => Ok(Stop::SystemCall),
+        0 => Ok(Stop::Signal(signal)),
+        libc::PTRACE_EVENT_EXEC => Ok(Stop::Exec),
+        libc::PTRACE_EVENT_FORK => made(Made::Fork),
+        libc::PTRACE_EVENT_VFORK => made(Made::Vfork),
+        libc::PTRACE_EVENT_CLONE => made(Made::Clone),
+        libc::PTRACE_EVENT_VFORK_DONE => Ok(Stop::VforkDone),
+        libc::PTRACE_EVENT_EXIT => Ok(Stop::Ending),
+        _ if signal == libc::SIGTRAP => Ok(Stop::Begun),
+        _ => Ok(Stop::GroupStop),
+    }
+}
+
+fn event_message(thread: Tid) -> io::Result<u64> {
+    let mut word = 0u64;
+    request(libc::PTRACE_GETEVENTMSG, thread, 0, &raw mut word as usize)?;
+    Ok(word)
+}
+
+fn request(what: u32, thread: Tid, address: usize, data: usize) -> io::Result<()> {
+    // The system call itself, not the C library's function, which returns peeked words as results.
+    // SAFETY: the callers give pointers to objects of the size that the request reads or writes, or plain numbers.
+    let result = unsafe { libc::syscall(libc::SYS_ptrace, libc::c_long::from(what), thread, address, data) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A thread that was killed meanwhile is no error: wait(2) reports its end.
+pub fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|e| if e.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(e) })
+}

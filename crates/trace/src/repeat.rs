@@ -1,0 +1,314 @@
+//! Runs that repeat: what differs from run to run is fixed, or answered from a recorded first run; divergence is detected all the same.
+//!
+//! | part | how it is made to repeat |
+//! |---|---|
+//! | addresses | randomisation off (`personality`) |
+//! | time | vdso hidden, so that every question is a system call; answered from the first run; `rdtsc` traps and is answered by a counter |
+//! | randomness | `AT_RANDOM` overwritten; `getrandom` and reads of `/dev/urandom` answered from the first run |
+//! | processes | process and thread ids answered from the first run, and translated back where signals are sent |
+//! | core | tracer and subject on one core, which is also several times faster |
+//!
+//! The C library reads the time, the core and randomness by system calls only when the vdso is hidden. Not fixed: `rdrand`, threads that race,
+//! input from outside, signals that come at any time. So every system call with its result and the data it moves is compared with the first
+//! run's: the first difference is a [`Divergence`].
+
+use crate::calls::name;
+use crate::follow::ThreadNumber;
+use crate::memory::Memory;
+use crate::ptrace::Tid;
+use std::collections::HashMap;
+use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3;
+
+/// What is made to repeat; each part can be switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// No randomised addresses.
+    pub addresses: bool,
+    /// Clocks of the first run.
+    pub time: bool,
+    /// Random numbers of the first run.
+    pub randomness: bool,
+    /// Process ids of the first run.
+    pub processes: bool,
+    /// The core that tracer and subject run on.
+    pub core: Option<usize>,
+}
+
+impl Recipe {
+    /// Everything fixed.
+    pub const ALL: Self = Self { addresses: true, time: true, randomness: true, processes: true, core: None };
+    /// Nothing fixed.
+    pub const NONE: Self = Self { addresses: false, time: false, randomness: false, processes: false, core: None };
+}
+
+/// An answer of the system that differs from run to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    thread: ThreadNumber,
+    number: u64,
+    result: i64,
+    /// What was written to memory: which argument pointed there, and the bytes.
+    written: Vec<(usize, Vec<u8>)>,
+}
+
+/// A system call as runs are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallRecord {
+    /// Its number.
+    pub number: u64,
+    /// Its result.
+    pub result: i64,
+    /// Hash of the path it named or the data it moved.
+    pub data: u64,
+}
+
+/// What a run did, for the next ones to be answered from and compared with.
+#[derive(Clone, Debug, Default)]
+pub struct RunLog {
+    /// Answers, in order.
+    pub answers: Vec<Answer>,
+    /// System calls of each thread, in order.
+    pub calls: Vec<Vec<CallRecord>>,
+    /// Process ids.
+    process: Tid,
+}
+
+/// Where two runs part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// The thread.
+    pub thread: ThreadNumber,
+    /// How many system calls of it were equal.
+    pub position: usize,
+    /// What the first run did then; `None`: nothing more.
+    pub expected: Option<CallRecord>,
+    /// What this run did.
+    pub found: Option<CallRecord>,
+}
+
+impl std::fmt::Display for Divergence {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let say = |call: &Option<CallRecord>| match call {
+            Some(call) => format!("{} = {}", name(call.number), call.result),
+            None => "no more system calls".to_owned(),
+        };
+        write!(
+            f,
+            "thread {}, system call {}: the first run did {}, this one {}",
+            self.thread.0,
+            self.position + 1,
+            say(&self.expected),
+            say(&self.found)
+        )?;
+        match (self.expected, self.found) {
+            (Some(a), Some(b)) if a.number == b.number && a.result == b.result => f.write_str(" with other data"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// System calls of one run: recorded, or answered from a first run and compared with it.
+pub struct Repeater {
+    recipe: Recipe,
+    first: Option<Arc<RunLog>>,
+    log: RunLog,
+    /// Next answer of the first run for each thread and call.
+    next: HashMap<(ThreadNumber, u64), Vec<usize>>,
+    pending: HashMap<Tid, Pending>,
+    random_files: Vec<i64>,
+    divergence: Option<Divergence>,
+}
+
+struct Pending {
+    number: u64,
+    arguments: [u64; 6],
+    answer: Option<usize>,
+    hash: Xxh3,
+}
+
+/// What to do with a system call that begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Let it run.
+    Run,
+    /// Let it run with this first argument.
+    RunWith(u64),
+    /// Do not run it: it is answered.
+    Skip,
+}
+
+/// Calls whose results and data are answered: number, and for each pointer argument its length; 0 is "as many as the result says".
+const ANSWERED: &[(i64, Part, &[(usize, usize)])] = &[
+    (libc::SYS_clock_gettime, Part::Time, &[(1, 16)]),
+    (libc::SYS_gettimeofday, Part::Time, &[(0, 16), (1, 8)]),
+    (libc::SYS_time, Part::Time, &[(0, 8)]),
+    (libc::SYS_times, Part::Time, &[(0, 32)]),
+    (libc::SYS_getrusage, Part::Time, &[(1, 144)]),
+    (libc::SYS_sysinfo, Part::Time, &[(0, 112)]),
+    (libc::SYS_getcpu, Part::Time, &[(0, 4), (1, 4)]),
+    (libc::SYS_getrandom, Part::Randomness, &[(0, 0)]),
+    (libc::SYS_getpid, Part::Processes, &[]),
+    (libc::SYS_gettid, Part::Processes, &[]),
+    (libc::SYS_getppid, Part::Processes, &[]),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Time,
+    Randomness,
+    Processes,
+}
+
+impl Repeater {
+    /// For a first run, or for one that repeats `first`.
+    pub fn new(recipe: Recipe, first: Option<Arc<RunLog>>) -> Self {
+        let mut next: HashMap<(ThreadNumber, u64), Vec<usize>> = HashMap::new();
+        for (index, answer) in first.iter().flat_map(|log| log.answers.iter().enumerate()).rev() {
+            next.entry((answer.thread, answer.number)).or_default().push(index);
+        }
+        let log = RunLog::default();
+        Self { recipe, first, log, next, pending: HashMap::new(), random_files: Vec::new(), divergence: None }
+    }
+
+    /// Which process this run is.
+    pub fn begin(&mut self, process: Tid) {
+        self.log.process = process;
+    }
+
+    /// What the run did, and where it parted from the first one: its end counts, too, if it ended by itself.
+    pub fn finish(mut self, ended: bool) -> (RunLog, Option<Divergence>) {
+        if let (Some(first), None, true) = (&self.first, &self.divergence, ended) {
+            let longer = first.calls.iter().enumerate().find(|(t, calls)| self.log.calls.get(*t).map_or(0, Vec::len) < calls.len());
+            self.divergence = longer.map(|(thread, calls)| {
+                let position = self.log.calls.get(thread).map_or(0, Vec::len);
+                Divergence { thread: ThreadNumber(thread as u32), position, expected: calls.get(position).copied(), found: None }
+            });
+        }
+        (self.log, self.divergence)
+    }
+
+    /// A system call begins.
+    pub fn enter(&mut self, tid: Tid, thread: ThreadNumber, number: u64, arguments: [u64; 6], memory: &Memory) -> Entry {
+        let mut hash = Xxh3::new();
+        crate::calls::hash_entry(number, &arguments, memory, &mut hash);
+        let answered = self.first.is_some() && self.is_answered(number, &arguments);
+        let answer = if answered { self.next.get_mut(&(thread, number)).and_then(Vec::pop) } else { None };
+        self.pending.insert(tid, Pending { number, arguments, answer, hash });
+        let sends_signal = matches!(number as i64, libc::SYS_kill | libc::SYS_tkill | libc::SYS_tgkill);
+        match &self.first {
+            _ if answer.is_some() => Entry::Skip,
+            Some(first) if sends_signal && self.recipe.processes && arguments[0] == first.process as u64 => {
+                Entry::RunWith(self.log.process as u64)
+            }
+            _ => Entry::Run,
+        }
+    }
+
+    /// A system call has ended; gives another result if it is to have one.
+    pub fn exit(&mut self, tid: Tid, thread: ThreadNumber, result: i64, memory: &Memory) -> std::io::Result<Option<i64>> {
+        // Interrupted by a signal, and begins again.
+        const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
+        let Some(mut call) = self.pending.remove(&tid) else { return Ok(None) };
+        if RESTARTS.contains(&result) {
+            return Ok(None);
+        }
+        let result = match (call.answer, self.first.clone()) {
+            (Some(index), Some(first)) => {
+                let answer = &first.answers[index];
+                for (argument, bytes) in &answer.written {
+                    memory.write(call.arguments[*argument], bytes)?;
+                }
+                Replaced::Yes(answer.result)
+            }
+            _ if self.is_answered(call.number, &call.arguments) => {
+                self.record(thread, &call, result, memory);
+                Replaced::No(result)
+            }
+            _ => self.translated(&call, thread, result),
+        };
+        self.note_files(&call, result.value());
+        crate::calls::hash_exit(call.number, &call.arguments, result.value(), memory, &mut call.hash);
+        self.compare(thread, &call, result.value());
+        Ok(match result {
+            Replaced::Yes(result) => Some(result),
+            Replaced::No(_) => None,
+        })
+    }
+
+    fn is_answered(&self, number: u64, arguments: &[u64; 6]) -> bool {
+        let on = |part| match part {
+            Part::Time => self.recipe.time,
+            Part::Randomness => self.recipe.randomness,
+            Part::Processes => self.recipe.processes,
+        };
+        let random_read = number as i64 == libc::SYS_read && self.recipe.randomness && self.random_files.contains(&(arguments[0] as i64));
+        random_read || ANSWERED.iter().any(|(n, part, _)| *n as u64 == number && on(*part))
+    }
+
+    fn record(&mut self, thread: ThreadNumber, call: &Pending, result: i64, memory: &Memory) {
+        let pointers = ANSWERED.iter().find(|(n, ..)| *n as u64 == call.number).map_or(&[(1, 0)][..], |(_, _, pointers)| pointers);
+        let mut written = Vec::new();
+        for (argument, length) in pointers {
+            let length = if *length == 0 { usize::try_from(result).unwrap_or(0) } else { *length };
+            if call.arguments[*argument] != 0 && result >= 0 {
+                written.push((*argument, memory.read_some(call.arguments[*argument], length)));
+            }
+        }
+        self.log.answers.push(Answer { thread, number: call.number, result, written });
+    }
+
+    /// Process ids in results.
+    fn translated(&mut self, call: &Pending, thread: ThreadNumber, result: i64) -> Replaced {
+        let is_id = matches!(call.number as i64, libc::SYS_set_tid_address | libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone);
+        match (&self.first, is_id && self.recipe.processes && result > 0 && thread.0 == 0) {
+            (Some(first), true) if call.number as i64 == libc::SYS_set_tid_address => Replaced::Yes(i64::from(first.process)),
+            _ => Replaced::No(result),
+        }
+    }
+
+    /// Remembers open files with random numbers.
+    fn note_files(&mut self, call: &Pending, result: i64) {
+        match call.number as i64 {
+            libc::SYS_close => self.random_files.retain(|f| *f != call.arguments[0] as i64),
+            libc::SYS_openat | libc::SYS_open if result >= 0 => {
+                self.random_files.retain(|f| *f != result);
+                if [b"/dev/urandom".as_slice(), b"/dev/random"].iter().any(|path| crate::calls::path_hash(path) == call.hash.digest()) {
+                    self.random_files.push(result);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn compare(&mut self, thread: ThreadNumber, call: &Pending, result: i64) {
+        let result = if crate::calls::has_process_id(call.number) && result > 0 { 1 } else { result };
+        let record = CallRecord { number: call.number, result, data: call.hash.digest() };
+        let index = thread.0 as usize;
+        if self.log.calls.len() <= index {
+            self.log.calls.resize(index + 1, Vec::new());
+        }
+        let position = self.log.calls[index].len();
+        self.log.calls[index].push(record);
+        if let (Some(first), None) = (&self.first, &self.divergence) {
+            let expected = first.calls.get(index).and_then(|calls| calls.get(position)).copied();
+            if expected != Some(record) {
+                self.divergence = Some(Divergence { thread, position, expected, found: Some(record) });
+            }
+        }
+    }
+}
+
+/// A result, and whether it is put in place of the system's.
+enum Replaced {
+    Yes(i64),
+    No(i64),
+}
+
+impl Replaced {
+    fn value(&self) -> i64 {
+        match self {
+            Self::Yes(result) | Self::No(result) => *result,
+        }
+    }
+}

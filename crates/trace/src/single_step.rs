@@ -1,0 +1,184 @@
+//! Single-stepping: every instruction of the image, by PTRACE_SINGLESTEP. It needs no graph and no breakpoint, so it is the oracle of the other
+//! collectors; it costs tens of microseconds an instruction.
+//!
+//! Libraries run at full speed while there is one thread: when it leaves the image, the image's code is made unexecutable; the fault at which it
+//! comes back, by return or by a callback, is where stepping goes on. No assumption about the way back is made. With a second thread all are
+//! stepped everywhere.
+
+use crate::CollectError;
+use crate::follow::{Flow, Sink, ThreadNumber};
+use crate::ptrace::{self, Resume, Tid};
+use crate::subject::{Executable, Subject};
+use crate::watch::Trap;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// `si_code` of a trap by an `int3` of the program itself: SI_KERNEL.
+const BY_BREAKPOINT: i32 = 0x80;
+
+/// Stepping a program.
+#[derive(Debug)]
+pub struct Stepping {
+    /// Code of the image in memory.
+    code: Vec<Range<u64>>,
+    threads: HashMap<Tid, Stepped>,
+    /// Whether libraries are stepped, too.
+    everywhere: bool,
+    /// Whether the image's code can run.
+    allowed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stepped {
+    /// Whether it is in the image.
+    inside: bool,
+    /// Where it was last.
+    last: u64,
+    /// Whether a system call comes next.
+    call: bool,
+}
+
+impl Stepping {
+    /// Steps a program that has not begun.
+    pub fn new(subject: &Subject, executable: &Executable) -> Self {
+        let in_memory = |c: &Range<u64>| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias);
+        let code = executable.code.iter().map(in_memory).collect();
+        Self { code, threads: HashMap::new(), everywhere: false, allowed: true }
+    }
+
+    /// A thread begins; it and all others are stopped.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn begin_thread(&mut self, subject: &Subject, thread: Tid) -> Result<(), CollectError> {
+        let inside = self.is_inside(ptrace::instruction_pointer(thread)?);
+        self.threads.insert(thread, Stepped { inside, last: 0, call: false });
+        if self.threads.len() > 1 {
+            self.everywhere = true;
+            self.allow(subject, thread)
+        } else if inside || self.everywhere {
+            Ok(())
+        } else {
+            self.forbid(subject, thread)
+        }
+    }
+
+    /// A thread is gone.
+    pub fn end_thread(&mut self, thread: Tid) {
+        self.threads.remove(&thread);
+    }
+
+    /// How a thread goes on.
+    pub fn resume(&self, thread: Tid) -> Resume {
+        match self.threads.get(&thread) {
+            Some(stepped) if (stepped.inside || self.everywhere) && !stepped.call => Resume::Step,
+            _ => Resume::ToSystemCall,
+        }
+    }
+
+    /// What a signal stop is.
+    ///
+    /// # Errors
+    /// The thread is gone, or the step cannot be stored.
+    pub fn trap(
+        &mut self,
+        subject: &Subject,
+        thread: Tid,
+        number: ThreadNumber,
+        signal: i32,
+        sink: &mut dyn Sink,
+    ) -> Result<Trap, CollectError> {
+        let Some(stepped) = self.threads.get(&thread).copied() else { return Ok(Trap::Foreign) };
+        let stepping = stepped.inside || self.everywhere;
+        match signal {
+            libc::SIGTRAP if stepping => {
+                let code = ptrace::signal_cause(thread)?.1;
+                if code == BY_BREAKPOINT || code <= 0 {
+                    return Ok(Trap::Foreign);
+                }
+                Ok(Trap::Recorded(self.step(subject, thread, number, sink)?))
+            }
+            libc::SIGSEGV if !stepping && self.is_inside(ptrace::instruction_pointer(thread)?) => {
+                self.allow(subject, thread)?;
+                Ok(Trap::Recorded(self.step(subject, thread, number, sink)?))
+            }
+            _ => Ok(Trap::Foreign),
+        }
+    }
+
+    /// A system call has ended.
+    ///
+    /// # Errors
+    /// The thread is gone, or the step cannot be stored.
+    pub fn after_system_call(
+        &mut self,
+        subject: &Subject,
+        thread: Tid,
+        number: ThreadNumber,
+        sink: &mut dyn Sink,
+    ) -> Result<Flow, CollectError> {
+        match self.threads.get(&thread) {
+            Some(stepped) if stepped.inside || self.everywhere => self.step(subject, thread, number, sink),
+            _ => Ok(Flow::GoOn),
+        }
+    }
+
+    /// A thread stands before an instruction.
+    fn step(&mut self, subject: &Subject, thread: Tid, number: ThreadNumber, sink: &mut dyn Sink) -> Result<Flow, CollectError> {
+        let at = ptrace::instruction_pointer(thread)?;
+        let inside = self.is_inside(at);
+        let last = self.threads.get(&thread).map_or(0, |s| s.last);
+        if !inside && !self.everywhere {
+            self.threads.insert(thread, Stepped { inside, last: 0, call: false });
+            self.forbid(subject, thread)?;
+            return Ok(Flow::GoOn);
+        }
+        let code = subject.memory.read_some(at, 2);
+        let call = code == [0x0f, 0x05];
+        self.threads.insert(thread, Stepped { inside, last: at, call });
+        // A repeated string instruction stops at each repetition.
+        let repetition = at == last && matches!(code.first(), Some(0xf2 | 0xf3));
+        if inside && !repetition { Ok(sink.record(number, at.wrapping_sub(subject.bias))?) } else { Ok(Flow::GoOn) }
+    }
+
+    fn is_inside(&self, address: u64) -> bool {
+        self.code.iter().any(|c| c.contains(&address))
+    }
+
+    /// Makes the image's code run again.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn allow(&mut self, subject: &Subject, thread: Tid) -> Result<(), CollectError> {
+        if self.allowed {
+            return Ok(());
+        }
+        self.allowed = true;
+        self.protect(subject, thread, libc::PROT_READ | libc::PROT_EXEC)
+    }
+
+    fn forbid(&mut self, subject: &Subject, thread: Tid) -> Result<(), CollectError> {
+        if !self.allowed {
+            return Ok(());
+        }
+        self.allowed = false;
+        self.protect(subject, thread, libc::PROT_READ)
+    }
+
+    fn protect(&self, subject: &Subject, thread: Tid, protection: i32) -> Result<(), CollectError> {
+        for code in &self.code {
+            let (start, end) = (code.start & !0xfff, (code.end + 0xfff) & !0xfff);
+            let result =
+                subject.inject(thread, Some(subject.area), libc::SYS_mprotect, [start, end - start, protection as u64, 0, 0, 0])?;
+            if result != 0 {
+                return Err(CollectError::Unexpected { what: format!("mprotect of the image's code gave {result}") });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Cuts a stream of executed instructions into blocks: those at which blocks start.
+pub fn cut(addresses: impl Iterator<Item = u64>, mut is_start: impl FnMut(u64) -> bool) -> impl Iterator<Item = u64> {
+    addresses.filter(move |address| is_start(*address))
+}

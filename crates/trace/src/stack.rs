@@ -1,0 +1,78 @@
+//! The stack of a stopped thread: where in the image the calls stand that have not returned. A run can end in mid-call (`exit`, a signal, `exec`);
+//! this says in which.
+//!
+//! Frames of libraries are unwound by their `.eh_frame`; framehop does it.
+
+use crate::memory::mappings;
+use crate::ptrace::{self, Tid};
+use crate::subject::{Executable, Subject};
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
+use object::{Object, ObjectSection};
+use std::io;
+use std::ops::Range;
+
+/// Deeper stacks are cut.
+const DEEPEST: usize = 100_000;
+
+/// Where a thread stands in the image, innermost first: its instruction pointer if that is in the image, then return addresses, as addresses of
+/// the file.
+///
+/// # Errors
+/// The thread is gone.
+pub fn walk(executable: &Executable, subject: &Subject, thread: Tid) -> io::Result<Vec<u64>> {
+    let registers = ptrace::registers(thread)?;
+    let mut unwinder: UnwinderX86_64<Vec<u8>> = UnwinderX86_64::new();
+    for module in modules(subject.process)? {
+        unwinder.add_module(module);
+    }
+    let mut cache = CacheX86_64::new();
+    let start = UnwindRegsX86_64::new(registers.rip, registers.rsp, registers.rbp);
+    let mut read = |address: u64| subject.memory.word(address).map_err(|_| ());
+    let mut frames = unwinder.iter_frames(registers.rip, start, &mut cache, &mut read);
+    let mut found = Vec::new();
+    for _ in 0..DEEPEST {
+        let Ok(Some(frame)) = frames.next() else { break };
+        let address = frame.address().wrapping_sub(subject.bias);
+        if executable.is_code(address) {
+            found.push(address);
+        }
+    }
+    Ok(found)
+}
+
+/// Files mapped with code, with their tables for unwinding.
+fn modules(process: Tid) -> io::Result<Vec<Module<Vec<u8>>>> {
+    let mappings = mappings(process)?;
+    let mut modules = Vec::new();
+    for code in mappings.iter().filter(|m| m.executable && m.name.starts_with('/')) {
+        let of_file = || mappings.iter().filter(|m| m.name == code.name);
+        let span = of_file().map(|m| m.start).min().unwrap_or(code.start)..of_file().map(|m| m.end).max().unwrap_or(code.end);
+        let base = of_file().find(|m| m.offset == 0).map_or(code.start - code.offset, |m| m.start);
+        if let Some(sections) = std::fs::read(&code.name).ok().and_then(|bytes| sections(&bytes)) {
+            modules.push(Module::new(code.name.clone(), span, base, sections));
+        }
+    }
+    Ok(modules)
+}
+
+fn sections(bytes: &[u8]) -> Option<ExplicitModuleSectionInfo<Vec<u8>>> {
+    let file = object::File::parse(bytes).ok()?;
+    let base_svma = object::ObjectSegment::address(&file.segments().min_by_key(|s| object::ObjectSegment::address(s))?) & !0xfff;
+    let range = |name: &str| -> Option<Range<u64>> {
+        let section = file.section_by_name(name)?;
+        Some(section.address()..section.address() + section.size())
+    };
+    let data = |name: &str| file.section_by_name(name).and_then(|s| s.data().ok()).map(<[u8]>::to_vec);
+    Some(ExplicitModuleSectionInfo {
+        base_svma,
+        text_svma: range(".text"),
+        text: data(".text"),
+        eh_frame_svma: range(".eh_frame"),
+        eh_frame: data(".eh_frame"),
+        eh_frame_hdr_svma: range(".eh_frame_hdr"),
+        eh_frame_hdr: data(".eh_frame_hdr"),
+        got_svma: range(".got"),
+        ..Default::default()
+    })
+}

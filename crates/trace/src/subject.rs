@@ -1,0 +1,322 @@
+//! The subject of a collection: a program that starts under control, or a process that runs already; where its image lies; system calls made in
+//! its name.
+//!
+//! A started program stands before the first instruction of its loader: the image is mapped, no constructor has run.
+
+use crate::memory::{Memory, mappings};
+use crate::ptrace::{self, Registers, Resume, Stop, Tid};
+use crate::repeat::Recipe;
+use crate::{CollectError, programs};
+use std::io;
+use std::ops::Range;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Bytes of the area near the image that slots lie in.
+pub const AREA: u64 = 32 << 20;
+
+const AT_NULL: u64 = 0;
+const AT_IGNORE: u64 = 1;
+const AT_ENTRY: u64 = 9;
+const AT_RANDOM: u64 = 25;
+const AT_SYSINFO_EHDR: u64 = 33;
+
+/// What of an executable file says where its image lies. All addresses are those of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Executable {
+    /// The file.
+    pub path: PathBuf,
+    /// The entry of the program.
+    pub entry: u64,
+    /// The addresses that segments with code are loaded at.
+    pub code: Vec<Range<u64>>,
+    /// First address of all segments, and the one behind the last.
+    pub span: Range<u64>,
+}
+
+/// A program in memory.
+#[derive(Debug)]
+pub struct Subject {
+    /// Its process.
+    pub process: Tid,
+    /// Its memory.
+    pub memory: Memory,
+    /// What is added to addresses of the file; wraps.
+    pub bias: u64,
+    /// Where slots go.
+    pub area: u64,
+}
+
+impl Executable {
+    /// Reads the headers of an executable file of x86-64.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no ELF file of 64 bits for x86-64.
+    pub fn read(path: &Path) -> Result<Self, CollectError> {
+        use object::read::elf::{FileHeader, ProgramHeader};
+        let fault = |what: &str| CollectError::Executable { path: path.to_owned(), fault: what.to_owned() };
+        let bytes = std::fs::read(path).map_err(|e| fault(&format!("cannot be read: {e}")))?;
+        if !bytes.starts_with(b"\x7fELF") {
+            let script = if bytes.starts_with(b"#!") { " (a script: give its interpreter's program)" } else { "" };
+            return Err(fault(&format!("is no ELF file{script}")));
+        }
+        if bytes.get(4) == Some(&1) {
+            return Err(fault("is a program of 32 bits; only those of x86-64 can be traced"));
+        }
+        let broken = |e: object::Error| fault(&format!("is a broken ELF file: {e}"));
+        let header = object::elf::FileHeader64::<object::LittleEndian>::parse(&*bytes).map_err(broken)?;
+        let endian = object::LittleEndian;
+        if header.e_machine(endian) != object::elf::EM_X86_64 {
+            return Err(fault("is a program for another processor; only those of x86-64 can be traced"));
+        }
+        let segments = header.program_headers(endian, &*bytes).map_err(broken)?;
+        let loaded = || segments.iter().filter(|s| s.p_type(endian) == object::elf::PT_LOAD);
+        let range = |s: &object::elf::ProgramHeader64<_>| s.p_vaddr(endian)..s.p_vaddr(endian).saturating_add(s.p_memsz(endian));
+        let code = loaded().filter(|s| s.p_flags(endian) & object::elf::PF_X != 0).map(range).collect();
+        let start = loaded().map(|s| range(s).start).min().ok_or_else(|| fault("has no segment to load"))?;
+        let end = loaded().map(|s| range(s).end).max().unwrap_or(start);
+        Ok(Self { path: path.to_owned(), entry: header.e_entry(endian), code, span: start..end })
+    }
+
+    /// Whether an address of the file is code.
+    pub fn is_code(&self, address: u64) -> bool {
+        self.code.iter().any(|c| c.contains(&address))
+    }
+}
+
+impl Subject {
+    /// Starts a program; it stands before its first instruction.
+    ///
+    /// # Errors
+    /// It cannot be started or followed, or what runs is not `executable`.
+    pub fn start(mut command: Command, executable: &Executable, recipe: &Recipe) -> Result<Self, CollectError> {
+        let (fixed_addresses, fixed_clock, core) = (recipe.addresses, recipe.time, recipe.core);
+        let prepare = move || prepare(fixed_addresses, fixed_clock, core);
+        // SAFETY: between fork and exec, this makes only system calls.
+        unsafe { command.pre_exec(prepare) };
+        let process = programs::start(command).map_err(CollectError::Start)?;
+        ptrace::set_options(process, true)?;
+        // The event comes before execve returns, and its result would overwrite a register set here.
+        ptrace::resume(process, Resume::ToSystemCall, 0)?;
+        match ptrace::wait(process)? {
+            Some((_, Stop::SystemCall)) => {}
+            other => return Err(CollectError::Unexpected { what: format!("{other:?} where execve returns") }),
+        }
+        let memory = Memory::open(process)?;
+        let auxiliary = Auxiliary::read(&memory, ptrace::stack_pointer(process)?)?;
+        recipe.fix_auxiliary(&memory, auxiliary.random, auxiliary.vdso)?;
+        let bias = auxiliary.entry.wrapping_sub(executable.entry);
+        Self { process, memory, bias, area: 0 }.with_area(executable)
+    }
+
+    /// Takes control of a process that runs already; all its threads are stopped.
+    ///
+    /// # Errors
+    /// There is no such process, or it may not be followed.
+    pub fn attach(process: Tid, executable: &Executable) -> Result<(Self, Vec<Tid>), CollectError> {
+        let threads = seize_all(process)?;
+        let memory = Memory::open(process)?;
+        let canonical = executable.path.canonicalize().unwrap_or_else(|_| executable.path.clone());
+        let mapped = mappings(process)?.into_iter().find(|m| Path::new(&m.name) == canonical && m.offset == 0);
+        let start = mapped
+            .ok_or_else(|| CollectError::Unexpected { what: format!("process {process} has not mapped {}", canonical.display()) })?
+            .start;
+        let bias = start.wrapping_sub(executable.span.start & !0xfff);
+        Ok((Self { process, memory, bias, area: 0 }.with_area(executable)?, threads))
+    }
+
+    /// Maps the area of slots. The stopped process must have been stopped outside a system call.
+    fn with_area(mut self, executable: &Executable) -> Result<Self, CollectError> {
+        let start = executable.span.start.wrapping_add(self.bias);
+        // Below the image, since the heap grows above it; programs at fixed low addresses have no room there.
+        let wanted = if start > 4 * AREA { (start & !0xfff) - 2 * AREA } else { 0x6000_0000 };
+        let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+        let arguments = [wanted, AREA, protection, flags, u64::MAX, 0];
+        let got = self.inject(self.process, None, libc::SYS_mmap, arguments)?;
+        if got as u64 != wanted {
+            return Err(CollectError::Unexpected {
+                what: format!("no memory at {wanted:#x} for slots near the image (mmap gave {got:#x})"),
+            });
+        }
+        self.area = wanted;
+        // A stub for later calls.
+        self.memory.write(self.area, STUB)?;
+        Ok(self)
+    }
+
+    /// Lets a stopped thread execute one instruction; gives where it stands then. A signal that comes in between is sent again.
+    ///
+    /// # Errors
+    /// The thread cannot be followed.
+    pub fn step(&self, thread: Tid) -> Result<u64, CollectError> {
+        let mut held = 0;
+        loop {
+            ptrace::resume(thread, Resume::Step, 0)?;
+            match ptrace::wait(thread)? {
+                Some((_, Stop::Signal(libc::SIGTRAP))) => break,
+                Some((_, Stop::Signal(signal))) => held = signal,
+                Some((_, Stop::Begun | Stop::GroupStop)) => {}
+                other => return Err(CollectError::Unexpected { what: format!("{other:?} at an indirect jump") }),
+            }
+        }
+        if held != 0 {
+            self.send(thread, held);
+        }
+        Ok(ptrace::instruction_pointer(thread)?)
+    }
+
+    fn send(&self, thread: Tid, signal: i32) {
+        // SAFETY: a system call without pointers.
+        unsafe { libc::syscall(libc::SYS_tgkill, self.process, thread, signal) };
+    }
+
+    /// Makes a system call in the name of a stopped thread. `at` is where `syscall; int3` stands; without it these bytes are put where the
+    /// thread stands, for the time being.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn inject(&self, thread: Tid, at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
+        let saved = ptrace::registers(thread)?;
+        let place = at.unwrap_or(saved.rip);
+        let mut hidden = [0; STUB.len()];
+        if at.is_none() {
+            self.memory.read(place, &mut hidden)?;
+            self.memory.write(place, STUB)?;
+        }
+        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
+        let rax = number as u64;
+        let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..saved };
+        ptrace::set_registers(thread, &call)?;
+        let mut held = 0;
+        loop {
+            ptrace::resume(thread, Resume::Continue, 0)?;
+            match ptrace::wait(thread)? {
+                Some((_, Stop::Signal(libc::SIGTRAP))) if ptrace::instruction_pointer(thread)? == place + STUB.len() as u64 => break,
+                // Sent back to the thread when it goes on by itself.
+                Some((_, Stop::Signal(signal))) => held = signal,
+                Some((_, Stop::Begun | Stop::GroupStop)) => {}
+                other => return Err(CollectError::Unexpected { what: format!("{other:?} in a system call made in its name") }),
+            }
+        }
+        let result = ptrace::registers(thread)?.rax as i64;
+        if at.is_none() {
+            self.memory.write(place, &hidden)?;
+        }
+        ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..saved })?;
+        if held != 0 {
+            self.send(thread, held);
+        }
+        Ok(result)
+    }
+}
+
+/// `syscall; int3`.
+const STUB: &[u8] = &[0x0f, 0x05, 0xcc];
+
+/// Runs in the forked child.
+fn prepare(fixed_addresses: bool, fixed_clock: bool, core: Option<usize>) -> io::Result<()> {
+    let check = |result: i32| if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    if fixed_addresses {
+        // SAFETY: a system call without pointers.
+        check(unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) })?;
+    }
+    if fixed_clock {
+        // SAFETY: a system call without pointers.
+        check(unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) })?;
+    }
+    if let Some(core) = core {
+        pin(core)?;
+    }
+    Ok(())
+}
+
+/// Binds the calling thread to one core.
+///
+/// # Errors
+/// There is no such core for this process.
+pub fn pin(core: usize) -> io::Result<()> {
+    // SAFETY: a set of zeros is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: writes within the set; cores above its size are ignored.
+    unsafe { libc::CPU_SET(core, &mut set) };
+    // SAFETY: the kernel reads the set.
+    let result = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The cores that the calling thread may run on.
+pub fn cores() -> Vec<usize> {
+    // SAFETY: a set of zeros is an empty set, which the kernel fills in.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes the set.
+    unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
+    // SAFETY: reads within the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect()
+}
+
+/// Follows all threads of a process and stops them; threads made meanwhile are found by looking again.
+fn seize_all(process: Tid) -> Result<Vec<Tid>, CollectError> {
+    let mut threads: Vec<Tid> = Vec::new();
+    loop {
+        let listed = std::fs::read_dir(format!("/proc/{process}/task")).map_err(|source| CollectError::Attach { process, source })?;
+        let listed = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let fresh: Vec<Tid> = listed.filter(|thread| !threads.contains(thread)).collect();
+        if fresh.is_empty() {
+            return Ok(threads);
+        }
+        for thread in fresh {
+            ptrace::seize(thread).map_err(|source| CollectError::Attach { process, source })?;
+            ptrace::interrupt(thread)?;
+            match ptrace::wait(thread)? {
+                Some((_, Stop::Ended(_))) | None => {}
+                Some(_) => threads.push(thread),
+            }
+        }
+    }
+}
+
+/// What the kernel tells a new program.
+struct Auxiliary {
+    entry: u64,
+    /// Address of the 16 random bytes.
+    random: u64,
+    /// Address of the entry that says where the vdso is.
+    vdso: Option<u64>,
+}
+
+impl Auxiliary {
+    /// Reads it from the stack of a program that has not begun: number of arguments, arguments, 0, environment, 0, pairs.
+    fn read(memory: &Memory, stack: u64) -> Result<Self, CollectError> {
+        let mut at = stack + 8 * (memory.word(stack)? + 2);
+        while memory.word(at)? != 0 {
+            at += 8;
+        }
+        at += 8;
+        let mut found = Self { entry: 0, random: 0, vdso: None };
+        loop {
+            match (memory.word(at)?, memory.word(at + 8)?) {
+                (AT_NULL, _) => return Ok(found),
+                (AT_ENTRY, entry) => found.entry = entry,
+                (AT_RANDOM, random) => found.random = random,
+                (AT_SYSINFO_EHDR, _) => found.vdso = Some(at),
+                _ => {}
+            }
+            at += 16;
+        }
+    }
+}
+
+impl Recipe {
+    /// Fixes the random bytes and hides the vdso, as the recipe says.
+    fn fix_auxiliary(&self, memory: &Memory, random: u64, vdso: Option<u64>) -> io::Result<()> {
+        if self.randomness && random != 0 {
+            memory.write(random, b"trodden repeats.")?;
+        }
+        match vdso {
+            Some(entry) if self.time => memory.write(entry, &AT_IGNORE.to_le_bytes()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! Trace files: the whole execution as a sequence of blocks, calls and returns for each thread, with what is needed to show it without the binary.
+//!
+//! The file is a [`container`](crate::container): first what the trace is about (functions, blocks, lines), then events in blocks of some ten
+//! thousand, each with an index: the number of its first block, the frames that are open there, and the functions that occur. So any place is
+//! reached by reading one block, and places of a function by reading the blocks that have it. The end says how the run ended, and whether the
+//! trace was cut. Memory is bounded by one block and the call depth.
+
+use crate::container::{ContainerError, Head, Kind, Reader, Writer, pack, read_number, write_number};
+use crate::follow::ThreadNumber;
+use crate::partial::StoredEnding;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+const MAGIC: [u8; 8] = *b"TRODTRC1";
+/// Events of a block of the file.
+const BLOCK: usize = 1 << 16;
+
+/// A function of the trace: its place in [`TraceAbout::functions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TraceFunction(pub u32);
+
+/// A block of the trace: its place in [`TraceAbout::blocks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TraceBlock(pub u32);
+
+/// What a trace is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceAbout {
+    /// The command.
+    pub command: Vec<String>,
+    /// The image's file.
+    pub image: String,
+    /// Its hash.
+    pub hash: u64,
+    /// How it was collected.
+    pub collector: String,
+    /// Runs that were merged.
+    pub runs: u32,
+    /// Recorded environment.
+    pub environment: Vec<(String, String)>,
+    /// Functions, by address.
+    pub functions: Vec<FunctionAbout>,
+    /// Blocks, by address.
+    pub blocks: Vec<BlockAbout>,
+    /// Edges inside functions, as the graph has them after all amendments.
+    pub edges: Vec<(TraceBlock, TraceBlock)>,
+    /// Source files.
+    pub files: Vec<String>,
+    /// Functions that were not traced inside, each with the reason.
+    pub opaque: Vec<(String, String)>,
+}
+
+/// What is known of a function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionAbout {
+    /// Its name.
+    pub name: String,
+    /// Its entry, in the file.
+    pub address: u64,
+}
+
+/// What is known of a block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockAbout {
+    /// Its address in the file.
+    pub address: u64,
+    /// Its bytes.
+    pub size: u32,
+    /// Its function.
+    pub function: TraceFunction,
+    /// The source files and lines of its instructions, in their order, each once.
+    pub lines: Vec<(u32, u32)>,
+}
+
+/// A step of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceEvent {
+    /// A block is executed.
+    Block(TraceBlock),
+    /// The next block is the first one of a callee.
+    Call {
+        /// Code outside the image calls.
+        outside: bool,
+        /// The caller's frame is replaced.
+        tail: bool,
+    },
+    /// The function returns.
+    Return,
+    /// The function is left by an exception or `longjmp`.
+    Unwind,
+}
+
+/// How a trace ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceEnd {
+    /// How the program ended; `None` if that is not known.
+    pub ending: Option<StoredEnding>,
+    /// Whether the execution went on behind the trace's end.
+    pub cut: bool,
+    /// What is to be known about it.
+    pub notes: Vec<String>,
+    /// Witnesses recorded in each run, and its time.
+    pub runs: Vec<RunAbout>,
+}
+
+/// What a run cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunAbout {
+    /// Sites with witnesses.
+    pub sites: u64,
+    /// Witnesses recorded.
+    pub hits: u64,
+    /// Its time in seconds.
+    pub seconds: f64,
+}
+
+impl Eq for RunAbout {}
+
+const RETURN: u64 = 0;
+const UNWIND: u64 = 1;
+const CALL: u64 = 2;
+const OUTSIDE: u64 = 1;
+const TAIL: u64 = 2;
+const FIRST: u64 = 8;
+
+impl TraceEvent {
+    fn symbol(self) -> u64 {
+        match self {
+            Self::Return => RETURN,
+            Self::Unwind => UNWIND,
+            Self::Call { outside, tail } => CALL + if outside { OUTSIDE } else { 0 } + if tail { TAIL } else { 0 },
+            Self::Block(block) => FIRST + u64::from(block.0),
+        }
+    }
+
+    fn from_symbol(symbol: u64) -> Self {
+        match symbol {
+            RETURN => Self::Return,
+            UNWIND => Self::Unwind,
+            FIRST.. => Self::Block(TraceBlock((symbol - FIRST) as u32)),
+            call => Self::Call { outside: (call - CALL) & OUTSIDE != 0, tail: (call - CALL) & TAIL != 0 },
+        }
+    }
+}
+
+/// The frames of a thread, followed event by event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frames {
+    /// Functions, outermost first; `None` where a call has not come to its first block.
+    pub open: Vec<Option<TraceFunction>>,
+}
+
+impl Frames {
+    /// Follows an event. `function` is that of a block.
+    pub fn follow(&mut self, event: TraceEvent, function: impl FnOnce(TraceBlock) -> TraceFunction) {
+        match event {
+            TraceEvent::Call { tail, .. } => {
+                if tail {
+                    self.open.pop();
+                }
+                self.open.push(None);
+            }
+            TraceEvent::Return | TraceEvent::Unwind => drop(self.open.pop()),
+            TraceEvent::Block(block) => match self.open.last_mut() {
+                Some(Some(_)) => {}
+                Some(empty) => *empty = Some(function(block)),
+                None => self.open.push(Some(function(block))),
+            },
+        }
+    }
+}
+
+/// Writes a trace.
+#[derive(Debug)]
+pub struct TraceWriter {
+    writer: Writer,
+    functions: Vec<TraceFunction>,
+    threads: Vec<Buffer>,
+}
+
+#[derive(Debug, Default)]
+struct Buffer {
+    symbols: Vec<u64>,
+    touched: BTreeSet<TraceFunction>,
+    frames: Frames,
+    start: Frames,
+    blocks: u64,
+    first: u64,
+}
+
+impl TraceWriter {
+    /// Makes the file.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create(path: &Path, about: &TraceAbout) -> Result<Self, ContainerError> {
+        let mut writer = Writer::create(path, MAGIC)?;
+        writer.append_value(Kind::About, about)?;
+        Ok(Self { writer, functions: about.blocks.iter().map(|b| b.function).collect(), threads: Vec::new() })
+    }
+
+    /// Adds an event to a thread.
+    ///
+    /// # Errors
+    /// The disk is full, or another error of the system.
+    pub fn push(&mut self, thread: ThreadNumber, event: TraceEvent) -> Result<(), ContainerError> {
+        let index = thread.0 as usize;
+        if self.threads.len() <= index {
+            self.threads.resize_with(index + 1, Buffer::default);
+        }
+        let buffer = &mut self.threads[index];
+        buffer.symbols.push(event.symbol());
+        if let TraceEvent::Block(block) = event {
+            buffer.blocks += 1;
+            buffer.touched.insert(self.functions[block.0 as usize]);
+        }
+        buffer.frames.follow(event, |block| self.functions[block.0 as usize]);
+        if buffer.symbols.len() >= BLOCK { self.flush(index) } else { Ok(()) }
+    }
+
+    /// Blocks of all threads so far.
+    pub fn blocks(&self) -> u64 {
+        self.threads.iter().map(|t| t.blocks).sum()
+    }
+
+    /// Bytes so far.
+    pub fn size(&self) -> u64 {
+        self.writer.size()
+    }
+
+    /// Writes what is left, and how the trace ended.
+    ///
+    /// # Errors
+    /// The disk is full, or another error of the system.
+    pub fn finish(mut self, end: &TraceEnd) -> Result<(), ContainerError> {
+        for thread in 0..self.threads.len() {
+            self.flush(thread)?;
+        }
+        self.writer.append_value(Kind::End, end)
+    }
+
+    fn flush(&mut self, thread: usize) -> Result<(), ContainerError> {
+        let buffer = &mut self.threads[thread];
+        if buffer.symbols.is_empty() {
+            return Ok(());
+        }
+        let mut index = Vec::new();
+        write_number(&mut index, buffer.first);
+        write_number(&mut index, buffer.start.open.len() as u64);
+        buffer.start.open.iter().for_each(|f| write_number(&mut index, f.map_or(0, |f| u64::from(f.0) + 1)));
+        write_number(&mut index, buffer.touched.len() as u64);
+        buffer.touched.iter().for_each(|f| write_number(&mut index, u64::from(f.0)));
+        let packed = pack(&buffer.symbols);
+        self.writer.append(Kind::Symbols, thread as u32, buffer.symbols.len() as u32, &index, &packed)?;
+        buffer.symbols.clear();
+        buffer.touched.clear();
+        (buffer.first, buffer.start) = (buffer.blocks, buffer.frames.clone());
+        Ok(())
+    }
+}
+
+/// A block of the file with its index.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    head: Head,
+    /// The thread.
+    pub thread: ThreadNumber,
+    /// How many blocks of the thread come before.
+    pub first: u64,
+    /// Frames that are open at its beginning.
+    pub frames: Frames,
+    /// Functions that occur.
+    pub functions: Vec<TraceFunction>,
+}
+
+/// A trace that is read.
+#[derive(Debug)]
+pub struct TraceFile {
+    reader: Reader,
+    about: TraceAbout,
+    end: TraceEnd,
+    pieces: Vec<Piece>,
+}
+
+impl TraceFile {
+    /// Opens a trace. One whose recording was killed is read up to there.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no trace.
+    pub fn open(path: &Path) -> Result<Self, ContainerError> {
+        let reader = Reader::open(path, MAGIC, "trace")?;
+        let foreign = || ContainerError::Foreign { path: path.to_owned(), expected: "trace" };
+        let about = reader.value(reader.blocks().first().filter(|h| h.kind == Kind::About).ok_or_else(foreign)?)?;
+        let mut end = TraceEnd { cut: true, notes: vec!["the recording was stopped before its end".to_owned()], ..TraceEnd::default() };
+        if let (Some(head), false) = (reader.blocks().last(), reader.is_cut()) {
+            end = reader.value(head)?;
+        }
+        let mut pieces = Vec::new();
+        for head in reader.blocks().iter().filter(|h| h.kind == Kind::Symbols) {
+            pieces.push(piece(*head, &reader.index(head)?).ok_or_else(foreign)?);
+        }
+        Ok(Self { reader, about, end, pieces })
+    }
+
+    /// What it is about.
+    pub fn about(&self) -> &TraceAbout {
+        &self.about
+    }
+
+    /// How it ended.
+    pub fn end(&self) -> &TraceEnd {
+        &self.end
+    }
+
+    /// How many threads it has.
+    pub fn threads(&self) -> u32 {
+        self.pieces.iter().map(|p| p.thread.0 + 1).max().unwrap_or(0)
+    }
+
+    /// The pieces of a thread, in order.
+    pub fn pieces(&self, thread: ThreadNumber) -> impl Iterator<Item = &Piece> {
+        self.pieces.iter().filter(move |p| p.thread == thread)
+    }
+
+    /// The last piece of a thread that begins at or before its block `number`.
+    pub fn piece_at(&self, thread: ThreadNumber, number: u64) -> Option<&Piece> {
+        self.pieces(thread).take_while(|p| p.first <= number).last()
+    }
+
+    /// The events of a piece.
+    ///
+    /// # Errors
+    /// It cannot be read, or is broken.
+    pub fn events(&self, piece: &Piece) -> Result<Vec<TraceEvent>, ContainerError> {
+        Ok(self.reader.symbols(&piece.head)?.into_iter().map(TraceEvent::from_symbol).collect())
+    }
+
+    /// All events of a thread, one piece in memory at a time.
+    pub fn stream(&self, thread: ThreadNumber) -> impl Iterator<Item = Result<TraceEvent, ContainerError>> + '_ {
+        self.pieces(thread).flat_map(|piece| match self.events(piece) {
+            Ok(events) => events.into_iter().map(Ok).collect::<Vec<_>>(),
+            Err(error) => vec![Err(error)],
+        })
+    }
+
+    /// The function of a block.
+    pub fn function_of(&self, block: TraceBlock) -> TraceFunction {
+        self.block(block).function
+    }
+
+    /// A block.
+    pub fn block(&self, block: TraceBlock) -> &BlockAbout {
+        &self.about.blocks[block.0 as usize]
+    }
+
+    /// A function's name.
+    pub fn name(&self, function: TraceFunction) -> &str {
+        &self.about.functions[function.0 as usize].name
+    }
+}
+
+fn piece(head: Head, index: &[u8]) -> Option<Piece> {
+    let mut rest = index;
+    let first = read_number(&mut rest)?;
+    let depth = read_number(&mut rest)?;
+    let mut open = Vec::new();
+    for _ in 0..depth {
+        open.push(read_number(&mut rest)?.checked_sub(1).map(|f| TraceFunction(f as u32)));
+    }
+    let touched = read_number(&mut rest)?;
+    let mut functions = Vec::new();
+    for _ in 0..touched {
+        functions.push(TraceFunction(read_number(&mut rest)? as u32));
+    }
+    Some(Piece { head, thread: ThreadNumber(head.stream), first, frames: Frames { open }, functions })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about() -> TraceAbout {
+        let functions = ["main", "callee"].map(|name| FunctionAbout { name: name.to_owned(), address: 0x1000 });
+        let block = |address: u64, function: u32| BlockAbout { address, size: 4, function: TraceFunction(function), lines: Vec::new() };
+        TraceAbout {
+            functions: functions.to_vec(),
+            blocks: vec![block(0x1000, 0), block(0x1004, 0), block(0x2000, 1)],
+            ..TraceAbout::default()
+        }
+    }
+
+    #[test]
+    fn any_place_is_found_with_its_frames() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.trace");
+        let mut writer = TraceWriter::create(&path, &about()).unwrap();
+        let (main, callee) = (TraceEvent::Block(TraceBlock(0)), TraceEvent::Block(TraceBlock(2)));
+        let call = TraceEvent::Call { outside: false, tail: false };
+        let mut all = vec![TraceEvent::Call { outside: true, tail: false }, main];
+        for _ in 0..BLOCK {
+            all.extend([call, callee, TraceEvent::Return, TraceEvent::Block(TraceBlock(1))]);
+        }
+        all.iter().for_each(|event| writer.push(ThreadNumber(1), *event).unwrap());
+        writer.finish(&TraceEnd::default()).unwrap();
+        let trace = TraceFile::open(&path).unwrap();
+        assert_eq!(trace.stream(ThreadNumber(1)).collect::<Result<Vec<_>, _>>().unwrap(), all);
+        let piece = trace.piece_at(ThreadNumber(1), 50_000).unwrap();
+        assert!(piece.first > 30_000 && piece.first <= 50_000);
+        assert_eq!(piece.frames.open.first(), Some(&Some(TraceFunction(0))));
+        assert_eq!(piece.functions, [TraceFunction(0), TraceFunction(1)]);
+        assert_eq!((trace.threads(), trace.pieces(ThreadNumber(0)).count()), (2, 0));
+    }
+}

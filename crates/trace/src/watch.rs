@@ -1,0 +1,225 @@
+//! What a collection watches in a subject: breakpoints in slots, hardware breakpoints, every instruction, or nothing.
+//!
+//! The loop that follows a subject asks here what a trap means and how a thread goes on; everything else is the same for all collectors.
+
+use crate::CollectError;
+use crate::breakpoints::{Breakpoints, InSlot, Site};
+use crate::follow::{Flow, Sink, ThreadNumber};
+use crate::hardware::HardwareBreakpoints;
+use crate::memory::Memory;
+use crate::ptrace::{self, Resume, Tid};
+use crate::single_step::Stepping;
+use crate::subject::{Executable, Subject};
+use std::io;
+
+/// What is watched.
+#[derive(Debug)]
+pub struct Watch {
+    executable: Executable,
+    what: Watched,
+    /// What the program wants to happen on SIGTRAP, once it has said so: a trap while the signal is blocked or ignored makes the kernel forget it.
+    trap_action: Option<[u8; ACTION]>,
+}
+
+/// Kinds of watching.
+#[derive(Debug)]
+pub enum Watched {
+    /// Nothing: a run for its system calls.
+    Nothing,
+    /// `int3` at sites, and slots.
+    Breakpoints(Breakpoints),
+    /// Debug registers.
+    Hardware(HardwareBreakpoints),
+    /// Every instruction of the image.
+    Steps(Stepping),
+}
+
+/// What a signal stop was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trap {
+    /// The watch's own.
+    Recorded(Flow),
+    /// The program's own signal.
+    Foreign,
+}
+
+/// Size of the kernel's `struct sigaction`.
+const ACTION: usize = 32;
+/// `si_code` of a trap by `int3`: SI_KERNEL.
+const BY_BREAKPOINT: i32 = 0x80;
+
+impl Watch {
+    /// Watches something in a program.
+    pub fn new(executable: &Executable, what: Watched) -> Self {
+        Self { executable: executable.clone(), what, trap_action: None }
+    }
+
+    /// Whether an address of the file is code of the image.
+    pub fn is_code(&self, address: u64) -> bool {
+        self.executable.is_code(address)
+    }
+
+    /// A thread begins to be recorded; it is stopped.
+    ///
+    /// # Errors
+    /// It cannot be prepared.
+    pub fn begin_thread(&mut self, subject: &Subject, thread: Tid) -> Result<(), CollectError> {
+        match &mut self.what {
+            Watched::Hardware(hardware) => hardware.begin_thread(thread),
+            Watched::Steps(steps) => steps.begin_thread(subject, thread),
+            _ => Ok(()),
+        }
+    }
+
+    /// A thread is gone.
+    pub fn end_thread(&mut self, thread: Tid) {
+        if let Watched::Steps(steps) = &mut self.what {
+            steps.end_thread(thread);
+        }
+    }
+
+    /// How a recorded thread goes on.
+    pub fn resume(&self, thread: Tid) -> Resume {
+        match &self.what {
+            Watched::Steps(steps) => steps.resume(thread),
+            _ => Resume::ToSystemCall,
+        }
+    }
+
+    /// What a signal stop is; a hit is recorded, and the thread made ready to go on.
+    ///
+    /// # Errors
+    /// The thread cannot be followed, or the hit not be stored.
+    pub fn trap(
+        &mut self,
+        subject: &Subject,
+        thread: Tid,
+        number: ThreadNumber,
+        signal: i32,
+        counted: &mut Option<(u64, u64)>,
+        sink: &mut dyn Sink,
+    ) -> Result<Trap, CollectError> {
+        match &mut self.what {
+            Watched::Nothing => Ok(Trap::Foreign),
+            Watched::Hardware(hardware) => hardware.trap(thread, number, signal, sink),
+            Watched::Steps(steps) => steps.trap(subject, thread, number, signal, sink),
+            Watched::Breakpoints(breakpoints) => {
+                if signal != libc::SIGTRAP {
+                    return Ok(Trap::Foreign);
+                }
+                let Some(site) = breakpoint_hit(breakpoints, thread)? else { return Ok(Trap::Foreign) };
+                ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
+                let again = match *counted {
+                    Some((address, stack)) => address == breakpoints.address(site) && stack == ptrace::stack_pointer(thread)?,
+                    None => false,
+                };
+                if again {
+                    *counted = None;
+                    return Ok(Trap::Recorded(Flow::GoOn));
+                }
+                let mut flow = sink.record(number, u64::from(site.0))?;
+                if breakpoints.is_jump(site) {
+                    flow = sink.record(number, subject.step(thread)?.wrapping_sub(subject.bias))?;
+                }
+                if let Some(action) = self.trap_action {
+                    restore_action(subject, thread, &action)?;
+                }
+                Ok(Trap::Recorded(flow))
+            }
+        }
+    }
+
+    /// A stop that was waiting when the collection ended: a hit is undone, and happens again without a breakpoint. Gives the signal to deliver.
+    ///
+    /// # Errors
+    /// The thread cannot be followed.
+    pub fn undo_hit(&mut self, thread: Tid, signal: i32) -> Result<i32, CollectError> {
+        match &self.what {
+            Watched::Breakpoints(breakpoints) if signal == libc::SIGTRAP => match breakpoint_hit(breakpoints, thread)? {
+                Some(site) => {
+                    ptrace::set_instruction_pointer(thread, breakpoints.address(site))?;
+                    Ok(0)
+                }
+                None => Ok(signal),
+            },
+            Watched::Steps(_) | Watched::Hardware(_) if signal == libc::SIGTRAP => Ok(0),
+            _ => Ok(signal),
+        }
+    }
+
+    /// What of its instruction a thread in a slot has done.
+    pub fn in_slot(&self, instruction_pointer: u64) -> Option<InSlot> {
+        match &self.what {
+            Watched::Breakpoints(breakpoints) => breakpoints.in_slot(instruction_pointer),
+            _ => None,
+        }
+    }
+
+    /// Takes breakpoints out of a memory.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn clean(&self, memory: &Memory) -> io::Result<()> {
+        match &self.what {
+            Watched::Breakpoints(breakpoints) => breakpoints.remove(memory),
+            _ => Ok(()),
+        }
+    }
+
+    /// Undoes what else was done to a subject whose threads are stopped.
+    ///
+    /// # Errors
+    /// The thread cannot be followed.
+    pub fn leave(&mut self, subject: &Subject, thread: Option<Tid>) -> Result<(), CollectError> {
+        match (&mut self.what, thread) {
+            (Watched::Steps(steps), Some(thread)) => steps.allow(subject, thread),
+            _ => Ok(()),
+        }
+    }
+
+    /// A system call begins.
+    pub fn note_system_call(&mut self, number: u64, arguments: &[u64; 6], memory: &Memory) {
+        let [signal, action, ..] = *arguments;
+        if number as i64 == libc::SYS_rt_sigaction && signal == libc::SIGTRAP as u64 && action != 0 {
+            self.trap_action = memory.read_some(action, ACTION).try_into().ok();
+        }
+    }
+
+    /// A system call has ended.
+    ///
+    /// # Errors
+    /// What is seen cannot be stored.
+    pub fn after_system_call(
+        &mut self,
+        subject: &Subject,
+        thread: Tid,
+        number: ThreadNumber,
+        sink: &mut dyn Sink,
+    ) -> Result<Flow, CollectError> {
+        match &mut self.what {
+            Watched::Steps(steps) => steps.after_system_call(subject, thread, number, sink),
+            _ => Ok(Flow::GoOn),
+        }
+    }
+
+    /// Return addresses on a stopped thread's stack that lead to the image, innermost first; where it stands itself comes first.
+    pub fn stack(&self, subject: &Subject, thread: Tid) -> Vec<u64> {
+        crate::stack::walk(&self.executable, subject, thread).unwrap_or_default()
+    }
+}
+
+/// The site that a thread has trapped at.
+fn breakpoint_hit(breakpoints: &Breakpoints, thread: Tid) -> Result<Option<Site>, CollectError> {
+    let Some(site) = breakpoints.hit(ptrace::instruction_pointer(thread)?) else { return Ok(None) };
+    let own = !breakpoints.is_ambiguous(site) || ptrace::signal_cause(thread)?.1 == BY_BREAKPOINT;
+    Ok(own.then_some(site))
+}
+
+/// Says again what is to happen on SIGTRAP.
+fn restore_action(subject: &Subject, thread: Tid, action: &[u8; ACTION]) -> Result<(), CollectError> {
+    // Behind the stub, in the area that only the kernel and we read and write.
+    let place = subject.area + 16;
+    subject.memory.write(place, action)?;
+    subject.inject(thread, Some(subject.area), libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, place, 0, 8, 0, 0])?;
+    Ok(())
+}

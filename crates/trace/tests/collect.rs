@@ -1,0 +1,89 @@
+//! Collectors against each other on programs that nobody built for it: what breakpoints see is what stepping sees at the same places.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use trodden_trace::{
+    Collector, Ending, Executable, Flow, PtraceBreakpoints, Recipe, Run, RunLog, RunOutcome, SingleStep, Sink, Target, ThreadNumber,
+};
+
+/// Streams in memory.
+#[derive(Default)]
+struct Streams(Vec<Vec<u64>>);
+
+impl Sink for Streams {
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> std::io::Result<Flow> {
+        self.0.resize(self.0.len().max(thread.0 as usize + 1), Vec::new());
+        self.0[thread.0 as usize].push(what);
+        Ok(Flow::GoOn)
+    }
+}
+
+fn collect(collector: &dyn Collector, command: Command, sites: &[u64], first: Option<Arc<RunLog>>) -> (Vec<Vec<u64>>, RunOutcome) {
+    let executable = Executable::read(Path::new(command.get_program())).unwrap();
+    let mut streams = Streams::default();
+    let core = trodden_trace::cores().first().copied();
+    let stop = AtomicBool::new(false);
+    let recipe = Recipe { core, ..Recipe::ALL };
+    let run = Run {
+        target: Target::Start(Box::new(command)),
+        executable: &executable,
+        sites,
+        jumps: &[],
+        recipe,
+        first,
+        stop: &stop,
+        limit: None,
+    };
+    let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut streams)).join().unwrap()).unwrap();
+    (streams.0, outcome)
+}
+
+fn command(line: &[&str], input: &Path) -> Command {
+    let mut command = Command::new(line[0]);
+    command.args(&line[1..]).stdin(File::open(input).unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Addresses that were jumped to: some of the places where blocks start.
+fn jumped_to(steps: &[u64]) -> BTreeSet<u64> {
+    steps.windows(2).filter(|w| w[1] < w[0] || w[1] > w[0] + 15).map(|w| w[1]).collect()
+}
+
+fn agrees(line: &[&str], input: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("input");
+    std::fs::write(&file, input).unwrap();
+    let (steps, first) = collect(&SingleStep, command(line, &file), &[], None);
+    assert!(steps[0].len() > 100, "{} steps", steps[0].len());
+    let sites: Vec<u64> = jumped_to(&steps[0]).into_iter().collect();
+    let (hits, second) = collect(&PtraceBreakpoints, command(line, &file), &sites, Some(Arc::new(first.log)));
+    assert_eq!(second.divergence, None);
+    assert_eq!(first.followed.status, second.followed.status);
+    let expected: Vec<u64> = steps[0].iter().copied().filter(|s| sites.binary_search(s).is_ok()).collect();
+    let found: Vec<u64> = hits[0].iter().map(|site| sites[*site as usize]).collect();
+    assert_eq!(found.len(), expected.len());
+    assert!(found == expected, "they part at {:?}", found.iter().zip(&expected).position(|(a, b)| a != b));
+}
+
+#[test]
+fn gzip() {
+    agrees(&["/usr/bin/gzip", "-c"], "a small text, a small text\n");
+}
+
+#[test]
+fn sed() {
+    agrees(&["/usr/bin/sed", "s/a/b/;p"], "a small text\nof lines\n");
+}
+
+#[test]
+fn a_child_that_is_killed_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("input");
+    std::fs::write(&file, "").unwrap();
+    let (_, outcome) = collect(&SingleStep, command(&["/usr/bin/dash", "-c", "kill -9 $$"], &file), &[], None);
+    assert_eq!(outcome.followed.ending, Ending::Killed(9));
+}

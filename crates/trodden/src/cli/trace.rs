@@ -1,0 +1,243 @@
+//! The syntax of `trodden trace`.
+
+use super::times::duration;
+use clap::{Args, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// `trodden trace`
+#[derive(Debug, Subcommand)]
+pub enum Trace {
+    /// Run a program several times with few witnesses each, and merge the partial traces into its exact trace.
+    Record(Box<TraceRecord>),
+    /// Show a trace: calls as a tree with counts, or block by block.
+    Show(TraceShow),
+    /// Find where a function or a line is executed.
+    Find(TraceFind),
+    /// Say where two traces part, and what each did then.
+    Diff(TraceDiff),
+    /// Make a path profile of a trace, for report, diff and the like.
+    Profile(TraceProfile),
+}
+
+/// Ways to see that a program comes to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CollectorKind {
+    /// Breakpoints by ptrace, with displaced instructions; needs no privilege.
+    Ptrace,
+    /// Every instruction by ptrace: slow, for small inputs and as a check.
+    SingleStep,
+    /// The four debug registers, which leave the code untouched: many runs.
+    Hardware,
+}
+
+/// How witnesses are distributed over the runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TraceStrategy {
+    /// Diamonds and cycles one by one, each to the run with the least load.
+    Fine,
+    /// Function by function.
+    Function,
+    /// Diamonds that share a cycle or an edge together.
+    Grouped,
+    /// By measured weights, best of all.
+    Weighted,
+}
+
+/// What is made to repeat from run to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RepeatPart {
+    /// Addresses: no randomisation.
+    Addresses,
+    /// Clocks.
+    Time,
+    /// Random numbers.
+    Randomness,
+    /// Process ids.
+    Processes,
+    /// The core that it runs on.
+    Core,
+}
+
+/// `trodden trace record`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden trace record --runs 4 --output t.trace -- bzip2 -k -c file
+  trodden trace record --runs 1 -- ./server-with-threads      every block in one run
+  trodden trace record --pid 1234 --for 5s --output now.trace
+  trodden trace record --collector single-step -- ./prog
+
+Each run gets the same arguments, environment, folder and standard input; time, random numbers and process ids are those of the first run. Where two runs part,
+that place is shown. The exit status is the program's; 128+N if signal N ended it.")]
+pub struct TraceRecord {
+    /// Runs that the witnesses are distributed over; 1 watches every block in one run, as programs with threads need.
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub runs: u32,
+    /// The file that the trace goes to.
+    #[arg(short, long, value_name = "FILE", default_value = "out.trace")]
+    pub output: PathBuf,
+    /// How to see that the program comes to a place.
+    #[arg(long, value_enum)]
+    pub collector: Option<CollectorKind>,
+    /// How witnesses are distributed.
+    #[arg(long, value_enum, default_value_t = TraceStrategy::Function)]
+    pub strategy: TraceStrategy,
+    /// At most this many runs at a time; default: one for each core.
+    #[arg(short, long, value_name = "N")]
+    pub jobs: Option<u32>,
+    /// Do not trace inside this function. May be given several times.
+    #[arg(long, value_name = "FUNCTION")]
+    pub opaque: Vec<String>,
+    /// Do not fix this from run to run. May be given several times.
+    #[arg(long, value_enum, value_name = "PART")]
+    pub no_repeat: Vec<RepeatPart>,
+    /// Leave this variable's value out of the trace file. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub redact: Vec<String>,
+    /// Trace a process that runs already, in one run, until it ends or the collection is interrupted.
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    pub pid: Option<i32>,
+    /// End the trace when a run has written this many bytes of it (suffixes k, M, G).
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max_size: Option<u64>,
+    /// End the trace after this time.
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Keep the partial traces in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub keep: Option<PathBuf>,
+    /// Only list the functions that stay opaque, and the witnesses of each run.
+    #[arg(long)]
+    pub plan: bool,
+    /// The program and its arguments.
+    #[arg(trailing_var_arg = true, required_unless_present = "pid", value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// `trodden trace show`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden trace show t.trace                          calls as a tree, with counts
+  trodden trace show t.trace --blocks --from main --to '#200'
+  trodden trace show t.trace --addresses --thread 1
+
+A place is a function (its call), FILE:LINE, 0xADDRESS or #NUMBER of a block, with a number behind it for the nth time: 'parse 3'.")]
+pub struct TraceShow {
+    /// The trace.
+    pub trace: PathBuf,
+    /// One executed block per line: its address in the file.
+    #[arg(long, conflicts_with = "blocks")]
+    pub addresses: bool,
+    /// Block by block, with source lines.
+    #[arg(long)]
+    pub blocks: bool,
+    /// One thread only, by its number.
+    #[arg(long, value_name = "N")]
+    pub thread: Option<u32>,
+    /// Begin at this place.
+    #[arg(long, value_name = "PLACE")]
+    pub from: Option<String>,
+    /// End at this place.
+    #[arg(long, value_name = "PLACE")]
+    pub to: Option<String>,
+    /// Calls nested deeper are not shown.
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub depth: usize,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `trodden trace find`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden trace find 'BZ2_compressBlock' t.trace       all calls
+  trodden trace find 'main.c:120 3' t.trace            the third time that line 120 is executed")]
+pub struct TraceFind {
+    /// FUNCTION, FILE:LINE or 0xADDRESS, with a number behind it for the nth time.
+    pub place: String,
+    /// The trace.
+    pub trace: PathBuf,
+    /// One thread only, by its number.
+    #[arg(long, value_name = "N")]
+    pub thread: Option<u32>,
+    /// At most this many places.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `trodden trace diff`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden trace diff pass.trace fail.trace             what did the failing run do differently?
+  trodden trace diff old.trace new.trace --ignore log  two builds, aligned by function and line
+
+Exit status: 0 if they are equal, 1 if not.")]
+pub struct TraceDiff {
+    /// One trace.
+    pub left: PathBuf,
+    /// The other.
+    pub right: PathBuf,
+    /// Leave a function with all that it calls out. May be given several times.
+    #[arg(long, value_name = "FUNCTION")]
+    pub ignore: Vec<String>,
+    /// Leave the functions of a source file out. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub ignore_file: Vec<String>,
+    /// Compare this thread only.
+    #[arg(long, value_name = "N")]
+    pub thread: Option<u32>,
+    /// At most this many differences.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `trodden trace profile`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden trace profile t.trace && trodden report
+  trodden trace profile t.trace -o t.trodden --no-store")]
+pub struct TraceProfile {
+    /// The trace.
+    pub trace: PathBuf,
+    /// Where the profile goes.
+    #[command(flatten)]
+    pub destination: super::Destination,
+}
+
+/// A number of bytes, with a suffix for powers of 1024.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
+    let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1u64,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        other => return Err(format!("`{other}` is no unit: use k, M or G")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is no number of bytes"))?;
+    number.checked_mul(factor).ok_or_else(|| format!("`{text}` is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!((size("12"), size("3k"), size("2M"), size("1GiB")), (Ok(12), Ok(3072), Ok(2 << 20), Ok(1 << 30)));
+        assert!(size("3x").is_err() && size("").is_err() && size("99999999999G").is_err());
+    }
+}

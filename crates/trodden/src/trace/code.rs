@@ -1,0 +1,114 @@
+//! The code of an image as a trace names it: functions and blocks by address, with their source lines.
+
+use anyhow::Result;
+use std::collections::HashMap;
+use trodden_binary::graph::{FunctionGraph, ProgramGraph};
+use trodden_binary::{Binary, SourceLocations, demangled};
+use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceFunction};
+
+/// Functions and blocks of an image.
+pub struct Code {
+    graphs: ProgramGraph,
+    names: Vec<String>,
+    /// Blocks by address: function and place in it.
+    blocks: Vec<(u64, usize, u32)>,
+}
+
+impl Code {
+    /// The blocks of all functions that are traced inside.
+    pub fn new(graphs: ProgramGraph, is_traced: impl Fn(usize) -> bool) -> Self {
+        let names = graphs.functions.iter().map(|f| demangled(&f.name)).collect();
+        let mut blocks = Vec::new();
+        for (number, function) in graphs.functions.iter().enumerate().filter(|(n, _)| is_traced(*n)) {
+            blocks.extend((0..).zip(&function.blocks).map(|(place, b)| (b.start, number, place)));
+        }
+        blocks.sort_unstable();
+        blocks.dedup_by_key(|b| b.0);
+        Self { graphs, names, blocks }
+    }
+
+    /// A function's name.
+    pub fn name(&self, function: usize) -> &str {
+        &self.names[function]
+    }
+
+    /// The block that starts at an address.
+    pub fn block_at(&self, address: u64) -> Option<TraceBlock> {
+        self.blocks.binary_search_by_key(&address, |b| b.0).ok().map(|at| TraceBlock(at as u32))
+    }
+
+    /// The addresses of all blocks, ascending.
+    pub fn addresses(&self) -> Vec<u64> {
+        self.blocks.iter().map(|b| b.0).collect()
+    }
+
+    /// The graph and the place in it of a block.
+    pub fn graph_of(&self, block: TraceBlock) -> (&FunctionGraph, trodden_binary::graph::BlockIndex) {
+        let (_, function, place) = self.blocks[block.0 as usize];
+        (&self.graphs.functions[function], trodden_binary::graph::BlockIndex(place))
+    }
+
+    /// The function that a block belongs to.
+    pub fn function_of(&self, block: TraceBlock) -> usize {
+        self.blocks[block.0 as usize].1
+    }
+
+    /// All functions, for the trace.
+    pub fn functions_about(&self) -> Vec<FunctionAbout> {
+        let about = |(f, name): (&FunctionGraph, &String)| FunctionAbout { name: name.clone(), address: f.entry };
+        self.graphs.functions.iter().zip(&self.names).map(about).collect()
+    }
+
+    /// All blocks, for the trace, and the source files that their lines name.
+    ///
+    /// # Errors
+    /// The line tables are damaged.
+    pub fn blocks_about(&self, binary: &Binary) -> Result<(Vec<BlockAbout>, Vec<String>)> {
+        let source = SourceLocations::read(binary)?;
+        let mut files: HashMap<String, u32> = HashMap::new();
+        let mut names = Vec::new();
+        let mut blocks = Vec::with_capacity(self.blocks.len());
+        for (address, function, place) in &self.blocks {
+            let size = self.graphs.functions[*function].blocks[*place as usize].size;
+            let mut lines: Vec<(u32, u32)> = Vec::new();
+            for (file, line) in source.iter().flat_map(|s| lines_of(s, binary, *address, size)) {
+                let next = names.len() as u32;
+                let number = *files.entry(file.clone()).or_insert(next);
+                if number == next {
+                    names.push(file);
+                }
+                if !lines.contains(&(number, line)) {
+                    lines.push((number, line));
+                }
+            }
+            blocks.push(BlockAbout { address: *address, size: size as u32, function: TraceFunction(*function as u32), lines });
+        }
+        Ok((blocks, names))
+    }
+
+    /// Edges inside functions, for the trace.
+    pub fn edges_about(&self) -> Vec<(TraceBlock, TraceBlock)> {
+        let mut edges = Vec::new();
+        for (at, (_, function, place)) in (0u32..).zip(&self.blocks) {
+            let graph = &self.graphs.functions[*function];
+            for edge in graph.successors(trodden_binary::graph::BlockIndex(*place)) {
+                edges.extend(self.block_at(graph.block(edge.to).start).map(|to| (TraceBlock(at), to)));
+            }
+        }
+        edges.sort_unstable();
+        edges.dedup();
+        edges
+    }
+}
+
+/// The lines of a block's instructions.
+fn lines_of(source: &SourceLocations, binary: &Binary, address: u64, size: u64) -> Vec<(String, u32)> {
+    let mut lines = Vec::new();
+    let mut at = address;
+    while at < address + size {
+        let instruction = binary.code_at(at).and_then(|code| trodden_binary::instruction::decode(code, at));
+        lines.extend(source.line(at));
+        at += instruction.map_or(size, |i| i.len() as u64);
+    }
+    lines
+}

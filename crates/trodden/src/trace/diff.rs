@@ -1,0 +1,263 @@
+//! `trodden trace diff`: where two executions part, and what each did then.
+//!
+//! The traces are compared step by step. Where they part, both stand in the same frames: the first difference is a different block, call or
+//! return in the innermost one. Each is followed to the end of that frame, with the calls that it made there; behind it they are compared on. So
+//! an execution that did something more in one place is compared again behind it: alignment by the structure of calls.
+//!
+//! Blocks of one build are equal if their addresses are. Blocks of two builds are compared by their function's name and their lines, or, where
+//! there are no lines, by their place in the function. One pass over each trace; memory is bounded by the call depth.
+
+use super::open;
+use super::place::described;
+use crate::cli::TraceDiff;
+use anyhow::{Result, ensure};
+use serde::Serialize;
+use std::collections::{HashMap, HashSet};
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+use trodden_trace::{Frames, ThreadNumber, TraceBlock, TraceEvent, TraceFile};
+
+const SCHEMA_VERSION: u32 = 1;
+/// Calls that are kept of what a frame did behind a difference.
+const KEPT: usize = 12;
+
+/// One trace on its way.
+struct Side<'a> {
+    trace: &'a TraceFile,
+    events: Box<dyn Iterator<Item = Result<TraceEvent, trodden_trace::container::ContainerError>> + 'a>,
+    frames: Frames,
+    keys: &'a [Key],
+    ignored: &'a HashSet<u32>,
+    blocks: u64,
+    last: Option<TraceBlock>,
+}
+
+/// What blocks of two traces are equal by.
+type Key = u64;
+
+/// A step that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Block(Key),
+    Call,
+    Return,
+    Unwind,
+}
+
+#[derive(Serialize)]
+struct Difference {
+    thread: u32,
+    /// Functions that are open, outermost first.
+    calls: Vec<String>,
+    /// The last block that both executed.
+    behind: Option<String>,
+    left: After,
+    right: After,
+}
+
+/// What one side did behind a difference, to the end of the frame.
+#[derive(Serialize)]
+struct After {
+    block_number: u64,
+    first: String,
+    blocks: u64,
+    /// Functions that the frame called, with how often.
+    called: Vec<(String, u64)>,
+}
+
+/// Compares two traces.
+///
+/// # Errors
+/// One cannot be read.
+pub fn run(job: &TraceDiff) -> Result<ExitCode> {
+    let (left, right) = (open(&job.left)?, open(&job.right)?);
+    let same_build = left.about().hash == right.about().hash;
+    let (left_keys, right_keys) = if same_build { (addresses(&left), addresses(&right)) } else { keys(&left, &right) };
+    let (left_ignored, right_ignored) = (ignored(&left, job)?, ignored(&right, job)?);
+    let threads = left.threads().max(right.threads());
+    let mut differences = Vec::new();
+    for thread in (0..threads).filter(|t| job.thread.is_none_or(|wanted| wanted == *t)) {
+        let mut a = Side::new(&left, thread, &left_keys, &left_ignored);
+        let mut b = Side::new(&right, thread, &right_keys, &right_ignored);
+        while differences.len() < job.top {
+            match next_difference(&mut a, &mut b, thread)? {
+                Some(difference) => differences.push(difference),
+                None => break,
+            }
+        }
+    }
+    print(job, &differences, same_build)?;
+    Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print(job: &TraceDiff, differences: &[Difference], same_build: bool) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    if job.json {
+        let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "same_build": same_build, "differences": differences });
+        serde_json::to_writer_pretty(&mut out, &document)?;
+        writeln!(out)?;
+        return Ok(out.flush()?);
+    }
+    for (number, difference) in (1..).zip(differences) {
+        let behind = difference.behind.as_deref().unwrap_or("the beginning");
+        writeln!(out, "{number}. thread {}, in {}", difference.thread, difference.calls.join(" > "))?;
+        writeln!(out, "   behind {behind}")?;
+        for (name, after) in [("left ", &difference.left), ("right", &difference.right)] {
+            writeln!(out, "   {name} #{}: {}; {} blocks to the end of the frame", after.block_number, after.first, after.blocks)?;
+            let called = after.called.iter().map(|(f, n)| if *n == 1 { f.clone() } else { format!("{f} x {n}") });
+            let called: Vec<String> = called.collect();
+            if !called.is_empty() {
+                writeln!(out, "         calls {}", called.join(", "))?;
+            }
+        }
+    }
+    if differences.is_empty() {
+        writeln!(out, "the traces are equal")?;
+    } else if differences.len() == job.top {
+        writeln!(out, "perhaps more: --top {}", job.top * 10)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Compares on to the next difference, and behind it to the end of the frame.
+fn next_difference(a: &mut Side, b: &mut Side, thread: u32) -> Result<Option<Difference>> {
+    loop {
+        let (calls, behind) = (a.frames.clone(), a.last);
+        let (number_a, number_b) = (a.blocks, b.blocks);
+        let (left, right) = (a.step()?, b.step()?);
+        if left.map(|s| s.1) == right.map(|s| s.1) {
+            if left.is_none() {
+                return Ok(None);
+            }
+            continue;
+        }
+        let names = calls.open.iter().flatten().map(|f| a.trace.name(*f).to_owned()).collect();
+        let behind = behind.map(|block| described(a.trace, block));
+        let depth = calls.open.len();
+        let left = a.to_end_of(depth, left, number_a)?;
+        let right = b.to_end_of(depth, right, number_b)?;
+        return Ok(Some(Difference { thread, calls: names, behind, left, right }));
+    }
+}
+
+impl<'a> Side<'a> {
+    fn new(trace: &'a TraceFile, thread: u32, keys: &'a [Key], ignored: &'a HashSet<u32>) -> Self {
+        let events = Box::new(trace.stream(ThreadNumber(thread)));
+        Self { trace, events, frames: Frames::default(), keys, ignored, blocks: 0, last: None }
+    }
+
+    /// The next step that is compared; `None` at the end.
+    fn step(&mut self) -> Result<Option<(TraceEvent, Step)>> {
+        while let Some(event) = self.events.next() {
+            let event = event?;
+            let depth = self.frames.open.len();
+            let was_ignored = self.is_ignored(depth);
+            self.frames.follow(event, |block| self.trace.function_of(block));
+            if let TraceEvent::Block(block) = event {
+                self.blocks += 1;
+                if self.is_ignored(self.frames.open.len()) {
+                    continue;
+                }
+                self.last = Some(block);
+                return Ok(Some((event, Step::Block(self.keys[block.0 as usize]))));
+            }
+            // Calls are compared by the blocks that they begin with, so that calls of what is left out are no steps either.
+            if was_ignored || matches!(event, TraceEvent::Call { .. }) {
+                continue;
+            }
+            let step = match event {
+                TraceEvent::Return => Step::Return,
+                TraceEvent::Unwind => Step::Unwind,
+                _ => Step::Call,
+            };
+            return Ok(Some((event, step)));
+        }
+        Ok(None)
+    }
+
+    /// Whether one of the innermost frames up to `depth` is left out.
+    fn is_ignored(&self, depth: usize) -> bool {
+        !self.ignored.is_empty() && self.frames.open[..depth].iter().flatten().any(|f| self.ignored.contains(&f.0))
+    }
+
+    /// Follows what is done to the end of the frame at `depth` (the number of open frames), beginning with a step that was taken already.
+    fn to_end_of(&mut self, depth: usize, first: Option<(TraceEvent, Step)>, block_number: u64) -> Result<After> {
+        let described = match first.map(|f| f.0) {
+            None => "the trace ends".to_owned(),
+            Some(TraceEvent::Block(block)) => described(self.trace, block),
+            Some(TraceEvent::Return) => "returns".to_owned(),
+            Some(TraceEvent::Unwind) => "is unwound".to_owned(),
+            Some(TraceEvent::Call { .. }) => "calls".to_owned(),
+        };
+        let mut after = After { block_number, first: described, blocks: 0, called: Vec::new() };
+        let mut step = first;
+        let mut before = depth;
+        while let Some((event, _)) = step {
+            let now = self.frames.open.len();
+            if let TraceEvent::Block(block) = event {
+                after.blocks += 1;
+                if now == depth + 1 && before <= depth {
+                    note_call(&mut after.called, self.trace.name(self.trace.function_of(block)));
+                }
+            }
+            if now < depth {
+                break;
+            }
+            before = now;
+            step = self.step()?;
+        }
+        Ok(after)
+    }
+}
+
+fn note_call(called: &mut Vec<(String, u64)>, name: &str) {
+    let full = called.len() >= KEPT;
+    match called.last_mut() {
+        Some((last, times)) if last == name => *times += 1,
+        _ if !full => called.push((name.to_owned(), 1)),
+        _ => {}
+    }
+}
+
+/// Functions that are left out.
+fn ignored(trace: &TraceFile, job: &TraceDiff) -> Result<HashSet<u32>> {
+    let mut ignored: HashSet<u32> = HashSet::new();
+    for name in &job.ignore {
+        let functions = super::place::functions(trace, name);
+        ensure!(!functions.is_empty(), "{} has no function `{name}` to leave out", trace.about().image);
+        ignored.extend(functions.iter().map(|f| f.0));
+    }
+    let about = trace.about();
+    for block in &about.blocks {
+        let is_of = |file: &String| block.lines.first().is_some_and(|(f, _)| about.files[*f as usize].ends_with(file.as_str()));
+        let entry = about.functions[block.function.0 as usize].address == block.address;
+        if entry && job.ignore_file.iter().any(is_of) {
+            ignored.insert(block.function.0);
+        }
+    }
+    Ok(ignored)
+}
+
+fn addresses(trace: &TraceFile) -> Vec<Key> {
+    trace.about().blocks.iter().map(|b| b.address).collect()
+}
+
+/// Keys of the blocks of two builds: one number for each function, line and place among the function's blocks of that line.
+fn keys(left: &TraceFile, right: &TraceFile) -> (Vec<Key>, Vec<Key>) {
+    let mut numbers: HashMap<(String, Option<(String, u32)>, u32), Key> = HashMap::new();
+    let mut of = |trace: &TraceFile| {
+        let about = trace.about();
+        let mut times: HashMap<(u32, Option<(u32, u32)>), u32> = HashMap::new();
+        let mut keys = Vec::with_capacity(about.blocks.len());
+        for block in &about.blocks {
+            let line = block.lines.first().copied();
+            let nth = times.entry((block.function.0, line)).or_default();
+            let named = line.map(|(file, line)| (about.files[file as usize].clone(), line));
+            let next = numbers.len() as Key;
+            keys.push(*numbers.entry((trace.name(block.function).to_owned(), named, *nth)).or_insert(next));
+            *nth += 1;
+        }
+        keys
+    };
+    (of(left), of(right))
+}

@@ -1,0 +1,83 @@
+//! Where an execution leaves the model: the blocks of a run that watched all of them are followed through the automaton, all of whose choices are
+//! held possible at once. It says which step the graph lacks, where merging can only say that something is wrong.
+
+use super::model::Model;
+use std::collections::HashSet;
+use std::rc::Rc;
+use trodden_flow::witness::WitnessKind;
+use trodden_flow::witness::pushdown::{Action, Pushdown, State};
+
+/// A call under way.
+struct Frame {
+    call: State,
+    parent: Stack,
+}
+
+type Stack = Option<Rc<Frame>>;
+
+/// Configurations that are held possible at a time.
+const MOST: usize = 4096;
+
+/// A step that the model does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Blocks before it.
+    pub position: u64,
+    /// The block that was left; `None` at the beginning.
+    pub from: Option<u64>,
+    /// The block that followed.
+    pub to: u64,
+}
+
+/// The first step of an execution, given by the addresses of its blocks, that the model does not have.
+pub fn first_missing(model: &Model, addresses: impl Iterator<Item = u64>) -> Option<Missing> {
+    let pushdown = Pushdown::new(&model.program, WitnessKind::Nodes);
+    let mut possible: Vec<(State, Stack)> = vec![(pushdown.root(), None)];
+    let mut from = None;
+    for (position, to) in (0..).zip(addresses) {
+        let next = followed(model, &pushdown, &possible, to);
+        if next.is_empty() {
+            return Some(Missing { position, from, to });
+        }
+        (possible, from) = (next, Some(to));
+    }
+    None
+}
+
+/// Configurations in which the block at an address has just been entered.
+fn followed(model: &Model, pushdown: &Pushdown, possible: &[(State, Stack)], to: u64) -> Vec<(State, Stack)> {
+    let mut work: Vec<(State, Stack)> = Vec::new();
+    let mut seen: HashSet<(State, usize)> = HashSet::new();
+    possible.iter().for_each(|(state, stack)| act(pushdown, *state, stack, &mut work));
+    let mut found = Vec::new();
+    while let Some((state, stack)) = work.pop() {
+        if !seen.insert((state, stack.as_ref().map_or(0, |s| Rc::as_ptr(s) as usize))) || seen.len() > MOST * 64 {
+            continue;
+        }
+        let data = pushdown.state(state);
+        if !data.executes {
+            act(pushdown, state, &stack, &mut work);
+        } else if model.addresses[data.witness.map_or(0, trodden_flow::witness::Witness::index)] == Some(to) && found.len() < MOST {
+            found.push((state, stack));
+        }
+    }
+    found
+}
+
+/// What can come next.
+fn act(pushdown: &Pushdown, state: State, stack: &Stack, work: &mut Vec<(State, Stack)>) {
+    match &pushdown.state(state).action {
+        Action::Choose(next) => work.extend(next.iter().map(|s| (*s, stack.clone()))),
+        Action::Call { callee, .. } => {
+            let frame = Rc::new(Frame { call: state, parent: stack.clone() });
+            work.push((pushdown.entry(*callee), Some(frame)));
+        }
+        Action::Return | Action::Unwind => {
+            let Some(frame) = stack else { return };
+            let Action::Call { after, unwound, .. } = pushdown.state(frame.call).action else { return };
+            let returns = pushdown.state(state).action == Action::Return;
+            work.push((if returns { after } else { unwound }, frame.parent.clone()));
+        }
+        Action::End => {}
+    }
+}

@@ -1,0 +1,221 @@
+//! What functions of other files may do, by their names: call back, throw, end the program.
+//!
+//! Almost all of them just return, and a watched place behind each call would cost much. So what is usual is assumed first. An execution that
+//! contradicts it leaves witnesses where none can be; then anything is assumed of all of them, and the runs are repeated.
+
+use anyhow::Result;
+use std::collections::BTreeMap;
+use trodden_binary::Binary;
+use trodden_flow::witness::Opaque;
+
+/// What is assumed of other files' functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Assumption {
+    /// What their names say.
+    Usual,
+    /// Each may call back, and return.
+    CallBack,
+    /// Each may call back, throw, end the program, and return.
+    Anything,
+}
+
+/// Functions that call functions they are given, or that were registered.
+const CALL_BACK: &[&str] = &[
+    "__libc_start_main",
+    "__libc_start_call_main",
+    "qsort",
+    "qsort_r",
+    "bsearch",
+    "lfind",
+    "lsearch",
+    "tsearch",
+    "tfind",
+    "tdelete",
+    "twalk",
+    "twalk_r",
+    "tdestroy",
+    "hsearch",
+    "ftw",
+    "ftw64",
+    "nftw",
+    "nftw64",
+    "fts_open",
+    "fts_read",
+    "fts_children",
+    "glob",
+    "glob64",
+    "scandir",
+    "scandir64",
+    "scandirat",
+    "dl_iterate_phdr",
+    "pthread_once",
+    "call_once",
+    "pthread_exit",
+    "__pthread_unwind_next",
+    "thrd_exit",
+    "_obstack_newchunk",
+    "_obstack_begin",
+    "_obstack_begin_1",
+    "_obstack_free",
+    "obstack_free",
+    "argp_parse",
+    "error",
+    "error_at_line",
+    "raise",
+    "kill",
+    "pthread_kill",
+    "tgkill",
+    "sigsuspend",
+    "pause",
+    "swapcontext",
+    "setcontext",
+    "__cxa_finalize",
+    "__cxa_end_catch",
+    "__cxa_rethrow",
+    "exit",
+    "quick_exit",
+    "_Unwind_Backtrace",
+    "_Unwind_ForcedUnwind",
+    "_Unwind_DeleteException",
+    "dlopen",
+    "dlclose",
+    "fclose",
+    "fflush",
+    "pthread_key_delete",
+    "pthread_join",
+    "register_printf_specifier",
+    "_ZNSt6locale5facet",
+    "_ZSt9terminatev",
+    "__cxa_call_unexpected",
+    "__cxa_vec_new",
+    "__cxa_vec_ctor",
+    "__cxa_vec_dtor",
+    "__cxa_vec_delete",
+    "__cxa_vec_delete2",
+    "__cxa_vec_new2",
+    "__cxa_vec_cctor",
+    "__cxa_vec_cleanup",
+];
+
+/// Functions that do not return but throw.
+const THROW: &[&str] = &[
+    "__cxa_throw",
+    "__cxa_rethrow",
+    "_Unwind_Resume",
+    "_Unwind_RaiseException",
+    "longjmp",
+    "_longjmp",
+    "siglongjmp",
+    "__longjmp_chk",
+    "__cxa_bad_cast",
+    "__cxa_bad_typeid",
+    "__cxa_throw_bad_array_new_length",
+];
+
+/// Functions that end the program, whatever else they do.
+const END: &[&str] = &[
+    "exit",
+    "_exit",
+    "_Exit",
+    "quick_exit",
+    "abort",
+    "__assert_fail",
+    "__stack_chk_fail",
+    "__fortify_fail",
+    "__chk_fail",
+    "_ZSt9terminatev",
+    "__cxa_pure_virtual",
+    "__cxa_call_terminate",
+    "err",
+    "errx",
+    "verr",
+    "verrx",
+    "execve",
+    "execv",
+    "execvp",
+    "execl",
+    "execlp",
+    "execle",
+    "execvpe",
+    "fexecve",
+    "error",
+    "error_at_line",
+    "__libc_start_main",
+    "pthread_exit",
+    "thrd_exit",
+];
+
+/// Functions that an image can replace for all files: then code outside calls the image's own.
+const ALLOCATE: &[&str] = &["malloc", "free", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc"];
+
+/// What an image says to other files.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    /// Where code outside enters it: its entry, and what its dynamic section names.
+    pub starts: Vec<u64>,
+    /// Functions that other files can call by name.
+    pub exports: BTreeMap<String, u64>,
+}
+
+impl Image {
+    /// What an image's tables say.
+    ///
+    /// # Errors
+    /// They are damaged.
+    pub fn read(binary: &Binary) -> Result<Self> {
+        use object::{Object, ObjectSymbol};
+        let section = |name: &str| binary.section(name).map(|(range, _)| range.start);
+        let starts = [Some(binary.entry()), section(".init"), section(".fini")].into_iter().flatten().collect();
+        let file = object::File::parse(binary.data())?;
+        let defined = file.dynamic_symbols().filter(|s| s.is_definition() && s.kind() == object::SymbolKind::Text);
+        let exports = defined.filter_map(|s| Some((plain(s.name().ok()?).to_owned(), s.address()))).collect();
+        Ok(Self { starts, exports })
+    }
+
+    /// What the function of a name may do that is another file's.
+    pub fn import(&self, name: &str, assumption: Assumption) -> Opaque {
+        let usual = opaque(name, assumption);
+        let replaces = |prefix: &[&str]| self.exports.keys().any(|e| prefix.iter().any(|p| e.starts_with(p)));
+        let allocates = self.exports.keys().any(|e| ALLOCATE.contains(&e.as_str()));
+        let of_cxx = name.starts_with("_Z") || name.starts_with("__cxa");
+        let calls_back = usual.calls_back || allocates || (of_cxx && replaces(&["_Zn", "_Zd"]));
+        Opaque { calls_back, ..usual }
+    }
+}
+
+/// A name without its version.
+pub fn plain(name: &str) -> &str {
+    name.split('@').next().unwrap_or(name)
+}
+
+/// What the function of a name may do; an empty name stands for one that is not known.
+pub fn opaque(name: &str, assumption: Assumption) -> Opaque {
+    let name = plain(name);
+    let is = |list: &[&str]| list.contains(&name);
+    let throws = is(THROW) || name.starts_with("_ZSt") && name.contains("__throw_");
+    if throws {
+        return Opaque { calls_back: name == "__cxa_rethrow", ..Opaque::UNWINDS };
+    }
+    let executes = name.starts_with("exec") || matches!(name, "fexecve" | "error" | "error_at_line");
+    let returns = !is(END) || executes || matches!(name, "__libc_start_main");
+    let usual = Opaque { returns, ends_run: is(END), unwinds: false, calls_back: is(CALL_BACK) };
+    match assumption {
+        Assumption::Usual => usual,
+        Assumption::CallBack => Opaque { calls_back: true, ..usual },
+        Assumption::Anything => Opaque { calls_back: true, ends_run: true, unwinds: true, ..usual },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_functions_do() {
+        assert_eq!(opaque("strlen@GLIBC_2.2.5", Assumption::Usual), Opaque::RETURNS);
+        assert!(opaque("qsort", Assumption::Usual).calls_back);
+        assert_eq!(opaque("_ZSt17__throw_bad_allocv", Assumption::Usual), Opaque::UNWINDS);
+        assert!(opaque("strlen", Assumption::CallBack).calls_back);
+        assert!(!opaque("abort", Assumption::Usual).returns);
+    }
+}

@@ -1,0 +1,188 @@
+//! From partial traces to a trace: the reconstruction of several runs, or the hits of a single one that watched every block.
+
+use super::code::Code;
+use super::model::Model;
+use super::replay::Replay;
+use anyhow::Result;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use trodden_flow::witness::{Distribution, Site};
+use trodden_flow::witness::{Ending, Event, FunctionId, ReconstructError, Reconstruction, Witness, WitnessKind};
+use trodden_trace::container::ContainerError;
+use trodden_trace::{PartialTrace, StoredEnding, ThreadNumber, TraceEvent, TraceWriter};
+
+/// Why partial traces could not be merged.
+#[derive(Debug)]
+pub enum MergeError {
+    /// They contradict the model.
+    Contradiction(ReconstructError),
+    /// A file cannot be read or written.
+    File(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for MergeError {
+    fn from(error: E) -> Self {
+        Self::File(error.into())
+    }
+}
+
+/// How merging ended.
+pub struct Merged {
+    /// Whether the execution went on behind the end.
+    pub cut: bool,
+    /// Functions in which it ended, outermost first.
+    pub open: Vec<String>,
+}
+
+/// Merges the runs of a distribution. `sites` are the addresses that each run watched.
+///
+/// # Errors
+/// The partial traces contradict the model or cannot be read, or the trace cannot be written.
+pub fn merge(
+    model: &Model,
+    code: &Code,
+    distribution: &Distribution,
+    partials: &[PathBuf],
+    sites: &[Vec<u64>],
+    writer: &mut TraceWriter,
+) -> Result<Merged, MergeError> {
+    let traces = partials.iter().map(|p| PartialTrace::open(p)).collect::<Result<Vec<_>, _>>()?;
+    let whole = traces.iter().all(|t| matches!(t.end().map(|e| e.ending), Some(StoredEnding::Exited(_))));
+    let ending = if whole { Ending::Complete } else { Ending::Cut };
+    let broken: RefCell<Option<ContainerError>> = RefCell::new(None);
+    let streams: Vec<_> = traces.iter().zip(sites).map(|(t, s)| symbols(t, s, model, &broken)).collect();
+    let reconstruction = Reconstruction::new(&model.program, distribution);
+    let mut walk = reconstruction.start(streams, ending).map_err(MergeError::Contradiction)?;
+    let mut events = Events { model, code, tail: false };
+    loop {
+        let event = walk.next_event();
+        if let Some(error) = broken.borrow_mut().take() {
+            return Err(error.into());
+        }
+        let Some(event) = event.map_err(MergeError::Contradiction)? else { break };
+        if let Some(event) = events.convert(event) {
+            writer.push(ThreadNumber(0), event)?;
+        }
+    }
+    let open = walk.frames().iter().filter_map(|(f, _)| model.functions[f.index()]).map(|f| code.name(f).to_owned()).collect();
+    Ok(Merged { cut: !whole, open })
+}
+
+/// The witnesses of a run.
+fn symbols<'a>(
+    trace: &'a PartialTrace,
+    sites: &'a [u64],
+    model: &'a Model,
+    broken: &'a RefCell<Option<ContainerError>>,
+) -> impl Iterator<Item = Witness> + 'a {
+    trace.stream(ThreadNumber(0)).map_while(move |site| match site {
+        Ok(site) => Some(model.witnesses[&sites[site as usize]]),
+        Err(error) => {
+            *broken.borrow_mut() = Some(error);
+            None
+        }
+    })
+}
+
+/// Events of the model as events of the trace: the hub is left out.
+struct Events<'a> {
+    model: &'a Model,
+    code: &'a Code,
+    /// Whether the hub was called in tail position.
+    tail: bool,
+}
+
+impl Events<'_> {
+    fn convert(&mut self, event: Event) -> Option<TraceEvent> {
+        let is_hub = |f: FunctionId| self.model.functions[f.index()].is_none();
+        match event {
+            Event::Block(function, node) => {
+                let witness = self.model.program.node_witness(function, node);
+                let address = self.model.addresses[witness.index()].expect("a block has an address");
+                Some(TraceEvent::Block(self.code.block_at(address).expect("blocks of the model are blocks of the trace")))
+            }
+            Event::Call { callee, tail, .. } if is_hub(callee) => {
+                self.tail = tail;
+                None
+            }
+            Event::Call { caller: Some((caller, _)), .. } if is_hub(caller) => Some(TraceEvent::Call { outside: false, tail: self.tail }),
+            Event::Call { caller, tail, .. } => Some(TraceEvent::Call { outside: caller.is_none(), tail }),
+            Event::Return(f) | Event::Unwind(f) if is_hub(f) => None,
+            Event::Return(_) => Some(TraceEvent::Return),
+            Event::Unwind(_) => Some(TraceEvent::Unwind),
+        }
+    }
+}
+
+/// What a witness is called in messages.
+pub fn place(model: &Model, code: &Code, witness: Witness) -> String {
+    match model.program.site(WitnessKind::Nodes, witness) {
+        Site::Node(function, _) => {
+            let name = model.functions[function.index()].map_or("an indirect call", |f| code.name(f));
+            model.addresses[witness.index()].map_or_else(|| name.to_owned(), |address| format!("{address:#x} in {name}"))
+        }
+        Site::Edge(..) => String::new(),
+    }
+}
+
+/// What a single run saw that watched every block of every thread, or every instruction.
+pub struct Hits<'a> {
+    /// The code.
+    pub code: &'a Code,
+    /// Sites of the run.
+    pub sites: &'a [u64],
+    /// Those that are jumps, ascending; each hit has the target behind it.
+    pub jumps: &'a [u64],
+    /// Whether instructions were recorded, by their addresses.
+    pub steps: bool,
+}
+
+impl Hits<'_> {
+    /// Where jumps led.
+    ///
+    /// # Errors
+    /// The hits cannot be read.
+    pub fn targets(&self, partial: &PartialTrace) -> Result<BTreeSet<(u64, u64)>> {
+        let mut targets = BTreeSet::new();
+        if self.jumps.is_empty() {
+            return Ok(targets);
+        }
+        for thread in 0..partial.threads() {
+            self.each(partial, ThreadNumber(thread), &mut |at, target| {
+                targets.extend(target.map(|target| (at, target)));
+                Ok(())
+            })?;
+        }
+        Ok(targets)
+    }
+
+    /// Writes the trace.
+    ///
+    /// # Errors
+    /// The hits cannot be read, or the trace not be written.
+    pub fn replay(&self, partial: &PartialTrace, writer: &mut TraceWriter) -> Result<()> {
+        for thread in 0..partial.threads() {
+            let thread = ThreadNumber(thread);
+            let mut replay = Replay::new(self.code);
+            self.each(partial, thread, &mut |at, _| match self.code.block_at(at) {
+                Some(block) => replay.hit(block, &mut |event| writer.push(thread, event)),
+                None => Ok(()),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Calls `see` with each address, and the target if it is a jump.
+    fn each(&self, partial: &PartialTrace, thread: ThreadNumber, see: &mut dyn FnMut(u64, Option<u64>) -> Result<()>) -> Result<()> {
+        let mut stream = partial.stream(thread);
+        while let Some(symbol) = stream.next() {
+            let symbol = symbol?;
+            let at = if self.steps { symbol } else { self.sites[symbol as usize] };
+            let is_jump = self.jumps.binary_search(&at).is_ok();
+            let target = if is_jump { stream.next().transpose()? } else { None };
+            see(at, target)?;
+        }
+        Ok(())
+    }
+}

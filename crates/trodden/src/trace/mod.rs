@@ -1,0 +1,52 @@
+//! `trodden trace`: exact traces of programs that were not built for it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `record.rs`, `runs.rs` | running a program with witnesses |
+//! | `merge.rs`, `replay.rs` | merging what each run saw; what a single run saw |
+//! | `model.rs`, `imports.rs`, `code.rs` | machine code as the program of [`trodden_flow::witness`], and as the trace names it |
+//! | `place.rs` | places of a trace: functions, lines, addresses |
+//! | `show.rs`, `find.rs`, `diff.rs`, `profile.rs` | using a trace |
+
+mod code;
+mod diff;
+mod explain;
+mod find;
+mod imports;
+mod merge;
+mod model;
+mod place;
+mod profile;
+mod record;
+mod replay;
+mod runs;
+mod show;
+
+use crate::cli::Trace;
+use anyhow::{Context, Result};
+use std::path::Path;
+use std::process::ExitCode;
+use trodden_trace::TraceFile;
+
+/// Carries the command out.
+///
+/// # Errors
+/// A trace cannot be recorded or read.
+pub fn run(job: &Trace) -> Result<ExitCode> {
+    match job {
+        Trace::Show(job) => show::run(job),
+        Trace::Find(job) => find::run(job),
+        Trace::Diff(job) => diff::run(job),
+        Trace::Record(job) => record::run(job),
+        Trace::Profile(job) => profile::run(job),
+    }
+}
+
+/// Opens a trace, and says what is to be known of it.
+fn open(path: &Path) -> Result<TraceFile> {
+    let trace = TraceFile::open(path).with_context(|| format!("cannot open the trace {}", path.display()))?;
+    for note in &trace.end().notes {
+        crate::notes::note(format_args!("{}: {note}", path.display()));
+    }
+    Ok(trace)
+}

@@ -1,0 +1,407 @@
+//! Machine code as a program of [`trodden_flow::witness`]: which places can be watched, and what may follow what.
+//!
+//! A block is a node. Behind a call of which several things can come (it may call back, unwind, or go to one of several functions) a continuation
+//! begins, which can be watched, too; unless a block starts there anyway. A tail call is a call with nothing behind it; a conditional one has a
+//! node of its own, which is no code.
+//!
+//! Indirect calls go to one function of ours, the *hub*, which calls each function whose address is kept; so their callees are listed once, not
+//! once a call. Its frames are left out of the trace.
+//!
+//! What other files' functions do is assumed by their names ([`imports`](super::imports)): first the usual, and if an execution contradicts that,
+//! anything. So that no call from outside is overlooked, the entries of all functions that may be called so are watched in one of the runs.
+
+use super::imports::{Assumption, Image, opaque, plain};
+use anyhow::{Context, Result};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, Callee, Doubt, FunctionGraph, ProgramGraph, Returns};
+use trodden_flow::graph::{Graph, Node};
+use trodden_flow::witness::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaque, Program, Start, Witness};
+
+/// Machine code as a program, with the way back.
+pub struct Model {
+    /// The program.
+    pub program: Program,
+    /// For each function of the program, its place in the graphs; `None` for the hub.
+    pub functions: Vec<Option<usize>>,
+    /// For each node of the program, numbered as witnesses are, its address; `None` where no code is.
+    pub addresses: Vec<Option<u64>>,
+    /// The node at an address.
+    pub witnesses: HashMap<u64, Witness>,
+    /// Functions that are not traced inside, by name, with the reason.
+    pub opaque: Vec<(String, String)>,
+}
+
+/// What a run like those to come has shown.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// Where uncertain jumps and indirect tail calls led.
+    pub targets: BTreeSet<(u64, u64)>,
+    /// Whether an exception was thrown, or `longjmp` called.
+    pub unwinds: bool,
+}
+
+/// Places that are executed when the stack is unwound: landing pads, and calls of what unwinds. Ascending.
+pub fn unwinding_sites(graphs: &ProgramGraph) -> Vec<u64> {
+    let pads = graphs.functions.iter().flat_map(|f| f.landing_pads.iter().copied());
+    let throws = |c: &&CallSite| matches!(&c.callee, Callee::Import(name) if opaque(plain(name), Assumption::Usual).unwinds);
+    let calls = graphs.functions.iter().flat_map(|f| f.calls.iter().filter(throws).map(|c| c.address));
+    let all: BTreeSet<u64> = pads.chain(calls).collect();
+    all.into_iter().collect()
+}
+
+/// Makes the model. `excluded` are names of functions that are not to be traced inside. `observed` is what a run like
+/// those to come has shown: jumps and tail calls that are uncertain and not in it are never executed.
+///
+/// # Errors
+/// A function that is to be excluded does not exist, or the program has no function.
+pub fn model(
+    graphs: &ProgramGraph,
+    image: &Image,
+    excluded: &[String],
+    assumption: Assumption,
+    observed: Option<&Observed>,
+) -> Result<Model> {
+    for name in excluded {
+        graphs.functions_named(name).next().with_context(|| format!("there is no function `{name}` to leave out"))?;
+    }
+    let closed = opaque_functions(graphs, excluded, observed.is_some());
+    let known: Vec<usize> = (0..graphs.functions.len()).filter(|f| !closed.contains_key(f)).collect();
+    let ids: HashMap<u64, FunctionId> = (0..).zip(&known).map(|(id, f)| (graphs.functions[*f].entry, FunctionId(id))).collect();
+    let hub = FunctionId(known.len() as u32);
+    let leaves = leaving_outside(graphs, image, assumption);
+    let mut maker = Maker { graphs, image, ids: &ids, hub, leaves, observed, branching: HashSet::new(), unwinds: observed.is_none_or(|o| o.unwinds), assumption };
+    maker.find_branching();
+    let mut functions = Vec::new();
+    let mut places: Vec<Option<u64>> = Vec::new();
+    for f in &known {
+        let (function, of_nodes) = maker.function(&graphs.functions[*f])?;
+        functions.push(function);
+        places.extend(of_nodes);
+    }
+    let external = external(graphs, image, &closed, &ids);
+    functions.push(hub_function(&external)?);
+    places.extend([None, None]);
+    let program = Program::new(functions, Start::Outside, external)?;
+    let witnesses = (0..).zip(&places).filter_map(|(w, place)| Some(((*place)?, Witness(w)))).collect();
+    let functions = known.iter().map(|f| Some(*f)).chain([None]).collect();
+    let name = |f: usize| graphs.functions[f].name.clone();
+    let mut opaque: Vec<(String, String)> = closed.into_iter().map(|(f, why)| (name(f), why)).collect();
+    opaque.sort();
+    Ok(Model { program, functions, addresses: places, witnesses, opaque })
+}
+
+impl Model {
+    /// Entries of the functions that may be called from outside, and of those that nothing is known to call.
+    pub fn entries(&self) -> Vec<Witness> {
+        let calls = self.program.functions().iter().zip(&self.functions).filter(|(_, known)| known.is_some()).flat_map(|(f, _)| &f.calls);
+        let called: HashSet<FunctionId> = calls.flat_map(|(_, call)| call.callees.iter().copied()).collect();
+        let external: HashSet<FunctionId> = self.program.external().iter().copied().collect();
+        let known = self.program.function_ids().filter(|f| self.functions[f.index()].is_some());
+        let unseen = known.filter(|f| external.contains(f) || !called.contains(f));
+        unseen.map(|f| self.program.node_witness(f, self.program.function(f).graph.entry())).collect()
+    }
+}
+
+/// Functions whose graph is not whole, with the reason, by their place in the graphs.
+fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) -> HashMap<usize, String> {
+    let mut opaque: HashMap<usize, String> = HashMap::new();
+    let mut owners: HashMap<u64, usize> = HashMap::new();
+    for (number, function) in graphs.functions.iter().enumerate() {
+        if excluded.contains(&function.name) {
+            opaque.insert(number, "left out by --opaque".to_owned());
+        }
+        let fatal = |d: &Doubt| matches!(d, Doubt::Undecodable) || (matches!(d, Doubt::UnresolvedJump) && !observed);
+        if let Some(doubt) = function.uncertain.iter().find(|u| fatal(&u.doubt)) {
+            opaque.entry(number).or_insert_with(|| format!("{:#x}: {}", doubt.address, doubt.doubt));
+        }
+        if function.blocks.is_empty() {
+            opaque.entry(number).or_insert_with(|| "no code is known of it".to_owned());
+        }
+        if let Some(entry) = function.other_entries.first() {
+            opaque.entry(number).or_insert_with(|| format!("it is entered in its middle, at {entry:#x}"));
+        }
+        for block in &function.blocks {
+            if let Some(other) = owners.insert(block.start, number).filter(|other| *other != number) {
+                let shared = format!("{:#x} belongs to two functions", block.start);
+                opaque.entry(number).or_insert_with(|| shared.clone());
+                opaque.entry(other).or_insert(shared);
+            }
+        }
+    }
+    opaque
+}
+
+/// Functions that code outside may call: those whose address is kept, where the program starts, and what opaque functions call.
+fn external(graphs: &ProgramGraph, image: &Image, opaque: &HashMap<usize, String>, ids: &HashMap<u64, FunctionId>) -> Vec<FunctionId> {
+    let kept = graphs.functions.iter().filter(|f| f.address_taken).map(|f| f.entry);
+    let called = opaque.keys().flat_map(|f| graphs.functions[*f].calls.iter()).flat_map(|call| match &call.callee {
+        Callee::Function(entry) => vec![*entry],
+        Callee::OneOf(entries) => entries.clone(),
+        Callee::Import(_) | Callee::Indirect => Vec::new(),
+    });
+    let resolvers = graphs.stubs.iter().filter_map(|s| s.resolver);
+    let all: BTreeSet<u64> =
+        kept.chain(image.starts.iter().copied()).chain(image.exports.values().copied()).chain(called).chain(resolvers).collect();
+    all.into_iter().filter_map(|entry| ids.get(&entry).copied()).collect()
+}
+
+/// Entries of functions that may end in a tail call of code that calls back, or of such a function. Whether that calls back, or whoever called the
+/// function, nothing could tell; so the calls back are put behind the function's return.
+fn leaving_outside(graphs: &ProgramGraph, image: &Image, assumption: Assumption) -> HashSet<u64> {
+    let mut leaves: HashSet<u64> = HashSet::new();
+    loop {
+        let before = leaves.len();
+        for function in &graphs.functions {
+            let is_tail = |c: &&CallSite| c.kind != CallKind::Call;
+            let leaves_by = |c: &CallSite| match &c.callee {
+                Callee::Import(name) => match image.exports.get(plain(name)) {
+                    Some(entry) => leaves.contains(entry),
+                    None => image.import(name, assumption).calls_back,
+                },
+                Callee::Indirect => false,
+                Callee::Function(entry) => leaves.contains(entry),
+                Callee::OneOf(entries) => entries.iter().any(|e| leaves.contains(e)),
+            };
+            if function.calls.iter().filter(is_tail).any(leaves_by) {
+                leaves.insert(function.entry);
+            }
+        }
+        if leaves.len() == before {
+            return leaves;
+        }
+    }
+}
+
+/// A function of one node that calls any of those whose address is kept.
+fn hub_function(callees: &[FunctionId]) -> Result<Function> {
+    let graph = Graph::new(2, Node(0), Node(1), vec![(Node(0), Node(1))])?;
+    let mut hub = Function::new("(indirect call)", graph);
+    hub.nodes = vec![NodeKind::Virtual; 2];
+    let call = if callees.is_empty() { Call::opaque(Opaque::RETURNS) } else { Call::indirect(callees.to_vec()) };
+    hub.calls = vec![(Node(0), call)];
+    Ok(hub)
+}
+
+struct Maker<'a> {
+    graphs: &'a ProgramGraph,
+    image: &'a Image,
+    ids: &'a HashMap<u64, FunctionId>,
+    hub: FunctionId,
+    /// Entries of functions that may end in a tail call of code outside.
+    leaves: HashSet<u64>,
+    observed: Option<&'a Observed>,
+    /// Entries of functions that may end in a tail call of several functions, or of such a function.
+    branching: HashSet<u64>,
+    /// Whether exceptions are thrown, or `longjmp` is called.
+    unwinds: bool,
+    assumption: Assumption,
+}
+
+/// A function on its way.
+struct Parts {
+    nodes: Vec<(NodeKind, Option<u64>)>,
+    /// Nodes with calls that may unwind, and those behind calls that return twice.
+    unwinding: Vec<Node>,
+    again: Vec<Node>,
+    edges: Vec<(Node, Node, EdgeKind)>,
+    calls: Vec<(Node, Call)>,
+    exit: Node,
+}
+
+impl Parts {
+    fn node(&mut self, kind: NodeKind, address: Option<u64>) -> Node {
+        self.nodes.push((kind, address));
+        Node(self.nodes.len() as u32 - 1)
+    }
+
+    fn edge(&mut self, from: Node, to: Node, kind: EdgeKind) {
+        self.edges.push((from, to, kind));
+    }
+}
+
+impl Maker<'_> {
+    /// A function, and the address of each of its nodes.
+    fn function(&self, graph: &FunctionGraph) -> Result<(Function, Vec<Option<u64>>)> {
+        let mut nodes: Vec<(NodeKind, Option<u64>)> = graph.blocks.iter().map(|b| (NodeKind::Block, Some(b.start))).collect();
+        nodes.push((NodeKind::Virtual, None));
+        let exit = Node(graph.blocks.len() as u32);
+        let mut parts = Parts { nodes, unwinding: Vec::new(), again: Vec::new(), edges: Vec::new(), calls: Vec::new(), exit };
+        for block in 0..graph.blocks.len() {
+            self.block(graph, block as u32, &mut parts);
+        }
+        // `longjmp` leads behind each call of `setjmp` in the function, out of any other call.
+        for (from, to) in parts.unwinding.iter().flat_map(|f| parts.again.iter().map(move |t| (*f, *t))) {
+            parts.edges.push((from, to, EdgeKind::Unwind));
+        }
+        let entry = graph.block_starting_at(graph.entry).with_context(|| format!("no block starts at the entry of {}", graph.name))?;
+        let edges = parts.edges.iter().map(|(from, to, _)| (*from, *to)).collect();
+        let shape = Graph::new(parts.nodes.len() as u32, Node(entry.0), parts.exit, edges)?;
+        let mut function = Function::new(graph.name.clone(), shape);
+        function.nodes = parts.nodes.iter().map(|n| n.0).collect();
+        function.edges = parts.edges.iter().map(|e| e.2).collect();
+        function.calls = parts.calls;
+        Ok((function, parts.nodes.iter().map(|n| n.1).collect()))
+    }
+
+    /// Adds what a block does: its calls, one after the other, then its end.
+    fn block(&self, graph: &FunctionGraph, number: u32, parts: &mut Parts) {
+        let index = graph::BlockIndex(number);
+        let block = graph.block(index);
+        let mut at = Node(number);
+        for call in graph.calls_in(index) {
+            match call.kind {
+                CallKind::Call => match self.call(graph, call, at, parts) {
+                    Some(behind) => at = behind,
+                    None => return,
+                },
+                CallKind::TailCall => {
+                    parts.calls.push((at, self.callee(call)));
+                    parts.edge(at, parts.exit, EdgeKind::Flow);
+                }
+                CallKind::ConditionalTailCall => {
+                    let tail = parts.node(NodeKind::Virtual, None);
+                    parts.edge(at, tail, EdgeKind::Flow);
+                    parts.calls.push((tail, self.callee(call)));
+                    parts.edge(tail, parts.exit, EdgeKind::Flow);
+                }
+            }
+        }
+        if block.end == BlockEnd::Return {
+            parts.edge(at, parts.exit, EdgeKind::Flow);
+        }
+        for edge in graph.successors(index).iter().filter(|e| e.kind != graph::EdgeKind::Unwind) {
+            parts.edge(at, Node(edge.to.0), EdgeKind::Flow);
+        }
+    }
+
+    /// Adds a call; gives the node behind it, or nothing if it does not return.
+    fn call(&self, graph: &FunctionGraph, call: &CallSite, at: Node, parts: &mut Parts) -> Option<Node> {
+        let callee = self.callee(call);
+        let is_branch =
+            callee.callees.len() > 1 || callee.callees.contains(&self.hub) || callee.opaque.is_some_and(|o| o != Opaque::RETURNS);
+        parts.calls.push((at, callee));
+        let leaves = matches!(self.target(call), Callee::Function(entry) if self.leaves.contains(&entry) && self.ids.contains_key(&entry));
+        if leaves {
+            parts.calls.push((at, Call::opaque(Opaque { calls_back: true, ..Opaque::RETURNS })));
+        }
+        let branching = matches!(self.target(call), Callee::Function(entry) if self.branching.contains(&entry));
+        let is_branch = is_branch || leaves || branching;
+        let pad = call.landing_pad.filter(|_| self.unwinds).and_then(|pad| graph.block_starting_at(pad));
+        if let Some(pad) = pad {
+            parts.edge(at, Node(pad.0), EdgeKind::Unwind);
+        }
+        if self.unwinds {
+            parts.unwinding.push(at);
+        }
+        let behind = call.return_address.filter(|_| call.returns != Returns::Never)?;
+        // A block that starts there is entered by an edge of its own.
+        let starts_block = graph.block_starting_at(behind).is_some();
+        let twice = call.returns == Returns::Twice && self.unwinds;
+        if twice && let Some(block) = graph.block_starting_at(behind) {
+            parts.again.push(Node(block.0));
+        }
+        match (is_branch || twice || pad.is_some()) && !starts_block {
+            true => {
+                let next = parts.node(NodeKind::Continuation, Some(behind));
+                parts.edge(at, next, EdgeKind::Flow);
+                if twice {
+                    parts.again.push(next);
+                }
+                Some(next)
+            }
+            false => Some(at),
+        }
+    }
+
+    /// Finds the functions whose tail calls are branches: who calls them must see when they are back.
+    fn find_branching(&mut self) {
+        loop {
+            let before = self.branching.len();
+            for function in &self.graphs.functions {
+                let branches = |c: &CallSite| {
+                    let callee = self.callee(c);
+                    let outcomes = callee.opaque.map_or(0, |o| [o.returns, o.ends_run, o.unwinds].into_iter().filter(|o| *o).count());
+                    let several = callee.callees.len() + outcomes > 1 || callee.callees.contains(&self.hub);
+                    several || matches!(self.target(c), Callee::Function(entry) if self.branching.contains(&entry))
+                };
+                if function.calls.iter().filter(|c| c.kind != CallKind::Call).any(branches) {
+                    self.branching.insert(function.entry);
+                }
+            }
+            if self.branching.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Whom an indirect tail call was seen to call.
+    fn seen(&self, call: &CallSite, observed: &Observed) -> (Vec<FunctionId>, Option<Opaque>) {
+        let targets = || observed.targets.range((call.address, 0)..=(call.address, u64::MAX)).map(|(_, target)| *target);
+        let callees: Vec<FunctionId> = targets().filter_map(|t| self.ids.get(&t).copied()).collect();
+        let others = || targets().filter(|t| !self.ids.contains_key(t));
+        let other = match others().next() {
+            Some(target) if self.graphs.function_entered_at(target).is_some() => Some(self.inside_opaque(target)),
+            Some(_) => Some(Opaque::RETURNS),
+            None => callees.is_empty().then_some(Opaque::RETURNS),
+        };
+        (callees, other)
+    }
+
+    /// What another file's function may do; where nothing is thrown, who would throw is not called.
+    fn import(&self, name: &str) -> Opaque {
+        let may = self.image.import(name, self.assumption);
+        match may.unwinds && !self.unwinds {
+            true => Opaque { unwinds: false, ends_run: may.ends_run || !may.returns, ..may },
+            false => may,
+        }
+    }
+
+    /// What a call names: a function of the image that other files could have by its name, too, is the image's.
+    fn target(&self, call: &CallSite) -> Callee {
+        match &call.callee {
+            Callee::Import(name) => {
+                self.image.exports.get(plain(name)).map_or_else(|| call.callee.clone(), |entry| Callee::Function(*entry))
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// What a call may enter.
+    fn callee(&self, call: &CallSite) -> Call {
+        let known = |entry: &u64| self.ids.get(entry).copied();
+        let (callees, other) = match &self.target(call) {
+            Callee::Function(entry) => match known(entry) {
+                Some(id) => (vec![id], None),
+                None => (Vec::new(), Some(self.inside_opaque(*entry))),
+            },
+            Callee::Import(name) => (Vec::new(), Some(self.import(name))),
+            // A function of another file that calls back could not be told from a direct call of ours.
+            Callee::Indirect if call.kind != CallKind::Call && self.observed.is_some() => {
+                self.seen(call, self.observed.expect("it is there"))
+            }
+            Callee::Indirect => (vec![self.hub], Some(Opaque::RETURNS)),
+            Callee::OneOf(entries) => {
+                let callees: Vec<FunctionId> = entries.iter().filter_map(known).collect();
+                let other = (callees.len() < entries.len()).then_some(ANYTHING);
+                (callees, other)
+            }
+        };
+        let never = call.returns == Returns::Never;
+        let tail = call.kind != CallKind::Call;
+        // What ends the program for sure is not called by a jump.
+        let other = other.map(|o| if tail { Opaque { calls_back: false, ends_run: o.ends_run && !o.returns, ..o } } else { o });
+        let other = other.map(|o| if never && o.returns { Opaque { returns: false, ends_run: !o.unwinds, ..o } } else { o });
+        Call { callees, opaque: other }
+    }
+
+    /// What a function that is not traced inside can do.
+    fn inside_opaque(&self, entry: u64) -> Opaque {
+        let function = self.graphs.function_entered_at(entry).map(|f| self.graphs.function(f));
+        match function {
+            Some(f) => Opaque { returns: f.returns, ends_run: !f.returns, unwinds: false, calls_back: !f.calls.is_empty() },
+            None => ANYTHING,
+        }
+    }
+}
+
+const ANYTHING: Opaque = Opaque { returns: true, ends_run: false, unwinds: false, calls_back: true };

@@ -1,0 +1,128 @@
+//! Places of a trace: `FUNCTION`, `FILE:LINE`, `0xADDRESS` or `#NUMBER`, with a number behind it for the nth time.
+
+use anyhow::{Context, Result, bail, ensure};
+use trodden_trace::{TraceBlock, TraceEvent, TraceFile, TraceFunction};
+
+/// What a user means by a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    what: What,
+    /// Only the nth time, from 1.
+    pub nth: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    /// Calls of functions.
+    Calls(Vec<TraceFunction>),
+    /// Executions of blocks.
+    Blocks(Vec<TraceBlock>),
+    /// A block of a thread by its number.
+    Number(u64),
+}
+
+impl Place {
+    /// Reads a place, as far as the trace has it.
+    ///
+    /// # Errors
+    /// The trace has no such function, line or address.
+    pub fn parse(text: &str, trace: &TraceFile) -> Result<Self> {
+        let (name, nth) = match text.trim().rsplit_once(' ') {
+            Some((name, number)) if number.bytes().all(|b| b.is_ascii_digit()) => {
+                let nth: u64 = number.parse().with_context(|| format!("`{number}` is too large"))?;
+                ensure!(nth > 0, "`{text}`: times are counted from 1");
+                (name.trim(), Some(nth))
+            }
+            _ => (text.trim(), None),
+        };
+        if let Some(number) = name.strip_prefix('#') {
+            return Ok(Self { what: What::Number(number.parse().with_context(|| format!("`{name}` is no number of a block"))?), nth });
+        }
+        if let Some(address) = name.strip_prefix("0x") {
+            let address = u64::from_str_radix(address, 16).with_context(|| format!("`{name}` is no address"))?;
+            return Ok(Self { what: What::Blocks(blocks_at(trace, address)?), nth });
+        }
+        let functions = functions(trace, name);
+        if !functions.is_empty() {
+            return Ok(Self { what: What::Calls(functions), nth });
+        }
+        match name.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?))) {
+            Some((file, line)) => Ok(Self { what: What::Blocks(blocks_of_line(trace, file, line)?), nth }),
+            None => bail!("the trace has no function `{name}`: `trodden trace show` lists those that were called; a line is FILE:LINE"),
+        }
+    }
+
+    /// Whether a step of a thread is the place (any time). `number` is how many blocks came before it; `is_call` whether the block begins a call.
+    pub fn matches(&self, event: TraceEvent, number: u64, is_call: bool, trace: &TraceFile) -> bool {
+        let TraceEvent::Block(block) = event else { return false };
+        match &self.what {
+            What::Calls(functions) => is_call && functions.contains(&trace.function_of(block)),
+            What::Blocks(blocks) => blocks.binary_search(&block).is_ok(),
+            What::Number(wanted) => *wanted == number,
+        }
+    }
+
+    /// The functions that have it; empty if any can.
+    pub fn functions(&self, trace: &TraceFile) -> Vec<TraceFunction> {
+        match &self.what {
+            What::Calls(functions) => functions.clone(),
+            What::Blocks(blocks) => blocks.iter().map(|b| trace.function_of(*b)).collect(),
+            What::Number(_) => Vec::new(),
+        }
+    }
+}
+
+/// Functions of a name, whole or without its arguments and namespaces.
+pub fn functions(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
+    let all = &trace.about().functions;
+    let chosen = |test: &dyn Fn(&str) -> bool| -> Vec<TraceFunction> {
+        (0..).zip(all).filter(|(_, f)| test(&f.name)).map(|(n, _)| TraceFunction(n)).collect()
+    };
+    let whole = chosen(&|n| n == name);
+    match whole.is_empty() {
+        true => {
+            chosen(&|n| n.split('(').next().is_some_and(|n| n == name || n.strip_suffix(name).is_some_and(|rest| rest.ends_with("::"))))
+        }
+        false => whole,
+    }
+}
+
+fn blocks_at(trace: &TraceFile, address: u64) -> Result<Vec<TraceBlock>> {
+    let blocks = (0..).zip(&trace.about().blocks);
+    let found: Vec<TraceBlock> =
+        blocks.filter(|(_, b)| (b.address..b.address + u64::from(b.size.max(1))).contains(&address)).map(|(n, _)| TraceBlock(n)).collect();
+    ensure!(!found.is_empty(), "no block of the trace has the address {address:#x}: addresses are those of the file, as `nm` prints them");
+    Ok(found)
+}
+
+fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceBlock>> {
+    let about = trace.about();
+    let is_file = |n: u32| about.files[n as usize] == file || about.files[n as usize].ends_with(&format!("/{file}"));
+    ensure!(!about.files.is_empty(), "{} has no line numbers: name functions or addresses", about.image);
+    let blocks = (0..).zip(&about.blocks);
+    let found: Vec<TraceBlock> =
+        blocks.filter(|(_, b)| b.lines.iter().any(|(f, l)| *l == line && is_file(*f))).map(|(n, _)| TraceBlock(n)).collect();
+    ensure!(!found.is_empty(), "no code of the trace belongs to line {line} of `{file}`");
+    Ok(found)
+}
+
+/// How a block is shown: its address, function, offset and line.
+pub fn described(trace: &TraceFile, block: TraceBlock) -> String {
+    let about = trace.about();
+    let data = trace.block(block);
+    let function = &about.functions[data.function.0 as usize];
+    let offset = data.address.wrapping_sub(function.address) as i64;
+    let place = match offset {
+        0 => function.name.clone(),
+        1.. => format!("{}+{offset:#x}", function.name),
+        _ => format!("{}-{:#x}", function.name, -offset),
+    };
+    match data.lines.first() {
+        Some((file, line)) => format!("{:#x} {place} {}:{line}", data.address, short(&about.files[*file as usize])),
+        None => format!("{:#x} {place}", data.address),
+    }
+}
+
+fn short(file: &str) -> &str {
+    file.rsplit('/').next().unwrap_or(file)
+}

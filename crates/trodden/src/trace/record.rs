@@ -1,0 +1,455 @@
+//! `trodden trace record`: from a program to its trace.
+//!
+//! 1. The graphs of its code; functions that stay opaque are listed. 2. A first run without witnesses: its input, answers and output are recorded.
+//! 3. Witnesses are placed and distributed; the distribution must pass the pairwise condition. 4. A run for each profile; all must do what the
+//! first one did. 5. The partial traces are merged. If they contradict what was assumed, more is held possible, and 3 to 5 are repeated.
+
+use super::code::Code;
+use super::explain::{Missing, first_missing};
+use super::imports::{Assumption, Image};
+use super::merge::{Hits, MergeError, Merged, merge, place};
+use super::model::{Model, Observed, model, unwinding_sites};
+use super::runs::{FirstRun, RunResult, Subject};
+use crate::cli::{CollectorKind, TraceRecord, TraceStrategy};
+use crate::notes::{note, warn};
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use trodden_binary::graph::{BlockEnd, CallKind, Callee, Doubt, Observation, ProgramGraph};
+use trodden_binary::{AddressMap, Binary, recover};
+use trodden_flow::witness::distribution::plan;
+use trodden_flow::witness::pushdown::Pushdown;
+use trodden_flow::witness::repair::Repair;
+use trodden_flow::witness::structure::Structure;
+use trodden_flow::witness::{Distribution, Lookahead, Options, Order, ReconstructError, Strategy, Weights, Witness, WitnessKind};
+use trodden_trace::{
+    Collector, Ending, Followed, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, SingleStep, StoredEnding, ThreadNumber, TraceAbout,
+    TraceEnd, TraceWriter,
+};
+
+/// Assumptions, in the order in which they are tried.
+const ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
+/// How often a first run is repeated to observe more jumps.
+const OBSERVING: usize = 5;
+/// Functions that are named in a list.
+const LISTED: usize = 8;
+
+/// Records a trace.
+///
+/// # Errors
+/// The program cannot be traced, its runs part, or the trace cannot be written.
+pub fn run(job: &TraceRecord) -> Result<ExitCode> {
+    let subject = Subject::new(job)?;
+    let binary = Binary::read(&subject.executable.path)?;
+    let map = AddressMap::read(&binary)?;
+    let graphs = recover(&binary, map.as_ref(), &[])?;
+    let temporary = tempfile::tempdir().context("no folder for partial traces")?;
+    let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
+    std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    let mut recording = Recording { job, subject, image: Image::read(&binary)?, binary, map, graphs, folder, observed: BTreeSet::new() };
+    let kind = job.collector.unwrap_or(CollectorKind::Ptrace);
+    match job.runs == 1 || job.pid.is_some() || kind == CollectorKind::SingleStep {
+        true => recording.in_one_run(collector(kind)),
+        false => recording.in_several_runs(collector(kind)),
+    }
+}
+
+fn collector(kind: CollectorKind) -> &'static dyn Collector {
+    match kind {
+        CollectorKind::Ptrace => &PtraceBreakpoints,
+        CollectorKind::SingleStep => &SingleStep,
+        CollectorKind::Hardware => &Hardware,
+    }
+}
+
+struct Recording<'a> {
+    job: &'a TraceRecord,
+    subject: Subject<'a>,
+    binary: Binary,
+    image: Image,
+    map: Option<AddressMap>,
+    graphs: ProgramGraph,
+    folder: PathBuf,
+    /// What executions showed of jumps.
+    observed: BTreeSet<Observation>,
+}
+
+/// A distribution with its sites.
+struct Plan {
+    distribution: Distribution,
+    sites: Vec<Vec<u64>>,
+}
+
+impl Recording<'_> {
+    /// The graphs with what executions have shown.
+    fn amended(&self) -> Result<ProgramGraph> {
+        let observed: Vec<Observation> = self.observed.iter().copied().collect();
+        Ok(recover(&self.binary, self.map.as_ref(), &observed)?)
+    }
+
+    fn model(&self, assumption: Assumption, observed: Option<&Observed>) -> Result<(Model, Code)> {
+        let model = model(&self.graphs, &self.image, &self.job.opaque, assumption, observed)?;
+        let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
+        let code = Code::new(self.graphs.clone(), |f| traced.contains(&f));
+        Ok((model, code))
+    }
+
+    /// The first run, again and again while it shows targets of jumps that the graphs do not have.
+    fn first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
+        let mut first = self.subject.first_run(&observed_jumps(&self.graphs), &unwinding_sites(&self.graphs), None, true)?;
+        repeatable(&first)?;
+        for _ in 0..OBSERVING {
+            let new: Vec<Observation> = first
+                .targets
+                .iter()
+                .filter(|t| !has_edge(&self.graphs, **t))
+                .map(|(from, to)| Observation { from: *from, to: *to })
+                .collect();
+            if new.is_empty() {
+                return Ok(first);
+            }
+            self.observed.extend(&new);
+            let before = observed_jumps(&self.graphs);
+            self.graphs = self.amended()?;
+            notes.push(format!("an execution showed {} targets of indirect jumps that the graphs did not have", new.len()));
+            if observed_jumps(&self.graphs).iter().all(|jump| before.binary_search(jump).is_ok()) {
+                return Ok(first);
+            }
+            let log = Some(Arc::new(first.outcome.log.clone()));
+            let again = self.subject.first_run(&observed_jumps(&self.graphs), &unwinding_sites(&self.graphs), log, false)?;
+            (first.targets, first.others) = (again.targets, again.others);
+        }
+        bail!("indirect jumps show new targets in each run: take `--collector single-step`")
+    }
+
+    fn in_one_run(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
+        let steps = collector.name() == "single-step";
+        let mut notes = Vec::new();
+        if self.job.plan {
+            let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
+            return print_plan(&model, &[code.addresses()]);
+        }
+        // What a run shows of jumps is known in the next one; a process that is attached to has no next one.
+        let may_repeat = self.job.pid.is_none();
+        let mut shown = false;
+        if steps && !uncertain_jumps(&self.graphs).is_empty() {
+            self.first_run(&mut notes)?;
+            shown = true;
+        }
+        for _ in 0..OBSERVING {
+            let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
+            let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
+            let mut sites = code.addresses();
+            let blocks = sites.len();
+            sites.extend(jumps.iter().filter(|jump| code.block_at(**jump).is_none()));
+            if let Some(most) = collector.most_sites() {
+                let name = collector.name();
+                ensure!(
+                    sites.len() <= most,
+                    "{} blocks are more than the collector `{name}` can watch in one run: take `--collector ptrace`",
+                    sites.len()
+                );
+            }
+            list_opaque(&model);
+            let result = self.subject.single_run(collector, &sites, &jumps, &self.folder, !shown)?;
+            shown = true;
+            let partial = PartialTrace::open(&result.partial)?;
+            let hits = Hits { code: &code, sites: &sites, jumps: &jumps, steps };
+            let new: Vec<Observation> = hits
+                .targets(&partial)?
+                .into_iter()
+                .filter(|t| !has_edge(&self.graphs, *t))
+                .map(|(from, to)| Observation { from, to })
+                .collect();
+            if !new.is_empty() && may_repeat {
+                notes.push(format!("an execution showed {} targets of indirect jumps that the graphs did not have", new.len()));
+                self.observed.extend(new);
+                self.graphs = self.amended()?;
+                continue;
+            }
+            if !new.is_empty() {
+                notes.push(format!("{} indirect jumps led to where no code was known: blocks behind them are missing", new.len()));
+            }
+            let mut writer = self.writer(&model, &code, collector, 1)?;
+            hits.replay(&partial, &mut writer)?;
+            let cut = !matches!(result.outcome.followed.ending, Ending::Exited(_));
+            let runs = vec![about_run(&sites[..blocks], &result)];
+            return self.finish(writer, Merged { cut, open: Vec::new() }, &result.outcome.followed, runs, notes);
+        }
+        bail!("indirect jumps show new targets in each run: take `--collector single-step`")
+    }
+
+    fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
+        let mut notes = Vec::new();
+        if self.job.plan {
+            let (model, _) = self.model(ASSUMPTIONS[0], None)?;
+            return print_plan(&model, &self.plan(&model)?.sites);
+        }
+        let first = self.first_run(&mut notes)?;
+        let observed = Observed { targets: first.targets.clone(), unwinds: !first.others.is_empty() };
+        let (mut model, mut code) = self.model(ASSUMPTIONS[0], Some(&observed))?;
+        list_opaque(&model);
+        let log = Arc::new(first.outcome.log.clone());
+        for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
+            if number > 0 {
+                (model, code) = self.model(assumption, Some(&observed))?;
+            }
+            let plan = self.plan(&model)?;
+            let results = self.subject.runs(collector, &plan.sites, &log, &self.folder)?;
+            equal(&results)?;
+            let partials: Vec<PathBuf> = results.iter().map(|r| r.partial.clone()).collect();
+            let mut writer = self.writer(&model, &code, collector, results.len() as u32)?;
+            match merge(&model, &code, &plan.distribution, &partials, &plan.sites, &mut writer) {
+                Ok(merged) => {
+                    let runs = plan.sites.iter().zip(&results).map(|(s, r)| about_run(s, r)).collect();
+                    return self.finish(writer, merged, &first.outcome.followed, runs, notes);
+                }
+                Err(MergeError::File(error)) => return Err(error),
+                Err(MergeError::Contradiction(error)) => {
+                    let what = contradiction(&model, &code, &error);
+                    let what = self.explained(&model, &code, what)?;
+                    let again = number + 1 < ASSUMPTIONS.len();
+                    warn(format_args!(
+                        "the execution contradicts what was assumed ({what}){}",
+                        if again { ": the runs are repeated with more held possible" } else { "" }
+                    ));
+                    notes.push(format!("an execution contradicted the graph: {what}"));
+                }
+            }
+        }
+        bail!("no assumption explains the runs: take `--runs 1`, which needs none, or leave the function out with `--opaque`")
+    }
+
+    /// What the graph lacks, by a run that watches every block.
+    fn explained(&self, model: &Model, code: &Code, otherwise: String) -> Result<String> {
+        let sites = code.addresses();
+        let result = self.subject.single_run(&PtraceBreakpoints, &sites, &[], &self.folder, false)?;
+        let partial = PartialTrace::open(&result.partial)?;
+        let addresses = partial.stream(ThreadNumber(0)).map_while(Result::ok).map(|site| sites[site as usize]);
+        let name = |address: u64| code.block_at(address).map_or("", |block| code.name(code.function_of(block)));
+        Ok(match first_missing(model, addresses) {
+            Some(Missing { position, from: Some(from), to }) => {
+                format!("block {position}, {to:#x} in {}, comes behind {from:#x} in {}", name(to), name(from))
+            }
+            Some(Missing { to, .. }) => format!("it begins with {to:#x} in {}", name(to)),
+            None => otherwise,
+        })
+    }
+
+    /// Places and distributes witnesses.
+    fn plan(&self, model: &Model) -> Result<Plan> {
+        let strategy = match self.job.strategy {
+            TraceStrategy::Fine => Strategy::Fine,
+            TraceStrategy::Function => Strategy::Function,
+            TraceStrategy::Grouped => Strategy::Grouped,
+            TraceStrategy::Weighted => Strategy::Weighted,
+        };
+        let options = Options {
+            profiles: self.job.runs as usize,
+            strategy,
+            order: Order::LongestFirst,
+            limit: None,
+            machines: None,
+            lookahead: Lookahead::OwnComponent,
+        };
+        let weights = Weights::estimate(&model.program);
+        let mut profiles = plan(&model.program, WitnessKind::Nodes, &weights, &options)?.distribution.profiles;
+        // So that no call from outside is overlooked, what it can enter is watched, in the run with the least load.
+        let cost = |p: &Vec<Witness>| weights.sum(WitnessKind::Nodes, p);
+        let least = (0..profiles.len()).min_by(|a, b| cost(&profiles[*a]).total_cmp(&cost(&profiles[*b]))).unwrap_or(0);
+        profiles[least].extend(model.entries());
+        let mut distribution = Distribution::new(&model.program, WitnessKind::Nodes, profiles)?;
+        let structure = Structure::new(Pushdown::new(&model.program, WitnessKind::Nodes));
+        let lookahead = options.lookahead;
+        let mut repair =
+            Repair { program: &model.program, structure: &structure, weights: &weights, home: HashMap::new(), limit: None, lookahead };
+        let check = repair.run(&mut distribution.profiles);
+        if let Some(violation) = check.violations.first() {
+            bail!(
+                "{} branches cannot be told apart by any run, the first is {:?}, which can go to {:?}: leave its function out with `--opaque`, or take `--runs 1`",
+                check.violations.len(),
+                violation.branch,
+                violation.targets
+            );
+        }
+        let address = |w: &Witness| model.addresses[w.index()].expect("witnesses have addresses");
+        let sites = distribution.profiles.iter().map(|p| p.iter().map(address).collect()).collect();
+        Ok(Plan { distribution, sites })
+    }
+
+    fn writer(&self, model: &Model, code: &Code, collector: &dyn Collector, runs: u32) -> Result<TraceWriter> {
+        let (blocks, files) = code.blocks_about(&self.binary)?;
+        let environment =
+            std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+        let about = TraceAbout {
+            command: self.job.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            image: self.subject.executable.path.display().to_string(),
+            hash: trodden_trace::container::hash(self.binary.data()),
+            collector: collector.name().to_owned(),
+            runs,
+            environment: environment.filter(|(name, _)| !self.job.redact.contains(name)).collect(),
+            functions: code.functions_about(),
+            blocks,
+            edges: code.edges_about(),
+            files,
+            opaque: model.opaque.clone(),
+        };
+        Ok(TraceWriter::create(&self.job.output, &about)?)
+    }
+
+    /// Writes the trace's end, and says what was recorded.
+    fn finish(
+        &self,
+        writer: TraceWriter,
+        merged: Merged,
+        followed: &Followed,
+        runs: Vec<RunAbout>,
+        mut notes: Vec<String>,
+    ) -> Result<ExitCode> {
+        let ending = StoredEnding::from(followed.ending);
+        notes.extend(ending_note(ending, &merged));
+        if followed.untraced_children > 0 {
+            notes.push(format!("{} processes that the program started were not traced", followed.untraced_children));
+        }
+        let blocks = writer.blocks();
+        let hits: u64 = runs.iter().map(|r| r.hits).sum();
+        let end = TraceEnd { ending: Some(ending), cut: merged.cut, notes: notes.clone(), runs };
+        writer.finish(&end)?;
+        notes.iter().for_each(note);
+        note(format_args!("{blocks} blocks in {}, from {hits} witnesses of {}", self.job.output.display(), plural(end.runs.len())));
+        Ok(match ending {
+            StoredEnding::Exited(code) => ExitCode::from(code as u8),
+            StoredEnding::Killed(signal) => ExitCode::from(128 + signal as u8),
+            StoredEnding::Executed | StoredEnding::Detached => ExitCode::from(status(followed.status)),
+        })
+    }
+}
+
+fn plural(runs: usize) -> String {
+    if runs == 1 { "one run".to_owned() } else { format!("{runs} runs") }
+}
+
+/// The exit status of a process that ended after its trace.
+fn status(status: Option<i32>) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let status = status.map(std::process::ExitStatus::from_raw);
+    status.and_then(|s| s.code().or_else(|| s.signal().map(|signal| 128 + signal))).unwrap_or(0) as u8
+}
+
+fn ending_note(ending: StoredEnding, merged: &Merged) -> Option<String> {
+    let place = merged.open.last().map(|f| format!(" in {f}")).unwrap_or_default();
+    match ending {
+        StoredEnding::Exited(_) => None,
+        StoredEnding::Killed(signal) => {
+            Some(format!("signal {signal} ended the program{place}: the trace is exact up to the last witness before"))
+        }
+        StoredEnding::Executed => Some(format!("the program executed another one{place}: the trace ends there")),
+        StoredEnding::Detached => Some("the trace was ended by its limit or from outside; the program ran on".to_owned()),
+    }
+}
+
+fn about_run(sites: &[u64], result: &RunResult) -> RunAbout {
+    RunAbout { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
+}
+
+/// Indirect jumps whose targets are not certain, ascending.
+fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
+    let is_jump = |d: &Doubt| {
+        matches!(
+            d,
+            Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::Amended { .. }
+        )
+    };
+    let mut jumps = BTreeSet::new();
+    for function in &graphs.functions {
+        let ends: HashSet<u64> = function.blocks.iter().filter(|b| b.end == BlockEnd::IndirectJump).map(|b| b.last).collect();
+        jumps.extend(function.uncertain.iter().filter(|u| is_jump(&u.doubt) && ends.contains(&u.address)).map(|u| u.address));
+    }
+    jumps.into_iter().collect()
+}
+
+/// Those, and indirect tail calls: where these lead decides to whom calls return.
+fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
+    let calls = graphs.functions.iter().flat_map(|f| &f.calls);
+    let tails = calls.filter(|c| c.kind != CallKind::Call && c.callee == Callee::Indirect).map(|c| c.address);
+    let all: BTreeSet<u64> = uncertain_jumps(graphs).into_iter().chain(tails).collect();
+    all.into_iter().collect()
+}
+
+/// Whether the graphs know that a jump leads to a target: a block of its function, or by a tail call another function or another file.
+fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
+    let Some(function) = graphs.function_containing(jump).map(|f| graphs.function(f)) else { return false };
+    let to_block = function.edges.iter().any(|e| function.block(e.from).last == jump && function.block(e.to).start == target);
+    let leaves = graphs.function_entered_at(target).is_some() || graphs.function_containing(target).is_none();
+    to_block || (leaves && function.calls.iter().any(|c| c.address == jump))
+}
+
+/// Names what is not traced inside, before anything runs.
+fn list_opaque(model: &Model) {
+    if model.opaque.is_empty() {
+        return;
+    }
+    let named: Vec<String> = model.opaque.iter().take(LISTED).map(|(name, why)| format!("{name} ({why})")).collect();
+    let more = model.opaque.len().saturating_sub(LISTED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    note(format_args!(
+        "{} of {} functions stay opaque: {}{more}",
+        model.opaque.len(),
+        model.opaque.len() + model.functions.len() - 1,
+        named.join(", ")
+    ));
+}
+
+fn print_plan(model: &Model, sites: &[Vec<u64>]) -> Result<ExitCode> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    for (name, why) in &model.opaque {
+        writeln!(out, "opaque: {name}: {why}")?;
+    }
+    for (number, sites) in (1..).zip(sites) {
+        writeln!(out, "run {number}: {} witnesses", sites.len())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a program can be traced in several runs.
+fn repeatable(first: &FirstRun) -> Result<()> {
+    let followed = &first.outcome.followed;
+    let one = "take `--runs 1`, which watches every block in one run";
+    ensure!(followed.threads == 1, "the program has {} threads, which race; several runs cannot be merged: {one}", followed.threads);
+    ensure!(followed.asynchronous_signals == 0, "signals came at any time, and would come elsewhere in another run: {one}");
+    Ok(())
+}
+
+/// Whether all runs did what the first one did.
+fn equal(results: &[RunResult]) -> Result<()> {
+    for (number, result) in (1..).zip(results) {
+        if let Some(divergence) = &result.outcome.divergence {
+            bail!(
+                "run {number} parted from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause, or take `--runs 1`, which watches every block in one run"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What a contradiction is, with names.
+fn contradiction(model: &Model, code: &Code, error: &ReconstructError) -> String {
+    let at = |w| place(model, code, w);
+    match error {
+        ReconstructError::Unexpected { profile, found, expected, .. } => {
+            let found = found.map_or_else(|| "its end".to_owned(), at);
+            format!("run {} came to {found} where {} is next", profile + 1, at(*expected))
+        }
+        ReconstructError::GoesOn { profile, found, .. } => {
+            format!("run {} came to {} where the program should have ended", profile + 1, at(*found))
+        }
+        ReconstructError::NoSuccessor { branch, next, blocks } => {
+            let next: Vec<String> = next.iter().map(|w| w.map_or_else(|| "its end".to_owned(), at)).collect();
+            format!("after {blocks} blocks, {branch:?}: the runs come to {} next", next.join(", "))
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,236 @@
+//! `trodden trace show`: calls as a tree with counts, block by block, or addresses alone.
+
+use super::open;
+use super::place::{Place, described};
+use crate::cli::TraceShow;
+use anyhow::{Result, ensure};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+use trodden_trace::{Frames, ThreadNumber, TraceEvent, TraceFile, TraceFunction};
+
+const SCHEMA_VERSION: u32 = 1;
+
+/// Shows a trace.
+///
+/// # Errors
+/// It cannot be read, or has no such place.
+pub fn run(job: &TraceShow) -> Result<ExitCode> {
+    let trace = open(&job.trace)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let threads: Vec<ThreadNumber> = match job.thread {
+        Some(thread) => {
+            ensure!(
+                thread < trace.threads(),
+                "the trace has no thread {thread}: its threads are 0 to {}",
+                trace.threads().saturating_sub(1)
+            );
+            vec![ThreadNumber(thread)]
+        }
+        None => (0..trace.threads()).map(ThreadNumber).collect(),
+    };
+    let from = job.from.as_deref().map(|p| Place::parse(p, &trace)).transpose()?;
+    let to = job.to.as_deref().map(|p| Place::parse(p, &trace)).transpose()?;
+    if !job.addresses && !job.blocks {
+        return tree(&trace, &threads, [from, to], job, &mut out);
+    }
+    for thread in &threads {
+        if threads.len() > 1 {
+            writeln!(out, "# thread {}", thread.0)?;
+        }
+        let mut span = Span::new([from.clone(), to.clone()]);
+        let mut frames = Frames::default();
+        for event in trace.stream(*thread) {
+            let event = event?;
+            let is_call = follow(&mut frames, event, &trace);
+            match span.step(event, is_call, &trace) {
+                Position::Before => {}
+                Position::Inside => step(&mut out, &trace, job, event, &frames, &span)?,
+                Position::Behind => break,
+            }
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Follows an event; whether it is the first block of a call.
+pub fn follow(frames: &mut Frames, event: TraceEvent, trace: &TraceFile) -> bool {
+    let opens = frames.open.last().is_none_or(Option::is_none);
+    frames.follow(event, |block| trace.function_of(block));
+    opens && matches!(event, TraceEvent::Block(_))
+}
+
+fn step(out: &mut impl Write, trace: &TraceFile, job: &TraceShow, event: TraceEvent, frames: &Frames, span: &Span) -> Result<()> {
+    let TraceEvent::Block(block) = event else { return Ok(()) };
+    if job.addresses {
+        writeln!(out, "{:#x}", trace.block(block).address)?;
+        return Ok(());
+    }
+    let depth = frames.open.len().saturating_sub(1);
+    if depth <= job.depth {
+        writeln!(out, "#{:<8} {:indent$}{}", span.blocks - 1, "", described(trace, block), indent = 2 * depth)?;
+    }
+    Ok(())
+}
+
+/// From one place to another.
+struct Span {
+    from: Option<Place>,
+    to: Option<Place>,
+    seen: [u64; 2],
+    begun: bool,
+    over: bool,
+    blocks: u64,
+}
+
+enum Position {
+    Before,
+    Inside,
+    Behind,
+}
+
+impl Span {
+    fn new([from, to]: [Option<Place>; 2]) -> Self {
+        Self { begun: from.is_none(), from, to, seen: [0; 2], over: false, blocks: 0 }
+    }
+
+    /// Where an event is. The block that ends the span is the last one in it.
+    fn step(&mut self, event: TraceEvent, is_call: bool, trace: &TraceFile) -> Position {
+        let number = self.blocks;
+        self.blocks += u64::from(matches!(event, TraceEvent::Block(_)));
+        if self.over {
+            return Position::Behind;
+        }
+        let which = usize::from(self.begun);
+        let place = if self.begun { &self.to } else { &self.from };
+        let mut is_there = false;
+        if let Some(place) = place.as_ref().filter(|p| p.matches(event, number, is_call, trace)) {
+            self.seen[which] += 1;
+            is_there = place.nth.is_none_or(|nth| nth == self.seen[which]);
+        }
+        match (self.begun, is_there) {
+            (false, false) => return Position::Before,
+            (false, true) => self.begun = true,
+            (true, over) => self.over = over,
+        }
+        Position::Inside
+    }
+}
+
+/// A function called in a context, with all its calls there.
+#[derive(Default)]
+struct Called {
+    function: Option<TraceFunction>,
+    calls: u64,
+    blocks: u64,
+    callees: Vec<usize>,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    function: &'a str,
+    calls: u64,
+    blocks: u64,
+    callees: Vec<Shown<'a>>,
+}
+
+/// Calls of all threads by context.
+struct Tree {
+    nodes: Vec<Called>,
+    by_callee: HashMap<(usize, TraceFunction), usize>,
+    depth: usize,
+}
+
+impl Tree {
+    /// The calls of a thread between two places.
+    fn of_thread(trace: &TraceFile, thread: ThreadNumber, span: [Option<Place>; 2], depth: usize) -> Result<Self> {
+        let mut tree = Self { nodes: vec![Called::default()], by_callee: HashMap::new(), depth };
+        let mut span = Span::new(span);
+        let mut frames = Frames::default();
+        // The node of each open frame; deeper frames than are shown have the node of the last one that is.
+        let mut stack: Vec<usize> = Vec::new();
+        for event in trace.stream(thread) {
+            let event = event?;
+            let is_call = follow(&mut frames, event, trace);
+            stack.truncate(frames.open.len());
+            match span.step(event, is_call, trace) {
+                Position::Behind => break,
+                position => tree.take(trace, event, &frames, &mut stack, matches!(position, Position::Inside)),
+            }
+        }
+        Ok(tree)
+    }
+
+    fn take(&mut self, trace: &TraceFile, event: TraceEvent, frames: &Frames, stack: &mut Vec<usize>, counts: bool) {
+        let TraceEvent::Block(block) = event else {
+            // A tail call has replaced the last frame.
+            if frames.open.last().is_some_and(Option::is_none) {
+                stack.truncate(frames.open.len() - 1);
+            }
+            return;
+        };
+        while stack.len() < frames.open.len() {
+            let parent = stack.last().copied().unwrap_or(0);
+            let function = frames.open[stack.len()].unwrap_or_else(|| trace.function_of(block));
+            let node = if stack.len() < self.depth { self.callee(parent, function) } else { parent };
+            if stack.len() < self.depth && counts {
+                self.nodes[node].calls += 1;
+            }
+            stack.push(node);
+        }
+        if counts {
+            self.nodes[stack.last().copied().unwrap_or(0)].blocks += 1;
+        }
+    }
+
+    fn callee(&mut self, parent: usize, function: TraceFunction) -> usize {
+        let next = self.nodes.len();
+        let node = *self.by_callee.entry((parent, function)).or_insert(next);
+        if node == next {
+            self.nodes.push(Called { function: Some(function), ..Called::default() });
+            self.nodes[parent].callees.push(node);
+        }
+        node
+    }
+
+    fn shown<'a>(&self, trace: &'a TraceFile, node: usize) -> Shown<'a> {
+        let called = &self.nodes[node];
+        let callees = called.callees.iter().filter(|c| self.has_run(**c)).map(|c| self.shown(trace, *c)).collect();
+        Shown { function: called.function.map_or("", |f| trace.name(f)), calls: called.calls, blocks: called.blocks, callees }
+    }
+
+    fn has_run(&self, node: usize) -> bool {
+        self.nodes[node].blocks > 0 || self.nodes[node].callees.iter().any(|c| self.has_run(*c))
+    }
+}
+
+fn tree(trace: &TraceFile, threads: &[ThreadNumber], span: [Option<Place>; 2], job: &TraceShow, out: &mut impl Write) -> Result<ExitCode> {
+    let mut all = Vec::new();
+    for thread in threads {
+        all.push((thread.0, Tree::of_thread(trace, *thread, span.clone(), job.depth)?));
+    }
+    let shown: Vec<(u32, Shown)> = all.iter().map(|(thread, tree)| (*thread, tree.shown(trace, 0))).collect();
+    if job.json {
+        let threads: Vec<_> = shown.iter().map(|(thread, root)| serde_json::json!({ "thread": thread, "calls": root.callees })).collect();
+        let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "command": trace.about().command, "cut": trace.end().cut, "threads": threads });
+        serde_json::to_writer_pretty(&mut *out, &document)?;
+        writeln!(out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    writeln!(out, "{:>10} {:>12}  function", "calls", "blocks")?;
+    for (thread, root) in &shown {
+        if shown.len() > 1 {
+            writeln!(out, "thread {thread}")?;
+        }
+        root.callees.iter().try_for_each(|c| line(out, c, 0))?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn line(out: &mut impl Write, shown: &Shown, depth: usize) -> io::Result<()> {
+    writeln!(out, "{:>10} {:>12}  {:indent$}{}", shown.calls, shown.blocks, "", shown.function, indent = 2 * depth)?;
+    shown.callees.iter().try_for_each(|c| line(out, c, depth + 1))
+}

@@ -1,0 +1,167 @@
+//! What a thread did between two calls.
+//!
+//! Samples name the code of a block. One with enough samples of its own is divided by them; a shorter one by the samples of all blocks of the thread that lie between
+//! the same two calls; without any, it is the functions that both calls are in. Parts add up to the block, in nanoseconds.
+
+use super::codes::{Codes, own_frames};
+use super::process_file::ProcessFile;
+use super::recording::Thread;
+use super::symbols::{Frame, Symbols};
+use anyhow::Result;
+use std::collections::HashMap;
+use trodden_waits::analysis::Block;
+use trodden_waits::{CodeId, State};
+use trodden_wire::waits::{NO_STACK, SampleRecord, kind};
+
+/// Samples by which a block is divided rather than by those of others like it.
+const ENOUGH: usize = 8;
+/// Codes of a block, at most: rarer ones count as the most frequent.
+const MOST: usize = 12;
+
+/// Stacks before and behind a block; `NO_STACK` for none.
+type Between = (u32, u32);
+
+/// The samples and stacks of a thread.
+pub struct ThreadBlocks {
+    samples: Vec<(u32, CodeId)>,
+    at: usize,
+    pools: HashMap<Between, Vec<(CodeId, u64)>>,
+    stacks: Vec<Vec<u64>>,
+    own: HashMap<u32, Vec<Frame>>,
+    between: HashMap<Between, (CodeId, u32)>,
+    sites: HashMap<(u32, u16), CodeId>,
+}
+
+impl ThreadBlocks {
+    /// Reads samples and stacks, and all calls once.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn read(thread: &Thread, process: &ProcessFile, codes: &mut Codes, symbols: &mut Symbols) -> Result<Self> {
+        let stacks = thread.stacks()?;
+        let mut known: HashMap<(u64, u32), CodeId> = HashMap::new();
+        let mut name = |sample: &SampleRecord| {
+            *known.entry((sample.address, sample.stack)).or_insert_with(|| {
+                let stack = stacks.get(sample.stack as usize).map_or(&[][..], Vec::as_slice);
+                let own = own_frames(symbols, process, Some(sample.address), stack);
+                codes.sample(&own)
+            })
+        };
+        let samples: Vec<(u32, CodeId)> = thread.samples()?.iter().map(|sample| (sample.calls, name(sample))).collect();
+        let mut blocks = ThreadBlocks {
+            samples,
+            at: 0,
+            pools: HashMap::new(),
+            stacks,
+            own: HashMap::new(),
+            between: HashMap::new(),
+            sites: HashMap::new(),
+        };
+        blocks.pool(thread)?;
+        Ok(blocks)
+    }
+
+    fn pool(&mut self, thread: &Thread) -> Result<()> {
+        let mut pools: HashMap<Between, HashMap<CodeId, u64>> = HashMap::new();
+        let mut before = NO_STACK;
+        for (index, call) in (0..).zip(thread.calls()?) {
+            if self.at == self.samples.len() {
+                break;
+            }
+            if is_part(call.kind) {
+                continue;
+            }
+            for (_, code) in self.take(index) {
+                *pools.entry((before, call.stack)).or_default().entry(code).or_default() += 1;
+            }
+            before = call.stack;
+        }
+        self.at = 0;
+        self.pools = pools.into_iter().map(|(between, counts)| (between, most(counts.into_iter().collect()))).collect();
+        Ok(())
+    }
+
+    /// Samples of the block in front of a call.
+    fn take(&mut self, index: u32) -> Vec<(u32, CodeId)> {
+        let from = self.at;
+        while self.samples.get(self.at).is_some_and(|(calls, _)| *calls <= index) {
+            self.at += 1;
+        }
+        self.samples[from..self.at].to_vec()
+    }
+
+    /// What the thread did in `ns` between a call with the stack `before` and call number `index` with the stack `next`.
+    pub fn divide(&mut self, names: &mut Names, process: &ProcessFile, index: u32, (before, next): Between, ns: u64) -> Vec<Block> {
+        let samples = self.take(index);
+        if samples.len() >= ENOUGH {
+            let mut counts: HashMap<CodeId, u64> = HashMap::new();
+            samples.iter().for_each(|(_, code)| *counts.entry(*code).or_default() += 1);
+            return parts(ns, &most(counts.into_iter().collect()));
+        }
+        if let Some(pool) = self.pools.get(&(before, next)) {
+            return parts(ns, pool);
+        }
+        let (code, line) = match self.between.get(&(before, next)) {
+            Some(known) => *known,
+            None => {
+                let (first, second) = (self.frames(names, process, before), self.frames(names, process, next));
+                let found = names.codes.between(first.as_ref(), second.as_ref());
+                self.between.insert((before, next), found);
+                found
+            }
+        };
+        names.codes.weigh(code, line, ns);
+        vec![Block { code, state: State::Computing, ns }]
+    }
+
+    fn frames(&mut self, names: &mut Names, process: &ProcessFile, stack: u32) -> Option<Vec<Frame>> {
+        let addresses = self.stacks.get(stack as usize)?;
+        Some(self.own.entry(stack).or_insert_with(|| own_frames(&mut names.symbols, process, None, addresses)).clone())
+    }
+
+    /// The site of a call.
+    pub fn site(&mut self, names: &mut Names, process: &ProcessFile, stack: u32, function: u16, name: &'static str) -> CodeId {
+        if let Some(code) = self.sites.get(&(stack, function)) {
+            return *code;
+        }
+        let own = self.frames(names, process, stack).unwrap_or_default();
+        let code = names.codes.call(&own, name);
+        self.sites.insert((stack, function), code);
+        code
+    }
+}
+
+/// Codes and symbols of a recording.
+#[derive(Default)]
+pub struct Names {
+    pub codes: Codes,
+    pub symbols: Symbols,
+}
+
+/// Records that belong to the call in front of them or behind.
+pub fn is_part(kind: u16) -> bool {
+    matches!(kind, kind::COMPLETED | kind::SENDRECV_RECV | kind::CPU_AT_ENTER)
+}
+
+/// The most frequent, in a fixed order.
+fn most(mut counts: Vec<(CodeId, u64)>) -> Vec<(CodeId, u64)> {
+    counts.sort_by_key(|(code, count)| (std::cmp::Reverse(*count), *code));
+    let rest: u64 = counts.iter().skip(MOST).map(|(_, count)| count).sum();
+    counts.truncate(MOST);
+    if let Some(first) = counts.first_mut() {
+        first.1 += rest;
+    }
+    counts
+}
+
+fn parts(ns: u64, counts: &[(CodeId, u64)]) -> Vec<Block> {
+    let sum: u128 = counts.iter().map(|(_, count)| u128::from(*count)).sum();
+    let mut before = 0;
+    let until = |count: u128| (u128::from(ns) * count / sum.max(1)) as u64;
+    let part = |(code, count): &(CodeId, u64)| {
+        let from = until(before);
+        before += u128::from(*count);
+        Block { code: *code, state: State::Computing, ns: until(before) - from }
+    };
+    counts.iter().map(part).collect()
+}

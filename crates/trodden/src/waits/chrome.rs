@@ -1,0 +1,50 @@
+//! The time line as Chrome trace JSON (Trace Event Format), which Perfetto and chrome://tracing show: a slice for each block, call and wait, an arrow
+//! from who released a wait to its end. `trodden waits report` reads it back.
+
+use super::summary::Summary;
+use super::timeline::{Activity, Bar};
+use serde_json::{Value, json};
+
+/// The trace.
+pub fn value(summary: &Summary) -> Value {
+    let locations = (0..summary.replayed.locations.len() as u32).map(trodden_waits::LocationId);
+    let mut events: Vec<Value> = Vec::new();
+    for location in locations {
+        let name = summary.location(location);
+        let (pid, tid) = (name.process, name.thread);
+        let process = format!("{} {}", if name.is_rank { "rank" } else { "process" }, name.process);
+        events.push(json!({"ph": "M", "name": "process_name", "pid": pid, "tid": tid, "args": {"name": process}}));
+        events.push(json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": summary.location_name(location)}}));
+    }
+    for (number, bar) in summary.replayed.timeline.bars.iter().enumerate() {
+        events.extend(slice(summary, bar, number));
+    }
+    json!({"displayTimeUnit": "ns", "traceEvents": events, "otherData": {"shortest_slice_ns": summary.replayed.timeline.least_ns}})
+}
+
+fn microseconds(ns: u64) -> f64 {
+    ns as f64 / 1000.0
+}
+
+fn slice(summary: &Summary, bar: &Bar, number: usize) -> Vec<Value> {
+    let code = summary.code(bar.code);
+    let name = summary.location(bar.location);
+    let (title, category) = match bar.activity {
+        Activity::Computing => (code.function().to_owned(), "computing"),
+        Activity::Communicating => (code.call.unwrap_or("call").to_owned(), "communicating"),
+        Activity::Waiting(_) => (format!("wait in {}", code.call.unwrap_or("call")), "waiting"),
+    };
+    let mut events = vec![json!({
+        "ph": "X", "name": title, "cat": category, "pid": name.process, "tid": name.thread, "ts": microseconds(bar.from_ns), "dur": microseconds(bar.ns),
+        "args": {"function": code.function(), "file": code.file, "line": summary.line(bar.code)},
+    })];
+    if let Activity::Waiting(releaser) = bar.activity {
+        let from = summary.location(releaser);
+        let end = microseconds(bar.from_ns + bar.ns);
+        events.push(
+            json!({"ph": "s", "id": number, "name": "release", "cat": "release", "pid": from.process, "tid": from.thread, "ts": end}),
+        );
+        events.push(json!({"ph": "f", "id": number, "name": "release", "cat": "release", "bp": "e", "pid": name.process, "tid": name.thread, "ts": end}));
+    }
+    events
+}

@@ -1,0 +1,99 @@
+//! Ticks of all processes to one time, ns since the recording's first event.
+//!
+//! On one host all processes have the same time-stamp counter, so its rate and offset follow from the earliest and the latest anchor of all
+//! of them. Hosts are related by their clocks of the time of day, as far as they agree.
+
+use super::recording::{Process, Recording};
+use std::collections::BTreeMap;
+
+/// Conversion of a process's ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// Ticks of the earliest anchor, and the clock then.
+    ticks: u64,
+    ns: u64,
+    /// Rate: so many ns for so many ticks.
+    rise_ns: u64,
+    run_ticks: u64,
+    /// What is added: the time of day less the monotonic clock, for several hosts.
+    offset_ns: i128,
+    origin_ns: i128,
+}
+
+/// Clocks of all processes.
+#[derive(Debug)]
+pub struct Clocks {
+    /// By process.
+    pub clocks: Vec<Clock>,
+    /// What is not exact about them.
+    pub notes: Vec<String>,
+}
+
+impl Clock {
+    /// Nanoseconds since the recording's first event.
+    pub fn time_ns(&self, ticks: u64) -> u64 {
+        (self.absolute_ns(ticks) - self.origin_ns).clamp(0, i128::from(u64::MAX)) as u64
+    }
+
+    fn absolute_ns(&self, ticks: u64) -> i128 {
+        let distance = i128::from(ticks) - i128::from(self.ticks);
+        i128::from(self.ns) + distance * i128::from(self.rise_ns) / i128::from(self.run_ticks.max(1)) + self.offset_ns
+    }
+}
+
+/// The clocks of a recording.
+pub fn clocks(recording: &Recording) -> Clocks {
+    let mut hosts: BTreeMap<(&str, &str, bool), Vec<[u64; 3]>> = BTreeMap::new();
+    let key = |process: &'_ Process| (process.file.host.clone(), process.file.boot.clone(), process.file.is_counter);
+    for process in &recording.processes {
+        let anchors = hosts.entry((&process.file.host, &process.file.boot, process.file.is_counter)).or_default();
+        anchors.extend(&process.file.anchors);
+        for thread in &process.threads {
+            anchors.push([thread.begin, thread.begin_ns, 0]);
+            if thread.anchor.0 > thread.begin {
+                anchors.push([thread.anchor.0, thread.anchor.1, 0]);
+            }
+        }
+    }
+    let mut notes = Vec::new();
+    let several = hosts.keys().map(|(host, boot, _)| (host, boot)).collect::<std::collections::BTreeSet<_>>().len() > 1;
+    if several {
+        notes.push("processes of several hosts: their clocks of the time of day are taken to agree".into());
+    }
+    let mut found = BTreeMap::new();
+    for ((host, boot, is_counter), anchors) in hosts {
+        let clock = host_clock(&anchors, several);
+        if is_counter && clock.run_ticks < 1_000_000 {
+            notes.push(format!("{host}: the rate of its time-stamp counter is not known (killed too early): times are ticks"));
+        }
+        found.insert((host.to_owned(), boot.to_owned(), is_counter), clock);
+    }
+    let mut clocks: Vec<Clock> = recording.processes.iter().map(|process| found[&key(process)]).collect();
+    let begins = recording.processes.iter().zip(&clocks).map(|(process, clock)| clock.absolute_ns(process.threads[0].begin));
+    let origin_ns = begins.min().unwrap_or(0);
+    clocks.iter_mut().for_each(|clock| clock.origin_ns = origin_ns);
+    Clocks { clocks, notes }
+}
+
+fn host_clock(anchors: &[[u64; 3]], by_day: bool) -> Clock {
+    let first = anchors.iter().min_by_key(|a| a[0]).copied().unwrap_or([0; 3]);
+    let last = anchors.iter().max_by_key(|a| a[0]).copied().unwrap_or([0; 3]);
+    let (mut run_ticks, mut rise_ns) = (last[0].saturating_sub(first[0]), last[1].saturating_sub(first[1]));
+    if run_ticks == 0 || rise_ns == 0 {
+        (run_ticks, rise_ns) = (1, 1);
+    }
+    let day = anchors.iter().filter(|a| a[2] != 0).max_by_key(|a| a[0]).filter(|_| by_day);
+    let offset_ns = day.map_or(0, |anchor| i128::from(anchor[2]) - i128::from(anchor[1]));
+    Clock { ticks: first[0], ns: first[1], rise_ns, run_ticks, offset_ns, origin_ns: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_become_nanoseconds_between_and_beside_anchors() {
+        let clock = Clock { origin_ns: 1000, ..host_clock(&[[300, 1100, 0], [0, 1000, 0], [150, 1049, 0]], false) };
+        assert_eq!([0, 150, 300, 600].map(|t| clock.time_ns(t)), [0, 50, 100, 200]);
+    }
+}

@@ -1,0 +1,284 @@
+//! Records to calls: ranks of communicators to processes, requests and objects to numbers.
+
+use super::recording::{Calls, Process, Recording};
+use std::collections::{HashMap, HashSet};
+use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, ObjectId, RequestId, SleepKind, Token};
+use trodden_waits::{Call, ProcessId, Rule};
+use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallRecord, kind};
+
+/// Numbers of the communicators that are there from the start.
+const WORLD: u64 = 1;
+const OWN: u64 = 2;
+/// Bytes of a message that MPI libraries copy, so that its send need not wait for the receive: the least limit of those that are common.
+pub const BUFFERED: u64 = 4096;
+/// Results of waits that ended by themselves are error numbers; a futex whose value has changed is none that anybody waited for.
+const WOKEN: u64 = 0;
+
+/// What conversion needs to know of all processes.
+#[derive(Debug)]
+pub struct Converter {
+    /// Job and rank of each process.
+    places: Vec<Option<(u32, u32)>>,
+    /// Processes by rank, of each job.
+    jobs: Vec<Vec<Option<ProcessId>>>,
+    communicators: HashMap<(u32, u64), CommunicatorId>,
+    numbers: HashSet<u32>,
+    /// Communicators of receives from any that are not complete.
+    wildcards: HashMap<(ProcessId, u64), u64>,
+}
+
+impl Converter {
+    /// For a recording.
+    pub fn new(recording: &Recording) -> Converter {
+        let mut converter = Converter {
+            places: Vec::new(),
+            jobs: Vec::new(),
+            communicators: HashMap::new(),
+            numbers: recording.processes.iter().map(|process| process.file.number).collect(),
+            wildcards: HashMap::new(),
+        };
+        for (index, process) in recording.processes.iter().enumerate() {
+            converter.add(ProcessId(index as u32), process);
+        }
+        converter
+    }
+
+    fn add(&mut self, id: ProcessId, process: &Process) {
+        let Some(mpi) = &process.file.mpi else { return self.places.push(None) };
+        let (rank, size) = (mpi.rank as usize, mpi.size as usize);
+        // Ranks of a job differ: a process belongs to the first of its size that lacks its rank.
+        let fits = |job: &Vec<Option<ProcessId>>| job.len() == size && job.get(rank).is_some_and(Option::is_none);
+        let job = self.jobs.iter().position(fits).unwrap_or_else(|| {
+            self.jobs.push(vec![None; size.min(1 << 24)]);
+            self.jobs.len() - 1
+        });
+        if let Some(place) = self.jobs[job].get_mut(rank) {
+            *place = Some(id);
+        }
+        self.places.push(Some((job as u32, mpi.rank)));
+    }
+
+    /// Ranks that the recording lacks, by job.
+    pub fn missing_ranks(&self) -> Vec<(usize, usize)> {
+        let missing = |job: &Vec<Option<ProcessId>>| (job.iter().filter(|p| p.is_none()).count(), job.len());
+        self.jobs.iter().map(missing).filter(|(missing, _)| *missing > 0).collect()
+    }
+
+    /// The call of a thread, and whether it made or ends another one.
+    pub fn call(&mut self, process: &Process, id: ProcessId, thread_token: u64, record: &CallRecord, rest: &mut Parts) -> Call {
+        let object = ObjectId(record.object);
+        let request = RequestId(record.request);
+        match record.kind {
+            _ if is_collective(record.kind) => self.collective(process, id, record),
+            _ if record.kind < kind::START && record.kind & kind::PERSISTENT != 0 => match self.message(process, id, record) {
+                Some(message) => Call::Prepare(message, record.kind & 0xf == kind::IRECV, request),
+                None => Call::Other,
+            },
+            kind::SEND | kind::SYNC_SEND => {
+                self.message(process, id, record).map_or(Call::Other, |message| Call::Send(message, record.kind == kind::SYNC_SEND))
+            }
+            kind::RECV => match self.message(process, id, record) {
+                Some(message) => {
+                    let actual = rest.completed.first().and_then(|c| Some((self.peer(process, id, record.object, c.peer)?, c.tag)));
+                    Call::Receive(message, actual)
+                }
+                None => Call::Other,
+            },
+            kind::ISEND | kind::SYNC_ISEND | kind::IRECV => match self.message(process, id, record) {
+                Some(message) => Call::Begin(message, record.kind == kind::IRECV, request),
+                None => Call::Other,
+            },
+            kind::SENDRECV => match (self.message(process, id, record), rest.receive.and_then(|r| self.message(process, id, &r))) {
+                (Some(send), Some(receive)) => Call::Exchange(send, receive),
+                (Some(send), None) => Call::Send(send, false),
+                (None, Some(receive)) => Call::Receive(receive, None),
+                (None, None) => Call::Other,
+            },
+            kind::PROBE => self.message(process, id, record).map_or(Call::Other, Call::Probe),
+            _ => self.other(record, id, thread_token, rest, object, request),
+        }
+    }
+
+    fn other(
+        &mut self,
+        record: &CallRecord,
+        id: ProcessId,
+        thread_token: u64,
+        rest: &mut Parts,
+        object: ObjectId,
+        request: RequestId,
+    ) -> Call {
+        let is_woken = record.amount == WOKEN;
+        match record.kind {
+            kind::WAIT => Call::Wait(std::mem::take(&mut rest.requests)),
+            kind::START => Call::Start(std::mem::take(&mut rest.starts)),
+            kind::REQUEST_FREE => Call::Free(request),
+            kind::MPI_INIT => self.places[id.0 as usize].map_or(Call::Other, |(job, _)| Call::BeginJob(job)),
+            kind::LOCK if is_woken => Call::Lock(object),
+            kind::LOCK => Call::Blocked,
+            kind::UNLOCK => Call::Unlock(object),
+            kind::CONDITION_WAIT => Call::Sleep(object, SleepKind::Condition, is_woken),
+            kind::SEMAPHORE_WAIT => Call::Sleep(object, SleepKind::Semaphore, is_woken),
+            kind::FUTEX_WAIT => Call::Sleep(object, SleepKind::Futex, is_woken),
+            kind::CONDITION_WAKE | kind::SEMAPHORE_POST | kind::FUTEX_WAKE => Call::Wake(object, record.amount),
+            kind::BARRIER => Call::ThreadBarrier(object, record.amount.min(u64::from(u32::MAX)) as u32),
+            kind::THREAD_CREATE => Call::Create(thread_token_of(id, record.object)),
+            kind::THREAD_EXIT => Call::End(thread_token_of(id, thread_token)),
+            kind::JOIN => Call::Join(thread_token_of(id, record.object)),
+            kind::FORK => Call::Create(child_token(record.object as u32)),
+            kind::BLOCKED | kind::PROCESS_WAIT => Call::Blocked,
+            _ => Call::Other,
+        }
+    }
+
+    fn message(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Message> {
+        let peer = match record.peer {
+            ANY_PEER => {
+                self.wildcards.insert((id, record.request), record.object);
+                None
+            }
+            rank => Some(self.peer(process, id, record.object, rank)?),
+        };
+        let tag = (record.tag != ANY_TAG).then_some(record.tag);
+        let is_synchronous = matches!(record.kind & !kind::PERSISTENT, kind::SYNC_SEND | kind::SYNC_ISEND);
+        let is_buffered = record.amount <= BUFFERED && !is_synchronous;
+        Some(Message { communicator: self.communicator(id, record.object)?, peer, tag, is_buffered })
+    }
+
+    /// The process of a rank of a communicator.
+    fn peer(&self, process: &Process, id: ProcessId, communicator: u64, rank: i32) -> Option<ProcessId> {
+        let rank = usize::try_from(rank).ok()?;
+        let (job, _) = self.places[id.0 as usize]?;
+        let world = match communicator {
+            OWN => return Some(id),
+            WORLD => rank,
+            _ => {
+                let members = process.file.communicators.get(&communicator)?;
+                (*members.remote.as_ref().unwrap_or(&members.local).get(rank)?)? as usize
+            }
+        };
+        *self.jobs[job as usize].get(world)?
+    }
+
+    fn communicator(&mut self, id: ProcessId, communicator: u64) -> Option<CommunicatorId> {
+        let (job, _) = self.places[id.0 as usize]?;
+        // That of a process alone is one for each.
+        let key = match communicator {
+            0 => return None,
+            OWN => (u32::MAX - id.0, OWN),
+            other => (job, other),
+        };
+        let next = CommunicatorId(self.communicators.len() as u64);
+        Some(*self.communicators.entry(key).or_insert(next))
+    }
+
+    fn collective(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Call {
+        let Some(collective) = self.collective_of(process, id, record) else {
+            return Call::Other;
+        };
+        if record.kind & kind::NON_BLOCKING != 0 && record.kind != kind::MPI_FINALIZE {
+            Call::BeginCollective(collective, RequestId(record.request))
+        } else {
+            Call::Collective(collective)
+        }
+    }
+
+    fn collective_of(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Collective> {
+        let (job, world_rank) = self.places[id.0 as usize]?;
+        let (rank, size) = match record.object {
+            OWN => (0, 1),
+            WORLD => (world_rank, self.jobs[job as usize].len() as u32),
+            other => {
+                let members = process.file.communicators.get(&other).filter(|members| members.remote.is_none())?;
+                (members.local.iter().position(|m| *m == Some(world_rank))? as u32, members.local.len() as u32)
+            }
+        };
+        let name = trodden_wire::waits::FUNCTIONS.get(record.function as usize).copied().unwrap_or_default();
+        let rule = match record.kind & !kind::NON_BLOCKING {
+            kind::COLLECTIVE_FROM_ROOT => Rule::FromRoot,
+            kind::COLLECTIVE_TO_ROOT => Rule::ToRoot,
+            kind::COLLECTIVE_SCAN => Rule::Scan,
+            _ => Rule::All,
+        };
+        Some(Collective {
+            communicator: self.communicator(id, record.object)?,
+            rule,
+            is_root: record.peer >= 0 && record.peer as u32 == rank,
+            rank,
+            size,
+            is_barrier: matches!(name, "MPI_Barrier" | "MPI_Ibarrier" | "MPI_Finalize"),
+        })
+    }
+
+    /// Names what made a process's first thread, if a recorded process did.
+    pub fn made_by(&self, process: &Process, id: ProcessId, token: u64) -> Option<Token> {
+        if token != 0 {
+            return Some(thread_token_of(id, token));
+        }
+        (process.file.mpi.is_none() && self.numbers.contains(&process.file.parent)).then(|| child_token(process.file.number))
+    }
+}
+
+fn thread_token_of(process: ProcessId, token: u64) -> Token {
+    Token(u64::from(process.0) << 32 | token & 0xffff_ffff)
+}
+
+fn child_token(number: u32) -> Token {
+    Token(1 << 63 | u64::from(number))
+}
+
+fn is_collective(kind: u16) -> bool {
+    kind == kind::MPI_FINALIZE
+        || kind < kind::PERSISTENT && (kind::COLLECTIVE_ALL..=kind::COLLECTIVE_SCAN).contains(&(kind & !kind::NON_BLOCKING))
+}
+
+/// Records that belong to a call.
+#[derive(Debug, Default)]
+pub struct Parts {
+    completed: Vec<CallRecord>,
+    receive: Option<CallRecord>,
+    requests: Vec<Completed>,
+    starts: Vec<RequestId>,
+    /// How many records were taken.
+    pub count: u32,
+}
+
+impl Parts {
+    /// Takes the records behind a call that belong to it.
+    pub fn take(converter: &Converter, process: &Process, id: ProcessId, record: &CallRecord, calls: &mut Calls) -> Parts {
+        let mut parts = Parts::default();
+        if record.kind == kind::START {
+            parts.starts.push(RequestId(record.request));
+        }
+        loop {
+            let is_ours = |next: &&CallRecord| match next.kind {
+                kind::COMPLETED => true,
+                kind::SENDRECV_RECV => record.kind == kind::SENDRECV,
+                // Further requests of one call begin when it has ended.
+                kind::START => record.kind == kind::START && next.enter == next.exit && next.enter == record.exit,
+                _ => false,
+            };
+            let Some(next) = calls.peek().filter(is_ours).copied() else { return parts };
+            calls.next();
+            parts.count += 1;
+            match next.kind {
+                kind::SENDRECV_RECV => parts.receive = Some(next),
+                kind::START => parts.starts.push(RequestId(next.request)),
+                _ if next.request == 0 => parts.completed.push(next),
+                _ => parts.requests.push(Completed {
+                    request: RequestId(next.request),
+                    peer: converter.peer_of_status(process, id, &next),
+                    tag: Some(next.tag),
+                }),
+            }
+        }
+    }
+}
+
+impl Converter {
+    /// The source of a completed receive: a rank of the communicator that it was begun on.
+    fn peer_of_status(&self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<ProcessId> {
+        let communicator = self.wildcards.get(&(id, record.request)).copied().unwrap_or(WORLD);
+        self.peer(process, id, communicator, record.peer)
+    }
+}

@@ -1,0 +1,190 @@
+//! Traces of other tools: read whole, then merged in order of time through the analysis.
+//!
+//! | file | what |
+//! |---|---|
+//! | `import/perf.rs` | text of `perf script` or `perf sched script` with the scheduler's events |
+//! | `import/chrome.rs` | Chrome trace JSON, with flow events |
+//! | `import/otf2.rs` | OTF2 archives, through Debian's `otf2-print` |
+//!
+//! What a trace lacks is said, never guessed.
+
+mod chrome;
+mod otf2;
+mod perf;
+
+use super::blocks::Names;
+use super::codes::Code;
+use super::replay::{LocationName, Replayed, options};
+use super::timeline::{Activity, Bar, Timeline};
+use crate::cli::WaitsReport;
+use anyhow::{Context, Result, bail};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashSet};
+use std::path::Path;
+use trodden_waits::analysis::Block;
+use trodden_waits::{Analysis, Call, CodeId, LocationId, Options, ProcessId, State};
+
+/// A trace.
+#[derive(Default)]
+pub struct Imported {
+    pub locations: Vec<ImportedLocation>,
+    pub names: Names,
+    pub notes: Vec<String>,
+}
+
+/// A thread of a trace.
+pub struct ImportedLocation {
+    pub name: LocationName,
+    pub process: ProcessId,
+    pub begin_ns: u64,
+    /// In order of time.
+    pub events: Vec<Event>,
+}
+
+/// An event of a thread.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub time_ns: u64,
+    pub what: What,
+}
+
+/// What it is.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Up to here the thread executed this.
+    Run(CodeId, State),
+    Enter(Call, CodeId),
+    Exit(Call),
+}
+
+/// Analyses a trace of another tool.
+///
+/// # Errors
+/// It is of no known kind, or damaged; the message names the place.
+pub fn report(path: &Path, job: &WaitsReport) -> Result<Replayed> {
+    let imported = read(path)?;
+    if imported.locations.is_empty() {
+        bail!("{}: the trace has no thread", path.display());
+    }
+    let is_wanted = job.html.is_some() || job.chrome.is_some();
+    let mut replayed = pass(&imported, options(job, None), is_wanted);
+    for (function, percent) in &job.what_if {
+        let codes: HashSet<CodeId> =
+            imported.names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
+        if codes.is_empty() {
+            bail!("--what-if {function}: no code of the trace is in a function of that name");
+        }
+        let answer = pass(&imported, options(job, Some((codes, 1.0 - percent / 100.0))), false);
+        replayed.answers.push((function.clone(), *percent, answer.outcome.what_if_ns));
+    }
+    replayed.names = imported.names;
+    Ok(replayed)
+}
+
+fn read(path: &Path) -> Result<Imported> {
+    if path.extension().is_some_and(|e| e == "otf2") {
+        return otf2::read(path);
+    }
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = String::from_utf8_lossy(&bytes);
+    match text.trim_start().chars().next() {
+        Some('{' | '[') => chrome::read(path, &text),
+        _ if text.contains("sched_switch:") => perf::read(path, &text),
+        _ => bail!(
+            "{}: neither a recording (a folder), nor an OTF2 archive (.otf2), Chrome trace JSON, or text of `perf script` with sched_switch events",
+            path.display()
+        ),
+    }
+}
+
+/// The code of a stack of names.
+pub fn code(names: &mut Names, path: &[&str], call: Option<&'static str>, file: &str, line: u32) -> CodeId {
+    let path: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
+    let id = names.codes.id(Code { path, calls: Vec::new(), file: file.to_owned(), call, call_line: line });
+    if call.is_none() {
+        names.codes.weigh(id, line, 1);
+    }
+    id
+}
+
+fn pass(imported: &Imported, options: Options, is_wanted: bool) -> Replayed {
+    let mut analysis = Analysis::new(options);
+    let mut timeline = Timeline { is_wanted, ..Timeline::default() };
+    let origin_ns = imported.locations.iter().map(|l| l.begin_ns).min().unwrap_or(0);
+    let start = CodeId(0);
+    let mut queue: BinaryHeap<Reverse<(u64, bool, usize)>> = BinaryHeap::new();
+    let mut cursors: Vec<Cursor> = Vec::new();
+    for (index, location) in imported.locations.iter().enumerate() {
+        let id = LocationId(index as u32);
+        analysis.start(id, location.process, location.begin_ns - origin_ns, None, start);
+        let mut cursor = Cursor { at: 0, time_ns: location.begin_ns, blocks: Vec::new(), open: None };
+        cursor.skip_runs(location, id, origin_ns, &mut timeline);
+        queue.extend(cursor.key(location, index));
+        cursors.push(cursor);
+    }
+    let mut calls = 0;
+    while let Some(Reverse((time_ns, _, index))) = queue.pop() {
+        let (location, cursor, id) = (&imported.locations[index], &mut cursors[index], LocationId(index as u32));
+        let now_ns = time_ns - origin_ns;
+        match &location.events[cursor.at].what {
+            What::Enter(call, code) => {
+                calls += 1;
+                analysis.enter(id, now_ns, &cursor.blocks, call, *code);
+                cursor.blocks.clear();
+                cursor.open = Some((now_ns, *code));
+            }
+            What::Exit(call) => {
+                let wait = analysis.exit(id, now_ns, call);
+                if let Some((enter_ns, code)) = cursor.open.take() {
+                    timeline.call(id, code, (enter_ns, now_ns), wait.as_ref());
+                }
+            }
+            What::Run(..) => {}
+        }
+        cursor.time_ns = time_ns;
+        cursor.at += 1;
+        cursor.skip_runs(location, id, origin_ns, &mut timeline);
+        match cursor.key(location, index) {
+            Some(key) => queue.push(key),
+            None => analysis.end(id, cursor.time_ns - origin_ns, &cursor.blocks, start),
+        }
+    }
+    Replayed {
+        outcome: analysis.finish(),
+        names: Names::default(),
+        locations: imported.locations.iter().map(|l| l.name.clone()).collect(),
+        uncovered: BTreeMap::new(),
+        notes: imported.notes.clone(),
+        timeline,
+        calls,
+        answers: Vec::new(),
+    }
+}
+
+/// Where the merge is in a location.
+struct Cursor {
+    at: usize,
+    time_ns: u64,
+    blocks: Vec<Block>,
+    open: Option<(u64, CodeId)>,
+}
+
+impl Cursor {
+    /// Collects what is executed up to the next call.
+    fn skip_runs(&mut self, location: &ImportedLocation, id: LocationId, origin_ns: u64, timeline: &mut Timeline) {
+        while let Some(Event { time_ns, what: What::Run(code, state) }) = location.events.get(self.at) {
+            let ns = time_ns.saturating_sub(self.time_ns);
+            self.blocks.push(Block { code: *code, state: *state, ns });
+            let activity = if *state == State::Computing { Activity::Computing } else { Activity::Communicating };
+            timeline.add(Bar { location: id, from_ns: self.time_ns - origin_ns, ns, code: *code, activity });
+            self.time_ns = self.time_ns.max(*time_ns);
+            self.at += 1;
+        }
+    }
+
+    fn key(&self, location: &ImportedLocation, index: usize) -> Option<Reverse<(u64, bool, usize)>> {
+        let event = location.events.get(self.at)?;
+        // An event that lies before its predecessor is the analysis's to diagnose, at the location's present.
+        Some(Reverse((event.time_ns.max(location.begin_ns), matches!(event.what, What::Exit(_)), index)))
+    }
+}

@@ -1,0 +1,387 @@
+//! OTF2 archives, through `otf2-print` of Debian's package `otf2-tools`: its text has definitions and events of all locations.
+//!
+//! What a call is, is known by the events between the `ENTER` and the `LEAVE` of its region. Ranks are relative to the communicator, whose group lists
+//! locations (`COMM_GROUP` members are indices of the list of all locations, `COMM_LOCATIONS`). A self communicator has a group without members: its only member is the caller.
+//! Locks of threads (`THREAD_ACQUIRE_LOCK`) have an order of acquisition: who had a lock with the number before releases it.
+
+use super::super::convert::BUFFERED;
+use super::super::replay::LocationName;
+use super::{Event, Imported, ImportedLocation, What, code};
+use anyhow::{Context, Result, anyhow, bail};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::process::Command;
+use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, RequestId};
+use trodden_waits::{Call, ProcessId, Rule, State};
+
+#[derive(Default)]
+struct Definitions {
+    ticks_per_second: u64,
+    offset: u64,
+    /// Locations: name and group, by number.
+    locations: BTreeMap<u64, String>,
+    /// Members of groups, as locations.
+    groups: HashMap<u64, Vec<u64>>,
+    /// Locations of MPI, in order: members of other groups are indices of it.
+    all: Vec<u64>,
+    /// Groups of communicators.
+    communicators: HashMap<u64, u64>,
+}
+
+/// A region that a location is in.
+struct Region {
+    name: String,
+    enter_ns: u64,
+    calls: Vec<(String, String)>,
+    is_mpi: bool,
+}
+
+#[derive(Default)]
+struct Thread {
+    regions: Vec<Region>,
+    events: Vec<Event>,
+    begin_ns: Option<u64>,
+    /// Events of begun receives, whose message is known when they complete.
+    receives: HashMap<u64, usize>,
+}
+
+/// Reads an archive.
+///
+/// # Errors
+/// `otf2-print` is missing or rejects it; a line of its text is not understood.
+pub fn read(path: &Path) -> Result<Imported> {
+    from_text(path, &print(path, &["-G"])?, &print(path, &[])?)
+}
+
+/// Reads what `otf2-print` prints of definitions and events.
+fn from_text(path: &Path, definitions_text: &str, text: &str) -> Result<Imported> {
+    let definitions = definitions(path, definitions_text)?;
+    let mut imported = Imported::default();
+    code(&mut imported.names, &["(start)"], None, "", 0);
+    let order: HashMap<u64, u32> = definitions.locations.keys().enumerate().map(|(index, id)| (*id, index as u32)).collect();
+    let mut threads: BTreeMap<u64, Thread> = BTreeMap::new();
+    let mut reader = Reader { definitions: &definitions, order: &order, imported: &mut imported, unknown: BTreeMap::new() };
+    for (number, line) in (1..).zip(text.lines()) {
+        let Some((kind, location, ticks, attributes)) = event(line) else { continue };
+        let thread = threads.entry(location).or_default();
+        let time_ns = reader.time_ns(ticks);
+        thread.begin_ns.get_or_insert(time_ns);
+        reader
+            .take(thread, location, time_ns, kind, attributes)
+            .map_err(|what| anyhow!("{}: line {number} of otf2-print: {what}", path.display()))?;
+    }
+    let unknown = std::mem::take(&mut reader.unknown);
+    for (kind, count) in unknown {
+        imported.notes.push(format!("{count} events {kind} have no rule"));
+    }
+    for (id, thread) in threads {
+        let index = order.get(&id).copied().ok_or_else(|| anyhow!("{}: location {id} is not defined", path.display()))?;
+        let label = definitions.locations.get(&id).cloned();
+        let name = LocationName { process: index, is_rank: true, thread: 0, computing_ns: 0, processor_ns: 0, label };
+        let begin_ns = thread.begin_ns.unwrap_or(0);
+        imported.locations.push(ImportedLocation { name, process: ProcessId(index), begin_ns, events: thread.events });
+    }
+    Ok(imported)
+}
+
+fn print(path: &Path, options: &[&str]) -> Result<String> {
+    let output = Command::new("otf2-print").args(options).arg("--").arg(path).output();
+    let output = output.with_context(|| format!("cannot read {}: otf2-print is missing (Debian's package otf2-tools)", path.display()))?;
+    if !output.status.success() {
+        bail!("{}: otf2-print rejects it: {}", path.display(), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Kind, location, time and attributes of a line with an event.
+fn event(line: &str) -> Option<(&str, u64, u64, &str)> {
+    let (kind, rest) = line.split_once(' ')?;
+    let (location, rest) = rest.trim_start().split_once(' ')?;
+    let rest = rest.trim_start();
+    let (ticks, attributes) = rest.split_once(' ').unwrap_or((rest, ""));
+    Some((kind, location.parse().ok()?, ticks.parse().ok()?, attributes.trim_start()))
+}
+
+/// The value behind `name: `.
+fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
+    let at = attributes.find(&format!("{name}: "))? + name.len() + 2;
+    let rest = &attributes[at..];
+    // A quoted name may have commas in it.
+    let end = if rest.starts_with('"') {
+        rest[1..].find('"').map(|at| rest[at + 2..].find(", ").map_or(rest.len(), |c| at + 2 + c))
+    } else {
+        rest.find(", ")
+    };
+    Some(rest[..end.unwrap_or(rest.len())].trim())
+}
+
+/// The number in `"name" <number>`, or the leading number.
+fn reference(text: &str) -> Option<u64> {
+    match text.rsplit_once('<') {
+        Some((_, number)) => number.trim_end_matches('>').parse().ok(),
+        None => text.split([' ', '(']).next()?.parse().ok(),
+    }
+}
+
+fn quoted(text: &str) -> &str {
+    text.split('"').nth(1).unwrap_or(text)
+}
+
+fn definitions(path: &Path, text: &str) -> Result<Definitions> {
+    let mut found = Definitions { ticks_per_second: 1_000_000_000, ..Definitions::default() };
+    for line in text.lines() {
+        let Some((kind, rest)) = line.split_once(' ') else { continue };
+        let rest = rest.trim_start();
+        let id = || rest.split(' ').next().and_then(|id| id.parse::<u64>().ok());
+        match kind {
+            "CLOCK_PROPERTIES" => {
+                let number = |name| attribute(rest, name).and_then(|v| v.parse::<u64>().ok());
+                found.ticks_per_second = number("Ticks per Seconds").filter(|rate| *rate > 0).unwrap_or(1_000_000_000);
+                found.offset = number("Global Offset").unwrap_or(0);
+            }
+            "LOCATION" => {
+                let (Some(id), Some(name)) = (id(), attribute(rest, "Name")) else { bail!("{}: a location without name", path.display()) };
+                let group = attribute(rest, "Group").map_or("", quoted);
+                found.locations.insert(id, if group.is_empty() { quoted(name).to_owned() } else { group.to_owned() });
+            }
+            "GROUP" => {
+                let Some(id) = id() else { continue };
+                let members = rest.split_once("Members: ").or_else(|| rest.split_once("Member: ")).map_or("", |(_, members)| members);
+                // `"Initial Thread" <0>` is a location, `1 ("Initial Thread" <1>)` a rank and its location.
+                let members: Vec<u64> = members.split('<').skip(1).filter_map(|part| part.split('>').next()?.parse().ok()).collect();
+                if attribute(rest, "Type") == Some("COMM_LOCATIONS") {
+                    found.all.clone_from(&members);
+                }
+                found.groups.insert(id, members);
+            }
+            "COMM" => {
+                if let (Some(id), Some(group)) = (id(), attribute(rest, "Group").and_then(reference)) {
+                    found.communicators.insert(id, group);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+struct Reader<'a> {
+    definitions: &'a Definitions,
+    order: &'a HashMap<u64, u32>,
+    imported: &'a mut Imported,
+    unknown: BTreeMap<String, u64>,
+}
+
+/// Events that say what a call of MPI is; others of MPI only begin what these end.
+const KNOWN: &[&str] = &[
+    "MPI_SEND",
+    "MPI_RECV",
+    "MPI_ISEND",
+    "MPI_ISEND_COMPLETE",
+    "MPI_IRECV_REQUEST",
+    "MPI_IRECV",
+    "MPI_COLLECTIVE_END",
+    "MPI_COLLECTIVE_BEGIN",
+    "MPI_REQUEST_TEST",
+    "THREAD_ACQUIRE_LOCK",
+    "THREAD_RELEASE_LOCK",
+    "COMM_CREATE",
+    "COMM_DESTROY",
+    "PROGRAM_BEGIN",
+    "PROGRAM_END",
+];
+
+impl Reader<'_> {
+    fn time_ns(&self, ticks: u64) -> u64 {
+        let ticks = ticks.saturating_sub(self.definitions.offset);
+        (u128::from(ticks) * 1_000_000_000 / u128::from(self.definitions.ticks_per_second)) as u64
+    }
+
+    fn take(&mut self, thread: &mut Thread, location: u64, time_ns: u64, kind: &str, attributes: &str) -> Result<()> {
+        match kind {
+            "ENTER" => {
+                self.run(thread, time_ns);
+                let name = quoted(attribute(attributes, "Region").unwrap_or("?")).to_owned();
+                let is_mpi = name.starts_with("MPI_");
+                thread.regions.push(Region { name, enter_ns: time_ns, calls: Vec::new(), is_mpi });
+            }
+            "LEAVE" => {
+                let Some(region) = thread.regions.pop() else { bail!("a region is left that was not entered") };
+                if region.is_mpi {
+                    self.call(thread, location, time_ns, region)?;
+                } else {
+                    thread.regions.push(region);
+                    self.run(thread, time_ns);
+                    thread.regions.pop();
+                }
+            }
+            _ if KNOWN.contains(&kind) => {
+                if let Some(region) = thread.regions.last_mut() {
+                    region.calls.push((kind.to_owned(), attributes.to_owned()));
+                }
+            }
+            _ => *self.unknown.entry(kind.to_owned()).or_default() += 1,
+        }
+        Ok(())
+    }
+
+    /// Up to here the thread executed the regions that it is in.
+    fn run(&mut self, thread: &mut Thread, time_ns: u64) {
+        let path: Vec<&str> = thread.regions.iter().filter(|r| !r.is_mpi).map(|r| r.name.as_str()).collect();
+        let path = if path.is_empty() { vec!["(program)"] } else { path };
+        let own = code(&mut self.imported.names, &path, None, "", 0);
+        thread.events.push(Event { time_ns, what: What::Run(own, State::Computing) });
+    }
+
+    fn call(&mut self, thread: &mut Thread, location: u64, time_ns: u64, region: Region) -> Result<()> {
+        let mut path: Vec<&str> = thread.regions.iter().map(|r| r.name.as_str()).collect();
+        if path.is_empty() {
+            path.push("(program)");
+        }
+        // Names of calls are few: those of MPI.
+        let name = trodden_wire::waits::FUNCTIONS.iter().copied().find(|known| *known == region.name).unwrap_or("MPI");
+        let site = code(&mut self.imported.names, &path, Some(name), "", 0);
+        let call = self.call_of(thread, location, &region)?;
+        if let Call::Begin(_, true, request) = &call {
+            thread.receives.insert(request.0, thread.events.len());
+        }
+        thread.events.push(Event { time_ns: region.enter_ns, what: What::Enter(call.clone(), site) });
+        thread.events.push(Event { time_ns, what: What::Exit(call) });
+        Ok(())
+    }
+
+    fn call_of(&self, thread: &mut Thread, location: u64, region: &Region) -> Result<Call> {
+        let (mut sent, mut received, mut completed) = (None, None, Vec::new());
+        let is_synchronous = matches!(region.name.as_str(), "MPI_Ssend" | "MPI_Issend");
+        for (kind, attributes) in &region.calls {
+            let request = || {
+                attribute(attributes, "Request")
+                    .and_then(|r| r.parse().ok())
+                    .map(RequestId)
+                    .ok_or_else(|| anyhow!("{kind} without a request"))
+            };
+            match kind.as_str() {
+                "MPI_SEND" => sent = self.message(location, attributes, "Receiver", is_synchronous),
+                "MPI_RECV" => received = self.message(location, attributes, "Sender", true),
+                "MPI_ISEND" => {
+                    return Ok(self
+                        .message(location, attributes, "Receiver", is_synchronous)
+                        .map_or(Call::Other, |m| Call::Begin(m, false, request().unwrap_or(RequestId(0)))));
+                }
+                "MPI_IRECV_REQUEST" => {
+                    // Until its end is seen, a receive that cannot be matched.
+                    let nobody = Message { communicator: CommunicatorId(u64::MAX), peer: None, tag: None, is_buffered: false };
+                    return Ok(Call::Begin(nobody, true, request()?));
+                }
+                "MPI_ISEND_COMPLETE" => completed.push(Completed { request: request()?, peer: None, tag: None }),
+                "MPI_IRECV" => {
+                    let request = request()?;
+                    let message = self.message(location, attributes, "Sender", true);
+                    patch(thread, request, message);
+                    completed.push(Completed { request, peer: None, tag: None });
+                }
+                "MPI_COLLECTIVE_END" => {
+                    return Ok(self.collective(location, attributes, &region.name).map_or(Call::Other, Call::Collective));
+                }
+                _ => {}
+            }
+        }
+        Ok(match (sent, received) {
+            (Some(sent), Some(received)) => Call::Exchange(sent, received),
+            (Some(sent), None) => Call::Send(sent, is_synchronous),
+            (None, Some(received)) => Call::Receive(received, None),
+            (None, None) if !completed.is_empty() => Call::Wait(completed),
+            _ => Call::Other,
+        })
+    }
+
+    /// Locations of a communicator, in order of rank.
+    fn members(&self, location: u64, attributes: &str) -> Option<(u64, Vec<u64>)> {
+        let id = reference(attribute(attributes, "Communicator")?)?;
+        let group = self.definitions.communicators.get(&id)?;
+        let members = self.definitions.groups.get(group).filter(|members| !members.is_empty());
+        Some((id, members.cloned().unwrap_or_else(|| vec![location])))
+    }
+
+    fn message(&self, location: u64, attributes: &str, peer: &str, is_synchronous: bool) -> Option<Message> {
+        let (id, members) = self.members(location, attributes)?;
+        let rank = attribute(attributes, peer)?.split([' ', '(']).next()?.parse::<usize>().ok()?;
+        let process = ProcessId(*self.order.get(members.get(rank)?)?);
+        let tag = attribute(attributes, "Tag")?.parse().ok()?;
+        let bytes = attribute(attributes, "Length").and_then(|length| length.parse::<u64>().ok());
+        let is_buffered = bytes.is_some_and(|bytes| bytes <= BUFFERED) && !is_synchronous;
+        Some(Message { communicator: CommunicatorId(id), peer: Some(process), tag: Some(tag), is_buffered })
+    }
+
+    fn collective(&self, location: u64, attributes: &str, region: &str) -> Option<Collective> {
+        let (id, members) = self.members(location, attributes)?;
+        let rule = match attribute(attributes, "Operation")? {
+            "BCAST" | "SCATTER" | "SCATTERV" => Rule::FromRoot,
+            "REDUCE" | "GATHER" | "GATHERV" => Rule::ToRoot,
+            "SCAN" | "EXSCAN" => Rule::Scan,
+            _ => Rule::All,
+        };
+        let rank = members.iter().position(|member| *member == location)?;
+        let root = attribute(attributes, "Root").and_then(|root| root.split([' ', '(']).next()?.parse::<usize>().ok());
+        let is_barrier = region.ends_with("barrier") || region.ends_with("Barrier");
+        Some(Collective {
+            communicator: CommunicatorId(id),
+            rule,
+            is_root: root == Some(rank),
+            rank: rank as u32,
+            size: members.len() as u32,
+            is_barrier,
+        })
+    }
+}
+
+/// A receive that was begun gets its message.
+fn patch(thread: &mut Thread, request: RequestId, message: Option<Message>) {
+    let Some(begun) = thread.receives.remove(&request.0) else { return };
+    let call = message.map_or(Call::Other, |message| Call::Begin(message, true, request));
+    for event in thread.events.iter_mut().skip(begun).take(2) {
+        match &mut event.what {
+            What::Enter(old, _) | What::Exit(old) => *old = call.clone(),
+            What::Run(..) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFINITIONS: &str = r#"
+CLOCK_PROPERTIES                          Ticks per Seconds: 500000000, Global Offset: 100, Length: 200, Date: x
+LOCATION                               0  Name: "Initial Thread" <1>, Type: CPU_THREAD, # Events: 43, Group: "MPI Rank 0" <0>
+LOCATION                               4  Name: "Initial Thread" <1>, Type: CPU_THREAD, # Events: 43, Group: "MPI Rank 1" <1>
+GROUP                                  1  Name: "" <0>, Type: COMM_GROUP, Paradigm: MPI, Flags: NONE, 2 Members: 0 ("Initial Thread" <4>), 1 ("Initial Thread" <0>)
+COMM                                   0  Name: "reversed, with a comma" <23>, Group: "" <1>, Parent: UNDEFINED, Flags: NONE
+"#;
+    const EVENTS: &str = r#"
+ENTER                                          0                  100  Region: "work" <0>
+ENTER                                          4                  100  Region: "MPI_Recv" <1>
+LEAVE                                          0                  150  Region: "work" <0>
+ENTER                                          0                  150  Region: "MPI_Send" <2>
+MPI_SEND                                       0                  151  Receiver: 0 ("Initial Thread" <4>), Communicator: "reversed, with a comma" <0>, Tag: 7, Length: 8
+LEAVE                                          0                  152  Region: "MPI_Send" <2>
+MPI_RECV                                       4                  155  Sender: 1 ("Initial Thread" <0>), Communicator: "reversed, with a comma" <0>, Tag: 7, Length: 8
+LEAVE                                          4                  156  Region: "MPI_Recv" <1>
+"#;
+
+    #[test]
+    fn ranks_are_those_of_the_communicator() {
+        let imported = from_text(Path::new("x.otf2"), DEFINITIONS, EVENTS).unwrap();
+        assert_eq!(imported.locations.iter().map(|l| l.name.label.clone().unwrap()).collect::<Vec<_>>(), ["MPI Rank 0", "MPI Rank 1"]);
+        let replayed = super::super::pass(&imported, trodden_waits::Options::default(), false);
+        assert_eq!((replayed.outcome.waits, replayed.outcome.wait_ns), (1, 100));
+        assert_eq!(replayed.outcome.sites[0].site.kind, trodden_waits::WaitKind::LateSender);
+        assert_eq!(replayed.outcome.diagnostics.iter().count(), 0);
+    }
+
+    #[test]
+    fn a_region_that_was_not_entered_is_an_error() {
+        let text = EVENTS.replace("ENTER                                          4", "X                                              4");
+        assert!(from_text(Path::new("x.otf2"), DEFINITIONS, &text).is_err());
+    }
+}

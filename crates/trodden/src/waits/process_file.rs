@@ -1,0 +1,180 @@
+//! The text file of a recorded process. Its lines are described in the recorder (`crates/waits-recorder/src/process.rs`).
+
+use anyhow::{Result, anyhow, bail};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What a process says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessFile {
+    /// Its number, and its parent's.
+    pub number: u32,
+    pub parent: u32,
+    /// Where it ran: host and boot.
+    pub host: String,
+    pub boot: String,
+    /// Whether its ticks are those of the time-stamp counter.
+    pub is_counter: bool,
+    pub program: String,
+    /// MPI library, rank and size.
+    pub mpi: Option<Mpi>,
+    /// Ticks, monotonic clock, time since 1970: at the same time.
+    pub anchors: Vec<[u64; 3]>,
+    pub communicators: BTreeMap<u64, Members>,
+    pub maps: Vec<MappedImage>,
+    pub notes: Vec<String>,
+}
+
+/// A process's place in MPI_COMM_WORLD.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mpi {
+    pub library: String,
+    pub rank: u32,
+    pub size: u32,
+}
+
+/// World ranks of a communicator; `None`: a process outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    pub local: Vec<Option<u32>>,
+    pub remote: Option<Vec<Option<u32>>>,
+}
+
+/// An executable mapping of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappedImage {
+    pub start: u64,
+    pub end: u64,
+    pub offset: u64,
+    pub path: String,
+}
+
+/// Members of a communicator, at most: a damaged file must not fill memory.
+const MOST_MEMBERS: usize = 1 << 24;
+
+impl ProcessFile {
+    /// Reads the text.
+    ///
+    /// # Errors
+    /// It is no such file, or a line of it is damaged; a last line without end is a killed program's, and left out.
+    pub fn parse(path: &Path, text: &str) -> Result<ProcessFile> {
+        let mut file = ProcessFile::default();
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let mut lines = (1..).zip(whole.lines());
+        match lines.next() {
+            Some((_, "trodden-waits 1")) => {}
+            Some((_, other)) if other.starts_with("trodden-waits ") => {
+                bail!("{}: version `{other}` of the recording: use the trodden that recorded it", path.display())
+            }
+            _ => bail!("{}: not the file of a recorded process (its first line is not `trodden-waits 1`)", path.display()),
+        }
+        for (number, line) in lines {
+            file.line(line).map_err(|what| anyhow!("{}:{number}: {what}: the recording is damaged, record again", path.display()))?;
+        }
+        if file.number == 0 {
+            bail!("{}: names no process: the recording is damaged, record again", path.display());
+        }
+        Ok(file)
+    }
+
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let numbers = || rest.split(' ').map(number).collect::<Result<Vec<u64>, String>>();
+        match key {
+            "process" => {
+                let [number, parent] = numbers()?[..] else { return Err("`process` needs two numbers".into()) };
+                (self.number, self.parent) = (number as u32, parent as u32);
+            }
+            "host" => self.host = rest.into(),
+            "boot" => self.boot = rest.into(),
+            "counter" => self.is_counter = rest == "1",
+            "program" => self.program = rest.into(),
+            "anchor" => self.anchors.push(numbers()?.try_into().map_err(|_| "`anchor` needs three numbers")?),
+            "mpi" => {
+                let parts: Vec<&str> = rest.split(' ').collect();
+                let [library, rank, size] = parts[..] else { return Err("`mpi` needs library, rank and size".into()) };
+                self.mpi = Some(Mpi { library: library.into(), rank: number(rank)? as u32, size: number(size)? as u32 });
+            }
+            "communicator" | "more" => self.communicator(rest)?,
+            "map" => self.maps.extend(MappedImage::parse(rest)?),
+            "note" => self.notes.push(rest.into()),
+            // Newer recorders may say more.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn communicator(&mut self, rest: &str) -> Result<(), String> {
+        let mut parts = rest.split(' ');
+        let members = self.communicators.entry(number(parts.next().unwrap_or_default())?).or_default();
+        for part in parts {
+            match part {
+                "local" => members.local.clear(),
+                "remote" => members.remote = Some(Vec::new()),
+                _ => {
+                    let list = members.remote.as_mut().unwrap_or(&mut members.local);
+                    ranks(part, list)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn ranks(part: &str, list: &mut Vec<Option<u32>>) -> Result<(), String> {
+    let (first, last) = part.split_once('-').unwrap_or((part, part));
+    if first == "?" {
+        list.push(None);
+        return Ok(());
+    }
+    let (first, last) = (number(first)?, number(last)?);
+    if last < first || last - first > MOST_MEMBERS as u64 || list.len() > MOST_MEMBERS {
+        return Err(format!("`{part}` is no range of ranks"));
+    }
+    list.extend((first..=last).map(|rank| Some(rank as u32)));
+    Ok(())
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a number"))
+}
+
+impl MappedImage {
+    /// A line of `/proc/self/maps`; none if it maps no file.
+    fn parse(line: &str) -> Result<Option<MappedImage>, String> {
+        let mut fields = line.split_ascii_whitespace();
+        let hex = |text: &str| u64::from_str_radix(text, 16).map_err(|_| format!("`{text}` is not an address"));
+        let (start, end) = fields.next().and_then(|f| f.split_once('-')).ok_or("a mapping without addresses")?;
+        let offset = fields.nth(1).ok_or("a mapping without an offset")?;
+        // The path is the rest, with blanks in it.
+        let path = line.find('/').map(|at| line[at..].trim_end().trim_end_matches(" (deleted)").to_owned());
+        let (start, end, offset) = (hex(start)?, hex(end)?, hex(offset)?);
+        Ok(path.map(|path| MappedImage { start, end, offset, path }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "trodden-waits 1\nprocess 12 3\nhost n1\nboot b\ncounter 1\nprogram /bin/a\nanchor 1 2 3\nmpi openmpi 1 4\ncommunicator 9 local 0-2 5\nmore 9 7\nmap 10-20 r-xp 00001000 fe:00 1  /a b.so\nnote x y\ncut";
+
+    #[test]
+    fn lines_are_read_and_a_cut_last_one_is_left_out() {
+        let file = ProcessFile::parse(Path::new("p"), TEXT).unwrap();
+        assert_eq!((file.number, file.parent, file.is_counter), (12, 3, true));
+        assert_eq!(file.mpi, Some(Mpi { library: "openmpi".into(), rank: 1, size: 4 }));
+        assert_eq!(file.communicators[&9].local, [0, 1, 2, 5, 7].map(Some));
+        assert_eq!(file.maps, [MappedImage { start: 16, end: 32, offset: 4096, path: "/a b.so".into() }]);
+        assert_eq!(file.notes, ["x y"]);
+    }
+
+    #[test]
+    fn damaged_lines_are_errors_with_their_place() {
+        let text = TEXT.replace("anchor 1 2 3", "anchor 1 x 3");
+        let error = ProcessFile::parse(Path::new("p.process"), &text).unwrap_err().to_string();
+        assert!(error.starts_with("p.process:7: `x` is not a number"), "{error}");
+        assert!(ProcessFile::parse(Path::new("p"), "junk\n").is_err());
+        assert!(ProcessFile::parse(Path::new("p"), &TEXT.replace("0-2", "0-99999999999")).is_err());
+    }
+}

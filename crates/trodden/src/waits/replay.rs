@@ -1,0 +1,319 @@
+//! A recording through the analysis: the calls of all threads, merged in order of time.
+//!
+//! Calls are streamed: memory is that of samples, of what the analysis holds, and one call of each thread.
+
+use super::blocks::{Names, ThreadBlocks, is_part};
+use super::clock::{Clock, clocks};
+use super::convert::{Converter, Parts};
+use super::recording::{Calls, Process, Recording, Thread};
+use super::timeline::{Activity, Bar, Timeline};
+use crate::cli::{DistanceRule, WaitsReport};
+use anyhow::Result;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashSet};
+use trodden_waits::analysis::Block;
+use trodden_waits::call::{ObjectId, SleepKind};
+use trodden_waits::{Analysis, Call, ClassRule, CodeId, LocationId, Options, Outcome, ProcessId};
+use trodden_wire::waits::{CallRecord, FUNCTIONS, NO_STACK, kind};
+
+/// A recording that was analysed.
+pub struct Replayed {
+    pub outcome: Outcome,
+    pub names: Names,
+    pub locations: Vec<LocationName>,
+    /// MPI functions without a rule: calls and ns.
+    pub uncovered: BTreeMap<&'static str, (u64, u64)>,
+    pub notes: Vec<String>,
+    pub timeline: Timeline,
+    pub calls: u64,
+    /// If a function took so many per cent less: the run, ns.
+    pub answers: Vec<(String, f64, u64)>,
+}
+
+/// Who a location is.
+#[derive(Clone, Debug)]
+pub struct LocationName {
+    /// Rank, or the process's place in the recording.
+    pub process: u32,
+    pub is_rank: bool,
+    /// 0: the process's first thread.
+    pub thread: u32,
+    /// Computing that is longer than a tick: time, and processor time.
+    pub computing_ns: u64,
+    pub processor_ns: u64,
+    /// Another name, in traces of other tools.
+    pub label: Option<String>,
+}
+
+/// Analyses a recording, once, and once more for each question.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn replay(recording: &Recording, job: &WaitsReport) -> Result<Replayed> {
+    let options = options(job, None);
+    let mut names = Names::default();
+    let mut replayed = pass(recording, options.clone(), &mut names, job.html.is_some() || job.chrome.is_some())?;
+    for (function, percent) in &job.what_if {
+        let codes: HashSet<CodeId> = names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
+        if codes.is_empty() {
+            anyhow::bail!("--what-if {function}: no code of the recording is in a function of that name");
+        }
+        let question = Options { what_if: Some((codes, 1.0 - percent / 100.0)), ..options.clone() };
+        let answer = pass(recording, question, &mut names, false)?.outcome;
+        replayed.answers.push((function.clone(), *percent, answer.what_if_ns));
+    }
+    replayed.names = names;
+    Ok(replayed)
+}
+
+/// What the command line chooses, and a question.
+pub fn options(job: &WaitsReport, what_if: Option<(HashSet<CodeId>, f64)>) -> Options {
+    let rule = if job.rule == DistanceRule::Paper { ClassRule::Paper } else { ClassRule::Union };
+    Options { threshold: job.threshold, rule, others: vec![job.threshold / 2.0, (job.threshold * 2.0).min(2.0)], what_if }
+}
+
+fn pass(recording: &Recording, options: Options, names: &mut Names, is_wanted: bool) -> Result<Replayed> {
+    let clocks = clocks(recording);
+    let mut replay = Replay {
+        recording,
+        analysis: Analysis::new(options),
+        converter: Converter::new(recording),
+        names,
+        uncovered: BTreeMap::new(),
+        timeline: Timeline { is_wanted, ..Timeline::default() },
+        calls: 0,
+    };
+    let mut streams = Vec::new();
+    for (index, process) in recording.processes.iter().enumerate() {
+        for (number, thread) in process.threads.iter().enumerate() {
+            let location = LocationId(streams.len() as u32);
+            let stream =
+                Stream::open(location, ProcessId(index as u32), number as u32, process, thread, clocks.clocks[index], replay.names)?;
+            streams.push(stream);
+        }
+    }
+    replay.run(&mut streams);
+    let mut notes = clocks.notes;
+    notes.extend(replay.notes());
+    let locations = streams.into_iter().map(|stream| stream.name).collect();
+    Ok(Replayed {
+        outcome: replay.analysis.finish(),
+        names: Names::default(),
+        locations,
+        uncovered: replay.uncovered,
+        notes,
+        timeline: replay.timeline,
+        calls: replay.calls,
+        answers: Vec::new(),
+    })
+}
+
+/// The calls of one thread.
+struct Stream<'a> {
+    location: LocationId,
+    process: ProcessId,
+    thread: &'a Thread,
+    clock: Clock,
+    calls: Calls,
+    /// Number of the next record.
+    index: u32,
+    /// Records that belong to the next call, behind it.
+    parts: u32,
+    blocks: ThreadBlocks,
+    before: u32,
+    site: CodeId,
+    time_ns: u64,
+    next: Option<Next>,
+    name: LocationName,
+    processor: Option<(u64, u64)>,
+}
+
+/// What a thread does next.
+enum Next {
+    Start,
+    Enter(CallRecord, Call),
+    Exit(CallRecord, Call),
+}
+
+impl<'a> Stream<'a> {
+    fn open(
+        location: LocationId,
+        id: ProcessId,
+        number: u32,
+        process: &Process,
+        thread: &'a Thread,
+        clock: Clock,
+        names: &mut Names,
+    ) -> Result<Stream<'a>> {
+        let rank = process.file.mpi.as_ref().map(|mpi| mpi.rank);
+        let name = LocationName {
+            process: rank.unwrap_or(id.0),
+            is_rank: rank.is_some(),
+            thread: number,
+            computing_ns: 0,
+            processor_ns: 0,
+            label: None,
+        };
+        Ok(Stream {
+            location,
+            process: id,
+            thread,
+            clock,
+            calls: thread.calls()?,
+            index: 0,
+            parts: 0,
+            blocks: ThreadBlocks::read(thread, &process.file, &mut names.codes, &mut names.symbols)?,
+            before: NO_STACK,
+            site: CodeId(0),
+            time_ns: clock.time_ns(thread.begin),
+            next: Some(Next::Start),
+            name,
+            processor: None,
+        })
+    }
+
+    /// When it does it.
+    fn next_ns(&self) -> Option<u64> {
+        Some(match self.next.as_ref()? {
+            Next::Start => self.clock.time_ns(self.thread.begin),
+            Next::Enter(record, _) => self.clock.time_ns(record.enter),
+            Next::Exit(record, _) => self.clock.time_ns(record.exit),
+        })
+    }
+
+    /// Processor time between two points where it is known, and time.
+    fn processor_time(&mut self, record: &CallRecord, at_ns: u64, is_enter: bool) {
+        if record.cpu_ns == 0 {
+            return;
+        }
+        if let Some((time_ns, cpu_ns)) = self.processor.filter(|_| is_enter) {
+            self.name.computing_ns += at_ns.saturating_sub(time_ns);
+            self.name.processor_ns += record.cpu_ns.saturating_sub(cpu_ns);
+        }
+        self.processor = Some((at_ns, record.cpu_ns));
+    }
+}
+
+struct Replay<'a, 'n> {
+    recording: &'a Recording,
+    analysis: Analysis,
+    converter: Converter,
+    names: &'n mut Names,
+    uncovered: BTreeMap<&'static str, (u64, u64)>,
+    timeline: Timeline,
+    calls: u64,
+}
+
+impl Replay<'_, '_> {
+    fn run(&mut self, streams: &mut [Stream]) {
+        let mut queue: BinaryHeap<Reverse<(u64, bool, usize)>> = BinaryHeap::new();
+        let key = |stream: &Stream, index: usize| {
+            // Of equal times, what others wait for comes first.
+            stream.next_ns().map(|ns| Reverse((ns, matches!(stream.next, Some(Next::Exit(..))), index)))
+        };
+        queue.extend(streams.iter().enumerate().filter_map(|(index, stream)| key(stream, index)));
+        while let Some(Reverse((time_ns, _, index))) = queue.pop() {
+            let stream = &mut streams[index];
+            self.step(stream, time_ns);
+            queue.extend(key(stream, index));
+        }
+    }
+
+    /// Reports what a thread does, and finds what it does next.
+    fn step(&mut self, stream: &mut Stream, time_ns: u64) {
+        let process = &self.recording.processes[stream.process.0 as usize];
+        match stream.next.take() {
+            Some(Next::Start) => {
+                let made_by = self.converter.made_by(process, stream.process, stream.thread.token);
+                let code = self.names.codes.start("(start)");
+                self.analysis.start(stream.location, stream.process, time_ns, made_by, code);
+                stream.next = self.next_call(stream, process);
+            }
+            Some(Next::Enter(record, call)) => {
+                self.enter(stream, process, time_ns, &record, &call);
+                stream.next = if record.exit == 0 { None } else { Some(Next::Exit(record, call)) };
+            }
+            Some(Next::Exit(record, call)) => {
+                self.exit(stream, time_ns, &record, &call);
+                stream.next = self.next_call(stream, process);
+            }
+            None => {}
+        }
+    }
+
+    fn next_call(&mut self, stream: &mut Stream, process: &Process) -> Option<Next> {
+        loop {
+            let record = stream.calls.next()?;
+            if is_part(record.kind) {
+                if record.kind == kind::CPU_AT_ENTER {
+                    let at_ns = stream.clock.time_ns(record.enter);
+                    stream.processor_time(&record, at_ns, true);
+                }
+                stream.index += 1;
+                continue;
+            }
+            self.calls += 1;
+            let mut parts = Parts::take(&self.converter, process, stream.process, &record, &mut stream.calls);
+            let call = self.converter.call(process, stream.process, stream.thread.token, &record, &mut parts);
+            stream.parts = parts.count;
+            return Some(Next::Enter(record, call));
+        }
+    }
+
+    fn enter(&mut self, stream: &mut Stream, process: &Process, time_ns: u64, record: &CallRecord, call: &Call) {
+        let ns = time_ns.saturating_sub(stream.time_ns);
+        let blocks = stream.blocks.divide(self.names, &process.file, stream.index, (stream.before, record.stack), ns);
+        let mut from_ns = stream.time_ns;
+        for block in &blocks {
+            let (location, code, ns) = (stream.location, block.code, block.ns);
+            self.timeline.add(Bar { location, from_ns, ns, code, activity: Activity::Computing });
+            from_ns += ns;
+        }
+        let name = FUNCTIONS.get(record.function as usize).copied().unwrap_or("(unknown function)");
+        let site = stream.blocks.site(self.names, &process.file, record.stack, record.function, name);
+        // A wait for a condition variable releases its mutex first.
+        if let Call::Sleep(_, SleepKind::Condition, _) = call {
+            self.at_once(stream, time_ns, &blocks, &Call::Unlock(ObjectId(record.request)), site);
+            self.analysis.enter(stream.location, time_ns, &[], call, site);
+        } else {
+            self.analysis.enter(stream.location, time_ns, &blocks, call, site);
+        }
+        stream.index += 1 + std::mem::take(&mut stream.parts);
+        stream.before = record.stack;
+        stream.site = site;
+    }
+
+    fn at_once(&mut self, stream: &Stream, time_ns: u64, blocks: &[Block], call: &Call, site: CodeId) {
+        self.analysis.enter(stream.location, time_ns, blocks, call, site);
+        self.analysis.exit(stream.location, time_ns, call);
+    }
+
+    fn exit(&mut self, stream: &mut Stream, time_ns: u64, record: &CallRecord, call: &Call) {
+        let wait = self.analysis.exit(stream.location, time_ns, call);
+        let enter_ns = stream.clock.time_ns(record.enter);
+        self.timeline.call(stream.location, stream.site, (enter_ns, time_ns), wait.as_ref());
+        stream.processor_time(record, time_ns, false);
+        stream.time_ns = time_ns;
+        let is_local = matches!(FUNCTIONS.get(record.function as usize), Some(&"MPI_Comm_free" | &"MPI_Comm_disconnect"));
+        if record.kind == kind::MPI_OTHER
+            && !is_local
+            && let Some(name) = FUNCTIONS.get(record.function as usize)
+        {
+            let uncovered = self.uncovered.entry(name).or_default();
+            uncovered.0 += 1;
+            uncovered.1 += time_ns.saturating_sub(enter_ns);
+        }
+    }
+
+    /// What the recording lacks.
+    fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = Vec::new();
+        for (missing, size) in self.converter.missing_ranks() {
+            notes.push(format!("{missing} of {size} ranks are not in the recording: waits for them are not explained"));
+        }
+        for process in &self.recording.processes {
+            notes.extend(process.file.notes.iter().filter(|note| !notes.contains(note)).cloned().collect::<Vec<_>>());
+        }
+        notes
+    }
+}

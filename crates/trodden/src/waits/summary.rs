@@ -1,0 +1,307 @@
+//! What a report says: causes by function, wait sites with their classes, what the recording lacks.
+
+use super::codes::Code;
+use super::replay::{LocationName, Replayed};
+use crate::cli::WaitsReport;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use trodden_waits::{CodeId, LocationId, State, Step, causes, explain};
+
+/// A report's content.
+pub struct Summary {
+    /// Code that others wait for: what it computes, or sleeps.
+    pub causes: Vec<Cause>,
+    /// What is no code: calls that take long to complete (or threads that do not get a processor meanwhile), start-up, unexplained waits.
+    pub communication: Vec<Cause>,
+    /// The waiting that lines cause: file, line, ns.
+    pub lines: Vec<(String, u32, u64)>,
+    pub sites: Vec<SiteSummary>,
+    pub replayed: Replayed,
+    pub threshold: f64,
+    /// Waits by kind: name, family, occurrences, ns.
+    pub kinds: Vec<(&'static str, &'static str, u64, u64)>,
+    /// Functions by what the slowest location spends in them more than the mean: function, most, mean, location.
+    pub imbalance: Vec<Imbalance>,
+    /// Functions by their time on the critical path.
+    pub critical: Vec<(String, u64)>,
+}
+
+/// Code that causes waits.
+#[derive(Clone, Debug)]
+pub struct Cause {
+    pub function: String,
+    pub file: String,
+    pub line: u32,
+    pub location: LocationId,
+    pub state: State,
+    pub ns: u64,
+}
+
+/// A wait site.
+pub struct SiteSummary {
+    pub code: CodeId,
+    pub kind: &'static str,
+    pub family: &'static str,
+    pub occurrences: u64,
+    pub total_ns: u64,
+    pub classes: Vec<ClassSummary>,
+}
+
+/// A class of waits.
+pub struct ClassSummary {
+    pub occurrences: u64,
+    pub total_ns: u64,
+    pub min_ns: u64,
+    pub max_ns: u64,
+    pub locations: Vec<LocationId>,
+    pub longest: trodden_waits::Longest,
+    pub plus: Vec<(Step, u64)>,
+    pub minus: Vec<(Step, u64)>,
+    /// Equal steps, and comparable ones of other locations, that were dropped from both paths, ns.
+    pub dropped_ns: (u64, u64),
+}
+
+/// A function that locations spend different times in.
+pub struct Imbalance {
+    pub function: String,
+    pub location: LocationId,
+    pub most_ns: u64,
+    pub mean_ns: u64,
+}
+
+impl Summary {
+    /// Of an analysis.
+    pub fn new(replayed: Replayed, job: &WaitsReport) -> Summary {
+        let outcome = &replayed.outcome;
+        let sites = outcome.sites.iter().map(|site| SiteSummary {
+            code: site.site.code,
+            kind: site.site.kind.name(),
+            family: site.site.kind.family(),
+            occurrences: site.occurrences,
+            total_ns: site.total_ns,
+            classes: site.classes.iter().map(|class| class_summary(&replayed, class)).collect(),
+        });
+        let mut kinds: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
+        for site in &outcome.sites {
+            let sum = kinds.entry((site.site.kind.name(), site.site.kind.family())).or_default();
+            *sum = (sum.0 + site.occurrences, sum.1 + site.total_ns);
+        }
+        let mut kinds: Vec<_> = kinds.into_iter().map(|((name, family), (count, ns))| (name, family, count, ns)).collect();
+        kinds.sort_by_key(|(name, _, _, ns)| (std::cmp::Reverse(*ns), *name));
+        let is_code = |cause: &Cause| matches!(cause.state, State::Computing | State::Blocked);
+        let (causes, communication) = by_function(&replayed).into_iter().partition(is_code);
+        Summary {
+            causes,
+            communication,
+            lines: lines(&replayed),
+            sites: sites.collect(),
+            threshold: job.threshold,
+            kinds,
+            imbalance: imbalance(&replayed),
+            critical: critical(&replayed),
+            replayed,
+        }
+    }
+
+    /// The code of a number.
+    pub fn code(&self, id: CodeId) -> &Code {
+        self.replayed.names.codes.get(id)
+    }
+
+    /// Its line.
+    pub fn line(&self, id: CodeId) -> u32 {
+        self.replayed.names.codes.line(id)
+    }
+
+    /// Who a location is.
+    pub fn location(&self, id: LocationId) -> &LocationName {
+        &self.replayed.locations[id.0 as usize]
+    }
+
+    /// Its name in texts.
+    pub fn location_name(&self, id: LocationId) -> String {
+        let name = self.location(id);
+        if let Some(label) = &name.label {
+            return label.clone();
+        }
+        let process = format!("{} {}", if name.is_rank { "rank" } else { "process" }, name.process);
+        let has_threads = self.replayed.locations.iter().any(|other| other.thread > 0 && other.process == name.process);
+        let has_processes = self.replayed.locations.iter().any(|other| other.process != name.process);
+        match (has_processes || name.is_rank, has_threads) {
+            (true, true) => format!("{process} thread {}", name.thread),
+            (false, true) => format!("thread {}", name.thread),
+            (_, false) => process,
+        }
+    }
+}
+
+fn class_summary(replayed: &Replayed, class: &trodden_waits::Class) -> ClassSummary {
+    let explained = explain(&replayed.outcome.steps, class);
+    ClassSummary {
+        occurrences: class.occurrences,
+        total_ns: class.total_ns,
+        min_ns: class.min_ns,
+        max_ns: class.max_ns,
+        locations: class.locations.iter().copied().collect(),
+        longest: class.longest,
+        dropped_ns: (explained.equal_ns + explained.pairs_ns.0, explained.equal_ns + explained.pairs_ns.1),
+        plus: explained.plus,
+        minus: explained.minus,
+    }
+}
+
+/// The waiting of code that computes or sleeps, divided by the time spent at its lines.
+fn lines(replayed: &Replayed) -> Vec<(String, u32, u64)> {
+    let codes = &replayed.names.codes;
+    let mut sums: BTreeMap<(&str, u32), u64> = BTreeMap::new();
+    for cause in causes(&replayed.outcome.steps, &replayed.outcome.sites) {
+        let code = codes.get(cause.step.code);
+        if code.file.is_empty() || !matches!(cause.step.state, State::Computing | State::Blocked) {
+            continue;
+        }
+        let known = codes.lines(cause.step.code).filter(|lines| code.call.is_none() && lines.values().any(|weight| *weight > 0));
+        let Some(known) = known else {
+            *sums.entry((&code.file, codes.line(cause.step.code))).or_default() += cause.wait_ns;
+            continue;
+        };
+        let all: u128 = known.values().map(|weight| u128::from(*weight)).sum();
+        for (line, weight) in known {
+            *sums.entry((&code.file, *line)).or_default() += (u128::from(cause.wait_ns) * u128::from(*weight) / all) as u64;
+        }
+    }
+    sums.into_iter().filter(|((_, line), ns)| *line > 0 && *ns > 0).map(|((file, line), ns)| (file.to_owned(), line, ns)).collect()
+}
+
+/// What a cause is named by: path, file, location, state.
+type Key<'a> = (&'a [String], &'a str, LocationId, State);
+
+/// Causes added up by function, location and state, with the line that most of it is in.
+///
+/// A function that several functions call may be a helper of all of them: where nearly all of its waiting comes by one of these, which the others do
+/// not execute, that one is the cause.
+fn by_function(replayed: &Replayed) -> Vec<Cause> {
+    let codes = &replayed.names.codes;
+    let (callers, executed) = (callers(replayed), executed(replayed));
+    let found = causes(&replayed.outcome.steps, &replayed.outcome.sites);
+    let mut depth: Vec<usize> = found.iter().map(|cause| codes.get(cause.step.code).path.len()).collect();
+    let deepest = depth.iter().copied().max().unwrap_or(0);
+    for level in (2..=deepest).rev() {
+        lift(replayed, &found, &mut depth, level, &callers, &executed);
+    }
+    let mut sums: HashMap<Key, (u64, BTreeMap<u32, u64>)> = HashMap::new();
+    for (cause, depth) in found.iter().zip(&depth) {
+        let code = codes.get(cause.step.code);
+        // Where a helper is named by its caller, the line is that of the call.
+        let (file, line) = code.place(*depth).unwrap_or((&code.file, codes.line(cause.step.code)));
+        let function = &code.path[depth.saturating_sub(1)..*depth];
+        let sum = sums.entry((function, file, cause.step.location, cause.step.state)).or_default();
+        sum.0 += cause.wait_ns;
+        *sum.1.entry(line).or_default() += cause.wait_ns;
+    }
+    let most = |lines: &BTreeMap<u32, u64>| lines.iter().max_by_key(|(line, ns)| (**ns, u32::MAX - **line)).map_or(0, |(line, _)| *line);
+    let cause = |((function, file, location, state), (ns, lines)): (Key, (u64, BTreeMap<u32, u64>))| Cause {
+        function: function.last().cloned().unwrap_or_default(),
+        file: file.into(),
+        line: most(&lines),
+        location,
+        state,
+        ns,
+    };
+    let mut found: Vec<Cause> = sums.into_iter().map(cause).collect();
+    found.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.function, a.location, a.state).cmp(&(&b.function, b.location, b.state))));
+    found
+}
+
+/// Functions by the functions that call them.
+fn callers(replayed: &Replayed) -> HashMap<&str, HashSet<&str>> {
+    let mut callers: HashMap<&str, HashSet<&str>> = HashMap::new();
+    for (_, code) in replayed.names.codes.iter() {
+        for pair in code.path.windows(2).filter(|pair| pair[0] != pair[1]) {
+            callers.entry(&pair[1]).or_default().insert(&pair[0]);
+        }
+    }
+    callers
+}
+
+/// Times of functions, with all that they call, by location.
+fn executed(replayed: &Replayed) -> HashMap<&str, HashMap<LocationId, u64>> {
+    let mut executed: HashMap<&str, HashMap<LocationId, u64>> = HashMap::new();
+    for (id, ns) in &replayed.outcome.executed {
+        let step = replayed.outcome.steps.get(*id);
+        let functions: HashSet<&String> = replayed.names.codes.get(step.code).path.iter().collect();
+        for function in functions {
+            *executed.entry(function).or_default().entry(step.location).or_default() += ns;
+        }
+    }
+    executed
+}
+
+/// Names causes of that depth by their callers, where these are few among many.
+fn lift(
+    replayed: &Replayed,
+    found: &[trodden_waits::Cause],
+    depth: &mut [usize],
+    level: usize,
+    callers: &HashMap<&str, HashSet<&str>>,
+    executed: &HashMap<&str, HashMap<LocationId, u64>>,
+) {
+    /// Part of a helper's waiting that one caller must have, and of the caller's time that is on the location.
+    const NEARLY_ALL: f64 = 0.8;
+    let path = |index: usize| &replayed.names.codes.get(found[index].step.code).path;
+    let mut sums: HashMap<&str, HashMap<&str, u64>> = HashMap::new();
+    for index in (0..found.len()).filter(|index| depth[*index] == level) {
+        let callers = sums.entry(&path(index)[level - 1]).or_default();
+        *callers.entry(&path(index)[level - 2]).or_default() += found[index].wait_ns;
+    }
+    for index in 0..found.len() {
+        if depth[index] != level {
+            continue;
+        }
+        let (function, caller) = (path(index)[level - 1].as_str(), path(index)[level - 2].as_str());
+        let Some(sum) = sums.get(function) else { continue };
+        let (own, all) = (sum.get(caller).copied().unwrap_or(0), sum.values().sum::<u64>());
+        let is_helper = callers.get(function).is_some_and(|callers| callers.len() > 1);
+        let times = executed.get(caller);
+        let here = times.and_then(|times| times.get(&found[index].step.location)).copied().unwrap_or(0);
+        let is_special = here as f64 >= NEARLY_ALL * times.map_or(0, |times| times.values().sum::<u64>()) as f64;
+        if is_helper && is_special && function != caller && own as f64 >= NEARLY_ALL * all as f64 {
+            depth[index] = level - 1;
+        }
+    }
+}
+
+fn imbalance(replayed: &Replayed) -> Vec<Imbalance> {
+    let mut times: BTreeMap<&str, BTreeMap<LocationId, u64>> = BTreeMap::new();
+    for (id, ns) in &replayed.outcome.executed {
+        let step = replayed.outcome.steps.get(*id);
+        if step.state == State::Computing {
+            *times.entry(replayed.names.codes.get(step.code).function()).or_default().entry(step.location).or_default() += ns;
+        }
+    }
+    let locations = replayed.locations.len().max(1) as u64;
+    let mut found: Vec<Imbalance> = times
+        .into_iter()
+        .filter_map(|(function, times)| {
+            let (location, most_ns) = times.iter().max_by_key(|(location, ns)| (**ns, std::cmp::Reverse(**location)))?;
+            let mean_ns = times.values().sum::<u64>() / locations;
+            Some(Imbalance { function: function.into(), location: *location, most_ns: *most_ns, mean_ns })
+        })
+        .collect();
+    found.sort_by_key(|i| (std::cmp::Reverse(i.most_ns - i.mean_ns), i.function.clone()));
+    found
+}
+
+fn critical(replayed: &Replayed) -> Vec<(String, u64)> {
+    let mut times: BTreeMap<String, u64> = BTreeMap::new();
+    for (id, ns) in &replayed.outcome.critical_path {
+        let step = replayed.outcome.steps.get(*id);
+        let code = replayed.names.codes.get(step.code);
+        let name = match (step.state, code.call) {
+            (State::Computing, _) | (_, None) => code.function().to_owned(),
+            (_, Some(call)) => format!("{call} in {}", code.function()),
+        };
+        *times.entry(name).or_default() += ns;
+    }
+    let mut found: Vec<(String, u64)> = times.into_iter().collect();
+    found.sort_by_key(|(name, ns)| (std::cmp::Reverse(*ns), name.clone()));
+    found
+}

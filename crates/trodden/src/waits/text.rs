@@ -1,0 +1,246 @@
+//! The report on a terminal.
+
+use super::summary::{Cause, ClassSummary, SiteSummary, Summary};
+use crate::cli::WaitsReport;
+use anyhow::Result;
+use std::io::{self, Write};
+use std::path::Path;
+use trodden_waits::{State, Step};
+
+/// Steps of a path that are shown.
+const STEPS: usize = 4;
+/// Classes of a site that are shown.
+const CLASSES: usize = 3;
+
+/// Prints it.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print(summary: &Summary, job: &WaitsReport) -> Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    headline(&mut out, summary)?;
+    causes(&mut out, summary, job.top)?;
+    for site in summary.sites.iter().take(job.top) {
+        print_site(&mut out, summary, site)?;
+    }
+    if summary.sites.len() > job.top {
+        writeln!(out, "\n{} more wait sites (--top)", summary.sites.len() - job.top)?;
+    }
+    let classes: usize = summary.sites.iter().map(|site| site.classes.len()).sum();
+    let others = summary.replayed.outcome.other_classes.iter().map(|(threshold, count)| format!("{count} at {threshold}"));
+    writeln!(out, "\n{classes} classes at threshold {} ({})", summary.threshold, others.collect::<Vec<_>>().join(", "))?;
+    overview(&mut out, summary, job.top)?;
+    lacks(&mut out, summary)?;
+    out.flush()?;
+    Ok(())
+}
+
+fn headline(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    let outcome = &summary.replayed.outcome;
+    let locations = summary.replayed.locations.len();
+    let all_ns = outcome.run_ns.saturating_mul(locations as u64).max(1);
+    writeln!(
+        out,
+        "{} on {locations} location{}, {} calls; {} waits take {} ({:.1} % of all locations' time)",
+        time(outcome.run_ns),
+        if locations == 1 { "" } else { "s" },
+        summary.replayed.calls,
+        outcome.waits,
+        time(outcome.wait_ns),
+        percent(outcome.wait_ns, all_ns)
+    )?;
+    for (name, family, occurrences, ns) in &summary.kinds {
+        writeln!(out, "  {:>10}  {:5.1} %  {name} ({family}), {occurrences} times", time(*ns), percent(*ns, outcome.wait_ns))?;
+    }
+    Ok(())
+}
+
+fn causes(out: &mut impl Write, summary: &Summary, top: usize) -> io::Result<()> {
+    if summary.sites.is_empty() {
+        return writeln!(out, "\nNo location waits.");
+    }
+    if !summary.causes.is_empty() {
+        writeln!(out, "\nCauses: the code that others wait for, summed over all waits")?;
+        print_causes(out, summary, &summary.causes, top)?;
+    }
+    if !summary.communication.is_empty() {
+        writeln!(out, "\nBeside code: calls that take long to complete, start-up")?;
+        print_causes(out, summary, &summary.communication, top.min(4))?;
+    }
+    Ok(())
+}
+
+fn print_causes(out: &mut impl Write, summary: &Summary, causes: &[Cause], top: usize) -> io::Result<()> {
+    for cause in causes.iter().take(top) {
+        let place = place(&cause.file, cause.line);
+        let state = if cause.state == State::Computing { String::new() } else { format!(", {}", cause.state.name()) };
+        writeln!(
+            out,
+            "  {:>10}  {:5.1} %  {}{place} on {}{state}",
+            time(cause.ns),
+            percent(cause.ns, summary.replayed.outcome.wait_ns),
+            cause.function,
+            summary.location_name(cause.location)
+        )?;
+    }
+    Ok(())
+}
+
+fn print_site(out: &mut impl Write, summary: &Summary, site: &SiteSummary) -> io::Result<()> {
+    let code = summary.code(site.code);
+    writeln!(
+        out,
+        "\n{} in {}{}: {}, {} times, {}",
+        code.call.unwrap_or("wait"),
+        code.function(),
+        place(&code.file, summary.line(site.code)),
+        site.kind,
+        site.occurrences,
+        time(site.total_ns)
+    )?;
+    for class in site.classes.iter().take(CLASSES) {
+        print_class(out, summary, class)?;
+    }
+    if site.classes.len() > CLASSES {
+        writeln!(out, "  {} more classes at threshold {}", site.classes.len() - CLASSES, summary.threshold)?;
+    }
+    Ok(())
+}
+
+fn print_class(out: &mut impl Write, summary: &Summary, class: &ClassSummary) -> io::Result<()> {
+    let mut who: Vec<String> = class.locations.iter().take(4).map(|l| summary.location_name(*l)).collect();
+    if class.locations.len() > 4 {
+        who.push(format!("{} more", class.locations.len() - 4));
+    }
+    writeln!(
+        out,
+        "  {} times, {} ({} to {}): {} waits, since",
+        class.occurrences,
+        time(class.total_ns),
+        time(class.min_ns),
+        time(class.max_ns),
+        who.join(", ")
+    )?;
+    print_path(out, summary, "executed", &class.plus, class)?;
+    print_path(out, summary, "instead of", &class.minus, class)?;
+    let (plus, minus) = class.dropped_ns;
+    if plus + minus > 0 {
+        writeln!(out, "      (left out: what both executed, {} and {})", time(plus), time(minus))?;
+    }
+    Ok(())
+}
+
+fn print_path(out: &mut impl Write, summary: &Summary, what: &str, path: &[(Step, u64)], class: &ClassSummary) -> io::Result<()> {
+    for (index, (step, ns)) in path.iter().take(STEPS).enumerate() {
+        writeln!(
+            out,
+            "    {:10} {:>10}  {:5.1} %  {} on {}",
+            if index == 0 { what } else { "" },
+            time(*ns),
+            percent(*ns, class.total_ns),
+            step_name(summary, step),
+            summary.location_name(step.location)
+        )?;
+    }
+    if path.len() > STEPS {
+        let rest: u64 = path.iter().skip(STEPS).map(|(_, ns)| ns).sum();
+        writeln!(out, "    {:10} {:>10}  {:5.1} %  {} more steps", "", time(rest), percent(rest, class.total_ns), path.len() - STEPS)?;
+    }
+    Ok(())
+}
+
+/// A step's code in words.
+pub fn step_name(summary: &Summary, step: &Step) -> String {
+    let code = summary.code(step.code);
+    let at = place(&code.file, summary.line(step.code));
+    match (step.state, code.call) {
+        (State::Computing, _) => match code.path.iter().rev().nth(1) {
+            Some(caller) => format!("{}{at} in {caller}", code.function()),
+            None => format!("{}{at}", code.function()),
+        },
+        (state, Some(call)) => format!("{call} in {}{at}, {}", code.function(), state.name()),
+        (state, None) => format!("{}{at}, {}", code.function(), state.name()),
+    }
+}
+
+fn overview(out: &mut impl Write, summary: &Summary, top: usize) -> io::Result<()> {
+    let run_ns = summary.replayed.outcome.run_ns;
+    writeln!(out, "\nCritical path: what decides the run time")?;
+    for (name, ns) in summary.critical.iter().take(top.min(5)) {
+        writeln!(out, "  {:>10}  {:5.1} %  {name}", time(*ns), percent(*ns, run_ns))?;
+    }
+    if summary.replayed.locations.len() > 1 {
+        writeln!(out, "\nImbalance: the greatest time of a location over the mean of all")?;
+        for found in summary.imbalance.iter().filter(|i| i.most_ns > i.mean_ns).take(top.min(5)) {
+            let location = summary.location_name(found.location);
+            writeln!(
+                out,
+                "  {:>10}  {} on {location}: {} over {}",
+                time(found.most_ns - found.mean_ns),
+                found.function,
+                time(found.most_ns),
+                time(found.mean_ns)
+            )?;
+        }
+    }
+    for (function, percent_less, ns) in &summary.replayed.answers {
+        writeln!(out, "\nIf {function} took {percent_less} % less, the run would take {} instead of {}", time(*ns), time(run_ns))?;
+    }
+    Ok(())
+}
+
+fn lacks(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    let outcome = &summary.replayed.outcome;
+    let mut notes: Vec<String> = Vec::new();
+    if outcome.unexplained_ns > 0 {
+        notes.push(format!("{} of waiting is not explained", time(outcome.unexplained_ns)));
+    }
+    for (diagnostic, found) in outcome.diagnostics.iter() {
+        let location = summary.location_name(found.location);
+        notes.push(format!("{diagnostic} ({} times, first at {} on {location})", found.count, time(found.time_ns)));
+    }
+    for (name, (calls, ns)) in &summary.replayed.uncovered {
+        notes.push(format!("{name}: no rule says who waits for whom ({calls} calls, {})", time(*ns)));
+    }
+    for name in summary.replayed.locations.iter().enumerate() {
+        let (index, location) = name;
+        if location.computing_ns > 10_000_000 && location.processor_ns * 10 < location.computing_ns * 9 {
+            notes.push(format!(
+                "{} had a processor for {:.0} % of its computing time: there are more threads than processors, and computation that waits for a processor looks like computation",
+                summary.location_name(trodden_waits::LocationId(index as u32)),
+                percent(location.processor_ns, location.computing_ns)
+            ));
+        }
+    }
+    notes.extend(summary.replayed.notes.iter().cloned());
+    notes.extend(summary.replayed.names.symbols.notes.iter().cloned());
+    if !notes.is_empty() {
+        writeln!(out, "\nNotes")?;
+        notes.iter().try_for_each(|note| writeln!(out, "  {note}"))?;
+    }
+    Ok(())
+}
+
+/// `(file:line)` with a blank before it, or nothing.
+pub fn place(file: &str, line: u32) -> String {
+    let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
+    match (name.is_empty(), line) {
+        (true, _) => String::new(),
+        (false, 0) => format!(" ({name})"),
+        (false, line) => format!(" ({name}:{line})"),
+    }
+}
+
+/// A time with its unit.
+pub fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", ns as f64 / 1e9),
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}

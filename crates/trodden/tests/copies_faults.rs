@@ -1,0 +1,173 @@
+//! `trodden record --copies` where something goes wrong: signals, a recorder that is killed, programs whose paths go by addresses, unusual runs to divide by.
+
+mod place;
+
+use place::{Place, trodden};
+use std::collections::BTreeMap;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+use trodden_profile::Profile;
+
+fn record(place: &Place, words: &str) -> Output {
+    let mut command = place.command(trodden());
+    command.args("record --no-store -o run.trodden".split(' ')).args(words.split_whitespace());
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn profile(place: &Place) -> Profile {
+    Profile::read(&place.path("run.trodden")).unwrap()
+}
+
+/// Counts by function and path.
+fn counts(place: &Place) -> BTreeMap<(String, u64), u64> {
+    let profile = profile(place);
+    profile.functions().flat_map(|(_, unit, f)| unit.counts_of(f).map(move |(path, n)| ((f.name.clone(), path), n))).collect()
+}
+
+fn not_exact(place: &Place) -> Vec<String> {
+    let report: serde_json::Value = serde_json::from_slice(&place.trodden("report run.trodden --json").stdout).unwrap();
+    report["totals"]["not_exact"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+}
+
+/// Runs until a timer ends it.
+const TIMED: &str = "#include <unistd.h>\nvolatile unsigned sink;\n\
+    __attribute__((noinline)) unsigned one(unsigned n) { if (n & 1) return n * 3; return n / 2; }\n\
+    __attribute__((noinline)) unsigned two(unsigned n) { if (n % 3) return n + 1; return n; }\n\
+    int main(void) { ualarm(100000, 0); for (unsigned i = 0;; i++) sink += one(i) + two(i); }\n";
+
+#[test]
+fn copies_that_the_same_signal_ends_are_marked() {
+    let place = Place::with(&[("prog.c", TIMED)]);
+    place.cc("-O1 prog.c -o prog");
+    let output = record(&place, "--copies 2 --no-first-run -- ./prog");
+    assert_eq!(output.status.code(), Some(128 + 14), "{}", told(&output));
+    assert!(told(&output).contains("signal 14 ended all copies") && !told(&output).contains("not the same execution"), "{}", told(&output));
+    assert_eq!((profile(&place).run.interrupted, profile(&place).run.diverged), (2, 0));
+    assert!(not_exact(&place)[0].contains("a signal ended the 2 copies"), "{:?}", not_exact(&place));
+    // What is added up says so as well.
+    place.trodden("merge -o sum.trodden run.trodden run.trodden");
+    assert_eq!(Profile::read(&place.path("sum.trodden")).unwrap().run.interrupted, 4);
+}
+
+/// A signal ends the second copy: each time, or the first time only.
+const ONE_IS_ENDED: &str = "#include <signal.h>\n#include <string.h>\n#include <sys/stat.h>\n#include <unistd.h>\n\
+    __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s ^= i; } return s; }\n\
+    int main(int c, char **v) { char self[4096] = { 0 }; if (readlink(\"/proc/self/exe\", self, sizeof self - 1) < 0) return 9;\n\
+    int s = work(40); if (strstr(self, \"copy-0001/\") && (c > 1 || !mkdir(\"once\", 0700))) kill(getpid(), SIGKILL); return work(s & 7) == 1; }\n";
+
+#[test]
+fn copies_that_a_signal_ends_run_once_more_where_others_end_by_themselves() {
+    let place = Place::with(&[("prog.c", ONE_IS_ENDED)]);
+    place.cc("-O1 prog.c -o prog");
+    record(&place, "-- ./prog");
+    let truth = counts(&place);
+    let output = record(&place, "--copies 2 --no-first-run --ignore-output -- ./prog");
+    assert!(told(&output).contains("a signal ended 1 of 2 copies"), "{}", told(&output));
+    // The copy came to its end the second time. What the copies did otherwise in `main` shows only where several count that.
+    assert!(place.path("once").is_dir() && !told(&output).contains("ended with"), "{}", told(&output));
+    let of_work =
+        |counts: &BTreeMap<(String, u64), u64>| counts.iter().filter(|(at, _)| at.0 == "work").map(|(_, n)| *n).collect::<Vec<_>>();
+    assert_eq!(of_work(&counts(&place)), of_work(&truth));
+    let output = record(&place, "--copies 2 --no-first-run --ignore-output -- ./prog always");
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert!(told(&output).contains("copy 1 ended with signal 9, copy 0 with status 0"), "{}", told(&output));
+    assert!(profile(&place).run.diverged > 0 && !not_exact(&place).is_empty());
+}
+
+#[test]
+fn copies_end_with_the_recorder_that_is_killed() {
+    let source = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { if (!fork()) { for (;;) pause(); } char name[64]; sprintf(name, \"pid-%d\", getpid()); fclose(fopen(name, \"w\"));\n\
+        for (;;) pause(); }\n";
+    let place = Place::with(&[("prog.c", source)]);
+    place.cc("-O1 prog.c -o prog");
+    let mut command = place.command(trodden());
+    command.args("record --no-store -o run.trodden --copies 2 --no-first-run -- ./prog".split(' '));
+    let mut recorder = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let program = place.path("raw-");
+    let running = || {
+        let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path().join("exe")).ok());
+        processes.filter(|exe| exe.to_string_lossy().starts_with(&*program.to_string_lossy())).count()
+    };
+    let begun = Instant::now();
+    // Each of both has a child.
+    while running() < 4 {
+        assert!(begun.elapsed() < Duration::from_secs(120) && recorder.try_wait().unwrap().is_none(), "it does not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    let killed = Instant::now();
+    while running() > 0 {
+        assert!(killed.elapsed() < Duration::from_secs(60), "{} programs go on", running());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A table of functions by their addresses: how many steps a search takes goes by where code lies, which is elsewhere in each copy.
+fn by_static_addresses() -> String {
+    let functions: String = (0..48)
+        .map(|at| format!("__attribute__((noinline)) int f{at}(int n) {{ if (n & {}) n += {at}; if (n & 2) n ^= 5; if (n % 3 == 1) n *= 3; return n; }}\n", at + 1))
+        .collect();
+    let names: String = (0..48).map(|at| format!("f{at},")).collect();
+    format!(
+        "#include <stdint.h>\ntypedef int (*F)(int);\nstatic F table[64];\n{functions}static F all[] = {{ {names} }};\n\
+        __attribute__((noinline)) unsigned place(F f) {{ unsigned h = (unsigned)((uintptr_t)f >> 4) * 2654435761u >> 26; while (table[h] && table[h] != f) h = (h + 1) & 63; return h; }}\n\
+        int main(void) {{ int s = 0; for (int i = 0; i < 48; i++) table[place(all[i])] = all[i];\n\
+        for (int r = 0; r < 300; r++) for (int i = 0; i < 48; i++) s += table[place(all[i])](r); return s == 1; }}\n"
+    )
+}
+
+#[test]
+fn programs_that_go_by_addresses_of_code_are_right_or_told() {
+    let place = Place::with(&[("prog.c", &by_static_addresses())]);
+    place.cc("-O1 prog.c -o prog");
+    record(&place, "-- ./prog");
+    let truth = counts(&place);
+    std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
+    for words in
+        ["--copies 2 --weights one.trodden", "--copies 3 --weights one.trodden", "--copies 2 --no-first-run", "--copies 2 --strategy pbl"]
+    {
+        let output = record(&place, &format!("{words} -- ./prog"));
+        if counts(&place) == truth {
+            assert_eq!(output.status.code(), Some(0), "{words}: {}", told(&output));
+        } else {
+            assert_eq!(output.status.code(), Some(1), "{words}: {}", told(&output));
+            assert!(told(&output).contains("not the same execution") && profile(&place).run.diverged > 0, "{words}: {}", told(&output));
+        }
+    }
+}
+
+/// What is hot goes by the argument.
+const UNLIKE: &str = "#include <stdlib.h>\nvolatile unsigned sink;\n\
+    __attribute__((noinline)) void one(int n) { for (int i = 0; i < n; i++) { if (i & 1) sink += i; else sink ^= i; if (i % 3) sink--; } }\n\
+    __attribute__((noinline)) void two(int n) { for (int i = 0; i < n; i++) { if (i & 2) sink += i; else sink ^= i; if (i % 5) sink--; } }\n\
+    int main(int c, char **v) { one(atoi(v[1])); two(atoi(v[2])); return 0; }\n";
+
+#[test]
+fn several_runs_divide_better_than_an_unusual_one() {
+    let place = Place::with(&[("prog.c", UNLIKE)]);
+    place.cc("-O1 prog.c -o prog");
+    place.trodden("record -- ./prog 3000 2000");
+    place.trodden("record -- ./prog 2000 3000");
+    place.trodden("record -- ./prog 900000 0");
+    let output = record(&place, "--copies 2 --costs costs.json -- ./prog 2500 2500");
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let said = "divided by 3 runs of this build, each of the same weight: 3 (./prog 900000 0), 2 (./prog 2000 3000), 1 (./prog 3000 2000)";
+    assert!(told(&output).contains(said), "{}", told(&output));
+    let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
+    let hits = |name: &str| costs[name].as_u64().unwrap() as f64;
+    assert!(hits("hits_of_slowest") < 0.8 * hits("sequential_hits"), "{costs}");
+    // Two runs of the same command are what it is divided by.
+    place.trodden("record -- ./prog 2500 2500");
+    place.trodden("record -- ./prog 2500 2500");
+    let output = record(&place, "--copies 2 -- ./prog 2500 2500");
+    assert!(
+        told(&output).contains("divided by 2 runs of this build, each of the same weight: 5 (./prog 2500 2500), 4 "),
+        "{}",
+        told(&output)
+    );
+}

@@ -1,0 +1,97 @@
+//! Counts of lines and calls in optimised code, against llvm-cov, which counts in the front end: three programs at `-O2`.
+//!
+//! Which lines have code at all is asked of the line table that the compiler wrote. Lines that are nothing but a brace are left out: code of a function's entry stands at its
+//! opening brace, and is counted at the line of its name.
+
+mod place;
+
+use place::{Place, must, trodden};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+const PROGRAMS: [&str; 3] = ["words.c", "calculator.c", "shapes.cc"];
+
+/// Lines and calls of one source file.
+#[derive(Debug, Default)]
+struct Coverage {
+    lines: BTreeMap<u32, u64>,
+    calls: BTreeMap<String, u64>,
+}
+
+fn read(trace: &str, file: &str) -> Coverage {
+    let mut coverage = Coverage::default();
+    let of_file = |r: &&str| r.lines().any(|l| l.strip_prefix("SF:").is_some_and(|f| f.ends_with(file)));
+    for line in trace.split("end_of_record\n").filter(of_file).flat_map(str::lines) {
+        if let Some((line, count)) = line.strip_prefix("DA:").and_then(|l| l.split_once(',')) {
+            coverage.lines.insert(line.parse().unwrap(), count.parse().unwrap());
+        }
+        if let Some((count, name)) = line.strip_prefix("FNDA:").and_then(|l| l.split_once(',')) {
+            // llvm-cov puts the file in front of names that other files cannot see.
+            *coverage.calls.entry(name.rsplit(':').next().unwrap().to_owned()).or_default() += count.parse::<u64>().unwrap();
+        }
+    }
+    coverage
+}
+
+fn text(place: &Place, program: &str, words: &str) -> String {
+    String::from_utf8(place.tool(program, words).stdout).unwrap()
+}
+
+/// Lines of a program's own file that have machine code.
+fn lines_with_code(place: &Place, program: &str, file: &str) -> BTreeSet<u32> {
+    let table = text(place, "llvm-dwarfdump-22", &format!("--debug-line {program}"));
+    let (mut numbers, mut number, mut lines) = (BTreeSet::new(), String::new(), BTreeSet::new());
+    for row in table.lines() {
+        if row.starts_with("debug_line[") {
+            numbers.clear();
+        } else if let Some(rest) = row.strip_prefix("file_names[") {
+            number = rest.split(']').next().unwrap().trim().to_owned();
+        } else if row.trim_start().starts_with("name: ") && row.trim_end().ends_with(&format!("{file}\"")) {
+            numbers.insert(number.clone());
+        } else if row.starts_with("0x") {
+            let fields: Vec<&str> = row.split_whitespace().collect();
+            lines.extend((numbers.contains(fields[3])).then(|| fields[1].parse::<u32>().unwrap()).filter(|l| *l > 0));
+        }
+    }
+    lines
+}
+
+#[test]
+fn lines_and_calls_of_optimised_code_are_those_of_llvm_cov() {
+    for file in PROGRAMS {
+        let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lines").join(file)).unwrap();
+        let place = Place::with(&[(file, &source)]);
+        let (ours, theirs) = if file.ends_with("cc") { ("c++", "clang++-22") } else { ("cc", "clang-22") };
+        place.trodden(&format!("{ours} -O2 -g {file} -o counted"));
+        place.tool(theirs, &format!("-O2 -g -fprofile-instr-generate -fcoverage-mapping {file} -o covered"));
+        place.record("counted");
+        must(place.command(place.path("covered")).env("LLVM_PROFILE_FILE", place.path("run.raw")));
+        place.tool("llvm-profdata-22", "merge -o run.profdata run.raw");
+        let expected = read(&text(&place, "llvm-cov-22", "export --format=lcov --instr-profile run.profdata covered"), file);
+        let found = read(&String::from_utf8(must(place.command(trodden()).args(["export", "lcov", "run.trodden"])).stdout).unwrap(), file);
+
+        let executed = || expected.lines.iter().filter(|(_, n)| **n > 0).map(|(line, _)| *line);
+        let zero: Vec<u32> = executed().filter(|l| found.lines.get(l) == Some(&0)).collect();
+        assert!(zero.is_empty(), "{file}: executed lines that are shown as 0: {zero:?}");
+        let unexecuted = |line: &u32| expected.lines.get(line) == Some(&0);
+        let invented: Vec<&u32> = found.lines.iter().filter(|(line, n)| **n > 0 && unexecuted(line)).map(|(line, _)| line).collect();
+        assert!(invented.is_empty(), "{file}: lines that were not executed and have counts: {invented:?}");
+
+        let with_code = lines_with_code(&place, "counted", file);
+        let is_brace = |line: &u32| source.lines().nth(*line as usize - 1).is_none_or(|l| matches!(l.trim(), "{" | "}" | "};"));
+        let wanted: Vec<u32> = executed().filter(|l| with_code.contains(l) && !is_brace(l)).collect();
+        let missing: Vec<u32> = wanted.iter().copied().filter(|l| !found.lines.contains_key(l)).collect();
+        assert!(wanted.len() >= 30 && missing.len() * 50 <= wanted.len(), "{file}: of {} lines {missing:?} are missing", wanted.len());
+
+        // Where the optimiser knew a call's result on some of the paths to it, nothing of the inlined body is left on these.
+        for (name, calls) in expected.calls.iter().filter(|(name, calls)| **calls > 0 && !name.contains("Shape")) {
+            let known = found.calls.get(name).copied().unwrap_or(0);
+            assert!(known.abs_diff(*calls) * 10 <= *calls, "{file}: {known} calls of {name}, not {calls}; {:?}", found.calls);
+        }
+        let same = expected.calls.iter().filter(|(name, calls)| found.calls.get(*name) == Some(calls)).count();
+        assert!(same * 10 >= expected.calls.len() * 8, "{file}: {same} functions of {} have equal counts", expected.calls.len());
+        let equal = wanted.iter().filter(|l| found.lines.get(l) == expected.lines.get(l)).count();
+        println!("{file}: {} executed lines with code, {} missing, {equal} with equal counts", wanted.len(), missing.len());
+    }
+}

@@ -1,0 +1,211 @@
+//! Reading profiles: what is asked of paths that are cut, of damaged files, of suites of several programs, and what the answers hold.
+
+mod place;
+
+use place::{Place, must, trodden};
+use serde_json::Value;
+use std::fs;
+use std::process::Output;
+
+fn run(place: &Place, words: &[&str]) -> Output {
+    place.command(trodden()).args(words).output().unwrap()
+}
+
+fn json(place: &Place, words: &[&str]) -> Value {
+    let output = run(place, words);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{words:?}: {e}: {output:?}"))
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Three decisions in a row, in a function that is cut between them when at most two paths may be counted. `flags` says which are taken.
+const CUT: &str = "\
+#include <stdlib.h>
+#define NOP __asm__ volatile(\"nop\")
+__attribute__((noinline)) void walk(int flags) {
+    if (flags & 1)
+        NOP;
+    NOP;
+    if (flags & 2)
+        NOP;
+    NOP;
+    if (flags & 4)
+        NOP;
+    NOP;
+}
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        walk(atoi(argv[i]));
+    return 0;
+}
+";
+
+fn cut() -> Place {
+    let place = Place::with(&[("a.c", CUT)]);
+    must(place.command(trodden()).args(["cc", "-O1", "-g", "a.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "max-paths=2"));
+    place
+}
+
+#[test]
+fn expressions_are_answered_across_cuts() {
+    let place = cut();
+    let find = |expression: &str| {
+        let output = run(&place, &["find", expression, "--json"]);
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        (output.status.code().unwrap(), found["answer"].as_str().unwrap().to_owned(), found)
+    };
+    // Every execution takes all: what is asked is certain.
+    place.trodden("record -- ./prog 7 7 7");
+    assert!(said(&run(&place, &["report"])).contains("cut"), "the program is cut");
+    let (status, answer, found) = find("walk: 5 .. 11");
+    assert_eq!((status, answer.as_str(), &found["paths_found"]), (0, "yes", &Value::from(1)), "{found:#}");
+    assert_eq!((&found["paths"][0]["count"], &found["paths"][0]["count_is_exact"]), (&Value::from(3), &Value::from(false)), "{found:#}");
+    assert!(found["paths"][0]["pieces"].as_array().unwrap().len() > 1, "{found:#}");
+    let text = said(&run(&place, &["find", "walk: 5 .. 8 .. 11"]));
+    assert!(text.contains("taken at least 3 times"), "{text}");
+    // The first is on a path, and the last on every path.
+    assert_eq!(find("walk: 5 !11").1, "no");
+    // Three of four take the first, three of four the last: two at least took both.
+    place.trodden("record -- ./prog 1 4 5 5");
+    let (_, answer, found) = find("walk: 5 .. 11");
+    assert_eq!((answer.as_str(), &found["paths"][0]["count"]), ("yes", &Value::from(2)), "{found:#}");
+    // Each is taken once, of two: together, or apart?
+    for flags in ["5 0", "1 4"] {
+        place.trodden(&format!("record -- ./prog {flags}"));
+        assert_eq!((find("walk: 5 .. 11").0, find("walk: 5 .. 11").1.as_str()), (2, "unknown"), "{flags}");
+        let output = run(&place, &["find", "walk: 5 .. 11"]);
+        let text = said(&output);
+        assert!(output.status.code() == Some(2) && text.contains("unknown: paths are cut") && text.contains("--table-slots"), "{text}");
+        assert_eq!(find("walk: 8").1, "no", "it is within one piece");
+    }
+    // Whole paths decide it.
+    place.trodden("instrument prog --output whole --table-slots 64");
+    place.trodden("record -- ./whole 1 4");
+    assert_eq!(find("walk: 5 .. 11").1, "no");
+    place.trodden("record -- ./whole 5 0");
+    assert_eq!(find("walk: 5 .. 11").1, "yes");
+}
+
+#[test]
+fn places_that_do_not_exist_are_errors() {
+    let place = cut();
+    place.trodden("record -- ./prog 7");
+    for (expression, message) in
+        [("walk: 5 .. 900", "line 900 is in no block"), ("walk: 5 !900", "line 900"), ("wlak: 5", "`wlak`"), ("walk: nothing()", "inlined code of nothing")]
+    {
+        for words in [&["find", expression][..], &["instrument", "prog", "-o", "watch", "--watch", expression]] {
+            let output = run(&place, words);
+            assert!(output.status.code() == Some(2) && said(&output).contains(message), "{words:?}: {output:?}");
+        }
+    }
+    let watch = |expression: &str| run(&place, &["instrument", "prog", "-o", "watch", "--watch", expression]);
+    let across = watch("walk: 5 .. 11");
+    assert!(across.status.code() == Some(2) && said(&across).contains("unknown: paths are cut"), "{across:?}");
+    let within = watch("walk: 5");
+    assert!(within.status.success() && said(&within).contains("warning") && said(&within).contains("cut"), "{within:?}");
+}
+
+#[test]
+fn what_is_intact_of_a_damaged_profile_is_used() {
+    let place = cut();
+    place.write("b.c", "int other(int n) { return n * 3; }\n");
+    place.cc("-O1 -g a.c b.c -o prog");
+    for _ in 0..3 {
+        place.trodden("record --suite nightly -- ./prog 7");
+    }
+    let file = ".trodden/profiles/000002.trodden";
+    let bytes = fs::read(place.path(file)).unwrap();
+    fs::write(place.path(file), &bytes[..bytes.len() - 20]).unwrap();
+    let report = run(&place, &["report", "2"]);
+    let text = said(&report);
+    assert!(report.status.success() && text.contains("walk") && text.contains("is damaged") && text.contains("000002.trodden"), "{text}");
+    assert!(json(&place, &["report", "2", "--json"])["damaged"][0].as_str().unwrap().contains("000002.trodden"));
+    for words in [&["annotate", "walk", "2"][..], &["find", "walk: 5", "2"], &["export", "lcov", "2"], &["diff", "1", "2"], &["suite", "redundant", "nightly"]] {
+        let output = run(&place, words);
+        assert!(output.status.success() && said(&output).contains("is damaged"), "{words:?}: {output:?}");
+    }
+    let merged = run(&place, &["merge", "--output", "all.trodden", "nightly"]);
+    assert!(merged.status.code() == Some(1) && said(&merged).contains("is damaged"), "{merged:?}");
+    assert_eq!(json(&place, &["report", "all.trodden", "--json"])["run"]["runs"], 3);
+    fs::write(place.path(file), &bytes[..100]).unwrap();
+    let nothing = run(&place, &["report", "2"]);
+    assert!(nothing.status.code() == Some(2) && said(&nothing).contains("000002.trodden"), "{nothing:?}");
+}
+
+#[test]
+fn json_is_whole_and_nought_is_no_limit() {
+    let functions: String = (0..15).map(|i| format!("__attribute__((noinline)) int f{i}(int n) {{ __asm__ volatile(\"\"); return n + {i}; }}\n")).collect();
+    let calls: String = (0..15).map(|i| format!(" n = f{i}(n);")).collect();
+    let place = Place::with(&[("a.c", &format!("{functions}int main(void) {{ int n = 0;{calls} return 0; }}\n"))]);
+    place.cc("-O1 -g a.c -o prog");
+    place.trodden("record -- ./prog");
+    let paths = |words: &[&str]| json(&place, words)["paths"].as_array().unwrap().len();
+    assert_eq!(paths(&["report", "--json"]), 16);
+    assert_eq!(paths(&["report", "--json", "--top", "0"]), 16);
+    assert_eq!(paths(&["report", "--json", "--top", "3"]), 3);
+    assert_eq!(paths(&["find", "..", "--json"]), 16);
+    let shown = |words: &[&str]| said(&run(&place, words)).lines().find(|l| l.contains(" shown")).unwrap_or_default().to_owned();
+    assert!(shown(&["report"]).contains("10 of 16 shown"), "{}", shown(&["report"]));
+    assert!(shown(&["report", "--top", "0"]).contains("16 of 16 shown"));
+    assert!(!said(&run(&place, &["find", "..", "--top", "0"])).contains("more (--top)"));
+}
+
+#[test]
+fn coverage_names_files_that_are_there() {
+    let place = Place::with(&[
+        ("src/a.c", "#include \"../lib/b.h\"\n#include \"gone.h\"\nint main(int n, char **v) { return twice(n) + gone(n) > 9; }\n"),
+        ("lib/b.h", "static inline int twice(int n) {\n  return 2 * n;\n}\n"),
+        ("src/gone.h", "static inline int gone(int n) {\n  return 3 * n;\n}\n"),
+    ]);
+    place.cc("-O0 -g src/a.c -o prog");
+    place.remove("src/gone.h");
+    must(place.command(trodden()).args(["record", "--", "./prog"]));
+    let files = |words: &[&str]| {
+        let output = run(&place, &[&["export", "lcov"], words].concat());
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let names = text.lines().filter_map(|l| l.strip_prefix("SF:")).map(|f| f.replace(&*place.path("").canonicalize().unwrap().to_string_lossy(), "ROOT"));
+        (names.collect::<Vec<_>>(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (all, note) = files(&[]);
+    assert!(all == ["ROOT/lib/b.h", "ROOT/src/a.c"] && note.contains("gone.h"), "{all:?}: {note}");
+    assert_eq!(files(&["--relative-to", "."]).0, ["lib/b.h", "src/a.c"]);
+    assert_eq!(files(&["--include", "src", "--relative-to", "src"]).0, ["a.c"]);
+    assert_eq!(files(&["--exclude", "*.h"]).0, ["ROOT/src/a.c"]);
+    let wrong = run(&place, &["export", "folded", "--include", "src"]);
+    assert!(wrong.status.code() == Some(2) && said(&wrong).contains("lcov"), "{wrong:?}");
+}
+
+#[test]
+fn names_with_control_characters_reach_neither_terminal_nor_tracefile() {
+    let source = "int strange(int n) __asm__(\"str\\nange\");\n__attribute__((noinline)) int strange(int n) { return n + 1; }\n\
+                  int main(int n, char **v) { return strange(n) - 2; }\n";
+    let place = Place::with(&[("a\u{1b}[31m.c", source)]);
+    must(place.command(trodden()).args(["cc", "-O1", "-g", "a\u{1b}[31m.c", "-o", "prog\u{1b}[31m"]));
+    must(place.command(trodden()).args(["record", "-o", "p\u{1b}.trodden", "--", "./prog\u{1b}[31m"]));
+    let files = ["p\u{1b}.trodden", "prog\u{1b}[31m"];
+    for words in [&["report", files[0]][..], &["info", files[0]], &["info", "--all", files[1]], &["annotate", "main", files[0]], &["info", "no\u{1b}file"], &["report", "no\u{1b}file"]] {
+        let text = said(&run(&place, words));
+        assert!(!text.contains('\u{1b}') && !text.is_empty(), "{words:?}: {text:?}");
+    }
+    let lcov = String::from_utf8(run(&place, &["export", "lcov", files[0]]).stdout).unwrap();
+    let known = ["TN:", "SF:", "FN", "DA:", "BR", "LF:", "LH:", "end_of_record"];
+    assert!(lcov.contains("str\u{fffd}ange") && lcov.lines().all(|l| known.iter().any(|k| l.starts_with(k))), "{lcov}");
+}
+
+#[test]
+fn another_units_map_is_refused() {
+    let place = Place::with(&[("a.c", "int main(void) { return 0; }\n"), ("b.c", "int main(int n, char **v) { return n > 1; }\n")]);
+    place.cc("-O1 -g a.c -o one");
+    place.cc("-O1 -g b.c -o other");
+    place.tool("strip", "one");
+    let units = |program: &str| place.image(program).units[0].unit.to_string();
+    let at = |unit: &str| place.path(&format!("store/units/{}/{unit}.unit", &unit[..2]));
+    fs::copy(at(&units("other")), at(&units("one"))).unwrap();
+    must(place.command("llvm-strip-22").args(["--remove-section", ".trodden.unit", "one"]));
+    let output = run(&place, &["info", "one"]);
+    let text = said(&output);
+    assert!(output.status.code() == Some(2) && text.contains(&units("other")) && text.contains(".unit") && text.contains("one"), "{output:?}");
+}

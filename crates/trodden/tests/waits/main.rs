@@ -1,0 +1,413 @@
+//! `trodden waits` on real programs: MPI in C and Fortran with both libraries, POSIX threads, Rust's `std::sync`, forks, killed programs.
+//!
+//! Each program has a function that makes others wait: it must be named first. Times are never compared with a clock, and the machine may be busy:
+//! the injected work is many times that of the rest.
+
+mod reports;
+#[allow(dead_code, reason = "a part of it is used")]
+#[path = "../../../report/tests/support/webdriver.rs"]
+mod webdriver;
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        recorder();
+        Place(tempfile::Builder::new().prefix("trodden-waits-").tempdir().unwrap())
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.0.path()).env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command.env("OMPI_MCA_rmaps_base_oversubscribe", "1").env_remove("LD_PRELOAD");
+        command
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn build(&self, compiler: &str, source: &str, text: &str, options: &[&str]) {
+        std::fs::write(self.path(source), text).unwrap();
+        must(self.command(compiler).args(["-g", source, "-o", "app"]).args(options).output().unwrap());
+    }
+
+    fn record(&self, command: &[&str]) -> Output {
+        let output =
+            self.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "record", "-o", "app.waits", "--"]).args(command).output().unwrap();
+        must(output)
+    }
+
+    fn report(&self, options: &[&str]) -> Value {
+        let output =
+            self.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "report", "app.waits", "--json"]).args(options).output().unwrap();
+        serde_json::from_slice(&must(output).stdout).unwrap()
+    }
+}
+
+/// The recorder beside the command, as a release has it.
+fn recorder() {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_BIN_EXE_trodden")).parent().unwrap();
+        if !folder.join("libtrodden_waits_recorder.so").is_file() {
+            panic!("the recorder is not in {}: run `cargo build -p trodden-waits-recorder` first", folder.display());
+        }
+    });
+}
+
+fn must(output: Output) -> Output {
+    assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn sum(path: &Value) -> i64 {
+    path.as_array().unwrap().iter().map(|step| step["ns"].as_i64().unwrap()).sum()
+}
+
+/// What line 5 of the report's definition promises, and the invariant: the two paths differ by the wait, before redundant steps are left out.
+fn check(report: &Value) {
+    assert_eq!(report["schema_version"], 1);
+    let mut total = 0;
+    for wait in report["waits"].as_array().unwrap() {
+        assert!(wait["site"]["function"].is_string() && wait["site"]["line"].is_u64(), "{}", wait["site"]);
+        let classes = wait["classes"].as_array().unwrap();
+        assert_eq!(classes.iter().map(|c| c["wait_ns"].as_u64().unwrap()).sum::<u64>(), wait["total_ns"].as_u64().unwrap());
+        for class in classes {
+            total += class["wait_ns"].as_i64().unwrap();
+            let out = &class["left_out_ns"];
+            let plus = sum(&class["plus"]) + out["plus"].as_i64().unwrap();
+            let minus = sum(&class["minus"]) + out["minus"].as_i64().unwrap();
+            assert_eq!(plus - minus, class["wait_ns"].as_i64().unwrap());
+            assert!(class["occurrences"].as_u64().unwrap() > 0);
+        }
+    }
+    assert_eq!(total, report["wait_ns"].as_i64().unwrap());
+    let causes = [&report["causes"], &report["communication"]].map(sum).iter().sum::<i64>();
+    assert_eq!(causes, total, "causes do not add up to the waits");
+    let list: Vec<u64> = report["causes"].as_array().unwrap().iter().map(|c| c["ns"].as_u64().unwrap()).collect();
+    assert!(list.is_sorted_by(|a, b| a >= b), "{list:?}");
+}
+
+fn first(report: &Value) -> (String, u64) {
+    let cause = &report["causes"][0];
+    (cause["function"].as_str().unwrap().to_owned(), cause["process"].as_u64().unwrap())
+}
+
+const RING: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+static volatile double sink;
+__attribute__((noinline)) static void work(long n) { double s = 0; for (long i = 0; i < n; i++) s += i * 0.5; sink = s; }
+__attribute__((noinline)) static void slow_filter(long n) { double s = 0; for (long i = 0; i < n; i++) s += i * 0.25; sink = s; }
+int main(int argc, char **argv) {
+  MPI_Init(&argc, &argv);
+  int rank, size;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  double x = rank, y, t;
+  for (int i = 0; i < 40; i++) {
+    work(200000);
+    if (rank == 1) slow_filter(8000000);
+    MPI_Sendrecv(&x, 1, MPI_DOUBLE, (rank + 1) % size, 7, &y, 1, MPI_DOUBLE, (rank + size - 1) % size, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Allreduce(&x, &t, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  }
+  if (rank == 0) printf("%f\n", t);
+  MPI_Finalize();
+  return 0;
+}
+"#;
+
+#[test]
+fn the_slow_function_of_an_mpi_program_is_named_first_with_both_libraries() {
+    for library in ["openmpi", "mpich"] {
+        let place = Place::new();
+        place.build(&format!("mpicc.{library}"), "ring.c", RING, &["-O2"]);
+        let output = place.record(&[&format!("mpirun.{library}"), "-n", "2", "./app"]);
+        assert_eq!(output.stdout, b"1.000000\n");
+        let report = place.report(&["--what-if", "slow_filter=100"]);
+        check(&report);
+        assert_eq!(first(&report), ("slow_filter".into(), 1), "{library}: {:#}", report["causes"]);
+        assert!(report["causes"][0]["file"].as_str().unwrap().ends_with("ring.c"));
+        assert_eq!(report["causes"][0]["line"], 6);
+        let sites: Vec<&str> = report["waits"].as_array().unwrap().iter().filter_map(|w| w["site"]["call"].as_str()).collect();
+        assert!(sites.contains(&"MPI_Sendrecv"), "{sites:?}");
+        assert!(report["what_if"][0]["run_ns"].as_u64().unwrap() < report["run_ns"].as_u64().unwrap());
+        assert_eq!(report["diagnostics"].as_array().unwrap().len(), 0, "{:#}", report["diagnostics"]);
+    }
+}
+
+const FORTRAN: &str = r#"
+program relaxation
+  use mpi
+  implicit none
+  integer :: r, n, e, i, req(2), st(MPI_STATUS_SIZE, 2), comm
+  double precision :: x, y
+  call MPI_Init(e)
+  call MPI_Comm_rank(MPI_COMM_WORLD, r, e)
+  call MPI_Comm_size(MPI_COMM_WORLD, n, e)
+  call MPI_Comm_dup(MPI_COMM_WORLD, comm, e)
+  x = r
+  do i = 1, 30
+    if (r == 0) call slow_solver(3000000, x)
+    call MPI_Irecv(y, 1, MPI_DOUBLE_PRECISION, MPI_ANY_SOURCE, 5, comm, req(1), e)
+    call MPI_Isend(x, 1, MPI_DOUBLE_PRECISION, mod(r + 1, n), 5, comm, req(2), e)
+    call MPI_Waitall(2, req, st, e)
+    call MPI_Bcast(x, 1, MPI_DOUBLE_PRECISION, 0, MPI_COMM_WORLD, e)
+  end do
+  call MPI_Finalize(e)
+contains
+  subroutine slow_solver(k, s)
+    integer :: k, j
+    double precision :: s
+    do j = 1, k
+      s = s + sqrt(dble(j))
+    end do
+  end subroutine
+end program
+"#;
+
+#[test]
+fn fortran_is_recorded_with_both_libraries() {
+    for library in ["openmpi", "mpich"] {
+        let place = Place::new();
+        place.build(&format!("mpif90.{library}"), "relaxation.f90", FORTRAN, &["-O1"]);
+        place.record(&[&format!("mpirun.{library}"), "-n", "2", "./app"]);
+        let report = place.report(&[]);
+        check(&report);
+        assert_eq!(first(&report), ("slow_solver".into(), 0), "{library}: {:#}", report["causes"]);
+        assert!(report["waits"].as_array().unwrap().iter().any(|w| w["site"]["call"] == "MPI_Waitall" && w["kind"] == "late sender"));
+    }
+}
+
+/// A loop of tests, as programs that overlap communication have it, is a wait.
+const POLLING: &str = r#"
+#include <mpi.h>
+#include <unistd.h>
+__attribute__((noinline)) static void late(void) { usleep(50000); }
+int main(int argc, char **argv) {
+  MPI_Init(&argc, &argv);
+  int rank, flag = 0;
+  double x = 1;
+  MPI_Request request;
+  MPI_Status status;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  for (int i = 0; i < 10; i++) {
+    if (rank == 0) { late(); MPI_Send(&x, 1, MPI_DOUBLE, 1, 1, MPI_COMM_WORLD); }
+    if (rank == 1) { MPI_Irecv(&x, 1, MPI_DOUBLE, 0, 1, MPI_COMM_WORLD, &request); do MPI_Test(&request, &flag, &status); while (!flag); }
+    if (rank == 0) { late(); MPI_Ssend(&x, 1, MPI_DOUBLE, 1, 2, MPI_COMM_WORLD); }
+    if (rank == 1) { do MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &status); while (!flag);
+      MPI_Recv(&x, 1, MPI_DOUBLE, status.MPI_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE); }
+  }
+  MPI_Finalize();
+  return 0;
+}
+"#;
+
+#[test]
+fn loops_of_tests_are_waits() {
+    let place = Place::new();
+    place.build("mpicc.openmpi", "polling.c", POLLING, &["-O1"]);
+    place.record(&["mpirun.openmpi", "-n", "2", "./app"]);
+    let report = place.report(&[]);
+    check(&report);
+    assert_eq!(first(&report), ("late".into(), 0), "{:#}", report["causes"]);
+    let calls: Vec<&str> = report["waits"].as_array().unwrap().iter().filter_map(|w| w["site"]["call"].as_str()).collect();
+    assert!(calls.contains(&"MPI_Test") && calls.contains(&"MPI_Iprobe"), "{calls:?}");
+}
+
+const LOCKS: &str = r#"
+#include <pthread.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t shared = PTHREAD_RWLOCK_INITIALIZER;
+static volatile double sink;
+__attribute__((noinline)) static void spin(long n) { double s = 0; for (long i = 0; i < n; i++) s += i * 0.5; sink = s; }
+__attribute__((noinline)) void rebuild_index(void) { pthread_mutex_lock(&lock); spin(8000000); pthread_mutex_unlock(&lock); }
+__attribute__((noinline)) void look_up(void) { pthread_mutex_lock(&lock); spin(1000); pthread_mutex_unlock(&lock); spin(100000); }
+static void *writer(void *a) { for (int i = 0; i < 40; i++) { rebuild_index(); spin(1000); } return a; }
+static void *reader(void *a) { for (int i = 0; i < 400; i++) { look_up(); spin(1000); } return a; }
+int main(void) {
+  pthread_t t[3];
+  pthread_create(&t[0], 0, writer, 0);
+  for (int i = 1; i < 3; i++) pthread_create(&t[i], 0, reader, 0);
+  for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
+  return 0;
+}
+"#;
+
+#[test]
+fn the_holder_of_a_lock_is_named_first() {
+    let place = Place::new();
+    place.build("gcc", "locks.c", LOCKS, &["-O2", "-pthread"]);
+    place.record(&["./app"]);
+    let report = place.report(&[]);
+    check(&report);
+    assert_eq!(report["causes"][0]["function"], "rebuild_index", "{:#}", report["causes"]);
+    assert!(report["waits"].as_array().unwrap().iter().any(|w| w["kind"] == "join"));
+}
+
+const RUST: &str = r#"
+use std::hint::black_box;
+use std::sync::{Arc, Mutex};
+use std::thread;
+#[inline(never)]
+fn crunch(n: u64) -> u64 { (0..n).fold(0, |a, i| black_box(a ^ i.wrapping_mul(31))) }
+#[inline(never)]
+fn rebuild_index(shared: &Mutex<u64>) { let mut v = shared.lock().unwrap(); *v ^= crunch(8_000_000); }
+#[inline(never)]
+fn look_up(shared: &Mutex<u64>) -> u64 { let v = shared.lock().unwrap(); *v ^ crunch(100) }
+fn main() {
+    let shared = Arc::new(Mutex::new(0));
+    let a = shared.clone();
+    let writer = thread::spawn(move || for _ in 0..40 { rebuild_index(&a); });
+    let reader = |s: Arc<Mutex<u64>>| thread::spawn(move || for _ in 0..400 { black_box(look_up(&s)); });
+    let readers: Vec<_> = (0..2).map(|_| reader(shared.clone())).collect();
+    writer.join().unwrap();
+    readers.into_iter().for_each(|r| r.join().unwrap());
+}
+"#;
+
+#[test]
+fn the_holder_of_a_lock_of_rusts_standard_library_is_named_first() {
+    let place = Place::new();
+    place.build("rustc", "locks.rs", RUST, &["-O", "--edition=2021"]);
+    place.record(&["./app"]);
+    let report = place.report(&[]);
+    check(&report);
+    let (function, _) = first(&report);
+    assert!(function.ends_with("rebuild_index") || function.ends_with("crunch"), "{:#}", report["causes"]);
+}
+
+const THREADS: &str = r#"
+#include <pthread.h>
+#include <semaphore.h>
+#include <unistd.h>
+static pthread_barrier_t barrier;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_spinlock_t spinlock;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t ready = PTHREAD_COND_INITIALIZER;
+static sem_t items;
+static int state;
+__attribute__((noinline)) static void prepare(void) { usleep(20000); }
+static void *slow(void *a) {
+  prepare(); pthread_barrier_wait(&barrier);
+  pthread_rwlock_wrlock(&rwlock); pthread_barrier_wait(&barrier); prepare(); pthread_rwlock_unlock(&rwlock);
+  pthread_spin_lock(&spinlock); pthread_barrier_wait(&barrier); prepare(); pthread_spin_unlock(&spinlock);
+  prepare(); pthread_mutex_lock(&mutex); state = 1; pthread_cond_broadcast(&ready); pthread_mutex_unlock(&mutex);
+  prepare(); sem_post(&items);
+  prepare();
+  return a;
+}
+int main(void) {
+  pthread_t t;
+  pthread_barrier_init(&barrier, 0, 2);
+  pthread_spin_init(&spinlock, 0);
+  sem_init(&items, 0, 0);
+  pthread_create(&t, 0, slow, 0);
+  pthread_barrier_wait(&barrier);
+  pthread_barrier_wait(&barrier); pthread_rwlock_rdlock(&rwlock); pthread_rwlock_unlock(&rwlock);
+  pthread_barrier_wait(&barrier); pthread_spin_lock(&spinlock); pthread_spin_unlock(&spinlock);
+  pthread_mutex_lock(&mutex); while (!state) pthread_cond_wait(&ready, &mutex); pthread_mutex_unlock(&mutex);
+  sem_wait(&items);
+  pthread_join(t, 0);
+  return 0;
+}
+"#;
+
+#[test]
+fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
+    let place = Place::new();
+    place.build("gcc", "threads.c", THREADS, &["-O1", "-pthread"]);
+    place.record(&["./app"]);
+    let report = place.report(&[]);
+    check(&report);
+    let waits = report["waits"].as_array().unwrap();
+    let of = |call: &str| {
+        let sites = waits.iter().filter(|w| w["site"]["call"] == call && w["site"]["function"] == "main");
+        sites.map(|w| w["total_ns"].as_u64().unwrap()).sum::<u64>()
+    };
+    let calls = ["pthread_barrier_wait", "pthread_rwlock_rdlock", "pthread_spin_lock", "pthread_cond_wait", "sem_wait", "pthread_join"];
+    for call in calls {
+        assert!(of(call) > 10_000_000, "{call}: {} ns of waiting\n{waits:#?}", of(call));
+    }
+    assert_eq!(report["causes"][0]["function"], "prepare");
+    assert_eq!(report["causes"][0]["state"], "blocked");
+}
+
+const KILLED: &str = r#"
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+#include <sys/wait.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+__attribute__((noinline)) static void hold(void) { pthread_mutex_lock(&lock); usleep(10000); pthread_mutex_unlock(&lock); usleep(100); }
+static void *other(void *a) { for (;;) hold(); return a; }
+static void child(void) {
+  pthread_t t;
+  pthread_create(&t, 0, other, 0);
+  for (int i = 0; i < 20; i++) hold();
+  kill(getpid(), SIGKILL);
+}
+int main(void) {
+  pthread_t t;
+  pthread_create(&t, 0, (void *(*)(void *))usleep, (void *)1000);
+  pthread_join(t, 0);
+  if (fork() == 0) child();
+  wait(0);
+  return 0;
+}
+"#;
+
+#[test]
+fn a_forked_child_that_is_killed_has_its_waits() {
+    let place = Place::new();
+    place.build("gcc", "killed.c", KILLED, &["-O1", "-pthread", "-w"]);
+    place.record(&["./app"]);
+    let report = place.report(&[]);
+    check(&report);
+    let locks: Vec<&Value> = report["waits"].as_array().unwrap().iter().filter(|w| w["kind"] == "lock contention").collect();
+    assert!(locks.iter().map(|w| w["occurrences"].as_u64().unwrap()).sum::<u64>() >= 5, "{:#}", report["waits"]);
+    assert!(report["diagnostics"].as_array().unwrap().iter().any(|d| d["text"].as_str().unwrap().contains("ends inside a call")));
+}
+
+#[test]
+fn damaged_recordings_are_errors_with_their_place_or_reports_never_panics() {
+    let place = Place::new();
+    place.build("gcc", "threads.c", THREADS, &["-O1", "-pthread"]);
+    place.record(&["./app"]);
+    let files: Vec<PathBuf> = std::fs::read_dir(place.path("app.waits")).unwrap().map(|e| e.unwrap().path()).collect();
+    let mut state = 12345u64;
+    let mut random = move |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below.max(1)
+    };
+    for turn in 0..60 {
+        let file = &files[random(files.len())];
+        let kept = std::fs::read(file).unwrap();
+        let mut bytes = kept.clone();
+        // Records are at the beginning: the rest of a file is zeros.
+        let Some(used) = bytes.iter().rposition(|b| *b != 0).map(|at| at + 1) else { continue };
+        match turn % 3 {
+            0 => bytes.truncate(random(used)),
+            _ => (0..1 + random(8)).for_each(|_| bytes[random(used)] = [0, 255, 1, 48][random(4)]),
+        }
+        std::fs::write(file, &bytes).unwrap();
+        let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "report", "app.waits"]).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            [Some(0), Some(2)].contains(&output.status.code()) && !message.contains("panicked"),
+            "{turn}: {}: {message}",
+            file.display()
+        );
+        if output.status.code() == Some(2) {
+            assert!(message.contains("app.waits"), "no place: {message}");
+        }
+        std::fs::write(file, &kept).unwrap();
+    }
+}

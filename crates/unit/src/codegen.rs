@@ -1,0 +1,274 @@
+//! Options of code generation: those that clang may be given when machine code is made again of a unit's bitcode.
+//!
+//! A unit's map names the options by which its code was made, since the bitcode does not hold them. Maps travel in programs, profiles and stores that
+//! others may have written, and clang has options that load libraries (`-fplugin=`) or write files (`-ftime-trace=`). So nothing of a map goes to a
+//! compiler but what this list has, each option with the values that it takes. Everything else is refused by its name.
+//!
+//! Invariant: [`CodegenOptions`] from a map hold words of the list only; no word of it names a file, a library or a program.
+
+use std::fmt;
+
+/// Values that an option takes, behind its name.
+#[derive(Clone, Copy, Debug)]
+enum Takes {
+    /// None.
+    Nothing,
+    /// One of these.
+    OneOf(&'static [&'static str]),
+    /// A name: letters, digits and `+ - _ .`; nothing that could be a path.
+    Name,
+    /// A number.
+    Number,
+}
+
+impl Takes {
+    fn allows(self, value: &str) -> bool {
+        match self {
+            Takes::Nothing => value.is_empty(),
+            Takes::OneOf(values) => values.contains(&value),
+            Takes::Name => !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || "+-_.".contains(c)),
+            Takes::Number => !value.is_empty() && value.len() <= 19 && value.chars().all(|c| c.is_ascii_digit()),
+        }
+    }
+}
+
+use Takes::{Name, Nothing, Number, OneOf};
+
+const SWITCH: Takes = OneOf(&["true", "false", "1", "0"]);
+
+/// Clang's own options. An option of a name of several words stands once for each of its forms.
+const CLANG: &[(&str, Takes)] = &[
+    ("-O", OneOf(&["", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "s", "z", "g", "fast"])),
+    ("-fpic", Nothing),
+    ("-fPIC", Nothing),
+    ("-fpie", Nothing),
+    ("-fPIE", Nothing),
+    ("-fno-pic", Nothing),
+    ("-fno-PIC", Nothing),
+    ("-fno-pie", Nothing),
+    ("-fno-PIE", Nothing),
+    ("-static-pie", Nothing),
+    ("-m64", Nothing),
+    ("-march=", Name),
+    ("-mcpu=", Name),
+    ("-mtune=", Name),
+    ("-msse", OneOf(&["", "2", "3", "4", "4a", "4.1", "4.2"])),
+    ("-mno-sse", OneOf(&["", "2", "3", "4", "4a", "4.1", "4.2"])),
+    ("-mavx", Takes::Name),
+    ("-mavx", Nothing),
+    ("-mno-avx", Takes::Name),
+    ("-mno-avx", Nothing),
+    ("-mcmodel=", OneOf(&["small", "kernel", "medium", "large", "tiny"])),
+    ("-mlarge-data-threshold=", Number),
+    ("-mtls-dialect=", OneOf(&["gnu", "gnu2"])),
+    ("-mrelax-all", Nothing),
+    ("-mno-relax-all", Nothing),
+    ("-mrelax-relocations=", OneOf(&["yes", "no"])),
+    ("-mharden-sls=", OneOf(&["none", "all", "return", "indirect-jmp"])),
+    ("-mretpoline", Nothing),
+    ("-mretpoline-external-thunk", Nothing),
+    ("-mindirect-branch-cs-prefix", Nothing),
+    ("-mfunction-return=", OneOf(&["keep", "thunk-extern"])),
+    ("-ftls-model=", OneOf(&["global-dynamic", "local-dynamic", "initial-exec", "local-exec"])),
+    ("-fbasic-block-sections=", OneOf(&["none", "all"])),
+    ("-fintegrated-as", Nothing),
+    ("-fno-integrated-as", Nothing),
+    ("-faddrsig", Nothing),
+    ("-fno-addrsig", Nothing),
+    ("-fsplit-stack", Nothing),
+    ("-fstack-size-section", Nothing),
+    ("-ffp-contract=", OneOf(&["on", "off", "fast", "fast-honor-pragmas"])),
+    ("-fno-plt", Nothing),
+    ("-femulated-tls", Nothing),
+    ("-fno-emulated-tls", Nothing),
+    ("-fzero-initialized-in-bss", Nothing),
+    ("-fno-zero-initialized-in-bss", Nothing),
+    ("-ffunction-sections", Nothing),
+    ("-fno-function-sections", Nothing),
+    ("-fdata-sections", Nothing),
+    ("-fno-data-sections", Nothing),
+    ("-funique-section-names", Nothing),
+    ("-fno-unique-section-names", Nothing),
+];
+
+/// LLVM's options, which follow the word `-mllvm`, by how they begin: `-NAME` of a switch, `-NAME=` of others.
+const LLVM: &[(&str, Takes)] = &[
+    ("-x86-asm-syntax=", OneOf(&["att", "intel"])),
+    ("-x86-branches-within-32B-boundaries", Nothing),
+    ("-x86-align-branch-boundary=", Number),
+    ("-x86-align-branch=", Name),
+    ("-x86-pad-max-prefix-size=", Number),
+    ("-x86-early-ifcvt", Nothing),
+    ("-x86-cmov-converter=", SWITCH),
+    ("-align-all-functions=", Number),
+    ("-align-all-blocks=", Number),
+    ("-align-all-nofallthru-blocks=", Number),
+    ("-align-loops=", Number),
+    ("-enable-tail-merge=", SWITCH),
+    ("-enable-tail-merge", Nothing),
+    ("-tail-merge-threshold=", Number),
+    ("-tail-merge-size=", Number),
+    ("-tail-dup-size=", Number),
+    ("-tail-dup-placement=", SWITCH),
+    ("-disable-block-placement", Nothing),
+    ("-disable-tail-duplicate", Nothing),
+    ("-disable-early-taildup", Nothing),
+    ("-disable-branch-fold", Nothing),
+    ("-disable-machine-licm", Nothing),
+    ("-disable-machine-cse", Nothing),
+    ("-disable-machine-sink", Nothing),
+    ("-disable-cgp", Nothing),
+    ("-disable-lsr", Nothing),
+    ("-disable-copyprop", Nothing),
+    ("-disable-peephole", Nothing),
+    ("-enable-misched=", SWITCH),
+    ("-enable-misched", Nothing),
+    ("-enable-post-misched=", SWITCH),
+    ("-regalloc=", OneOf(&["default", "basic", "fast", "greedy", "pbqp"])),
+    ("-split-spill-mode=", OneOf(&["default", "size", "speed"])),
+    ("-min-jump-table-entries=", Number),
+    ("-max-jump-table-size=", Number),
+    ("-jump-table-density=", Number),
+    ("-optsize-jump-table-density=", Number),
+    ("-enable-machine-outliner=", OneOf(&["always", "never", "optimistic-pgo", "conservative-pgo"])),
+    ("-enable-split-machine-functions", Nothing),
+    ("-emulated-tls=", SWITCH),
+    ("-relax-elf-relocations=", SWITCH),
+    ("-stack-alignment=", Number),
+];
+
+/// Why options of a map go to no compiler.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "its map asks for the compiler option `{option}`, which is none of the options of code generation that are taken from programs, profiles and maps \
+     (others could load libraries or write files): build it again without that option"
+)]
+pub struct RefusedOption {
+    /// The option, with what cannot be printed escaped.
+    pub option: String,
+}
+
+/// Options of code generation, to be given to clang.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CodegenOptions(Vec<String>);
+
+impl CodegenOptions {
+    /// Those of a map ([`crate::UnitMap::codegen`]).
+    ///
+    /// # Errors
+    /// One is not on the list, or has a value that it does not take.
+    pub fn of_map(words: &[String]) -> Result<CodegenOptions, RefusedOption> {
+        let refused = |option: String| Err(RefusedOption { option: option.escape_debug().to_string() });
+        let mut rest = words.iter();
+        while let Some(word) = rest.next() {
+            if word == "-mllvm" {
+                let option = rest.next().map_or("", String::as_str);
+                if !allowed(LLVM, option) {
+                    return refused(format!("-mllvm {option}"));
+                }
+            } else if !allowed(CLANG, word) && !word.strip_prefix("--target=").is_some_and(is_known_target) {
+                return refused(word.clone());
+            }
+        }
+        Ok(CodegenOptions(words.to_vec()))
+    }
+
+    /// Those that the user's own command line has: whatever they are, the user gave them to a compiler.
+    pub fn of_command_line(words: Vec<String>) -> CodegenOptions {
+        CodegenOptions(words)
+    }
+
+    /// The words, in order.
+    pub fn words(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl fmt::Display for CodegenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(" "))
+    }
+}
+
+/// Whether clang makes other code of the same bitcode for this option: the ones that maps keep. Options of the list are, and those of the same names with
+/// values that only the user's own command line may give (files).
+pub fn shapes_code(option: &str) -> bool {
+    let values_of_users = |name: &str| name.ends_with('=') && option.starts_with(name);
+    allowed(CLANG, option) || CLANG.iter().any(|(name, _)| values_of_users(name))
+}
+
+/// Whether trodden makes programs for a target.
+pub fn is_known_target(triple: &str) -> bool {
+    Name.allows(triple) && triple.starts_with("x86_64") && triple.contains("linux") && !triple.contains("x32")
+}
+
+fn allowed(list: &[(&str, Takes)], option: &str) -> bool {
+    list.iter().any(|(name, takes)| option.strip_prefix(name).is_some_and(|value| takes.allows(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<CodegenOptions, RefusedOption> {
+        CodegenOptions::of_map(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_of_builds_are_taken() {
+        for text in [
+            "",
+            "-O2 -fPIC -ffunction-sections -fdata-sections",
+            "-Os -march=native -mtune=znver4 -mavx2 -mno-avx512f -mno-avx512vl -msse4.2 -mcmodel=large",
+            "--target=x86_64-unknown-linux-gnu -fbasic-block-sections=all -ffp-contract=fast -ftls-model=initial-exec",
+            "-mllvm -x86-asm-syntax=intel -mllvm -align-all-nofallthru-blocks=5 -O3",
+        ] {
+            assert_eq!(of(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused_by_its_name() {
+        for option in [
+            "-fplugin=/tmp/x.so",
+            "-fpass-plugin=x.so",
+            "-ftime-trace=/home/u/.bashrc",
+            "-ftime-trace",
+            "-B/tmp",
+            "-o",
+            "@file",
+            "a.c",
+            "-Xclang",
+            "-load",
+            "-wrapper",
+            "--config=/tmp/x",
+            "-save-temps",
+            "-gsplit-dwarf",
+            "-fbasic-block-sections=list=/etc/passwd",
+            "-march=../x",
+            "-O/x",
+            "-mavx/../x",
+            "--target=../x86_64-linux",
+            "--target=aarch64-linux-gnu",
+            "-mcmodel=",
+        ] {
+            assert_eq!(of(&format!("-O2 {option}")).unwrap_err().option, option);
+        }
+        for option in ["-mllvm -info-output-file=x", "-mllvm -load=x.so", "-mllvm -O2", "-mllvm -align-loops=-1", "-mllvm x"] {
+            assert_eq!(of(&format!("-O2 {option} -fPIC")).unwrap_err().option, option);
+        }
+        assert_eq!(of("-O2 -mllvm").unwrap_err().option, "-mllvm ");
+        assert_eq!(CodegenOptions::of_map(&["-O2\n".into()]).unwrap_err().option, "-O2\\n");
+        assert!(CodegenOptions::of_map(&[String::new()]).is_err());
+    }
+
+    #[test]
+    fn what_maps_keep_are_the_listed_options_with_any_value() {
+        for option in ["-O2", "-fPIC", "-mavx2", "-fbasic-block-sections=list=order.txt"] {
+            assert!(shapes_code(option), "{option}");
+        }
+        for option in ["-Wall", "-fplugin=x.so", "-fPICx", "-ObjC", "-g", "-c"] {
+            assert!(!shapes_code(option), "{option}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Calls in which a thread sleeps or waits for something outside the recording: their time is neither computation nor explained.
+//!
+//! They are recorded if they last: a call that returns at once leaves no record.
+
+use crate::real::{Real, real};
+use crate::thread::{begin, finish, outside};
+use core::ffi::{c_int, c_uint, c_void};
+use libc::{clockid_t, fd_set, nfds_t, pid_t, pollfd, sigset_t, timespec, timeval};
+use trodden_wire::waits::{Function, kind};
+
+macro_rules! blocking {
+    ($($name:ident $kind:ident ($($argument:ident: $type:ty),*) -> $result:ty;)*) => { $(
+        /// Blocks.
+        ///
+        /// # Safety
+        /// As the function of that name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            static REAL: Real = Real::new(crate::pthread::name!($name));
+            let call = || real!(REAL, fn($($type),*) -> $result, $($argument),*);
+            let Some(thread) = outside() else { return call() };
+            let Some(mut open) = begin(thread, kind::$kind, Function::$name) else { return call() };
+            let result = call();
+            // SAFETY: the thread's own errno, which the record must not change.
+            let error = unsafe { *libc::__errno_location() };
+            open.record().object = result as u64;
+            finish(thread, open);
+            // SAFETY: as above.
+            unsafe { *libc::__errno_location() = error };
+            result
+        }
+    )* };
+}
+
+blocking! {
+    sleep BLOCKED (seconds: c_uint) -> c_uint;
+    usleep BLOCKED (microseconds: c_uint) -> c_int;
+    nanosleep BLOCKED (time: *const timespec, rest: *mut timespec) -> c_int;
+    clock_nanosleep BLOCKED (clock: clockid_t, flags: c_int, time: *const timespec, rest: *mut timespec) -> c_int;
+    poll BLOCKED (files: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
+    ppoll BLOCKED (files: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    select BLOCKED (count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
+    pselect BLOCKED (count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    epoll_wait BLOCKED (poll: c_int, events: *mut c_void, count: c_int, timeout: c_int) -> c_int;
+    epoll_pwait BLOCKED (poll: c_int, events: *mut c_void, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
+    recv BLOCKED (socket: c_int, buffer: *mut c_void, size: usize, flags: c_int) -> isize;
+    recvfrom BLOCKED (socket: c_int, buffer: *mut c_void, size: usize, flags: c_int, address: *mut c_void, length: *mut c_void) -> isize;
+    recvmsg BLOCKED (socket: c_int, message: *mut c_void, flags: c_int) -> isize;
+    accept BLOCKED (socket: c_int, address: *mut c_void, length: *mut c_void) -> c_int;
+    accept4 BLOCKED (socket: c_int, address: *mut c_void, length: *mut c_void, flags: c_int) -> c_int;
+    pause BLOCKED () -> c_int;
+    flock BLOCKED (file: c_int, operation: c_int) -> c_int;
+    fsync BLOCKED (file: c_int) -> c_int;
+    wait PROCESS_WAIT (status: *mut c_int) -> pid_t;
+    waitpid PROCESS_WAIT (process: pid_t, status: *mut c_int, options: c_int) -> pid_t;
+    wait3 PROCESS_WAIT (status: *mut c_int, options: c_int, usage: *mut c_void) -> pid_t;
+    wait4 PROCESS_WAIT (process: pid_t, status: *mut c_int, options: c_int, usage: *mut c_void) -> pid_t;
+}

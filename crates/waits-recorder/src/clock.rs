@@ -1,0 +1,78 @@
+//! Time: ticks of the time-stamp counter where it is constant, else nanoseconds of the monotonic clock.
+//!
+//! A read of the counter takes about 8 ns, a read of the clock 25 ns, and a call needs two.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const UNKNOWN: u8 = 0;
+const COUNTER: u8 = 1;
+const CLOCK: u8 = 2;
+static SOURCE: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+/// Now, in ticks.
+#[inline]
+pub fn now() -> u64 {
+    match SOURCE.load(Ordering::Relaxed) {
+        // SAFETY: every x86-64 processor has the instruction.
+        #[cfg(target_arch = "x86_64")]
+        COUNTER => unsafe { core::arch::x86_64::_rdtsc() },
+        CLOCK => monotonic_ns(),
+        _ => {
+            SOURCE.store(if has_constant_counter() { COUNTER } else { CLOCK }, Ordering::Relaxed);
+            now()
+        }
+    }
+}
+
+/// Whether ticks are those of the counter.
+pub fn is_counter() -> bool {
+    now();
+    SOURCE.load(Ordering::Relaxed) == COUNTER
+}
+
+/// The monotonic clock, ns.
+pub fn monotonic_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds since 1970.
+pub fn real_ns() -> u64 {
+    read(libc::CLOCK_REALTIME)
+}
+
+/// Processor time of the calling thread, ns.
+pub fn thread_cpu_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Ticks and the monotonic clock at the same time, as near as three tries come.
+pub fn anchor() -> (u64, u64) {
+    let mut best = (u64::MAX, 0, 0);
+    for _ in 0..3 {
+        let (before, ns, after) = (now(), monotonic_ns(), now());
+        let spread = after.wrapping_sub(before);
+        if spread < best.0 {
+            best = (spread, before + spread / 2, ns);
+        }
+    }
+    (best.1, best.2)
+}
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_constant_counter() -> bool {
+    use core::arch::x86_64::__cpuid;
+    // Leaf 0x80000007, bit 8 of edx: the rate is constant in all states.
+    __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_constant_counter() -> bool {
+    false
+}

@@ -1,0 +1,52 @@
+//! `syscall`: Rust's `std::sync` and others reach futexes by it.
+//!
+//! All other system calls pass through. The function is variadic in C; on x86-64 and AArch64 its arguments are passed as those of a function of
+//! seven integers.
+
+use crate::real::{Real, real};
+use crate::thread::{begin, finish, outside, unrecorded};
+use core::ffi::c_long;
+use trodden_wire::waits::{Function, kind};
+
+const WAIT: usize = 0;
+const WAKE: usize = 1;
+const WAIT_BITSET: usize = 9;
+const WAKE_BITSET: usize = 10;
+/// The operation without its flags.
+const OPERATION: usize = 0x7f;
+
+/// A system call.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
+    static REAL: Real = Real::new(c"syscall");
+    let call = || real!(REAL, fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long, number, a, b, c, d, e, f);
+    if number != libc::SYS_futex {
+        return call();
+    }
+    let kind = match b & OPERATION {
+        WAIT | WAIT_BITSET => kind::FUTEX_WAIT,
+        WAKE | WAKE_BITSET => kind::FUTEX_WAKE,
+        _ => return call(),
+    };
+    let Some(thread) = outside() else { return call() };
+    let Some(mut open) = begin(thread, kind, Function::futex) else { return call() };
+    let record = open.record();
+    record.object = a as u64;
+    if kind == kind::FUTEX_WAKE {
+        // Complete before the woken thread goes on.
+        record.amount = c as u64;
+        finish(thread, open);
+        return unrecorded(thread, call);
+    }
+    let result = call();
+    // SAFETY: reads the thread's own errno.
+    let error = unsafe { *libc::__errno_location() };
+    open.record().amount = if result == -1 { error as u64 } else { 0 };
+    finish(thread, open);
+    // SAFETY: what is done above may change it.
+    unsafe { *libc::__errno_location() = error };
+    result
+}

@@ -1,0 +1,209 @@
+//! Communicators by numbers that all their members agree on, without a message.
+//!
+//! A handle is a process's own. Members make a communicator by the same collective call on its parent, so its number is a hash of the
+//! parent's number, the count of such calls on the parent, and the world rank of its first member (a split makes several at once).
+
+use super::implementation::implementation;
+use crate::output::Line;
+use crate::process;
+use crate::real::{Real, real};
+use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+
+/// Number of MPI_COMM_WORLD.
+pub const WORLD: u64 = 1;
+/// Number of MPI_COMM_SELF.
+pub const OWN: u64 = 2;
+
+const SLOTS: usize = 1024;
+static HANDLES: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
+static NUMBERS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+/// Communicators made from this one so far.
+static MADE: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+static WORLD_SIZE: AtomicI32 = AtomicI32::new(0);
+
+fn probes(handle: usize) -> impl Iterator<Item = usize> {
+    let first = (handle >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - 10);
+    (first..first + SLOTS).map(|i| i % SLOTS)
+}
+
+fn slot(handle: usize) -> Option<usize> {
+    let slot = probes(handle).find(|slot| [handle, 0].contains(&HANDLES[*slot].load(Ordering::Acquire)))?;
+    (HANDLES[slot].load(Ordering::Acquire) == handle).then_some(slot)
+}
+
+/// The number of a communicator; 0: unknown.
+#[inline]
+pub fn number(handle: usize) -> u64 {
+    slot(handle).map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire))
+}
+
+fn put(handle: usize, number: u64) {
+    for slot in probes(handle) {
+        let found = HANDLES[slot].load(Ordering::Acquire);
+        let is_ours =
+            found == handle || found == 0 && HANDLES[slot].compare_exchange(0, handle, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if is_ours {
+            MADE[slot].store(0, Ordering::Release);
+            NUMBERS[slot].store(number, Ordering::Release);
+            return;
+        }
+    }
+    process::note(b"more communicators than are followed (1024): messages on others are not matched");
+}
+
+/// Forgets a handle: the library may give it again.
+pub fn remove(handle: usize) {
+    if let Some(slot) = slot(handle) {
+        NUMBERS[slot].store(0, Ordering::Release);
+    }
+}
+
+/// Learns the communicators that are there from the start.
+pub fn begin() {
+    let library = implementation();
+    put(library.world(), WORLD);
+    put(library.own(), OWN);
+    let mut size = 0;
+    static SIZE: Real = Real::new(c"PMPI_Comm_size");
+    real!(SIZE, fn(usize, *mut i32) -> i32, library.world(), &raw mut size);
+    WORLD_SIZE.store(size, Ordering::Release);
+}
+
+/// A communicator `handle` was made by a call on `parent`; `extra` distinguishes calls that are not collective on the parent.
+pub fn made(parent: usize, handle: usize, extra: Option<u64>) {
+    let library = implementation();
+    let parent_slot = slot(parent);
+    let count = parent_slot.map_or(0, |slot| MADE[slot].fetch_add(u64::from(extra.is_none()), Ordering::AcqRel));
+    if handle == library.no_communicator() || handle == 0 {
+        return;
+    }
+    let mut ranks = Ranks::new();
+    let is_inter = ranks.collect(handle);
+    let parent_number = parent_slot.map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire));
+    let key = [parent_number, extra.unwrap_or(count), ranks.least()];
+    let hash = key.iter().fold(0x517c_c1b7_2722_0a95u64, |hash, part| (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31));
+    let number = hash | 1 << 63;
+    put(handle, number);
+    ranks.write(number, is_inter);
+}
+
+/// World ranks of the members of a communicator.
+struct Ranks {
+    local: Members,
+    remote: Members,
+}
+
+struct Members {
+    ranks: *mut i32,
+    count: usize,
+}
+
+impl Members {
+    const fn none() -> Self {
+        Members { ranks: core::ptr::null_mut(), count: 0 }
+    }
+
+    fn of_group(group: usize) -> Self {
+        static SIZE: Real = Real::new(c"PMPI_Group_size");
+        static TRANSLATE: Real = Real::new(c"PMPI_Group_translate_ranks");
+        static GROUP: Real = Real::new(c"PMPI_Comm_group");
+        static FREE: Real = Real::new(c"PMPI_Group_free");
+        let mut size = 0i32;
+        real!(SIZE, fn(usize, *mut i32) -> i32, group, &raw mut size);
+        let count = size.max(0) as usize;
+        let (Some(own), Some(ranks)) = (crate::output::memory::<i32>(count.max(1)), crate::output::memory::<i32>(count.max(1))) else {
+            return Members::none();
+        };
+        // SAFETY: fresh memory of this size.
+        (0..count).for_each(|rank| unsafe { own.add(rank).write(rank as i32) });
+        let mut world = 0usize;
+        real!(GROUP, fn(usize, *mut usize) -> i32, implementation().world(), &raw mut world);
+        real!(TRANSLATE, fn(usize, i32, *mut i32, usize, *mut i32) -> i32, group, size, own, world, ranks);
+        real!(FREE, fn(*mut usize) -> i32, &raw mut world);
+        crate::output::release(own, count.max(1));
+        Members { ranks, count }
+    }
+
+    fn get(&self, index: usize) -> i32 {
+        // SAFETY: the index is below the count.
+        unsafe { self.ranks.add(index).read() }
+    }
+}
+
+impl Drop for Members {
+    fn drop(&mut self) {
+        if !self.ranks.is_null() {
+            crate::output::release(self.ranks, self.count.max(1));
+        }
+    }
+}
+
+impl Ranks {
+    const fn new() -> Self {
+        Ranks { local: Members::none(), remote: Members::none() }
+    }
+
+    /// Asks the library; whether there are two groups.
+    fn collect(&mut self, handle: usize) -> bool {
+        static GROUP: Real = Real::new(c"PMPI_Comm_group");
+        static REMOTE: Real = Real::new(c"PMPI_Comm_remote_group");
+        static INTER: Real = Real::new(c"PMPI_Comm_test_inter");
+        static FREE: Real = Real::new(c"PMPI_Group_free");
+        let mut is_inter = 0i32;
+        real!(INTER, fn(usize, *mut i32) -> i32, handle, &raw mut is_inter);
+        let mut group = 0usize;
+        real!(GROUP, fn(usize, *mut usize) -> i32, handle, &raw mut group);
+        self.local = Members::of_group(group);
+        real!(FREE, fn(*mut usize) -> i32, &raw mut group);
+        if is_inter != 0 {
+            real!(REMOTE, fn(usize, *mut usize) -> i32, handle, &raw mut group);
+            self.remote = Members::of_group(group);
+            real!(FREE, fn(*mut usize) -> i32, &raw mut group);
+        }
+        is_inter != 0
+    }
+
+    /// The least first member of both groups: both sides agree on it.
+    fn least(&self) -> u64 {
+        let firsts = [&self.local, &self.remote].map(|m| if m.count > 0 { m.get(0) } else { i32::MAX });
+        firsts.into_iter().min().unwrap_or(0) as u64
+    }
+
+    fn write(&self, number: u64, is_inter: bool) {
+        let mut line = Line::new();
+        line.add(b"communicator ").number(number).add(b" local");
+        write_members(&mut line, &self.local, number);
+        if is_inter {
+            line.add(b" remote");
+            write_members(&mut line, &self.remote, number);
+        }
+        process::line(&mut line);
+    }
+}
+
+/// Ranks behind each other; consecutive ones as `first-last`.
+fn write_members(line: &mut Line, members: &Members, number: u64) {
+    let mut at = 0;
+    while at < members.count {
+        let first = members.get(at);
+        let mut last = at;
+        while last + 1 < members.count && members.get(last + 1) == members.get(last) + 1 {
+            last += 1;
+        }
+        if !line.has_room(40) {
+            process::line(line);
+            *line = Line::new();
+            line.add(b"more ").number(number);
+        }
+        // A process outside this world (spawned, or connected) has no rank in it.
+        if first < 0 {
+            line.add(b" ?");
+        } else {
+            line.add(b" ").number(first as u64);
+        }
+        if last > at {
+            line.add(b"-").number(members.get(last) as u64);
+        }
+        at = last + 1;
+    }
+}

@@ -1,0 +1,219 @@
+//! What is recorded once per process: a text file of lines, each written whole, so that threads may add to it at any time.
+//!
+//! ```text
+//! trodden-waits 1
+//! process NUMBER PARENT                 host NAME          boot ID            counter 0|1
+//! anchor TICKS MONOTONIC_NS REALTIME_NS
+//! program PATH
+//! mpi openmpi|mpich RANK SIZE TICKS     (the end of MPI_Init)
+//! communicator ID local RANKS... [remote RANKS...]   (ranks of MPI_COMM_WORLD; "more" lines follow long ones)
+//! map ...                               (lines of /proc/self/maps that are executable)
+//! note TEXT
+//! ```
+
+use crate::clock;
+use crate::output::{Line, Path};
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use trodden_wire::waits::OUTPUT_VARIABLE;
+
+/// The process's file: -1 not opened, -2 cannot be.
+static FILE: AtomicI32 = AtomicI32::new(-1);
+/// Ticks when the file was opened: with the process's number, its name.
+static START: AtomicU64 = AtomicU64::new(0);
+/// Images that were mapped when maps were written last.
+static IMAGES: AtomicU64 = AtomicU64::new(0);
+
+/// Whether this process is to be recorded: the environment names a folder, and its file is there.
+pub fn is_recorded() -> bool {
+    file() >= 0
+}
+
+/// Path of another file of this process: `ending` behind its common part.
+pub fn path(thread: u32, ending: &[u8]) -> Option<Path> {
+    let mut path = stem()?;
+    path.add(b".").number(thread.into()).add(ending);
+    Some(path)
+}
+
+fn stem() -> Option<Path> {
+    // SAFETY: a C string.
+    let folder = unsafe { libc::getenv(c"TRODDEN_WAITS".as_ptr()) };
+    debug_assert_eq!(OUTPUT_VARIABLE, "TRODDEN_WAITS");
+    if folder.is_null() {
+        return None;
+    }
+    // SAFETY: the environment's strings end with zero.
+    let folder = unsafe { core::ffi::CStr::from_ptr(folder) }.to_bytes();
+    if folder.is_empty() {
+        return None;
+    }
+    let mut path = Path::new();
+    // SAFETY: asks the kernel.
+    path.add(folder).add(b"/").number(unsafe { libc::getpid() } as u64).add(b"-").number(START.load(Ordering::Relaxed));
+    Some(path)
+}
+
+fn file() -> i32 {
+    match FILE.load(Ordering::Acquire) {
+        -1 => open(),
+        file => file,
+    }
+}
+
+#[cold]
+fn open() -> i32 {
+    // Another thread may open it at the same time: the first one wins, and the other's file is left out of use.
+    if START.compare_exchange(0, clock::now(), Ordering::AcqRel, Ordering::Acquire).is_err() {
+        while FILE.load(Ordering::Acquire) == -1 {
+            core::hint::spin_loop();
+        }
+        return FILE.load(Ordering::Acquire);
+    }
+    let opened = stem().map_or(-2, |mut path| {
+        path.add(b".process");
+        // SAFETY: a C string.
+        let file = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC, 0o644) };
+        if file < 0 { -2 } else { file }
+    });
+    if opened >= 0 {
+        begin(opened);
+    }
+    FILE.store(opened, Ordering::Release);
+    opened
+}
+
+fn begin(file: i32) {
+    let mut line = Line::new();
+    // SAFETY: asks the kernel.
+    let (process, parent) = unsafe { (libc::getpid(), libc::getppid()) };
+    line.add(b"trodden-waits 1\nprocess ").number(process as u64).add(b" ").number(parent as u64).add(b"\nhost ");
+    let mut name = [0u8; 256];
+    // SAFETY: the buffer has this size.
+    unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
+    line.add(until_zero(&name)).add(b"\nboot ");
+    let mut boot = [0u8; 40];
+    read_whole(c"/proc/sys/kernel/random/boot_id", &mut boot);
+    line.add(&boot[..36]).add(b"\ncounter ").number(clock::is_counter().into()).add(b"\nprogram ");
+    let mut program = [0u8; 2048];
+    // SAFETY: the buffer has this size.
+    unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), program.as_mut_ptr().cast(), program.len() - 1) };
+    line.add(until_zero(&program)).add(b"\n");
+    line.write(file);
+    write_anchor(file);
+}
+
+fn until_zero(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len())]
+}
+
+fn read_whole(path: &core::ffi::CStr, into: &mut [u8]) {
+    // SAFETY: a C string, and a buffer of this size.
+    unsafe {
+        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file >= 0 {
+            libc::read(file, into.as_mut_ptr().cast(), into.len());
+            libc::close(file);
+        }
+    }
+}
+
+/// Adds a line, if the process is recorded.
+pub fn line(line: &mut Line) {
+    let file = file();
+    if file >= 0 {
+        line.add(b"\n").write(file);
+    }
+}
+
+/// Adds a note for the reader of the report.
+pub fn note(text: &[u8]) {
+    let mut whole = Line::new();
+    whole.add(b"note ").add(text);
+    line(&mut whole);
+}
+
+fn write_anchor(file: i32) {
+    let (ticks, ns) = clock::anchor();
+    let mut line = Line::new();
+    line.add(b"anchor ").number(ticks).add(b" ").number(ns).add(b" ").number(clock::real_ns()).add(b"\n");
+    line.write(file);
+}
+
+/// Adds an anchor, if the process is recorded already.
+pub fn anchor() {
+    let file = FILE.load(Ordering::Acquire);
+    if file >= 0 {
+        write_anchor(file);
+    }
+}
+
+/// Adds the executable mappings, if images were loaded since that was done last.
+pub fn maps() {
+    let mut images = 0u64;
+    // SAFETY: the callback writes to `images` only.
+    unsafe { libc::dl_iterate_phdr(Some(count_images), (&raw mut images).cast()) };
+    if IMAGES.swap(images, Ordering::AcqRel) == images {
+        return;
+    }
+    let own = file();
+    if own < 0 {
+        return;
+    }
+    // SAFETY: a C string.
+    let maps = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if maps >= 0 {
+        copy_executable(maps, own);
+        // SAFETY: opened above.
+        unsafe { libc::close(maps) };
+    }
+}
+
+unsafe extern "C" fn count_images(info: *mut libc::dl_phdr_info, _: usize, images: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: the linker's own record, and the caller's counter. Loads and unloads both count, so that each change is seen.
+    unsafe { *images.cast::<u64>() = (*info).dlpi_adds + ((*info).dlpi_subs << 32) };
+    1
+}
+
+/// Copies the lines of executable mappings. A line longer than a kilobyte is cut.
+fn copy_executable(from: i32, to: i32) {
+    let mut buffer = [0u8; 4096];
+    let mut line = Line::new();
+    line.add(b"map ");
+    loop {
+        // SAFETY: the buffer has this size.
+        let count = unsafe { libc::read(from, buffer.as_mut_ptr().cast(), buffer.len()) };
+        if count <= 0 {
+            return;
+        }
+        for byte in &buffer[..count as usize] {
+            line.add(&[*byte]);
+            if *byte == b'\n' {
+                if line.as_bytes().split(|b| *b == b' ').nth(2).is_some_and(|p| p.get(2) == Some(&b'x')) {
+                    line.write(to);
+                }
+                line = Line::new();
+                line.add(b"map ");
+            }
+        }
+    }
+}
+
+/// A forked child is a process of its own.
+pub fn begin_child() {
+    let file = FILE.swap(-1, Ordering::AcqRel);
+    if file >= 0 {
+        // SAFETY: the child's own descriptor.
+        unsafe { libc::close(file) };
+    }
+    START.store(0, Ordering::Release);
+    IMAGES.store(0, Ordering::Release);
+}
+
+extern "C" fn end() {
+    anchor();
+}
+
+/// A last anchor at the end of the process.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;

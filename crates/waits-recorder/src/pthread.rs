@@ -1,0 +1,371 @@
+//! POSIX threads: locks that are contended, condition variables, barriers, semaphores, the beginning and end of threads.
+//!
+//! A lock is tried first. Only if another thread has it is the wait recorded, and only if a thread waits is the release.
+
+use crate::contention;
+use crate::output::{memory, release};
+use crate::real::{Real, real};
+use crate::thread::{self, Open, Thread, begin, finish, outside, unrecorded};
+use core::ffi::{c_int, c_uint, c_void};
+use libc::{EBUSY, clockid_t, pthread_attr_t, pthread_t, sem_t, timespec};
+use trodden_wire::waits::{Function, kind};
+
+type Object = *mut c_void;
+
+/// A call that may wait for `object`.
+#[inline]
+fn waiting(kind: u16, function: Function, object: Object, other: u64, call: impl FnOnce() -> c_int) -> c_int {
+    let Some(thread) = outside() else { return call() };
+    contention::begin(object as usize);
+    let open = begin(thread, kind, function);
+    let result = call();
+    contention::end(object as usize);
+    complete(thread, open, object, other, failure(result));
+    result
+}
+
+/// What is kept of a result: 0, or the error's number.
+fn failure(result: c_int) -> u64 {
+    // SAFETY: reads the thread's own errno.
+    if result == -1 { unsafe { *libc::__errno_location() as u64 } } else { result as u64 }
+}
+
+#[inline]
+fn complete(thread: &mut Thread, open: Option<Open>, object: Object, other: u64, amount: u64) {
+    let Some(mut open) = open else { return };
+    let record = open.record();
+    record.object = object as u64;
+    record.request = other;
+    record.amount = amount;
+    finish(thread, open);
+}
+
+/// A call that lets others go on. Its record is complete before they do.
+#[inline]
+fn waking(kind: u16, function: Function, object: Object, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
+    let Some(thread) = outside() else { return call() };
+    let open = begin(thread, kind, function);
+    complete(thread, open, object, 0, amount);
+    unrecorded(thread, call)
+}
+
+macro_rules! locks {
+    ($($name:ident $function:ident $attempt:literal ($($argument:ident: $type:ty),*);)*) => { $(
+        /// Takes a lock.
+        ///
+        /// # Safety
+        /// As the function of that name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(lock: Object, $($argument: $type),*) -> c_int {
+            static ATTEMPT: Real = Real::new($attempt);
+            static REAL: Real = Real::new(crate::pthread::name!($name));
+            let result = real!(ATTEMPT, fn(Object) -> c_int, lock);
+            if result != EBUSY {
+                return result;
+            }
+            waiting(kind::LOCK, Function::$function, lock, 0, || real!(REAL, fn(Object, $($type),*) -> c_int, lock, $($argument),*))
+        }
+    )* };
+}
+
+macro_rules! unlocks {
+    ($($name:ident)*) => { $(
+        /// Releases a lock.
+        ///
+        /// # Safety
+        /// As the function of that name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(lock: Object) -> c_int {
+            static REAL: Real = Real::new(crate::pthread::name!($name));
+            let call = || real!(REAL, fn(Object) -> c_int, lock);
+            if contention::is_awaited(lock as usize) { waking(kind::UNLOCK, Function::$name, lock, 1, call) } else { call() }
+        }
+    )* };
+}
+
+/// A name as a C string.
+macro_rules! name {
+    ($name:ident) => {
+        match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => panic!(),
+        }
+    };
+}
+pub(crate) use name;
+
+locks! {
+    pthread_mutex_lock pthread_mutex_lock c"pthread_mutex_trylock" ();
+    pthread_mutex_timedlock pthread_mutex_timedlock c"pthread_mutex_trylock" (until: *const timespec);
+    pthread_mutex_clocklock pthread_mutex_timedlock c"pthread_mutex_trylock" (clock: clockid_t, until: *const timespec);
+    pthread_rwlock_rdlock pthread_rwlock_rdlock c"pthread_rwlock_tryrdlock" ();
+    pthread_rwlock_wrlock pthread_rwlock_wrlock c"pthread_rwlock_trywrlock" ();
+    pthread_rwlock_timedrdlock pthread_rwlock_timedrdlock c"pthread_rwlock_tryrdlock" (until: *const timespec);
+    pthread_rwlock_timedwrlock pthread_rwlock_timedwrlock c"pthread_rwlock_trywrlock" (until: *const timespec);
+    pthread_rwlock_clockrdlock pthread_rwlock_timedrdlock c"pthread_rwlock_tryrdlock" (clock: clockid_t, until: *const timespec);
+    pthread_rwlock_clockwrlock pthread_rwlock_timedwrlock c"pthread_rwlock_trywrlock" (clock: clockid_t, until: *const timespec);
+    pthread_spin_lock pthread_spin_lock c"pthread_spin_trylock" ();
+}
+unlocks! { pthread_mutex_unlock pthread_rwlock_unlock pthread_spin_unlock }
+
+/// The value of `thrd_busy`, by which C11's `mtx_trylock` says that another thread has the mutex.
+const THRD_BUSY: c_int = 1;
+
+/// Takes a mutex of C11.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtx_lock(lock: Object) -> c_int {
+    static ATTEMPT: Real = Real::new(c"mtx_trylock");
+    static REAL: Real = Real::new(c"mtx_lock");
+    let result = real!(ATTEMPT, fn(Object) -> c_int, lock);
+    if result != THRD_BUSY {
+        return result;
+    }
+    waiting(kind::LOCK, Function::mtx_lock, lock, 0, || real!(REAL, fn(Object) -> c_int, lock))
+}
+
+/// Releases a mutex of C11.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtx_unlock(lock: Object) -> c_int {
+    static REAL: Real = Real::new(c"mtx_unlock");
+    let call = || real!(REAL, fn(Object) -> c_int, lock);
+    if contention::is_awaited(lock as usize) { waking(kind::UNLOCK, Function::pthread_mutex_unlock, lock, 1, call) } else { call() }
+}
+
+/// Waits for a condition variable, which releases the mutex: threads that wait for that are let go on.
+macro_rules! condition_waits {
+    ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
+        /// Waits for a condition variable.
+        ///
+        /// # Safety
+        /// As the function of that name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(condition: Object, mutex: Object, $($argument: $type),*) -> c_int {
+            static REAL: Real = Real::versioned(crate::pthread::name!($name), c"GLIBC_2.3.2");
+            waiting(kind::CONDITION_WAIT, Function::$name, condition, mutex as u64, || {
+                real!(REAL, fn(Object, Object, $($type),*) -> c_int, condition, mutex, $($argument),*)
+            })
+        }
+    )* };
+}
+condition_waits! {
+    pthread_cond_wait();
+    pthread_cond_timedwait(until: *const timespec);
+    pthread_cond_clockwait(clock: clockid_t, until: *const timespec);
+}
+
+/// Wakes one waiter.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cond_signal(condition: Object) -> c_int {
+    static REAL: Real = Real::versioned(c"pthread_cond_signal", c"GLIBC_2.3.2");
+    wake(condition, Function::pthread_cond_signal, 1, || real!(REAL, fn(Object) -> c_int, condition))
+}
+
+/// Wakes all waiters.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cond_broadcast(condition: Object) -> c_int {
+    static REAL: Real = Real::versioned(c"pthread_cond_broadcast", c"GLIBC_2.3.2");
+    wake(condition, Function::pthread_cond_broadcast, u64::MAX, || real!(REAL, fn(Object) -> c_int, condition))
+}
+
+fn wake(condition: Object, function: Function, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
+    if contention::is_awaited(condition as usize) { waking(kind::CONDITION_WAKE, function, condition, amount, call) } else { call() }
+}
+
+/// Threads that a barrier is for, as `pthread_barrier_init` was told: the C library keeps it in the third word.
+unsafe fn participants(barrier: Object) -> u64 {
+    // SAFETY: glibc's `struct pthread_barrier`: in, current_round, count, shared, out.
+    unsafe { u64::from(barrier.cast::<c_uint>().add(2).read()) }
+}
+
+/// Waits at a barrier.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_barrier_wait(barrier: Object) -> c_int {
+    static REAL: Real = Real::new(c"pthread_barrier_wait");
+    let call = || real!(REAL, fn(Object) -> c_int, barrier);
+    let Some(thread) = outside() else { return call() };
+    // SAFETY: an initialised barrier, by the caller's contract.
+    let count = unsafe { participants(barrier) };
+    let open = begin(thread, kind::BARRIER, Function::pthread_barrier_wait);
+    let result = call();
+    complete(thread, open, barrier, 0, count);
+    result
+}
+
+macro_rules! semaphore_waits {
+    ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
+        /// Takes a semaphore.
+        ///
+        /// # Safety
+        /// As the function of that name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(semaphore: *mut sem_t, $($argument: $type),*) -> c_int {
+            static ATTEMPT: Real = Real::new(c"sem_trywait");
+            static REAL: Real = Real::new(crate::pthread::name!($name));
+            if real!(ATTEMPT, fn(*mut sem_t) -> c_int, semaphore) == 0 {
+                return 0;
+            }
+            waiting(kind::SEMAPHORE_WAIT, Function::$name, semaphore.cast(), 0, || {
+                real!(REAL, fn(*mut sem_t, $($type),*) -> c_int, semaphore, $($argument),*)
+            })
+        }
+    )* };
+}
+semaphore_waits! {
+    sem_wait();
+    sem_timedwait(until: *const timespec);
+    sem_clockwait(clock: clockid_t, until: *const timespec);
+}
+
+/// Gives a semaphore.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
+    static REAL: Real = Real::new(c"sem_post");
+    waking(kind::SEMAPHORE_POST, Function::sem_post, semaphore.cast(), 1, || real!(REAL, fn(*mut sem_t) -> c_int, semaphore))
+}
+
+type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// What a new thread needs to begin.
+struct Start {
+    routine: Routine,
+    argument: *mut c_void,
+    token: u64,
+}
+
+/// Tokens of threads by their handles, for joins.
+mod handles {
+    use core::sync::atomic::{AtomicU64, Ordering};
+    const SLOTS: usize = 8192;
+    static HANDLES: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+    static TOKENS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+
+    fn first(handle: u64) -> usize {
+        (handle >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> (usize::BITS - 13)
+    }
+
+    /// Notes the token of a handle. The C library gives handles again, and the newest token counts.
+    pub fn put(handle: u64, token: u64) {
+        let probes = (first(handle)..first(handle) + SLOTS).map(|i| i % SLOTS);
+        for slot in probes {
+            let found = HANDLES[slot].load(Ordering::Acquire);
+            let is_ours =
+                found == handle || found == 0 && HANDLES[slot].compare_exchange(0, handle, Ordering::AcqRel, Ordering::Acquire).is_ok();
+            if is_ours {
+                TOKENS[slot].store(token, Ordering::Release);
+                return;
+            }
+        }
+    }
+
+    /// The token of a handle; 0: unknown.
+    pub fn get(handle: u64) -> u64 {
+        let mut probes = (first(handle)..first(handle) + SLOTS).map(|i| i % SLOTS);
+        let found = probes.find(|slot| [handle, 0].contains(&HANDLES[*slot].load(Ordering::Acquire)));
+        found.map_or(0, |slot| if HANDLES[slot].load(Ordering::Acquire) == handle { TOKENS[slot].load(Ordering::Acquire) } else { 0 })
+    }
+}
+
+extern "C" fn run(start: *mut c_void) -> *mut c_void {
+    let place = start.cast::<Start>();
+    // SAFETY: `pthread_create` below wrote it for this thread alone.
+    let Start { routine, argument, token } = unsafe { place.read() };
+    release(place, 1);
+    thread::register(token);
+    end_with_thread();
+    routine(argument)
+}
+
+/// Has the recording end when the thread does, however it does: by a key whose destructor runs then.
+fn end_with_thread() {
+    use core::sync::atomic::{AtomicU32, Ordering};
+    static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+    extern "C" fn ended(_: *mut c_void) {
+        thread::unregister();
+    }
+    if KEY.load(Ordering::Acquire) == u32::MAX {
+        let mut key = 0;
+        // SAFETY: makes a key.
+        if unsafe {
+            libc::pthread_key_create(
+                &raw mut key,
+                Some(core::mem::transmute::<extern "C" fn(*mut c_void), unsafe extern "C" fn(*mut c_void)>(ended)),
+            )
+        } == 0
+        {
+            // Another thread may have been first; its key serves as well.
+            let _ = KEY.compare_exchange(u32::MAX, key, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+    // SAFETY: any value but null has the destructor run.
+    unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), core::ptr::without_provenance(1)) };
+}
+
+/// Makes a thread.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_create(
+    handle: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    routine: Routine,
+    argument: *mut c_void,
+) -> c_int {
+    static REAL: Real = Real::new(c"pthread_create");
+    let create = |routine: Routine, argument: *mut c_void| {
+        real!(REAL, fn(*mut pthread_t, *const pthread_attr_t, Routine, *mut c_void) -> c_int, handle, attributes, routine, argument)
+    };
+    if !crate::mpi::is_callers_own() {
+        return create(routine, argument);
+    }
+    thread::register(0);
+    let Some(thread) = outside() else { return create(routine, argument) };
+    let token = thread::token();
+    let Some(start) = memory::<Start>(1) else { return create(routine, argument) };
+    // SAFETY: fresh memory of this size.
+    unsafe { start.write(Start { routine, argument, token }) };
+    let open = begin(thread, kind::THREAD_CREATE, Function::pthread_create);
+    let result = create(run, start.cast());
+    complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
+    if result == 0 {
+        // SAFETY: the call was successful, so the handle is there.
+        handles::put(unsafe { *handle } as u64, token);
+    } else {
+        release(start, 1);
+    }
+    result
+}
+
+/// Waits for a thread's end.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_join(handle: pthread_t, result: *mut *mut c_void) -> c_int {
+    static REAL: Real = Real::new(c"pthread_join");
+    let call = || real!(REAL, fn(pthread_t, *mut *mut c_void) -> c_int, handle, result);
+    let Some(thread) = outside() else { return call() };
+    let token = handles::get(handle as u64);
+    let open = begin(thread, kind::JOIN, Function::pthread_join);
+    let status = call();
+    complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);
+    status
+}

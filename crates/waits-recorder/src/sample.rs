@@ -1,0 +1,122 @@
+//! What a thread computes between its calls: a timer of its processor time interrupts it and notes where it is.
+//!
+//! A stack of the calls alone cannot name a function that makes no call. The timer runs on processor time, so it does not interrupt
+//! sleeping or blocking system calls. The kernel's tick bounds its rate (often 250 per second), whatever is asked for.
+//! The signal is SIGPROF; a program that handles it itself is not sampled. Samples inside a recorded call are not taken.
+
+use crate::stack;
+use crate::thread::{Thread, current};
+use crate::{clock, process};
+use core::mem::zeroed;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use trodden_wire::waits::SampleRecord;
+
+/// 0: not known, 1: on, 2: off.
+static STATE: AtomicU8 = AtomicU8::new(0);
+static PERIOD_NS: AtomicU64 = AtomicU64::new(0);
+const DEFAULT_RATE: u64 = 1000;
+
+/// Starts the timer of a thread.
+pub fn begin(thread: &mut Thread) {
+    if STATE.load(Ordering::Acquire) == 0 {
+        STATE.store(if prepare() { 1 } else { 2 }, Ordering::Release);
+    }
+    if STATE.load(Ordering::Acquire) != 1 {
+        return;
+    }
+    // SAFETY: plain data.
+    let mut event: libc::sigevent = unsafe { zeroed() };
+    event.sigev_notify = libc::SIGEV_THREAD_ID;
+    event.sigev_signo = libc::SIGPROF;
+    event.sigev_notify_thread_id = thread.number as i32;
+    let mut timer: libc::timer_t = core::ptr::null_mut();
+    // SAFETY: both are this function's own.
+    if unsafe { libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut event, &raw mut timer) } != 0 {
+        return;
+    }
+    let period = libc::timespec { tv_sec: 0, tv_nsec: PERIOD_NS.load(Ordering::Relaxed) as i64 };
+    let times = libc::itimerspec { it_interval: period, it_value: period };
+    // SAFETY: the timer was just made.
+    unsafe { libc::timer_settime(timer, 0, &raw const times, core::ptr::null_mut()) };
+    thread.timer = Some(timer);
+}
+
+/// Ends it.
+pub fn end(thread: &mut Thread) {
+    if let Some(timer) = thread.timer.take() {
+        // SAFETY: the thread's own timer.
+        unsafe { libc::timer_delete(timer) };
+    }
+}
+
+fn prepare() -> bool {
+    let rate = rate();
+    if rate == 0 {
+        process::note(b"sampling is off");
+        return false;
+    }
+    PERIOD_NS.store((1_000_000_000 / rate).clamp(1000, 999_999_999), Ordering::Relaxed);
+    // The unwinder takes a lock of the linker where this function is missing: a signal handler must not.
+    // SAFETY: a C string.
+    if unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) }.is_null() {
+        process::note(b"no samples: this C library is older than 2.35, and stacks cannot be unwound in signal handlers");
+        return false;
+    }
+    // SAFETY: plain data.
+    let mut before: libc::sigaction = unsafe { zeroed() };
+    // SAFETY: asks for the present handler.
+    unsafe { libc::sigaction(libc::SIGPROF, core::ptr::null(), &raw mut before) };
+    if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != handle as *const () as usize {
+        process::note(b"no samples: the program handles SIGPROF itself");
+        return false;
+    }
+    // The unwinder's first use may load a library: here, not in the handler.
+    stack::walk(0);
+    // SAFETY: plain data.
+    let mut action: libc::sigaction = unsafe { zeroed() };
+    action.sa_sigaction = handle as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+    // SAFETY: the handler lives as long as the process.
+    unsafe { libc::sigaction(libc::SIGPROF, &raw const action, core::ptr::null_mut()) == 0 }
+}
+
+fn rate() -> u64 {
+    // SAFETY: a C string.
+    let value = unsafe { libc::getenv(c"TRODDEN_WAITS_RATE".as_ptr()) };
+    if value.is_null() {
+        return DEFAULT_RATE;
+    }
+    // SAFETY: the environment's strings end with zero.
+    let text = unsafe { core::ffi::CStr::from_ptr(value) };
+    text.to_str().ok().and_then(|t| t.parse().ok()).unwrap_or(DEFAULT_RATE)
+}
+
+extern "C" fn handle(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let Some(thread) = current() else { return };
+    if thread.depth.get() != 0 {
+        return;
+    }
+    thread.depth.set(1);
+    // SAFETY: the handler must leave the interrupted code's errno alone.
+    let error = unsafe { *libc::__errno_location() };
+    note(thread, context);
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = error };
+    thread.depth.set(0);
+}
+
+fn note(thread: &mut Thread, context: *mut libc::c_void) {
+    let time = clock::now();
+    // SAFETY: the kernel passes the interrupted thread's context.
+    let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
+    #[cfg(target_arch = "x86_64")]
+    let address = registers.gregs[libc::REG_RIP as usize] as usize;
+    #[cfg(target_arch = "aarch64")]
+    let address = registers.pc as usize;
+    let walk = stack::walk(address);
+    let stack = thread.stacks.intern(&walk.addresses[..walk.count]);
+    if let Some(record) = thread.samples.next() {
+        // SAFETY: room for one record.
+        unsafe { record.write(SampleRecord { time, address: address as u64, stack, calls: thread.count }) };
+    }
+}

@@ -1,0 +1,229 @@
+//! Stacks of return addresses, unwound once per call path.
+//!
+//! Unwinding through DWARF tables takes microseconds. It also says in which slots of the stack the return addresses lie. The next call from
+//! the same depth is on the same path if these slots hold the same addresses, and that is a handful of loads: the cache is keyed by
+//! the stack pointer and checked slot by slot, so a hit is as exact as an unwinding.
+//!
+//! Stacks are numbered per thread in the order of their file. At most [`DEPTH`] innermost frames are kept.
+
+use crate::output::{Path, memory, release};
+use crate::process;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use trodden_wire::waits::NO_STACK;
+
+/// Frames that are kept.
+pub const DEPTH: usize = 40;
+/// Entries of the cache; a power of two.
+const CACHE: usize = 512;
+/// Entries of the table of known stacks; a power of two.
+const KNOWN: usize = 8192;
+
+unsafe extern "C" {
+    fn _Unwind_Backtrace(step: extern "C" fn(*mut c_void, *mut c_void) -> i32, state: *mut c_void) -> i32;
+    fn _Unwind_GetIP(context: *mut c_void) -> usize;
+    fn _Unwind_GetCFA(context: *mut c_void) -> usize;
+}
+
+/// The stack pointer here: where it is equal at two calls from equal paths, the frames are laid out equally.
+#[inline(always)]
+pub fn stack_pointer() -> usize {
+    let pointer: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: reads a register.
+    unsafe {
+        core::arch::asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: reads a register.
+    unsafe {
+        core::arch::asm!("mov {}, sp", out(reg) pointer, options(nomem, nostack, preserves_flags));
+    }
+    pointer
+}
+
+struct Cached {
+    pointer: usize,
+    count: u32,
+    id: u32,
+    slots: [usize; DEPTH],
+    addresses: [usize; DEPTH],
+}
+
+struct KnownStack {
+    hash: u64,
+    id: u32,
+}
+
+/// The stacks of one thread.
+pub struct Stacks {
+    file: libc::c_int,
+    count: u32,
+    cache: *mut Cached,
+    known: *mut KnownStack,
+}
+
+/// What an unwinding finds.
+pub struct Walk {
+    pub addresses: [usize; DEPTH],
+    slots: [usize; DEPTH],
+    pub count: usize,
+    /// Whether each address lies where it was expected, so that it can be checked there again.
+    checkable: bool,
+    /// Frames up to this address are left out; 0: none.
+    from: usize,
+}
+
+impl Stacks {
+    /// With an empty file.
+    pub fn create(path: &Path) -> Option<Self> {
+        // SAFETY: a C string.
+        let file = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC, 0o644) };
+        if file < 0 {
+            return None;
+        }
+        Some(Stacks { file, count: 0, cache: memory(CACHE)?, known: memory(KNOWN)? })
+    }
+
+    /// The number of the calling thread's stack.
+    #[inline]
+    pub fn capture(&mut self, pointer: usize) -> u32 {
+        let index = (pointer >> 4) & (CACHE - 1);
+        // SAFETY: the cache has that many entries.
+        let cached = unsafe { &*self.cache.add(index) };
+        if cached.pointer == pointer && is_same(cached) { cached.id } else { self.unwind(pointer, index) }
+    }
+
+    #[cold]
+    fn unwind(&mut self, pointer: usize, index: usize) -> u32 {
+        let walk = walk(0);
+        let id = self.intern(&walk.addresses[..walk.count]);
+        if walk.checkable && id != NO_STACK {
+            let new = Cached { pointer, count: walk.count as u32, id, slots: walk.slots, addresses: walk.addresses };
+            // SAFETY: the cache has that many entries.
+            unsafe { self.cache.add(index).write(new) };
+        }
+        id
+    }
+
+    /// The number of a stack, which is written if it is new.
+    pub fn intern(&mut self, addresses: &[usize]) -> u32 {
+        let hash = addresses
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325u64, |hash, a| (hash ^ *a as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
+            | 1;
+        let mut at = hash as usize & (KNOWN - 1);
+        for _ in 0..8 {
+            // SAFETY: the table has that many entries.
+            let known = unsafe { &mut *self.known.add(at) };
+            if known.hash == hash {
+                return known.id;
+            }
+            if known.hash == 0 {
+                let id = self.write(addresses);
+                *known = KnownStack { hash, id };
+                return id;
+            }
+            at = (at + 1) & (KNOWN - 1);
+        }
+        // A full table: the reader finds that the stacks are equal.
+        self.write(addresses)
+    }
+
+    fn write(&mut self, addresses: &[usize]) -> u32 {
+        let mut words = [0usize; DEPTH + 1];
+        words[0] = addresses.len();
+        words[1..=addresses.len()].copy_from_slice(addresses);
+        let size = (addresses.len() + 1) * size_of::<usize>();
+        // SAFETY: the words are readable.
+        if unsafe { libc::write(self.file, words.as_ptr().cast(), size) } != size as isize {
+            return NO_STACK;
+        }
+        process::maps();
+        self.count += 1;
+        self.count - 1
+    }
+
+    /// Gives memory and file back.
+    pub fn close(&mut self) {
+        // SAFETY: this one's own descriptor.
+        unsafe { libc::close(self.file) };
+        release(self.cache, CACHE);
+        release(self.known, KNOWN);
+    }
+}
+
+#[inline]
+fn is_same(cached: &Cached) -> bool {
+    // SAFETY: the slots lie above the stack pointer, which is that of the thread now, on the same stack.
+    (0..cached.count as usize).all(|i| unsafe { (cached.slots[i] as *const usize).read() } == cached.addresses[i])
+}
+
+/// Unwinds the calling thread's stack. `from`: an instruction, above which the stack begins (that of an interrupted function); 0: at the
+/// first frame that is not this library's.
+pub fn walk(from: usize) -> Walk {
+    own_range();
+    let mut walk = Walk { addresses: [0; DEPTH], slots: [0; DEPTH], count: 0, checkable: true, from };
+    // SAFETY: `step` gets this state.
+    unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
+    walk
+}
+
+extern "C" fn step(context: *mut c_void, state: *mut c_void) -> i32 {
+    const GO_ON: i32 = 0;
+    const STOP: i32 = 4;
+    // SAFETY: `walk` passes its state, the unwinder its context.
+    let (walk, address, frame) = unsafe { (&mut *state.cast::<Walk>(), _Unwind_GetIP(context), _Unwind_GetCFA(context)) };
+    if walk.from != 0 {
+        if address == walk.from {
+            walk.from = 0;
+        }
+        return GO_ON;
+    }
+    if is_own(address) {
+        return GO_ON;
+    }
+    if walk.count == DEPTH || address == 0 {
+        return STOP;
+    }
+    let slot = frame.wrapping_sub(size_of::<usize>());
+    // SAFETY: the slot lies in the frame that was unwound.
+    walk.checkable &= frame != 0 && unsafe { (slot as *const usize).read() } == address;
+    walk.addresses[walk.count] = address;
+    walk.slots[walk.count] = slot;
+    walk.count += 1;
+    GO_ON
+}
+
+static OWN_START: AtomicUsize = AtomicUsize::new(0);
+static OWN_END: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether an address lies in this library.
+fn is_own(address: usize) -> bool {
+    (OWN_START.load(Ordering::Relaxed)..OWN_END.load(Ordering::Relaxed)).contains(&address)
+}
+
+/// Finds this library's addresses, once.
+pub fn own_range() {
+    if OWN_END.load(Ordering::Acquire) == 0 {
+        // SAFETY: the callback writes to the statics above only.
+        unsafe { libc::dl_iterate_phdr(Some(find_own), core::ptr::null_mut()) };
+    }
+}
+
+unsafe extern "C" fn find_own(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> i32 {
+    // SAFETY: the linker's own record.
+    let info = unsafe { &*info };
+    for index in 0..usize::from(info.dlpi_phnum) {
+        // SAFETY: the record says how many there are.
+        let header = unsafe { &*info.dlpi_phdr.add(index) };
+        let start = (info.dlpi_addr + header.p_vaddr) as usize;
+        let range = start..start + header.p_memsz as usize;
+        if header.p_type == libc::PT_LOAD && range.contains(&(find_own as *const () as usize)) {
+            OWN_START.store(range.start, Ordering::Release);
+            OWN_END.store(range.end, Ordering::Release);
+            return 1;
+        }
+    }
+    0
+}

@@ -1,0 +1,307 @@
+//! The state of a recorded thread, and the beginning and end of a record.
+//!
+//! A thread is recorded from its registration on: the first thread of a process when it starts MPI or makes a thread, others when they
+//! begin. `depth` counts the calls of this library that are open: what the real functions call in turn is not recorded.
+
+use crate::output::{Records, memory, release};
+use crate::stack::{Stacks, stack_pointer};
+use crate::{clock, process, sample};
+use core::cell::Cell;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU64, Ordering};
+use trodden_wire::waits::{CallRecord, Function, HEADER_SIZE, MAGIC, NO_PEER, SampleRecord, ThreadHeader, VERSION, kind};
+
+/// A block or call longer than this many ticks gets its processor time recorded: a system call, which costs little beside it.
+const LONG_TICKS: u64 = 300_000;
+
+/// A gap between two tests is long if a thread could compute something in it.
+const POLLING_TICKS: u64 = 60_000;
+
+/// A loop of unsuccessful tests. A loop that computes has long gaps between all of its tests; one that only polls has a few, where the thread loses its processor.
+#[derive(Clone, Copy, Default)]
+struct Polling {
+    /// When it began; 0: there is none.
+    begin: u64,
+    /// When its last test ended.
+    end: u64,
+    /// Records by then.
+    count: u32,
+    tests: u32,
+    long_gaps: u32,
+}
+
+/// A recorded thread.
+pub struct Thread {
+    /// Open calls of this library.
+    pub depth: Cell<u32>,
+    pub calls: Records<CallRecord>,
+    pub samples: Records<SampleRecord>,
+    pub stacks: Stacks,
+    /// Records so far.
+    pub count: u32,
+    last_exit: u64,
+    polling: Polling,
+    file: libc::c_int,
+    pub timer: Option<libc::timer_t>,
+    /// The thread's number.
+    pub number: u32,
+}
+
+thread_local! {
+    static CURRENT: Cell<*mut Thread> = const { Cell::new(null_mut()) };
+}
+
+static TOKENS: AtomicU64 = AtomicU64::new(1);
+
+/// A number for a thread that is about to be made.
+pub fn token() -> u64 {
+    TOKENS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The calling thread, if it is recorded.
+#[inline]
+pub fn current() -> Option<&'static mut Thread> {
+    // SAFETY: the pointer is this thread's own, and is cleared before its memory is given back.
+    unsafe { CURRENT.get().as_mut() }
+}
+
+/// The calling thread, if it is recorded and no call of this library is open.
+#[inline]
+pub fn outside() -> Option<&'static mut Thread> {
+    current().filter(|thread| thread.depth.get() == 0)
+}
+
+/// Begins the recording of the calling thread.
+pub fn register(token: u64) {
+    if current().is_some() || !process::is_recorded() {
+        return;
+    }
+    // SAFETY: asks the kernel.
+    let number = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    let Some(thread) = open(number, token) else {
+        process::note(b"a thread is not recorded: its files cannot be written");
+        return;
+    };
+    let Some(place) = memory::<Thread>(1) else { return };
+    // SAFETY: fresh memory of this size.
+    unsafe { place.write(thread) };
+    CURRENT.set(place);
+    process::maps();
+    // SAFETY: just written.
+    sample::begin(unsafe { &mut *place });
+}
+
+fn open(number: u32, token: u64) -> Option<Thread> {
+    let path = process::path(number, b".calls")?;
+    let calls = Records::create(&path, HEADER_SIZE)?;
+    let (begin, begin_ns) = clock::anchor();
+    let header = ThreadHeader {
+        magic: MAGIC,
+        version: VERSION,
+        // SAFETY: asks the kernel.
+        process: unsafe { libc::getpid() } as u32,
+        thread: number,
+        counter: clock::is_counter().into(),
+        begin,
+        token,
+        anchor_ticks: 0,
+        anchor_ns: 0,
+        begin_ns,
+    };
+    // SAFETY: the first piece begins with room for the header.
+    unsafe { calls.start().cast::<ThreadHeader>().write(header) };
+    // SAFETY: a C string.
+    let file = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
+    let samples = Records::create(&process::path(number, b".samples")?, 0)?;
+    let stacks = Stacks::create(&process::path(number, b".stacks")?)?;
+    Some(Thread {
+        depth: Cell::new(0),
+        calls,
+        samples,
+        stacks,
+        count: 0,
+        last_exit: begin,
+        polling: Polling::default(),
+        file,
+        timer: None,
+        number,
+    })
+}
+
+/// Ends the recording of the calling thread, with a record of its end.
+pub fn unregister() {
+    let place = CURRENT.get();
+    let Some(thread) = current() else { return };
+    sample::end(thread);
+    if let Some(open) = begin(thread, kind::THREAD_EXIT, Function::pthread_exit) {
+        finish(thread, open);
+    }
+    thread.depth.set(1);
+    CURRENT.set(null_mut());
+    thread.anchor();
+    thread.calls.close();
+    thread.samples.close();
+    thread.stacks.close();
+    // SAFETY: the thread's own descriptor.
+    unsafe { libc::close(thread.file) };
+    release(place, 1);
+}
+
+/// A forked child: what the thread has belongs to the parent.
+pub fn forget() {
+    let place = CURRENT.get();
+    let Some(thread) = current() else { return };
+    CURRENT.set(null_mut());
+    thread.calls.forget();
+    thread.samples.forget();
+    thread.stacks.close();
+    // SAFETY: the child's own descriptor.
+    unsafe { libc::close(thread.file) };
+    release(place, 1);
+}
+
+/// A record that is not complete.
+#[derive(Clone, Copy)]
+pub struct Open(*mut CallRecord);
+
+impl Open {
+    /// The record.
+    #[inline]
+    pub fn record(&mut self) -> &mut CallRecord {
+        // SAFETY: it is the thread's newest record, whose piece is mapped until the next one is begun.
+        unsafe { &mut *self.0 }
+    }
+
+    /// What a record of a completed request has in common with this one, which is complete.
+    pub fn copy(&mut self) -> CallRecord {
+        let CallRecord { exit, function, stack, .. } = *self.record();
+        CallRecord { enter: exit, exit, kind: kind::COMPLETED, function, stack, ..CallRecord::default() }
+    }
+}
+
+/// Begins a record of a call that the program makes now, with the caller's stack.
+#[inline]
+pub fn begin(thread: &mut Thread, kind: u16, function: Function) -> Option<Open> {
+    thread.depth.set(thread.depth.get() + 1);
+    let stack = thread.stacks.capture(stack_pointer());
+    let enter = clock::now();
+    if enter.wrapping_sub(thread.last_exit) > LONG_TICKS {
+        thread.note_processor_time(function);
+    }
+    let record = thread.calls.next();
+    let Some(record) = record else {
+        thread.depth.set(thread.depth.get() - 1);
+        return None;
+    };
+    if thread.count.is_multiple_of(2048) {
+        thread.anchor();
+    }
+    thread.count += 1;
+    let new = CallRecord { enter, exit: 0, kind, function: function as u16, stack, peer: NO_PEER, tag: 0, ..CallRecord::default() };
+    // SAFETY: room for one record.
+    unsafe { record.write(new) };
+    Some(Open(record))
+}
+
+/// Completes a record.
+#[inline]
+pub fn finish(thread: &mut Thread, mut open: Open) {
+    let exit = clock::now();
+    let record = open.record();
+    record.exit = exit;
+    if exit.wrapping_sub(record.enter) > LONG_TICKS {
+        record.cpu_ns = clock::thread_cpu_ns();
+    }
+    thread.last_exit = exit;
+    thread.depth.set(thread.depth.get() - 1);
+}
+
+/// Adds a record that is complete, at the time of the newest one.
+#[inline]
+pub fn add(thread: &mut Thread, new: CallRecord) {
+    if let Some(record) = thread.calls.next() {
+        thread.count += 1;
+        // SAFETY: room for one record.
+        unsafe { record.write(new) };
+    }
+}
+
+impl Thread {
+    #[cold]
+    fn note_processor_time(&mut self, function: Function) {
+        let (cpu_ns, now) = (clock::thread_cpu_ns(), clock::now());
+        let stack = trodden_wire::waits::NO_STACK;
+        let record = CallRecord {
+            enter: now,
+            exit: now,
+            kind: kind::CPU_AT_ENTER,
+            function: function as u16,
+            stack,
+            cpu_ns,
+            ..CallRecord::default()
+        };
+        add(self, record);
+    }
+
+    /// Takes the newest record back: a test that found nothing. Tests in quick succession are one wait, which the first of them begins.
+    pub fn withdraw(&mut self, mut newest: Open) {
+        let enter = newest.record().enter;
+        let loop_before = self.polled_until(enter);
+        let Polling { begin, tests, long_gaps, .. } = loop_before.unwrap_or(Polling { begin: enter, ..Polling::default() });
+        self.last_exit = clock::now();
+        self.polling = Polling { begin, end: self.last_exit, count: self.count - 1, tests: tests + 1, long_gaps };
+        self.calls.back();
+        self.count -= 1;
+        self.depth.set(self.depth.get() - 1);
+    }
+
+    /// A test was successful: the wait began with the first of the tests before it.
+    pub fn end_polling(&mut self, open: &mut Open) {
+        if let Some(polling) = self.polled_until(open.record().enter) {
+            open.record().enter = polling.begin;
+        }
+        self.polling = Polling::default();
+    }
+
+    /// The loop of tests that goes on at `enter`; none if the thread has done anything else since.
+    fn polled_until(&self, enter: u64) -> Option<Polling> {
+        let mut polling = self.polling;
+        polling.long_gaps += u32::from(enter.wrapping_sub(polling.end) > POLLING_TICKS);
+        // The open record is the next one.
+        let goes_on = polling.begin != 0 && polling.count + 1 == self.count && polling.long_gaps * 8 <= polling.tests;
+        goes_on.then_some(polling)
+    }
+
+    /// Relates ticks to the clock once more, in the file's header: the first piece is no longer mapped.
+    #[cold]
+    pub fn anchor(&mut self) {
+        let (ticks, ns) = clock::anchor();
+        let bytes = [ticks.to_le_bytes(), ns.to_le_bytes()].concat_array();
+        // SAFETY: 16 bytes at the header's field.
+        unsafe {
+            libc::pwrite(self.file, bytes.as_ptr().cast(), bytes.len(), core::mem::offset_of!(ThreadHeader, anchor_ticks) as i64);
+        }
+    }
+}
+
+trait ConcatArray {
+    fn concat_array(self) -> [u8; 16];
+}
+
+impl ConcatArray for [[u8; 8]; 2] {
+    fn concat_array(self) -> [u8; 16] {
+        let mut whole = [0; 16];
+        whole[..8].copy_from_slice(&self[0]);
+        whole[8..].copy_from_slice(&self[1]);
+        whole
+    }
+}
+
+/// Runs `call` with nothing of it recorded.
+#[inline]
+pub fn unrecorded<R>(thread: &Thread, call: impl FnOnce() -> R) -> R {
+    thread.depth.set(thread.depth.get() + 1);
+    let result = call();
+    thread.depth.set(thread.depth.get() - 1);
+    result
+}

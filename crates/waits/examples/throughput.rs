@@ -1,0 +1,74 @@
+//! How many events per second the analysis takes, from calls in memory to finished classes: `cargo run --release -p trodden-waits --example throughput`.
+//!
+//! A halo exchange with a ring of messages and a barrier every tenth iteration; each process has its own pace. Prints events per second, waits, and what is live at most.
+
+use std::time::Instant;
+use trodden_waits::analysis::Block;
+use trodden_waits::call::{Collective, CommunicatorId, Message};
+use trodden_waits::{Analysis, Call, CodeId, LocationId, Options, ProcessId, Rule, State};
+
+fn main() {
+    for (processes, iterations) in [(4u32, 200_000u64), (128, 6_000), (4096, 100)] {
+        let (events, seconds, outcome) = run(processes, iterations);
+        println!(
+            "{processes} processes: {:.2} M events/s, {} waits, at most {} nodes and {} steps live",
+            events as f64 / seconds / 1e6,
+            outcome.waits,
+            outcome.live.0,
+            outcome.live.1
+        );
+    }
+}
+
+fn run(processes: u32, iterations: u64) -> (u64, f64, trodden_waits::Outcome) {
+    let mut analysis = Analysis::new(Options::default());
+    (0..processes).for_each(|p| analysis.start(LocationId(p), ProcessId(p), 0, None, CodeId(0)));
+    let mut now = vec![0u64; processes as usize];
+    let (mut events, mut waited) = (0, std::time::Duration::ZERO);
+    let mut pace = 88_172_645_463_325_252u64;
+    for iteration in 0..iterations {
+        let mut order: Vec<(u64, u32)> = (0..processes)
+            .map(|p| {
+                pace ^= pace << 13;
+                pace ^= pace >> 7;
+                pace ^= pace << 17;
+                (now[p as usize] + 1000 + pace % 500, p)
+            })
+            .collect();
+        order.sort_unstable();
+        let last = order.last().map_or(0, |(time, _)| *time);
+        let mut sent = vec![0; processes as usize];
+        order.iter().for_each(|(time, p)| sent[*p as usize] = *time);
+        let start = Instant::now();
+        for (time, p) in &order {
+            let blocks = [Block { code: CodeId(1 + (iteration % 8) as u32), state: State::Computing, ns: time - now[*p as usize] }];
+            let call = call(iteration, *p, processes, true);
+            analysis.enter(LocationId(*p), *time, &blocks, &call, CodeId(100));
+            events += 1;
+            if iteration % 10 != 0 {
+                analysis.exit(LocationId(*p), *time, &call);
+                analysis.enter(LocationId(*p), *time, &[], &self::call(iteration, *p, processes, false), CodeId(101));
+                events += 2;
+            }
+        }
+        for (time, p) in &order {
+            let from = (*p + processes - 1) % processes;
+            let end = if iteration % 10 == 0 { last } else { sent[from as usize].max(*time) } + 1;
+            analysis.exit(LocationId(*p), end, &call(iteration, *p, processes, iteration % 10 == 0));
+            now[*p as usize] = end;
+            events += 1;
+        }
+        waited += start.elapsed();
+    }
+    (events, waited.as_secs_f64(), analysis.finish())
+}
+
+fn call(iteration: u64, p: u32, processes: u32, is_send: bool) -> Call {
+    if iteration.is_multiple_of(10) {
+        let communicator = CommunicatorId(0);
+        return Call::Collective(Collective { communicator, rule: Rule::All, is_root: false, rank: p, size: processes, is_barrier: true });
+    }
+    let peer = if is_send { (p + 1) % processes } else { (p + processes - 1) % processes };
+    let message = Message { communicator: CommunicatorId(0), peer: Some(ProcessId(peer)), tag: Some(0), is_buffered: true };
+    if is_send { Call::Send(message, false) } else { Call::Receive(message, None) }
+}

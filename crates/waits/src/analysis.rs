@@ -1,0 +1,333 @@
+//! Calls in order of time to waits, each with the two paths that explain it.
+//!
+//! Each location has an expanded path ([`Versions`]) whose sum is the time since the origin. Its blocks and calls are appended. What
+//! lets others go on (a send, an unlock, an entry into a barrier) keeps the path as it is then: a [`Moment`]. Where a location leaves a
+//! call that the moment `m` of another released, after it had entered, it has waited `m - enter`; the two paths are that of the moment and
+//! its own at the entry; and its path goes on from that of the moment, with the rest of the call as communication.
+//!
+//! Invariant: path sums equal times, so the two paths of a wait differ by the wait, in integer nanoseconds. Waits are expanded in order of time, so a
+//! path never has waiting in it. Memory: live locations, messages and locks; classes. Time: each event once; each wait, its two paths.
+
+use crate::ClassRule;
+use crate::call::{Call, Token, WaitKind};
+use crate::classes::{Classes, SiteWaits};
+use crate::collectives::{Collectives, Membership};
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::messages::{Begun, Messages};
+use crate::objects::{BarrierPlace, Objects};
+use crate::step::{CodeId, LocationId, ProcessId, State, Step, StepId, Steps};
+use crate::versions::{Difference, Version, Versions};
+use std::collections::{HashMap, HashSet};
+
+/// A point of a location's path, kept for those that it lets go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// When, ns since the origin.
+    pub time_ns: u64,
+    /// Whose.
+    pub location: LocationId,
+    pub(crate) version: Version,
+    pub(crate) scaled_ns: u64,
+}
+
+/// What may be chosen.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Paths less distant than this are equivalent. See [`crate::classes`].
+    pub threshold: f64,
+    /// How distances are measured.
+    pub rule: ClassRule,
+    /// Other thresholds, for which classes are counted.
+    pub others: Vec<f64>,
+    /// A question: how long would the run take if these blocks took this part of their time?
+    pub what_if: Option<(HashSet<CodeId>, f64)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { threshold: crate::classes::DEFAULT_THRESHOLD, rule: ClassRule::Union, others: Vec::new(), what_if: None }
+    }
+}
+
+/// A wait.
+#[derive(Clone, Debug)]
+pub struct Wait {
+    /// Who waits.
+    pub location: LocationId,
+    /// For whom.
+    pub releaser: LocationId,
+    /// Code of the call.
+    pub site: CodeId,
+    /// Kind.
+    pub kind: WaitKind,
+    /// When it began, ns since the origin.
+    pub enter_ns: u64,
+    /// How long it is, ns.
+    pub wait_ns: u64,
+    /// The two paths.
+    pub paths: Difference,
+}
+
+/// The result.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Steps by number.
+    pub steps: Steps,
+    /// Wait sites with their classes, the greatest wait first.
+    pub sites: Vec<SiteWaits>,
+    /// Classes at other thresholds.
+    pub other_classes: Vec<(f64, usize)>,
+    /// What the trace lacks.
+    pub diagnostics: Diagnostics,
+    /// Steps of the path that decides the run time, with their times.
+    pub critical_path: Vec<(StepId, u64)>,
+    /// End of the last location, ns since the origin.
+    pub run_ns: u64,
+    /// The same if the blocks of the question took less.
+    pub what_if_ns: u64,
+    /// Waits that were found, and their sum.
+    pub waits: u64,
+    /// Sum of all waits, ns.
+    pub wait_ns: u64,
+    /// Time in calls whose wait is not explained, ns.
+    pub unexplained_ns: u64,
+    /// Times of locations by step, without waits: what each executed.
+    pub executed: HashMap<StepId, u64>,
+    /// Most nodes and entries of paths at a time, as far as was sampled.
+    pub live: (usize, usize),
+}
+
+#[derive(Debug)]
+pub(crate) struct Location {
+    pub(crate) process: ProcessId,
+    pub(crate) head: Version,
+    pub(crate) time_ns: u64,
+    pub(crate) scaled_ns: u64,
+    pub(crate) open: Option<Open>,
+}
+
+/// A call that a location is in.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) enter_ns: u64,
+    pub(crate) site: CodeId,
+    pub(crate) begun: Vec<(Begun, bool)>,
+    pub(crate) membership: Option<Membership>,
+    pub(crate) barrier: Option<BarrierPlace>,
+}
+
+/// The analysis, while events come in.
+#[derive(Debug)]
+pub struct Analysis {
+    pub(crate) options: Options,
+    pub(crate) steps: Steps,
+    pub(crate) versions: Versions,
+    pub(crate) origin: Version,
+    pub(crate) locations: Vec<Option<Location>>,
+    pub(crate) messages: Messages,
+    pub(crate) collectives: Collectives,
+    pub(crate) objects: Objects,
+    pub(crate) jobs: HashMap<u32, Moment>,
+    pub(crate) classes: Classes,
+    pub(crate) others: Vec<Classes>,
+    pub(crate) diagnostics: Diagnostics,
+    pub(crate) executed: Vec<u64>,
+    pub(crate) waits: u64,
+    pub(crate) wait_ns: u64,
+    pub(crate) unexplained_ns: u64,
+    pub(crate) live: (usize, usize),
+}
+
+/// Part of the time between two calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Which code.
+    pub code: CodeId,
+    /// How.
+    pub state: State,
+    /// How long, ns.
+    pub ns: u64,
+}
+
+impl Analysis {
+    /// Before the first event.
+    pub fn new(options: Options) -> Self {
+        let mut versions = Versions::default();
+        let origin = versions.origin();
+        let classes = Classes::new(options.threshold, options.rule);
+        let others = options.others.iter().map(|threshold| Classes::new(*threshold, options.rule)).collect();
+        Analysis {
+            options,
+            steps: Steps::default(),
+            versions,
+            origin,
+            locations: Vec::new(),
+            messages: Messages::default(),
+            collectives: Collectives::default(),
+            objects: Objects::default(),
+            jobs: HashMap::new(),
+            classes,
+            others,
+            diagnostics: Diagnostics::default(),
+            executed: Vec::new(),
+            waits: 0,
+            wait_ns: 0,
+            unexplained_ns: 0,
+            live: (0, 0),
+        }
+    }
+
+    /// A location begins; `made_by` names the call that made it, `code` its start-up. A second beginning is ignored.
+    pub fn start(&mut self, id: LocationId, process: ProcessId, time_ns: u64, made_by: Option<Token>, code: CodeId) {
+        let index = id.0 as usize;
+        if self.locations.len() <= index {
+            self.locations.resize_with(index + 1, || None);
+        }
+        if self.locations[index].is_some() {
+            self.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
+            return;
+        }
+        let made = made_by.and_then(|token| self.objects.begin(token)).filter(|moment| moment.time_ns <= time_ns);
+        if made_by.is_some() && made.is_none() {
+            self.diagnostics.add(Diagnostic::StartWithoutCreate, id, time_ns);
+        }
+        let (head, from_ns, scaled_ns) = match made {
+            Some(moment) => (moment.version, moment.time_ns, moment.scaled_ns),
+            None => (self.versions.share(self.origin), 0, 0),
+        };
+        self.locations[index] = Some(Location { process, head, time_ns: from_ns, scaled_ns, open: None });
+        self.append(id, code, State::Starting, time_ns - from_ns);
+    }
+
+    /// A location makes a call; `blocks` are what it did since the last event. What they lack of the time is the last one's, what they have too much is cut.
+    pub fn enter(&mut self, id: LocationId, time_ns: u64, blocks: &[Block], call: &Call, site: CodeId) {
+        let Some(known_ns) = self.known(id, time_ns) else { return };
+        if self.location(id).open.is_some() {
+            self.diagnostics.add(Diagnostic::Unbalanced, id, known_ns);
+            return;
+        }
+        let Some(time_ns) = self.spend(id, known_ns, blocks, site) else { return };
+        let location = self.location(id);
+        let process = location.process;
+        location.open = Some(Open { enter_ns: time_ns, site, begun: Vec::new(), membership: None, barrier: None });
+        self.begin(id, process, call);
+    }
+
+    /// The call that a location made returns. Gives its wait, if it has waited and the trace says for whom.
+    pub fn exit(&mut self, id: LocationId, time_ns: u64, call: &Call) -> Option<Wait> {
+        let time_ns = self.known(id, time_ns)?;
+        let location = self.location(id);
+        let process = location.process;
+        let Some(open) = location.open.take() else {
+            self.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
+            return None;
+        };
+        self.complete(id, process, open, time_ns, call)
+    }
+
+    /// A location executes until then, without a call: its last event.
+    pub fn end(&mut self, id: LocationId, time_ns: u64, blocks: &[Block], site: CodeId) {
+        if self.locations.get(id.0 as usize).is_some_and(|l| l.as_ref().is_some_and(|l| l.open.is_some())) {
+            self.diagnostics.add(Diagnostic::EndsInsideCall, id, time_ns);
+            return;
+        }
+        self.spend(id, time_ns, blocks, site);
+    }
+
+    /// After the last event.
+    pub fn finish(mut self) -> Outcome {
+        for moment in self.messages.unreceived() {
+            self.diagnostics.add(Diagnostic::SendWithoutReceive, moment.location, moment.time_ns);
+        }
+        for moment in self.messages.unsent() {
+            self.diagnostics.add(Diagnostic::ReceiveWithoutSend, moment.location, moment.time_ns);
+        }
+        for (index, location) in self.locations.iter().enumerate() {
+            if let Some(Location { open: Some(_), time_ns, .. }) = location {
+                self.diagnostics.add(Diagnostic::EndsInsideCall, LocationId(index as u32), *time_ns);
+            }
+        }
+        let last = self.locations.iter().flatten().max_by_key(|location| location.time_ns);
+        let critical_path = last.map_or_else(Vec::new, |location| self.versions.path(location.head));
+        let run_ns = last.map_or(0, |location| location.time_ns);
+        let what_if_ns = self.locations.iter().flatten().map(|location| location.scaled_ns).max().unwrap_or(0);
+        Outcome {
+            sites: self.classes.into_sites(),
+            other_classes: self.options.others.iter().copied().zip(self.others.iter().map(Classes::count)).collect(),
+            steps: self.steps,
+            diagnostics: self.diagnostics,
+            critical_path,
+            run_ns,
+            what_if_ns,
+            waits: self.waits,
+            wait_ns: self.wait_ns,
+            unexplained_ns: self.unexplained_ns,
+            executed: (0..).map(StepId).zip(self.executed).collect(),
+            live: self.live,
+        }
+    }
+
+    /// Steps so far.
+    pub fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
+    /// A time that is not before the location's last event, if the location has begun.
+    pub(crate) fn known(&mut self, id: LocationId, time_ns: u64) -> Option<u64> {
+        let Some(Some(location)) = self.locations.get(id.0 as usize) else {
+            self.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
+            return None;
+        };
+        let last_ns = location.time_ns;
+        if time_ns < last_ns {
+            self.diagnostics.add(Diagnostic::TimeRunsBack, id, time_ns);
+        }
+        Some(time_ns.max(last_ns))
+    }
+
+    pub(crate) fn location(&mut self, id: LocationId) -> &mut Location {
+        self.locations[id.0 as usize].as_mut().expect("callers have asked `known`")
+    }
+
+    pub(crate) fn spend(&mut self, id: LocationId, time_ns: u64, blocks: &[Block], site: CodeId) -> Option<u64> {
+        let time_ns = self.known(id, time_ns)?;
+        let mut left = time_ns - self.location(id).time_ns;
+        for block in blocks {
+            let ns = block.ns.min(left);
+            self.append(id, block.code, block.state, ns);
+            left -= ns;
+        }
+        let (code, state) = blocks.last().map_or((site, State::Computing), |block| (block.code, block.state));
+        self.append(id, code, state, left);
+        Some(time_ns)
+    }
+
+    pub(crate) fn append(&mut self, id: LocationId, code: CodeId, state: State, ns: u64) {
+        if ns == 0 {
+            return;
+        }
+        let step = self.steps.id(Step { location: id, code, state });
+        if self.executed.len() <= step.0 as usize {
+            self.executed.resize(step.0 as usize + 1, 0);
+        }
+        self.executed[step.0 as usize] += ns;
+        let scaled = match &self.options.what_if {
+            Some((codes, factor)) if codes.contains(&code) && state != State::Starting => (ns as f64 * factor) as u64,
+            _ => ns,
+        };
+        let location = self.locations[id.0 as usize].as_mut().expect("callers have asked `known`");
+        location.head = self.versions.append(location.head, step, ns);
+        location.time_ns += ns;
+        location.scaled_ns += scaled;
+    }
+
+    /// The location's path as it is now, with a reference of its own.
+    pub(crate) fn moment(&mut self, id: LocationId) -> Moment {
+        let location = self.locations[id.0 as usize].as_ref().expect("callers have asked `known`");
+        Moment { time_ns: location.time_ns, location: id, version: self.versions.share(location.head), scaled_ns: location.scaled_ns }
+    }
+
+    pub(crate) fn give_back(&mut self, moments: impl IntoIterator<Item = Moment>) {
+        moments.into_iter().for_each(|moment| self.versions.release(moment.version));
+    }
+}

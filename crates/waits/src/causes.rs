@@ -1,0 +1,88 @@
+//! The code that causes waits, summed over all waits (delay cost).
+//!
+//! A wait is the difference of two paths. Code that the longer path executed more of than the shorter one is its cause; the wait is divided among such
+//! code in proportion to the excess, in integers, so that causes add up to the waits. Code is compared without its location: what both executed equally
+//! long caused nothing, wherever it ran. An excess belongs to the locations of the longer path, in proportion to their times.
+
+use crate::classes::{Class, SiteWaits};
+use crate::hash::Map;
+use crate::step::{CodeId, State, Step, Steps};
+use std::collections::BTreeMap;
+
+/// A step, and the waiting time that it causes on all locations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Which.
+    pub step: Step,
+    /// Waiting time, ns.
+    pub wait_ns: u64,
+}
+
+/// All causes, the greatest first. Their sum is that of all waits.
+pub fn causes(steps: &Steps, sites: &[SiteWaits]) -> Vec<Cause> {
+    let mut sums: Map<Step, u64> = Map::default();
+    for class in sites.iter().flat_map(|site| &site.classes) {
+        for (step, ns) in causes_of(steps, class) {
+            *sums.entry(step).or_default() += ns;
+        }
+    }
+    let mut causes: Vec<Cause> = sums.into_iter().map(|(step, wait_ns)| Cause { step, wait_ns }).collect();
+    causes.sort_by_key(|cause| (std::cmp::Reverse(cause.wait_ns), cause.step));
+    causes
+}
+
+/// The causes of a class. Their sum is the class's waiting time.
+pub fn causes_of(steps: &Steps, class: &Class) -> Vec<(Step, u64)> {
+    let mut excess: BTreeMap<(CodeId, State), i128> = BTreeMap::new();
+    let mut executed: BTreeMap<(CodeId, State), Vec<(Step, u64)>> = BTreeMap::new();
+    for (id, ns) in &class.plus {
+        let step = steps.get(*id);
+        *excess.entry((step.code, step.state)).or_default() += i128::from(*ns);
+        executed.entry((step.code, step.state)).or_default().push((step, *ns));
+    }
+    for (id, ns) in &class.minus {
+        let step = steps.get(*id);
+        *excess.entry((step.code, step.state)).or_default() -= i128::from(*ns);
+    }
+    let positive: Vec<((CodeId, State), u64)> =
+        excess.into_iter().filter_map(|(code, ns)| u64::try_from(ns).ok().filter(|ns| *ns > 0).map(|ns| (code, ns))).collect();
+    let mut found = Vec::new();
+    let shares = divide(class.total_ns, &positive.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());
+    for ((code, _), share) in positive.iter().zip(shares) {
+        let mut locations = executed.remove(code).unwrap_or_default();
+        locations.sort_by_key(|(step, _)| *step);
+        let parts = divide(share, &locations.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());
+        found.extend(locations.iter().zip(parts).filter(|(_, ns)| *ns > 0).map(|((step, _), ns)| (*step, ns)));
+    }
+    found
+}
+
+/// Divides a number in proportion to weights; the parts add up to it.
+fn divide(total: u64, weights: &[u64]) -> Vec<u64> {
+    let sum: u128 = weights.iter().map(|w| u128::from(*w)).sum();
+    if sum == 0 {
+        return vec![0; weights.len()];
+    }
+    let mut before: u128 = 0;
+    let share = |weight: u128| (u128::from(total) * weight / sum) as u64;
+    weights
+        .iter()
+        .map(|weight| {
+            let from = share(before);
+            before += u128::from(*weight);
+            share(before) - from
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_add_up() {
+        assert_eq!(divide(10, &[1, 1, 1]).iter().sum::<u64>(), 10);
+        assert_eq!(divide(7, &[0, 5, 0]), [0, 7, 0]);
+        assert_eq!(divide(7, &[]), Vec::<u64>::new());
+    }
+}

@@ -1,0 +1,109 @@
+//! Collective operations: whose entry a member waits for.
+//!
+//! The n-th operation of each member on a communicator is one instance. Entries come in order of time, so the last one that matters is kept:
+//! of all members, of the root, or of those of lower rank.
+
+use crate::analysis::Moment;
+use crate::call::{Collective, CommunicatorId, Rule};
+use crate::hash::Map;
+use crate::step::ProcessId;
+
+/// A member's place in an instance.
+#[derive(Clone, Copy, Debug)]
+pub struct Membership {
+    /// The operation.
+    pub collective: Collective,
+    number: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Instance {
+    entered: u32,
+    left: u32,
+    rule: Option<(Rule, bool)>,
+    is_contradictory: bool,
+    last: Option<Moment>,
+    root: Option<Moment>,
+    /// Of a scan: entries by rank.
+    ranks: Vec<(u32, Moment)>,
+}
+
+/// Whom a member waited for.
+#[derive(Clone, Copy, Debug)]
+pub enum Waited {
+    /// For this entry; it may be the member's own.
+    For(Moment),
+    /// For nobody.
+    Nobody,
+    /// Not all had entered.
+    Early,
+    /// Members called different operations.
+    Contradictory,
+}
+
+/// All instances that somebody is in.
+#[derive(Clone, Debug, Default)]
+pub struct Collectives {
+    instances: Map<(CommunicatorId, u64), Instance>,
+    counts: Map<(CommunicatorId, ProcessId), u64>,
+}
+
+impl Collectives {
+    /// A member enters. Gives its place and a moment that is no longer needed.
+    pub fn enter(&mut self, process: ProcessId, collective: Collective, moment: Moment) -> (Membership, Option<Moment>) {
+        let count = self.counts.entry((collective.communicator, process)).or_default();
+        let number = *count;
+        *count += 1;
+        let instance = self.instances.entry((collective.communicator, number)).or_default();
+        let rule = (collective.rule, collective.is_barrier);
+        instance.is_contradictory |= *instance.rule.get_or_insert(rule) != rule;
+        instance.entered += 1;
+        let old = match collective.rule {
+            Rule::Scan => {
+                instance.ranks.push((collective.rank, moment));
+                None
+            }
+            Rule::FromRoot if collective.is_root => instance.root.replace(moment),
+            Rule::FromRoot => Some(moment),
+            _ => instance.last.replace(moment),
+        };
+        (Membership { collective, number }, old)
+    }
+
+    /// Whom a member that leaves has waited for.
+    pub fn waited(&self, membership: Membership) -> Waited {
+        let Collective { communicator, rule, is_root, rank, size, .. } = membership.collective;
+        let Some(instance) = self.instances.get(&(communicator, membership.number)) else { return Waited::Early };
+        if instance.is_contradictory {
+            return Waited::Contradictory;
+        }
+        let found = match rule {
+            Rule::All if instance.entered < size => None,
+            Rule::ToRoot if is_root && instance.entered < size => None,
+            Rule::All => instance.last,
+            Rule::ToRoot if is_root => instance.last,
+            Rule::FromRoot if !is_root => instance.root,
+            Rule::Scan => {
+                let lower = instance.ranks.iter().filter(|(other, _)| *other < rank);
+                if lower.clone().count() < rank as usize {
+                    return Waited::Early;
+                }
+                return lower.map(|(_, moment)| *moment).max_by_key(|moment| moment.time_ns).map_or(Waited::Nobody, Waited::For);
+            }
+            _ => return Waited::Nobody,
+        };
+        found.map_or(Waited::Early, Waited::For)
+    }
+
+    /// A member leaves. Gives the moments that nobody needs any longer.
+    pub fn leave(&mut self, membership: Membership) -> Vec<Moment> {
+        let key = (membership.collective.communicator, membership.number);
+        let Some(instance) = self.instances.get_mut(&key) else { return Vec::new() };
+        instance.left += 1;
+        if instance.left < membership.collective.size {
+            return Vec::new();
+        }
+        let instance = self.instances.remove(&key).unwrap_or_default();
+        instance.last.into_iter().chain(instance.root).chain(instance.ranks.into_iter().map(|(_, moment)| moment)).collect()
+    }
+}

@@ -1,0 +1,56 @@
+//! Hash maps of small keys that the analysis itself makes: a multiplication per word, as in Firefox and rustc. Keys come from traces, not from
+//! adversaries of this process.
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A map with that hash.
+pub type Map<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<WordHasher>>;
+
+/// The hash.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WordHasher(u64);
+
+impl WordHasher {
+    fn add(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+impl Hasher for WordHasher {
+    fn finish(&self) -> u64 {
+        // Tables take the upper bits as well as the lower ones.
+        self.0 ^ self.0 >> 32
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.add(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.add(value.into());
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.add(value.into());
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.add(value);
+    }
+
+    fn write_i32(&mut self, value: i32) {
+        self.add(value as u32 as u64);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.add(value as u64);
+    }
+
+    fn write_isize(&mut self, value: isize) {
+        self.add(value as u64);
+    }
+}

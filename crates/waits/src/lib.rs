@@ -1,0 +1,44 @@
+//! Waiting time explained as the difference of two execution paths. Pure: no file, clock or environment.
+//!
+//! Source: Meira, LeBlanc and Poulos, *Waiting time analysis and performance visualization in Carnival* (1996): a process that waits does so
+//! because another one executed a longer path since the two last synchronised. Steps of that path that are waiting time themselves are
+//! replaced by the paths that explain them, until only computation is left.
+//!
+//! | file | what |
+//! |---|---|
+//! | `step.rs` | locations, code blocks, steps |
+//! | `versions.rs` | expanded paths of all locations, as versions in a tree |
+//! | `call.rs` | calls that make a location wait or let others go on |
+//! | `messages.rs`, `collectives.rs`, `objects.rs` | who releases a wait: messages, collective operations, locks and wakers |
+//! | `analysis.rs` | calls in order of time to waits |
+//! | `release.rs` | the rules: what a call means to others, who released it |
+//! | `classes.rs` | equivalence classes of waits |
+//! | `redundancy.rs` | what of two paths need not be shown |
+//! | `causes.rs` | the code that causes waits, summed over all of them |
+//! | `hash.rs` | hash maps of small keys |
+//! | `diagnostic.rs` | what a trace lacks or contradicts |
+//!
+//! Invariant, in integer nanoseconds: for every wait, the sum of the longer path less the sum of the shorter path is the wait.
+#![forbid(unsafe_code)]
+
+pub mod analysis;
+pub mod call;
+pub mod causes;
+pub mod classes;
+mod collectives;
+pub mod diagnostic;
+pub mod hash;
+mod messages;
+mod objects;
+pub mod redundancy;
+mod release;
+pub mod step;
+pub mod versions;
+
+pub use analysis::{Analysis, Options, Outcome, Wait};
+pub use call::{Call, Rule, WaitKind};
+pub use causes::{Cause, causes};
+pub use classes::{Class, ClassRule, Longest, Site, SiteWaits};
+pub use diagnostic::{Diagnostic, Diagnostics};
+pub use redundancy::{Explanation, explain};
+pub use step::{CodeId, LocationId, ProcessId, State, Step, StepId, Steps};

@@ -1,0 +1,354 @@
+//! What a call means to others when it begins, and who has released it when it ends: the rules of the analysis.
+
+use crate::Rule;
+use crate::analysis::{Analysis, Moment, Open, Wait};
+use crate::call::{Call, Completed, Message, RequestId, SleepKind, WaitKind};
+use crate::collectives::{Membership, Waited};
+use crate::diagnostic::Diagnostic;
+use crate::messages::{Begun, Place, Request};
+use crate::objects::Objects;
+use crate::step::{CodeId, LocationId, ProcessId, State};
+
+impl Analysis {
+    /// What a call means to others, at its entry.
+    pub(crate) fn begin(&mut self, id: LocationId, process: ProcessId, call: &Call) {
+        match call {
+            Call::Send(message, _) => self.begin_message(id, process, *message, false),
+            Call::Receive(message, _) => self.begin_message(id, process, *message, true),
+            Call::Exchange(send, receive) => {
+                self.begin_message(id, process, *send, false);
+                self.begin_message(id, process, *receive, true);
+            }
+            Call::Begin(message, is_receive, request) => {
+                let begun = self.place(id, process, *message, *is_receive);
+                self.messages.requests.insert((process, *request), Request::Message(begun));
+            }
+            Call::Prepare(message, is_receive, request) => {
+                self.messages.requests.insert((process, *request), Request::Prepared(*message, *is_receive));
+            }
+            Call::Start(requests) => requests.iter().for_each(|request| self.start_prepared(id, process, *request)),
+            Call::Collective(collective) => {
+                let moment = self.moment(id);
+                let (membership, old) = self.collectives.enter(process, *collective, moment);
+                self.give_back(old);
+                self.open(id).membership = Some(membership);
+            }
+            Call::BeginCollective(collective, request) => {
+                let moment = self.moment(id);
+                let (membership, old) = self.collectives.enter(process, *collective, moment);
+                self.give_back(old);
+                self.messages.requests.insert((process, *request), Request::Collective(membership));
+            }
+            Call::Unlock(object) => self.keep(id, |objects, moment| objects.unlock((process, *object), moment)),
+            Call::Wake(object, count) => self.keep(id, |objects, moment| objects.wake((process, *object), *count, moment)),
+            Call::Create(token) => self.keep(id, |objects, moment| objects.create(*token, moment)),
+            Call::End(token) => self.keep(id, |objects, moment| objects.end(*token, moment)),
+            Call::ThreadBarrier(object, count) => {
+                let moment = self.moment(id);
+                let (place, old) = self.objects.enter((process, *object), *count, moment);
+                self.give_back(old);
+                self.open(id).barrier = Some(place);
+            }
+            _ => {}
+        }
+    }
+
+    fn keep(&mut self, id: LocationId, put: impl FnOnce(&mut Objects, Moment) -> Option<Moment>) {
+        let moment = self.moment(id);
+        let old = put(&mut self.objects, moment);
+        self.give_back(old);
+    }
+
+    fn open(&mut self, id: LocationId) -> &mut Open {
+        self.location(id).open.as_mut().expect("`enter` has opened it")
+    }
+
+    fn place(&mut self, id: LocationId, process: ProcessId, message: Message, is_receive: bool) -> Begun {
+        let moment = self.moment(id);
+        let begun = self.messages.begin(process, message, is_receive, moment);
+        match begun {
+            Begun::Nowhere => self.give_back([moment]),
+            Begun::Placed(place) if !is_receive && self.messages.is_received(place) => {
+                self.diagnostics.add(Diagnostic::ReceiveBeforeSend, id, moment.time_ns);
+            }
+            _ => {}
+        }
+        begun
+    }
+
+    fn begin_message(&mut self, id: LocationId, process: ProcessId, message: Message, is_receive: bool) {
+        let begun = self.place(id, process, message, is_receive);
+        self.open(id).begun.push((begun, is_receive));
+    }
+
+    fn start_prepared(&mut self, id: LocationId, process: ProcessId, request: RequestId) {
+        match self.messages.requests.get(&(process, request)) {
+            Some(Request::Prepared(message, is_receive) | Request::Started(message, is_receive, _)) => {
+                let (message, is_receive) = (*message, *is_receive);
+                let begun = self.place(id, process, message, is_receive);
+                self.messages.requests.insert((process, request), Request::Started(message, is_receive, begun));
+            }
+            _ => self.unknown_request(id),
+        }
+    }
+
+    fn unknown_request(&mut self, id: LocationId) {
+        let time_ns = self.location(id).time_ns;
+        self.diagnostics.add(Diagnostic::UnknownRequest, id, time_ns);
+    }
+
+    /// A call returns: who released it, and what follows.
+    pub(crate) fn complete(&mut self, id: LocationId, process: ProcessId, open: Open, time_ns: u64, call: &Call) -> Option<Wait> {
+        let (enter_ns, site) = (open.enter_ns, open.site);
+        match call {
+            Call::Send(..) | Call::Receive(..) | Call::Exchange(..) => self.complete_messages(id, process, open, time_ns, call),
+            Call::Probe(message) => {
+                let found = self.messages.first_unreceived(process, *message);
+                self.resolve(id, (enter_ns, time_ns), site, found.map(|moment| (moment, WaitKind::LateSender)))
+            }
+            Call::Wait(completed) => self.complete_requests(id, process, (enter_ns, time_ns), site, completed),
+            Call::Collective(_) => {
+                let found = open.membership.and_then(|membership| self.collective_wait(id, membership, time_ns));
+                let wait = self.resolve(id, (enter_ns, time_ns), site, found);
+                let old = open.membership.map_or_else(Vec::new, |membership| self.collectives.leave(membership));
+                self.give_back(old);
+                wait
+            }
+            Call::BeginJob(job) => self.begin_job(id, *job, time_ns, site),
+            Call::Free(request) => {
+                self.messages.requests.remove(&(process, *request));
+                self.resolve(id, (enter_ns, time_ns), site, None)
+            }
+            Call::Lock(object) => {
+                let found = self.objects.unlocked((process, *object), id).map(|moment| (moment, WaitKind::LockContention));
+                self.expect(id, (enter_ns, time_ns), site, found, Diagnostic::LockWithoutUnlock)
+            }
+            Call::Sleep(object, kind, was_woken) => {
+                if !was_woken {
+                    return self.nobody(id, time_ns, site, State::Blocked);
+                }
+                let kind = match kind {
+                    SleepKind::Condition => WaitKind::Condition,
+                    SleepKind::Semaphore => WaitKind::Semaphore,
+                    SleepKind::Futex => WaitKind::Futex,
+                };
+                let found = self.objects.woken((process, *object), id, enter_ns).map(|moment| (moment, kind));
+                self.expect(id, (enter_ns, time_ns), site, found, Diagnostic::SleepWithoutWake)
+            }
+            Call::ThreadBarrier(..) => {
+                let found = open.barrier.and_then(|place| self.objects.last(place)).map(|moment| (moment, WaitKind::ThreadBarrier));
+                let wait = self.expect(id, (enter_ns, time_ns), site, found, Diagnostic::LeftBeforeEntered);
+                let old = open.barrier.and_then(|place| self.objects.leave(place));
+                self.give_back(old);
+                wait
+            }
+            Call::Join(token) => {
+                let found = self.objects.join(*token);
+                let wait = self.expect(id, (enter_ns, time_ns), site, found.map(|m| (m, WaitKind::Join)), Diagnostic::JoinWithoutEnd);
+                self.give_back(found);
+                wait
+            }
+            Call::Blocked => self.nobody(id, time_ns, site, State::Blocked),
+            _ => self.nobody(id, time_ns, site, State::Communicating),
+        }
+    }
+
+    /// Nobody was waited for: the call's time is of that state.
+    fn nobody(&mut self, id: LocationId, time_ns: u64, site: CodeId, state: State) -> Option<Wait> {
+        let ns = time_ns - self.location(id).time_ns;
+        self.append(id, site, state, ns);
+        None
+    }
+
+    /// As [`Analysis::resolve`], where somebody must have been waited for.
+    fn expect(
+        &mut self,
+        id: LocationId,
+        times: (u64, u64),
+        site: CodeId,
+        found: Option<(Moment, WaitKind)>,
+        or: Diagnostic,
+    ) -> Option<Wait> {
+        // Shorter than a switch of threads: the lock was free again before anybody slept.
+        const SHORT_NS: u64 = 2_000;
+        if found.is_none() && times.1 - times.0 > SHORT_NS {
+            self.diagnostics.add(or, id, times.0);
+            self.unexplained_ns += times.1 - times.0;
+            return self.nobody(id, times.1, site, State::Unexplained);
+        }
+        self.resolve(id, times, site, found)
+    }
+
+    /// The call of a location lasted from `enter_ns` to `exit_ns`; the moment, if any, released it.
+    fn resolve(
+        &mut self,
+        id: LocationId,
+        (enter_ns, exit_ns): (u64, u64),
+        site: CodeId,
+        found: Option<(Moment, WaitKind)>,
+    ) -> Option<Wait> {
+        let found = found.filter(|(moment, _)| moment.location != id && moment.time_ns > enter_ns);
+        let Some((moment, kind)) = found else { return self.nobody(id, exit_ns, site, State::Communicating) };
+        if moment.time_ns > exit_ns {
+            self.diagnostics.add(Diagnostic::ReceiveBeforeSend, id, exit_ns);
+            self.unexplained_ns += exit_ns - enter_ns;
+            return self.nobody(id, exit_ns, site, State::Unexplained);
+        }
+        let head = self.location(id).head;
+        let paths = self.versions.difference(moment.version, head);
+        let wait = Wait { location: id, releaser: moment.location, site, kind, enter_ns, wait_ns: moment.time_ns - enter_ns, paths };
+        let shared = self.versions.share(moment.version);
+        self.versions.release(head);
+        let location = self.location(id);
+        location.head = shared;
+        location.time_ns = moment.time_ns;
+        location.scaled_ns = location.scaled_ns.max(moment.scaled_ns);
+        self.append(id, site, State::Communicating, exit_ns - moment.time_ns);
+        self.waits += 1;
+        self.wait_ns += wait.wait_ns;
+        if self.waits.is_multiple_of(1024) {
+            let live = self.versions.live();
+            self.live = (self.live.0.max(live.0), self.live.1.max(live.1));
+        }
+        self.classes.add(&self.steps, &wait);
+        self.others.iter_mut().for_each(|classes| classes.add(&self.steps, &wait));
+        Some(wait)
+    }
+
+    fn complete_messages(&mut self, id: LocationId, process: ProcessId, open: Open, time_ns: u64, call: &Call) -> Option<Wait> {
+        let mut latest: Option<(Moment, WaitKind)> = None;
+        let mut places = Vec::with_capacity(2);
+        for (begun, is_receive) in open.begun {
+            let actual = if let Call::Receive(_, actual) = call { *actual } else { None };
+            let begun = self.messages.resolve(process, begun, actual);
+            if let Begun::Open(_, moment) = begun {
+                self.give_back([moment]);
+            }
+            let Begun::Placed(place) = begun else { continue };
+            places.push(place);
+            latest = later(latest, self.partner(place, is_receive, time_ns));
+        }
+        let wait = self.resolve(id, (open.enter_ns, time_ns), open.site, latest);
+        self.end_places(&places);
+        wait
+    }
+
+    fn end_places(&mut self, places: &[Place]) {
+        for place in places {
+            let old = self.messages.end(*place);
+            self.give_back(old);
+        }
+    }
+
+    fn partner(&self, place: Place, is_receive: bool, until_ns: u64) -> Option<(Moment, WaitKind)> {
+        let moment = self.messages.partner(place).filter(|moment| moment.time_ns <= until_ns && !place.is_buffered())?;
+        let kind = match (is_receive, self.messages.is_overtaken(place)) {
+            (true, true) => WaitKind::WrongOrder,
+            (true, false) => WaitKind::LateSender,
+            (false, _) => WaitKind::LateReceiver,
+        };
+        Some((moment, kind))
+    }
+
+    fn collective_wait(&mut self, id: LocationId, membership: Membership, time_ns: u64) -> Option<(Moment, WaitKind)> {
+        let kind = match membership.collective {
+            collective if collective.is_barrier => WaitKind::Barrier,
+            collective => match collective.rule {
+                Rule::All => WaitKind::AllToAll,
+                Rule::FromRoot => WaitKind::LateBroadcast,
+                Rule::ToRoot => WaitKind::EarlyReduce,
+                Rule::Scan => WaitKind::EarlyScan,
+            },
+        };
+        match self.collectives.waited(membership) {
+            Waited::For(moment) => Some((moment, kind)),
+            Waited::Nobody => None,
+            Waited::Early => {
+                self.diagnostics.add(Diagnostic::LeftBeforeEntered, id, time_ns);
+                None
+            }
+            Waited::Contradictory => {
+                self.diagnostics.add(Diagnostic::DifferentCollectives, id, time_ns);
+                None
+            }
+        }
+    }
+
+    fn complete_requests(
+        &mut self,
+        id: LocationId,
+        process: ProcessId,
+        times: (u64, u64),
+        site: CodeId,
+        completed: &[Completed],
+    ) -> Option<Wait> {
+        let mut latest: Option<(Moment, WaitKind)> = None;
+        let (mut places, mut members) = (Vec::new(), Vec::new());
+        for one in completed {
+            let Some(request) = self.messages.requests.remove(&(process, one.request)) else {
+                continue;
+            };
+            let begun = match request {
+                Request::Message(begun) => begun,
+                Request::Started(message, is_receive, begun) => {
+                    self.messages.requests.insert((process, one.request), Request::Prepared(message, is_receive));
+                    begun
+                }
+                Request::Prepared(..) => {
+                    self.messages.requests.insert((process, one.request), request);
+                    continue;
+                }
+                Request::Collective(membership) => {
+                    members.push(membership);
+                    latest = later(latest, self.collective_wait(id, membership, times.1));
+                    continue;
+                }
+            };
+            let begun = self.messages.resolve(process, begun, one.peer.zip(one.tag));
+            match begun {
+                Begun::Placed(place) => {
+                    latest = later(latest, self.partner(place, place.is_receive(), times.1));
+                    places.push(place);
+                }
+                Begun::Open(_, moment) => self.give_back([moment]),
+                Begun::Nowhere => {}
+            }
+        }
+        let wait = self.resolve(id, times, site, latest);
+        self.end_places(&places);
+        for membership in members {
+            let old = self.collectives.leave(membership);
+            self.give_back(old);
+        }
+        wait
+    }
+
+    /// The start of a job is the origin of its members: what was before is not compared.
+    fn begin_job(&mut self, id: LocationId, job: u32, time_ns: u64, site: CodeId) -> Option<Wait> {
+        match self.jobs.get(&job).copied().filter(|moment| moment.time_ns <= time_ns) {
+            Some(moment) => {
+                let shared = self.versions.share(moment.version);
+                let location = self.location(id);
+                let old = std::mem::replace(&mut location.head, shared);
+                location.time_ns = moment.time_ns;
+                location.scaled_ns = moment.scaled_ns;
+                self.versions.release(old);
+                self.append(id, site, State::Starting, time_ns - moment.time_ns);
+            }
+            None => {
+                let ns = time_ns - self.location(id).time_ns;
+                self.append(id, site, State::Starting, ns);
+                let moment = self.moment(id);
+                self.jobs.insert(job, moment);
+            }
+        }
+        None
+    }
+}
+
+fn later(one: Option<(Moment, WaitKind)>, other: Option<(Moment, WaitKind)>) -> Option<(Moment, WaitKind)> {
+    match (one, other) {
+        (Some(first), Some(second)) => Some(if second.0.time_ns > first.0.time_ns { second } else { first }),
+        (first, second) => first.or(second),
+    }
+}

@@ -1,0 +1,257 @@
+//! Expanded execution paths of all locations, as versions in a tree.
+//!
+//! A version is the path from the run's origin to a point of a location, with every waiting step already expanded: its sum is the time
+//! elapsed. A location that waits goes on from the version of the one that released it, so versions form a tree, and what two paths have
+//! in common is the path to their lowest common ancestor. Nothing is ever subtracted, and no duration is negative.
+//!
+//! Memory: versions are counted references. A node that only its child refers to is merged into it, and what all versions share (above the
+//! least common ancestor of all) moves to [`Versions::shared`]. So there are at most two nodes per location and kept version, each with
+//! at most one entry per step. Every operation is amortised constant but [`Versions::difference`], linear in the two paths.
+
+use crate::hash::Map;
+use crate::step::StepId;
+
+/// A version. Owned: to be given back by [`Versions::release`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Version(u32);
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Debug)]
+struct Node {
+    parent: u32,
+    references: u32,
+    /// Larger than that of the parent.
+    serial: u64,
+    /// Sum from the origin to the end of this node, ns.
+    total_ns: u64,
+    steps: Vec<(StepId, u64)>,
+    /// Entries when equal steps were added up last.
+    compacted: usize,
+}
+
+/// All live versions.
+#[derive(Clone, Debug, Default)]
+pub struct Versions {
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+    serial: u64,
+    shared: Map<StepId, u64>,
+}
+
+/// The steps of two paths behind what they share, equal steps added up, in order of step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// Steps of the longer path.
+    pub plus: Vec<(StepId, u64)>,
+    /// Steps of the shorter path.
+    pub minus: Vec<(StepId, u64)>,
+}
+
+impl Versions {
+    /// A path of nothing, at the origin. Called once: all versions share it.
+    pub fn origin(&mut self) -> Version {
+        self.node(NONE, 0)
+    }
+
+    fn node(&mut self, parent: u32, total_ns: u64) -> Version {
+        self.serial += 1;
+        let node = Node { parent, references: 1, serial: self.serial, total_ns, steps: Vec::new(), compacted: 0 };
+        match self.free.pop() {
+            Some(index) => {
+                self.nodes[index as usize] = node;
+                Version(index)
+            }
+            None => {
+                self.nodes.push(node);
+                Version(self.nodes.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// The sum of a path, ns.
+    pub fn total_ns(&self, version: Version) -> u64 {
+        self.nodes[version.0 as usize].total_ns
+    }
+
+    /// The path with one more step. Takes the version.
+    #[must_use]
+    pub fn append(&mut self, version: Version, step: StepId, ns: u64) -> Version {
+        if ns == 0 {
+            return version;
+        }
+        let own = &self.nodes[version.0 as usize];
+        let version = if own.references == 1 {
+            version
+        } else {
+            // The reference to the parent is that which the caller gives.
+            self.node(version.0, own.total_ns)
+        };
+        self.merge_upwards(version.0);
+        let node = &mut self.nodes[version.0 as usize];
+        node.total_ns += ns;
+        match node.steps.last_mut() {
+            Some(last) if last.0 == step => last.1 += ns,
+            _ => node.steps.push((step, ns)),
+        }
+        if node.steps.len() > 2 * node.compacted + 32 {
+            compact(node);
+        }
+        version
+    }
+
+    /// Another reference to a version.
+    #[must_use]
+    pub fn share(&mut self, version: Version) -> Version {
+        self.nodes[version.0 as usize].references += 1;
+        version
+    }
+
+    /// Gives a reference back.
+    pub fn release(&mut self, version: Version) {
+        let mut index = version.0;
+        while index != NONE {
+            let node = &mut self.nodes[index as usize];
+            node.references -= 1;
+            if node.references > 0 {
+                return;
+            }
+            let parent = node.parent;
+            node.steps = Vec::new();
+            self.free.push(index);
+            index = parent;
+        }
+    }
+
+    /// Merges ancestors into a node that only it refers to.
+    fn merge_upwards(&mut self, index: u32) {
+        loop {
+            let parent = self.nodes[index as usize].parent;
+            if parent == NONE || self.nodes[parent as usize].references != 1 {
+                return;
+            }
+            let mut steps = std::mem::take(&mut self.nodes[parent as usize].steps);
+            let (grandparent, compacted) = (self.nodes[parent as usize].parent, self.nodes[parent as usize].compacted);
+            self.free.push(parent);
+            let node = &mut self.nodes[index as usize];
+            steps.append(&mut node.steps);
+            node.steps = steps;
+            node.compacted = compacted;
+            node.parent = grandparent;
+            if node.steps.len() > 2 * node.compacted + 32 {
+                compact(node);
+            }
+        }
+    }
+
+    /// What two paths do not share. The sum of `plus` less that of `minus` is the difference of their totals.
+    pub fn difference(&mut self, plus: Version, minus: Version) -> Difference {
+        let (mut a, mut b) = (plus.0, minus.0);
+        let mut difference = Difference::default();
+        while a != b {
+            let (first, second) = (self.serial(a), self.serial(b));
+            let (index, steps) = if first > second { (&mut a, &mut difference.plus) } else { (&mut b, &mut difference.minus) };
+            self.merge_upwards(*index);
+            steps.extend_from_slice(&self.nodes[*index as usize].steps);
+            *index = self.nodes[*index as usize].parent;
+        }
+        if a != NONE {
+            self.merge_upwards(a);
+            self.give_to_shared(a);
+        }
+        add_up(&mut difference.plus);
+        add_up(&mut difference.minus);
+        difference
+    }
+
+    fn serial(&self, index: u32) -> u64 {
+        if index == NONE { 0 } else { self.nodes[index as usize].serial }
+    }
+
+    /// A root is part of every path of its tree, and of no difference.
+    fn give_to_shared(&mut self, index: u32) {
+        let node = &mut self.nodes[index as usize];
+        if node.parent == NONE {
+            for (step, ns) in node.steps.drain(..) {
+                *self.shared.entry(step).or_default() += ns;
+            }
+            node.compacted = 0;
+        }
+    }
+
+    /// All steps of a path from the origin, equal steps added up.
+    pub fn path(&self, version: Version) -> Vec<(StepId, u64)> {
+        let mut steps: Vec<_> = self.shared.iter().map(|(step, ns)| (*step, *ns)).collect();
+        let mut index = version.0;
+        while index != NONE {
+            steps.extend_from_slice(&self.nodes[index as usize].steps);
+            index = self.nodes[index as usize].parent;
+        }
+        add_up(&mut steps);
+        steps
+    }
+
+    /// Nodes in use, and entries in them: what memory is bounded by.
+    pub fn live(&self) -> (usize, usize) {
+        (self.nodes.len() - self.free.len(), self.nodes.iter().map(|n| n.steps.len()).sum())
+    }
+}
+
+fn compact(node: &mut Node) {
+    add_up(&mut node.steps);
+    node.compacted = node.steps.len();
+}
+
+/// Sorts by step and adds equal ones up.
+fn add_up(steps: &mut Vec<(StepId, u64)>) {
+    steps.sort_unstable_by_key(|(step, _)| *step);
+    steps.dedup_by(|next, kept| {
+        let is_equal = next.0 == kept.0;
+        if is_equal {
+            kept.1 += next.1;
+        }
+        is_equal
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(steps: &[(StepId, u64)]) -> u64 {
+        steps.iter().map(|(_, ns)| ns).sum()
+    }
+
+    #[test]
+    fn what_is_shared_is_cancelled() {
+        let mut versions = Versions::default();
+        let root = versions.origin();
+        let root = versions.append(root, StepId(0), 5);
+        let other = versions.share(root);
+        let a = versions.append(root, StepId(1), 10);
+        let b = versions.append(other, StepId(2), 3);
+        let found = versions.difference(a, b);
+        assert_eq!(found, Difference { plus: vec![(StepId(1), 10)], minus: vec![(StepId(2), 3)] });
+        assert_eq!(versions.path(b), [(StepId(0), 5), (StepId(2), 3)]);
+    }
+
+    #[test]
+    fn memory_is_bounded_by_live_versions() {
+        let mut versions = Versions::default();
+        let a = versions.origin();
+        let b = versions.share(a);
+        let mut heads = [a, b];
+        for turn in 0..10_000u64 {
+            let ahead = (turn % 2) as usize;
+            heads[ahead] = versions.append(heads[ahead], StepId(ahead as u32), 10);
+            heads[1 - ahead] = versions.append(heads[1 - ahead], StepId(2), 3);
+            let found = versions.difference(heads[ahead], heads[1 - ahead]);
+            assert_eq!(sum(&found.plus) - sum(&found.minus), 7);
+            versions.release(heads[1 - ahead]);
+            heads[1 - ahead] = versions.share(heads[ahead]);
+        }
+        let (nodes, entries) = versions.live();
+        assert!(nodes <= 4 && entries < 100, "{nodes} nodes, {entries} entries");
+        assert_eq!(sum(&versions.path(heads[0])), versions.total_ns(heads[0]));
+    }
+}

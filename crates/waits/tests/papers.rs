@@ -1,0 +1,169 @@
+//! The worked examples of the Carnival papers: figure 4 of the expansion of waits, and the program of figure 2 of path equivalence.
+
+use trodden_waits::analysis::Block;
+use trodden_waits::call::{Collective, CommunicatorId, Message};
+use trodden_waits::{
+    Analysis, Call, CodeId, Explanation, LocationId, Options, Outcome, ProcessId, Rule, State, Step, Wait, WaitKind, causes, explain,
+};
+
+const START: CodeId = CodeId(1000);
+
+fn start(analysis: &mut Analysis, locations: u32) {
+    (0..locations).for_each(|l| analysis.start(LocationId(l), ProcessId(l), 0, None, START));
+}
+
+fn block(code: u32, ns: u64) -> Block {
+    Block { code: CodeId(code), state: State::Computing, ns }
+}
+
+fn step(location: u32, code: u32) -> Step {
+    Step { location: LocationId(location), code: CodeId(code), state: State::Computing }
+}
+
+fn message(peer: u32) -> Message {
+    Message { communicator: CommunicatorId(0), peer: Some(ProcessId(peer)), tag: Some(0), is_buffered: false }
+}
+
+/// Blocks of figure 4: A1 A2 of process 0, B1 B3 of process 1, C1 C3 of process 2.
+const A1: u32 = 1;
+const A2: u32 = 2;
+const B1: u32 = 3;
+const B3: u32 = 4;
+const C1: u32 = 5;
+const C3: u32 = 6;
+
+/// Process 0 sends to 1 after A1; 1 receives after B1, and sends to 2 after B3; 2 receives after C1, and sends to 0 after C3; 0 receives after A2.
+fn figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, Outcome) {
+    let [a, b, c] = [0, 1, 2].map(LocationId);
+    let mut waits = Vec::new();
+    let mut analysis = Analysis::new(Options::default());
+    start(&mut analysis, 3);
+    let (send_b, send_c, send_a) = (Call::Send(message(1), false), Call::Send(message(2), false), Call::Send(message(0), false));
+    let (recv_a, recv_b, recv_c) = (Call::Receive(message(0), None), Call::Receive(message(1), None), Call::Receive(message(2), None));
+    analysis.enter(b, b1, &[block(B1, b1)], &recv_a, CodeId(101));
+    analysis.enter(c, c1, &[block(C1, c1)], &recv_b, CodeId(102));
+    analysis.enter(a, a1, &[block(A1, a1)], &send_b, CodeId(100));
+    waits.extend(analysis.exit(a, a1, &send_b));
+    waits.extend(analysis.exit(b, a1, &recv_a));
+    analysis.enter(a, a1 + a2, &[block(A2, a2)], &recv_c, CodeId(103));
+    analysis.enter(b, a1 + b3, &[block(B3, b3)], &send_c, CodeId(100));
+    waits.extend(analysis.exit(b, a1 + b3, &send_c));
+    waits.extend(analysis.exit(c, a1 + b3, &recv_b));
+    analysis.enter(c, a1 + b3 + c3, &[block(C3, c3)], &send_a, CodeId(100));
+    waits.extend(analysis.exit(c, a1 + b3 + c3, &send_a));
+    waits.extend(analysis.exit(a, a1 + b3 + c3, &recv_c));
+    (waits, analysis.finish())
+}
+
+fn paths(outcome: &Outcome, wait: &Wait) -> (Vec<(Step, u64)>, Vec<(Step, u64)>) {
+    let steps = |path: &[_]| path.iter().map(|(id, ns)| (outcome.steps.get(*id), *ns)).collect();
+    (steps(&wait.paths.plus), steps(&wait.paths.minus))
+}
+
+fn explanation(outcome: &Outcome, site: u32) -> Explanation {
+    let site = outcome.sites.iter().find(|s| s.site.code == CodeId(site)).unwrap();
+    explain(&outcome.steps, &site.classes[0])
+}
+
+#[test]
+fn figure_4_is_expanded_to_the_last_step() {
+    let (waits, outcome) = figure_4([10, 3, 4, 5, 6, 2]);
+    assert_eq!(waits.iter().map(|w| (w.location.0, w.wait_ns)).collect::<Vec<_>>(), [(1, 6), (2, 9), (0, 4)]);
+    assert!(waits.iter().all(|w| w.kind == WaitKind::LateSender));
+    // B2 = A1 - B1.
+    assert_eq!(paths(&outcome, &waits[0]), (vec![(step(0, A1), 10)], vec![(step(1, B1), 4)]));
+    // C2 = A1 + B3 - C1: the wait B2 is expanded, and B1 is cancelled.
+    assert_eq!(paths(&outcome, &waits[1]), (vec![(step(0, A1), 10), (step(1, B3), 5)], vec![(step(2, C1), 6)]));
+    // A3 = B3 + C3 - A2: A1 is on both paths.
+    let explained = explanation(&outcome, 103);
+    assert_eq!(explained.plus, [(step(1, B3), 5), (step(2, C3), 2)]);
+    assert_eq!(explained.minus, [(step(0, A2), 3)]);
+    for wait in &waits {
+        let sum = |path: &[(_, u64)]| path.iter().map(|(_, ns)| *ns).sum::<u64>();
+        assert_eq!(sum(&wait.paths.plus) - sum(&wait.paths.minus), wait.wait_ns);
+    }
+    assert_eq!((outcome.waits, outcome.wait_ns, outcome.unexplained_ns), (3, 19, 0));
+    assert_eq!(outcome.diagnostics.iter().count(), 0);
+}
+
+#[test]
+fn causes_of_figure_4_add_up_to_its_waits() {
+    let (_, outcome) = figure_4([10, 3, 4, 5, 6, 2]);
+    let causes = causes(&outcome.steps, &outcome.sites);
+    assert_eq!(causes.iter().map(|c| c.wait_ns).sum::<u64>(), 19);
+    assert_eq!(causes[0].step, step(0, A1));
+}
+
+#[test]
+fn the_critical_path_of_figure_4_is_a1_b3_c3() {
+    let (_, outcome) = figure_4([10, 3, 4, 5, 6, 2]);
+    let path: Vec<_> = outcome.critical_path.iter().map(|(id, ns)| (outcome.steps.get(*id), *ns)).collect();
+    assert_eq!(path, [(step(0, A1), 10), (step(1, B3), 5), (step(2, C3), 2)]);
+    assert_eq!(outcome.run_ns, 17);
+}
+
+#[test]
+fn a_run_whose_critical_steps_take_less_is_predicted() {
+    let run = |codes: &[u32], factor| {
+        let question = Some((codes.iter().map(|c| CodeId(*c)).collect(), factor));
+        let mut analysis = Analysis::new(Options { what_if: question, ..Options::default() });
+        start(&mut analysis, 2);
+        let barrier = |rank| {
+            let communicator = CommunicatorId(0);
+            Call::Collective(Collective { communicator, rule: Rule::All, is_root: false, rank, size: 2, is_barrier: true })
+        };
+        analysis.enter(LocationId(1), 40, &[block(2, 40)], &barrier(1), CodeId(100));
+        analysis.enter(LocationId(0), 100, &[block(1, 100)], &barrier(0), CodeId(100));
+        analysis.exit(LocationId(0), 101, &barrier(0));
+        analysis.exit(LocationId(1), 102, &barrier(1));
+        analysis.finish().what_if_ns
+    };
+    assert_eq!(run(&[], 0.5), 102);
+    // Half of what the other waits for: both enter sooner.
+    assert_eq!(run(&[1], 0.5), 52);
+    // Less than half does not help: then the other one is the later.
+    assert_eq!(run(&[1], 0.1), 42);
+    assert_eq!(run(&[2], 0.1), 102);
+}
+
+/// Codes of figure 2: the loops of lines 6 and 8 on process 0, that of line 10 on process 1, the barrier of line 3.
+const LINE_3: u32 = 3;
+const LINE_6: u32 = 6;
+const LINE_8: u32 = 8;
+const LINE_10: u32 = 10;
+
+/// A loop of 100 with a barrier in line 3; then process 0 runs the loops of lines 6 and 8, process 1 the longer loop of line 10. Process 1
+/// begins 50 ns late. Loops vary a little.
+fn figure_2() -> Outcome {
+    let mut analysis = Analysis::new(Options::default());
+    analysis.start(LocationId(0), ProcessId(0), 0, None, START);
+    analysis.start(LocationId(1), ProcessId(1), 50, None, START);
+    let barrier = |rank| {
+        let communicator = CommunicatorId(0);
+        Call::Collective(Collective { communicator, rule: Rule::All, is_root: false, rank, size: 2, is_barrier: true })
+    };
+    let mut now = [0, 50];
+    for turn in 0..100u64 {
+        let (six, eight, ten) = (1000 + turn % 7 * 10, 1500 + turn % 5 * 10, 4000 + turn % 3 * 20);
+        let blocks = if turn == 0 { [vec![], vec![]] } else { [vec![block(LINE_6, six), block(LINE_8, eight)], vec![block(LINE_10, ten)]] };
+        let enter = [0, 1].map(|p: usize| now[p] + blocks[p].iter().map(|b| b.ns).sum::<u64>());
+        analysis.enter(LocationId(0), enter[0], &blocks[0], &barrier(0), CodeId(LINE_3));
+        analysis.enter(LocationId(1), enter[1], &blocks[1], &barrier(1), CodeId(LINE_3));
+        now = [enter[1]; 2];
+        (0..2).for_each(|p| drop(analysis.exit(LocationId(p), enter[1], &barrier(p))));
+    }
+    analysis.finish()
+}
+
+#[test]
+fn the_barriers_of_figure_2_are_one_class_that_names_line_10() {
+    let outcome = figure_2();
+    assert_eq!(outcome.sites.len(), 1);
+    let site = &outcome.sites[0];
+    assert_eq!((site.occurrences, site.site.code, site.site.kind), (100, CodeId(LINE_3), WaitKind::Barrier));
+    assert_eq!(site.classes.iter().map(|c| c.occurrences).collect::<Vec<_>>(), [99, 1]);
+    let explained = explain(&outcome.steps, &site.classes[0]);
+    assert_eq!(explained.plus.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [step(1, LINE_10)]);
+    assert_eq!(explained.minus.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [step(0, LINE_8), step(0, LINE_6)]);
+    assert_eq!(causes(&outcome.steps, &outcome.sites)[0].step, step(1, LINE_10));
+}

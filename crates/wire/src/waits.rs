@@ -1,0 +1,202 @@
+//! Layout of what the waiting-time recorder writes inside a program, and what `trodden waits` reads.
+//!
+//! A recording is a folder. Each process writes one text file, each recorded thread three binary files:
+//!
+//! ```text
+//! <process>.process            lines of text: clock anchors, rank, communicators, mapped images
+//! <process>.<thread>.calls     ThreadHeader, then CallRecords in order of entry; the first of kind 0 ends the file
+//! <process>.<thread>.stacks    a u64 count, then that many return addresses, innermost first; the n-th list is stack n
+//! <process>.<thread>.samples   SampleRecords in order of time; the first of time 0 ends the file
+//! ```
+//!
+//! `<process>` is the process number and the time of its start, so that a process that executes another program begins new files.
+//! The binary files are mapped while they are written: what was recorded survives a crash or a kill.
+//! Everything is little-endian. Times are ticks of the time-stamp counter, or nanoseconds where the processor has no constant one;
+//! the anchors of the process file relate ticks to the system's monotonic clock.
+
+/// First eight bytes of a `.calls` file.
+pub const MAGIC: [u8; 8] = *b"TRODWAIT";
+/// Version of this layout.
+pub const VERSION: u32 = 1;
+/// Variable that names the folder of the recording, for the recorder.
+pub const OUTPUT_VARIABLE: &str = "TRODDEN_WAITS";
+/// Variable with the samples per second of processor time and thread; `0` turns sampling off.
+pub const RATE_VARIABLE: &str = "TRODDEN_WAITS_RATE";
+/// Size of a [`ThreadHeader`] in its file.
+pub const HEADER_SIZE: usize = 128;
+/// Size of a [`CallRecord`].
+pub const RECORD_SIZE: usize = 64;
+/// Size of a [`SampleRecord`].
+pub const SAMPLE_SIZE: usize = 24;
+/// Stack of a record that has none.
+pub const NO_STACK: u32 = u32::MAX;
+/// Peer of a record that has none: a null process, or a call without partner.
+pub const NO_PEER: i32 = -1;
+/// Peer of a receive from any source.
+pub const ANY_PEER: i32 = -2;
+/// Tag of a receive of any tag.
+pub const ANY_TAG: i32 = -1;
+
+/// Begins a `.calls` file.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadHeader {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: u32,
+    /// The process's number.
+    pub process: u32,
+    /// The thread's number.
+    pub thread: u32,
+    /// 1 if `ticks` are those of the time-stamp counter, 0 if nanoseconds.
+    pub counter: u32,
+    /// When recording of the thread began, ticks.
+    pub begin: u64,
+    /// Object of the [`kind::THREAD_CREATE`] that made the thread; 0 for a process's first.
+    pub token: u64,
+    /// A later anchor: ticks ...
+    pub anchor_ticks: u64,
+    /// ... and the monotonic clock at the same time, ns.
+    pub anchor_ns: u64,
+    /// The monotonic clock at `begin`, ns.
+    pub begin_ns: u64,
+}
+
+/// One call of the program. Written when the call begins, completed when it returns.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallRecord {
+    /// When the call began, ticks.
+    pub enter: u64,
+    /// When it returned, ticks; 0 while it has not.
+    pub exit: u64,
+    /// What it is: a constant of [`kind`]. 0 ends the file.
+    pub kind: u16,
+    /// Which function was called: an index of [`FUNCTIONS`].
+    pub function: u16,
+    /// Stack of the caller: an index of the `.stacks` file.
+    pub stack: u32,
+    /// Communicator, lock, condition variable, address of a futex, or token of a thread.
+    pub object: u64,
+    /// The other process of a message, root of a collective operation; relative to the communicator.
+    pub peer: i32,
+    /// Tag of a message.
+    pub tag: i32,
+    /// Bytes of a message, participants of a barrier, threads woken; of a failed call its error number.
+    pub amount: u64,
+    /// Handle of the request that is begun or completed; the mutex of a wait for a condition variable.
+    pub request: u64,
+    /// Processor time of the thread at the end of the call, ns; 0 where it was not asked for. See [`kind::CPU_AT_ENTER`].
+    pub cpu_ns: u64,
+}
+
+/// Where a thread was while it computed.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleRecord {
+    /// When, ticks. 0 ends the file.
+    pub time: u64,
+    /// The instruction.
+    pub address: u64,
+    /// Return addresses above it: an index of the `.stacks` file.
+    pub stack: u32,
+    /// Calls that the thread had begun by then: the sample lies between call `calls - 1` and call `calls`.
+    pub calls: u32,
+}
+
+/// Kinds of [`CallRecord`]s.
+pub mod kind {
+    /// Ends the file.
+    pub const END: u16 = 0;
+    /// A blocking send. `peer`, `tag`, `object`, `amount`.
+    pub const SEND: u16 = 1;
+    /// A synchronous send.
+    pub const SYNC_SEND: u16 = 2;
+    /// A blocking receive; `peer` and `tag` as asked for, [`COMPLETED`] follows if either is a wildcard.
+    pub const RECV: u16 = 3;
+    /// A non-blocking send: `request`.
+    pub const ISEND: u16 = 4;
+    /// A non-blocking synchronous send.
+    pub const SYNC_ISEND: u16 = 5;
+    /// A non-blocking receive.
+    pub const IRECV: u16 = 6;
+    /// A call that waits for requests, each of which follows as [`COMPLETED`].
+    pub const WAIT: u16 = 7;
+    /// A request (`request`, 0 for the call before) that the record before completed, with the real `peer` and `tag`.
+    pub const COMPLETED: u16 = 8;
+    /// The send of a combined send and receive; [`SENDRECV_RECV`] follows.
+    pub const SENDRECV: u16 = 9;
+    /// The receive of a combined send and receive.
+    pub const SENDRECV_RECV: u16 = 10;
+    /// Waits for a message without receiving it.
+    pub const PROBE: u16 = 11;
+    /// A collective operation, by its rule.
+    pub const COLLECTIVE_ALL: u16 = 12;
+    /// From the root (`peer`) to all.
+    pub const COLLECTIVE_FROM_ROOT: u16 = 13;
+    /// From all to the root (`peer`).
+    pub const COLLECTIVE_TO_ROOT: u16 = 14;
+    /// From lower to higher ranks.
+    pub const COLLECTIVE_SCAN: u16 = 15;
+    /// A non-blocking collective operation has this added to its kind.
+    pub const NON_BLOCKING: u16 = 0x10;
+    /// A persistent request is made: added to a kind of non-blocking message.
+    pub const PERSISTENT: u16 = 0x20;
+    /// A persistent request (`request`) is started.
+    pub const START: u16 = 0x30;
+    /// A request (`request`) is freed.
+    pub const REQUEST_FREE: u16 = 0x31;
+    /// An MPI call that may wait, and for which there is no rule.
+    pub const MPI_OTHER: u16 = 0x32;
+    /// The start of MPI; its end is the origin of the rank.
+    pub const MPI_INIT: u16 = 0x33;
+    /// The end of MPI.
+    pub const MPI_FINALIZE: u16 = 0x34;
+    /// A contended lock (mutex, rwlock or spin lock at `object`) is taken.
+    pub const LOCK: u16 = 0x40;
+    /// It is released.
+    pub const UNLOCK: u16 = 0x41;
+    /// A wait for a condition variable `object`, giving up the mutex `request` meanwhile.
+    pub const CONDITION_WAIT: u16 = 0x42;
+    /// One (`amount` 1) or all (`amount` `u64::MAX`) waiters are woken.
+    pub const CONDITION_WAKE: u16 = 0x43;
+    /// A thread barrier of `amount` threads.
+    pub const BARRIER: u16 = 0x44;
+    /// A semaphore is taken that was 0.
+    pub const SEMAPHORE_WAIT: u16 = 0x45;
+    /// It is given.
+    pub const SEMAPHORE_POST: u16 = 0x46;
+    /// The end of thread `object` (a token) is waited for.
+    pub const JOIN: u16 = 0x47;
+    /// Thread `object` is made.
+    pub const THREAD_CREATE: u16 = 0x48;
+    /// The thread ends.
+    pub const THREAD_EXIT: u16 = 0x49;
+    /// A wait for a futex at `object`.
+    pub const FUTEX_WAIT: u16 = 0x4a;
+    /// At most `amount` waiters of a futex are woken.
+    pub const FUTEX_WAKE: u16 = 0x4b;
+    /// The thread sleeps, or waits for something that is not recorded (input, a file).
+    pub const BLOCKED: u16 = 0x4c;
+    /// The processor time of the thread when the next record begins: `cpu_ns`.
+    pub const CPU_AT_ENTER: u16 = 0x4d;
+    /// A wait for the end of process `object`.
+    pub const PROCESS_WAIT: u16 = 0x4e;
+    /// A process `object` was forked.
+    pub const FORK: u16 = 0x4f;
+}
+
+macro_rules! functions {
+    ($($name:ident)*) => {
+        /// Names of the functions that are recorded, in the order of [`Function`].
+        pub const FUNCTIONS: &[&str] = &[$(stringify!($name)),*];
+        /// A recorded function: the index of its name.
+        #[allow(non_camel_case_types, missing_docs, reason = "the names are those of C")]
+        #[repr(u16)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Function { $($name),* }
+    };
+}
+
+include!("waits/functions.rs");
