@@ -3,7 +3,7 @@
 //! Random programs: one procedure of blocks that lie one behind the other, each ending with a conditional branch, a jump, an indirect jump, nothing or a
 //! return. An interpreter executes them and hands the branches to the detector. The oracle knows nothing of branches: it sees the sequence of blocks, and
 //! numbers paths as Ball and Larus do (MICRO 1996) on the graph without the edges that the detector's own set of cuts takes out:
-//! all edges of backward branches, taken or not, and of indirect jumps. Paths must correspond one to one, with equal counts.
+//! all edges of backward branches, taken or not, and of indirect jumps. Each edge that is taken out is an exit of its own. Paths must correspond one to one, with equal counts.
 
 use std::collections::BTreeMap;
 use trodden_hardware::{
@@ -105,6 +105,11 @@ fn numbering(ends: &[End]) -> Vec<(u64, BTreeMap<usize, u64>)> {
             End::Jump(target) if *target > at => vec![*target],
             _ => vec![],
         };
+        if matches!(&ends[at], End::Conditional(target) if *target <= at) {
+            // Two exits: not taken, taken.
+            numbers[at].0 = 2;
+            continue;
+        }
         let mut sum = 0;
         let mut edges = BTreeMap::new();
         for next in successors {
@@ -124,6 +129,7 @@ fn software(ends: &[End], steps: &[(usize, bool, Option<RetiredBranch>)]) -> BTr
     for (at, pair) in steps.iter().enumerate() {
         let Some(next) = steps.get(at + 1).map(|s| s.0) else { break };
         if pair.1 {
+            number += u64::from(pair.2.is_some_and(|b| b.kind == BranchKind::Conditional && b.is_taken));
             *counts.entry((start, number)).or_default() += 1;
             (start, number) = (next, 0);
         } else {
@@ -188,7 +194,7 @@ fn walk(ends: &[End], numbers: &[(u64, BTreeMap<usize, u64>)], start: usize, pat
             End::Conditional(target) => match outcomes.next() {
                 Some(true) if *target > at => *target,
                 Some(false) if *target > at => at + 1,
-                _ => return number,
+                outcome => return number + u64::from(outcome == Some(true)),
             },
             End::Jump(target) if *target > at => {
                 assert_eq!(outcomes.next(), Some(true));
