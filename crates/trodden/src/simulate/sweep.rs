@@ -239,7 +239,8 @@ fn set(configuration: &mut Configuration, name: &str, value: &toml::Value) -> Re
         }
         "branch-queue" => configuration.processor.branch_queue = number()?,
         _ => bail!(
-            "no factor; there are entries, associativity, index, replacement, preset, extensions, path-limit, path-stack, l2-size, l2-associativity, direction, branch-queue"
+            "no factor; there are entries, associativity, index, replacement, preset, extensions, path-limit, path-stack, \
+             l2-size, l2-associativity, direction, branch-queue"
         ),
     }
     Ok(())
