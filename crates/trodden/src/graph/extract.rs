@@ -69,7 +69,7 @@ fn near(graph: &ProgramGraph, name: &str) -> String {
     for other in &names {
         let short = other.split('(').next().unwrap_or(other).to_lowercase();
         let distance = if short.contains(&lower) { 0 } else { edit_distance(&lower, &short) };
-        if distance <= lower.chars().count() / 3 {
+        if distance <= lower.chars().count().div_ceil(3) {
             near.push((distance, other));
         }
     }
