@@ -178,7 +178,7 @@ impl Repeater {
         self.log.process = process;
     }
 
-    /// What the run did, and where it parted from the first one: that it ended before counts, too, unless it was `cut`. `whole` says whether it was
+    /// What the run did, and where it diverged from the first one: that it ended before counts, too, unless it was `cut`. `whole` says whether it was
     /// followed to its end.
     pub fn finish(mut self, whole: bool, cut: bool) -> (RunLog, Option<Divergence>) {
         if let (Some(first), None, true) = (&self.first, &self.divergence, !cut) {
