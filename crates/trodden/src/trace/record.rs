@@ -1,8 +1,8 @@
 //! `trodden trace record`: from a program to its trace.
 //!
-//! 1. The graphs of its code; functions that stay opaque are listed. 2. A first run without witnesses: its input, answers and output are recorded.
-//! 3. Witnesses are placed and distributed; the distribution must pass the pairwise condition. 4. A run for each profile; all must do what the
-//! first one did. 5. The partial traces are merged. If they contradict what was assumed, more is held possible, and 3 to 5 are repeated.
+//! Phases: recover the graphs of its code, and name the functions that stay opaque; a first run without witnesses, whose input, answers and output
+//! are recorded; place and distribute witnesses, and check the pairwise condition; a run for each profile, compared with the first one; merge the
+//! partial traces. If they contradict what was assumed, more is held possible, and all from placing on is repeated.
 
 use super::code::Code;
 use super::explain::{Missing, first_missing};
