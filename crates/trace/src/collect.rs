@@ -57,7 +57,7 @@ pub struct RunOutcome {
     pub followed: Followed,
     /// What it did, for other runs to be compared with.
     pub log: RunLog,
-    /// Where it parted from the first run.
+    /// Where it diverged from the first run.
     pub divergence: Option<Divergence>,
 }
 

@@ -170,7 +170,7 @@ impl Reader {
         &self.heads
     }
 
-    /// Whether whoever wrote it was stopped before the end.
+    /// Whether its writer was stopped before the end.
     pub fn is_cut(&self) -> bool {
         self.cut
     }

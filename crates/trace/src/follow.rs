@@ -178,7 +178,7 @@ impl Following<'_> {
         let role = task.role;
         match (what, role) {
             (Stop::Ended(status), _) => self.ended(thread, status),
-            (Stop::GroupStop, _) => unless_gone(ptrace::listen(thread))?,
+            (Stop::GroupStopped, _) => unless_gone(ptrace::listen(thread))?,
             (Stop::Made { child, kind }, _) => {
                 self.made(thread, child, kind)?;
                 self.go_on(thread, 0)?;

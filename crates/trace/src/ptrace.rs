@@ -47,7 +47,7 @@ pub enum Stop {
     /// It is about to end; the memory is still there.
     Ending,
     /// Its process is stopped by a signal.
-    GroupStop,
+    GroupStopped,
 }
 
 /// What was made.
@@ -244,7 +244,7 @@ fn stop(thread: Tid, status: i32) -> io::Result<Stop> {
         libc::PTRACE_EVENT_VFORK_DONE => Ok(Stop::VforkDone),
         libc::PTRACE_EVENT_EXIT => Ok(Stop::Ending),
         _ if signal == libc::SIGTRAP => Ok(Stop::Begun),
-        _ => Ok(Stop::GroupStop),
+        _ => Ok(Stop::GroupStopped),
     }
 }
 

@@ -140,8 +140,11 @@ pub enum Entry {
     Skip,
 }
 
+/// A call, the part of the recipe that it belongs to, and which arguments point to what it writes, with the length.
+type Answered = (i64, Part, &'static [(usize, usize)]);
+
 /// Calls whose results and data are answered: number, and for each pointer argument its length; 0 is "as many as the result says".
-const ANSWERED: &[(i64, Part, &[(usize, usize)])] = &[
+const ANSWERED: &[Answered] = &[
     (libc::SYS_clock_gettime, Part::Time, &[(1, 16)]),
     (libc::SYS_gettimeofday, Part::Time, &[(0, 16), (1, 8)]),
     (libc::SYS_time, Part::Time, &[(0, 8)]),
@@ -178,7 +181,7 @@ impl Repeater {
         self.log.process = process;
     }
 
-    /// What the run did, and where it parted from the first one: that it ended before counts, too, unless it was `cut`. `whole` says whether it was
+    /// What the run did, and where it diverged from the first one: that it ended before counts, too, unless it was `cut`. `whole` says whether it was
     /// followed to its end.
     pub fn finish(mut self, whole: bool, cut: bool) -> (RunLog, Option<Divergence>) {
         if let (Some(first), None, true) = (&self.first, &self.divergence, !cut) {

@@ -58,7 +58,7 @@ fn modules(process: Tid) -> io::Result<Vec<Module<Vec<u8>>>> {
 
 fn sections(bytes: &[u8]) -> Option<ExplicitModuleSectionInfo<Vec<u8>>> {
     let file = object::File::parse(bytes).ok()?;
-    let base_svma = object::ObjectSegment::address(&file.segments().min_by_key(|s| object::ObjectSegment::address(s))?) & !0xfff;
+    let base_svma = object::ObjectSegment::address(&file.segments().min_by_key(object::ObjectSegment::address)?) & !0xfff;
     let range = |name: &str| -> Option<Range<u64>> {
         let section = file.section_by_name(name)?;
         Some(section.address()..section.address() + section.size())

@@ -157,7 +157,7 @@ impl Subject {
             match ptrace::wait(thread)? {
                 Some((_, Stop::Signal(libc::SIGTRAP))) => break,
                 Some((_, Stop::Signal(signal))) => held = signal,
-                Some((_, Stop::Begun | Stop::GroupStop)) => {}
+                Some((_, Stop::Begun | Stop::GroupStopped)) => {}
                 other => return Err(CollectError::Unexpected { what: format!("{other:?} at an indirect jump") }),
             }
         }
@@ -196,7 +196,7 @@ impl Subject {
                 Some((_, Stop::Signal(libc::SIGTRAP))) if ptrace::instruction_pointer(thread)? == place + STUB.len() as u64 => break,
                 // Sent back to the thread when it goes on by itself.
                 Some((_, Stop::Signal(signal))) => held = signal,
-                Some((_, Stop::Begun | Stop::GroupStop)) => {}
+                Some((_, Stop::Begun | Stop::GroupStopped)) => {}
                 other => return Err(CollectError::Unexpected { what: format!("{other:?} in a system call made in its name") }),
             }
         }

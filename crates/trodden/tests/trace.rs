@@ -24,8 +24,7 @@ impl Folder {
     }
 
     fn record(&self, options: &[&str], trace: &str, program: &[&str]) -> Output {
-        let options = options.iter().chain(&["--output", trace, "--"]).chain(program);
-        let arguments: Vec<&str> = ["trace", "record"].iter().chain(options).copied().collect();
+        let arguments = [&["trace", "record"], options, &["--output", trace, "--"], program].concat();
         self.trodden(&arguments)
     }
 

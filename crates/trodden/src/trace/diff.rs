@@ -134,8 +134,8 @@ fn next_difference(a: &mut Side, b: &mut Side, thread: u32) -> Result<Option<Dif
         let names = calls.open.iter().flatten().map(|f| a.trace.name(*f).to_owned()).collect();
         let behind = behind.map(|block| described(a.trace, block));
         let depth = calls.open.len();
-        let left = a.to_end_of(depth, left, number_a)?;
-        let right = b.to_end_of(depth, right, number_b)?;
+        let left = a.follow_to_end_of(depth, left, number_a)?;
+        let right = b.follow_to_end_of(depth, right, number_b)?;
         return Ok(Some(Difference { thread, calls: names, behind, left, right }));
     }
 }
@@ -181,7 +181,7 @@ impl<'a> Side<'a> {
     }
 
     /// Follows what is done to the end of the frame at `depth` (the number of open frames), beginning with a step that was taken already.
-    fn to_end_of(&mut self, depth: usize, first: Option<(TraceEvent, Step)>, block_number: u64) -> Result<After> {
+    fn follow_to_end_of(&mut self, depth: usize, first: Option<(TraceEvent, Step)>, block_number: u64) -> Result<After> {
         let described = match first.map(|f| f.0) {
             None => "the trace ends".to_owned(),
             Some(TraceEvent::Block(block)) => described(self.trace, block),
@@ -242,9 +242,12 @@ fn addresses(trace: &TraceFile) -> Vec<Key> {
     trace.about().blocks.iter().map(|b| b.address).collect()
 }
 
+/// A function's name, a line, and which of the function's blocks of that line.
+type NamedPlace = (String, Option<(String, u32)>, u32);
+
 /// Keys of the blocks of two builds: one number for each function, line and place among the function's blocks of that line.
 fn keys(left: &TraceFile, right: &TraceFile) -> (Vec<Key>, Vec<Key>) {
-    let mut numbers: HashMap<(String, Option<(String, u32)>, u32), Key> = HashMap::new();
+    let mut numbers: HashMap<NamedPlace, Key> = HashMap::new();
     let mut of = |trace: &TraceFile| {
         let about = trace.about();
         let mut times: HashMap<(u32, Option<(u32, u32)>), u32> = HashMap::new();

@@ -87,30 +87,32 @@ fn symbols<'a>(
     })
 }
 
-/// Events of the model as events of the trace: the hub is left out.
+/// Events of the model as events of the trace: the dispatcher is left out.
 struct Events<'a> {
     model: &'a Model,
     code: &'a Code,
-    /// Whether the hub was called in tail position.
+    /// Whether the dispatcher was called in tail position.
     tail: bool,
 }
 
 impl Events<'_> {
     fn convert(&mut self, event: Event) -> Option<TraceEvent> {
-        let is_hub = |f: FunctionId| self.model.functions[f.index()].is_none();
+        let is_dispatcher = |f: FunctionId| self.model.functions[f.index()].is_none();
         match event {
             Event::Block(function, node) => {
                 let witness = self.model.program.node_witness(function, node);
                 let address = self.model.addresses[witness.index()].expect("a block has an address");
                 Some(TraceEvent::Block(self.code.block_at(address).expect("blocks of the model are blocks of the trace")))
             }
-            Event::Call { callee, tail, .. } if is_hub(callee) => {
+            Event::Call { callee, tail, .. } if is_dispatcher(callee) => {
                 self.tail = tail;
                 None
             }
-            Event::Call { caller: Some((caller, _)), .. } if is_hub(caller) => Some(TraceEvent::Call { outside: false, tail: self.tail }),
+            Event::Call { caller: Some((caller, _)), .. } if is_dispatcher(caller) => {
+                Some(TraceEvent::Call { outside: false, tail: self.tail })
+            }
             Event::Call { caller, tail, .. } => Some(TraceEvent::Call { outside: caller.is_none(), tail }),
-            Event::Return(f) | Event::Unwind(f) if is_hub(f) => None,
+            Event::Return(f) | Event::Unwind(f) if is_dispatcher(f) => None,
             Event::Return(_) => Some(TraceEvent::Return),
             Event::Unwind(_) => Some(TraceEvent::Unwind),
         }

@@ -4,7 +4,7 @@
 //! begins, which can be watched, too; unless a block starts there anyway. A tail call is a call with nothing behind it; a conditional one has a
 //! node of its own, which is no code.
 //!
-//! Indirect calls go to one function of ours, the *hub*, which calls each function whose address is kept; so their callees are listed once, not
+//! Indirect calls go to one function of ours, the *dispatcher*, which calls each function whose address is kept; so their callees are listed once, not
 //! once a call. Its frames are left out of the trace.
 //!
 //! What other files' functions do is assumed by their names ([`imports`](super::imports)): first the usual, and if an execution contradicts that,
@@ -21,7 +21,7 @@ use trodden_flow::witness::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaq
 pub struct Model {
     /// The program.
     pub program: Program,
-    /// For each function of the program, its place in the graphs; `None` for the hub.
+    /// For each function of the program, its place in the graphs; `None` for the dispatcher.
     pub functions: Vec<Option<usize>>,
     /// For each node of the program, numbered as witnesses are, its address; `None` where no code is.
     pub addresses: Vec<Option<u64>>,
@@ -67,13 +67,13 @@ pub fn model(
     let closed = opaque_functions(graphs, excluded, observed.is_some());
     let known: Vec<usize> = (0..graphs.functions.len()).filter(|f| !closed.contains_key(f)).collect();
     let ids: HashMap<u64, FunctionId> = (0..).zip(&known).map(|(id, f)| (graphs.functions[*f].entry, FunctionId(id))).collect();
-    let hub = FunctionId(known.len() as u32);
+    let dispatcher = FunctionId(known.len() as u32);
     let leaves = leaving_outside(graphs, image, assumption);
     let mut maker = Maker {
         graphs,
         image,
         ids: &ids,
-        hub,
+        dispatcher,
         leaves,
         observed,
         branching: HashSet::new(),
@@ -89,7 +89,7 @@ pub fn model(
         places.extend(of_nodes);
     }
     let external = external(graphs, image, &closed, &ids);
-    functions.push(hub_function(&external)?);
+    functions.push(dispatcher_function(&external)?);
     places.extend([None, None]);
     let program = Program::new(functions, Start::Outside, external)?;
     let witnesses = (0..).zip(&places).filter_map(|(w, place)| Some(((*place)?, Witness(w)))).collect();
@@ -155,7 +155,7 @@ fn external(graphs: &ProgramGraph, image: &Image, opaque: &HashMap<usize, String
     all.into_iter().filter_map(|entry| ids.get(&entry).copied()).collect()
 }
 
-/// Entries of functions that may end in a tail call of code that calls back, or of such a function. Whether that calls back, or whoever called the
+/// Entries of functions that may end in a tail call of code that calls back, or of such a function. Whether that calls back, or the caller of the
 /// function, nothing could tell; so the calls back are put behind the function's return.
 fn leaving_outside(graphs: &ProgramGraph, image: &Image, assumption: Assumption) -> HashSet<u64> {
     let mut leaves: HashSet<u64> = HashSet::new();
@@ -183,20 +183,20 @@ fn leaving_outside(graphs: &ProgramGraph, image: &Image, assumption: Assumption)
 }
 
 /// A function of one node that calls any of those whose address is kept.
-fn hub_function(callees: &[FunctionId]) -> Result<Function> {
+fn dispatcher_function(callees: &[FunctionId]) -> Result<Function> {
     let graph = Graph::new(2, Node(0), Node(1), vec![(Node(0), Node(1))])?;
-    let mut hub = Function::new("(indirect call)", graph);
-    hub.nodes = vec![NodeKind::Virtual; 2];
+    let mut dispatcher = Function::new("(indirect call)", graph);
+    dispatcher.nodes = vec![NodeKind::Virtual; 2];
     let call = if callees.is_empty() { Call::opaque(Opaque::RETURNS) } else { Call::indirect(callees.to_vec()) };
-    hub.calls = vec![(Node(0), call)];
-    Ok(hub)
+    dispatcher.calls = vec![(Node(0), call)];
+    Ok(dispatcher)
 }
 
 struct Maker<'a> {
     graphs: &'a ProgramGraph,
     image: &'a Image,
     ids: &'a HashMap<u64, FunctionId>,
-    hub: FunctionId,
+    dispatcher: FunctionId,
     /// Entries of functions that may end in a tail call of code outside.
     leaves: HashSet<u64>,
     observed: Option<&'a Observed>,
@@ -288,7 +288,7 @@ impl Maker<'_> {
     fn call(&self, graph: &FunctionGraph, call: &CallSite, at: Node, parts: &mut Parts) -> Option<Node> {
         let callee = self.callee(call);
         let is_branch =
-            callee.callees.len() > 1 || callee.callees.contains(&self.hub) || callee.opaque.is_some_and(|o| o != Opaque::RETURNS);
+            callee.callees.len() > 1 || callee.callees.contains(&self.dispatcher) || callee.opaque.is_some_and(|o| o != Opaque::RETURNS);
         parts.calls.push((at, callee));
         let leaves = matches!(self.target(call), Callee::Function(entry) if self.leaves.contains(&entry) && self.ids.contains_key(&entry));
         if leaves {
@@ -331,7 +331,7 @@ impl Maker<'_> {
                 let branches = |c: &CallSite| {
                     let callee = self.callee(c);
                     let outcomes = callee.opaque.map_or(0, |o| [o.returns, o.ends_run, o.unwinds].into_iter().filter(|o| *o).count());
-                    let several = callee.callees.len() + outcomes > 1 || callee.callees.contains(&self.hub);
+                    let several = callee.callees.len() + outcomes > 1 || callee.callees.contains(&self.dispatcher);
                     several || matches!(self.target(c), Callee::Function(entry) if self.branching.contains(&entry))
                 };
                 if function.calls.iter().filter(|c| c.kind != CallKind::Call).any(branches) {
@@ -389,7 +389,7 @@ impl Maker<'_> {
             Callee::Indirect if call.kind != CallKind::Call && self.observed.is_some() => {
                 self.seen(call, self.observed.expect("it is there"))
             }
-            Callee::Indirect => (vec![self.hub], Some(Opaque::RETURNS)),
+            Callee::Indirect => (vec![self.dispatcher], Some(Opaque::RETURNS)),
             Callee::OneOf(entries) => {
                 let callees: Vec<FunctionId> = entries.iter().filter_map(known).collect();
                 let other = (callees.len() < entries.len()).then_some(ANYTHING);

@@ -1,8 +1,8 @@
 //! `trodden trace record`: from a program to its trace.
 //!
-//! 1. The graphs of its code; functions that stay opaque are listed. 2. A first run without witnesses: its input, answers and output are recorded.
-//! 3. Witnesses are placed and distributed; the distribution must pass the pairwise condition. 4. A run for each profile; all must do what the
-//! first one did. 5. The partial traces are merged. If they contradict what was assumed, more is held possible, and 3 to 5 are repeated.
+//! Phases: recover the graphs of its code, and name the functions that stay opaque; a first run without witnesses, whose input, answers and output
+//! are recorded; place and distribute witnesses, and check the pairwise condition; a run for each profile, compared with the first one; merge the
+//! partial traces. If they contradict what was assumed, more is held possible, and all from placing on is repeated.
 
 use super::code::Code;
 use super::explain::{Missing, first_missing};
@@ -272,7 +272,7 @@ impl Recording<'_> {
         let check = repair.run(&mut distribution.profiles);
         if let Some(violation) = check.violations.first() {
             bail!(
-                "{} branches cannot be told apart by any run, the first is {:?}, which can go to {:?}: leave its function out with `--opaque`, or take `--runs 1`",
+                "{} branches cannot be distinguished by any run, the first is {:?}, which can go to {:?}: leave its function out with `--opaque`, or take `--runs 1`",
                 check.violations.len(),
                 violation.branch,
                 violation.targets
@@ -432,7 +432,7 @@ fn equal(results: &[RunResult]) -> Result<()> {
     for (number, result) in (1..).zip(results) {
         if let Some(divergence) = &result.outcome.divergence {
             bail!(
-                "run {number} parted from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause, or take `--runs 1`, which watches every block in one run"
+                "run {number} diverged from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause, or take `--runs 1`, which watches every block in one run"
             );
         }
     }
