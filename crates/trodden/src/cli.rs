@@ -15,8 +15,8 @@ mod simulate;
 mod suite;
 mod times;
 mod trace;
-mod witnesses;
 mod waits;
+mod witnesses;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
@@ -31,9 +31,11 @@ pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use simulate::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, SourceFormat, StackOverflow, Sweep};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
-pub use trace::{CollectorKind, RepeatPart, Trace, TraceDiff, TraceFind, TraceProfile, TraceRecord, TraceShow, TraceStrategy};
-pub use witnesses::{Condition, Reconstruct, Witnesses};
+pub use trace::{
+    CollectorKind, RepeatPart, Trace, TraceDiff, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow, TraceStrategy,
+};
 pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
+pub use witnesses::{Condition, Reconstruct, Witnesses};
 
 use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
