@@ -1,7 +1,7 @@
 //! Which source files a tracefile of coverage has, and by which names.
 //!
-//! Tools that read tracefiles open the sources. So files that are not there are left out (the standard library of Rust is compiled under a name of another machine), and those that were found
-//! elsewhere ([`crate::reports::locate`]) get the name of that place.
+//! Tools that read tracefiles open the sources. So files that are not there are left out (the standard library of Rust is compiled under a
+//! name of another machine), and those that were found elsewhere ([`crate::reports::locate`]) get the name of that place.
 
 use anyhow::{Context, Result, bail};
 use glob::Pattern;
