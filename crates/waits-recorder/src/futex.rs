@@ -1,6 +1,7 @@
 //! `syscall`: Rust's `std::sync` and others reach futexes by it.
 //!
-//! All other system calls pass through. The function is variadic in C; on x86-64 and AArch64 its arguments are passed as those of a function of
+//! All other system calls pass through. The function is variadic in C; on x86-64 and AArch64 its arguments are passed as those of a
+//! function of
 //! seven integers.
 
 use crate::real::{Real, real};

@@ -1,7 +1,8 @@
 //! A preload library that records, in any program, the calls by which processes and threads wait for each other.
 //!
 //! `trodden waits record` names it by `LD_PRELOAD`. It stands in for the functions of MPI, of POSIX threads and for `syscall` (by which
-//! Rust's `std::sync` and others use futexes), calls the real ones, and writes fixed-size records (`trodden_wire::waits`) into mapped files.
+//! Rust's `std::sync` and others use futexes), calls the real ones, and writes fixed-size records (`trodden_wire::waits`) into mapped
+//! files.
 //!
 //! | file | what |
 //! |---|---|

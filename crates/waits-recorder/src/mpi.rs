@@ -1,6 +1,7 @@
 //! MPI: wrappers of a table of functions, for Open MPI and MPICH at once.
 //!
-//! Both libraries take the same arguments in the same registers, and differ in handles (addresses or 32-bit numbers), constants, and where a
+//! Both libraries take the same arguments in the same registers, and differ in handles (addresses or 32-bit numbers), constants, and
+//! where a
 //! status has source and tag. So every argument is passed on as it came, and `implementation.rs` knows the differences.
 
 mod behaviour;

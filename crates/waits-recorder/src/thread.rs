@@ -17,7 +17,8 @@ const LONG_TICKS: u64 = 300_000;
 /// A gap between two tests is long if a thread could compute something in it.
 const POLLING_TICKS: u64 = 60_000;
 
-/// A loop of unsuccessful tests. A loop that computes has long gaps between all of its tests; one that only polls has a few, where the thread loses its processor.
+/// A loop of unsuccessful tests. A loop that computes has long gaps between all of its tests; one that only polls has a few, where
+/// the thread loses its processor.
 #[derive(Clone, Copy, Default)]
 struct Polling {
     /// When it began; 0: there is none.

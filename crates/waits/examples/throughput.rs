@@ -1,6 +1,8 @@
-//! How many events per second the analysis takes, from calls in memory to finished classes: `cargo run --release -p trodden-waits --example throughput`.
+//! How many events per second the analysis takes, from calls in memory to finished classes: `cargo run --release -p trodden-waits
+//! --example throughput`.
 //!
-//! A halo exchange with a ring of messages and a barrier every tenth iteration; each process has its own pace. Prints events per second, waits, and what is live at most.
+//! A halo exchange with a ring of messages and a barrier every tenth iteration; each process has its own pace. Prints events per
+//! second, waits, and what is live at most.
 
 use std::time::Instant;
 use trodden_waits::analysis::Block;

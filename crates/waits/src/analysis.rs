@@ -5,7 +5,8 @@
 //! call that the moment `m` of another released, after it had entered, it has waited `m - enter`; the two paths are that of the moment and
 //! its own at the entry; and its path goes on from that of the moment, with the rest of the call as communication.
 //!
-//! Invariant: path sums equal times, so the two paths of a wait differ by the wait, in integer nanoseconds. Waits are expanded in order of time, so a
+//! Invariant: path sums equal times, so the two paths of a wait differ by the wait, in integer nanoseconds. Waits are expanded in
+//! order of time, so a
 //! path never has waiting in it. Memory: live locations, messages and locks; classes. Time: each event once; each wait, its two paths.
 
 use crate::ClassRule;
@@ -199,7 +200,8 @@ impl Analysis {
         self.append(id, code, State::Starting, time_ns - from_ns);
     }
 
-    /// A location makes a call; `blocks` are what it did since the last event. What they lack of the time is the last one's, what they have too much is cut.
+    /// A location makes a call; `blocks` are what it did since the last event. What they lack of the time is the last one's, what
+    /// they have too much is cut.
     pub fn enter(&mut self, id: LocationId, time_ns: u64, blocks: &[Block], call: &Call, site: CodeId) {
         let Some(known_ns) = self.known(id, time_ns) else { return };
         if self.location(id).open.is_some() {

@@ -1,7 +1,9 @@
 //! The code that causes waits, summed over all waits (delay cost).
 //!
-//! A wait is the difference of two paths. Code that the longer path executed more of than the shorter one is its cause; the wait is divided among such
-//! code in proportion to the excess, in integers, so that causes add up to the waits. Code is compared without its location: what both executed equally
+//! A wait is the difference of two paths. Code that the longer path executed more of than the shorter one is its cause; the wait is
+//! divided among such
+//! code in proportion to the excess, in integers, so that causes add up to the waits. Code is compared without its location: what
+//! both executed equally
 //! long caused nothing, wherever it ran. An excess belongs to the locations of the longer path, in proportion to their times.
 
 use crate::classes::{Class, SiteWaits};

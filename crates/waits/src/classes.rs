@@ -1,10 +1,12 @@
 //! Equivalence classes of waits.
 //!
-//! Two waits of one site are equivalent if the code on their longer paths, and that on their shorter paths, takes about the same part of the
+//! Two waits of one site are equivalent if the code on their longer paths, and that on their shorter paths, takes about the same part
+//! of the
 //! path's time (Carnival, path equivalence). A new wait is compared with the representative of each class, its first wait, which never
 //! changes; what the class is characterised by accumulates.
 //!
-//! Distance of two paths: the sum over all code blocks of the difference of their relative contributions, between 0 and 2. The paper sums over
+//! Distance of two paths: the sum over all code blocks of the difference of their relative contributions, between 0 and 2. The paper
+//! sums over
 //! the blocks that *both* paths have, so that two paths without a common block are at distance 0; [`ClassRule::Paper`] is that rule.
 //! Code is compared without the location: the same code on other processes is the same. Locations are kept with what accumulates.
 //!

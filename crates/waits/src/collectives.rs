@@ -1,6 +1,7 @@
 //! Collective operations: whose entry a member waits for.
 //!
-//! The n-th operation of each member on a communicator is one instance. Entries come in order of time, so the last one that matters is kept:
+//! The n-th operation of each member on a communicator is one instance. Entries come in order of time, so the last one that matters
+//! is kept:
 //! of all members, of the root, or of those of lower rank.
 
 use crate::analysis::Moment;

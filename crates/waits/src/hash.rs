@@ -1,4 +1,5 @@
-//! Hash maps of small keys that the analysis itself makes: a multiplication per word, as in Firefox and rustc. Keys come from traces, not from
+//! Hash maps of small keys that the analysis itself makes: a multiplication per word, as in Firefox and rustc. Keys come from traces,
+//! not from
 //! adversaries of this process.
 
 use std::hash::{BuildHasherDefault, Hasher};

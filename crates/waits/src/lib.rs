@@ -1,6 +1,7 @@
 //! Waiting time explained as the difference of two execution paths. Pure: no file, clock or environment.
 //!
-//! Source: Meira, LeBlanc and Poulos, *Waiting time analysis and performance visualization in Carnival* (1996): a process that waits does so
+//! Source: Meira, LeBlanc and Poulos, *Waiting time analysis and performance visualization in Carnival* (1996): a process that waits
+//! does so
 //! because another one executed a longer path since the two last synchronised. Steps of that path that are waiting time themselves are
 //! replaced by the paths that explain them, until only computation is left.
 //!

@@ -145,7 +145,8 @@ impl Messages {
         if place.is_receive { pair.send } else { pair.receive }
     }
 
-    /// Whether a message to the receiver of this one was sent before it and is not yet asked for: they are received in the wrong order. At most the first
+    /// Whether a message to the receiver of this one was sent before it and is not yet asked for: they are received in the wrong
+    /// order. At most the first
     /// [`CHANNELS`] senders and tags are looked at.
     pub fn is_overtaken(&self, place: Place) -> bool {
         const CHANNELS: usize = 256;

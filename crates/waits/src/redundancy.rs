@@ -1,7 +1,9 @@
 //! What of two paths need not be shown.
 //!
-//! Just before presentation (Carnival): a step that both paths have is dropped from both as far as they share it, which changes no difference. Then, greedily,
-//! a step of one path and one of the same code and state on another location in the other path are dropped whole if their times are comparable, as long as what is left
+//! Just before presentation (Carnival): a step that both paths have is dropped from both as far as they share it, which changes no
+//! difference. Then, greedily,
+//! a step of one path and one of the same code and state on another location in the other path are dropped whole if their times are
+//! comparable, as long as what is left
 //! explains at least 95 % of the wait. What was dropped is part of the result.
 
 use crate::classes::Class;

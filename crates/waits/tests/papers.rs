@@ -32,7 +32,8 @@ const B3: u32 = 4;
 const C1: u32 = 5;
 const C3: u32 = 6;
 
-/// Process 0 sends to 1 after A1; 1 receives after B1, and sends to 2 after B3; 2 receives after C1, and sends to 0 after C3; 0 receives after A2.
+/// Process 0 sends to 1 after A1; 1 receives after B1, and sends to 2 after B3; 2 receives after C1, and sends to 0 after C3; 0
+/// receives after A2.
 fn figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, Outcome) {
     let [a, b, c] = [0, 1, 2].map(LocationId);
     let mut waits = Vec::new();

@@ -1,6 +1,7 @@
 //! Random programs in a small simulator of processes that compute, send, receive, lock and synchronise.
 //!
-//! The simulator slows one step, so the true cause of waiting is known: the analysis must rank it first. It shares no code with the analysis: it only computes
+//! The simulator slows one step, so the true cause of waiting is known: the analysis must rank it first. It shares no code with the
+//! analysis: it only computes
 //! when each process enters and leaves its calls. On every wait the two paths differ by the wait, in integer nanoseconds.
 
 use std::collections::HashMap;

@@ -1,6 +1,7 @@
 //! What a thread did between two calls.
 //!
-//! Samples name the code of a block. One with enough samples of its own is divided by them; a shorter one by the samples of all blocks of the thread that lie between
+//! Samples name the code of a block. One with enough samples of its own is divided by them; a shorter one by the samples of all
+//! blocks of the thread that lie between
 //! the same two calls; without any, it is the functions that both calls are in. Parts add up to the block, in nanoseconds.
 
 use super::codes::{Codes, own_frames};

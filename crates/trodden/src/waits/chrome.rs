@@ -1,4 +1,5 @@
-//! The time line as Chrome trace JSON (Trace Event Format), which Perfetto and chrome://tracing show: a slice for each block, call and wait, an arrow
+//! The time line as Chrome trace JSON (Trace Event Format), which Perfetto and chrome://tracing show: a slice for each block, call
+//! and wait, an arrow
 //! from who released a wait to its end. `trodden waits report` reads it back.
 
 use super::summary::Summary;

@@ -1,6 +1,7 @@
 //! Code blocks: what the analysis calls a code, and how reports name it.
 //!
-//! A block is the stack of the program's own functions, outermost first: that of a sample, or what the calls before and behind it have in common. A call
+//! A block is the stack of the program's own functions, outermost first: that of a sample, or what the calls before and behind it
+//! have in common. A call
 //! site is such a stack with the line of the call. Lines inside a block are counted beside it: they do not distinguish steps.
 
 use super::process_file::ProcessFile;
@@ -111,7 +112,8 @@ impl Codes {
         self.lines.get(&id)
     }
 
-    /// The block between two calls that no sample names: the functions that both are in. With the line of the second call, in the innermost of them.
+    /// The block between two calls that no sample names: the functions that both are in. With the line of the second call, in the
+    /// innermost of them.
     pub fn between(&mut self, before: Option<&Own>, next: Option<&Own>) -> (CodeId, u32) {
         let own = match (before, next) {
             (Some(before), Some(next)) => {

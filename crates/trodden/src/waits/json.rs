@@ -1,7 +1,9 @@
 //! The report as JSON.
 //!
-//! `causes` (function, file, line, process, ns; the greatest first) and `waits` (site, total_ns, classes: occurrences, wait_ns, plus, minus) are what scripts
-//! rely on. `causes` is code that computes or sleeps; what calls take to complete is in `communication`, and both add up to `wait_ns`. Each step has process, function, file, line, ns. Times are nanoseconds.
+//! `causes` (function, file, line, process, ns; the greatest first) and `waits` (site, total_ns, classes: occurrences, wait_ns, plus,
+//! minus) are what scripts
+//! rely on. `causes` is code that computes or sleeps; what calls take to complete is in `communication`, and both add up to
+//! `wait_ns`. Each step has process, function, file, line, ns. Times are nanoseconds.
 
 use super::summary::{Cause, ClassSummary, SiteSummary, Summary};
 use anyhow::Result;

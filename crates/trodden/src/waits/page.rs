@@ -1,4 +1,5 @@
-//! One self-contained HTML page: wait sites with the two paths of their classes, source with the waiting that each line causes, a time line.
+//! One self-contained HTML page: wait sites with the two paths of their classes, source with the waiting that each line causes, a
+//! time line.
 
 use super::json;
 use super::summary::Summary;

@@ -176,7 +176,8 @@ type Key<'a> = (&'a [String], &'a str, LocationId, State);
 
 /// Causes added up by function, location and state, with the line that most of it is in.
 ///
-/// A function that several functions call may be a helper of all of them: where nearly all of its waiting comes by one of these, which the others do
+/// A function that several functions call may be a helper of all of them: where nearly all of its waiting comes by one of these,
+/// which the others do
 /// not execute, that one is the cause.
 fn by_function(replayed: &Replayed) -> Vec<Cause> {
     let codes = &replayed.names.codes;

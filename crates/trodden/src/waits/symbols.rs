@@ -1,6 +1,7 @@
 //! Addresses of recorded processes to functions and lines.
 //!
-//! A frame is the program's own if its file is neither in the system's library folders nor the source of a standard library: reports name the
+//! A frame is the program's own if its file is neither in the system's library folders nor the source of a standard library: reports
+//! name the
 //! innermost such frame, so that the time of `memcpy` is that of its caller.
 
 use super::process_file::ProcessFile;

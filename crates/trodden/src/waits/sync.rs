@@ -1,9 +1,13 @@
 //! Clocks of several hosts, corrected by the messages between them.
 //!
-//! A message is received after it was sent. On clocks that differ by an offset, the least time from send to receive in one direction is the least latency plus
-//! the offset, in the other direction the least latency less the offset: half the difference of both is the offset, and half their sum bounds its error.
-//! An operation of all with all is such a message from the last entry on each host to the first exit on each other one. Offsets are taken in the first and in the
-//! second half of the run, and interpolated: clocks drift. Hosts that exchange nothing in both directions stay uncorrected, and that is said.
+//! A message is received after it was sent. On clocks that differ by an offset, the least time from send to receive in one direction
+//! is the least latency plus
+//! the offset, in the other direction the least latency less the offset: half the difference of both is the offset, and half their
+//! sum bounds its error.
+//! An operation of all with all is such a message from the last entry on each host to the first exit on each other one. Offsets are
+//! taken in the first and in the
+//! second half of the run, and interpolated: clocks drift. Hosts that exchange nothing in both directions stay uncorrected, and that
+//! is said.
 
 use super::clock::{Clocks, Shift};
 use super::convert::{Converter, Parts};

@@ -1,6 +1,7 @@
 //! `trodden waits` on real programs: MPI in C and Fortran with both libraries, POSIX threads, Rust's `std::sync`, forks, killed programs.
 //!
-//! Each program has a function that makes others wait: it must be named first. Times are never compared with a clock, and the machine may be busy:
+//! Each program has a function that makes others wait: it must be named first. Times are never compared with a clock, and the machine
+//! may be busy:
 //! the injected work is many times that of the rest.
 
 mod reports;
@@ -73,7 +74,8 @@ fn sum(path: &Value) -> i64 {
     path.as_array().unwrap().iter().map(|step| step["ns"].as_i64().unwrap()).sum()
 }
 
-/// What line 5 of the report's definition promises, and the invariant: the two paths differ by the wait, before redundant steps are left out.
+/// What line 5 of the report's definition promises, and the invariant: the two paths differ by the wait, before redundant steps are
+/// left out.
 fn check(report: &Value) {
     assert_eq!(report["schema_version"], 1);
     let mut total = 0;

@@ -29,7 +29,8 @@ fn recorded<const N: usize>(
     result
 }
 
-/// An argument, where the function has so many: a wrapper is made for each count, and some behaviours read more than the least function has.
+/// An argument, where the function has so many: a wrapper is made for each count, and some behaviours read more than the least
+/// function has.
 #[inline]
 pub fn at<const N: usize>(arguments: &[usize; N], index: usize) -> usize {
     arguments.get(index).copied().unwrap_or(0)
@@ -55,7 +56,8 @@ fn address<const N: usize>(record: &mut CallRecord, arguments: &[usize; N], libr
     record.object = communicator::number(library.handle(at(arguments, comm)));
 }
 
-/// A send, or a message that is begun: buffer, count, type, peer, tag, communicator, and a request. What is known at the beginning is recorded
+/// A send, or a message that is begun: buffer, count, type, peer, tag, communicator, and a request. What is known at the beginning is
+/// recorded
 /// before the call: a program killed inside it has named its partner.
 #[inline]
 pub fn message<const N: usize>(

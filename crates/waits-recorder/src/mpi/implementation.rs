@@ -1,6 +1,7 @@
 //! What differs between MPI libraries: handles, constants, the layout of a status.
 //!
-//! Facts of Open MPI 4.1 and MPICH 4.0 (`mpi.h` of both): source and tag are words 0 and 1 of a status, or 2 and 3; any source is -1 or -2, no
+//! Facts of Open MPI 4.1 and MPICH 4.0 (`mpi.h` of both): source and tag are words 0 and 1 of a status, or 2 and 3; any source is -1
+//! or -2, no
 //! process -2 or -1, any tag -1; an ignored status is address 0 or 1, ignored statuses likewise.
 
 use core::sync::atomic::{AtomicU8, Ordering};

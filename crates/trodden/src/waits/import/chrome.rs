@@ -1,6 +1,7 @@
 //! Chrome trace JSON (Trace Event Format): slices are code, flow events say who releases whom.
 //!
-//! A slice (`X`, or `B` and `E`) in which a flow ends (`f`) waits for the place where that flow starts (`s`): what a trace of a task system, or one that this
+//! A slice (`X`, or `B` and `E`) in which a flow ends (`f`) waits for the place where that flow starts (`s`): what a trace of a task
+//! system, or one that this
 //! program exported, has. Slices without flows are executed code; nested ones are a stack. Times are microseconds.
 
 use super::super::replay::LocationName;

@@ -1,7 +1,9 @@
 //! OTF2 archives, through `otf2-print` of Debian's package `otf2-tools`: its text has definitions and events of all locations.
 //!
-//! What a call is, is known by the events between the `ENTER` and the `LEAVE` of its region. Ranks are relative to the communicator, whose group lists
-//! locations (`COMM_GROUP` members are indices of the list of all locations, `COMM_LOCATIONS`). A self communicator has a group without members: its only member is the caller.
+//! What a call is, is known by the events between the `ENTER` and the `LEAVE` of its region. Ranks are relative to the communicator,
+//! whose group lists
+//! locations (`COMM_GROUP` members are indices of the list of all locations, `COMM_LOCATIONS`). A self communicator has a group
+//! without members: its only member is the caller.
 //! Locks of threads (`THREAD_ACQUIRE_LOCK`) have an order of acquisition: who had a lock with the number before releases it.
 
 use super::super::convert::BUFFERED;

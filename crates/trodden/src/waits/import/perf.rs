@@ -2,10 +2,12 @@
 //!
 //! ```text
 //!   comm  1234 [001]  100.123456: sched:sched_waking: comm=worker pid=1235 prio=120 target_cpu=000
-//!   comm  1234 [001]  100.123456: sched:sched_switch: prev_comm=comm prev_pid=1234 prev_prio=120 prev_state=S ==> next_comm=x next_pid=0 ...
+//!   comm  1234 [001]  100.123456: sched:sched_switch: prev_comm=comm prev_pid=1234 prev_prio=120 prev_state=S ==> next_comm=x
+//! next_pid=0 ...
 //! ```
 //!
-//! A thread that leaves the processor in state S or D waits for the thread that wakes it; woken by an interrupt (from the idle thread), it was
+//! A thread that leaves the processor in state S or D waits for the thread that wakes it; woken by an interrupt (from the idle
+//! thread), it was
 //! blocked by something outside. One that leaves it in state R waits for a processor. The events have no stacks: code is the thread's name.
 
 use super::super::replay::LocationName;
