@@ -12,6 +12,7 @@ use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 use crate::numbering::{Class, Labelling};
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 
 /// An interesting path and another one.
 pub type Pair = (Vec<DagEdgeId>, Vec<DagEdgeId>);
@@ -71,18 +72,22 @@ pub fn search(dag: &Dag, members: &Members, labelling: &Labelling, most: usize) 
             }
             continue;
         }
-        for (next, edges) in successors(dag, members, labelling, &place, state) {
+        let too_many = each_successor(dag, members, labelling, &place, state, &mut |next, edges| {
             let rests = (inside[next.first.0.index()], outside[next.second.0.index()]);
-            let (Some(a), Some(b)) = rests else { continue };
+            let (Some(a), Some(b)) = rests else { return ControlFlow::Continue(()) };
             // The difference so far plus what the first can still add minus what the second can must be able to be zero.
             let can = |i: usize| next.difference[i] + a[i].0 - b[i].1 <= 0 && next.difference[i] + a[i].1 - b[i].0 >= 0;
             if (!next.apart || (can(0) && can(1))) && seen.insert(next) {
                 if seen.len() > most {
-                    return None;
+                    return ControlFlow::Break(());
                 }
                 visits.push(Visit { state: next, before: at, edges });
                 open.push(visits.len() - 1);
             }
+            ControlFlow::Continue(())
+        });
+        if too_many.is_break() {
+            return None;
         }
     }
     Some(found)
@@ -90,9 +95,16 @@ pub fn search(dag: &Dag, members: &Members, labelling: &Labelling, most: usize) 
 
 type Edges = (Option<DagEdgeId>, Option<DagEdgeId>);
 
-fn successors(dag: &Dag, members: &Members, labelling: &Labelling, place: &[usize], state: State) -> Vec<(State, Edges)> {
+/// Calls `visit` with each state that may follow, until it breaks off. There may be as many as the square of a node's edges, so they are nowhere listed.
+fn each_successor(
+    dag: &Dag,
+    members: &Members,
+    labelling: &Labelling,
+    place: &[usize],
+    state: State,
+    visit: &mut dyn FnMut(State, Edges) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let sums = |e: DagEdgeId| labelling.increments(e).map(i128::from);
-    let mut all = Vec::new();
     if !state.apart {
         for &e in dag.out(state.first.0) {
             let Some(first) = members.step(state.first.1, e) else { continue };
@@ -101,7 +113,7 @@ fn successors(dag: &Dag, members: &Members, labelling: &Labelling, place: &[usiz
                 let (a, b) = (sums(e), sums(f));
                 let difference = [a[0] - b[0], a[1] - b[1]];
                 let next = State { first: (dag.edge(e).to, first), second, apart: e != f, difference };
-                all.push((next, (Some(e), Some(f))));
+                visit(next, (Some(e), Some(f)))?;
             }
         }
     } else if place[state.first.0.index()] <= place[state.second.0.index()] && state.first.0 != dag.exit() {
@@ -109,17 +121,17 @@ fn successors(dag: &Dag, members: &Members, labelling: &Labelling, place: &[usiz
             let Some(first) = members.step(state.first.1, e) else { continue };
             let a = sums(e);
             let difference = [state.difference[0] + a[0], state.difference[1] + a[1]];
-            all.push((State { first: (dag.edge(e).to, first), difference, ..state }, (Some(e), None)));
+            visit(State { first: (dag.edge(e).to, first), difference, ..state }, (Some(e), None))?;
         }
     } else {
         for &f in dag.out(state.second.0) {
             let second = (dag.edge(f).to, state.second.1.and_then(|s| members.step(s, f)));
             let b = sums(f);
             let difference = [state.difference[0] - b[0], state.difference[1] - b[1]];
-            all.push((State { second, difference, ..state }, (None, Some(f))));
+            visit(State { second, difference, ..state }, (None, Some(f)))?;
         }
     }
-    all
+    ControlFlow::Continue(())
 }
 
 fn paths_to(visits: &[Visit], mut at: usize) -> Pair {
