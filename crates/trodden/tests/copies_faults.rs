@@ -109,7 +109,7 @@ fn copies_end_with_the_recorder_that_is_killed() {
 
 /// Like a program that goes by addresses: the second copy takes the slow case of a hot function twice as often, and prints nothing of it.
 const ANOTHER_EXECUTION: &str = "#include <string.h>\n#include <unistd.h>\nvolatile int sink;\n\
-    __attribute__((noinline)) void work(int i, int other) { if ((i & 127) < 1 + other) sink += 3; else sink ^= i; }\n\
+    __attribute__((noinline)) void work(int i, int other) { if ((i & 127) < 1 + other) { sink += 3; __asm__ volatile(\"\"); } else { sink ^= i; __asm__ volatile(\" \"); } }\n\
     __attribute__((noinline)) void rest(int i) { if (i % 3) sink += i; else sink -= 4; if (i & 4) sink ^= 9; }\n\
     int main(void) { char self[4096] = { 0 }; if (readlink(\"/proc/self/exe\", self, sizeof self - 1) < 0) return 9;\n\
     int other = strstr(self, \"copy-0001/\") != 0; for (int i = 0; i < 12800; i++) { work(i, other); rest(i); } return 0; }\n";
