@@ -69,7 +69,8 @@ pub fn merge_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, builds: B
     let (mut files, mut refused, mut damaged) = (0, Vec::new(), Vec::new());
     for path in paths {
         let path = path.as_ref();
-        let added = Profile::recover_sharing(path, &mut maps).and_then(|found| merger.add(&path.display().to_string(), found.profile).map(|()| found.lost));
+        let added = Profile::recover_sharing(path, &mut maps)
+            .and_then(|found| merger.add(&path.display().to_string(), found.profile).map(|()| found.lost));
         match added {
             Ok(lost) => {
                 files += 1;

@@ -1,10 +1,12 @@
 //! How often inlined code was entered, from the paths of the function that it became part of.
 //!
-//! An inlined body is a scope of the debug information: a function, and the call in whose place it stands. Its blocks are those with code of it, or of what was
-//! inlined into it in turn. Every execution of a path that runs through one of its blocks is one entry, but for paths that begin inside it: in the next
-//! iteration of a loop that is all its own, or behind a cut. A loop is its own if all code of the loop is.
+//! An inlined body is a scope of the debug information: a function, and the call in whose place it stands. Its blocks are those with code
+//! of it, or of what was inlined into it in turn. Every execution of a path that runs through one of its blocks is one entry, but for
+//! paths that begin inside it: in the next iteration of a loop that is all its own, or behind a cut. A loop is its own if all code of the
+//! loop is.
 //!
-//! Invariant: a body of which a block was executed has one entry at least. Complexity: O(paths x blocks x depth of inlining) and a search for each back edge.
+//! Invariant: a body of which a block was executed has one entry at least. Complexity: O(paths x blocks x depth of inlining) and a search
+//! for each back edge.
 
 use crate::view::Function;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +36,8 @@ pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
             *entries.entry(*scope).or_default() += count;
         }
     }
-    let executed: BTreeSet<u32> = bodies.iter().zip(&function.paths.blocks).filter(|(_, n)| **n > 0).flat_map(|(b, _)| b).copied().collect();
+    let executed: BTreeSet<u32> =
+        bodies.iter().zip(&function.paths.blocks).filter(|(_, n)| **n > 0).flat_map(|(b, _)| b).copied().collect();
     entries.into_iter().map(|(scope, n)| (scope, n.clamp(i128::from(executed.contains(&scope)), i128::from(u64::MAX)) as u64)).collect()
 }
 
@@ -61,10 +64,16 @@ fn around(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reason: CutR
     if reason != CutReason::Back {
         return bodies.get(edge.from.index()).cloned().unwrap_or_default();
     }
-    let map = function.units_map();
-    let of_block = |block: Node| positions(function, block.index()).into_iter().map(|p| chain(map, p.scope).collect::<BTreeSet<u32>>()).collect::<Vec<_>>();
-    let each = loop_body(&function.into, edge.from, edge.to).into_iter().flat_map(of_block);
-    each.reduce(|common, next| common.intersection(&next).copied().collect()).unwrap_or_default()
+    // The branch that closes the loop is that of the body whose loop it is; code of callers may have been moved into it.
+    let branch = function.map.blocks.get(edge.from.index()).and_then(|b| b.branch);
+    let owner: Option<BTreeSet<u32>> = branch.map(|p| chain(function.units_map(), p.scope).collect());
+    let body = loop_body(&function.into, edge.from, edge.to);
+    // A loop with several entries has no head: then its ends are all that is known to be in it.
+    let is_natural = edge.to == Node(0) || !body.contains(&Node(0));
+    let body = if is_natural { body } else { BTreeSet::from([edge.from, edge.to]) };
+    let has_code = |block: &Node| function.map.blocks.get(block.index()).is_some_and(|b| !b.positions.is_empty() || b.branch.is_some());
+    let each = body.into_iter().filter(has_code).filter_map(|block| bodies.get(block.index()).cloned());
+    each.chain(owner).reduce(|common, next| common.intersection(&next).copied().collect()).unwrap_or_default()
 }
 
 /// The blocks of the loop that a back edge closes: those from which the edge is reached without passing its head.

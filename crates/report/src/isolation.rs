@@ -48,7 +48,8 @@ impl<'v, 'a> Suspects<'v, 'a> {
             all.retain(|s| functions.get(&s.function).is_some_and(|f| chosen.iter().any(|c| std::ptr::eq(*c, *f))));
         }
         let found = all.len();
-        let shown = all.into_iter().filter_map(|s| functions.get(&s.function).map(|f| (s, *f))).take(crate::select::limit(wanted.top)).collect();
+        let shown =
+            all.into_iter().filter_map(|s| functions.get(&s.function).map(|f| (s, *f))).take(crate::select::limit(wanted.top)).collect();
         Ok(Suspects { runs: isolation.runs(), by: wanted.by, found, shown })
     }
 

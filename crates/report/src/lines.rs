@@ -1,21 +1,23 @@
 //! Execution counts of source lines and branches, from counts of blocks, edges and paths.
 //!
-//! **What a line's count means.** Code of a line may stand in several blocks and, once inlined, in several functions. The count is taken for each *instance* of
-//! the line, which is the function it is part of, or one inlined body of it, and summed over instances. An instance's count is that of its most executed
-//! block, or, where that is more, of the most entered body that was inlined at a call on the line ([`crate::inlined`]). So a line of several blocks is not counted
-//! twice, a call is counted whether it is made or inlined, and code inlined in many places counts everywhere it ran.
+//! **What a line's count means.** Code of a line may stand in several blocks and, once inlined, in several functions. The count is taken
+//! for each *instance* of the line, which is the function it is part of, or one inlined body of it, and summed over instances. An
+//! instance's count is that of its most executed block, or, where that is more, of the most entered body that was inlined at a call on the
+//! line ([`crate::inlined`]). So a line of several blocks is not counted twice, a call is counted whether it is made or inlined, and code
+//! inlined in many places counts everywhere it ran.
 //!
-//! Counts are those of the optimised code. A line is there only if code of it is left: where none is, nothing is said of it, not 0. Where the optimiser unrolled a
-//! loop, each of the copies has a part of the iterations, and where it vectorised one, an iteration stands for several. A function is entered at the line of its
-//! declaration.
+//! Counts are those of the optimised code. A line is there only if code of it is left: where none is, nothing is said of it, not 0. Where
+//! the optimiser unrolled a loop, each of the copies has a part of the iterations, and where it vectorised one, an iteration stands for
+//! several. A function is entered at the line of its declaration.
 //!
-//! That a line was not executed (0) is said only where its code tells it. A jump at the end of other lines does not: the closing brace of a branch has one, and what follows
-//! the brace may be executed all the same. Nor does code that the optimiser moved into a branch which was never taken, in front of which the line stands. Nor does a
-//! body of a function that was never entered, if another body of it was, from which the code may be gone. Nor does what is done only where an exception passes through, which stands at closing
-//! braces. Lines with no other code are left out.
+//! That a line was not executed (0) is said only where its code tells it. A jump at the end of other lines does not: the closing brace of
+//! a branch has one, and what follows the brace may be executed all the same. Nor does code that the optimiser moved into a branch which
+//! was never taken, in front of which the line stands. Nor does a body of a function that was never entered, if another body of it was,
+//! from which the code may be gone. Nor does what is done only where an exception passes through, which stands at closing braces. Lines
+//! with no other code are left out.
 //!
-//! A function's calls are its entries and those of its inlined bodies. Branches are those that are left in the optimised code; the counts of one source branch's copies
-//! are summed by line, column and direction.
+//! A function's calls are its entries and those of its inlined bodies. Branches are those that are left in the optimised code; the counts
+//! of one source branch's copies are summed by line, column and direction.
 
 use crate::inlined;
 use crate::view::{Function, file_of};
@@ -95,7 +97,8 @@ impl LineCounts {
         self.files.get_mut(file)
     }
 
-    /// Adds what is told by bodies that were entered; gives the lines of those that were not, each with the line where its function is declared.
+    /// Adds what is told by bodies that were entered; gives the lines of those that were not, each with the line where its function is
+    /// declared.
     fn add_lines<'a>(&mut self, function: &Function<'a>, entries: &BTreeMap<u32, u64>) -> Vec<[(&'a str, u32); 2]> {
         let map = function.units_map();
         let entered = |position: Position| entries.get(&position.scope).map_or(function.paths.entries() > 0, |n| *n > 0);
@@ -119,7 +122,8 @@ impl LineCounts {
 
     /// Lines of bodies that were not entered, where no other body of the function was.
     fn add_unentered(&mut self, lines: Vec<[(&str, u32); 2]>) {
-        let calls = self.files.iter().flat_map(|(file, counts)| counts.functions.iter().map(move |((line, _), n)| ((file.as_str(), *line), *n)));
+        let calls =
+            self.files.iter().flat_map(|(file, counts)| counts.functions.iter().map(move |((line, _), n)| ((file.as_str(), *line), *n)));
         let called: BTreeSet<(String, u32)> = calls.filter(|(_, n)| *n > 0).map(|((file, line), _)| (file.to_owned(), line)).collect();
         for [(file, line), (of, declared)] in lines {
             if !called.contains(&(of.to_owned(), declared)) {
@@ -201,7 +205,8 @@ impl Instances {
 
 /// Whether a block ends in a jump or return.
 fn decides_nothing(function: &Function, block: usize) -> bool {
-    let kinds = || function.out.get(block).into_iter().flatten().map(|e| function.map.edges[e.index()].kind).filter(|k| *k != EdgeKind::Reach);
+    let kinds =
+        || function.out.get(block).into_iter().flatten().map(|e| function.map.edges[e.index()].kind).filter(|k| *k != EdgeKind::Reach);
     kinds().all(|k| matches!(k, EdgeKind::Always | EdgeKind::Return))
 }
 

@@ -231,7 +231,10 @@ mod tests {
     fn brackets_of_operators_are_part_of_the_name() {
         assert_eq!(abridge_cpp("std::ostream& ns::operator<< <int>(std::ostream&, ns::Box<int> const&)", false), "ns::operator<<<..>");
         assert_eq!(abridge_cpp("std::ostream& ns::operator<< <int>(std::ostream&, ns::Box<int> const&)", true), "ns::operator<<<int>");
-        assert_eq!(abridge_cpp("void call<std::function<int (char)> >(std::function<int (char)>)", true), "call<std::function<int (char)> >");
+        assert_eq!(
+            abridge_cpp("void call<std::function<int (char)> >(std::function<int (char)>)", true),
+            "call<std::function<int (char)> >"
+        );
         assert_eq!(abridge_cpp("re2::Regexp::Parse(re2::StringPiece const&)", true), "re2::Regexp::Parse");
         assert_eq!(abridge_cpp("ns::Call::operator()(int) const", false), "ns::Call::operator()");
         assert_eq!(abridge_cpp("(anonymous namespace)::twice(int)", false), "(anonymous namespace)::twice");

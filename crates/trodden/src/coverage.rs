@@ -1,7 +1,7 @@
 //! Which source files a tracefile of coverage has, and by which names.
 //!
-//! Tools that read tracefiles open the sources. So files that are not there are left out (the standard library of Rust is compiled under a name of another machine), and those that were found
-//! elsewhere ([`crate::reports::locate`]) get the name of that place.
+//! Tools that read tracefiles open the sources. So files that are not there are left out (the standard library of Rust is compiled under a
+//! name of another machine), and those that were found elsewhere ([`crate::reports::locate`]) get the name of that place.
 
 use anyhow::{Context, Result, bail};
 use glob::Pattern;
@@ -24,9 +24,13 @@ impl Files {
     /// # Errors
     /// A pattern cannot be read, or there is no such folder.
     pub fn new(include: &[String], exclude: &[String], project: Option<&Path>) -> Result<Files> {
-        let pattern = |text: &String| Pattern::new(text.trim_end_matches('/')).with_context(|| format!("`{text}` is no pattern for files: give one such as src/*.c"));
+        let pattern = |text: &String| {
+            Pattern::new(text.trim_end_matches('/')).with_context(|| format!("`{text}` is no pattern for files: give one such as src/*.c"))
+        };
         let project = match project {
-            Some(folder) if !folder.is_dir() => bail!("there is no folder {}: --relative-to is the folder that names begin behind", folder.display()),
+            Some(folder) if !folder.is_dir() => {
+                bail!("there is no folder {}: --relative-to is the folder that names begin behind", folder.display())
+            }
             Some(folder) => Some(folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?),
             None => None,
         };
@@ -55,7 +59,10 @@ impl Files {
     fn is_wanted(&self, path: &Path, name: &Path) -> bool {
         // A folder's name stands for all files in it, wherever it is.
         let matches = |pattern: &Pattern| {
-            let of = |path: &Path| path.ancestors().any(|part| pattern.matches_path(part)) || tails(path).any(|tail| tail.ancestors().any(|part| pattern.matches_path(part)));
+            let of = |path: &Path| {
+                path.ancestors().any(|part| pattern.matches_path(part))
+                    || tails(path).any(|tail| tail.ancestors().any(|part| pattern.matches_path(part)))
+            };
             of(path) || of(name)
         };
         (self.include.is_empty() || self.include.iter().any(matches)) && !self.exclude.iter().any(matches)

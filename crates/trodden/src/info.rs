@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use trodden_flow::CutReason;
 use trodden_profile::exactness;
 use trodden_report::Name;
-use trodden_unit::{FunctionMap, distinct, Image, ImageError, Skipped, UnitMap};
+use trodden_unit::{FunctionMap, Image, ImageError, Skipped, UnitMap, distinct};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -141,7 +141,11 @@ impl ImageSummary {
                 Some(frame) => {
                     let map = frame.map().with_context(what)?;
                     if map.words() != Some(placed.counters) {
-                        bail!("{}: the map of unit {} has another number of counters than the program: build the program again", path.display(), placed.unit);
+                        bail!(
+                            "{}: the map of unit {} has another number of counters than the program: build the program again",
+                            path.display(),
+                            placed.unit
+                        );
                     }
                     out.unit(&frame.unit.to_string(), &map, frame.has_bitcode(), &mut known);
                     maps.push(map);

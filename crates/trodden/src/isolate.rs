@@ -1,4 +1,5 @@
-//! `trodden isolate`: which paths do failing runs take and passing runs not? Paths are ranked by `trodden_profile::isolate`, and written by the crate `trodden-report`.
+//! `trodden isolate`: which paths do failing runs take and passing runs not? Paths are ranked by `trodden_profile::isolate`, and written
+//! by the crate `trodden-report`.
 
 use crate::cli::{Color, Isolate, SuspectScore};
 use crate::notes::warn;
@@ -37,7 +38,8 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         SuspectScore::Tarantula => Score::Tarantula,
         SuspectScore::Importance => Score::Importance,
     };
-    let suspects = Suspects::of(&isolation, &view, &Wanted { by, top: reports::most(job.top, job.json), function: job.function.as_deref() })?;
+    let suspects =
+        Suspects::of(&isolation, &view, &Wanted { by, top: reports::most(job.top, job.json), function: job.function.as_deref() })?;
     match job.json {
         true => reports::print(&reports::json_text(&suspects.json())?)?,
         false => reports::print_text(&suspects.text(&sources, &reports::text_options(color, job.steps)))?,
@@ -47,8 +49,8 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads runs: each by itself, and all of them added up. Runs of one build of one program are compared, since those of one say nothing of another's paths; the others are left out,
-/// and so are runs of which it is not known how they ended.
+/// Reads runs: each by itself, and all of them added up. Runs of one build of one program are compared, since those of one say nothing of
+/// another's paths; the others are left out, and so are runs of which it is not known how they ended.
 fn gather(job: &Isolate) -> Result<(Isolation, Profile)> {
     let (mut isolation, mut sum, mut maps) = (Isolation::default(), Merger::new(Builds::Refuse), Maps::new());
     for run in compared(runs(job)?, job.program.as_deref())? {
@@ -83,7 +85,8 @@ fn runs(job: &Isolate) -> Result<Vec<Run>> {
         };
         profiles::losses(&file, &found.lost).iter().for_each(warn);
         let profile = found.profile;
-        let (Some(program), images) = (profile.images.first().map(|i| i.path.clone()), profile.images.iter().map(|i| i.identity).collect()) else {
+        let (Some(program), images) = (profile.images.first().map(|i| i.path.clone()), profile.images.iter().map(|i| i.identity).collect())
+        else {
             empty.push(file.display().to_string());
             continue;
         };
@@ -105,7 +108,8 @@ fn left_out(files: &[String], why: &str) {
     }
 }
 
-/// Of runs of several programs and builds those of one: of the wanted program, and of the build with most of them that has failing and passing ones.
+/// Of runs of several programs and builds those of one: of the wanted program, and of the build with most of them that has failing and
+/// passing ones.
 fn compared(runs: Vec<Run>, program: Option<&str>) -> Result<Vec<Run>> {
     let is_wanted = |run: &Run| program.is_none_or(|wanted| run.program == wanted || base_name(&run.program) == wanted);
     let (runs, others): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(is_wanted);
@@ -132,7 +136,12 @@ fn compared(runs: Vec<Run>, program: Option<&str>) -> Result<Vec<Run>> {
     let skipped = others.len() + builds.len();
     if let Some(example) = others.first().or(builds.first()) {
         let of = first.first().map_or("", |r| r.program.as_str());
-        warn(format_args!("{} of other programs or builds left out, such as {} of {}; compared are those of {of} (--program)", plural(skipped as u128, "run", "runs"), example.file.display(), example.program));
+        warn(format_args!(
+            "{} of other programs or builds left out, such as {} of {}; compared are those of {of} (--program)",
+            plural(skipped as u128, "run", "runs"),
+            example.file.display(),
+            example.program
+        ));
     }
     Ok(first)
 }

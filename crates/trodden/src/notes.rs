@@ -107,7 +107,10 @@ mod tests {
     #[test]
     fn names_do_not_steer_terminals() {
         assert_eq!(printable("a\u{1b}[31m\u{7}b\n\tc\u{9b}"), "a\u{fffd}[31m\u{fffd}b\n\tc\u{fffd}");
-        assert_eq!(printable_styled("\u{1b}[1;31mred\u{1b}[0m \u{1b}[2J\u{1b}]0;x\u{7}"), "\u{1b}[1;31mred\u{1b}[0m \u{fffd}[2J\u{fffd}]0;x\u{fffd}");
+        assert_eq!(
+            printable_styled("\u{1b}[1;31mred\u{1b}[0m \u{1b}[2J\u{1b}]0;x\u{7}"),
+            "\u{1b}[1;31mred\u{1b}[0m \u{fffd}[2J\u{fffd}]0;x\u{fffd}"
+        );
     }
 
     #[test]

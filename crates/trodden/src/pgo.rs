@@ -73,7 +73,10 @@ fn tell(output: &Path, directed: &[Directed]) {
     for one in directed.iter().filter(|d| d.is_changed()) {
         let of = |kind: fn(&Direction) -> bool| one.directions.iter().filter(|d| kind(d)).count();
         let (copies, loops) = (of(|d| matches!(d, Direction::Copy(_))), of(|d| matches!(d, Direction::LastRounds(_))));
-        let parts = [(loops, "loops whose last iteration has code of its own"), (copies, "copies of paths behind branches that earlier ones decide")];
+        let parts = [
+            (loops, "loops whose last iteration has code of its own"),
+            (copies, "copies of paths behind branches that earlier ones decide"),
+        ];
         let parts: Vec<String> = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{what}: {n}")).collect();
         note(format_args!("{} ({:.1}% of all instructions): {}", one.function, one.share * 100.0, parts.join(", ")));
     }

@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_profile::merge::{Builds, merge_files};
-use trodden_unit::distinct;
 use trodden_profile::{Ending, Loss, Profile, ProfileError, Run, RunStore};
+use trodden_unit::distinct;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;

@@ -83,7 +83,9 @@ fn is_text(job: &Residual) -> bool {
 
 fn form(job: &Residual, color: Color, untested: &Untested, sources: &SourceCache, directory: &str) -> Result<Vec<u8>> {
     match if job.json { ResidualFormat::Json } else { job.format } {
-        ResidualFormat::Text => Ok(printable_styled(&untested.text(sources, &reports::text_options(color, job.steps), job.edges)).into_bytes()),
+        ResidualFormat::Text => {
+            Ok(printable_styled(&untested.text(sources, &reports::text_options(color, job.steps), job.edges)).into_bytes())
+        }
         ResidualFormat::Json => json_text(&untested.json(sources)),
         ResidualFormat::Sarif => json_text(&sarif::untested(untested, sources)),
         ResidualFormat::Lcov => {

@@ -15,9 +15,9 @@ use trodden_profile::expression::joined::is_cut;
 use trodden_profile::expression::{End, Expression, Matcher, Place};
 use trodden_profile::{Walks, has_usual_numbers};
 use trodden_report::found::{UNKNOWN, words};
-use trodden_report::{Name, ReportError};
 use trodden_report::select::chosen;
 use trodden_report::words::plural;
+use trodden_report::{Name, ReportError};
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 
 /// Functions with more paths are not watched: each path is tried.
@@ -62,7 +62,8 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
     if let Some(place) = nowhere.unwrap_or_default().first() {
         bail!(ReportError::NoSuchPlace { place: words(place) });
     }
-    let cut = open.first().map(|first| format!("paths of `{first}` are cut, and a path whose pieces match together only is not seen: {REMEDY}"));
+    let cut =
+        open.first().map(|first| format!("paths of `{first}` are cut, and a path whose pieces match together only is not seen: {REMEDY}"));
     match (matching, cut) {
         (0, None) => bail!("no path of {} matches `{text}`", program.display()),
         (0, Some(cut)) => bail!("{UNKNOWN}: {cut}"),

@@ -259,7 +259,10 @@ fn without_a_run_the_program_is_sampled_first() {
     let told = String::from_utf8_lossy(&copies.stderr).into_owned();
     assert!(copies.status.code() == Some(0) && !told.contains("estimated frequencies"), "{told}");
     let page = std::fs::read_to_string(short.path("costs.html")).unwrap();
-    assert!(page.contains("the slowest is copy") && page.contains("--baseline runs it") && page.contains("above the ideal, an equal share"), "{page}");
+    assert!(
+        page.contains("the slowest is copy") && page.contains("--baseline runs it") && page.contains("above the ideal, an equal share"),
+        "{page}"
+    );
 }
 
 /// Does something else in each process.

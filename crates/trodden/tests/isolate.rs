@@ -87,12 +87,19 @@ fn runs_of_other_programs_and_builds_and_of_unknown_end_are_left_out() {
     let isolated = |words: &str| {
         let output = place.command(trodden()).arg("isolate").args(words.split_whitespace()).arg("--json").output().unwrap();
         let found: Option<Value> = serde_json::from_slice(&output.stdout).ok();
-        (output.status.code(), found.map(|f| (f["failing_runs"].clone(), f["passing_runs"].clone())), String::from_utf8(output.stderr).unwrap())
+        (
+            output.status.code(),
+            found.map(|f| (f["failing_runs"].clone(), f["passing_runs"].clone())),
+            String::from_utf8(output.stderr).unwrap(),
+        )
     };
     let nightly = Some((Value::from(2), Value::from(6)));
     place.trodden("record --suite others -- ./other");
     let (status, runs, said) = isolated("nightly others");
-    assert!((status, &runs) == (Some(0), &nightly) && said.contains("1 run of other programs") && said.contains("--program"), "{runs:?} {said}");
+    assert!(
+        (status, &runs) == (Some(0), &nightly) && said.contains("1 run of other programs") && said.contains("--program"),
+        "{runs:?} {said}"
+    );
     let (status, _, said) = isolated("nightly others --program other");
     assert!(status == Some(2) && said.contains("0 failing and 1 passing runs"), "{said}");
     assert!(isolated("nightly others --program nothing").2.contains("other, prog"));
@@ -101,7 +108,10 @@ fn runs_of_other_programs_and_builds_and_of_unknown_end_are_left_out() {
     // A sum of runs that ended in different ways says of none how it ended.
     place.trodden("merge --output sum.trodden nightly");
     let (status, runs, said) = isolated("nightly sum.trodden");
-    assert!((status, &runs) == (Some(0), &nightly) && said.contains("sum.trodden") && said.contains("how the run ended"), "{runs:?} {said}");
+    assert!(
+        (status, &runs) == (Some(0), &nightly) && said.contains("sum.trodden") && said.contains("how the run ended"),
+        "{runs:?} {said}"
+    );
     place.write("a.c", &PROGRAM.replace("unit = 10", "unit = 10, touch(&unit)"));
     place.cc("-O1 -g a.c -o prog");
     place.trodden("record --suite rebuilt -- ./prog 0 0");

@@ -1,7 +1,7 @@
 //! Counts of lines and calls in optimised code, against llvm-cov, which counts in the front end: three programs at `-O2`.
 //!
-//! Which lines have code at all is asked of the line table that the compiler wrote. Lines that are nothing but a brace are left out: code of a function's entry stands at its
-//! opening brace, and is counted at the line of its name.
+//! Which lines have code at all is asked of the line table that the compiler wrote. Lines that are nothing but a brace are left out: code
+//! of a function's entry stands at its opening brace, and is counted at the line of its name.
 
 mod place;
 

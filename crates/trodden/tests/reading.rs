@@ -92,9 +92,12 @@ fn expressions_are_answered_across_cuts() {
 fn places_that_do_not_exist_are_errors() {
     let place = cut();
     place.trodden("record -- ./prog 7");
-    for (expression, message) in
-        [("walk: 5 .. 900", "line 900 is in no block"), ("walk: 5 !900", "line 900"), ("wlak: 5", "`wlak`"), ("walk: nothing()", "inlined code of nothing")]
-    {
+    for (expression, message) in [
+        ("walk: 5 .. 900", "line 900 is in no block"),
+        ("walk: 5 !900", "line 900"),
+        ("wlak: 5", "`wlak`"),
+        ("walk: nothing()", "inlined code of nothing"),
+    ] {
         for words in [&["find", expression][..], &["instrument", "prog", "-o", "watch", "--watch", expression]] {
             let output = run(&place, words);
             assert!(output.status.code() == Some(2) && said(&output).contains(message), "{words:?}: {output:?}");
@@ -122,7 +125,13 @@ fn what_is_intact_of_a_damaged_profile_is_used() {
     let text = said(&report);
     assert!(report.status.success() && text.contains("walk") && text.contains("is damaged") && text.contains("000002.trodden"), "{text}");
     assert!(json(&place, &["report", "2", "--json"])["damaged"][0].as_str().unwrap().contains("000002.trodden"));
-    for words in [&["annotate", "walk", "2"][..], &["find", "walk: 5", "2"], &["export", "lcov", "2"], &["diff", "1", "2"], &["suite", "redundant", "nightly"]] {
+    for words in [
+        &["annotate", "walk", "2"][..],
+        &["find", "walk: 5", "2"],
+        &["export", "lcov", "2"],
+        &["diff", "1", "2"],
+        &["suite", "redundant", "nightly"],
+    ] {
         let output = run(&place, words);
         assert!(output.status.success() && said(&output).contains("is damaged"), "{words:?}: {output:?}");
     }
@@ -136,7 +145,8 @@ fn what_is_intact_of_a_damaged_profile_is_used() {
 
 #[test]
 fn json_is_whole_and_nought_is_no_limit() {
-    let functions: String = (0..15).map(|i| format!("__attribute__((noinline)) int f{i}(int n) {{ __asm__ volatile(\"\"); return n + {i}; }}\n")).collect();
+    let functions: String =
+        (0..15).map(|i| format!("__attribute__((noinline)) int f{i}(int n) {{ __asm__ volatile(\"\"); return n + {i}; }}\n")).collect();
     let calls: String = (0..15).map(|i| format!(" n = f{i}(n);")).collect();
     let place = Place::with(&[("a.c", &format!("{functions}int main(void) {{ int n = 0;{calls} return 0; }}\n"))]);
     place.cc("-O1 -g a.c -o prog");
@@ -166,7 +176,10 @@ fn coverage_names_files_that_are_there() {
         let output = run(&place, &[&["export", "lcov"], words].concat());
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
-        let names = text.lines().filter_map(|l| l.strip_prefix("SF:")).map(|f| f.replace(&*place.path("").canonicalize().unwrap().to_string_lossy(), "ROOT"));
+        let names = text
+            .lines()
+            .filter_map(|l| l.strip_prefix("SF:"))
+            .map(|f| f.replace(&*place.path("").canonicalize().unwrap().to_string_lossy(), "ROOT"));
         (names.collect::<Vec<_>>(), String::from_utf8(output.stderr).unwrap())
     };
     let (all, note) = files(&[]);
@@ -186,7 +199,14 @@ fn names_with_control_characters_reach_neither_terminal_nor_tracefile() {
     must(place.command(trodden()).args(["cc", "-O1", "-g", "a\u{1b}[31m.c", "-o", "prog\u{1b}[31m"]));
     must(place.command(trodden()).args(["record", "-o", "p\u{1b}.trodden", "--", "./prog\u{1b}[31m"]));
     let files = ["p\u{1b}.trodden", "prog\u{1b}[31m"];
-    for words in [&["report", files[0]][..], &["info", files[0]], &["info", "--all", files[1]], &["annotate", "main", files[0]], &["info", "no\u{1b}file"], &["report", "no\u{1b}file"]] {
+    for words in [
+        &["report", files[0]][..],
+        &["info", files[0]],
+        &["info", "--all", files[1]],
+        &["annotate", "main", files[0]],
+        &["info", "no\u{1b}file"],
+        &["report", "no\u{1b}file"],
+    ] {
         let text = said(&run(&place, words));
         assert!(!text.contains('\u{1b}') && !text.is_empty(), "{words:?}: {text:?}");
     }
@@ -207,5 +227,8 @@ fn another_units_map_is_refused() {
     must(place.command("llvm-strip-22").args(["--remove-section", ".trodden.unit", "one"]));
     let output = run(&place, &["info", "one"]);
     let text = said(&output);
-    assert!(output.status.code() == Some(2) && text.contains(&units("other")) && text.contains(".unit") && text.contains("one"), "{output:?}");
+    assert!(
+        output.status.code() == Some(2) && text.contains(&units("other")) && text.contains(".unit") && text.contains("one"),
+        "{output:?}"
+    );
 }

@@ -74,7 +74,9 @@ impl UnitStore {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(io::Error::new(e.kind(), format!("{}: {e}", path.display()))),
         };
-        let damaged = |what: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}: remove it, and build the program again", path.display()));
+        let damaged = |what: String| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}: remove it, and build the program again", path.display()))
+        };
         let (frame, _) = Frame::read(&bytes, 0).map_err(|e: FrameError| damaged(e.to_string()))?;
         match frame.unit == unit {
             true => Ok(Some(frame)),

@@ -1,12 +1,15 @@
 //! Path expressions where paths are cut: pieces that were executed one after the other are one path.
 //!
-//! A function with too many paths is cut at chosen edges ([`CutReason::Limit`], [`CutReason::Level`]), and each piece is counted by itself. A path of the function is a
-//! *chain*: a piece that begins at the entry or at the head of a loop, pieces that each begin where the one before was cut, and one that ends otherwise. Which pieces followed each
-//! other was not counted, so a chain may never have been executed though its pieces were. How often it was at least follows from counts: where `total` executions pass from piece to
-//! piece at a block, `a` of them along the chain up to there and `b` along its next piece, at least `a + b - total` go along both.
+//! A function with too many paths is cut at chosen edges ([`CutReason::Limit`], [`CutReason::Level`]), and each piece is counted by
+//! itself. A path of the function is a
+//! *chain*: a piece that begins at the entry or at the head of a loop, pieces that each begin where the one before was cut, and one that
+//! ends otherwise. Which pieces followed each other was not counted, so a chain may never have been executed though its pieces were. How
+//! often it was at least follows from counts: where `total` executions pass from piece to piece at a block, `a` of them along the chain up
+//! to there and `b` along its next piece, at least `a + b - total` go along both.
 //!
-//! Invariants: cut edges of these kinds close no loop, so that chains are finite. A chain of which one execution is certain was executed; if no chain of executed pieces matches,
-//! no path did. Complexity: all chains are tried, up to [`MOST_CHAINS`]; where there are more, nothing is denied.
+//! Invariants: cut edges of these kinds close no loop, so that chains are finite. A chain of which one execution is certain was executed;
+//! if no chain of executed pieces matches, no path did. Complexity: all chains are tried, up to [`MOST_CHAINS`]; where there are more,
+//! nothing is denied.
 
 use super::{Expression, Gap, Matcher, Sequence};
 use crate::paths::{Beginning, FunctionPaths, PathEnd};
@@ -73,7 +76,8 @@ struct Part<'p> {
 /// Looks for chains of executed pieces that match.
 pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) -> Joined {
     let parts = parts(paths);
-    let mut search = Search { matcher, function, begun: HashMap::new(), total: HashMap::new(), left: MOST_CHAINS, found: Joined::default(), parts };
+    let mut search =
+        Search { matcher, function, begun: HashMap::new(), total: HashMap::new(), left: MOST_CHAINS, found: Joined::default(), parts };
     let mut arrived: HashMap<Node, i128> = HashMap::new();
     for (at, part) in search.parts.iter().enumerate() {
         if let Some(to) = cut_to(function, part.end) {

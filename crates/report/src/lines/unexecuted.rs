@@ -1,8 +1,9 @@
 //! Whether code in a block that was not executed tells that its line was not executed.
 //!
-//! The optimiser moves code to where its result is used: into a branch that may never have been taken, while the line in front of the branch was executed. Code that a branch
-//! controls in the source stands behind the branch there. So a line in front of every untaken branch that leads to its code was moved. Code that `goto` reaches backwards is
-//! taken for moved, too: then nothing is said of a line that was not executed.
+//! The optimiser moves code to where its result is used: into a branch that may never have been taken, while the line in front of the
+//! branch was executed. Code that a branch controls in the source stands behind the branch there. So a line in front of every untaken
+//! branch that leads to its code was moved. Code that `goto` reaches backwards is taken for moved, too: then nothing is said of a line
+//! that was not executed.
 
 use crate::view::{Function, chain};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +36,8 @@ pub fn cleanups(function: &Function) -> Vec<bool> {
     resumes.iter().zip(&others).map(|(resumes, others)| *resumes && !*others).collect()
 }
 
-/// Whether a position in a block that was not executed says nothing of its line; `untaken` are the blocks whose untaken branches lead there.
+/// Whether a position in a block that was not executed says nothing of its line; `untaken` are the blocks whose untaken branches lead
+/// there.
 pub fn is_moved(function: &Function, untaken: &BTreeSet<Node>, position: Position, entries: &BTreeMap<u32, u64>) -> bool {
     // Bodies that were never entered have not executed anything.
     if entries.get(&position.scope) == Some(&0) || function.paths.entries() == 0 {
