@@ -208,7 +208,7 @@ pub enum Doubt {
     JumpTableWithoutBound {
         /// Address of the table.
         table: u64,
-        /// Entries that look like targets.
+        /// Entries that can be targets.
         entries: u32,
     },
     /// The jump is assumed to reach any label of the function whose address the program keeps.
@@ -385,7 +385,7 @@ pub struct ProgramGraph {
     pub stubs: Vec<Stub>,
     /// Addresses that stubs cover, ascending.
     pub stub_ranges: Vec<Range<u64>>,
-    /// What executions showed beyond the file.
+    /// What executions showed that the file does not.
     pub observations: Vec<Observation>,
 }
 

@@ -41,8 +41,8 @@ fn any_byte_may_be_wrong() {
     let good = std::fs::read(common::stripped(&program)).unwrap();
     let with_map = std::fs::read(&program).unwrap();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    for round in 0..1500 {
-        let mut bytes = if round % 4 == 0 { with_map.clone() } else { good.clone() };
+    for trial in 0..1500 {
+        let mut bytes = if trial % 4 == 0 { with_map.clone() } else { good.clone() };
         for _ in 0..=random.below(8) {
             // Headers decide most; they are damaged as often as all the rest.
             let header = random.below(2) == 0;
@@ -54,7 +54,7 @@ fn any_byte_may_be_wrong() {
             };
             bytes[at] = BYTES[random.below(BYTES.len())];
         }
-        if round % 10 == 0 {
+        if trial % 10 == 0 {
             bytes.truncate(random.below(good.len()));
         }
         try_all(bytes);

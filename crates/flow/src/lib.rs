@@ -14,6 +14,8 @@
 //! Beside it, [`partition`] divides the counting of many procedures among copies of a program, and [`baselines`] has other plans, to measure
 //! against.
 //!
+//! [`witness`] is about traces: which blocks or edges several runs record, each a few, so that together they give the whole execution back.
+//!
 //! The terms are those of T. Ball and J. R. Larus, "Efficient path profiling" (MICRO 1996).
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The paper's figures; published placements and where they fail; the exact solver against all sets; costs against the bound; the paper's conditions
-//! against the pairwise one.
+//! The paper's figures; published placements and where they fail; the exact solver against all sets; costs against the bound; the paper's
+//! conditions against the pairwise one.
 
 use trodden_flow::witness::bound::bound;
 use trodden_flow::witness::placed::plan_placed;
@@ -32,8 +32,8 @@ fn options(profiles: usize) -> Options {
     Options { profiles, strategy, order, limit: None, machines: None, lookahead }
 }
 
-/// A random graph in which every node that is reached can reach the exit: elsewhere plans have witnesses that no condition on whole executions
-/// asks for.
+/// A random graph in which every node that is reached can reach the exit: elsewhere plans have witnesses that no condition on whole
+/// executions asks for.
 fn random_program(random: &mut Random, nodes: u32, edges: u32) -> Program {
     loop {
         let graph = graphs::graph(random, nodes, edges, Cycles::Some);

@@ -1,4 +1,5 @@
-//! Large functions and programs: what is planned is realizable, and a walk of many blocks is rebuilt as it comes, reading no further than it must.
+//! Large functions and programs: what is planned is realizable, and a walk of many blocks is rebuilt as it comes, reading no further than
+//! it must.
 
 use std::cell::Cell;
 use trodden_flow::witness::distribution::plan;

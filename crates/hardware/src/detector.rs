@@ -99,6 +99,8 @@ pub struct CompletedPath {
 pub struct DetectorCounts {
     /// Branches processed.
     pub branches: u64,
+    /// Operations on the path stack: updates of a path or its counter, pops, pushes.
+    pub operations: u64,
     /// Paths completed.
     pub paths: u64,
     /// Paths split at the limit.
@@ -127,6 +129,7 @@ impl DetectorCounts {
     /// Adds those of another thread.
     pub fn add(&mut self, other: &DetectorCounts) {
         self.branches += other.branches;
+        self.operations += other.operations;
         self.paths += other.paths;
         self.splits += other.splits;
         self.overflows += other.overflows;
@@ -211,6 +214,7 @@ impl Detector {
             (true, BranchType::Call) if !operations.pop => self.stack.push(called(branch)),
             (true, _) => self.push(branch.next(), replaced),
         }
+        self.counts.operations += 1 + u64::from(operations.pop || is_split) + u64::from(operations.push) + u64::from(is_split);
         if self.stack.depth() == 0 {
             self.counts.underflows += 1;
             self.stack.push(Entry::starting_at(branch.next()));

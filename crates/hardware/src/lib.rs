@@ -14,6 +14,7 @@
 //! | `index.rs`, `replacement.rs`, `table.rs` | [`HotPathTable`] | 5.4 |
 //! | `processor/` | the processor around it | table 5.3 |
 //! | `profiler.rs` | [`Profiler`]: all of it on a stream of threads | 5.5 |
+//! | `experiment.rs` | designs of experiments, effects of factors | 5.5.2 |
 //! | `profile.rs` | [`PathProfile`] without bounds, overlap percentages | 5.5 |
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod descriptor;
 mod detector;
 mod error;
 mod events;
+pub mod experiment;
 mod index;
 mod mapping;
 mod path_stack;

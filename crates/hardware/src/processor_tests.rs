@@ -172,14 +172,19 @@ fn every_parameter_moves_both_models_the_same_way() {
 fn a_larger_branch_queue_stalls_less_and_frozen_predictions_are_kept() {
     let stream = program(9, 20_000);
     let mut base = FastModel::new(ProcessorParameters::default()).unwrap();
-    base.keep_outcomes();
-    stream.iter().for_each(|(i, b)| base.retire(i, b.as_ref(), &mut |_, _| 0));
-    let outcomes = base.take_outcomes();
+    let mut outcomes = Vec::new();
+    for (instruction, branch) in &stream {
+        base.retire(instruction, branch.as_ref(), &mut |_, _| 0);
+        outcomes.extend(branch.and_then(|_| base.last_outcome()));
+    }
     let mut last = u64::MAX;
     for entries in [1, 2, 4, 8, 64] {
         let mut model = FastModel::new(ProcessorParameters { branch_queue: entries, ..ProcessorParameters::default() }).unwrap();
-        model.freeze(&outcomes);
-        stream.iter().for_each(|(i, b)| model.retire(i, b.as_ref(), &mut |_, _| 4));
+        let mut frozen = outcomes.iter();
+        for (instruction, branch) in &stream {
+            branch.and_then(|_| frozen.next()).into_iter().for_each(|o| model.freeze_next(*o));
+            model.retire(instruction, branch.as_ref(), &mut |_, _| 4);
+        }
         let totals = model.totals();
         assert!(totals.queue_stalls <= last && totals.cycles >= base.totals().cycles);
         assert_eq!(totals.mispredictions, base.totals().mispredictions);

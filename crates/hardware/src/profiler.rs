@@ -9,7 +9,7 @@ use crate::error::HardwareError;
 use crate::events::{EventCounts, MOST_EVENTS};
 use crate::profile::{PathProfile, overlap};
 use crate::stream::{BranchKind, StreamEvent, ThreadId};
-use crate::table::{HotPathTable, TableCounts, TableParameters};
+use crate::table::{HotPathTable, TableCounts, TableParameters, TableUpdate};
 use std::collections::HashMap;
 
 /// What a table accumulates.
@@ -76,20 +76,25 @@ impl MetricRun {
         Ok(MetricRun { metric, complete: PathProfile::default(), window: PathProfile::default(), tables })
     }
 
-    fn add(&mut self, completed: &CompletedPath) {
+    /// Adds a path; the cycles that the first table needs for it (section 5.5.3): one for a hit, the binary logarithm of the associativity for a miss.
+    fn add(&mut self, completed: &CompletedPath) -> u32 {
         let count = match self.metric {
             Metric::Frequency => 1,
             Metric::Event(at) => completed.events.0[at],
         };
         // A path without the event updates nothing.
         if count == 0 {
-            return;
+            return 0;
         }
         self.window.add(&completed.path, u64::from(count));
+        let mut cycles = None;
         for run in &mut self.tables {
-            run.table.update(&completed.path, count);
+            let update = run.table.update(&completed.path, count);
+            let of_miss = run.table.parameters().associativity.trailing_zeros().max(1);
+            cycles.get_or_insert(if update == TableUpdate::Hit { 1 } else { of_miss });
             run.in_window.update(&completed.path, count);
         }
+        cycles.unwrap_or(0)
     }
 
     fn end_window(&mut self, is_whole: bool) {
@@ -157,7 +162,8 @@ impl Profiler {
         })
     }
 
-    /// Takes what a thread does, with the events since its last branch; paths that end are handed to `observe` as well.
+    /// Takes what a thread does, with the events since its last branch; paths that end are handed to `observe` as well. Returns the cycles that the
+    /// hardware needs: one for each operation on the path stack, and those of the first metric's first table.
     ///
     /// # Errors
     /// Never with parameters that [`Profiler::new`] took.
@@ -167,7 +173,7 @@ impl Profiler {
         event: &StreamEvent,
         events: &EventCounts,
         observe: &mut impl FnMut(ThreadId, &CompletedPath),
-    ) -> Result<(), HardwareError> {
+    ) -> Result<u32, HardwareError> {
         match event {
             StreamEvent::Branch(branch) => {
                 self.branches[branch.kind as usize][usize::from(branch.is_taken)] += 1;
@@ -184,11 +190,17 @@ impl Profiler {
             }
         };
         let (metrics, by_length) = (&mut self.metrics, &mut self.by_length);
+        let operations = detector.counts().operations;
+        let mut cycles = 0;
         detector.take(event, events, &mut |completed| {
             by_length[usize::from(completed.path.length)] += u64::from(completed.instructions);
-            metrics.iter_mut().for_each(|m| m.add(completed));
+            for (number, metric) in metrics.iter_mut().enumerate() {
+                let needed = metric.add(completed);
+                cycles += if number == 0 { needed } else { 0 };
+            }
             observe(thread, completed);
         });
+        cycles += (detector.counts().operations - operations) as u32;
         if let StreamEvent::End(_) = event
             && let Some(detector) = self.detectors.remove(&thread)
         {
@@ -198,7 +210,7 @@ impl Profiler {
             self.metrics.iter_mut().for_each(|m| m.end_window(true));
             self.window_began = self.instructions;
         }
-        Ok(())
+        Ok(cycles)
     }
 
     /// Ends the stream. The last window counts for the dynamic overlap only if it is the only one, or whole.

@@ -407,8 +407,11 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
     }
 }
 
-/// Unpacks at most as much as was claimed: memory grows with what there is, not with what is claimed.
+/// Unpacks at most as much as was claimed: memory grows with what there is, not with what is claimed. What no profile packs so tightly is refused.
 fn unpack(packed: &[u8], size: u64) -> Result<Vec<u8>, String> {
+    if size > trodden_unit::most_unpacked(packed.len()) {
+        return Err(format!("its {} packed bytes claim to hold {size}, which no profile's do", packed.len()));
+    }
     let decoder = zstd::stream::read::Decoder::with_buffer(packed).map_err(|e| e.to_string())?;
     let mut bytes = Vec::new();
     decoder.take(size + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;

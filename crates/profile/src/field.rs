@@ -18,7 +18,7 @@ pub mod presence;
 use crate::error::ProfileError;
 use crate::model::Profile;
 use crate::paths::FunctionPaths;
-use std::io::{BufRead, ErrorKind, Write};
+use std::io::{BufRead, ErrorKind, Read, Write};
 use std::path::Path;
 use trodden_unit::{Identity, MapError, parts};
 use xxhash_rust::xxh3::xxh3_64;
@@ -164,8 +164,12 @@ impl<'a, R: BufRead> Reports<'a, R> {
         if head[..8] != MAGIC || half(8) > LONGEST {
             return Err(damaged(self.at, "no report of untested paths begins here: `trodden field pack` makes such files"));
         }
-        self.body.resize(half(8) as usize, 0);
-        self.input.read_exact(&mut self.body).map_err(short(self.at, "it ends within a report of untested paths"))?;
+        // As much memory as there is report, whatever its head claims.
+        self.body.clear();
+        self.input.by_ref().take(half(8).into()).read_to_end(&mut self.body).map_err(ProfileError::io(path, "read"))?;
+        if self.body.len() as u64 != u64::from(half(8)) {
+            return Err(damaged(self.at, "it ends within a report of untested paths"));
+        }
         if xxh3_64(&self.body) as u32 != half(12) {
             return Err(damaged(self.at, "the checksum of a report of untested paths is wrong"));
         }
@@ -204,4 +208,21 @@ fn take(rest: &mut &[u8]) -> Option<u64> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_that_claims_much_takes_no_memory() {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(LONGEST.to_le_bytes());
+        bytes.extend([0; 12]);
+        assert_eq!(bytes.len(), 24);
+        let mut reports = Reports::new(Path::new("claim"), &bytes[..]);
+        let error = reports.next(|_, _, _, _| {}).unwrap_err().to_string();
+        assert!(error.contains("it ends within a report"), "{error}");
+        assert!(reports.body.capacity() < 1 << 20, "{} bytes", reports.body.capacity());
+    }
 }

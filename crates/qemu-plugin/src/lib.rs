@@ -111,7 +111,8 @@ extern "C" fn translated(_: PluginId, block: *mut Translation) {
             for at in 0..qemu::qemu_plugin_tb_n_insns(block) {
                 let instruction = qemu::qemu_plugin_tb_get_insn(block, at);
                 let flags = CallbackFlags::NoRegisters;
-                qemu::qemu_plugin_register_vcpu_mem_cb(instruction, accessed, flags, qemu::READ_AND_WRITE, std::ptr::null_mut());
+                let number = std::ptr::without_provenance_mut(at);
+                qemu::qemu_plugin_register_vcpu_mem_cb(instruction, accessed, flags, qemu::READ_AND_WRITE, number);
             }
         }
     }
@@ -121,8 +122,8 @@ extern "C" fn executed(thread: c_uint, number: *mut c_void) {
     Stream::get().push(thread, number.addr() as u64);
 }
 
-extern "C" fn accessed(thread: c_uint, info: u32, address: u64, _: *mut c_void) {
+extern "C" fn accessed(thread: c_uint, info: u32, address: u64, instruction: *mut c_void) {
     // SAFETY: `info` is what QEMU passed to this callback.
     let (is_store, size_shift) = unsafe { (qemu::qemu_plugin_mem_is_store(info), qemu::qemu_plugin_mem_size_shift(info)) };
-    Stream::get().push(thread, trodden_wire::blocks::memory_word(address, size_shift, is_store));
+    Stream::get().push(thread, trodden_wire::blocks::memory_word(instruction.addr() as u64, address, size_shift, is_store));
 }

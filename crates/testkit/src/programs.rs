@@ -1,8 +1,8 @@
-//! Random small programs with calls, recursion, indirect calls, code that is not known, and unwinding; and all their short executions, found by
-//! following every choice.
+//! Random small programs with calls, recursion, indirect calls, code that is not known, and unwinding; and all their short executions,
+//! found by following every choice.
 //!
-//! The interpreter shares no code with what it is an oracle of (`trodden_flow::witness`): its frames are a function, a node and the number of calls
-//! that were made in it.
+//! The interpreter shares no code with what it is an oracle of (`trodden_flow::witness`): its frames are a function, a node and the
+//! number of calls that were made in it.
 
 use crate::graphs::{self, Cycles};
 use crate::random::Random;

@@ -8,7 +8,7 @@
 
 use crate::CollectError;
 use crate::breakpoints::Breakpoints;
-use crate::follow::{Followed, Sink, follow};
+use crate::follow::{Ending, Followed, Sink, follow};
 use crate::hardware::HardwareBreakpoints;
 use crate::repeat::{Divergence, Recipe, Repeater, RunLog};
 use crate::single_step::Stepping;
@@ -104,7 +104,10 @@ pub trait Collector: Sync {
             over.store(true, Ordering::Relaxed);
             followed
         })?;
-        let (log, divergence) = calls.finish(followed.ending != crate::Ending::Detached);
+        let (log, divergence) = {
+            let cut = matches!(followed.ending, Ending::Killed(_) | Ending::Detached);
+            calls.finish(followed.ending != Ending::Detached, cut)
+        };
         Ok(RunOutcome { followed, log, divergence })
     }
 }

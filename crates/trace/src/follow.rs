@@ -184,7 +184,12 @@ impl Following<'_> {
                 self.go_on(thread, 0)?;
             }
             (Stop::Exec, Role::Recorded(_)) => {
-                self.executed(thread);
+                match thread == self.subject.process {
+                    true => self.executed(thread),
+                    // A vfork child has left the memory that it borrowed.
+                    false => drop(self.tasks.insert(thread, Task { role: Role::Guest, counted: None })),
+                }
+                self.followed.untraced_children += u32::from(thread != self.subject.process);
                 self.go_on(thread, 0)?;
             }
             (Stop::Ending, Role::Recorded(_)) => {

@@ -97,7 +97,9 @@ impl Sink for PartialWriter {
         }
         self.symbols += 1;
         self.buffers[index].push(what);
-        if self.buffers[index].len() < BLOCK {
+        // A symbol takes about a byte when it is packed.
+        let full = |most: u64| self.writer.size() + self.buffers[index].len() as u64 >= most;
+        if self.buffers[index].len() < BLOCK && !self.most.is_some_and(full) {
             return Ok(Flow::GoOn);
         }
         self.flush(index).map_err(io::Error::other)?;

@@ -72,6 +72,8 @@ pub struct RunLog {
     pub calls: Vec<Vec<CallRecord>>,
     /// Process ids.
     process: Tid,
+    /// Whether the run was followed to its end.
+    whole: bool,
 }
 
 /// Where two runs part.
@@ -176,15 +178,17 @@ impl Repeater {
         self.log.process = process;
     }
 
-    /// What the run did, and where it parted from the first one: its end counts, too, if it ended by itself.
-    pub fn finish(mut self, ended: bool) -> (RunLog, Option<Divergence>) {
-        if let (Some(first), None, true) = (&self.first, &self.divergence, ended) {
+    /// What the run did, and where it parted from the first one: that it ended before counts, too, unless it was `cut`. `whole` says whether it was
+    /// followed to its end.
+    pub fn finish(mut self, whole: bool, cut: bool) -> (RunLog, Option<Divergence>) {
+        if let (Some(first), None, true) = (&self.first, &self.divergence, !cut) {
             let longer = first.calls.iter().enumerate().find(|(t, calls)| self.log.calls.get(*t).map_or(0, Vec::len) < calls.len());
             self.divergence = longer.map(|(thread, calls)| {
                 let position = self.log.calls.get(thread).map_or(0, Vec::len);
                 Divergence { thread: ThreadNumber(thread as u32), position, expected: calls.get(position).copied(), found: None }
             });
         }
+        self.log.whole = whole;
         (self.log, self.divergence)
     }
 
@@ -292,7 +296,8 @@ impl Repeater {
         self.log.calls[index].push(record);
         if let (Some(first), None) = (&self.first, &self.divergence) {
             let expected = first.calls.get(index).and_then(|calls| calls.get(position)).copied();
-            if expected != Some(record) {
+            // What came behind the end of what was recorded is not known.
+            if expected != Some(record) && (expected.is_some() || first.whole) {
                 self.divergence = Some(Divergence { thread, position, expected, found: Some(record) });
             }
         }

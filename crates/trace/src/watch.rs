@@ -99,34 +99,20 @@ impl Watch {
         counted: &mut Option<(u64, u64)>,
         sink: &mut dyn Sink,
     ) -> Result<Trap, CollectError> {
-        match &mut self.what {
-            Watched::Nothing => Ok(Trap::Foreign),
-            Watched::Hardware(hardware) => hardware.trap(thread, number, signal, sink),
-            Watched::Steps(steps) => steps.trap(subject, thread, number, signal, sink),
-            Watched::Breakpoints(breakpoints) => {
-                if signal != libc::SIGTRAP {
-                    return Ok(Trap::Foreign);
-                }
-                let Some(site) = breakpoint_hit(breakpoints, thread)? else { return Ok(Trap::Foreign) };
-                ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
-                let again = match *counted {
-                    Some((address, stack)) => address == breakpoints.address(site) && stack == ptrace::stack_pointer(thread)?,
-                    None => false,
-                };
-                if again {
-                    *counted = None;
-                    return Ok(Trap::Recorded(Flow::GoOn));
-                }
-                let mut flow = sink.record(number, u64::from(site.0))?;
-                if breakpoints.is_jump(site) {
-                    flow = sink.record(number, subject.step(thread)?.wrapping_sub(subject.bias))?;
-                }
-                if let Some(action) = self.trap_action {
-                    restore_action(subject, thread, &action)?;
-                }
-                Ok(Trap::Recorded(flow))
-            }
+        let trap = match &mut self.what {
+            Watched::Nothing => Trap::Foreign,
+            Watched::Hardware(hardware) => hardware.trap(thread, number, signal, sink)?,
+            Watched::Steps(steps) => steps.trap(subject, thread, number, signal, sink)?,
+            Watched::Breakpoints(_) if signal != libc::SIGTRAP => Trap::Foreign,
+            Watched::Breakpoints(breakpoints) => match breakpoint_hit(breakpoints, thread)? {
+                Some(site) => Trap::Recorded(record_hit(breakpoints, subject, (thread, number), site, counted, sink)?),
+                None => Trap::Foreign,
+            },
+        };
+        if let (Trap::Recorded(_), Some(action)) = (trap, self.trap_action) {
+            restore_action(subject, thread, &action)?;
         }
+        Ok(trap)
     }
 
     /// A stop that was waiting when the collection ended: a hit is undone, and happens again without a breakpoint. Gives the signal to deliver.
@@ -206,6 +192,31 @@ impl Watch {
     pub fn stack(&self, subject: &Subject, thread: Tid) -> Vec<u64> {
         crate::stack::walk(&self.executable, subject, thread).unwrap_or_default()
     }
+}
+
+/// Records a hit, and sends the thread to the slot.
+fn record_hit(
+    breakpoints: &Breakpoints,
+    subject: &Subject,
+    (thread, number): (Tid, ThreadNumber),
+    site: Site,
+    counted: &mut Option<(u64, u64)>,
+    sink: &mut dyn Sink,
+) -> Result<Flow, CollectError> {
+    ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
+    let again = match *counted {
+        Some((address, stack)) => address == breakpoints.address(site) && stack == ptrace::stack_pointer(thread)?,
+        None => false,
+    };
+    if again {
+        *counted = None;
+        return Ok(Flow::GoOn);
+    }
+    let flow = sink.record(number, u64::from(site.0))?;
+    if breakpoints.is_jump(site) {
+        return Ok(sink.record(number, subject.step(thread)?.wrapping_sub(subject.bias))?);
+    }
+    Ok(flow)
 }
 
 /// The site that a thread has trapped at.

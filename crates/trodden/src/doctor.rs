@@ -54,6 +54,7 @@ const CHECKS: &[Check] = &[
     ("/proc", true, proc, "mount -t proc proc /proc"),
     ("lld and LLVM's tools (for --lto)", false, lto, "apt-get install lld-22 llvm-22"),
     ("Rust (for cargo trodden)", false, rust, "install Rust from https://rustup.rs, then: rustup update stable"),
+    ("collectors of traces", false, crate::trace::collectors, "allow ptrace; in a container, add the capability SYS_PTRACE"),
     ("trial from end to end", true, trial, "mend what is named above, then run `trodden doctor` again"),
 ];
 

@@ -186,6 +186,7 @@ impl Bursting {
             on: SwitchedOn::default(),
             since: SwitchedOn::default(),
             stretch: 1,
+            asked_ns: 0,
             last_reading: Instant::now(),
             late: 0.0,
         };
@@ -214,6 +215,8 @@ struct Flipper {
     since: SwitchedOn,
     /// How many times longer bursts and pauses are until the counts are read again.
     stretch: u32,
+    /// Nanoseconds that the switch was to be on.
+    asked_ns: u64,
     last_reading: Instant,
     /// By how much bursts end late, in seconds.
     late: f64,
@@ -253,7 +256,13 @@ impl Flipper {
         let total_ns = began.elapsed().as_nanos() as u64;
         self.read();
         let any = self.switches.values().any(Option::is_some);
-        any.then_some(Sampled { readings: self.readings, on_ns: self.on.ns, total_ns: total_ns.max(self.on.ns), bursts: self.on.bursts })
+        any.then_some(Sampled {
+            readings: self.readings,
+            on_ns: self.on.ns,
+            total_ns: total_ns.max(self.on.ns),
+            bursts: self.on.bursts,
+            asked_ns: self.asked_ns,
+        })
     }
 
     /// Looks for images that have appeared; whether there is any with a switch. Whatever cannot be opened is reported when the profile is made.
@@ -284,6 +293,7 @@ impl Flipper {
         let burst = SwitchedOn { ns: took.as_nanos() as u64, bursts: 1 };
         self.on.add(burst);
         self.since.add(burst);
+        self.asked_ns += asked.as_nanos() as u64;
         last
     }
 

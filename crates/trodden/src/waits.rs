@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `waits/record.rs` | running a program under the preload library |
 //! | `waits/recording.rs`, `waits/process_file.rs` | a recording on disk |
-//! | `waits/clock.rs` | ticks of all processes to one time |
+//! | `waits/clock.rs`, `waits/sync.rs` | ticks of all processes to one time; clocks of several hosts |
 //! | `waits/symbols.rs`, `waits/codes.rs` | addresses to functions and lines; code blocks |
 //! | `waits/blocks.rs` | what a thread did between two calls, from samples and stacks |
 //! | `waits/convert.rs`, `waits/replay.rs` | records to calls, in order of time through the analysis |
@@ -26,6 +26,7 @@ mod recording;
 mod replay;
 mod summary;
 mod symbols;
+mod sync;
 mod text;
 mod timeline;
 

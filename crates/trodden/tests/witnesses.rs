@@ -118,17 +118,23 @@ fn what_is_not_realizable_is_said_and_what_is_certain_is_given() {
 fn calls_can_end_the_run_and_unwind() {
     let file = json!({
         "functions": {
-            "main": {"entry": "a", "exit": "z", "edges": [["a", "b"], ["a", "c"], ["b", "z"], ["c", "z"], ["b", "pad"], ["pad", "z"]], "unwind": [4]},
+            "main": {
+                "entry": "a", "exit": "z", "unwind": [4],
+                "edges": [["a", "b"], ["a", "c"], ["b", "z"], ["c", "z"], ["b", "pad"], ["pad", "z"]]
+            },
             "stop": {"entry": "s", "exit": "t", "edges": [["s", "t"]]}
         },
         "calls": [
             {"function": "main", "block": "b", "callee": "stop"},
-            {"function": "stop", "block": "s", "opaque": {"returns": true, "ends_run": true, "unwinds": true}}
+            {"function": "main", "block": "c", "opaque": {"ends_run": true}},
+            {"function": "stop", "block": "s", "opaque": {"unwinds": true}}
         ]
     });
     let planned = answer("witnesses - --profiles 2", &file, 0);
     let profiles = planned["profiles"].clone();
     let executions = [
+        json!([["main", "a"], ["main", "c"]]),
+        // Nothing catches what is thrown.
         json!([["main", "a"], ["main", "b"], ["stop", "s"]]),
         json!([["main", "a"], ["main", "b"], ["stop", "s"], ["main", "pad"], ["main", "z"]]),
         json!([["main", "a"], ["main", "b"], ["stop", "s"], ["stop", "t"], ["main", "z"]]),

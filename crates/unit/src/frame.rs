@@ -13,13 +13,11 @@
 //! All little-endian. Linkers put the frames of a program one behind the other; zero bytes between frames are passed over.
 
 use crate::map::{Identity, MAP_VERSION, UnitMap};
-use std::io::Read;
+use crate::packed::unpacked;
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: [u8; 8] = *b"TRODUNIT";
 const HEADER: usize = 56;
-/// No map or module grows beyond this when unpacked; a larger claim is damage, not data.
-const MOST_UNPACKED: u64 = 4 << 30;
 
 /// A unit's map and bitcode, packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,7 +147,7 @@ impl Frame {
     /// The payload is damaged.
     pub fn map(&self) -> Result<UnitMap, FrameError> {
         let wrong = |what: String| FrameError::Payload { unit: self.unit, what };
-        let bytes = unpack(&self.map).map_err(wrong)?;
+        let bytes = unpacked(&self.map).map_err(wrong)?;
         postcard::from_bytes(&bytes).map_err(|e| wrong(e.to_string()))
     }
 
@@ -161,24 +159,13 @@ impl Frame {
         if self.bitcode.is_empty() {
             return Err(FrameError::NoBitcode(self.unit));
         }
-        unpack(&self.bitcode).map_err(|what| FrameError::Payload { unit: self.unit, what })
+        unpacked(&self.bitcode).map_err(|what| FrameError::Payload { unit: self.unit, what })
     }
 
     /// Whether the unit's bitcode was kept.
     pub fn has_bitcode(&self) -> bool {
         !self.bitcode.is_empty()
     }
-}
-
-fn unpack(bytes: &[u8]) -> Result<Vec<u8>, String> {
-    // As a stream: a damaged frame may claim any size, and memory is taken only for what is there.
-    let reader = zstd::stream::read::Decoder::with_buffer(bytes).map_err(|e| e.to_string())?;
-    let mut out = Vec::new();
-    reader.take(MOST_UNPACKED + 1).read_to_end(&mut out).map_err(|e| e.to_string())?;
-    if out.len() as u64 > MOST_UNPACKED {
-        return Err(format!("it holds more than {MOST_UNPACKED} bytes"));
-    }
-    Ok(out)
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ pub use frame::{Frame, FrameError};
 pub use image::{Image, ImageError};
 pub use known::{INTERESTING_KEY, KNOWN_KEY, KnownFunction, KnownPaths, NoKnownPaths, RESIDUAL_WORD, TwoWays, Version, WATCHED_KEY};
 pub use map::*;
+pub use packed::most_unpacked;
 pub use parts::{EDGES_WORD, FunctionPart, NoParts, ORIGIN_WORD, PARTS_WORD, Parts};
 pub use store::UnitStore;
 pub use weights::{NoWeights, Weights};

@@ -1,4 +1,4 @@
-//! Who waits for which object: counts by the hash of its address, so that the release of a lock nobody waits for records nothing.
+//! Who waits for which object: counts by the hash of its address, so that the release of a lock without waiters records nothing.
 //!
 //! A count may be that of another object with the same hash: then a release is recorded in vain, and no wait is lost. Independent of how the
 //! C library lays locks out.

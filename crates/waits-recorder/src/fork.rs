@@ -6,6 +6,18 @@ use crate::{contention, process};
 use libc::pid_t;
 use trodden_wire::waits::{Function, kind};
 
+/// Has every child give up what belongs to its parent, by whatever function it is made (`daemon` does not call `fork`).
+pub fn watch() {
+    // SAFETY: the handler lives as long as the process.
+    unsafe { libc::pthread_atfork(None, None, Some(begin_child)) };
+}
+
+unsafe extern "C" fn begin_child() {
+    thread::forget();
+    contention::begin_child();
+    process::begin_child();
+}
+
 /// Makes a child process.
 ///
 /// # Safety
@@ -14,19 +26,12 @@ use trodden_wire::waits::{Function, kind};
 pub unsafe extern "C" fn fork() -> pid_t {
     static REAL: Real = Real::new(c"fork");
     let call = || real!(REAL, fn() -> pid_t,);
-    let Some(thread) = outside() else {
-        let child = call();
-        if child == 0 {
-            process::begin_child();
-        }
-        return child;
-    };
+    let Some(thread) = outside() else { return call() };
     let open = begin(thread, kind::FORK, Function::fork);
     let child = call();
     if child == 0 {
-        thread::forget();
-        contention::begin_child();
-        process::begin_child();
+        // SAFETY: a second time it finds nothing to do.
+        unsafe { begin_child() };
         thread::register(0);
         return 0;
     }

@@ -113,7 +113,7 @@ impl<T> Records<T> {
     }
 }
 
-/// Private memory that nobody gives back.
+/// Private memory, until [`release`].
 pub fn memory<T>(count: usize) -> Option<*mut T> {
     // SAFETY: a new anonymous mapping, zeroed by the kernel.
     let place = unsafe {

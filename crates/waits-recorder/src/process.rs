@@ -77,6 +77,7 @@ fn open() -> i32 {
     });
     if opened >= 0 {
         begin(opened);
+        crate::fork::watch();
     }
     FILE.store(opened, Ordering::Release);
     opened

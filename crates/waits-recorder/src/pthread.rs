@@ -183,7 +183,7 @@ fn wake(condition: Object, function: Function, amount: u64, call: impl FnOnce() 
     if contention::is_awaited(condition as usize) { waking(kind::CONDITION_WAKE, function, condition, amount, call) } else { call() }
 }
 
-/// Threads that a barrier is for, as `pthread_barrier_init` was told: the C library keeps it in the third word.
+/// Threads that a barrier is for: the C library keeps it in the third word.
 unsafe fn participants(barrier: Object) -> u64 {
     // SAFETY: glibc's `struct pthread_barrier`: in, current_round, count, shared, out.
     unsafe { u64::from(barrier.cast::<c_uint>().add(2).read()) }
@@ -347,7 +347,7 @@ pub unsafe extern "C" fn pthread_create(
     complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
     if result == 0 {
         // SAFETY: the call was successful, so the handle is there.
-        handles::put(unsafe { *handle } as u64, token);
+        handles::put(unsafe { *handle }, token);
     } else {
         release(start, 1);
     }
@@ -363,7 +363,7 @@ pub unsafe extern "C" fn pthread_join(handle: pthread_t, result: *mut *mut c_voi
     static REAL: Real = Real::new(c"pthread_join");
     let call = || real!(REAL, fn(pthread_t, *mut *mut c_void) -> c_int, handle, result);
     let Some(thread) = outside() else { return call() };
-    let token = handles::get(handle as u64);
+    let token = handles::get(handle);
     let open = begin(thread, kind::JOIN, Function::pthread_join);
     let status = call();
     complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);

@@ -33,15 +33,15 @@ struct Instance {
 pub enum Waited {
     /// For this entry; it may be the member's own.
     For(Moment),
-    /// For nobody.
-    Nobody,
+    /// It has not waited.
+    NotAtAll,
     /// Not all had entered.
     Early,
     /// Members called different operations.
     Contradictory,
 }
 
-/// All instances that somebody is in.
+/// All instances that have members inside.
 #[derive(Clone, Debug, Default)]
 pub struct Collectives {
     instances: Map<(CommunicatorId, u64), Instance>,
@@ -88,14 +88,14 @@ impl Collectives {
                 if lower.clone().count() < rank as usize {
                     return Waited::Early;
                 }
-                return lower.map(|(_, moment)| *moment).max_by_key(|moment| moment.time_ns).map_or(Waited::Nobody, Waited::For);
+                return lower.map(|(_, moment)| *moment).max_by_key(|moment| moment.time_ns).map_or(Waited::NotAtAll, Waited::For);
             }
-            _ => return Waited::Nobody,
+            _ => return Waited::NotAtAll,
         };
         found.map_or(Waited::Early, Waited::For)
     }
 
-    /// A member leaves. Gives the moments that nobody needs any longer.
+    /// A member leaves. Gives the moments that are no longer needed.
     pub fn leave(&mut self, membership: Membership) -> Vec<Moment> {
         let key = (membership.collective.communicator, membership.number);
         let Some(instance) = self.instances.get_mut(&key) else { return Vec::new() };

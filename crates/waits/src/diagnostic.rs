@@ -21,13 +21,13 @@ pub enum Diagnostic {
     DifferentCollectives,
     /// A request was completed that was not begun.
     UnknownRequest,
-    /// A contended lock was taken, and nobody released it.
+    /// A contended lock was taken, and no release of it is in the trace.
     LockWithoutUnlock,
-    /// A thread was woken, and nobody woke it.
+    /// A thread was woken, and no waker is in the trace.
     SleepWithoutWake,
     /// A thread was joined whose end is not in the trace.
     JoinWithoutEnd,
-    /// A thread began that nobody made.
+    /// A thread began, and no call that made it is in the trace.
     StartWithoutCreate,
     /// A message names a process that is not in the trace.
     UnknownProcess,

@@ -165,7 +165,7 @@ impl Messages {
         queue.pairs.get(usize::try_from(queue.receives.checked_sub(queue.first)?).ok()?)?.send
     }
 
-    /// A side is complete. Gives the moments that nobody needs any longer.
+    /// A side is complete. Gives the moments that are no longer needed.
     pub fn end(&mut self, place: Place) -> Vec<Moment> {
         let mut ended = Vec::new();
         let Some(queue) = self.channels.get_mut(&place.channel) else { return ended };

@@ -125,7 +125,7 @@ impl Analysis {
             }
             Call::Sleep(object, kind, was_woken) => {
                 if !was_woken {
-                    return self.nobody(id, time_ns, site, State::Blocked);
+                    return self.complete_without_wait(id, time_ns, site, State::Blocked);
                 }
                 let kind = match kind {
                     SleepKind::Condition => WaitKind::Condition,
@@ -148,19 +148,19 @@ impl Analysis {
                 self.give_back(found);
                 wait
             }
-            Call::Blocked => self.nobody(id, time_ns, site, State::Blocked),
-            _ => self.nobody(id, time_ns, site, State::Communicating),
+            Call::Blocked => self.complete_without_wait(id, time_ns, site, State::Blocked),
+            _ => self.complete_without_wait(id, time_ns, site, State::Communicating),
         }
     }
 
-    /// Nobody was waited for: the call's time is of that state.
-    fn nobody(&mut self, id: LocationId, time_ns: u64, site: CodeId, state: State) -> Option<Wait> {
+    /// No location was waited for: the call's time is of that state.
+    fn complete_without_wait(&mut self, id: LocationId, time_ns: u64, site: CodeId, state: State) -> Option<Wait> {
         let ns = time_ns - self.location(id).time_ns;
         self.append(id, site, state, ns);
         None
     }
 
-    /// As [`Analysis::resolve`], where somebody must have been waited for.
+    /// As [`Analysis::resolve`], where a location must have been waited for.
     fn expect(
         &mut self,
         id: LocationId,
@@ -174,7 +174,7 @@ impl Analysis {
         if found.is_none() && times.1 - times.0 > SHORT_NS {
             self.diagnostics.add(or, id, times.0);
             self.unexplained_ns += times.1 - times.0;
-            return self.nobody(id, times.1, site, State::Unexplained);
+            return self.complete_without_wait(id, times.1, site, State::Unexplained);
         }
         self.resolve(id, times, site, found)
     }
@@ -188,11 +188,11 @@ impl Analysis {
         found: Option<(Moment, WaitKind)>,
     ) -> Option<Wait> {
         let found = found.filter(|(moment, _)| moment.location != id && moment.time_ns > enter_ns);
-        let Some((moment, kind)) = found else { return self.nobody(id, exit_ns, site, State::Communicating) };
+        let Some((moment, kind)) = found else { return self.complete_without_wait(id, exit_ns, site, State::Communicating) };
         if moment.time_ns > exit_ns {
             self.diagnostics.add(Diagnostic::ReceiveBeforeSend, id, exit_ns);
             self.unexplained_ns += exit_ns - enter_ns;
-            return self.nobody(id, exit_ns, site, State::Unexplained);
+            return self.complete_without_wait(id, exit_ns, site, State::Unexplained);
         }
         let head = self.location(id).head;
         let paths = self.versions.difference(moment.version, head);
@@ -262,7 +262,7 @@ impl Analysis {
         };
         match self.collectives.waited(membership) {
             Waited::For(moment) => Some((moment, kind)),
-            Waited::Nobody => None,
+            Waited::NotAtAll => None,
             Waited::Early => {
                 self.diagnostics.add(Diagnostic::LeftBeforeEntered, id, time_ns);
                 None

@@ -22,7 +22,7 @@ pub struct CodeId(pub u32);
 pub enum State {
     /// It executes code between calls.
     Computing,
-    /// It is inside a call that moves data or completes, after nobody had to be waited for any longer.
+    /// It is inside a call that moves data or completes, once no location has to be waited for any longer.
     Communicating,
     /// It sleeps, or waits for something that the trace does not have.
     Blocked,

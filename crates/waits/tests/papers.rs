@@ -55,7 +55,9 @@ fn figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, Outcome) {
     (waits, analysis.finish())
 }
 
-fn paths(outcome: &Outcome, wait: &Wait) -> (Vec<(Step, u64)>, Vec<(Step, u64)>) {
+type Path = Vec<(Step, u64)>;
+
+fn paths(outcome: &Outcome, wait: &Wait) -> (Path, Path) {
     let steps = |path: &[_]| path.iter().map(|(id, ns)| (outcome.steps.get(*id), *ns)).collect();
     (steps(&wait.paths.plus), steps(&wait.paths.minus))
 }

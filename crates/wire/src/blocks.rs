@@ -27,8 +27,12 @@ pub const LEAVES_HANDLER: u64 = 1 << 62;
 const STORE: u64 = 1 << 62;
 /// Place of the size of a memory access.
 const SIZE_SHIFT: u32 = 58;
-/// Bits of an address.
-const ADDRESS: u64 = (1 << SIZE_SHIFT) - 1;
+/// Place of the number of the instruction in its block; the address is below.
+const INSTRUCTION_SHIFT: u32 = 48;
+/// Bits of an address of a program.
+const ADDRESS: u64 = (1 << INSTRUCTION_SHIFT) - 1;
+/// Bits of the number of an instruction in its block.
+const INSTRUCTION: u64 = (1 << (SIZE_SHIFT - INSTRUCTION_SHIFT)) - 1;
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,14 +76,16 @@ pub fn header(kind: FrameKind, thread: u32, bytes: u64) -> [u8; HEADER_BYTES] {
 }
 
 /// A memory access as a word; of its size the binary logarithm.
-pub fn memory_word(address: u64, size_shift: u32, is_store: bool) -> u64 {
+pub fn memory_word(instruction: u64, address: u64, size_shift: u32, is_store: bool) -> u64 {
     let store = if is_store { STORE } else { 0 };
-    MEMORY | store | u64::from(size_shift & 0xf) << SIZE_SHIFT | address & ADDRESS
+    MEMORY | store | u64::from(size_shift & 0xf) << SIZE_SHIFT | (instruction & INSTRUCTION) << INSTRUCTION_SHIFT | address & ADDRESS
 }
 
 /// A memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryAccess {
+    /// The number of the instruction in its block, from 0.
+    pub instruction: u64,
     /// First address.
     pub address: u64,
     /// Bytes.
@@ -91,7 +97,8 @@ pub struct MemoryAccess {
 /// The memory access that a word stands for; `None` if it stands for a block.
 pub fn memory_access(word: u64) -> Option<MemoryAccess> {
     let size = 1u32.checked_shl((word >> SIZE_SHIFT) as u32 & 0xf)?;
-    (word & MEMORY != 0).then_some(MemoryAccess { address: word & ADDRESS, size, is_store: word & STORE != 0 })
+    let instruction = word >> INSTRUCTION_SHIFT & INSTRUCTION;
+    (word & MEMORY != 0).then_some(MemoryAccess { instruction, address: word & ADDRESS, size, is_store: word & STORE != 0 })
 }
 
 #[cfg(test)]
@@ -101,8 +108,8 @@ mod tests {
     #[test]
     fn words_are_blocks_or_memory_accesses() {
         for (address, shift, is_store) in [(0x7fff_1234_5678, 3, true), (0x10, 0, false), (0x40_0000, 6, false)] {
-            let access = MemoryAccess { address, size: 1 << shift, is_store };
-            assert_eq!(memory_access(memory_word(address, shift, is_store)), Some(access));
+            let access = MemoryAccess { instruction: u64::from(shift) * 100, address, size: 1 << shift, is_store };
+            assert_eq!(memory_access(memory_word(access.instruction, address, shift, is_store)), Some(access));
         }
         assert_eq!(memory_access(77), None);
         assert_eq!(FrameKind::of(6), Some(FrameKind::End));

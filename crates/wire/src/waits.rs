@@ -199,4 +199,35 @@ macro_rules! functions {
     };
 }
 
-include!("waits/functions.rs");
+// Their order is part of the layout: a change of it is a new version.
+functions! {
+    MPI_Send MPI_Bsend MPI_Rsend MPI_Ssend MPI_Isend MPI_Ibsend MPI_Irsend MPI_Issend MPI_Irecv MPI_Send_init MPI_Bsend_init
+    MPI_Rsend_init MPI_Ssend_init MPI_Recv_init MPI_Recv MPI_Sendrecv MPI_Sendrecv_replace MPI_Start MPI_Startall MPI_Request_free
+    MPI_Probe MPI_Iprobe MPI_Mprobe MPI_Mrecv MPI_Wait MPI_Waitall MPI_Waitany MPI_Waitsome MPI_Test MPI_Testall MPI_Testany
+    MPI_Testsome MPI_Barrier MPI_Allgather MPI_Allgatherv MPI_Allreduce MPI_Alltoall MPI_Alltoallv MPI_Alltoallw MPI_Reduce_scatter
+    MPI_Reduce_scatter_block MPI_Bcast MPI_Scatter MPI_Scatterv MPI_Reduce MPI_Gather MPI_Gatherv MPI_Scan MPI_Exscan MPI_Ibarrier
+    MPI_Iallgather MPI_Iallgatherv MPI_Iallreduce MPI_Ialltoall MPI_Ialltoallv MPI_Ialltoallw MPI_Ireduce_scatter
+    MPI_Ireduce_scatter_block MPI_Ibcast MPI_Iscatter MPI_Iscatterv MPI_Ireduce MPI_Igather MPI_Igatherv MPI_Iscan MPI_Iexscan
+    MPI_Comm_dup MPI_Comm_dup_with_info MPI_Comm_split MPI_Comm_split_type MPI_Comm_create MPI_Cart_create MPI_Cart_sub MPI_Graph_create
+    MPI_Dist_graph_create MPI_Dist_graph_create_adjacent MPI_Intercomm_merge MPI_Comm_idup MPI_Comm_create_group MPI_Intercomm_create
+    MPI_Comm_free MPI_Comm_disconnect MPI_Init MPI_Init_thread MPI_Finalize MPI_Abort MPI_Accumulate MPI_Buffer_detach MPI_Comm_accept
+    MPI_Comm_connect MPI_Comm_join MPI_Comm_spawn MPI_Comm_spawn_multiple MPI_Compare_and_swap MPI_Fetch_and_op MPI_File_close
+    MPI_File_get_position_shared MPI_File_iread MPI_File_iread_all MPI_File_iread_at MPI_File_iread_at_all MPI_File_iread_shared
+    MPI_File_iwrite MPI_File_iwrite_all MPI_File_iwrite_at MPI_File_iwrite_at_all MPI_File_iwrite_shared MPI_File_open
+    MPI_File_preallocate MPI_File_read MPI_File_read_all MPI_File_read_all_begin MPI_File_read_all_end MPI_File_read_at
+    MPI_File_read_at_all MPI_File_read_at_all_begin MPI_File_read_at_all_end MPI_File_read_ordered MPI_File_read_ordered_begin
+    MPI_File_read_ordered_end MPI_File_read_shared MPI_File_seek_shared MPI_File_set_size MPI_File_set_view MPI_File_sync MPI_File_write
+    MPI_File_write_all MPI_File_write_all_begin MPI_File_write_all_end MPI_File_write_at MPI_File_write_at_all
+    MPI_File_write_at_all_begin MPI_File_write_at_all_end MPI_File_write_ordered MPI_File_write_ordered_begin MPI_File_write_ordered_end
+    MPI_File_write_shared MPI_Get MPI_Get_accumulate MPI_Improbe MPI_Imrecv MPI_Ineighbor_allgather MPI_Ineighbor_allgatherv
+    MPI_Ineighbor_alltoall MPI_Ineighbor_alltoallv MPI_Ineighbor_alltoallw MPI_Neighbor_allgather MPI_Neighbor_allgatherv
+    MPI_Neighbor_alltoall MPI_Neighbor_alltoallv MPI_Neighbor_alltoallw MPI_Put MPI_Raccumulate MPI_Rget MPI_Rget_accumulate MPI_Rput
+    MPI_Win_allocate MPI_Win_allocate_shared MPI_Win_complete MPI_Win_create MPI_Win_create_dynamic MPI_Win_fence MPI_Win_flush
+    MPI_Win_flush_all MPI_Win_flush_local MPI_Win_flush_local_all MPI_Win_free MPI_Win_lock MPI_Win_lock_all MPI_Win_post MPI_Win_start
+    MPI_Win_sync MPI_Win_unlock MPI_Win_unlock_all MPI_Win_wait pthread_create pthread_join pthread_exit pthread_mutex_lock
+    pthread_mutex_timedlock pthread_mutex_unlock pthread_rwlock_rdlock pthread_rwlock_wrlock pthread_rwlock_timedrdlock
+    pthread_rwlock_timedwrlock pthread_rwlock_unlock pthread_spin_lock pthread_spin_unlock pthread_cond_wait pthread_cond_timedwait
+    pthread_cond_clockwait pthread_cond_signal pthread_cond_broadcast pthread_barrier_wait sem_wait sem_timedwait sem_clockwait sem_post
+    futex sleep usleep nanosleep clock_nanosleep poll ppoll select pselect epoll_wait epoll_pwait read recv recvfrom recvmsg accept
+    accept4 wait wait3 wait4 waitpid waitid fork pause flock lockf fsync process_exit thrd_join mtx_lock
+}

@@ -124,8 +124,7 @@ impl Function<'_, '_, '_> {
 
     fn starts(&self, entries: &[u64], landing_pads: &[u64]) -> BTreeSet<u64> {
         let mut starts: BTreeSet<u64> = entries.iter().chain(landing_pads).copied().collect();
-        let mut all = self.reached().peekable();
-        while let Some((at, reached)) = all.next() {
+        for (at, reached) in self.reached() {
             let next = at + u64::from(reached.size);
             match reached.flow {
                 Flow::Next | Flow::Call(_) | Flow::CallIndirect => continue,

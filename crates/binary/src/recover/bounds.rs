@@ -4,7 +4,8 @@
 //! it with a constant bounds it on that path. A path without a check leaves the index unbounded.
 
 use super::explore::Flow;
-use super::values::{Atom, Body, Location, Position, Value, number};
+use super::sums::{Atom, Location, Position, Value};
+use super::values::{Body, number};
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -31,9 +32,11 @@ pub fn bounds(body: &Body, jump: Position, index: &Value, size: u64, most: u64) 
     };
     let by_place = || {
         let (read, register) = table_read(body, jump, size)?;
-        checked(body, read, Tracked::Place(Location::Register(register)), 0, most)
+        // A constant that the register's value has is part of the table's address, and not of the index.
+        let folded = only(body.register(Register::RAX + u32::from(register), read, DEPTH)).map_or(0, |value| value.constant);
+        checked(body, read, Tracked::Place(Location::Register(register)), folded.wrapping_neg(), most)
     };
-    by_value().or_else(by_place).or_else(|| by_width(index).filter(|last| *last < most).map(|last| 0..=last))
+    by_place().or_else(by_value).or_else(|| by_width(index).filter(|last| *last < most).map(|last| 0..=last))
 }
 
 /// The instruction that reads the table, and the register that holds the index there.
@@ -182,15 +185,16 @@ fn bounds_of_edge(body: &Body, from: Position, to: Position, tracked: &Tracked, 
     let condition = if to == target { jump.condition_code() } else { opposite(jump.condition_code())? };
     let (compare, bits) = compare_before(body, from, tracked)?;
     let offset = compared(body, compare, tracked)?;
-    let (first, last) = allowed(condition, body.instructions[compare as usize].try_immediate(1).ok()?, bits)?;
+    let (least, most) = allowed(condition, body.instructions[compare as usize].try_immediate(1).ok()?, bits)?;
     // The index is the compared value, less its constant, plus the index's.
     let as_index = |value: u64| value.wrapping_sub(offset).wrapping_add(constant) & u64::from(u32::MAX);
-    let (first, last) = (as_index(first), as_index(last));
+    let (first, last) = (as_index(least), as_index(most));
     // An index of a byte or two is the low part of a sum.
     let narrow = bits < 32 && first >> bits == last >> bits;
     let (first, last) = if narrow { (first & low_bits(bits), last & low_bits(bits)) } else { (first, last) };
     // A value below the constant that is taken off it cannot come here where the source is right.
-    Some(if first <= last { first..=last } else { 0..=last })
+    let first = if first > last && least == 0 { 0 } else { first };
+    (first <= last).then_some(first..=last)
 }
 
 fn low_bits(bits: u32) -> u64 {
@@ -217,20 +221,28 @@ fn allowed(condition: ConditionCode, constant: u64, bits: u32) -> Option<(u64, u
 
 /// Whether a comparison is of what is followed, and the constant that it compares in addition.
 fn compared(body: &Body, compare: Position, tracked: &Tracked) -> Option<u64> {
-    match tracked {
+    let followed = match tracked {
         Tracked::Place(Location::Register(register)) => {
             let instruction = &body.instructions[compare as usize];
             let is_same = instruction.op0_kind() == OpKind::Register && number(instruction.op0_register()) == Some(*register);
-            (is_same && instruction.mnemonic() == Mnemonic::Cmp).then_some(0)
+            if is_same && instruction.mnemonic() == Mnemonic::Cmp {
+                return Some(0);
+            }
+            // Another register may hold the same, or differ by a constant.
+            only(body.register(Register::RAX + u32::from(*register), compare, DEPTH))?
         }
-        Tracked::Place(_) => None,
-        Tracked::Value(value) => {
-            let values = body.operand(compare, 0, DEPTH);
-            let [operand] = &values[..] else { return None };
-            let (compared, offset) = core(operand);
-            (compared == *value).then_some(offset)
-        }
-    }
+        Tracked::Place(_) => return None,
+        Tracked::Value(value) => value.clone(),
+    };
+    let (followed, own) = core(&followed);
+    let (compared, offset) = core(&only(body.operand(compare, 0, DEPTH))?);
+    (compared == followed).then(|| offset.wrapping_sub(own))
+}
+
+/// The value, if there is one only.
+fn only(values: Vec<Value>) -> Option<Value> {
+    let mut values = values.into_iter();
+    values.next().filter(|_| values.next().is_none())
 }
 
 /// The comparison with a constant whose flags a jump reads, and its width in bits. Nothing between may change what is followed.

@@ -48,7 +48,7 @@ pub struct Code<'a> {
     pub stub_ranges: Vec<Range<u64>>,
     /// Functions of this file that other files can call.
     pub exported: Vec<u64>,
-    /// It is a program and not a library: the entry point calls `main` by way of the C library.
+    /// It is a program and not a library: the entry point calls `main` through the C library.
     pub calls_main: bool,
     /// Functions that the loader calls when the program starts and ends.
     pub started: Vec<u64>,
@@ -187,9 +187,9 @@ fn sections(binary: &Binary, file: &ElfFile64) -> Vec<CodeSection> {
     // Sections that overlap are a damaged file's; the first one counts.
     let mut end = 0;
     sections.retain(|s| {
-        let apart = s.range.start >= end;
-        end = if apart { s.range.end } else { end };
-        apart
+        let is_separate = s.range.start >= end;
+        end = if is_separate { s.range.end } else { end };
+        is_separate
     });
     sections
 }

@@ -13,6 +13,9 @@ use crate::instruction::{Branch, branch, decode};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+/// Functions are aligned to this many bytes.
+const ALIGNMENT: u64 = 16;
+
 /// What an instruction does to control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
@@ -157,8 +160,21 @@ impl<'k, 'a> Explored<'k, 'a> {
         }
         self.work.extend(known.jump_targets.values().flatten());
         for seen in &known.observations {
-            if !frames.at(seen.to).is_some_and(|f| frames.frames[f].start < seen.to) && frames.at(seen.from).is_none() {
+            self.observed(*seen);
+        }
+    }
+
+    /// An execution went from one instruction to another: a call that returned, or the start of something that nothing else names.
+    fn observed(&mut self, seen: Observation) {
+        let before = self.code.binary.code_at(seen.from).and_then(|bytes| decode(bytes, seen.from));
+        let is_call = before.is_some_and(|i| matches!(flow(&i), Flow::Call(_) | Flow::CallIndirect));
+        let is_return = is_call && before.is_some_and(|i| i.next_ip() == seen.to);
+        if !is_return && self.code.is_code(seen.to) {
+            if self.frames.at(seen.to).is_none() {
                 self.starts.insert(seen.to);
+            }
+            if is_call {
+                self.taken.insert(seen.to);
             }
             self.work.push(seen.to);
         }
@@ -293,6 +309,10 @@ impl<'k, 'a> Explored<'k, 'a> {
 
     fn note_jump(&mut self, at: u64, target: u64) {
         if self.code.is_code(target) {
+            // In code without unwind tables, what another function jumps to behind padding is a piece of its own.
+            if target.is_multiple_of(ALIGNMENT) && self.frames.at(target).is_none() && self.region_of(at) != self.region_of(target) {
+                self.starts.insert(target);
+            }
             self.work.push(target);
         } else {
             self.uncertain.push(Uncertainty { address: at, doubt: Doubt::OutsideCode { target } });

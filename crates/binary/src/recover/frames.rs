@@ -74,9 +74,9 @@ impl<'a> Frames<'a> {
         all.frames.sort_by_key(|f| (f.start, std::cmp::Reverse(f.end)));
         let mut end = 0;
         all.frames.retain(|f| {
-            let apart = f.start >= end;
+            let is_separate = f.start >= end;
             end = end.max(f.end);
-            apart
+            is_separate
         });
         for at in 0..all.frames.len() {
             all.frames[at].starts_as_function = all.is_entry_depth(at, all.frames[at].start) != Some(false);

@@ -16,6 +16,7 @@ mod mapped;
 mod names;
 mod padding;
 mod regions;
+mod sums;
 mod tables;
 mod values;
 
@@ -32,8 +33,8 @@ use std::ops::Range;
 
 /// Passes, each of which starts again with what is known from the ones before, at most.
 const PASSES: usize = 8;
-/// Rounds of resolving jumps and following what they reach, at most.
-const ROUNDS: usize = 12;
+/// Alternations of resolving jumps and following what they reach, at most.
+const ALTERNATIONS: usize = 12;
 
 impl ProgramGraph {
     /// The graphs of a file's functions, by the compiler's map where it has one, else recovered.
@@ -77,7 +78,7 @@ pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[Observ
         known.jump_targets = mapped::jump_targets(&code, map);
         known.entries = map.functions.iter().map(|f| f.address).collect();
     }
-    let mut graph = settled(&code, &frames, &mut known);
+    let mut graph = stable_graph(&code, &frames, &mut known);
     if let Some(map) = map {
         mapped::annotate(&mut graph, map);
     }
@@ -85,7 +86,7 @@ pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[Observ
 }
 
 /// Follows code again and again, each time with what is known from before: functions that do not return, and where data begins that ends a table.
-fn settled<'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &mut Known) -> ProgramGraph {
+fn stable_graph<'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &mut Known) -> ProgramGraph {
     for pass in 1.. {
         let (explored, families) = explore(code, frames, known);
         let never = never_returning(&explored, &families);
@@ -104,7 +105,7 @@ fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k Known)
     let mut explored = Explored::new(code, frames, known);
     let mut doubts: HashMap<u64, Doubt> = HashMap::new();
     let mut unbounded: HashSet<u64> = HashSet::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..ALTERNATIONS {
         let families = Families::new(&explored);
         let before = explored.instructions.len();
         let changed = resolve_jumps(&mut explored, &families, &mut doubts, &mut unbounded);
@@ -114,7 +115,7 @@ fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k Known)
         }
     }
     let families = Families::new(&explored);
-    settle_jumps(&mut explored, &families, &mut doubts);
+    decide_jumps(&mut explored, &families, &mut doubts);
     explored.follow();
     let families = Families::new(&explored);
     explored.uncertain.extend(doubts.into_iter().map(|(address, doubt)| Uncertainty { address, doubt }));
@@ -175,7 +176,7 @@ fn is_target(explored: &Explored, families: &Families, ranges: &[Range<u64>], fa
 }
 
 /// Decides about jumps that no table explains: to labels whose address is kept, to another function, or not known.
-fn settle_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashMap<u64, Doubt>) {
+fn decide_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashMap<u64, Doubt>) {
     let open: Vec<u64> = explored.jumps.iter().filter(|(_, r)| **r == Resolution::Unknown).map(|(j, _)| *j).collect();
     let all = families.families();
     for jump in open {

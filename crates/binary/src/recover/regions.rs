@@ -86,6 +86,10 @@ impl Families {
                 Flow::Jump(to) | Flow::Conditional(to) if !region.contains(&to) => families.join_by_jump(explored, from, to),
                 _ => {}
             }
+            let next = from + u64::from(reached.size);
+            if matches!(reached.flow, Flow::Next | Flow::Conditional(_)) && !region.contains(&next) {
+                families.join_by_jump(explored, from, next);
+            }
         }
         for (&jump, resolution) in &explored.jumps {
             if let Resolution::Within(targets) = resolution {

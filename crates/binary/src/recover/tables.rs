@@ -7,7 +7,8 @@
 use super::bounds::bounds;
 use super::code::Word;
 use super::explore::{Explored, Resolution};
-use super::values::{Atom, Body, Position, Value};
+use super::sums::{Atom, Position, Value};
+use super::values::Body;
 use crate::graph::Doubt;
 use iced_x86::OpKind;
 use std::ops::Range;

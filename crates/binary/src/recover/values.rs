@@ -10,6 +10,7 @@
 //! expressions together take [`FUEL`] searches at most.
 
 use super::explore::{Explored, Flow};
+use super::sums::{Atom, Location, Position, Value, is_from_table, unextended};
 use crate::graph::Returns;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use std::cell::{Cell, RefCell};
@@ -21,126 +22,10 @@ use std::rc::Rc;
 const SEARCH_LIMIT: usize = 30_000;
 /// Searches for the value of one jump's operand at most.
 const FUEL: u32 = 4_000;
-/// Different values of one place that are kept apart.
+/// Different values of one place that are kept.
 const VALUES_LIMIT: usize = 16;
 /// Registers that a call may change: rax, rcx, rdx, rsi, rdi, r8 to r11.
 const CHANGED_BY_CALLS: u16 = 0b0000_1111_1100_0111;
-
-/// An instruction of a [`Body`], by its place.
-pub type Position = u32;
-
-/// A place that holds a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Location {
-    /// A general register, by its number in the instruction encoding.
-    Register(u8),
-    /// Memory at a fixed distance from `rsp` or `rbp`.
-    Slot {
-        /// Number of the register.
-        base: u8,
-        /// Distance.
-        displacement: u64,
-    },
-}
-
-/// A value that is not expressed by others.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Atom {
-    /// What lies in memory.
-    Load {
-        /// How many bytes.
-        bytes: u8,
-        /// Extended by its sign.
-        signed: bool,
-        /// Where.
-        address: Box<Value>,
-    },
-    /// What these instructions left in a place.
-    Opaque(Location, Vec<Position>),
-    /// The low bytes of a value.
-    Low(u8, Box<Value>),
-    /// The low bytes of a value, extended by their sign.
-    Signed(u8, Box<Value>),
-    /// Some bits of a value.
-    And(u64, Box<Value>),
-}
-
-/// A constant and multiples of atoms, modulo 2^64.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Value {
-    /// The constant.
-    pub constant: u64,
-    /// Atoms with their factors, ascending; none is zero.
-    pub terms: Vec<(Atom, u64)>,
-}
-
-impl Value {
-    fn constant(constant: u64) -> Value {
-        Value { constant, terms: Vec::new() }
-    }
-
-    fn atom(atom: Atom) -> Value {
-        Value { constant: 0, terms: vec![(atom, 1)] }
-    }
-
-    /// The only atom of a value that is nothing else.
-    pub fn only_atom(&self) -> Option<&Atom> {
-        match (&self.terms[..], self.constant) {
-            ([(atom, 1)], 0) => Some(atom),
-            _ => None,
-        }
-    }
-
-    fn plus(&self, other: &Value) -> Value {
-        let mut terms = self.terms.clone();
-        for (atom, factor) in &other.terms {
-            match terms.iter_mut().find(|(a, _)| a == atom) {
-                Some((_, sum)) => *sum = sum.wrapping_add(*factor),
-                None => terms.push((atom.clone(), *factor)),
-            }
-        }
-        terms.retain(|(_, factor)| *factor != 0);
-        terms.sort();
-        Value { constant: self.constant.wrapping_add(other.constant), terms }
-    }
-
-    fn times(&self, factor: u64) -> Value {
-        let mut terms: Vec<(Atom, u64)> = self.terms.iter().map(|(a, f)| (a.clone(), f.wrapping_mul(factor))).collect();
-        terms.retain(|(_, factor)| *factor != 0);
-        Value { constant: self.constant.wrapping_mul(factor), terms }
-    }
-
-    fn low(self, bytes: u8) -> Value {
-        if bytes >= 8 {
-            return self;
-        }
-        let mask = (1_u64 << (8 * bytes)) - 1;
-        if self.terms.is_empty() {
-            return Value::constant(self.constant & mask);
-        }
-        match self.only_atom() {
-            Some(Atom::Low(had, _) | Atom::Load { bytes: had, signed: false, .. }) if *had <= bytes => self,
-            Some(Atom::And(bits, _)) if *bits <= mask => self,
-            _ => Value::atom(Atom::Low(bytes, Box::new(self))),
-        }
-    }
-
-    fn signed(self, bytes: u8) -> Value {
-        if bytes >= 8 {
-            return self;
-        }
-        if self.terms.is_empty() {
-            let shift = 64 - 8 * u32::from(bytes);
-            return Value::constant((((self.constant << shift) as i64) >> shift) as u64);
-        }
-        match self.only_atom() {
-            Some(Atom::Load { bytes: had, address, .. }) if *had == bytes => {
-                Value::atom(Atom::Load { bytes, signed: true, address: address.clone() })
-            }
-            _ => Value::atom(Atom::Signed(bytes, Box::new(self))),
-        }
-    }
-}
 
 /// The instructions of a function and what comes before each.
 pub struct Body {
@@ -310,7 +195,7 @@ impl Body {
                 return vec![definitions.opaque(location)];
             }
         }
-        // Of different values, only those that name an address are kept apart; an index stays what it is.
+        // Of different values, only those that name an address are kept; an index stays what it is.
         let is_address = |v: &Value| match &v.terms[..] {
             [] => true,
             [(atom, 1)] => is_from_table(atom),
@@ -456,28 +341,11 @@ impl Definitions {
     }
 }
 
-/// Whether a value is read from a table at a fixed address.
-fn is_from_table(atom: &Atom) -> bool {
-    match atom {
-        Atom::Load { bytes: 4 | 8, address, .. } => address.constant > 0xfff && address.terms.len() == 1,
-        Atom::Signed(4, inner) => inner.only_atom().is_some_and(is_from_table),
-        _ => false,
-    }
-}
-
 fn combine(a: &[Value], b: &[Value], with: impl Fn(&Value, &Value) -> Value) -> Vec<Value> {
     let mut all: Vec<Value> = a.iter().flat_map(|a| b.iter().map(|b| with(a, b)).collect::<Vec<_>>()).take(VALUES_LIMIT).collect();
     all.sort();
     all.dedup();
     all
-}
-
-/// A value before its upper half was cleared.
-fn unextended(value: Value) -> Value {
-    match value.only_atom() {
-        Some(Atom::Low(4, inner)) => (**inner).clone(),
-        _ => value,
-    }
 }
 
 fn operand_bytes(instruction: &Instruction, operand: u32) -> u8 {

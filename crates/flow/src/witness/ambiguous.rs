@@ -1,9 +1,10 @@
 //! Two executions with equal partial traces, for a branch whose successors no profile distinguishes: a breadth-first search.
 //!
-//! The search first finds how runs come to the branch (the shortest few stacks of calls). Then it lets one run go on at one successor and another at
-//! the other, always the one that has made fewer steps, until both are at one place with equal records; from there a shortest path leads to the
-//! end. For each profile it keeps what one run has recorded beyond the other; where the records contradict each other, the pair is dropped.
-//! The pairwise condition is sufficient only, so there may be nothing to find, and the search gives up after a number of steps.
+//! The search first finds how runs come to the branch (the shortest few stacks of calls). Then it lets one run go on at one successor and
+//! another at the other, always the one that has made fewer steps, until both are at one place with equal records; from there a shortest
+//! path leads to the end. For each profile it keeps what one run has recorded beyond the other; where the records contradict each other,
+//! the pair is dropped. The pairwise condition is sufficient only, so there may be nothing to find, and the search gives up after a
+//! number of steps.
 
 use super::Violation;
 use super::program::FunctionId;
@@ -214,10 +215,8 @@ impl<'a> Search<'a> {
             let Met { two, steps, .. } = &met[at];
             let (two, steps) = (two.clone(), *steps);
             let ended = two.runs.each_ref().map(|r| r.state.is_none());
-            if two.is_ambiguous() {
-                if let Some(rest) = rest(self.pushdown, &two.runs[0]) {
-                    return Some(self.blocks(&met, at).map(|blocks| blocks.into_iter().chain(rest.clone()).collect()));
-                }
+            if let Some(rest) = two.is_ambiguous().then(|| rest(self.pushdown, &two.runs[0])).flatten() {
+                return Some(self.blocks(&met, at).map(|blocks| blocks.into_iter().chain(rest.clone()).collect()));
             }
             if ended == [true, true] {
                 at += 1;
@@ -247,8 +246,8 @@ impl<'a> Search<'a> {
             two.blocks = two.blocks.take().and_then(|mut lead| lead.add(side == 1, number).then_some(lead));
         }
         let Some(witness) = data.witness else { return true };
-        let records = two.records.iter_mut().zip(self.members).filter(|(_, member)| member[witness.index()]);
-        records.map(|(record, _)| record.add(side == 1, witness.0)).all(|agrees| agrees)
+        let mut records = two.records.iter_mut().zip(self.members).filter(|(_, member)| member[witness.index()]);
+        records.all(|(record, _)| record.add(side == 1, witness.0))
     }
 
     /// The blocks of both runs, from the branch on.

@@ -1,12 +1,13 @@
 //! What every distribution costs on its most expensive machine, at least.
 //!
-//! Two bounds, of which the greater counts. *Loops:* take two successors of a branch that both lead back to it inside their function. The profile
-//! that distinguishes them records at least once between two executions of the branch: otherwise one successor would lead to whatever the other
-//! leads to. So one machine pays for the executions of both edges, less the times that the loop is entered, times the cheapest probe; a hot
-//! loop's cost cannot always be divided. *Sum:* the witnesses of all profiles together distinguish everything in one profile, since more witnesses
-//! never distinguish less. So the machines together pay what one profile must: the exact solver's result for small functions; for others the
-//! cheapest state of each of some branches that have no states in common up to their postdominators. In a function that calls, or is called again,
-//! witnesses of other functions may serve; it is left out of the sum, and so are recursive functions from both.
+//! Two bounds, of which the greater counts. *Loops:* take two successors of a branch that both lead back to it inside their function. The
+//! profile that distinguishes them records at least once between two executions of the branch: otherwise one successor would lead to
+//! whatever the other leads to. So one machine pays for the executions of both edges, less the times that the loop is entered, times the
+//! cheapest probe; a hot loop's cost cannot always be divided. *Sum:* the witnesses of all profiles together distinguish everything in
+//! one profile, since more witnesses never distinguish less. So the machines together pay what one profile must: the exact solver's
+//! result for small functions; for others the cheapest state of each of some branches that have no states in common up to their
+//! postdominators. In a function that calls, or is called again, witnesses of other functions may serve; it is left out of the sum, and
+//! so are recursive functions from both.
 //!
 //! All terms rely on the weights; loops whose weights contradict each other are left out. O(edges), and the steps of the exact solver.
 

@@ -1,10 +1,10 @@
 //! The pairwise condition: a sufficient test that a distribution is realizable.
 //!
-//! For every branch that a run can come to, and every two of its successors `q1` and `q2`, some profile `m` must distinguish them by the next
-//! witness: `W_m(q1)` and `W_m(q2)` are disjoint ([`first`](super::first)). Branches are nodes with several successors, indirect calls, calls of
-//! unknown code that can do several things, unwinding with landing pads, and code outside that can call several entries. A profile can distinguish
-//! two successors by the next witness of its trace, or by the next one of the branch's own function (its recursive component): one is enough
-//! ([`Lookahead`]). The first needs one symbol of lookahead, the second any number.
+//! For every branch that a run can come to, and every two of its successors `q1` and `q2`, some profile `m` must distinguish them by the
+//! next witness: `W_m(q1)` and `W_m(q2)` are disjoint ([`first`](super::first)). Branches are nodes with several successors, indirect
+//! calls, calls of unknown code that can do several things, unwinding with landing pads, and code outside that can call several entries.
+//! A profile can distinguish two successors by the next witness of its trace, or by the next one of the branch's own function (its
+//! recursive component): one is enough ([`Lookahead`]). The first needs one symbol of lookahead, the second any number.
 //!
 //! Sufficient: at each branch the true successor has the next symbol of every trace in its set; any other lacks that of the profile that
 //! distinguishes the two. It is not necessary: the question in general is whether words of a trace monoid have one decomposition, which is

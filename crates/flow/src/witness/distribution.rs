@@ -1,10 +1,10 @@
 //! Distributions: branches divided among profiles, profiles among machines, so that the greatest cost of a machine is small.
 //!
-//! Source: D. Saha et al., section 4.1: jobs ([`jobs`](super::jobs)) are assigned one at a time to the profile with the least load, whose witnesses
-//! are found again without starting afresh: the region of the new job is filled with witnesses, which are then eliminated
-//! ([`eliminate`](super::eliminate)). Beside it the longest-processing-time order (Graham 1969), and [`Strategy::Weighted`]: each job goes where
-//! the greatest load grows least, what the profile has already counting in; then jobs move away from the most loaded profile as long as that
-//! helps; of all groupings the best is taken. The result is checked as a whole and repaired ([`repair`](super::repair)).
+//! Source: D. Saha et al., section 4.1: jobs ([`jobs`](super::jobs)) are assigned one at a time to the profile with the least load, whose
+//! witnesses are found again without starting afresh: the region of the new job is filled with witnesses, which are then eliminated
+//! ([`eliminate`](super::eliminate)). Beside it the longest-processing-time order (Graham 1969), and [`Strategy::Weighted`]: each job
+//! goes where the greatest load grows least, what the profile has already counting in; then jobs move away from the most loaded profile
+//! as long as that helps; of all groupings the best is taken. The result is checked as a whole and repaired ([`repair`](super::repair)).
 //!
 //! Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
 
@@ -156,8 +156,8 @@ struct Slot {
 }
 
 impl Slot {
-    /// The function's plan with one more job. More witnesses never distinguish less, so that what the plan has stays as it is, and only states
-    /// of the new job's region are tried, for the new job alone.
+    /// The function's plan with one more job. More witnesses never distinguish less, so that what the plan has stays as it is, and only
+    /// states of the new job's region are tried, for the new job alone.
     fn with(&self, view: &View, job: &Job) -> FunctionPlan {
         let mut jobs = self.functions.get(&job.view).map_or(Vec::new(), |p| p.jobs.clone());
         let mut member = self.functions.get(&job.view).map_or_else(|| vec![false; view.len()], |p| p.member.clone());

@@ -1,9 +1,10 @@
-//! Fewest witnesses by elimination: from a set that distinguishes the required successors, witnesses are dropped, the most expensive first, as long as
-//! it still does.
+//! Fewest witnesses by elimination: from a set that distinguishes the required successors, witnesses are dropped, the most expensive
+//! first, as long as it still does.
 //!
-//! Dropping a witness `w` replaces it in each set W by what comes first behind it. Since more witnesses never distinguish less, the order decides the
-//! result alone: no witness of the result can be dropped. With edges as witnesses and a weighting that obeys flow conservation that is what a
-//! maximum spanning tree leaves, or less. Each try costs the sets that have `w`, and a search behind `w` to the next witnesses.
+//! Dropping a witness `w` replaces it in each set W by what comes first behind it. Since more witnesses never distinguish less, the order
+//! decides the result alone: no witness of the result can be dropped. With edges as witnesses and a weighting that obeys flow
+//! conservation that is what a maximum spanning tree leaves, or less. Each try costs the sets that have `w`, and a search behind `w` to
+//! the next witnesses.
 
 use super::first_local::{Scratch, disjoint};
 use super::view::View;

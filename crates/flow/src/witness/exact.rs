@@ -1,9 +1,9 @@
 //! The cheapest witnesses of a small function, by branch and bound.
 //!
-//! More witnesses never distinguish less. So as long as some pair of successors has a first witness in common, one of the states on the paths from them to
-//! their first witnesses must become a witness, or there is no solution: the search branches over these, the cheapest first, and excludes each
-//! behind the branch that took it. A branch ends when its cost, with the cheapest of these states, is no less than the best so far. The number of
-//! steps is limited; whether the search was finished is said.
+//! More witnesses never distinguish less. So as long as some pair of successors has a first witness in common, one of the states on the
+//! paths from them to their first witnesses must become a witness, or there is no solution: the search branches over these, the cheapest
+//! first, and excludes each behind the branch that took it. A branch ends when its cost, with the cheapest of these states, is no less
+//! than the best so far. The number of steps is limited; whether the search was finished is said.
 
 use super::eliminate::Requirement;
 use super::first_local::{disjoint, first_of};

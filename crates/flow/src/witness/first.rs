@@ -1,13 +1,13 @@
 //! Which witness can be the first one behind a state: the sets W of the paper (section 3.1), for whole programs.
 //!
-//! `W_m(q)` is the set of witnesses of profile `m` that can be the first one recorded when control is at state `q`, plus [`END`]
-//! when the run can end before. It has three parts: what is reached in the function of `q` and in what it calls (*local*); when the function can
-//! return before any witness, what can follow behind any call of the function (*follow*); when it can be unwound before any witness, what can
-//! follow that. Callees are passed by two summaries, "can return without a witness" and "can be unwound without a witness", so that a call returns
-//! to its own caller only.
+//! `W_m(q)` is the set of witnesses of profile `m` that can be the first one recorded when control is at state `q`, plus [`END`] when the
+//! run can end before. It has three parts: what is reached in the function of `q` and in what it calls (*local*); when the function can
+//! return before any witness, what can follow behind any call of the function (*follow*); when it can be unwound before any witness, what
+//! can follow that. Callees are passed by two summaries, "can return without a witness" and "can be unwound without a witness", so that a
+//! call returns to its own caller only.
 //!
-//! In a [`Scope`] that is one recursive component of the call graph, witnesses of other functions are passed over, calls of them are steps without
-//! witnesses, and behind a return to another function comes any entry of the component, or the end.
+//! In a [`Scope`] that is one recursive component of the call graph, witnesses of other functions are passed over, calls of them are
+//! steps without witnesses, and behind a return to another function comes any entry of the component, or the end.
 //!
 //! Unions over strongly connected components: O(states + sizes of the sets that differ).
 

@@ -1,9 +1,10 @@
 //! Jobs: the branches that one profile distinguishes together.
 //!
-//! Source: D. Saha et al., section 4.1. There a job is a set of diamonds and directed cycles, of which a function can have exponentially many. Each
-//! has one fork, and the pairwise condition asks for one profile per fork and pair of its successors; so a job here is a set of
-//! branches. *Fine-grained*: one branch. *Function-wise*: all branches of a function. *Grouped*: branches whose diamonds share a directed cycle
-//! (they are in one strongly connected component) or an edge (one lies between the other and that one's immediate postdominator).
+//! Source: D. Saha et al., section 4.1. There a job is a set of diamonds and directed cycles, of which a function can have exponentially
+//! many. Each has one fork, and the pairwise condition asks for one profile per fork and pair of its successors; so a job here is a set
+//! of branches. *Fine-grained*: one branch. *Function-wise*: all branches of a function. *Grouped*: branches whose diamonds share a
+//! directed cycle (they are in one strongly connected component) or an edge (one lies between the other and that one's immediate
+//! postdominator).
 //!
 //! The *region* of a job is where its witnesses may be: everything for whole functions, else what is near the successors.
 //! Postdominators: iterative (Cooper, Harvey, Kennedy), O(edges x passes).

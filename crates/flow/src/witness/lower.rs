@@ -1,7 +1,7 @@
 //! From a program to the states of its pushdown automaton, function by function.
 //!
-//! A node's state is followed by one state per call, in order, and then by the choice of its successors. States are numbered so that a node's own
-//! state comes first; single choices are passed through where they carry nothing.
+//! A node's state is followed by one state per call, in order, and then by the choice of its successors. States are numbered so that a
+//! node's own state comes first; single choices are passed through where they carry nothing.
 
 use super::program::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaque, Program, Start, WitnessKind};
 use super::pushdown::{Action, Role, State, StateData};

@@ -9,24 +9,31 @@
 //!
 //! A [`Program`] is a set of functions with their graphs. One thread executes it as a pushdown automaton ([`pushdown`]):
 //!
-//! - **Entering a node** executes its block: the block is part of the execution, and a witness on it is recorded then, before the block's calls.
-//! - **A call is an event inside a block.** A block may have several calls; they follow one another in the order in which they are listed, and
-//!   the block goes on behind each. The return records nothing and starts no block. A call has a set of possible callees, of which one is
-//!   entered: so an indirect call is a branch, and is checked like one.
-//! - **An opaque call** leaves the code that is known. It may return, end the run (`exit`, `abort`), unwind (throw, `longjmp`), and call back:
-//!   enter, any number of times, functions that are [external entries](Program::external).
-//! - **Unwinding** leaves frames until one whose block has out-edges of kind [`EdgeKind::Unwind`]: landing pads, or the place where `setjmp`
-//!   returns again. A frame with landing pads may also be passed over.
+//! - **Entering a node** executes its block: the block is part of the execution, and a witness on it is recorded then, before the block's
+//!   calls.
+//! - **A call is an event inside a block.** A block may have several calls; they follow one another in the order in which they are
+//!   listed, and the block goes on behind each. The return records nothing and starts no block. A call has a set of possible callees, of
+//!   which one is entered: so an indirect call is a branch, and is checked like one.
+//! - **An opaque call** leaves the code that is known. It may return, end the run (`exit`, `abort`), unwind (throw, `longjmp`), and call
+//!   back: enter, any number of times, functions that are [external entries](Program::external).
+//! - **Unwinding** leaves frames until one whose block has out-edges of kind [`EdgeKind::Unwind`]: landing pads, or the place where
+//!   `setjmp` returns again. A frame with landing pads may also be passed over. What leaves all frames ends the run, so
+//!   that a call that throws needs not be said to end it, too.
 //! - **Leaving the exit** returns to the caller. A tail call is a call behind which nothing but the exit is left; its frame is dropped.
 //! - A node that is no code (a virtual exit) is part of no execution and carries no witness; a *continuation* (the rest of a block behind a
 //!   call) is part of no execution either, since no block starts there, but can carry a witness.
-//! - **Where a thread starts**: in one function, at whose return the run ends; or outside, from where external entries are called in any order.
+//! - **Where a thread starts**: in one function, at whose return the run ends; or outside, from where external entries are called in any
+//!   order.
 //!
 //! # The phases
 //!
 //! 1. [`program`]: functions, calls, entries. [`pushdown`]: the automaton of a program.
 //! 2. [`first`]: which witness can be the first one behind a state. [`condition`]: the pairwise condition.
-//! 3. [`reconstruct`]: from partial traces to the execution.
+//!    [`ambiguous`]: two executions for what violates it. [`paper`]: the paper's two conditions, to compare with.
+//! 3. [`weights`]: what each witness costs. [`view`]: a function by itself. [`placement`], [`eliminate`], [`exact`]: witnesses of a function.
+//! 4. [`jobs`], [`distribution`]: branches divided among profiles and machines. [`placed`]: whole functions divided. [`repair`]: what the check
+//!    of the whole asks for besides. [`mod@bound`]: what no distribution can go below.
+//! 5. [`reconstruct`]: from partial traces to the execution.
 
 pub mod ambiguous;
 pub mod bound;

@@ -2,17 +2,18 @@
 //!
 //! Source: D. Saha et al., section 4.1, theorems 4.1 (graph condition) and 4.2 (path condition), which the paper states as equivalent.
 //!
-//! *Graph condition.* Each diamond (two paths from a fork `p` over `q1` and over `q2` that meet at a join) is broken by a profile that also breaks all
-//! directed cycles through `p -> q1` and `p -> q2`; and all directed cycles are broken by the profiles together. A witness at the fork or at the
-//! join breaks no diamond. Diamonds are too many to list, but which profiles break those cycles depends on `p`, `q1` and `q2` alone: a diamond
-//! that none of these breaks is a pair of paths that avoid the witnesses of all of them, which two searches find.
+//! *Graph condition.* Each diamond (two paths from a fork `p` over `q1` and over `q2` that meet at a join) is broken by a profile that
+//! also breaks all directed cycles through `p -> q1` and `p -> q2`; and all directed cycles are broken by the profiles together. A
+//! witness at the fork or at the join breaks no diamond. Diamonds are too many to list, but which profiles break those cycles depends on
+//! `p`, `q1` and `q2` alone: a diamond that none of these breaks is a pair of paths that avoid the witnesses of all of them, which two
+//! searches find.
 //!
-//! *Path condition.* For successors that both lead back to `p`, some profile has disjoint sets W. For others, the unions of the sets W over all profiles
-//! are disjoint; END counts there, since without it the condition would not be sufficient. (The printed theorem also asks that one profile has
-//! the whole unions. Read so, it would reject the paper's own distribution for figure 1.)
+//! *Path condition.* For successors that both lead back to `p`, some profile has disjoint sets W. For others, the unions of the sets W
+//! over all profiles are disjoint; END counts there, since without it the condition would not be sufficient. (The printed theorem also
+//! asks that one profile has the whole unions. Read so, it would reject the paper's own distribution for figure 1.)
 //!
-//! Both look at one function at a time, with an edge exit -> entry where it is entered more than once; they know nothing of indirect calls. They
-//! assume at most one edge from a node to another. O(profiles x branches x edges).
+//! Both look at one function at a time, with an edge exit -> entry where it is entered more than once; they know nothing of indirect
+//! calls. They assume at most one edge from a node to another. O(profiles x branches x edges).
 
 use super::condition::{Violation, branch, members, target};
 use super::first_local::{disjoint, first_of};
@@ -43,7 +44,8 @@ impl PaperCheck {
 /// The theorems assume at most one edge from a node to another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "function `{function}` has several edges from node {from} to node {to}, which the paper's theorems exclude: check it by the pairwise condition"
+    "function `{function}` has several edges from node {from} to node {to}, which the paper's theorems exclude: \
+     check it by the pairwise condition"
 )]
 pub struct ParallelEdges {
     /// The function.

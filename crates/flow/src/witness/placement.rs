@@ -1,13 +1,13 @@
 //! Placement: the witnesses of one profile that gives back every path of a function.
 //!
-//! Sources: Ball and Larus, "Optimally profiling and tracing programs" (TOPLAS 1994): every block, targets of conditional branches, and the edges
-//! outside of a maximum spanning tree, which break every undirected cycle. D. Saha et al., section 5, figure 11: nodes from those edges, where edges
-//! from a fork to a join that close a diamond (*special diamonds*) are in the tree from the start.
+//! Sources: Ball and Larus, "Optimally profiling and tracing programs" (TOPLAS 1994): every block, targets of conditional branches, and
+//! the edges outside of a maximum spanning tree, which break every undirected cycle. D. Saha et al., section 5, figure 11: nodes from
+//! those edges, where edges from a fork to a join that close a diamond (*special diamonds*) are in the tree from the start.
 //!
-//! The paper's node algorithm is not always realizable: of the edges 01, 02, 12, 13, 23 the tree is 02, 13, 01; the edges 12 and 23 give the node 2, and
-//! 0 1 2 3 and 0 2 3 leave the same trace. [`Placement::Repaired`] adds targets of conditional branches, then drops what is not needed.
-//! [`Placement::Fewest`] eliminates from all nodes, and from targets alone, and takes the cheaper result; [`Placement::Exact`] proves the least
-//! cost for small functions ([`exact`](super::exact)). Spanning trees: O(E log E).
+//! The paper's node algorithm is not always realizable: of the edges 01, 02, 12, 13, 23 the tree is 02, 13, 01; the edges 12 and 23 give
+//! the node 2, and 0 1 2 3 and 0 2 3 leave the same trace. [`Placement::Repaired`] adds targets of conditional branches, then drops what
+//! is not needed. [`Placement::Fewest`] eliminates from all nodes, and from targets alone, and takes the cheaper result;
+//! [`Placement::Exact`] proves the least cost for small functions ([`exact`](super::exact)). Spanning trees: O(E log E).
 
 use super::eliminate::{Requirement, distinguishes, eliminate, marked, most_expensive_first};
 use super::exact::exact;

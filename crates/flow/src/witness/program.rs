@@ -1,7 +1,7 @@
 //! Programs as far as tracing is concerned: functions with graphs, calls inside blocks, entries from outside.
 //!
-//! The model is described in the [module header](super). Invariants of a [`Program`]: calls, kinds and entries name what exists; nodes and edges
-//! of all functions are numbered consecutively, function after function, and these numbers are the witnesses.
+//! The model is described in the [module header](super). Invariants of a [`Program`]: calls, kinds and entries name what exists; nodes
+//! and edges of all functions are numbered consecutively, function after function, and these numbers are the witnesses.
 
 use crate::graph::{Edge, Graph, Node};
 
@@ -231,8 +231,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program. `external` are the functions that code outside may enter: callbacks, constructors, the entry of the image. They count where
-    /// threads start outside, or calls may call back.
+    /// A program. `external` are the functions that code outside may enter: callbacks, constructors, the entry of the image. They count
+    /// where threads start outside, or calls may call back.
     ///
     /// # Errors
     /// Something names what there is not, or the program is too large.

@@ -1,9 +1,9 @@
 //! The pushdown automaton of a program: small states, each with at most one witness and one action.
 //!
-//! A state is entered, its witness is recorded, its block becomes part of the execution; then its action follows. Nodes, edges (where edges are
-//! witnesses), calls and choices are states. Two functions are added that no program has: `outside`, which calls external entries any number of
-//! times, and the root, which calls the function that the run starts in and then ends the run. One pass over the program: O(nodes + edges +
-//! callees).
+//! A state is entered, its witness is recorded, its block becomes part of the execution; then its action follows. Nodes, edges (where
+//! edges are witnesses), calls and choices are states. Two functions are added that no program has: `outside`, which calls external
+//! entries any number of times, and the root, which calls the function that the run starts in and then ends the run. One pass over the
+//! program: O(nodes + edges + callees).
 
 use super::lower;
 use super::program::{FunctionId, Program, Witness, WitnessKind};
@@ -148,8 +148,8 @@ impl Pushdown {
         self.nodes[function.index()][node.index()]
     }
 
-    /// Calls `see` with each state that control can pass to from `state` without leaving the function, returning from it or entering another:
-    /// choices, and behind a call both continuations.
+    /// Calls `see` with each state that control can pass to from `state` without leaving the function, returning from it or entering
+    /// another: choices, and behind a call both continuations.
     pub fn for_each_next(&self, state: State, mut see: impl FnMut(State)) {
         match &self.state(state).action {
             Action::Choose(next) => next.iter().for_each(|s| see(*s)),

@@ -1,13 +1,14 @@
 //! From partial traces to the execution: a walk over the program that reads each trace once.
 //!
-//! Source: D. Saha et al., "Distributed program tracing" (ESEC/FSE 2013), section 3.3, with the pairwise test at every branch. The walk keeps the
-//! current state and a stack of calls. At a branch it keeps the successors in whose set W the next symbol of *every* trace lies
+//! Source: D. Saha et al., "Distributed program tracing" (ESEC/FSE 2013), section 3.3, with the pairwise test at every branch. The walk
+//! keeps the current state and a stack of calls. At a branch it keeps the successors in whose set W the next symbol of *every* trace lies
 //! ([`first`](super::first)); where several are left, it asks the next symbol of the branch's own component
-//! ([`Lookahead::OwnComponent`](super::Lookahead)). When a state with a witness is entered, each trace whose profile has it gives up one symbol.
+//! ([`Lookahead::OwnComponent`](super::Lookahead)). When a state with a witness is entered, each trace whose profile has it gives up one
+//! symbol.
 //!
-//! Invariants: what was given out is certain. It is the execution if the traces are those of one execution of the program; otherwise the first
-//! place where no execution agrees with the traces is reported. Memory: the stack, and one symbol per trace, plus what lies before the next symbol
-//! of a component where the condition needs that. Time: per step a lookup for each trace and successor.
+//! Invariants: what was given out is certain. It is the execution if the traces are those of one execution of the program; otherwise the
+//! first place where no execution agrees with the traces is reported. Memory: the stack, and one symbol per trace, plus what lies before
+//! the next symbol of a component where the condition needs that. Time: per step a lookup for each trace and successor.
 
 mod decision;
 
@@ -72,7 +73,8 @@ pub enum ReconstructError {
     },
     /// No successor of a branch agrees with all traces.
     #[error(
-        "no successor of {branch:?} agrees with the traces after {blocks} blocks: the graph lacks an edge, or the traces are of different executions"
+        "no successor of {branch:?} agrees with the traces after {blocks} blocks: \
+         the graph lacks an edge, or the traces are of different executions"
     )]
     NoSuccessor {
         /// The branch.
@@ -84,7 +86,8 @@ pub enum ReconstructError {
     },
     /// A witness is executed that is not the next symbol of its trace.
     #[error(
-        "trace {profile} has {found:?} at symbol {position}, where {expected:?} is executed: the graph lacks an edge, or the traces are of different executions"
+        "trace {profile} has {found:?} at symbol {position}, where {expected:?} is executed: \
+         the graph lacks an edge, or the traces are of different executions"
     )]
     Unexpected {
         /// The trace.
@@ -100,7 +103,8 @@ pub enum ReconstructError {
     },
     /// The run ends, but a trace goes on.
     #[error(
-        "trace {profile} goes on with {found:?} at symbol {position}, where the run ends: the graph lacks an edge, or the traces are of different executions"
+        "trace {profile} goes on with {found:?} at symbol {position}, where the run ends: \
+         the graph lacks an edge, or the traces are of different executions"
     )]
     GoesOn {
         /// The trace.

@@ -1,9 +1,9 @@
 //! Repair: a distribution that fails the pairwise condition is given witnesses until it holds.
 //!
-//! For a pair of successors that no profile distinguishes, the profile that was to do so gets the witnesses that come first behind one of them when
-//! every place is a witness, the cheaper ones first; then those of the other. With both, it sees exactly what a profile of all witnesses sees
-//! at that branch. So what stays violated cannot be distinguished by the next symbol at all (two callbacks of unknown code, for example, between which
-//! the known code executes nothing). Each pass is a check of the whole program.
+//! For a pair of successors that no profile distinguishes, the profile that was to do so gets the witnesses that come first behind one of
+//! them when every place is a witness, the cheaper ones first; then those of the other. With both, it sees exactly what a profile of all
+//! witnesses sees at that branch. So what stays violated cannot be distinguished by the next symbol at all (two callbacks of unknown
+//! code, for example, between which the known code executes nothing). Each pass is a check of the whole program.
 
 use super::condition::{Check, Lookahead, Violation, check_structure};
 use super::first::FirstSets;

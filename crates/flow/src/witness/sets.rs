@@ -1,8 +1,8 @@
 //! Sets of witnesses, each kept once, and their union along a graph.
 //!
-//! A set that is reached from many states is stored once and has a number; equal sets have equal numbers. [`unions`] gives each node of a graph the
-//! union of the sets of all nodes that it reaches: Tarjan's strongly connected components, in reverse topological order. O(nodes + edges + sizes
-//! of the sets that are new).
+//! A set that is reached from many states is stored once and has a number; equal sets have equal numbers. [`unions`] gives each node of a
+//! graph the union of the sets of all nodes that it reaches: Tarjan's strongly connected components, in reverse topological order.
+//! O(nodes + edges + sizes of the sets that are new).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,6 +22,12 @@ pub const EMPTY: SetId = SetId(0);
 pub struct Sets {
     all: Vec<Arc<[u32]>>,
     numbers: HashMap<Arc<[u32]>, SetId>,
+}
+
+impl Default for Sets {
+    fn default() -> Sets {
+        Sets::new()
+    }
 }
 
 impl Sets {
@@ -116,7 +122,7 @@ impl Lists {
     }
 
     /// Number of nodes.
-    pub fn len(&self) -> usize {
+    pub fn node_count(&self) -> usize {
         self.starts.len() - 1
     }
 }
@@ -124,7 +130,7 @@ impl Lists {
 /// For each node the number of its strongly connected component; successors' components have lower numbers.
 pub fn components(graph: &Lists) -> Vec<u32> {
     const NEW: u32 = u32::MAX;
-    let count = graph.len();
+    let count = graph.node_count();
     let (mut order, mut low, mut component) = (vec![NEW; count], vec![0u32; count], vec![NEW; count]);
     let (mut open, mut walk) = (Vec::new(), Vec::new());
     let (mut next_order, mut next_component) = (0, 0);

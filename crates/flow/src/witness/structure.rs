@@ -1,7 +1,7 @@
 //! What is known of a pushdown automaton before witnesses are chosen: what runs can come to, how functions can be left, which recur.
 //!
-//! How control can leave a function without a witness is a least fixed point, computed by a worklist: each state changes at most three times.
-//! Everything else is a search or strongly connected components. O(states + transitions).
+//! How control can leave a function without a witness is a least fixed point, computed by a worklist: each state changes at most three
+//! times. Everything else is a search or strongly connected components. O(states + transitions).
 
 use super::program::FunctionId;
 use super::pushdown::{Action, Pushdown, State};

@@ -1,9 +1,10 @@
-//! One function as a graph of states, on which witnesses are placed: calls are steps without witnesses, and behind a return comes the entry again
-//! where the function can be entered more than once.
+//! One function as a graph of states, on which witnesses are placed: calls are steps without witnesses, and behind a return comes the
+//! entry again where the function can be entered more than once.
 //!
-//! That is the graph of the paper (section 4.1) with an edge exit -> entry, and an edge from each call to its return. Witnesses that distinguish
-//! the successors of a branch here do so in the trace of the function alone; whether they do in the whole trace, the check of the whole program
-//! says ([`repair`](super::repair)). Construction: O(states + transitions), and for each branch a search to the next witnesses.
+//! That is the graph of the paper (section 4.1) with an edge exit -> entry, and an edge from each call to its return. Witnesses that
+//! distinguish the successors of a branch here do so in the trace of the function alone; whether they do in the whole trace, the check of
+//! the whole program says ([`repair`](super::repair)). Construction: O(states + transitions), and for each branch a search to the next
+//! witnesses.
 
 use super::WitnessKind;
 use super::first_local::Scratch;

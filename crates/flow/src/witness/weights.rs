@@ -1,8 +1,8 @@
 //! What each witness costs in a run: how often it is executed, times what its probe costs at its site.
 //!
-//! Frequencies inside a function come from measured executions of its edges, or are estimated (Wu and Larus, [`crate::frequency`]). How often
-//! functions are called is estimated along the call graph, callers first; a recursive component multiplies its callers' calls by a constant.
-//! O(nodes + edges + calls).
+//! Frequencies inside a function come from measured executions of its edges, or are estimated (Wu and Larus, [`crate::frequency`]). How
+//! often functions are called is estimated along the call graph, callers first; a recursive component multiplies its callers' calls by a
+//! constant. O(nodes + edges + calls).
 
 use super::program::{Function, FunctionId, Program, Start, Witness, WitnessKind};
 use super::sets::{Lists, components};

@@ -46,8 +46,8 @@ pub struct FastModel {
     busy: [Vec<u64>; 2],
     block: EventCounts,
     totals: ProcessorTotals,
-    frozen: Option<VecDeque<PredictionOutcome>>,
-    outcomes: Option<Vec<PredictionOutcome>>,
+    frozen: Option<PredictionOutcome>,
+    last_outcome: Option<PredictionOutcome>,
 }
 
 /// A stage in program order: its cycle, and how many instructions it took in it.
@@ -122,24 +122,19 @@ impl FastModel {
             block: EventCounts::default(),
             totals: ProcessorTotals::default(),
             frozen: None,
-            outcomes: None,
+            last_outcome: None,
             parameters,
         })
     }
 
-    /// Keeps how good each prediction is, for [`FastModel::freeze`].
-    pub fn keep_outcomes(&mut self) {
-        self.outcomes = Some(Vec::new());
+    /// How good the prediction of the last branch was.
+    pub fn last_outcome(&self) -> Option<PredictionOutcome> {
+        self.last_outcome
     }
 
-    /// How good each prediction was.
-    pub fn take_outcomes(&mut self) -> Vec<PredictionOutcome> {
-        self.outcomes.take().unwrap_or_default()
-    }
-
-    /// Predictions are as good as those of another run of the same instructions: what differs then is due to the profiler alone.
-    pub fn freeze(&mut self, outcomes: &[PredictionOutcome]) {
-        self.frozen = Some(outcomes.iter().copied().collect());
+    /// The prediction of the next branch is as good as that of another run of the same instructions: what differs then is due to the profiler alone.
+    pub fn freeze_next(&mut self, outcome: PredictionOutcome) {
+        self.frozen = Some(outcome);
     }
 
     /// What is known so far.
@@ -202,13 +197,9 @@ impl FastModel {
                 self.predictor.update(&committed);
             }
         }
-        let mut outcome = self.predictor.predict(branch);
-        if let Some(frozen) = &mut self.frozen {
-            outcome = frozen.pop_front().unwrap_or(outcome);
-        }
-        if let Some(outcomes) = &mut self.outcomes {
-            outcomes.push(outcome);
-        }
+        let predicted = self.predictor.predict(branch);
+        let outcome = self.frozen.take().unwrap_or(predicted);
+        self.last_outcome = Some(outcome);
         outcome
     }
 

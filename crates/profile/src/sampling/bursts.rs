@@ -25,7 +25,7 @@ use trodden_unit::{Identity, UnitMap};
 /// Word in the scheme of units of the sample tier.
 pub const SAMPLE_TIER: &str = "tier=sample";
 /// Two-sided 95 % of the normal distribution.
-const NINETY_FIVE: f64 = 1.96;
+pub(super) const NINETY_FIVE: f64 = 1.96;
 
 /// How a profile was sampled in bursts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

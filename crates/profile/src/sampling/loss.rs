@@ -32,8 +32,10 @@ pub struct Loss {
     pub error_ns: f64,
 }
 
-/// Where nothing can be said, a loss is taken to be none, with this error: about what is seen in virtual machines.
-const UNKNOWN: Loss = Loss { ns: 0.0, error_ns: 15_000.0 };
+/// Where nothing can be said, a loss is taken to be none, with this error, in nanoseconds: about what is seen in busy virtual machines.
+const UNKNOWN_NS: f64 = 50_000.0;
+/// What is known beforehand: it is hardly more than half of a burst.
+const EXPECTED: f64 = 0.5;
 /// Fewer readings say nothing.
 const FEWEST: usize = 12;
 /// No burst loses more of its time.
@@ -50,24 +52,29 @@ impl Loss {
         // How much the lengths of bursts differ; none if all are alike.
         let spread = time * squares - bursts * bursts;
         if used.len() < FEWEST || work <= 0.0 || spread <= 1e-6 * bursts * bursts {
-            return UNKNOWN;
+            return Loss::unknown(time / bursts);
         }
         let lost = (bursts * work - time * products) / spread;
         let speed = (work + lost * bursts) / time;
         if speed <= 0.0 {
-            return UNKNOWN;
+            return Loss::unknown(time / bursts);
         }
         let residue = |s: &Seen| (s.work - speed * s.on_ns + lost * s.bursts).powi(2) / s.on_ns;
         let variance = sum(&residue) / (used.len() - 2) as f64;
         let error_ns = (variance * time / spread).sqrt() / speed;
         // A loss is no gain, and less than a burst.
-        Loss { ns: (lost / speed).clamp(0.0, MOST * time / bursts), error_ns }.unless_worse_than_unknown()
+        Loss { ns: (lost / speed).clamp(0.0, MOST * time / bursts), error_ns }.weighed(EXPECTED * time / bursts)
     }
 
-    /// A fit that is less certain than what is known beforehand is weighed against it, by the variances of both.
-    fn unless_worse_than_unknown(self) -> Loss {
-        let (own, known) = (1.0 / self.error_ns.powi(2).max(1.0), 1.0 / UNKNOWN.error_ns.powi(2));
-        Loss { ns: (self.ns * own + UNKNOWN.ns * known) / (own + known), error_ns: (1.0 / (own + known)).sqrt() }
+    /// Of bursts of such a mean length.
+    fn unknown(length_ns: f64) -> Loss {
+        Loss { ns: 0.0, error_ns: if length_ns > 0.0 { UNKNOWN_NS.min(EXPECTED * length_ns) } else { 0.0 } }
+    }
+
+    /// A fit that is less certain than what is known beforehand, a loss of none with such an error, is weighed against that by the variances of both.
+    fn weighed(self, known_ns: f64) -> Loss {
+        let (own, known) = (1.0 / self.error_ns.powi(2).max(1.0), 1.0 / known_ns.powi(2));
+        Loss { ns: self.ns * own / (own + known), error_ns: (1.0 / (own + known)).sqrt() }
     }
 
     /// The time in which the program got on.
@@ -114,11 +121,11 @@ mod tests {
     #[test]
     fn bursts_of_one_length_and_few_readings_say_nothing() {
         let alike: Vec<Seen> = (1..100).map(|at| Seen { on_ns: 50_000.0, bursts: 1.0, work: f64::from(at) }).collect();
-        assert_eq!(Loss::of(&alike), UNKNOWN);
-        assert_eq!(Loss::of(&readings(&mut Random::new(1), 0.0, FEWEST - 1)), UNKNOWN);
-        assert_eq!(Loss::of(&[]), UNKNOWN);
+        assert_eq!(Loss::of(&alike), Loss { ns: 0.0, error_ns: 25_000.0 });
+        assert_eq!(Loss::of(&readings(&mut Random::new(1), 0.0, FEWEST - 1)).ns, 0.0);
+        assert_eq!(Loss::of(&[]), Loss { ns: 0.0, error_ns: 0.0 });
         // Which matters to short bursts, and hardly to long ones.
-        assert!(UNKNOWN.relative_error(50_000.0, 1.0) > 0.2 && UNKNOWN.relative_error(5e6, 1.0) < 0.01);
+        assert!(Loss::unknown(50_000.0).relative_error(50_000.0, 1.0) >= 0.5 && Loss::unknown(5e6).relative_error(5e6, 1.0) <= 0.01);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! | `cbp2025.rs` | traces of CBP2025 | instructions |
 //! | `champsim.rs` | traces of ChampSim | instructions |
 //! | `perf_script.rs` | text of `perf script`: branch stacks, or branches of Intel PT | branches |
+//! | `x86.rs` | | what the processor model needs of x86-64 instructions |
 //! | `recorded.rs`, `recorded_writer.rs` | the compact format of `trodden simulate --record` | branches |
 //!
 //! A source gives batches, so that several tables and configurations can be fed from one reading. Each record names its thread; records of one thread are
@@ -22,6 +23,7 @@ mod qemu_blocks;
 mod recorded;
 mod recorded_writer;
 mod records;
+mod x86;
 
 pub use bt9::Bt9Source;
 pub use cbp2025::Cbp2025Source;

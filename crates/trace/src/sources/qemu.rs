@@ -10,14 +10,15 @@ use std::io::Read;
 use std::path::Path;
 use trodden_binary::Mapping;
 use trodden_binary::instruction::Branch;
-use trodden_hardware::{Address, RetiredBranch, StreamEvent, ThreadId};
-use trodden_wire::blocks::{FrameKind, HEADER_BYTES, LEAVES_HANDLER, MAGIC, MEMORY, VERSION};
+use trodden_hardware::{Address, Instruction, RetiredBranch, StreamEvent, ThreadId};
+use trodden_wire::blocks::{FrameKind, HEADER_BYTES, LEAVES_HANDLER, MAGIC, MemoryAccess, VERSION, memory_access};
 
 /// No frame of the plugin is larger.
 const LARGEST_FRAME: u64 = 1 << 28;
 
 /// The stream of a program under QEMU.
 pub struct QemuSource<R> {
+    level: Level,
     bytes: Bytes<R>,
     blocks: Vec<Block>,
     threads: Threads,
@@ -30,11 +31,11 @@ pub struct QemuSource<R> {
 }
 
 impl<R: Read> QemuSource<R> {
-    /// Reads the stream's beginning. `path` is its name in messages.
+    /// Reads the stream's beginning. `path` is its name in messages. For whole instructions, the plugin must have been asked for memory accesses.
     ///
     /// # Errors
     /// It is no such stream, or of another version.
-    pub fn new(reader: R, path: &Path) -> Result<QemuSource<R>, SourceError> {
+    pub fn new(reader: R, path: &Path, level: Level) -> Result<QemuSource<R>, SourceError> {
         let mut bytes = Bytes::new(reader, path);
         let mut hello = [0; 16];
         bytes.exactly(&mut hello, "the beginning of the plugin's stream")?;
@@ -47,6 +48,7 @@ impl<R: Read> QemuSource<R> {
             return Err(bytes.foreign(what));
         }
         Ok(QemuSource {
+            level,
             bytes,
             blocks: Vec::new(),
             threads: Threads::default(),
@@ -83,7 +85,7 @@ impl<R: Read> QemuSource<R> {
     fn take(&mut self, kind: FrameKind, thread: u32, content: &[u8], batch: &mut Batch) -> Result<(), String> {
         match kind {
             FrameKind::Block => {
-                let (number, block) = parse_block(content).ok_or("a block's description is too short")?;
+                let (number, block) = parse_block(content, self.level).ok_or("a block's description is too short")?;
                 if number != self.blocks.len() {
                     return Err(format!("block {number} is described where block {} should be", self.blocks.len()));
                 }
@@ -111,7 +113,7 @@ impl<R: Read> QemuSource<R> {
 
 impl<R: Read> BranchSource for QemuSource<R> {
     fn level(&self) -> Level {
-        Level::Branches
+        self.level
     }
 
     fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
@@ -167,6 +169,10 @@ struct Thread {
     /// What was about to be left when handlers began.
     interrupted: Vec<Option<(usize, u32)>>,
     leaves_handler: bool,
+    /// Memory that the last block accessed.
+    accesses: Vec<MemoryAccess>,
+    /// Instructions since the last branch, if they are asked for.
+    details: Vec<Instruction>,
 }
 
 impl Threads {
@@ -178,7 +184,8 @@ impl Threads {
         let mut context = Context { handlers: &self.handlers, unexplained: 0, instructions: 0, blocks, batch };
         for word in words.chunks_exact(8) {
             let word = u64::from_le_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]]);
-            if word & MEMORY != 0 {
+            if let Some(access) = memory_access(word) {
+                thread.accesses.push(access);
                 continue;
             }
             if word == LEAVES_HANDLER {
@@ -196,10 +203,9 @@ impl Threads {
     fn end(&mut self, number: u32, blocks: &[Block], batch: &mut Batch) {
         let Some(mut thread) = self.by_number.remove(&number) else { return };
         if let Some((last, skipped)) = thread.last {
-            let more = (blocks[last].instructions() as u32).saturating_sub(skipped);
-            thread.instructions += more;
-            self.instructions += u64::from(more);
+            self.instructions += thread.count(&blocks[last], blocks[last].instructions(), skipped);
         }
+        batch.instructions.append(&mut thread.details);
         batch.events.push((thread.id, StreamEvent::End(thread.instructions)));
     }
 
@@ -228,6 +234,7 @@ impl Thread {
             false => self.leave(start, context),
         };
         self.last = Some((next, skipped));
+        self.accesses.clear();
     }
 
     /// Leaves the last block; returns how many instructions of the next one count for nothing.
@@ -242,21 +249,22 @@ impl Thread {
         match block.transition(next) {
             Transition::Branch(..) if enters_handler && block.branch == Some(Branch::Return) => self.interrupt(next, context),
             Transition::Unexplained if enters_handler => self.interrupt(next, context),
-            Transition::Straight => self.count(block.instructions(), skipped, context),
+            Transition::Straight => context.instructions += self.count(block, block.instructions(), skipped),
             Transition::Iteration => {
-                self.count(block.instructions(), skipped, context);
+                context.instructions += self.count(block, block.instructions(), skipped);
                 return 1;
             }
-            Transition::Restart(executed) => self.count(executed, skipped, context),
+            Transition::Restart(executed) => context.instructions += self.count(block, executed, skipped),
             Transition::Branch(kind, target, is_taken) => {
-                self.count(block.instructions(), skipped, context);
+                context.instructions += self.count(block, block.instructions(), skipped);
                 let (address, fall_through) = (Address(block.last()), Address(block.end));
                 let instructions = std::mem::take(&mut self.instructions);
                 let branch = RetiredBranch { address, target, fall_through, kind, is_taken, instructions };
+                context.batch.instructions.append(&mut self.details);
                 context.batch.events.push((self.id, StreamEvent::Branch(branch)));
             }
             Transition::Unexplained => {
-                self.count(block.instructions(), skipped, context);
+                context.instructions += self.count(block, block.instructions(), skipped);
                 context.unexplained += 1;
                 context.batch.events.push((self.id, StreamEvent::Gap(Address(next))));
             }
@@ -272,7 +280,8 @@ impl Thread {
     /// The handler has returned: goes on with what it had interrupted.
     fn resume(&mut self, next: u64, context: &mut Context) -> u32 {
         if let Some((last, skipped)) = self.last {
-            self.count(context.blocks[last].instructions(), skipped, context);
+            let block = &context.blocks[last];
+            context.instructions += self.count(block, block.instructions(), skipped);
         }
         match self.interrupted.pop() {
             Some(last) => {
@@ -289,10 +298,22 @@ impl Thread {
         }
     }
 
-    fn count(&mut self, executed: usize, skipped: u32, context: &mut Context) {
+    /// Counts so many instructions of a block, but for those that count for nothing.
+    fn count(&mut self, block: &Block, executed: usize, skipped: u32) -> u64 {
         let more = (executed as u32).saturating_sub(skipped);
         self.instructions = self.instructions.saturating_add(more);
-        context.instructions += u64::from(more);
+        if !block.details.is_empty() {
+            let first = self.details.len();
+            let from = (skipped as usize).min(executed);
+            self.details.extend_from_slice(&block.details[from..executed]);
+            for access in &self.accesses {
+                let at = (access.instruction as usize).checked_sub(from).map(|at| first + at);
+                let Some(instruction) = at.and_then(|at| self.details.get_mut(at)) else { continue };
+                let place = if access.is_store { &mut instruction.store } else { &mut instruction.load };
+                place.get_or_insert(Address(access.address));
+            }
+        }
+        u64::from(more)
     }
 }
 
@@ -301,12 +322,16 @@ fn word(content: &[u8], at: usize) -> Option<u64> {
 }
 
 /// A block's number and the block.
-fn parse_block(content: &[u8]) -> Option<(usize, Block)> {
+fn parse_block(content: &[u8], level: Level) -> Option<(usize, Block)> {
     let (number, address, count) = (word(content, 0)?, word(content, 8)?, word(content, 16)?);
     let behind = 24usize.checked_add(usize::try_from(count).ok()?)?;
     let (sizes, code) = (content.get(24..behind)?, &content[behind..]);
     // A block of which nothing can be decoded faults when it is executed.
-    let block = Block::new(address, sizes, code).unwrap_or(Block { start: address, end: address, ..Block::default() });
+    let block = Block::new(address, sizes, code, level == Level::Instructions).unwrap_or(Block {
+        start: address,
+        end: address,
+        ..Block::default()
+    });
     Some((usize::try_from(number).ok()?, block))
 }
 

@@ -8,8 +8,9 @@
 //!   there;
 //! - a signal's handler begins between any two blocks.
 
+use super::x86;
 use trodden_binary::instruction::{Branch, branch, decode};
-use trodden_hardware::{Address, BranchKind};
+use trodden_hardware::{Address, BranchKind, Instruction};
 
 /// A translated block.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +25,8 @@ pub struct Block {
     pub branch: Option<Branch>,
     /// Its last instruction is a string instruction with a REP prefix.
     pub repeats: bool,
+    /// Its instructions for the processor model, without addresses of data; empty unless they are asked for.
+    pub details: Vec<Instruction>,
 }
 
 /// What lies between two blocks.
@@ -43,7 +46,7 @@ pub enum Transition {
 
 impl Block {
     /// Makes a block of its address, the sizes of its instructions, and their bytes. `None` if the bytes do not suffice, or none can be decoded.
-    pub fn new(start: u64, sizes: &[u8], code: &[u8]) -> Option<Block> {
+    pub fn new(start: u64, sizes: &[u8], code: &[u8], with_details: bool) -> Option<Block> {
         let mut block = Block { start, end: start, ..Block::default() };
         let mut at = 0;
         for size in sizes.iter().map(|s| usize::from(*s)) {
@@ -53,6 +56,9 @@ impl Block {
                 break;
             };
             block.offsets.push(u16::try_from(at).ok()?);
+            if with_details {
+                block.details.push(x86::describe(&instruction));
+            }
             at += size;
             block.branch = branch(&instruction);
             let has_prefix = instruction.has_rep_prefix() || instruction.has_repne_prefix();
@@ -103,7 +109,7 @@ mod tests {
 
     fn block(start: u64, instructions: &[&[u8]]) -> Block {
         let sizes: Vec<u8> = instructions.iter().map(|i| i.len() as u8).collect();
-        Block::new(start, &sizes, &instructions.concat()).unwrap()
+        Block::new(start, &sizes, &instructions.concat(), true).unwrap()
     }
 
     #[test]
@@ -135,7 +141,7 @@ mod tests {
         let cut = block(0x1ffc, &[&[0x90], &[0x90], &[0xe8, 0x01]]);
         assert_eq!((cut.instructions(), cut.end, cut.branch), (2, 0x1ffe, None));
         assert_eq!(cut.transition(0x1ffe), Transition::Straight);
-        assert!(Block::new(0x1fff, &[1], &[0xe8]).is_none());
+        assert!(Block::new(0x1fff, &[1], &[0xe8], false).is_none());
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Stream {
     }
 
     fn events(self) -> (Vec<(u32, StreamEvent)>, SourceNotes) {
-        let mut source = QemuSource::new(&self.0[..], Path::new("pipe")).unwrap();
+        let mut source = QemuSource::new(&self.0[..], Path::new("pipe"), Level::Branches).unwrap();
         let mut batch = Batch::default();
         while source.read(&mut batch).unwrap() {}
         (batch.events.iter().map(|(t, e)| (t.0, *e)).collect(), source.notes())
@@ -127,7 +127,7 @@ fn what_cannot_be_explained_is_a_gap() {
 #[test]
 fn damage_is_named_with_its_offset() {
     let failure = |stream: Stream| {
-        let mut source = QemuSource::new(&stream.0[..], Path::new("pipe"))?;
+        let mut source = QemuSource::new(&stream.0[..], Path::new("pipe"), Level::Branches)?;
         let mut batch = Batch::default();
         while source.read(&mut batch)? {}
         Ok::<_, SourceError>(())
@@ -142,4 +142,24 @@ fn damage_is_named_with_its_offset() {
     wrong.0[16] = 99;
     assert!(text(wrong).contains("damaged at offset 16"));
     assert!(text(Stream(b"something else here".to_vec(), 0)).contains("no stream"));
+}
+
+#[test]
+fn memory_accesses_belong_to_their_instructions() {
+    use trodden_wire::blocks::memory_word;
+    // mov rax, [rbx]; add [rcx], rax; jmp to itself.
+    let stream = Stream::new()
+        .block(0x1000, &[&[0x48, 0x8b, 0x03], &[0x48, 0x01, 0x01], &[0xeb, 0xf8]])
+        .executed(0, &[0, memory_word(0, 0x8000, 3, false), memory_word(1, 0x9000, 3, false), memory_word(1, 0x9000, 3, true), 0])
+        .frame(FrameKind::End, 0, &[0; 8]);
+    let mut source = QemuSource::new(&stream.0[..], Path::new("pipe"), Level::Instructions).unwrap();
+    let mut batch = Batch::default();
+    while source.read(&mut batch).unwrap() {}
+    assert_eq!(batch.instructions.len(), 6);
+    let [load, add, jump] = [batch.instructions[0], batch.instructions[1], batch.instructions[2]];
+    assert_eq!((load.address, load.load, load.store), (Address(0x1000), Some(Address(0x8000)), None));
+    assert_eq!((add.load, add.store), (Some(Address(0x9000)), Some(Address(0x9000))));
+    assert_eq!((jump.load, jump.store), (None, None));
+    // The sum needs what was loaded.
+    assert!(add.sources.contains(&load.destinations[0]));
 }

@@ -1,17 +1,21 @@
 //! The syntax of `trodden simulate`.
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// `trodden simulate`
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Examples:
   trodden simulate -- /usr/bin/bzip2 -9 file       hot paths of an unmodified program, with disassembly
   trodden simulate --record b.trodrec -- bzip2 -9 file
   trodden simulate --from b.trodrec --table 512x4 --table 128x2,start,lru --table 512x4,fold,rap
   trodden simulate --from b.trodrec --preset extended-loops --extensions 2 --json
+  trodden simulate --event l2-misses --event mispredictions --branch-queue 4 -- bzip2 -9 file
+  trodden simulate --from trace.bt9.gz             a trace of CBP-5; --format says what a file is where its beginning does not
+  trodden simulate sweep tables.toml               many configurations from one reading of each recording
 
 Programs run under QEMU's user mode (Debian: qemu-user 7.2 or later, built with plugins). What they write to standard output goes to standard
 error, unless -o names a file for the report. A recording is read in the same way as a run, as often as you like.
@@ -21,6 +25,9 @@ commas. Published is 512x4,xor,lfu.
 
 Exit status: the program's own (128+N if signal N ended it); of recordings 0; 2 if trodden itself failed.")]
 pub struct Simulate {
+    /// Try many configurations.
+    #[command(subcommand)]
+    pub action: Option<SimulateAction>,
     /// Read branches from this file instead of running a program.
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub from: Option<PathBuf>,
@@ -30,6 +37,9 @@ pub struct Simulate {
     /// Keep what was read before a damaged or missing part.
     #[arg(long)]
     pub partial: bool,
+    /// An executable or library whose branches are in the text of `perf script`. May be given several times.
+    #[arg(long, value_name = "FILE", requires = "from")]
+    pub program: Vec<PathBuf>,
     /// Write the branches to this file, for later runs with --from.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
@@ -57,6 +67,24 @@ pub struct Simulate {
     /// Do not repair the path stack after longjmp and exceptions.
     #[arg(long)]
     pub no_repair: bool,
+    /// An event that is counted along paths, in tables of its own. May be given several times; all but instructions need a source of whole instructions.
+    #[arg(long, value_name = "EVENT", value_enum)]
+    pub event: Vec<EventKind>,
+    /// Bits of a path's event counter.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub counter_bits: u8,
+    /// A file (TOML) with numbers of the processor that are not as published.
+    #[arg(long, value_name = "FILE")]
+    pub processor: Option<PathBuf>,
+    /// Which model of the processor tells events and cycles.
+    #[arg(long, value_enum, default_value_t = ModelKind::Fast)]
+    pub model: ModelKind,
+    /// Entries of the queue between processor and profiler: says how much the profiler slows the processor down.
+    #[arg(long, value_name = "N")]
+    pub branch_queue: Option<usize>,
+    /// Write the sequence of paths to this file, a line each: thread, start, outcomes.
+    #[arg(long, value_name = "FILE")]
+    pub sequence: Option<PathBuf>,
     /// Instructions of a window of the dynamic overlap.
     #[arg(long, value_name = "N", default_value_t = 100_000_000)]
     pub window: u64,
@@ -84,6 +112,78 @@ pub enum SourceFormat {
     Auto,
     /// A recording of `trodden simulate --record`.
     Recorded,
+    /// A text trace of CBP-5.
+    Bt9,
+    /// A trace of CBP2025.
+    Cbp2025,
+    /// A trace of ChampSim.
+    Champsim,
+    /// The text of `perf script`: branch stacks, or branches of Intel PT.
+    PerfScript,
+}
+
+/// `trodden simulate ...`
+#[derive(Debug, Subcommand)]
+pub enum SimulateAction {
+    /// Try the configurations of an experiment (TOML), reading each recording once.
+    Sweep(Sweep),
+}
+
+/// `trodden simulate sweep`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An experiment:
+  sources = [\"bzip2.trodrec\", \"perl.trodrec\"]
+  design = \"full-factorial\"          # or plackett-burman, plackett-burman-foldover: two levels each
+  metric = \"frequency\"               # or an event of simulate --event
+  [factors]
+  entries = [128, 512, 2048]
+  associativity = [2, 4]
+  index = [\"start\", \"xor\"]
+  replacement = [\"lfu\", \"rap\"]
+
+Other factors: preset, extensions, path-limit, path-stack, l2-size, l2-associativity, direction, branch-queue. Those of the processor need sources of whole
+instructions. Results go to standard output as CSV.")]
+pub struct Sweep {
+    /// The experiment.
+    pub experiment: PathBuf,
+    /// Write the results (CSV) to this file.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Write a page with plots to this file.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Instructions of a window of the dynamic overlap.
+    #[arg(long, value_name = "N", default_value_t = 100_000_000)]
+    pub window: u64,
+}
+
+/// An event of the processor model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EventKind {
+    /// Instructions.
+    Instructions,
+    /// Misses of the first-level caches.
+    L1Misses,
+    /// Misses of the second-level cache.
+    L2Misses,
+    /// Mispredicted branches.
+    Mispredictions,
+    /// Cycles in which nothing is committed.
+    StallCycles,
+    /// Power in the caches, by relative costs of accesses.
+    PowerAnalytical,
+    /// Power in the caches, by cycle; with --model reference.
+    PowerCycle,
+}
+
+/// A model of the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModelKind {
+    /// One pass over the instructions.
+    Fast,
+    /// A step for each cycle.
+    Reference,
 }
 
 /// Which paths are detected.

@@ -19,6 +19,8 @@ pub enum Trace {
     Diff(TraceDiff),
     /// Make a path profile of a trace, for report, diff and the like.
     Profile(TraceProfile),
+    /// Write a trace in a form that other tools show.
+    Export(TraceExport),
 }
 
 /// Ways to see that a program comes to a place.
@@ -82,7 +84,7 @@ pub struct TraceRecord {
     #[arg(long, value_enum)]
     pub collector: Option<CollectorKind>,
     /// How witnesses are distributed.
-    #[arg(long, value_enum, default_value_t = TraceStrategy::Function)]
+    #[arg(long, value_enum, default_value_t = TraceStrategy::Fine)]
     pub strategy: TraceStrategy,
     /// At most this many runs at a time; default: one for each core.
     #[arg(short, long, value_name = "N")]
@@ -215,6 +217,31 @@ pub struct TraceProfile {
     /// Where the profile goes.
     #[command(flatten)]
     pub destination: super::Destination,
+}
+
+/// Forms of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TraceFormat {
+    /// Folded stacks, for flame graphs.
+    Folded,
+    /// Chrome's trace events, for Perfetto.
+    Chrome,
+}
+
+/// `trodden trace export`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden trace export folded t.trace > t.folded
+  trodden trace export chrome t.trace > t.json
+
+Time is the number of blocks executed: a trace has no clock.")]
+pub struct TraceExport {
+    /// The form.
+    #[arg(value_enum)]
+    pub format: TraceFormat,
+    /// The trace.
+    pub trace: PathBuf,
 }
 
 /// A number of bytes, with a suffix for powers of 1024.

@@ -44,7 +44,8 @@ pub struct Witnesses {
     /// The condition that the distribution must meet.
     #[arg(long, value_enum, default_value_t = Condition::Pairwise)]
     pub check: Condition,
-    /// How far a trace may be read at a branch: to its next symbol, so that rebuilding needs little memory, or to the next one of the branch's function.
+    /// How far a trace may be read at a branch: to its next symbol, so that rebuilding needs little memory, or to the next one of the
+    /// branch's function.
     #[arg(long, value_enum, default_value_t = HowFar::Next)]
     pub lookahead: HowFar,
 }

@@ -105,16 +105,7 @@ fn count(record: &Record, runner: &Runner, program: Program, mut spec: Spec, wor
 
 fn run_copies(record: &Record, runner: &Runner, division: &Division, work: &Path) -> Result<Counted> {
     let options = &record.copies;
-    let count = division.copies.len();
-    let all: Vec<usize> = (0..count).collect();
-    let mut attempts = launch(work, &all, runner)?;
-    let mut copies = results(work, &all)?;
-    let cut = cut_off(&copies);
-    if !cut.is_empty() {
-        note(format_args!("a signal ended {} of {count} copies, and not the others: they run once more", cut.len()));
-        run_again(work, &cut, runner)?.into_iter().zip(&cut).for_each(|(more, at)| attempts[*at] += more);
-        copies = results(work, &all)?;
-    }
+    let (copies, attempts) = run_to_ends(division.copies.len(), work, runner)?;
     let mut differences = outcomes(&copies);
     let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
     let merged = merge_copies(&division.program, run_of(record, &copies), &profiles).map_err(|error| explain(error, &copies[0], work))?;
@@ -145,6 +136,20 @@ fn run_copies(record: &Record, runner: &Runner, division: &Division, work: &Path
         profile.images.iter_mut().take(1).for_each(edges::rename);
     }
     Ok(Counted { profile, costs, differences, outcome: copies[0].outcome.clone() })
+}
+
+/// Runs all copies, and those once more that a signal ended where it did not end all; gives what they left and how often each was started.
+fn run_to_ends(count: usize, work: &Path, runner: &Runner) -> Result<(Vec<CopyRun>, Vec<u32>)> {
+    let all: Vec<usize> = (0..count).collect();
+    let mut attempts = launch(work, &all, runner)?;
+    let copies = results(work, &all)?;
+    let cut = cut_off(&copies);
+    if cut.is_empty() {
+        return Ok((copies, attempts));
+    }
+    note(format_args!("a signal ended {} of {count} copies, and not the others: they run once more", cut.len()));
+    run_again(work, &cut, runner)?.into_iter().zip(&cut).for_each(|(more, at)| attempts[*at] += more);
+    Ok((results(work, &all)?, attempts))
 }
 
 /// Adds to an error what the first copy may say about it.

@@ -1,7 +1,8 @@
-//! The JSON of a graph, or of several functions that call each other, with profiles and traces, for `trodden graph witnesses` and `reconstruct`.
+//! The JSON of a graph, or of several functions that call each other, with profiles and traces, for `trodden graph witnesses` and
+//! `reconstruct`.
 //!
-//! Nodes keep the form in which they are named first: a number comes back as a number. A witness is a node, or with `--edges` the number of an
-//! edge; with several functions a pair of function and it.
+//! Nodes keep the form in which they are named first: a number comes back as a number. A witness is a node, or with `--edges` the number
+//! of an edge; with several functions a pair of function and it.
 
 use super::input::{Input, Name};
 use super::{Named, dot, resolve};

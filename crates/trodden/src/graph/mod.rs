@@ -4,8 +4,8 @@
 //! used as they are given: the chords are those of a maximum spanning tree under them.
 
 mod dot;
-mod functions;
 mod extract;
+mod functions;
 mod input;
 mod model;
 mod number;

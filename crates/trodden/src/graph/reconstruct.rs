@@ -77,7 +77,8 @@ fn described(file: &WitnessFile, error: &ReconstructError) -> String {
         ReconstructError::Unexpected { profile, position, found, expected, blocks } => {
             let (found, expected) = (symbol(found), file.witness(*expected));
             format!(
-                "trace {profile} has {found} at symbol {position}, where {expected} is executed after {blocks} nodes: the traces are of no execution"
+                "trace {profile} has {found} at symbol {position}, where {expected} is executed after {blocks} nodes: \
+                 the traces are of no execution"
             )
         }
         ReconstructError::GoesOn { profile, position, found, .. } => {

@@ -5,16 +5,22 @@
 //! | `sources.rs` | opening a source: QEMU with the plugin, files |
 //! | `walk.rs` | from a path descriptor to its instructions |
 //! | `places.rs` | what lies at an address: file, function, source line, code |
+//! | `lane.rs` | one configuration that is fed: profiler, processor |
 //! | `report.rs` | the report as text and JSON |
+//! | `sweep.rs`, `sweep_page.rs` | many configurations from one reading; their page |
 
+mod lane;
 mod places;
 mod report;
 mod sources;
+mod sweep;
+mod sweep_page;
 mod walk;
 
-use crate::cli::{PathKind, Simulate, StackOverflow};
+use crate::cli::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, StackOverflow};
 use crate::notes::{note, warn};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use lane::{Lane, Model};
 use places::Places;
 use report::Report;
 use sources::Opened;
@@ -22,24 +28,40 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use trodden_hardware::processor::{ProcessorEvent, ProcessorParameters};
 use trodden_hardware::{
-    DetectorParameters, EventCounts, Mapping, Metric, Overflow, Preset, Profiler, ProfilerParameters, Repair, TableParameters,
+    CompletedPath, CounterWidth, DetectorParameters, Mapping, Metric, Overflow, Preset, ProfilerParameters, Repair, TableParameters,
+    ThreadId,
 };
-use trodden_trace::sources::{Batch, RecordedWriter, Recording, SourceNotes};
+use trodden_trace::sources::{Batch, Level, RecordedWriter, Recording, SourceNotes};
 
 /// Runs or reads, and reports.
 ///
 /// # Errors
 /// A parameter is out of its range, the source cannot be opened or is damaged, or a file cannot be written.
 pub fn run(job: &Simulate) -> Result<ExitCode> {
-    let parameters = parameters(job)?;
-    let mut profiler = Profiler::new(parameters.clone())?;
-    let mut opened = sources::open(job)?;
-    let notes = feed(job, &mut opened, &mut profiler)?;
+    if let Some(SimulateAction::Sweep(sweep)) = &job.action {
+        return sweep::run(sweep);
+    }
+    let mut parameters = parameters(job)?;
+    let processor = processor(job)?;
+    let level = if processor.is_some() { Level::Instructions } else { Level::Branches };
+    let mut opened = sources::open(job, level)?;
+    if level == Level::Instructions && opened.source.level() == Level::Branches {
+        bail!(
+            "{} holds branches only: events but instructions need whole instructions (a program, or a trace of CBP2025 or ChampSim)",
+            opened.origin
+        );
+    }
+    if !opened.source.knows_return_addresses() {
+        parameters.detector.repair = Repair::None;
+    }
+    let mut lane = Lane::new(parameters.clone(), processor)?;
+    let notes = feed(job, &mut opened, &mut lane)?;
     let status = opened.end()?;
     notes.notes.iter().for_each(note);
     let places = Places::new(&notes.mappings);
-    let report = Report::new(job, &opened.origin, &parameters, &profiler, &places);
+    let report = Report::new(job, &opened.origin, &parameters, &lane, &places);
     let mut out: Box<dyn Write> = match &job.output {
         Some(file) => Box::new(BufWriter::new(create(file)?)),
         None => Box::new(io::stdout().lock()),
@@ -53,12 +75,21 @@ pub fn run(job: &Simulate) -> Result<ExitCode> {
     Ok(status)
 }
 
-/// Reads the source to its end, into the profiler and the recording.
-fn feed(job: &Simulate, opened: &mut Opened, profiler: &mut Profiler) -> Result<SourceNotes> {
+/// Reads the source to its end, into the profiler, the recording and the sequence of paths.
+fn feed(job: &Simulate, opened: &mut Opened, lane: &mut Lane) -> Result<SourceNotes> {
     let recording = Recording { origin: opened.origin.clone() };
     let mut writer = match &job.record {
         Some(file) => Some((RecordedWriter::new(BufWriter::new(create(file)?), &recording)?, file)),
         None => None,
+    };
+    let mut sequence = job.sequence.as_ref().map(|file| create(file).map(BufWriter::new)).transpose()?;
+    let mut failure = None;
+    let mut observe = |thread: ThreadId, completed: &CompletedPath| {
+        if let Some(out) = &mut sequence
+            && let Err(error) = writeln!(out, "{} {} {}", thread.0, completed.path.start, report::outcomes(&completed.path))
+        {
+            failure.get_or_insert(error);
+        }
     };
     let mut batch = Batch::default();
     let mut goes_on = true;
@@ -72,17 +103,18 @@ fn feed(job: &Simulate, opened: &mut Opened, profiler: &mut Profiler) -> Result<
             }
             Err(error) => return Err(error.into()),
         }
-        for (thread, event) in &batch.events {
-            profiler.take(*thread, event, &EventCounts::default(), &mut |_, _| {})?;
-        }
+        lane.feed(&batch, &mut observe)?;
         if let Some((writer, file)) = &mut writer {
             writer.write(&batch.events).with_context(|| format!("cannot write {}", file.display()))?;
         }
     }
-    profiler.finish();
+    lane.finish(&mut observe)?;
     let notes = opened.source.notes();
     if let Some((writer, file)) = writer {
         writer.finish(&notes).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if let Some(mut out) = sequence {
+        failure.map_or(Ok(()), Err).and_then(|()| out.flush()).context("cannot write the sequence of paths")?;
     }
     Ok(notes)
 }
@@ -110,13 +142,56 @@ fn parameters(job: &Simulate) -> Result<ProfilerParameters> {
             StackOverflow::Spill => Overflow::Spill,
         },
         repair: if job.no_repair { Repair::None } else { Repair::ReturnAddress },
+        counter_width: CounterWidth::new(job.counter_bits)?,
         ..DetectorParameters::published(mapping)
     };
     let mut tables = job.table.iter().map(|t| TableParameters::parse(t)).collect::<Result<Vec<_>, _>>()?;
     if tables.is_empty() {
         tables.push(TableParameters::PUBLISHED);
     }
-    Ok(ProfilerParameters { detector, tables, metrics: vec![Metric::Frequency], window: job.window })
+    let mut metrics = vec![Metric::Frequency];
+    for kind in &job.event {
+        let metric = Metric::Event(event(*kind) as usize);
+        if !metrics.contains(&metric) {
+            metrics.push(metric);
+        }
+    }
+    Ok(ProfilerParameters { detector, tables, metrics, window: job.window })
+}
+
+/// The processor, if anything that is asked for needs one.
+fn processor(job: &Simulate) -> Result<Option<(Model, ProcessorParameters)>> {
+    let needs_one = job.event.iter().any(|e| *e != EventKind::Instructions) || job.branch_queue.is_some() || job.processor.is_some();
+    if !needs_one && job.model == ModelKind::Fast {
+        return Ok(None);
+    }
+    if job.event.contains(&EventKind::PowerCycle) && job.model == ModelKind::Fast {
+        bail!("--event power-cycle is known to the cycle-stepped model only: add --model reference");
+    }
+    let mut parameters = match &job.processor {
+        Some(file) => {
+            let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+            ProcessorParameters::from_toml(&text).with_context(|| file.display().to_string())?
+        }
+        None => ProcessorParameters::default(),
+    };
+    if let Some(entries) = job.branch_queue {
+        parameters.branch_queue = entries;
+    }
+    let model = if job.model == ModelKind::Fast { Model::Fast } else { Model::Reference };
+    Ok(Some((model, parameters)))
+}
+
+fn event(kind: EventKind) -> ProcessorEvent {
+    match kind {
+        EventKind::Instructions => ProcessorEvent::Instructions,
+        EventKind::L1Misses => ProcessorEvent::L1Misses,
+        EventKind::L2Misses => ProcessorEvent::L2Misses,
+        EventKind::Mispredictions => ProcessorEvent::Mispredictions,
+        EventKind::StallCycles => ProcessorEvent::StallCycles,
+        EventKind::PowerAnalytical => ProcessorEvent::AnalyticalPower,
+        EventKind::PowerCycle => ProcessorEvent::CyclePower,
+    }
 }
 
 fn preset(kind: PathKind) -> Preset {

@@ -1,13 +1,16 @@
 //! The report of `trodden simulate`, as text and as JSON.
 
+use super::lane::{Lane, Timing};
 use super::places::{Memory, Place, Places};
 use super::walk::{Walk, walk};
 use crate::cli::Simulate;
 use anyhow::Result;
 use serde::Serialize;
 use std::io::Write;
+use trodden_hardware::processor::ProcessorEvent;
 use trodden_hardware::{
-    BranchKind, DetectorCounts, Mapping, Metric, PathDescriptor, PathProfile, Profiler, ProfilerParameters, TableResult, paths_for_share,
+    BranchKind, DetectorCounts, Mapping, Metric, PathDescriptor, PathProfile, Profiler, ProfilerParameters, TableResult, overlap,
+    paths_for_share,
 };
 
 /// Version of the JSON.
@@ -23,6 +26,8 @@ pub struct Report<'a> {
     profiler: &'a Profiler,
     memory: Memory<'a>,
     tables: Vec<TableResult>,
+    timing: Option<Timing>,
+    events: Vec<ProcessorEvent>,
     /// The first table's content.
     held: PathProfile,
     complete: Vec<(PathDescriptor, u64)>,
@@ -39,10 +44,37 @@ struct Json<'a> {
     /// Overlap percentage of the first table with the complete profile.
     overlap: Option<f64>,
     tables: Vec<TableJson>,
+    /// Each event has tables of its own: the hardware would need as many tables, or runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    events: Vec<EventJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processor: Option<ProcessorJson>,
     /// Paths of the complete profile.
     distinct_paths: usize,
     instructions_by_length: &'a [u64],
     paths: Vec<PathJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct EventJson {
+    event: &'static str,
+    total: u64,
+    paths: usize,
+    /// Overlap percentage of its complete profile with the complete frequency profile.
+    overlap_with_frequency: Option<f64>,
+    tables: Vec<TableJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProcessorJson {
+    cycles: u64,
+    instructions_per_cycle: f64,
+    l1_misses: u64,
+    l2_misses: u64,
+    mispredictions: u64,
+    queue_stall_cycles: u64,
+    slowdown_percent: Option<f64>,
+    slowdown_percent_frozen_predictions: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -120,14 +152,12 @@ struct StepJson {
 
 impl<'a> Report<'a> {
     /// Collects what is reported.
-    pub fn new(
-        job: &'a Simulate,
-        origin: &'a str,
-        parameters: &ProfilerParameters,
-        profiler: &'a Profiler,
-        places: &'a Places,
-    ) -> Report<'a> {
+    pub fn new(job: &'a Simulate, origin: &'a str, parameters: &ProfilerParameters, lane: &'a Lane, places: &'a Places) -> Report<'a> {
+        let profiler = &lane.profiler;
+        let is_counted = |e: &ProcessorEvent| parameters.metrics.contains(&Metric::Event(*e as usize));
         Report {
+            timing: lane.timing(),
+            events: ProcessorEvent::ALL.into_iter().filter(is_counted).collect(),
             job,
             origin,
             mapping: parameters.detector.mapping,
@@ -155,6 +185,8 @@ impl<'a> Report<'a> {
             detector: detector(&self.profiler.detector_counts()),
             overlap: self.tables.first().and_then(|t| t.overlap),
             tables: self.tables.iter().map(table).collect(),
+            events: self.events.iter().map(|e| self.event(*e)).collect(),
+            processor: self.timing.as_ref().map(processor),
             distinct_paths: self.complete.len(),
             instructions_by_length: self.profiler.instructions_by_length(),
             paths: self.complete.iter().take(top).map(|(path, count)| self.path(path, *count, total)).collect(),
@@ -162,6 +194,19 @@ impl<'a> Report<'a> {
         serde_json::to_writer_pretty(&mut *out, &json)?;
         writeln!(out)?;
         Ok(())
+    }
+
+    fn event(&self, event: ProcessorEvent) -> EventJson {
+        let metric = Metric::Event(event as usize);
+        let complete = self.profiler.complete(metric);
+        let frequency = self.profiler.complete(Metric::Frequency);
+        EventJson {
+            event: event.name(),
+            total: complete.map_or(0, PathProfile::total),
+            paths: complete.map_or(0, PathProfile::len),
+            overlap_with_frequency: complete.zip(frequency).and_then(|(one, other)| overlap(one, other)),
+            tables: self.profiler.results(metric).iter().map(table).collect(),
+        }
     }
 
     fn path(&self, path: &PathDescriptor, count: u64, total: u64) -> PathJson {
@@ -238,6 +283,33 @@ impl<'a> Report<'a> {
             let (overlap, dynamic) = (percent(table.overlap), percent(table.dynamic_overlap));
             writeln!(out, "  {:28} {hits:>9} {overlap:>9} {dynamic:>9}", table.parameters.name())?;
         }
+        self.write_events(out)?;
+        self.write_timing(out)
+    }
+
+    fn write_events(&self, out: &mut impl Write) -> Result<()> {
+        if self.events.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\n  {:18} {:>15} {:>14}   overlap of each table", "event", "total", "with frequency")?;
+        for event in self.events.iter().map(|e| self.event(*e)) {
+            let tables: Vec<String> = event.tables.iter().map(|t| percent(t.overlap)).collect();
+            let with_frequency = percent(event.overlap_with_frequency);
+            writeln!(out, "  {:18} {:>15} {with_frequency:>14}   {}", event.event, grouped(event.total), tables.join("  "))?;
+        }
+        writeln!(out, "  Each event has tables of its own; the hardware would need as many, or as many runs.")?;
+        Ok(())
+    }
+
+    fn write_timing(&self, out: &mut impl Write) -> Result<()> {
+        let Some(timing) = self.timing.as_ref().map(processor) else { return Ok(()) };
+        let (cycles, mispredictions) = (grouped(timing.cycles), grouped(timing.mispredictions));
+        writeln!(out, "\n  processor: {cycles} cycles, {:.2} instructions per cycle", timing.instructions_per_cycle)?;
+        let (one, two) = (grouped(timing.l1_misses), grouped(timing.l2_misses));
+        writeln!(out, "    misses: first level {one}, second level {two}; mispredictions {mispredictions}")?;
+        if let (Some(slowdown), Some(frozen)) = (timing.slowdown_percent, timing.slowdown_percent_frozen_predictions) {
+            writeln!(out, "    the profiler slows it down by {slowdown:.2} %; with predictions frozen by {frozen:.2} %")?;
+        }
         Ok(())
     }
 
@@ -246,7 +318,7 @@ impl<'a> Report<'a> {
         let name = place.as_ref().map_or_else(|| path.start.to_string(), Place::name);
         let file = place.as_ref().map_or("?", |p| p.file.rsplit('/').next().unwrap_or(&p.file));
         let share = 100.0 * count as f64 / total as f64;
-        writeln!(out, "\n{number:3}. {share:6.2} %  {}  {name} ({file}), {} branches {}", grouped(count), path.length, outcomes(path))?;
+        writeln!(out, "\n{number:3}. {share:6.2} %  {}  {name} ({file}), {} {}", grouped(count), branch_count(path), outcomes(path))?;
         let walk = walk(&self.memory, &self.mapping, path);
         let shown = if self.job.steps == 0 { walk.steps.len() } else { self.job.steps.min(walk.steps.len()) };
         let mut before = None;
@@ -306,12 +378,32 @@ fn table(result: &TableResult) -> TableJson {
     }
 }
 
-fn outcomes(path: &PathDescriptor) -> String {
+/// What the processor models say.
+fn processor(timing: &Timing) -> ProcessorJson {
+    let totals = timing.totals;
+    ProcessorJson {
+        cycles: totals.cycles,
+        instructions_per_cycle: totals.instructions as f64 / totals.cycles.max(1) as f64,
+        l1_misses: totals.l1_misses,
+        l2_misses: totals.l2_misses,
+        mispredictions: totals.mispredictions,
+        queue_stall_cycles: totals.queue_stalls,
+        slowdown_percent: timing.slowdown,
+        slowdown_percent_frozen_predictions: timing.frozen_slowdown,
+    }
+}
+
+/// A digit for each branch, first branch first; 1 is taken.
+pub fn outcomes(path: &PathDescriptor) -> String {
     path.outcomes().map(|taken| if taken { '1' } else { '0' }).collect()
 }
 
 fn percent(value: Option<f64>) -> String {
     value.map_or_else(|| "-".into(), |v| format!("{v:.2} %"))
+}
+
+fn branch_count(path: &PathDescriptor) -> String {
+    if path.length == 1 { "1 branch".into() } else { format!("{} branches", path.length) }
 }
 
 /// Digits in groups of three.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
-use trodden_trace::sources::{BranchSource, QemuSource, RecordedSource};
+use trodden_trace::sources::{BranchSource, Bt9Source, Cbp2025Source, ChampSimSource, Level, PerfScriptSource, QemuSource, RecordedSource};
 
 /// The plugin's file name.
 const PLUGIN: &str = "libtrodden_qemu_plugin.so";
@@ -51,27 +51,70 @@ impl Opened {
     }
 }
 
-/// Opens what the job names.
+/// Opens what the job names. A program is followed at this level.
 ///
 /// # Errors
 /// The file or program is not there or not what it should be, or QEMU or the plugin is missing; the message says what to do.
-pub fn open(job: &Simulate) -> Result<Opened> {
+pub fn open(job: &Simulate, level: Level) -> Result<Opened> {
     match &job.from {
-        Some(file) => open_file(file, job.format),
-        None => run_program(job),
+        Some(file) => open_file(file, job.format, &job.program),
+        None => run_program(job, level),
     }
 }
 
-fn open_file(path: &Path, format: SourceFormat) -> Result<Opened> {
-    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let reader = BufReader::with_capacity(1 << 16, file);
+/// Opens a file of branches, compressed or not.
+///
+/// # Errors
+/// It cannot be read, or is of no format that is known.
+pub fn open_file(path: &Path, format: SourceFormat, programs: &[PathBuf]) -> Result<Opened> {
+    use std::io::BufRead;
+    let mut reader = BufReader::with_capacity(1 << 16, decompressed(path)?);
+    let beginning = reader.fill_buf().with_context(|| format!("cannot read {}", path.display()))?;
+    let format = if format == SourceFormat::Auto { recognised(path, beginning)? } else { format };
     let source: Box<dyn BranchSource> = match format {
         SourceFormat::Auto | SourceFormat::Recorded => Box::new(RecordedSource::new(reader, path)?),
+        SourceFormat::Bt9 => Box::new(Bt9Source::new(reader, path)?),
+        SourceFormat::Cbp2025 => Box::new(Cbp2025Source::new(reader, path)),
+        SourceFormat::Champsim => Box::new(ChampSimSource::new(reader, path)),
+        SourceFormat::PerfScript => Box::new(PerfScriptSource::new(reader, path, programs)?),
     };
     Ok(Opened { source, origin: path.display().to_string(), running: None })
 }
 
-fn run_program(job: &Simulate) -> Result<Opened> {
+/// The format of a file by its beginning.
+fn recognised(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
+    let head = &beginning[..beginning.len().min(1024)];
+    let is_text = !head.is_empty() && head.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace());
+    Ok(match head {
+        [b't', b'r', b'o', b'd', b'r', b'e', b'c', b'\n', ..] => SourceFormat::Recorded,
+        [b'B', b'T', b'9', b'_', ..] => SourceFormat::Bt9,
+        _ if is_text => SourceFormat::PerfScript,
+        _ if path.to_string_lossy().contains("champsim") => SourceFormat::Champsim,
+        _ => bail!("{} does not say what it is: name its format, --format champsim or cbp2025", path.display()),
+    })
+}
+
+/// The content of a file; gzip, xz and zstd are run on files that they compressed.
+fn decompressed(path: &Path) -> Result<Box<dyn Read>> {
+    let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut magic = [0; 6];
+    let read = file.read(&mut magic).with_context(|| format!("cannot read {}", path.display()))?;
+    let file = File::open(path)?;
+    let tool = match &magic[..read] {
+        [0x1f, 0x8b, ..] => "gzip",
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => "xz",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd",
+        _ => return Ok(Box::new(file)),
+    };
+    let child = Command::new(tool).arg("-dc").stdin(file).stdout(Stdio::piped()).spawn();
+    let mut child = child.with_context(|| format!("cannot run {tool}, which {} is compressed by: install it", path.display()))?;
+    let output = child.stdout.take().context("no pipe")?;
+    // It ends with its output, or when that is read no further.
+    std::thread::spawn(move || child.wait());
+    Ok(Box::new(output))
+}
+
+fn run_program(job: &Simulate, level: Level) -> Result<Opened> {
     let (name, arguments) = job.command.split_first().context("no program is named")?;
     let program = find_program(name)?;
     let plugin = plugin()?;
@@ -82,6 +125,9 @@ fn run_program(job: &Simulate) -> Result<Opened> {
     let mut plugin_argument = OsString::from(plugin.as_os_str());
     plugin_argument.push(",out=");
     plugin_argument.push(&pipe);
+    if level == Level::Instructions {
+        plugin_argument.push(",memory=on");
+    }
     // QEMU names programs by the first argument that it is given; the program should see the name it was called by.
     command.arg("-plugin").arg(plugin_argument).arg("-0").arg(name).arg(&program).args(arguments);
     if job.output.is_none() {
@@ -104,7 +150,7 @@ fn run_program(job: &Simulate) -> Result<Opened> {
             program.display()
         );
     }
-    let source = Box::new(QemuSource::new(reader, Path::new("the stream of QEMU's plugin"))?);
+    let source = Box::new(QemuSource::new(reader, Path::new("the stream of QEMU's plugin"), level)?);
     Ok(Opened { source, origin, running: Some(Running { waiter, _folder: folder }) })
 }
 

@@ -48,7 +48,9 @@ pub fn merge(
     writer: &mut TraceWriter,
 ) -> Result<Merged, MergeError> {
     let traces = partials.iter().map(|p| PartialTrace::open(p)).collect::<Result<Vec<_>, _>>()?;
-    let whole = traces.iter().all(|t| matches!(t.end().map(|e| e.ending), Some(StoredEnding::Exited(_))));
+    // Who executes another program calls what is known to end the run.
+    let ends = |e: StoredEnding| matches!(e, StoredEnding::Exited(_) | StoredEnding::Executed);
+    let whole = traces.iter().all(|t| t.end().is_some_and(|e| ends(e.ending)));
     let ending = if whole { Ending::Complete } else { Ending::Cut };
     let broken: RefCell<Option<ContainerError>> = RefCell::new(None);
     let streams: Vec<_> = traces.iter().zip(sites).map(|(t, s)| symbols(t, s, model, &broken)).collect();

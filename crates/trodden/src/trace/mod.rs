@@ -6,11 +6,15 @@
 //! | `merge.rs`, `replay.rs` | merging what each run saw; what a single run saw |
 //! | `model.rs`, `imports.rs`, `code.rs` | machine code as the program of [`trodden_flow::witness`], and as the trace names it |
 //! | `place.rs` | places of a trace: functions, lines, addresses |
-//! | `show.rs`, `find.rs`, `diff.rs`, `profile.rs` | using a trace |
+//! | `explain.rs` | which step of an execution the graph lacks |
+//! | `show.rs`, `find.rs`, `diff.rs`, `profile.rs`, `export.rs` | using a trace |
+//! | `doctor.rs` | which collectors work here |
 
 mod code;
 mod diff;
+mod doctor;
 mod explain;
+mod export;
 mod find;
 mod imports;
 mod merge;
@@ -21,6 +25,8 @@ mod record;
 mod replay;
 mod runs;
 mod show;
+
+pub use doctor::collectors;
 
 use crate::cli::Trace;
 use anyhow::{Context, Result};
@@ -37,6 +43,7 @@ pub fn run(job: &Trace) -> Result<ExitCode> {
         Trace::Show(job) => show::run(job),
         Trace::Find(job) => find::run(job),
         Trace::Diff(job) => diff::run(job),
+        Trace::Export(job) => export::run(job),
         Trace::Record(job) => record::run(job),
         Trace::Profile(job) => profile::run(job),
     }

@@ -69,7 +69,17 @@ pub fn model(
     let ids: HashMap<u64, FunctionId> = (0..).zip(&known).map(|(id, f)| (graphs.functions[*f].entry, FunctionId(id))).collect();
     let hub = FunctionId(known.len() as u32);
     let leaves = leaving_outside(graphs, image, assumption);
-    let mut maker = Maker { graphs, image, ids: &ids, hub, leaves, observed, branching: HashSet::new(), unwinds: observed.is_none_or(|o| o.unwinds), assumption };
+    let mut maker = Maker {
+        graphs,
+        image,
+        ids: &ids,
+        hub,
+        leaves,
+        observed,
+        branching: HashSet::new(),
+        unwinds: observed.is_none_or(|o| o.unwinds),
+        assumption,
+    };
     maker.find_branching();
     let mut functions = Vec::new();
     let mut places: Vec<Option<u64>> = Vec::new();

@@ -157,8 +157,12 @@ fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &
     let exit = Node(blocks.len() as u32);
     let (mut flow, mut edges) = (Vec::new(), HashMap::new());
     for block in blocks {
-        let next: Vec<TraceBlock> =
-            seen.edges.range((*block, TraceBlock(0))..=(*block, TraceBlock(u32::MAX))).map(|e| e.1).filter(|to| node.contains_key(to)).collect();
+        let next: Vec<TraceBlock> = seen
+            .edges
+            .range((*block, TraceBlock(0))..=(*block, TraceBlock(u32::MAX)))
+            .map(|e| e.1)
+            .filter(|to| node.contains_key(to))
+            .collect();
         for (place, to) in (0i64..).zip(&next) {
             let kind = match next.len() {
                 1 => EdgeKind::Always,

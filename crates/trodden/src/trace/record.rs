@@ -131,54 +131,57 @@ impl Recording<'_> {
             let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
             return print_plan(&model, &[code.addresses()]);
         }
-        // What a run shows of jumps is known in the next one; a process that is attached to has no next one.
-        let may_repeat = self.job.pid.is_none();
         let mut shown = false;
         if steps && !uncertain_jumps(&self.graphs).is_empty() {
             self.first_run(&mut notes)?;
             shown = true;
         }
         for _ in 0..OBSERVING {
-            let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
-            let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
-            let mut sites = code.addresses();
-            let blocks = sites.len();
-            sites.extend(jumps.iter().filter(|jump| code.block_at(**jump).is_none()));
-            if let Some(most) = collector.most_sites() {
-                let name = collector.name();
-                ensure!(
-                    sites.len() <= most,
-                    "{} blocks are more than the collector `{name}` can watch in one run: take `--collector ptrace`",
-                    sites.len()
-                );
+            if let Some(done) = self.one_run(collector, !shown, &mut notes)? {
+                return Ok(done);
             }
-            list_opaque(&model);
-            let result = self.subject.single_run(collector, &sites, &jumps, &self.folder, !shown)?;
             shown = true;
-            let partial = PartialTrace::open(&result.partial)?;
-            let hits = Hits { code: &code, sites: &sites, jumps: &jumps, steps };
-            let new: Vec<Observation> = hits
-                .targets(&partial)?
-                .into_iter()
-                .filter(|t| !has_edge(&self.graphs, *t))
-                .map(|(from, to)| Observation { from, to })
-                .collect();
-            if !new.is_empty() && may_repeat {
-                notes.push(format!("an execution showed {} targets of indirect jumps that the graphs did not have", new.len()));
-                self.observed.extend(new);
-                self.graphs = self.amended()?;
-                continue;
-            }
-            if !new.is_empty() {
-                notes.push(format!("{} indirect jumps led to where no code was known: blocks behind them are missing", new.len()));
-            }
-            let mut writer = self.writer(&model, &code, collector, 1)?;
-            hits.replay(&partial, &mut writer)?;
-            let cut = !matches!(result.outcome.followed.ending, Ending::Exited(_));
-            let runs = vec![about_run(&sites[..blocks], &result)];
-            return self.finish(writer, Merged { cut, open: Vec::new() }, &result.outcome.followed, runs, notes);
         }
         bail!("indirect jumps show new targets in each run: take `--collector single-step`")
+    }
+
+    /// One run of all blocks; nothing if it has shown targets of jumps that the graphs do not have, and must be repeated.
+    fn one_run(&mut self, collector: &dyn Collector, shows: bool, notes: &mut Vec<String>) -> Result<Option<ExitCode>> {
+        let steps = collector.name() == "single-step";
+        let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
+        let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
+        let mut sites = code.addresses();
+        let blocks = sites.len();
+        sites.extend(jumps.iter().filter(|jump| code.block_at(**jump).is_none()));
+        let (name, most) = (collector.name(), collector.most_sites().unwrap_or(usize::MAX));
+        ensure!(
+            sites.len() <= most,
+            "{} blocks are more than the collector `{name}` can watch in one run: take `--collector ptrace`",
+            sites.len()
+        );
+        list_opaque(&model);
+        let result = self.subject.single_run(collector, &sites, &jumps, &self.folder, shows)?;
+        let partial = PartialTrace::open(&result.partial)?;
+        let hits = Hits { code: &code, sites: &sites, jumps: &jumps, steps };
+        let targets = hits.targets(&partial)?;
+        let new = targets.into_iter().filter(|t| !has_edge(&self.graphs, *t));
+        let new: Vec<Observation> = new.map(|(from, to)| Observation { from, to }).collect();
+        // A process that is attached to has no next run.
+        if !new.is_empty() && self.job.pid.is_none() {
+            notes.push(format!("an execution showed {} targets of indirect jumps that the graphs did not have", new.len()));
+            self.observed.extend(new);
+            self.graphs = self.amended()?;
+            return Ok(None);
+        }
+        if !new.is_empty() {
+            notes.push(format!("{} indirect jumps led to where no code was known: blocks behind them are missing", new.len()));
+        }
+        let mut writer = self.writer(&model, &code, collector, 1)?;
+        hits.replay(&partial, &mut writer)?;
+        let cut = !matches!(result.outcome.followed.ending, Ending::Exited(_));
+        let runs = vec![about_run(&sites[..blocks], &result)];
+        let merged = Merged { cut, open: Vec::new() };
+        self.finish(writer, merged, &result.outcome.followed, runs, std::mem::take(notes)).map(Some)
     }
 
     fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
@@ -199,6 +202,7 @@ impl Recording<'_> {
             let plan = self.plan(&model)?;
             let results = self.subject.runs(collector, &plan.sites, &log, &self.folder)?;
             equal(&results)?;
+            notes.extend(cut_runs(&results, first.outcome.followed.ending));
             let partials: Vec<PathBuf> = results.iter().map(|r| r.partial.clone()).collect();
             let mut writer = self.writer(&model, &code, collector, results.len() as u32)?;
             match merge(&model, &code, &plan.distribution, &partials, &plan.sites, &mut writer) {
@@ -433,6 +437,17 @@ fn equal(results: &[RunResult]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Runs that were ended before the first one's end.
+fn cut_runs(results: &[RunResult], first: Ending) -> Vec<String> {
+    let ending = |r: &RunResult| match r.outcome.followed.ending {
+        Ending::Killed(signal) if first != Ending::Killed(signal) => Some(format!("signal {signal}")),
+        Ending::Detached if first != Ending::Detached => Some("a limit".to_owned()),
+        _ => None,
+    };
+    let cut = (1..).zip(results).filter_map(|(number, r)| Some((number, ending(r)?)));
+    cut.map(|(number, by)| format!("{by} ended run {number} before its end: the trace is exact up to there")).collect()
 }
 
 /// What a contradiction is, with names.

@@ -18,6 +18,44 @@ pub struct Clock {
     /// What is added: the time of day less the monotonic clock, for several hosts.
     offset_ns: i128,
     origin_ns: i128,
+    /// What is taken off: the correction by messages.
+    pub shift: Shift,
+}
+
+/// What a clock is ahead of another, linear in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shift {
+    at_ns: [i128; 2],
+    shift_ns: [i128; 2],
+}
+
+impl Shift {
+    /// So much at two times.
+    pub fn linear(at_ns: [i128; 2], shift_ns: [i128; 2]) -> Shift {
+        Shift { at_ns, shift_ns }
+    }
+
+    /// At a time.
+    pub fn at(&self, ns: i128) -> i128 {
+        let ([first, second], [from, to]) = (self.at_ns, self.shift_ns);
+        if second <= first { from } else { from + (to - from) * (ns - first) / (second - first) }
+    }
+
+    /// This one, and another one behind it.
+    pub fn and(&self, other: &Shift) -> Shift {
+        let at_ns = if other.at_ns[1] > other.at_ns[0] { other.at_ns } else { self.at_ns };
+        Shift { at_ns, shift_ns: at_ns.map(|ns| self.at(ns) + other.at(ns)) }
+    }
+
+    /// At the first of its times.
+    pub fn at_begin(&self) -> i128 {
+        self.shift_ns[0]
+    }
+
+    /// At the second.
+    pub fn at_end(&self) -> i128 {
+        self.shift_ns[1]
+    }
 }
 
 /// Clocks of all processes.
@@ -35,9 +73,11 @@ impl Clock {
         (self.absolute_ns(ticks) - self.origin_ns).clamp(0, i128::from(u64::MAX)) as u64
     }
 
-    fn absolute_ns(&self, ticks: u64) -> i128 {
+    /// The clock of its host, corrected.
+    pub fn absolute_ns(&self, ticks: u64) -> i128 {
         let distance = i128::from(ticks) - i128::from(self.ticks);
-        i128::from(self.ns) + distance * i128::from(self.rise_ns) / i128::from(self.run_ticks.max(1)) + self.offset_ns
+        let ns = i128::from(self.ns) + distance * i128::from(self.rise_ns) / i128::from(self.run_ticks.max(1)) + self.offset_ns;
+        ns - self.shift.at(ns)
     }
 }
 
@@ -57,9 +97,6 @@ pub fn clocks(recording: &Recording) -> Clocks {
     }
     let mut notes = Vec::new();
     let several = hosts.keys().map(|(host, boot, _)| (host, boot)).collect::<std::collections::BTreeSet<_>>().len() > 1;
-    if several {
-        notes.push("processes of several hosts: their clocks of the time of day are taken to agree".into());
-    }
     let mut found = BTreeMap::new();
     for ((host, boot, is_counter), anchors) in hosts {
         let clock = host_clock(&anchors, several);
@@ -68,11 +105,19 @@ pub fn clocks(recording: &Recording) -> Clocks {
         }
         found.insert((host.to_owned(), boot.to_owned(), is_counter), clock);
     }
-    let mut clocks: Vec<Clock> = recording.processes.iter().map(|process| found[&key(process)]).collect();
-    let begins = recording.processes.iter().zip(&clocks).map(|(process, clock)| clock.absolute_ns(process.threads[0].begin));
-    let origin_ns = begins.min().unwrap_or(0);
-    clocks.iter_mut().for_each(|clock| clock.origin_ns = origin_ns);
-    Clocks { clocks, notes }
+    let clocks: Vec<Clock> = recording.processes.iter().map(|process| found[&key(process)]).collect();
+    let mut clocks = Clocks { clocks, notes };
+    clocks.set_origin(recording);
+    clocks
+}
+
+impl Clocks {
+    /// Time begins with the first thread.
+    pub fn set_origin(&mut self, recording: &Recording) {
+        let begins = recording.processes.iter().zip(&self.clocks).map(|(process, clock)| clock.absolute_ns(process.threads[0].begin));
+        let origin_ns = begins.min().unwrap_or(0);
+        self.clocks.iter_mut().for_each(|clock| clock.origin_ns = origin_ns);
+    }
 }
 
 fn host_clock(anchors: &[[u64; 3]], by_day: bool) -> Clock {
@@ -84,7 +129,7 @@ fn host_clock(anchors: &[[u64; 3]], by_day: bool) -> Clock {
     }
     let day = anchors.iter().filter(|a| a[2] != 0).max_by_key(|a| a[0]).filter(|_| by_day);
     let offset_ns = day.map_or(0, |anchor| i128::from(anchor[2]) - i128::from(anchor[1]));
-    Clock { ticks: first[0], ns: first[1], rise_ns, run_ticks, offset_ns, origin_ns: 0 }
+    Clock { ticks: first[0], ns: first[1], rise_ns, run_ticks, offset_ns, origin_ns: 0, shift: Shift::default() }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::blocks::{Names, ThreadBlocks, is_part};
 use super::clock::{Clock, clocks};
 use super::convert::{Converter, Parts};
 use super::recording::{Calls, Process, Recording, Thread};
+use super::sync::correct;
 use super::timeline::{Activity, Bar, Timeline};
 use crate::cli::{DistanceRule, WaitsReport};
 use anyhow::Result;
@@ -73,7 +74,8 @@ pub fn options(job: &WaitsReport, what_if: Option<(HashSet<CodeId>, f64)>) -> Op
 }
 
 fn pass(recording: &Recording, options: Options, names: &mut Names, is_wanted: bool) -> Result<Replayed> {
-    let clocks = clocks(recording);
+    let mut clocks = clocks(recording);
+    correct(recording, &mut clocks)?;
     let mut replay = Replay {
         recording,
         analysis: Analysis::new(options),

@@ -50,14 +50,17 @@ impl Place {
     }
 }
 
-/// The recorder beside the command, as a release has it.
+/// Builds the recorder beside the command, where that looks for it.
 fn recorder() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         let folder = Path::new(env!("CARGO_BIN_EXE_trodden")).parent().unwrap();
-        if !folder.join("libtrodden_waits_recorder.so").is_file() {
-            panic!("the recorder is not in {}: run `cargo build -p trodden-waits-recorder` first", folder.display());
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["build", "--quiet", "-p", "trodden-waits-recorder", "--target-dir"]).arg(folder.parent().unwrap());
+        if folder.ends_with("release") {
+            command.arg("--release");
         }
+        must(command.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap());
     });
 }
 
@@ -140,6 +143,45 @@ fn the_slow_function_of_an_mpi_program_is_named_first_with_both_libraries() {
         assert!(report["what_if"][0]["run_ns"].as_u64().unwrap() < report["run_ns"].as_u64().unwrap());
         assert_eq!(report["diagnostics"].as_array().unwrap().len(), 0, "{:#}", report["diagnostics"]);
     }
+}
+
+/// The same run as if its ranks had been on two hosts, whose clocks differ by five milliseconds and drift: only text is changed.
+#[test]
+fn clocks_of_two_hosts_are_corrected_by_their_messages() {
+    let place = Place::new();
+    place.build("mpicc.openmpi", "ring.c", RING, &["-O2"]);
+    place.record(&["mpirun.openmpi", "-n", "2", "./app"]);
+    let before = place.report(&[]);
+    for entry in std::fs::read_dir(place.path("app.waits")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read(&path).unwrap();
+        if path.extension().is_some_and(|e| e == "process") && String::from_utf8_lossy(&text).contains("\nmpi openmpi 1 2\n") {
+            std::fs::write(&path, move_clock(&String::from_utf8(text).unwrap(), 5_000_000)).unwrap();
+        }
+    }
+    let after = place.report(&[]);
+    check(&after);
+    assert_eq!(after["diagnostics"].as_array().unwrap().len(), 0, "{:#}", after["diagnostics"]);
+    let notes = after["notes"].to_string();
+    assert!(notes.contains("the clock of elsewhere is corrected by"), "{notes}");
+    let [wait, again] = [&before, &after].map(|report| report["wait_ns"].as_f64().unwrap());
+    assert!((wait - again).abs() < 0.05 * wait, "{wait} {again}");
+    assert_eq!(first(&after), first(&before));
+}
+
+fn move_clock(text: &str, by_ns: u64) -> String {
+    let mut moved = String::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["host", _] => moved += "host elsewhere",
+            ["boot", _] => moved += "boot other",
+            ["anchor", ticks, monotonic, real] => moved += &format!("anchor {ticks} {monotonic} {}", real.parse::<u64>().unwrap() + by_ns),
+            _ => moved += line,
+        }
+        moved.push('\n');
+    }
+    moved
 }
 
 const FORTRAN: &str = r#"

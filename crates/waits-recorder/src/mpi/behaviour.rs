@@ -132,11 +132,7 @@ pub fn completed(thread: &mut Thread, open: &mut Open, request: u64, peer: i32, 
 /// A send and a receive at once; positions of destination, its tag, source, its tag, communicator. The status follows.
 #[inline]
 pub fn exchange<const N: usize>(
-    to: usize,
-    to_tag: usize,
-    from: usize,
-    from_tag: usize,
-    comm: usize,
+    [to, to_tag, from, from_tag, comm]: [usize; 5],
     function: Function,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
@@ -360,7 +356,7 @@ pub fn communicator_of_group<const N: usize>(
         // The tag is the argument before the new communicator in both functions.
         let tag = at(arguments, made - 1) as u32;
         // SAFETY: the communicator's address, by MPI's definition.
-        communicator::made(0.max(from), unsafe { library.handle_at(at(arguments, made), 0) }, Some(u64::from(tag) | 1 << 40));
+        communicator::made(from, unsafe { library.handle_at(at(arguments, made), 0) }, Some(u64::from(tag) | 1 << 40));
     })
 }
 

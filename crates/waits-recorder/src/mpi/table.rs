@@ -26,8 +26,8 @@ wrappers! {
     MPI_Ssend_init PMPI_Ssend_init [a0 a1 a2 a3 a4 a5 a6] message(kind::SYNC_ISEND | kind::PERSISTENT);
     MPI_Recv_init PMPI_Recv_init [a0 a1 a2 a3 a4 a5 a6] message(kind::IRECV | kind::PERSISTENT);
     MPI_Recv PMPI_Recv [a0 a1 a2 a3 a4 a5 a6] receive();
-    MPI_Sendrecv PMPI_Sendrecv [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10 a11] exchange(3, 4, 8, 9, 10);
-    MPI_Sendrecv_replace PMPI_Sendrecv_replace [a0 a1 a2 a3 a4 a5 a6 a7 a8] exchange(3, 4, 5, 6, 7);
+    MPI_Sendrecv PMPI_Sendrecv [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10 a11] exchange([3, 4, 8, 9, 10]);
+    MPI_Sendrecv_replace PMPI_Sendrecv_replace [a0 a1 a2 a3 a4 a5 a6 a7 a8] exchange([3, 4, 5, 6, 7]);
     MPI_Start PMPI_Start [a0] start();
     MPI_Startall PMPI_Startall [a0 a1] start_all();
     MPI_Request_free PMPI_Request_free [a0] free_request();

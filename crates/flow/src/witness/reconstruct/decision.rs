@@ -1,7 +1,7 @@
 //! Which successor of a branch agrees with all traces.
 //!
-//! The sets W of a branch's successors are put together when the branch is met first. For each profile the last few answers are remembered, so that
-//! a branch in a loop mostly costs a comparison per trace.
+//! The sets W of a branch's successors are put together when the branch is met first. For each profile the last few answers are
+//! remembered, so that a branch in a loop mostly costs a comparison per trace.
 
 use super::{Ending, ReconstructError, Reconstruction, Reconstructor, Trace};
 use crate::witness::condition;
@@ -102,7 +102,8 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         }
     }
 
-    /// Drops successors that do not agree with the next symbols of the branch's own component; whether a trace that was cut has no more of them.
+    /// Drops successors that do not agree with the next symbols of the branch's own component; whether a trace that was cut has no more
+    /// of them.
     fn ask_component(&mut self, state: State, next: &[State], left: &mut Vec<usize>) -> bool {
         let (of, mut at_end) = (self.of, false);
         let function = of.structure.pushdown.state(state).function;

@@ -107,11 +107,8 @@ fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
     let at = attributes.find(&format!("{name}: "))? + name.len() + 2;
     let rest = &attributes[at..];
     // A quoted name may have commas in it.
-    let end = if rest.starts_with('"') {
-        rest[1..].find('"').map(|at| rest[at + 2..].find(", ").map_or(rest.len(), |c| at + 2 + c))
-    } else {
-        rest.find(", ")
-    };
+    let from = rest.strip_prefix('"').and_then(|name| name.find('"')).map_or(0, |at| at + 2);
+    let end = rest[from..].find(", ").map(|at| from + at);
     Some(rest[..end.unwrap_or(rest.len())].trim())
 }
 
@@ -270,8 +267,8 @@ impl Reader<'_> {
                 }
                 "MPI_IRECV_REQUEST" => {
                     // Until its end is seen, a receive that cannot be matched.
-                    let nobody = Message { communicator: CommunicatorId(u64::MAX), peer: None, tag: None, is_buffered: false };
-                    return Ok(Call::Begin(nobody, true, request()?));
+                    let unmatched = Message { communicator: CommunicatorId(u64::MAX), peer: None, tag: None, is_buffered: false };
+                    return Ok(Call::Begin(unmatched, true, request()?));
                 }
                 "MPI_ISEND_COMPLETE" => completed.push(Completed { request: request()?, peer: None, tag: None }),
                 "MPI_IRECV" => {

@@ -1,0 +1,141 @@
+//! Designs of experiments: which combinations of levels are tried, and which factors matter (section 5.5.2, table 5.4).
+//!
+//! Source of the designs with two levels and few runs: R. L. Plackett and J. P. Burman, *The design of optimum multifactorial experiments*, Biometrika 33,
+//! 1946. Rows are the cyclic shifts of a published one, and one of low levels only; so each pair of factors meets each pair of levels equally often.
+
+use crate::error::HardwareError;
+
+/// First rows, for 8, 12, 16, 20 and 24 runs; `+` is the high level.
+const FIRST_ROWS: [&str; 5] = ["+++-+--", "++-+++---+-", "++++-+-++--+---", "++--++++-+-+----++-", "+++++-+-++--++--+-+----"];
+
+/// Which combinations are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Design {
+    /// All of them.
+    FullFactorial,
+    /// Few; factors have two levels. With `foldover` each combination is tried with all levels exchanged as well, which keeps pairs of factors that act
+    /// together out of the effects.
+    PlackettBurman {
+        /// Twice the runs.
+        foldover: bool,
+    },
+}
+
+/// How much a factor matters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effect {
+    /// Its place among the factors.
+    pub factor: usize,
+    /// Mean response at its last level less that at its first.
+    pub effect: f64,
+    /// 1 for the factor with the largest effect.
+    pub rank: usize,
+}
+
+/// The combinations of a design, each with the level of every factor, from 0; `levels` has the number of levels of each.
+///
+/// # Errors
+/// A factor has no levels, or not two in a design that wants two; there are more than 23 factors, or too many combinations.
+pub fn combinations(design: Design, levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
+    match design {
+        Design::FullFactorial => full(levels),
+        Design::PlackettBurman { foldover } => plackett_burman(levels, foldover),
+    }
+}
+
+fn full(levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
+    const MOST: usize = 1 << 16;
+    let number = levels.iter().try_fold(1usize, |all, level| all.checked_mul(*level)).unwrap_or(usize::MAX);
+    if !(1..=MOST).contains(&number) {
+        return Err(HardwareError::parameter("combinations", number, "between 1 and 65536: give each factor a level, and fewer levels"));
+    }
+    let combination = |mut number: usize| {
+        let digit = |level: &usize| {
+            let digit = number % level;
+            number /= level;
+            digit
+        };
+        levels.iter().map(digit).collect()
+    };
+    Ok((0..number).map(combination).collect())
+}
+
+fn plackett_burman(levels: &[usize], foldover: bool) -> Result<Vec<Vec<usize>>, HardwareError> {
+    if let Some(other) = levels.iter().find(|l| **l != 2) {
+        return Err(HardwareError::parameter("levels of a factor", other, "two, low and high, in a Plackett-Burman design"));
+    }
+    let Some(first) = FIRST_ROWS.into_iter().find(|row| row.len() >= levels.len()) else {
+        return Err(HardwareError::parameter("factors", levels.len(), "at most 23 in a Plackett-Burman design"));
+    };
+    let first: Vec<usize> = first.bytes().map(|b| usize::from(b == b'+')).collect();
+    let shifted = |shift: usize| (0..levels.len()).map(|at| first[(at + first.len() - shift) % first.len()]).collect();
+    let mut rows: Vec<Vec<usize>> = (0..first.len()).map(shifted).collect();
+    rows.push(vec![0; levels.len()]);
+    if foldover {
+        let exchanged: Vec<Vec<usize>> = rows.iter().map(|row| row.iter().map(|l| 1 - l).collect()).collect();
+        rows.extend(exchanged);
+    }
+    Ok(rows)
+}
+
+/// The effect of each factor on a response, in the factors' order.
+pub fn effects(combinations: &[Vec<usize>], levels: &[usize], responses: &[f64]) -> Vec<Effect> {
+    let mean = |factor: usize, level: usize| {
+        let of_level = combinations.iter().zip(responses).filter(|(c, _)| c[factor] == level);
+        let (number, sum) = of_level.fold((0u32, 0.0), |(number, sum), (_, response)| (number + 1, sum + response));
+        sum / f64::from(number.max(1))
+    };
+    let effect = |factor: usize| mean(factor, levels[factor].saturating_sub(1)) - mean(factor, 0);
+    let mut effects: Vec<Effect> = (0..levels.len()).map(|factor| Effect { factor, effect: effect(factor), rank: 0 }).collect();
+    let mut order: Vec<usize> = (0..effects.len()).collect();
+    order.sort_by(|a, b| effects[*b].effect.abs().total_cmp(&effects[*a].effect.abs()));
+    order.into_iter().enumerate().for_each(|(rank, factor)| effects[factor].rank = rank + 1);
+    effects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plackett_burman_designs_are_orthogonal() {
+        for factors in 1..=23 {
+            for foldover in [false, true] {
+                let rows = combinations(Design::PlackettBurman { foldover }, &vec![2; factors]).unwrap();
+                assert!(rows.len().is_multiple_of(4));
+                for one in 0..factors {
+                    let high = rows.iter().filter(|r| r[one] == 1).count();
+                    assert_eq!(2 * high, rows.len(), "{factors} factors");
+                    for other in 0..one {
+                        let both = rows.iter().filter(|r| r[one] == 1 && r[other] == 1).count();
+                        assert_eq!(4 * both, rows.len(), "{factors} factors, {one} and {other}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn effects_of_a_linear_response_are_found() {
+        let levels = [2; 6];
+        let weights = [1.0, -8.0, 0.0, 3.0, 0.5, -2.0];
+        for design in [Design::FullFactorial, Design::PlackettBurman { foldover: false }, Design::PlackettBurman { foldover: true }] {
+            let rows = combinations(design, &levels).unwrap();
+            let response = |row: &Vec<usize>| 10.0 + row.iter().zip(weights).map(|(l, w)| *l as f64 * w).sum::<f64>();
+            let responses: Vec<f64> = rows.iter().map(response).collect();
+            let found = effects(&rows, &levels, &responses);
+            assert!(found.iter().zip(weights).all(|(e, w)| (e.effect - w).abs() < 1e-9), "{found:?}");
+            assert_eq!(found.iter().map(|e| e.rank).collect::<Vec<_>>(), [4, 1, 6, 2, 5, 3]);
+        }
+    }
+
+    #[test]
+    fn every_combination_comes_once() {
+        let rows = combinations(Design::FullFactorial, &[3, 1, 2]).unwrap();
+        let all: std::collections::BTreeSet<&Vec<usize>> = rows.iter().collect();
+        assert_eq!((rows.len(), all.len()), (6, 6));
+        assert!(combinations(Design::FullFactorial, &[3, 0]).is_err());
+        assert!(combinations(Design::PlackettBurman { foldover: false }, &[2, 3]).unwrap_err().to_string().contains("low and high"));
+        assert!(combinations(Design::PlackettBurman { foldover: false }, &[2; 24]).is_err());
+    }
+}

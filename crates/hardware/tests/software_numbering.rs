@@ -1,0 +1,208 @@
+//! A detector without length limit gives the same paths as a software numbering of the graph.
+//!
+//! Random programs: one procedure of blocks that lie one behind the other, each ending with a conditional branch, a jump, an indirect jump, nothing or a
+//! return. An interpreter executes them and hands the branches to the detector. The oracle knows nothing of branches: it sees the sequence of blocks, and
+//! numbers paths as Ball and Larus do (MICRO 1996) on the graph without the edges that the detector's own set of cuts takes out:
+//! all edges of backward branches, taken or not, and of indirect jumps. Each edge that is taken out is an exit of its own. Paths must correspond one to one, with equal counts.
+
+use std::collections::BTreeMap;
+use trodden_hardware::{
+    Address, BranchKind, CompletedPath, Detector, DetectorParameters, EventCounts, Mapping, PathDescriptor, Preset, RetiredBranch,
+    StreamEvent,
+};
+
+/// Random numbers (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % bound
+    }
+}
+
+#[derive(Clone, Debug)]
+enum End {
+    Straight,
+    Conditional(usize),
+    Jump(usize),
+    Indirect(Vec<usize>),
+    Return,
+}
+
+const SIZE: u64 = 16;
+
+fn address(block: usize) -> u64 {
+    0x1000 + block as u64 * SIZE
+}
+
+fn program(random: &mut Random) -> Vec<End> {
+    let number = 3 + random.below(14) as usize;
+    let mut ends: Vec<End> = (0..number - 1)
+        .map(|at| {
+            let mut any = || random.below(number as u64) as usize;
+            let (one, two) = (any(), any());
+            match random.below(10) {
+                0 => End::Straight,
+                1 => End::Jump(one),
+                2 => End::Indirect(vec![one, two]),
+                3 => End::Return,
+                // Taken or not, it would lead to the same block: two paths for a descriptor, one for a sequence of blocks.
+                _ if one == at + 1 => End::Straight,
+                _ => End::Conditional(one),
+            }
+        })
+        .collect();
+    ends.push(End::Return);
+    ends
+}
+
+/// An execution: its blocks, and of each step whether the edge is cut, and the branch.
+fn execute(ends: &[End], random: &mut Random) -> Vec<(usize, bool, Option<RetiredBranch>)> {
+    let mut steps = Vec::new();
+    let mut at = 0;
+    for _ in 0..400 {
+        let place = address(at) + SIZE - 2;
+        let branch = |kind, target: u64, is_taken| RetiredBranch {
+            address: Address(place),
+            target: Address(target),
+            fall_through: Address(place + 2),
+            kind,
+            is_taken,
+            instructions: 4,
+        };
+        let (next, is_cut, retired) = match &ends[at] {
+            End::Straight => (at + 1, false, None),
+            End::Conditional(target) => {
+                let is_taken = random.below(2) == 0;
+                let next = if is_taken { *target } else { at + 1 };
+                (next, *target <= at, Some(branch(BranchKind::Conditional, address(*target), is_taken)))
+            }
+            End::Jump(target) => (*target, *target <= at, Some(branch(BranchKind::Jump, address(*target), true))),
+            End::Indirect(targets) => {
+                let next = targets[random.below(targets.len() as u64) as usize];
+                (next, true, Some(branch(BranchKind::IndirectJump, address(next), true)))
+            }
+            // The procedure is called again.
+            End::Return => (0, true, Some(branch(BranchKind::Return, 0x100, true))),
+        };
+        steps.push((at, is_cut, retired));
+        at = next;
+    }
+    steps
+}
+
+/// Numbers of paths from each block, and what each edge that is not cut adds.
+fn numbering(ends: &[End]) -> Vec<(u64, BTreeMap<usize, u64>)> {
+    let mut numbers: Vec<(u64, BTreeMap<usize, u64>)> = vec![(1, BTreeMap::new()); ends.len()];
+    for at in (0..ends.len()).rev() {
+        let successors: Vec<usize> = match &ends[at] {
+            End::Straight => vec![at + 1],
+            End::Conditional(target) if *target > at + 1 => vec![at + 1, *target],
+            End::Jump(target) if *target > at => vec![*target],
+            _ => vec![],
+        };
+        if matches!(&ends[at], End::Conditional(target) if *target <= at) {
+            // Two exits: not taken, taken.
+            numbers[at].0 = 2;
+            continue;
+        }
+        let mut sum = 0;
+        let mut edges = BTreeMap::new();
+        for next in successors {
+            edges.insert(next, sum);
+            sum += numbers[next].0;
+        }
+        numbers[at] = (sum.max(1), edges);
+    }
+    numbers
+}
+
+/// Counts of complete paths by their first block and number.
+fn software(ends: &[End], steps: &[(usize, bool, Option<RetiredBranch>)]) -> BTreeMap<(usize, u64), u64> {
+    let numbers = numbering(ends);
+    let mut counts = BTreeMap::new();
+    let (mut start, mut number) = (0, 0);
+    for (at, pair) in steps.iter().enumerate() {
+        let Some(next) = steps.get(at + 1).map(|s| s.0) else { break };
+        if pair.1 {
+            number += u64::from(pair.2.is_some_and(|b| b.kind == BranchKind::Conditional && b.is_taken));
+            *counts.entry((start, number)).or_default() += 1;
+            (start, number) = (next, 0);
+        } else {
+            number += numbers[pair.0].1[&next];
+        }
+    }
+    counts
+}
+
+/// Counts of paths by descriptor.
+fn hardware(steps: &[(usize, bool, Option<RetiredBranch>)], mapping: Mapping) -> BTreeMap<PathDescriptor, u64> {
+    let mut detector = Detector::new(DetectorParameters { length_limit: 64, ..DetectorParameters::published(mapping) }).unwrap();
+    let mut counts = BTreeMap::new();
+    let mut emit = |completed: &CompletedPath| *counts.entry(completed.path).or_default() += 1;
+    let none = EventCounts::default();
+    let call = RetiredBranch {
+        address: Address(0xfe),
+        target: Address(address(0)),
+        fall_through: Address(0x100),
+        kind: BranchKind::Call,
+        is_taken: true,
+        instructions: 1,
+    };
+    detector.take(&StreamEvent::Begin(Address(0xf0)), &none, &mut emit);
+    detector.branch(&call, &none, &mut emit);
+    for (_, _, branch) in &steps[..steps.len() - 1] {
+        let Some(branch) = branch else { continue };
+        detector.branch(branch, &none, &mut emit);
+        if branch.kind == BranchKind::Return {
+            detector.branch(&call, &none, &mut emit);
+        }
+    }
+    counts
+}
+
+#[test]
+fn paths_correspond_one_to_one() {
+    let mut random = Random(7);
+    for number in 0..3000 {
+        let ends = program(&mut random);
+        let steps = execute(&ends, &mut random);
+        let expected = software(&ends, &steps);
+        let found = hardware(&steps, Mapping::preset(Preset::BallLarus, 1));
+        assert_eq!(found.len(), expected.len(), "program {number}: {ends:?}");
+        // Descriptors of the same start with the same counts; then each descriptor walks to its number.
+        let numbers = numbering(&ends);
+        for (path, count) in &found {
+            let start = ((path.start.0 - 0x1000) / SIZE) as usize;
+            let number = walk(&ends, &numbers, start, path);
+            assert_eq!(expected.get(&(start, number)), Some(count), "program {number}: {path:?} of {ends:?}");
+        }
+    }
+}
+
+/// The number of the path that a descriptor stands for.
+fn walk(ends: &[End], numbers: &[(u64, BTreeMap<usize, u64>)], start: usize, path: &PathDescriptor) -> u64 {
+    let mut outcomes = path.outcomes();
+    let (mut at, mut number) = (start, 0);
+    loop {
+        let next = match &ends[at] {
+            End::Straight => at + 1,
+            End::Conditional(target) => match outcomes.next() {
+                Some(true) if *target > at => *target,
+                Some(false) if *target > at => at + 1,
+                outcome => return number + u64::from(outcome == Some(true)),
+            },
+            End::Jump(target) if *target > at => {
+                assert_eq!(outcomes.next(), Some(true));
+                *target
+            }
+            _ => return number,
+        };
+        number += numbers[at].1[&next];
+        at = next;
+    }
+}

@@ -1,0 +1,82 @@
+//! What the processor model needs to know of an x86-64 instruction: the unit that executes it, and the registers that it reads and writes.
+//!
+//! Units are chosen by mnemonic and operands: divisions and square roots, multiplications, other work in vector or x87 registers, and all else. Registers are
+//! whole ones (`al` is `rax`); the flags are one more. At most four are read and two written, as the model has it; of more, the first ones count.
+
+use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, Register};
+use trodden_hardware::{Address, Instruction, InstructionClass};
+
+/// The flags, as a register.
+const FLAGS: u8 = 255;
+
+/// Describes an instruction, without the addresses of its data.
+pub(crate) fn describe(instruction: &iced_x86::Instruction) -> Instruction {
+    let mut description = Instruction { address: Address(instruction.ip()), ..Instruction::default() };
+    let (mut reads, mut writes) = (Vec::new(), Vec::new());
+    let mut factory = InstructionInfoFactory::new();
+    let mut uses_vectors = false;
+    for used in factory.info(instruction).used_registers() {
+        let register = used.register().full_register();
+        if register == Register::RIP || register.is_segment_register() {
+            continue;
+        }
+        uses_vectors |= register.is_vector_register() || register.is_st() || register.is_mm();
+        let number = (register as u32).min(254) as u8;
+        let access = used.access();
+        if matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite) {
+            reads.push(number);
+        }
+        if matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite) {
+            writes.push(number);
+        }
+    }
+    reads.extend((instruction.rflags_read() != 0).then_some(FLAGS));
+    // Flags come first: nearly every sum writes them, and branches need them.
+    writes.splice(0..0, (instruction.rflags_modified() != 0).then_some(FLAGS));
+    description.sources.iter_mut().zip(reads).for_each(|(place, register)| *place = register);
+    description.destinations.iter_mut().zip(writes).for_each(|(place, register)| *place = register);
+    description.class = class(instruction.mnemonic(), uses_vectors);
+    description
+}
+
+fn class(mnemonic: Mnemonic, uses_vectors: bool) -> InstructionClass {
+    match mnemonic {
+        Mnemonic::Div | Mnemonic::Idiv => return InstructionClass::Divide,
+        Mnemonic::Mul | Mnemonic::Imul | Mnemonic::Mulx => return InstructionClass::Multiply,
+        _ if !uses_vectors => return InstructionClass::Integer,
+        _ => {}
+    }
+    let name = format!("{mnemonic:?}").to_lowercase();
+    match name.trim_start_matches('v') {
+        name if name.contains("div") || name.contains("sqrt") => InstructionClass::FloatDivide,
+        name if name.contains("mul") || name.starts_with("fm") || name.starts_with("pmadd") => InstructionClass::FloatMultiply,
+        name if name.starts_with("mov") || name.starts_with("lddqu") => InstructionClass::Integer,
+        _ => InstructionClass::Float,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trodden_binary::instruction::decode;
+
+    fn described(code: &[u8]) -> Instruction {
+        describe(&decode(code, 0x1000).unwrap())
+    }
+
+    #[test]
+    fn units_and_registers() {
+        let add = described(&[0x01, 0xd8]);
+        assert_eq!((add.class, add.destinations[0]), (InstructionClass::Integer, FLAGS));
+        let jump = described(&[0x74, 0x10]);
+        assert_eq!((jump.sources[0], jump.destinations), (FLAGS, [0, 0]));
+        assert_eq!(described(&[0x48, 0xf7, 0xf1]).class, InstructionClass::Divide);
+        assert_eq!(described(&[0x0f, 0xaf, 0xc3]).class, InstructionClass::Multiply);
+        assert_eq!(described(&[0xf2, 0x0f, 0x58, 0xc1]).class, InstructionClass::Float);
+        assert_eq!(described(&[0xf2, 0x0f, 0x59, 0xc1]).class, InstructionClass::FloatMultiply);
+        assert_eq!(described(&[0xf2, 0x0f, 0x5e, 0xc1]).class, InstructionClass::FloatDivide);
+        assert_eq!(described(&[0x0f, 0x28, 0xc1]).class, InstructionClass::Integer);
+        // A byte of a register is the register.
+        assert_eq!(described(&[0x88, 0xc3]).destinations[0], described(&[0x48, 0x89, 0xc3]).destinations[0]);
+    }
+}

@@ -1,0 +1,179 @@
+//! `trodden simulate` on programs of the system under QEMU, and on recordings of them.
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+fn simulate(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
+    command.arg("simulate").args(arguments).current_dir(folder).env_remove("TRODDEN_QUIET");
+    command.output().unwrap()
+}
+
+fn json(folder: &Path, arguments: &[&str]) -> Value {
+    let out = simulate(folder, arguments);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+fn error(folder: &Path, arguments: &[&str]) -> String {
+    let out = simulate(folder, arguments);
+    assert_eq!(out.status.code(), Some(2), "{}", String::from_utf8_lossy(&out.stdout));
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+fn compile(folder: &Path, name: &str, text: &str, options: &[&str]) {
+    let source = folder.join(format!("{name}.c"));
+    fs::write(&source, text).unwrap();
+    let status = Command::new("gcc").args(options).arg("-o").arg(folder.join(name)).arg(&source).status().unwrap();
+    assert!(status.success());
+}
+
+/// A program without libraries, whose instructions and branches can be counted by hand.
+const COUNTED: &str = "\
+asm(\".globl _start\\n_start: mov $1000, %ecx\\n1: test $1, %ecx\\njz 2f\\nnop\\n2: call 3f\\ndec %ecx\\njnz 1b\\n\
+mov $60, %eax\\nxor %edi, %edi\\nsyscall\\n3: cld\\nlea -64(%rsp), %rdi\\nmov %rcx, %rdx\\nmov $8, %ecx\\nrep stosb\\nmov %rdx, %rcx\\nret\\n\");";
+
+#[test]
+fn a_counted_program_is_counted_exactly() {
+    let folder = TempDir::new().unwrap();
+    compile(folder.path(), "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
+    let report = json(folder.path(), &["--json", "--", "./counted"]);
+    // One before the loop; test, jz, call, seven of the callee, dec, jnz, and nop in half of the iterations; three at the end.
+    assert_eq!(report["instructions"], 1 + 1000 * 12 + 500 + 3);
+    assert_eq!(report["branches"]["retired"], 4000);
+    let kinds: Vec<(&str, u64, u64)> = report["branches"]["by_kind"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|k| (k["kind"].as_str().unwrap(), k["taken"].as_u64().unwrap(), k["not_taken"].as_u64().unwrap()))
+        .collect();
+    assert!(kinds.contains(&("conditional", 500 + 999, 501)) && kinds.contains(&("call", 1000, 0)) && kinds.contains(&("return", 1000, 0)));
+    assert_eq!(report["overlap"], 100.0);
+    let counts: Vec<u64> = report["paths"].as_array().unwrap().iter().map(|p| p["count"].as_u64().unwrap()).collect();
+    // The callee; the loop's body in two ways; from the beginning, and to the end.
+    assert_eq!(counts, [1000, 500, 499, 1]);
+    let first = &report["paths"][0];
+    assert_eq!(first["instructions"].as_array().unwrap().last().unwrap()["text"], "ret");
+}
+
+#[test]
+fn a_recording_serves_many_tables_and_says_the_same() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    fs::write(at.join("text"), "a line of text that repeats\n".repeat(300)).unwrap();
+    let run = json(at, &["--json", "--record", "b.trodrec", "--", "bzip2", "-9", "text"]);
+    assert!(at.join("text.bz2").exists());
+    let read = json(at, &["--json", "--from", "b.trodrec", "--table", "512x4", "--table", "16x2,start,lru", "--table", "65536x16,mix"]);
+    for key in ["instructions", "threads", "branches", "detector", "overlap", "paths", "distinct_paths"] {
+        assert_eq!(run[key], read[key], "{key}");
+    }
+    let overlaps: Vec<f64> = read["tables"].as_array().unwrap().iter().map(|t| t["overlap"].as_f64().unwrap()).collect();
+    assert!(overlaps[0] > overlaps[1] && overlaps[2] > 99.999, "{overlaps:?}");
+    assert!(run["branches"]["retired"].as_u64().unwrap() > 100_000);
+    let functions: Vec<&str> = run["paths"].as_array().unwrap().iter().filter_map(|p| p["function"].as_str()).collect();
+    assert!(functions.iter().any(|f| f.starts_with("BZ2_")), "{:?}", &functions[..functions.len().min(20)]);
+    damaged_recordings(at);
+}
+
+fn damaged_recordings(at: &Path) {
+    let whole = fs::read(at.join("b.trodrec")).unwrap();
+    fs::write(at.join("cut.trodrec"), &whole[..whole.len() - 30]).unwrap();
+    assert!(error(at, &["--from", "cut.trodrec"]).contains("cut off at offset"));
+    let partial = simulate(at, &["--from", "cut.trodrec", "--partial"]);
+    let notes = String::from_utf8_lossy(&partial.stderr).into_owned();
+    assert!(partial.status.success() && notes.contains("warning") && notes.contains("cut off"), "{notes}");
+    assert!(error(at, &["--from", "b.trodrec", "--event", "l2-misses"]).contains("whole instructions"));
+}
+
+#[test]
+fn threads_and_signals_are_kept_apart() {
+    const PROGRAM: &str = "\
+#include <pthread.h>\n#include <signal.h>\n#include <stdio.h>\n\
+static volatile int seen;\nstatic void handler(int n) { for (int i = 0; i < 10; i++) seen += n > 0; }\n\
+static void *work(void *p) { volatile long s = 0; for (int i = 0; i < 5000; i++) s += i; return p; }\n\
+int main(void) { pthread_t t[3]; signal(SIGUSR1, handler);\n\
+for (int i = 0; i < 3; i++) pthread_create(&t[i], 0, work, 0);\n\
+for (int i = 0; i < 20; i++) raise(SIGUSR1);\nfor (int i = 0; i < 3; i++) pthread_join(t[i], 0);\nreturn seen == 200 ? 7 : 1; }\n";
+    let folder = TempDir::new().unwrap();
+    compile(folder.path(), "threads", PROGRAM, &["-O1", "-g", "-pthread"]);
+    let out = simulate(folder.path(), &["--json", "--", "./threads"]);
+    // The program's own exit status.
+    assert_eq!(out.status.code(), Some(7), "{}", String::from_utf8_lossy(&out.stderr));
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((report["threads"].as_u64(), report["detector"]["signals"].as_u64()), (Some(4), Some(20)));
+    assert_eq!(report["detector"]["gaps"], 0);
+    let path = |function: &str| {
+        report["paths"].as_array().unwrap().iter().filter(|p| p["function"] == function).map(|p| p["count"].as_u64().unwrap()).max()
+    };
+    assert!(path("work") >= Some(3 * 4990) && path("handler") >= Some(20 * 8), "{:?} {:?}", path("work"), path("handler"));
+    let lines =
+        report["paths"].as_array().unwrap().iter().filter(|p| p["function"] == "work").any(|p| p["instructions"][0]["line"].is_string());
+    assert!(lines, "no source lines");
+}
+
+#[test]
+fn events_and_slowdown_come_from_the_processor_model() {
+    let folder = TempDir::new().unwrap();
+    compile(folder.path(), "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
+    let run = |more: &[&str]| {
+        let arguments =
+            [&["--json", "--event", "instructions", "--event", "l1-misses", "--event", "power-analytical"], more, &["--", "./counted"]];
+        json(folder.path(), &arguments.concat())
+    };
+    let fast = run(&["--branch-queue", "1", "--counter-bits", "32"]);
+    let cycles = |report: &Value| report["processor"]["cycles"].as_f64().unwrap();
+    assert!(fast["processor"]["slowdown_percent"].as_f64().unwrap() > 1.0);
+    // All instructions but those of paths that the program's end cut off.
+    let counted = fast["events"][0]["total"].as_u64().unwrap();
+    assert!(counted > 12_400 && counted <= fast["instructions"].as_u64().unwrap(), "{counted}");
+    let reference = run(&["--model", "reference", "--event", "power-cycle", "--event", "mispredictions"]);
+    let bare = run(&["--event", "mispredictions"]);
+    assert!((cycles(&reference) - cycles(&bare)).abs() / cycles(&reference) < 0.03, "{} {}", cycles(&reference), cycles(&bare));
+    assert!(error(folder.path(), &["--event", "power-cycle", "--", "./counted"]).contains("--model reference"));
+}
+
+#[test]
+fn a_sweep_writes_results_effects_and_a_page() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    compile(at, "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
+    json(at, &["--json", "--record", "one.trodrec", "--", "./counted"]);
+    let experiment = |design: &str| {
+        let factors =
+            "[factors]\nentries = [2, 64]\nassociativity = [1, 2]\nindex = [\"start\", \"xor\"]\nreplacement = [\"lfu\", \"rap\"]\n";
+        fs::write(at.join("e.toml"), format!("sources = [\"one.trodrec\"]\ndesign = \"{design}\"\n{factors}")).unwrap();
+        simulate(at, &["sweep", "e.toml", "--html", "e.html"])
+    };
+    for (design, rows) in [("full-factorial", 16), ("plackett-burman", 8), ("plackett-burman-foldover", 16)] {
+        let out = experiment(design);
+        let (csv, notes) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        assert_eq!(csv.lines().count(), rows + 1, "{csv}{notes}");
+        assert!(csv.starts_with("source,associativity,entries,index,replacement,overlap"));
+        assert!(notes.contains(" 1. entries"), "{notes}");
+        let page = fs::read_to_string(at.join("e.html")).unwrap();
+        assert!(page.contains("<svg") && page.contains("Which factors matter"));
+    }
+    assert!(String::from_utf8_lossy(&experiment("guess").stderr).contains("plackett-burman"));
+}
+
+#[test]
+fn what_cannot_be_simulated_is_named() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    fs::write(at.join("noise"), [0u8, 1, 2, 3, 255]).unwrap();
+    fs::write(at.join("m.toml"), "[mapping]\ncall = [\"push\", \"pop\"]\n").unwrap();
+    for (arguments, word) in [
+        (vec!["--", "./nothing"], "no program"),
+        (vec!["--from", "noise"], "--format"),
+        (vec!["--from", "nothing"], "nothing"),
+        (vec!["--table", "7x7", "--", "true"], "power of two"),
+        (vec!["--mapping", "m.toml", "--", "true"], "order"),
+        (vec!["--path-limit", "99", "--", "true"], "1 to 64"),
+    ] {
+        let said = error(at, &arguments);
+        assert!(said.contains(word), "{arguments:?}: {said}");
+    }
+}

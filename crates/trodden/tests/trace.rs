@@ -1,0 +1,318 @@
+//! `trodden trace` on programs that were not built for it: merged partial traces against single-stepping, block by block; threads, exceptions,
+//! signals, forks; programs that cannot be traced.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        let folder = Folder(tempfile::Builder::new().prefix("trodden-trace-").tempdir().unwrap());
+        std::fs::write(folder.path("input"), "a small text, a small text\nof two lines\n").unwrap();
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn trodden(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
+        command.current_dir(self.0.path()).env_remove("TRODDEN_QUIET").stdin(Stdio::null());
+        command.args(arguments).output().unwrap()
+    }
+
+    fn record(&self, options: &[&str], trace: &str, program: &[&str]) -> Output {
+        let options = options.iter().chain(&["--output", trace, "--"]).chain(program);
+        let arguments: Vec<&str> = ["trace", "record"].iter().chain(options).copied().collect();
+        self.trodden(&arguments)
+    }
+
+    fn addresses(&self, trace: &str) -> Vec<String> {
+        let output = must(self.trodden(&["trace", "show", "--addresses", trace]));
+        output.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect()
+    }
+
+    /// Compiles C or C++ without anything of trodden.
+    fn compile(&self, compiler: &str, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+        let output = Command::new(compiler).current_dir(self.0.path()).args(["-O1", "-g", name, "-o", "app", "-pthread"]).output().unwrap();
+        must(output);
+    }
+
+    /// The merged trace of several runs is what stepping saw, and what one run of all blocks saw.
+    fn agrees(&self, program: &[&str], status: i32) -> Vec<String> {
+        let merged = self.record(&["--runs", "4"], "merged.trace", program);
+        assert_eq!(merged.status.code(), Some(status), "{}", String::from_utf8_lossy(&merged.stderr));
+        let stepped = self.record(&["--collector", "single-step"], "stepped.trace", program);
+        assert_eq!(stepped.status.code(), Some(status), "{}", String::from_utf8_lossy(&stepped.stderr));
+        assert_eq!(merged.stdout, stepped.stdout);
+        let (merged, stepped) = (self.addresses("merged.trace"), self.addresses("stepped.trace"));
+        let parts = merged.iter().zip(&stepped).position(|(a, b)| a != b);
+        assert!(merged == stepped, "{} and {} blocks, part at {parts:?}", merged.len(), stepped.len());
+        merged
+    }
+}
+
+fn must(output: Output) -> String {
+    assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn installed(program: &str) -> bool {
+    let there = Path::new(program).exists();
+    if !there {
+        eprintln!("skipped: {program} is not installed");
+    }
+    there
+}
+
+#[test]
+fn gzip_is_traced_as_it_is_stepped() {
+    let folder = Folder::new();
+    let blocks = folder.agrees(&["/usr/bin/gzip", "-c", "input"], 0);
+    assert!(blocks.len() > 5000, "{} blocks", blocks.len());
+    // Each strategy gives the same trace.
+    for strategy in ["fine", "grouped", "weighted"] {
+        must(folder.record(&["--runs", "3", "--strategy", strategy], "other.trace", &["/usr/bin/gzip", "-c", "input"]));
+        assert!(folder.addresses("other.trace") == blocks, "strategy {strategy}");
+    }
+    let hardware = folder.record(&["--runs", "1", "--collector", "hardware"], "no.trace", &["/usr/bin/gzip", "-c", "input"]);
+    assert!(errors(&hardware).contains("more than the collector `hardware` can watch"), "{}", errors(&hardware));
+}
+
+#[test]
+fn sed_is_traced_as_it_is_stepped() {
+    let folder = Folder::new();
+    folder.agrees(&["/usr/bin/sed", "s/a\\(.\\)/\\1b/g", "input"], 0);
+}
+
+#[test]
+fn a_program_in_cxx_is_traced_as_it_is_stepped() {
+    if installed("/usr/bin/soelim") {
+        Folder::new().agrees(&["/usr/bin/soelim", "input"], 0);
+    }
+}
+
+const THROWS: &str = r#"
+#include <cstdio>
+#include <stdexcept>
+struct Guard { int *n; ~Guard() { ++*n; } };
+static int left;
+__attribute__((noinline)) int risky(int i) { Guard g{&left}; if (i % 3 == 0) throw std::runtime_error("three"); return i * 2; }
+__attribute__((noinline)) int careful(int i) { try { return risky(i); } catch (const std::exception &) { return -1; } }
+int main() { int sum = 0; for (int i = 0; i < 8; i++) sum += careful(i); std::printf("%d %d\n", sum, left); return 0; }
+"#;
+
+#[test]
+fn exceptions_are_followed() {
+    let folder = Folder::new();
+    folder.compile("c++", "throws.cc", THROWS);
+    folder.agrees(&["./app"], 0);
+    let tree = must(folder.trodden(&["trace", "show", "merged.trace"]));
+    assert!(tree.lines().any(|l| l.contains("careful(int)") && l.trim_start().starts_with("8 ")), "{tree}");
+    // The line of the throw is executed three times: for 0, 3 and 6.
+    let found = must(folder.trodden(&["trace", "find", "risky", "merged.trace", "--json"]));
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&found).unwrap()["times"], 8);
+}
+
+const THREADS: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+static int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i & 3 ? i : -i; return s; }
+static void *run(void *p) { return (void *)(long)work((int)(long)p); }
+int main(void) {
+    pthread_t t[2];
+    void *r[2];
+    for (long i = 0; i < 2; i++) pthread_create(&t[i], 0, run, (void *)(10 + i));
+    for (int i = 0; i < 2; i++) pthread_join(t[i], &r[i]);
+    printf("%ld\n", (long)r[0] + (long)r[1]);
+    return 0;
+}
+"#;
+
+#[test]
+fn threads_have_streams_of_their_own_in_one_run() {
+    let folder = Folder::new();
+    folder.compile("cc", "threads.c", THREADS);
+    let several = folder.record(&["--runs", "2"], "t.trace", &["./app"]);
+    assert_eq!(several.status.code(), Some(2));
+    assert!(errors(&several).contains("3 threads") && errors(&several).contains("--runs 1"), "{}", errors(&several));
+    must(folder.record(&["--runs", "1"], "t.trace", &["./app"]));
+    must(folder.record(&["--collector", "single-step"], "s.trace", &["./app"]));
+    for thread in ["0", "1", "2"] {
+        let of = |trace: &str| must(folder.trodden(&["trace", "show", "--addresses", "--thread", thread, trace]));
+        assert!(!of("t.trace").is_empty());
+        assert_eq!(of("t.trace"), of("s.trace"), "thread {thread}");
+    }
+    let absent = folder.trodden(&["trace", "show", "--addresses", "--thread", "7", "t.trace"]);
+    assert!(errors(&absent).contains("no thread 7"), "{}", errors(&absent));
+}
+
+const SIGNALS: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile int traps, alarms;
+static void trap(int s) { if (s == SIGTRAP) traps++; else alarms++; }
+int main(void) {
+    signal(SIGTRAP, trap);
+    signal(SIGUSR1, trap);
+    for (int i = 0; i < 3; i++) __asm__ volatile("int3");
+    raise(SIGTRAP);
+    raise(SIGUSR1);
+    pid_t child = fork();
+    if (child == 0) { int s = 0; for (int i = 0; i < 100; i++) s += i; _exit(s & 1); }
+    int status;
+    waitpid(child, &status, 0);
+    if (vfork() == 0) { execl("/bin/true", "true", (char *)0); _exit(9); }
+    wait(&status);
+    printf("%d %d %d\n", traps, alarms, WEXITSTATUS(status));
+    return 0;
+}
+"#;
+
+#[test]
+fn a_program_that_traps_forks_and_gets_signals_does_what_it_does() {
+    let folder = Folder::new();
+    folder.compile("cc", "signals.c", SIGNALS);
+    for options in [["--runs", "1"], ["--collector", "single-step"]] {
+        let output = folder.record(&options, "t.trace", &["./app"]);
+        let notes = errors(&output);
+        assert_eq!(must(output), "4 1 0\n", "{options:?}");
+        assert!(notes.contains("processes that the program started were not traced"), "{notes}");
+    }
+}
+
+const KILLED: &str = r#"
+#include <signal.h>
+#include <unistd.h>
+static volatile int n;
+__attribute__((noinline)) static void deep(int i) { n += i; if (i == 5) kill(getpid(), SIGKILL); }
+int main(void) { for (int i = 0; i < 10; i++) deep(i); return 0; }
+"#;
+
+#[test]
+fn a_killed_program_leaves_a_trace_up_to_there() {
+    let folder = Folder::new();
+    folder.compile("cc", "killed.c", KILLED);
+    for options in [["--runs", "2"], ["--runs", "1"]] {
+        let output = folder.record(&options, "t.trace", &["./app"]);
+        assert_eq!(output.status.code(), Some(128 + 9), "{}", errors(&output));
+        assert!(errors(&output).contains("signal 9 ended the program"), "{}", errors(&output));
+        let found = must(folder.trodden(&["trace", "find", "deep", "t.trace", "--json"]));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&found).unwrap()["times"], 6, "{options:?}");
+    }
+}
+
+#[test]
+fn a_program_that_executes_another_is_traced_up_to_there() {
+    let folder = Folder::new();
+    let output = folder.record(&["--runs", "1"], "t.trace", &["/usr/bin/env", "echo", "there"]);
+    assert!(errors(&output).contains("executed another"), "{}", errors(&output));
+    assert_eq!(must(output), "there\n");
+    assert!(!folder.addresses("t.trace").is_empty());
+}
+
+const BRANCHES: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((noinline)) static int log_it(int i) { return printf("%d\n", i); }
+__attribute__((noinline)) static int common(int i) { return log_it(i) + 1; }
+__attribute__((noinline)) static int other(int i) { return log_it(-i) + 2; }
+int main(int n, char **v) {
+    int s = 0;
+    for (int i = 0; i < 4; i++)
+        s += i == 2 && n > 1 ? other(i) : common(i);
+    return s > 100;
+}
+"#;
+
+#[test]
+fn two_traces_are_compared_by_their_calls() {
+    let folder = Folder::new();
+    folder.compile("cc", "branches.c", BRANCHES);
+    must(folder.record(&["--runs", "2"], "a.trace", &["./app"]));
+    must(folder.record(&["--runs", "2"], "b.trace", &["./app", "x"]));
+    let equal = folder.trodden(&["trace", "diff", "a.trace", "a.trace"]);
+    assert_eq!(must(equal), "the traces are equal\n");
+    let differ = folder.trodden(&["trace", "diff", "a.trace", "b.trace"]);
+    assert_eq!(differ.status.code(), Some(1));
+    let text = String::from_utf8(differ.stdout).unwrap();
+    assert!(text.contains("in main") && text.contains("common") && text.contains("other") && text.contains("branches.c:"), "{text}");
+    let absent = folder.trodden(&["trace", "diff", "a.trace", "b.trace", "--ignore", "nothing"]);
+    assert!(errors(&absent).contains("no function `nothing`"), "{}", errors(&absent));
+    // Of lines and functions by name.
+    let lines = must(folder.trodden(&["trace", "show", "--blocks", "--from", "main", "--to", "log_it 2", "a.trace"]));
+    assert!(lines.lines().next().unwrap().contains("main branches.c:"), "{lines}");
+    assert!(lines.lines().last().unwrap().contains("log_it"), "{lines}");
+}
+
+#[test]
+fn a_profile_of_a_trace_has_its_paths() {
+    let folder = Folder::new();
+    folder.compile("cc", "branches.c", BRANCHES);
+    must(folder.record(&["--runs", "2"], "a.trace", &["./app"]));
+    must(folder.trodden(&["trace", "profile", "a.trace", "--output", "a.trodden", "--no-store"]));
+    let report = must(folder.trodden(&["report", "a.trodden", "--json"]));
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let common = report["functions"].as_array().unwrap().iter().find(|f| f["name"] == "common").unwrap();
+    assert_eq!(common["executions"], 4, "{common}");
+}
+
+#[test]
+fn limits_and_secrets() {
+    let folder = Folder::new();
+    let output = folder.record(&["--runs", "1", "--max-size", "1k", "--redact", "PATH"], "t.trace", &["/usr/bin/gzip", "-c", "input"]);
+    assert!(errors(&output).contains("ended by its limit"), "{}", errors(&output));
+    assert!(output.status.success(), "{}", errors(&output));
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(std::fs::metadata(folder.path("t.trace")).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_running_process_is_attached_to() {
+    let folder = Folder::new();
+    let text =
+        "#include <unistd.h>\nstatic volatile int n;\nstatic void tick(void) { n++; usleep(1000); }\nint main(void) { for (;;) tick(); }\n";
+    folder.compile("cc", "ticks.c", text);
+    let mut process = Command::new(folder.path("app")).spawn().unwrap();
+    let id = process.id().to_string();
+    let output = folder.trodden(&["trace", "record", "--pid", &id, "--for", "300ms", "--output", "t.trace"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    // It runs on.
+    assert!(process.try_wait().unwrap().is_none());
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert!(!folder.addresses("t.trace").is_empty());
+}
+
+#[test]
+fn what_cannot_be_traced_is_named() {
+    let folder = Folder::new();
+    let says = |program: &[&str], words: &str| {
+        let output = folder.record(&[], "t.trace", program);
+        assert_eq!(output.status.code(), Some(2), "{program:?}");
+        assert!(errors(&output).contains(words), "{program:?}: {}", errors(&output));
+    };
+    says(&["./nothing-here"], "there is no program `./nothing-here`");
+    says(&["./input"], "is no ELF file");
+    std::fs::write(folder.path("script"), "#!/bin/sh\n").unwrap();
+    says(&["./script"], "give its interpreter's program");
+    let mut small = std::fs::read("/usr/bin/gzip").unwrap();
+    small[4] = 1;
+    std::fs::write(folder.path("small"), small).unwrap();
+    says(&["./small"], "32 bits");
+    let absent = folder.record(&["--opaque", "no_such_function"], "t.trace", &["/usr/bin/gzip", "-c", "input"]);
+    assert!(errors(&absent).contains("no function `no_such_function`"), "{}", errors(&absent));
+    let nobody = folder.trodden(&["trace", "record", "--pid", "999999999"]);
+    assert!(errors(&nobody).contains("no process 999999999"), "{}", errors(&nobody));
+    let foreign = folder.trodden(&["trace", "show", "input"]);
+    assert!(errors(&foreign).contains("is no trace"), "{}", errors(&foreign));
+}
