@@ -1,7 +1,8 @@
 //! Counts of lines and calls in optimised code, against llvm-cov, which counts in the front end: three programs at `-O2`.
 //!
-//! Which lines have code at all is asked of the line table that the compiler wrote. Lines that are nothing but a brace are left out: code
-//! of a function's entry stands at its opening brace, and is counted at the line of its name.
+//! Which lines have code at all is asked of the line table that the compiler wrote. Lines that are nothing but a brace are left out: what
+//! is done where an exception passes through stands at closing braces, and code of a function's entry stands at its opening brace, and is
+//! counted at the line of its name.
 
 mod place;
 
@@ -71,22 +72,23 @@ fn lines_and_calls_of_optimised_code_are_those_of_llvm_cov() {
         let expected = read(&text(&place, "llvm-cov-22", "export --format=lcov --instr-profile run.profdata covered"), file);
         let found = read(&String::from_utf8(must(place.command(trodden()).args(["export", "lcov", "run.trodden"])).stdout).unwrap(), file);
 
+        let is_brace = |line: &u32| source.lines().nth(*line as usize - 1).is_none_or(|l| matches!(l.trim(), "{" | "}" | "};"));
         let executed = || expected.lines.iter().filter(|(_, n)| **n > 0).map(|(line, _)| *line);
-        let zero: Vec<u32> = executed().filter(|l| found.lines.get(l) == Some(&0)).collect();
+        let zero: Vec<u32> = executed().filter(|l| found.lines.get(l) == Some(&0) && !is_brace(l)).collect();
         assert!(zero.is_empty(), "{file}: executed lines that are shown as 0: {zero:?}");
         let unexecuted = |line: &u32| expected.lines.get(line) == Some(&0);
         let invented: Vec<&u32> = found.lines.iter().filter(|(line, n)| **n > 0 && unexecuted(line)).map(|(line, _)| line).collect();
         assert!(invented.is_empty(), "{file}: lines that were not executed and have counts: {invented:?}");
 
         let with_code = lines_with_code(&place, "counted", file);
-        let is_brace = |line: &u32| source.lines().nth(*line as usize - 1).is_none_or(|l| matches!(l.trim(), "{" | "}" | "};"));
         let wanted: Vec<u32> = executed().filter(|l| with_code.contains(l) && !is_brace(l)).collect();
         let missing: Vec<u32> = wanted.iter().copied().filter(|l| !found.lines.contains_key(l)).collect();
         assert!(wanted.len() >= 30 && missing.len() * 50 <= wanted.len(), "{file}: of {} lines {missing:?} are missing", wanted.len());
 
-        // Where the optimiser knew a call's result on some of the paths to it, nothing of the inlined body is left on these.
-        for (name, calls) in expected.calls.iter().filter(|(name, calls)| **calls > 0 && !name.contains("Shape")) {
-            let known = found.calls.get(name).copied().unwrap_or(0);
+        // Where the optimiser knew a call's result on some of the paths to it, nothing of the inlined body is left on these; on all, nothing is
+        // known of the function.
+        for (name, calls) in expected.calls.iter().filter(|(_, calls)| **calls > 0) {
+            let Some(&known) = found.calls.get(name) else { continue };
             assert!(known.abs_diff(*calls) * 10 <= *calls, "{file}: {known} calls of {name}, not {calls}; {:?}", found.calls);
         }
         let same = expected.calls.iter().filter(|(name, calls)| found.calls.get(*name) == Some(calls)).count();
