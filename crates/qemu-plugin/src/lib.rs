@@ -11,7 +11,7 @@
 mod qemu;
 mod stream;
 
-use qemu::{CallbackFlags, Info, PluginId, Translation};
+use qemu::{Info, PluginId, Translation};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use stream::Stream;
 
@@ -103,14 +103,14 @@ extern "C" fn translated(_: PluginId, block: *mut Translation) {
     let number = unsafe { stream.describe(block) };
     // SAFETY: the same block; numbers are no pointers and are only handed back.
     unsafe {
-        qemu::qemu_plugin_register_vcpu_tb_exec_cb(block, executed, CallbackFlags::NoRegisters, std::ptr::without_provenance_mut(number));
+        qemu::qemu_plugin_register_vcpu_tb_exec_cb(block, executed, qemu::NO_REGISTERS, std::ptr::without_provenance_mut(number));
     }
     if stream.records_memory() {
         // SAFETY: the same block and its instructions.
         unsafe {
             for at in 0..qemu::qemu_plugin_tb_n_insns(block) {
                 let instruction = qemu::qemu_plugin_tb_get_insn(block, at);
-                let flags = CallbackFlags::NoRegisters;
+                let flags = qemu::NO_REGISTERS;
                 let number = std::ptr::without_provenance_mut(at);
                 qemu::qemu_plugin_register_vcpu_mem_cb(instruction, accessed, flags, qemu::READ_AND_WRITE, number);
             }

@@ -23,18 +23,8 @@ pub struct Instruction {
     _private: [u8; 0],
 }
 
-/// What a callback may touch.
-#[repr(C)]
-#[derive(Clone, Copy)]
-#[allow(dead_code)]
-pub enum CallbackFlags {
-    /// No registers of the program.
-    NoRegisters = 0,
-    /// It reads them.
-    ReadRegisters = 1,
-    /// It changes them.
-    WriteRegisters = 2,
-}
+/// What a callback may touch: no registers of the program (`QEMU_PLUGIN_CB_NO_REGS`).
+pub const NO_REGISTERS: c_int = 0;
 
 /// Loads and stores.
 pub const READ_AND_WRITE: c_int = 3;
@@ -56,16 +46,11 @@ unsafe extern "C" {
     pub fn qemu_plugin_register_vcpu_init_cb(id: PluginId, callback: ThreadCallback);
     pub fn qemu_plugin_register_vcpu_exit_cb(id: PluginId, callback: ThreadCallback);
     pub fn qemu_plugin_register_vcpu_tb_trans_cb(id: PluginId, callback: TranslationCallback);
-    pub fn qemu_plugin_register_vcpu_tb_exec_cb(
-        block: *mut Translation,
-        callback: ExecutionCallback,
-        flags: CallbackFlags,
-        data: *mut c_void,
-    );
+    pub fn qemu_plugin_register_vcpu_tb_exec_cb(block: *mut Translation, callback: ExecutionCallback, flags: c_int, data: *mut c_void);
     pub fn qemu_plugin_register_vcpu_mem_cb(
         instruction: *mut Instruction,
         callback: MemoryCallback,
-        flags: CallbackFlags,
+        flags: c_int,
         kind: c_int,
         data: *mut c_void,
     );

@@ -12,7 +12,7 @@ pub enum ReportError {
         similar: Vec<String>,
     },
     /// A place of a path expression is nowhere.
-    #[error("{place} is in no block of these functions: {}", .place.starts_with("line").then_some("a line may have no code of its own, or the optimiser moved it; `trodden annotate` shows which lines have code").unwrap_or("`trodden graph show` shows a function's blocks"))]
+    #[error("{place} is in no block of these functions: {}", where_code_is(.place))]
     NoSuchPlace {
         /// The place, in words.
         place: String,
@@ -64,5 +64,13 @@ fn executed(known: &[u64]) -> String {
             let more = if some.len() > 8 { ", ..." } else { "" };
             format!("executed paths: {}{more}", first.join(", "))
         }
+    }
+}
+
+/// How to find places that exist, for one that does not.
+fn where_code_is(place: &str) -> &'static str {
+    match place.starts_with("line") {
+        true => "a line may have no code of its own, or the optimiser moved it; `trodden annotate` shows which lines have code",
+        false => "`trodden graph show` shows a function's blocks",
     }
 }
