@@ -60,6 +60,7 @@ fn lines_with_code(place: &Place, program: &str, file: &str) -> BTreeSet<u32> {
 
 #[test]
 fn lines_and_calls_of_optimised_code_are_those_of_llvm_cov() {
+    let (mut all_wanted, mut all_missing) = (0, Vec::new());
     for file in PROGRAMS {
         let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lines").join(file)).unwrap();
         let place = Place::with(&[(file, &source)]);
@@ -83,7 +84,9 @@ fn lines_and_calls_of_optimised_code_are_those_of_llvm_cov() {
         let with_code = lines_with_code(&place, "counted", file);
         let wanted: Vec<u32> = executed().filter(|l| with_code.contains(l) && !is_brace(l)).collect();
         let missing: Vec<u32> = wanted.iter().copied().filter(|l| !found.lines.contains_key(l)).collect();
-        assert!(wanted.len() >= 30 && missing.len() * 50 <= wanted.len(), "{file}: of {} lines {missing:?} are missing", wanted.len());
+        assert!(wanted.len() >= 15, "{file}: only {} lines with code were executed", wanted.len());
+        all_wanted += wanted.len();
+        all_missing.extend(missing.iter().map(|line| format!("{file}:{line}")));
 
         // Where the optimiser knew a call's result on some of the paths to it, nothing of the inlined body is left on these; on all, nothing is
         // known of the function.
@@ -96,4 +99,5 @@ fn lines_and_calls_of_optimised_code_are_those_of_llvm_cov() {
         let equal = wanted.iter().filter(|l| found.lines.get(l) == expected.lines.get(l)).count();
         println!("{file}: {} executed lines with code, {} missing, {equal} with equal counts", wanted.len(), missing.len());
     }
+    assert!(all_missing.len() * 50 <= all_wanted, "of {all_wanted} lines {all_missing:?} are missing");
 }

@@ -56,8 +56,9 @@ fn counters_of_random_programs_are_those_of_llvm() {
         let what = format!("seed {seed} {level}");
         must(place.command(clang).args([level, "-w", "-pthread", "-fprofile-generate", "-fprofile-update=atomic", name, "-o", "prog"]));
         let status = place.command(place.path("prog")).env("LLVM_PROFILE_FILE", "llvm.profraw").output().unwrap().status;
-        if status.code().is_none() {
-            // Ended by a signal: LLVM writes nothing.
+        let is_written = std::fs::metadata(place.path("llvm.profraw")).is_ok_and(|file| file.len() > 0);
+        if status.code().is_none() || !is_written {
+            // Ended by a signal or `_exit`: LLVM writes nothing.
             continue;
         }
         must(place.command(trodden()).args([language, "--trodden-pgo", level, "-w", "-pthread", name, "-o", "prog"]));
