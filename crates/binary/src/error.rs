@@ -38,7 +38,7 @@ pub enum BinaryError {
         /// Which part, and what is wrong with it.
         what: String,
     },
-    /// The addresses of the file's blocks cannot be told.
+    /// The addresses of the file's blocks are not known.
     #[error("{image}: {what}")]
     Addresses {
         /// The file.
