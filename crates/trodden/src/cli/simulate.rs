@@ -9,11 +9,11 @@ use std::path::PathBuf;
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Examples:
-  trodden simulate -- /usr/bin/bzip2 -9 file       hot paths of an unmodified program, with disassembly
-  trodden simulate --record b.trodrec -- bzip2 -9 file
+  trodden simulate -- /usr/bin/bzip2 -k -9 file    hot paths of an unmodified program, with disassembly
+  trodden simulate --record b.trodrec -- bzip2 -k -9 file
   trodden simulate --from b.trodrec --table 512x4 --table 128x2,start,lru --table 512x4,fold,rap
   trodden simulate --from b.trodrec --preset extended-loops --extensions 2 --json
-  trodden simulate --event l2-misses --event mispredictions --branch-queue 4 -- bzip2 -9 file
+  trodden simulate --event l2-misses --event mispredictions --branch-queue 4 -- bzip2 -k -9 file
   trodden simulate --from trace.bt9.gz             a trace of CBP-5; --format says what a file is where its beginning does not
   trodden simulate sweep tables.toml               many configurations from one reading of each recording
 

@@ -432,7 +432,7 @@ fn equal(results: &[RunResult]) -> Result<()> {
     for (number, result) in (1..).zip(results) {
         if let Some(divergence) = &result.outcome.divergence {
             bail!(
-                "run {number} diverged from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause, or take `--runs 1`, which watches every block in one run"
+                "run {number} diverged from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause (a file that the first run made or removed, for one), or take `--runs 1`, which watches every block in one run"
             );
         }
     }
