@@ -1,5 +1,5 @@
-//! Builds the runtime as one relocatable object, `trodden_rt.o`, with the tools of any Rust installation on Linux: rustc, GNU ld, objcopy; and
-//! the entry of programs without libc's start-up, `trodden_start.o`.
+//! Builds the runtime as one relocatable object, `trodden_rt.o`, with the tools of any Rust installation on Linux:
+//! rustc, GNU ld, objcopy; and the entry of programs without libc's start-up, `trodden_start.o`.
 //!
 //! For build scripts and tests, which include this file by `#[path]` from a crate beside `crates/runtime`:
 //!

@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: what counting costs on programs of the corpus, beside other ways of counting.
 //!
-//! Each variant of each program does the same runs, in turns (so that a machine that slows down slows all of them), and what it prints is compared
-//! with its base's. Times are of the program alone: reading counts comes later and is not part of them. Instructions are counted in a run of
-//! their own. A variant that cannot be built or run becomes a row with the reason; the rest goes on.
+//! Each variant of each program does the same runs, in turns (so that a machine that slows down slows all of them), and
+//! what it prints is compared with its base's. Times are of the program alone: reading counts comes later and is not
+//! part of them. Instructions are counted in a run of their own. A variant that cannot be built or run becomes a row
+//! with the reason; the rest goes on.
 //!
 //! | file | what |
 //! |---|---|
@@ -80,8 +81,8 @@ pub struct Options {
     /// Do not count instructions.
     #[arg(long)]
     no_instructions: bool,
-    /// Hold trodden's counts against LLVM's own and against block counters, in the short run; `--exact false` leaves it out. By default on, and off with
-    /// --short.
+    /// Hold trodden's counts against LLVM's own and against block counters, in the short run; `--exact false` leaves it
+    /// out. By default on, and off with --short.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     exact: Option<bool>,
     /// Build everything anew, so that build times are of this machine's present mood.
@@ -90,7 +91,8 @@ pub struct Options {
     /// Build, count instructions and judge counts, but time nothing: what a busy machine does not change is found out in advance, and kept.
     #[arg(long, conflicts_with_all = ["resume", "compare"])]
     prepare: bool,
-    /// Where DATE.json, DATE.md and DATE.svg go; results of the same day are replaced. By default where a resumed result is, else `target/bench`.
+    /// Where DATE.json, DATE.md and DATE.svg go; results of the same day are replaced. By default where a resumed
+    /// result is, else `target/bench`.
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     /// Go on with an interrupted result, which is replaced: programs that are in it are not measured again.
@@ -107,8 +109,8 @@ pub struct Options {
 /// Builds, runs, prints, writes; or only compares.
 ///
 /// # Errors
-/// A program printed something else than its base, counts differ from a judge's, something became slower than in the result compared with, or no variant
-/// could be measured at all.
+/// A program printed something else than its base, counts differ from a judge's, something became slower than in the
+/// result compared with, or no variant could be measured at all.
 pub fn run(options: &Options) -> Result<()> {
     let old = options.compare.as_deref().map(Suite::read).transpose()?;
     let suite = match &options.with {

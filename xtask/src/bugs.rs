@@ -1,8 +1,9 @@
 //! `cargo xtask bugs`: are seeded bugs found by paths that lines and branches cannot find?
 //!
-//! Each bug of `corpus/bugs` is a patch of a program of the corpus: two branches of one function that give a wrong result only when one execution takes both. Runs take both
-//! branches, but only failing ones in one execution. Whether a run fails is told by the output of the program without the bug. Line and branch coverage of each run is clang's, of a build without
-//! optimisation; the rank of the path is that of `trodden isolate`, of a build as users make it.
+//! Each bug of `corpus/bugs` is a patch of a program of the corpus: two branches of one function that give a wrong
+//! result only when one execution takes both. Runs take both branches, but only failing ones in one execution. Whether
+//! a run fails is told by the output of the program without the bug. Line and branch coverage of each run is clang's,
+//! of a build without optimisation; the rank of the path is that of `trodden isolate`, of a build as users make it.
 
 use crate::bench::variant::Variant;
 use crate::corpus::Corpus;
@@ -45,7 +46,8 @@ struct Bug {
     place: (&'static str, &'static str),
     /// Where the function begins.
     definition: &'static str,
-    /// The two branches: from the first line behind that with this text to the brace that closes it. A path may begin behind a loop in such a branch.
+    /// The two branches: from the first line behind that with this text to the brace that closes it. A path may begin
+    /// behind a loop in such a branch.
     branches: [&'static str; 2],
     /// What a run is made of. The first three do not fail; with the fourth, a run does.
     parts: [&'static str; 4],

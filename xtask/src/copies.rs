@@ -1,9 +1,12 @@
 //! `cargo xtask copies`: programs of the corpus counted by copies, held against the programs that count all their paths.
 //!
-//! What is known is written after each row, and rows of the same day are not run again. Each run is `trodden record --copies K --baseline`, which fails if the copies' profile is not the program's own to the last count. What copies are hit they count
-//! themselves, and so does one program that counts all; with `--times` they run once more without that, one after the other, for the time that they take.
+//! What is known is written after each row, and rows of the same day are not run again. Each run is `trodden record
+//! --copies K --baseline`, which fails if the copies' profile is not the program's own to the last count. What copies
+//! are hit they count themselves, and so does one program that counts all; with `--times` they run once more without
+//! that, one after the other, for the time that they take.
 //!
-//! On a Slurm cluster (`--engine slurm`) one is started for it (`xtask/slurm.sh`), and with `--lose-node` a node of it is lost while copies run there.
+//! On a Slurm cluster (`--engine slurm`) one is started for it (`xtask/slurm.sh`), and with `--lose-node` a node of it
+//! is lost while copies run there.
 
 mod analysis;
 mod cluster;

@@ -1,7 +1,8 @@
 //! `cargo xtask delta`: how compact the numbers of executed paths are on programs of the corpus, and how compact they could be.
 //!
-//! Figures 3.17 (span against number of paths) and 3.18 (Ball-Larus delta over preferential delta) of Vaswani's thesis, as a table and a chart. Programs
-//! count in tables, so that paths are not cut. The spans are measured by `trodden-oracle delta`.
+//! Figures 3.17 (span against number of paths) and 3.18 (Ball-Larus delta over preferential delta) of Vaswani's thesis,
+//! as a table and a chart. Programs count in tables, so that paths are not cut. The spans are measured by
+//! `trodden-oracle delta`.
 
 use crate::bench::statistics::geometric_mean;
 use crate::corpus::{Corpus, Input};

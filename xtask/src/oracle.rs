@@ -1,7 +1,8 @@
 //! `cargo xtask oracle`: path profiles before independent judges (`crates/oracle`).
 //!
-//! Programs of the corpus are made again from their own bitcode with a plain counter in every block, and with LLVM's edge counters; blocks and edges
-//! of every function are compared. Random programs are also held against a log of every step.
+//! Programs of the corpus are made again from their own bitcode with a plain counter in every block, and with LLVM's
+//! edge counters; blocks and edges of every function are compared. Random programs are also held against a log of every
+//! step.
 
 mod selected;
 

@@ -2,9 +2,9 @@
 //!
 //! A third program is made by `trodden pgo`: built by the edge profile, and changed by what paths tell of the code that this led to.
 //!
-//! All profiles come from the short run; the long run is measured, in turns. Both edge-guided builds are made in the same folder with the profile under
-//! the same name, so that builds from equal profiles are equal byte by byte, which is looked at, too. How well the profiles agree is asked of
-//! `llvm-profdata`.
+//! All profiles come from the short run; the long run is measured, in turns. Both edge-guided builds are made in the
+//! same folder with the profile under the same name, so that builds from equal profiles are equal byte by byte, which
+//! is looked at, too. How well the profiles agree is asked of `llvm-profdata`.
 
 mod branches;
 mod short;

@@ -1,7 +1,9 @@
-//! `cargo xtask residual`: which paths long runs of real programs take that short runs, or suites of many inputs, have not taken; and how large programs become by counting.
+//! `cargo xtask residual`: which paths long runs of real programs take that short runs, or suites of many inputs, have
+//! not taken; and how large programs become by counting.
 //!
-//! Tables 3.1, 3.3 and 3.4 of Vaswani's thesis, on programs of the corpus. A program that counts all paths runs the tests and the field; what `trodden residual` says of the two profiles is held against what
-//! `trodden-oracle untested` says, which shares no code with it, and against what a residual build counts that runs the field itself.
+//! Tables 3.1, 3.3 and 3.4 of Vaswani's thesis, on programs of the corpus. A program that counts all paths runs the
+//! tests and the field; what `trodden residual` says of the two profiles is held against what `trodden-oracle untested`
+//! says, which shares no code with it, and against what a residual build counts that runs the field itself.
 
 mod page;
 
@@ -33,7 +35,8 @@ Examples:
 pub struct Options {
     /// Programs of the corpus.
     programs: Vec<String>,
-    /// Write DATE.md and DATE.json to this folder, after each program. Rows of the newest result there are kept, unless their programs are named.
+    /// Write DATE.md and DATE.json to this folder, after each program. Rows of the newest result there are kept, unless
+    /// their programs are named.
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
 }

@@ -1,14 +1,16 @@
-//! The compiler's own map of a program's blocks: the section `.llvm_bb_addr_map`, versions 2 to 5, with the analysis of profiles (PGO analysis map).
+//! The compiler's own map of a program's blocks: the section `.llvm_bb_addr_map`, versions 2 to 5, with the analysis of
+//! profiles (PGO analysis map).
 //!
-//! clang writes it with `-fbasic-block-address-map`, rustc with `-C llvm-args=--basic-block-address-map`; frequencies come with
-//! `-mllvm -pgo-analysis-map=func-entry-count,bb-freq,br-prob`. The map changes no code, so that it may come from a byte-identical side build. Source: LLVM's
-//! description of its extensions of ELF ("`SHT_LLVM_BB_ADDR_MAP` Section"). Blocks are LLVM's machine blocks: a block may begin where nothing branches to,
-//! and may be empty.
+//! clang writes it with `-fbasic-block-address-map`, rustc with `-C llvm-args=--basic-block-address-map`; frequencies
+//! come with `-mllvm -pgo-analysis-map=func-entry-count,bb-freq,br-prob`. The map changes no code, so that it may come
+//! from a byte-identical side build. Source: LLVM's description of its extensions of ELF ("`SHT_LLVM_BB_ADDR_MAP`
+//! Section"). Blocks are LLVM's machine blocks: a block may begin where nothing branches to, and may be empty.
 //!
-//! An entry is: version (1 byte); features (1 byte, from version 5 on 2); where the function lies in several ranges, their number; for each range its address
-//! (8 bytes), the number of blocks, and for each block its id, its distance from the end of the block before, the ends of calls in it (by feature), its size (of
-//! what is behind the last call) and its properties, and by feature a hash; then by feature the function's entry count, and for each block its frequency and
-//! the probabilities of its successors. Numbers are ULEB128.
+//! An entry is: version (1 byte); features (1 byte, from version 5 on 2); where the function lies in several ranges,
+//! their number; for each range its address (8 bytes), the number of blocks, and for each block its id, its distance
+//! from the end of the block before, the ends of calls in it (by feature), its size (of what is behind the last call)
+//! and its properties, and by feature a hash; then by feature the function's entry count, and for each block its
+//! frequency and the probabilities of its successors. Numbers are ULEB128.
 
 use crate::elf::Binary;
 use crate::error::BinaryError;

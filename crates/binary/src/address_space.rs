@@ -111,8 +111,8 @@ impl<'a, F: Loadable> AddressSpace<'a, F> {
         }
     }
 
-    /// The files that may lie at an address of a process, best first: place of the file, address as the file has it. The latest mapping comes first, and those of
-    /// other processes only where this one has none.
+    /// The files that may lie at an address of a process, best first: place of the file, address as the file has it.
+    /// The latest mapping comes first, and those of other processes only where this one has none.
     pub fn resolve(&self, process: u32, address: u64) -> impl Iterator<Item = (usize, u64)> + '_ {
         let own = self.by_process.get(&process).into_iter().flatten();
         let here = own.rev().chain(self.of_any.iter().rev()).filter(move |m| (m.start..m.end).contains(&address));

@@ -1,7 +1,7 @@
 //! An executable or shared library on disk: where its code lies and what its functions are called.
 //!
-//! Addresses are those of the file (ELF virtual addresses). A process adds the load bias, which [`Binary::load_bias`] computes from a mapping.
-//! Only x86-64 ELF files are taken.
+//! Addresses are those of the file (ELF virtual addresses). A process adds the load bias, which [`Binary::load_bias`]
+//! computes from a mapping. Only x86-64 ELF files are taken.
 
 use crate::error::BinaryError;
 use object::read::elf::{ElfFile64, FileHeader};
@@ -166,7 +166,8 @@ impl Binary {
         Some((section.address()..section.address().checked_add(section.size())?, content))
     }
 
-    /// What a process adds to the file's addresses when the file's bytes from `offset` on are mapped at `start`; `None` if no loaded part lies there.
+    /// What a process adds to the file's addresses when the file's bytes from `offset` on are mapped at `start`; `None`
+    /// if no loaded part lies there.
     pub fn load_bias(&self, start: u64, offset: u64) -> Option<u64> {
         let page = |at: u64| at & !0xfff;
         let holds = |s: &&Segment| (page(s.file_offset)..s.file_offset.saturating_add(s.file_size)).contains(&offset);

@@ -1,10 +1,12 @@
 //! Control-flow graphs of machine code: functions, blocks, edges, calls, and what is not certain about them.
 //!
-//! A block starts at a function's entry, a branch target, a landing pad, or behind a branch or return; a call ends none. It ends with the first instruction
-//! behind which another block starts or nothing follows. Blocks overlap in memory only where code jumps into an instruction (over its prefix `lock`, say).
+//! A block starts at a function's entry, a branch target, a landing pad, or behind a branch or return; a call ends
+//! none. It ends with the first instruction behind which another block starts or nothing follows. Blocks overlap in
+//! memory only where code jumps into an instruction (over its prefix `lock`, say).
 //!
-//! Invariants: functions ascend by entry; a function's blocks ascend by address and none is empty; edges and calls name blocks of their own function; every
-//! indirect jump has edges, or a call, or an [`Uncertainty`] at its address. Addresses are those of the file (ELF virtual addresses).
+//! Invariants: functions ascend by entry; a function's blocks ascend by address and none is empty; edges and calls name
+//! blocks of their own function; every indirect jump has edges, or a call, or an [`Uncertainty`] at its address.
+//! Addresses are those of the file (ELF virtual addresses).
 
 use std::fmt;
 use std::ops::Range;

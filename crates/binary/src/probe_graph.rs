@@ -1,7 +1,8 @@
-//! A function's graph for following it from probe to probe: which edges lead from one block with an address to another, and what they do to the path's
-//! number.
+//! A function's graph for following it from probe to probe: which edges lead from one block with an address to another,
+//! and what they do to the path's number.
 //!
-//! Blocks without code have no probe. Between two probes control passed through blocks of that kind only; mostly one sequence of edges does that.
+//! Blocks without code have no probe. Between two probes control passed through blocks of that kind only; mostly one
+//! sequence of edges does that.
 
 use crate::probed_image::{FunctionId, ProbedImage};
 use std::collections::HashMap;
@@ -157,8 +158,8 @@ impl ProbeGraph {
         self.continuations[block as usize].then(|| self.enter.get(&block).copied().unwrap_or(0))
     }
 
-    /// How a block is connected with the exit when a conditional jump led to another function: a block that only made the call was folded into the jump, so
-    /// the edges pass one without an address.
+    /// How a block is connected with the exit when a conditional jump led to another function: a block that only made
+    /// the call was folded into the jump, so the edges pass one without an address.
     pub fn connect_folded(&self, from: u32) -> Connection {
         for budget in 0..=MOST_INFERRED {
             let mut search = Search { flow: self, to: self.exit, found: Vec::new(), budget, folded: true };

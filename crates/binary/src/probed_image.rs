@@ -1,7 +1,8 @@
 //! A program of the tier `addresses`: which block begins where in its code.
 //!
-//! Marks are in the section `.pseudo_probe`, as distances from functions' symbols ([`crate::pseudo_probes`]); symbols say where a function's code begins and
-//! ends. Local functions of one name are told apart by the source file that the symbol table names before them, or else by the order of the link.
+//! Marks are in the section `.pseudo_probe`, as distances from functions' symbols ([`crate::pseudo_probes`]); symbols
+//! say where a function's code begins and ends. Local functions of one name are told apart by the source file that the
+//! symbol table names before them, or else by the order of the link.
 
 use crate::address_space::Loadable;
 use crate::error::BinaryError;

@@ -5,8 +5,9 @@
 //! probe    number | byte: type 4 bits, attribute 3 bits, whether a distance follows 1 bit | address | discriminator, if the attribute says so
 //! address  distance from the probe before (signed); or eight bytes
 //! ```
-//! Numbers are LEB128. A body that is not inlined begins with a sentinel: a probe whose eight bytes name the symbol from which distances count, by the
-//! hash of its name. That name is known here otherwise, so the hash is not needed. Source: LLVM's `MCPseudoProbe.h`.
+//! Numbers are LEB128. A body that is not inlined begins with a sentinel: a probe whose eight bytes name the symbol
+//! from which distances count, by the hash of its name. That name is known here otherwise, so the hash is not needed.
+//! Source: LLVM's `MCPseudoProbe.h`.
 
 /// Attribute of a sentinel.
 const SENTINEL: u8 = 2;

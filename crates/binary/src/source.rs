@@ -1,7 +1,7 @@
 //! Source lines of addresses, by DWARF.
 //!
-//! The debug information is the file's own, or that of a separate debug file: found by build id below the system's folder of debug files, or by the
-//! name that the file's section `.gnu_debuglink` gives. Addresses are the file's.
+//! The debug information is the file's own, or that of a separate debug file: found by build id below the system's
+//! folder of debug files, or by the name that the file's section `.gnu_debuglink` gives. Addresses are the file's.
 
 use crate::elf::Binary;
 use crate::error::BinaryError;

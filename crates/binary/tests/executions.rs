@@ -1,6 +1,7 @@
 //! Graphs against executions: every transfer of control in the image is an edge, a call, a return, or marked as uncertain.
 //!
-//! QEMU executes the program instruction by instruction and logs each address. Programs are those of the system (stripped, by GCC) and own ones.
+//! QEMU executes the program instruction by instruction and logs each address. Programs are those of the system
+//! (stripped, by GCC) and own ones.
 
 mod common;
 

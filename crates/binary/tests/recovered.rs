@@ -1,8 +1,9 @@
 //! Graphs recovered from stripped programs against the compiler's map of the same code.
 //!
-//! The map has LLVM's machine blocks, whose sizes leave padding out, and which may have two branches at their end and begin where nothing branches to. So
-//! compared are: edges from the end of a block to the first instruction behind padding at their target, for blocks of the map that end with a branch; and block
-//! starts, which must all be starts in the map or lie behind a branch.
+//! The map has LLVM's machine blocks, whose sizes leave padding out, and which may have two branches at their end and
+//! begin where nothing branches to. So compared are: edges from the end of a block to the first instruction behind
+//! padding at their target, for blocks of the map that end with a branch; and block starts, which must all be starts in
+//! the map or lie behind a branch.
 
 mod common;
 

@@ -1,8 +1,9 @@
 //! How often each edge is executed, relative to one call: estimated from the branches' probabilities.
 //!
-//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994): frequencies flow along the
-//! edges; a loop multiplies what enters its head by 1 / (1 - probability of coming round again). Heads are treated innermost first, each within the
-//! nodes of its loop. Retreating edges of irreducible regions count as back edges. O(blocks x loop depth).
+//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994): frequencies flow along
+//! the edges; a loop multiplies what enters its head by 1 / (1 - probability of coming round again). Heads are treated
+//! innermost first, each within the nodes of its loop. Retreating edges of irreducible regions count as back edges.
+//! O(blocks x loop depth).
 
 use crate::graph::{Edge, Graph, Node};
 use std::collections::{HashMap, HashSet};
@@ -23,8 +24,8 @@ pub enum Hint {
     Never,
 }
 
-/// Weights for [`Frequencies::estimate`] from hints and from the loops: staying in a loop is 31 times as likely as leaving it (as LLVM assumes),
-/// a cold edge one in 2^20.
+/// Weights for [`Frequencies::estimate`] from hints and from the loops: staying in a loop is 31 times as likely as
+/// leaving it (as LLVM assumes), a cold edge one in 2^20.
 pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
     const STAY: f64 = 31.0;
     const COLD: f64 = 1.0 / 1048576.0;

@@ -11,8 +11,8 @@
 //! 6. [`Plan`]: what a backend has to do on which edge ([`plan`]).
 //! 7. [`Schedule`]: the same with fewer instructions ([`schedule`]).
 //!
-//! Beside it, [`partition`] divides the counting of many procedures among copies of a program, and [`baselines`] has other plans, to measure
-//! against.
+//! Beside it, [`partition`] divides the counting of many procedures among copies of a program, and [`baselines`] has
+//! other plans, to measure against.
 //!
 //! [`witness`] is about traces: which blocks or edges several runs record, each a few, so that together they give the whole execution back.
 //!

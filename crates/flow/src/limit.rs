@@ -5,9 +5,10 @@
 //! question of cost: a cut edge is executed with one more count. So the edges are chosen greedily by how far a cut brings down the
 //! number of paths (in bits) for each expected execution, and whole joins (all edges into a node) compete with single edges.
 //!
-//! Numbers of paths are logarithms here; [`crate::numbering`] counts exactly afterwards. One cut at a time is chosen as long as few are needed; after [`FINE`] rounds a round
-//! makes several, in as many pieces of the graph, twice as many every [`COARSER`] rounds. So it is O(edges x log edges) in all; with one cut a round it was O(edges x cuts), a minute for
-//! a machine of 2,000 states with 20 jumps each.
+//! Numbers of paths are logarithms here; [`crate::numbering`] counts exactly afterwards. One cut at a time is chosen as
+//! long as few are needed; after [`FINE`] rounds a round makes several, in as many pieces of the graph, twice as many
+//! every [`COARSER`] rounds. So it is O(edges x log edges) in all; with one cut a round it was O(edges x cuts), a
+//! minute for a machine of 2,000 states with 20 jumps each.
 
 use crate::dag::{Cut, CutReason, Dag, Entries, Origin};
 use crate::frequency::Frequencies;
@@ -77,8 +78,8 @@ struct Candidate {
 /// Edges into a node that are cut together: all, or the one of this place.
 type Head = (usize, Option<usize>);
 
-/// The graph while cuts are chosen. Cutting never changes the topological order (paths then begin at the entry and end at the exit), so the order of
-/// the first graph serves all the time. Numbers of paths are base-2 logarithms.
+/// The graph while cuts are chosen. Cutting never changes the topological order (paths then begin at the entry and end
+/// at the exit), so the order of the first graph serves all the time. Numbers of paths are base-2 logarithms.
 struct Cutter {
     entries: Entries,
     /// Nodes in topological order; the first is the entry, the last the exit.
@@ -181,7 +182,8 @@ impl Cutter {
         heads.chunks(heads.len().div_ceil(pieces).max(1)).filter_map(|piece| self.best(piece, any)).collect()
     }
 
-    /// The head whose in-edges (all, or one of them) take away most bits for each expected execution when they are cut; spared ones are left, unless `any` may be cut.
+    /// The head whose in-edges (all, or one of them) take away most bits for each expected execution when they are cut;
+    /// spared ones are left, unless `any` may be cut.
     fn best(&self, heads: &[usize], any: bool) -> Option<Head> {
         let mut best = (0.0, None);
         for &head in heads {

@@ -64,7 +64,8 @@ pub struct Plan {
     pub probes: Probes,
     /// What is left out, if anything is: then the numbering is that of the paths which are not.
     pub partial: Option<Partial>,
-    /// If one of several copies is to count just a part of the paths: then the numbering is that of this part, and [`crate::schedule`] counts at ends.
+    /// If one of several copies is to count just a part of the paths: then the numbering is that of this part, and
+    /// [`crate::schedule`] counts at ends.
     pub share: Option<Share>,
 }
 
@@ -146,7 +147,8 @@ impl Plan {
         Ok((dag, numbering))
     }
 
-    /// What happens when control takes an edge of the graph the plan was made for. Of a plan with a [`Share`] that is a matter of [`crate::schedule`].
+    /// What happens when control takes an edge of the graph the plan was made for. Of a plan with a [`Share`] that is a
+    /// matter of [`crate::schedule`].
     pub fn action(&self, graph: &Graph, edge: Edge) -> Action {
         let whole = self.whole_action(graph, edge);
         match &self.partial {
@@ -185,7 +187,8 @@ impl Plan {
     }
 }
 
-/// Visits the out-edges of each node by decreasing frequency: along the hottest edges values are 0, and paths with a cold edge have high numbers.
+/// Visits the out-edges of each node by decreasing frequency: along the hottest edges values are 0, and paths with a
+/// cold edge have high numbers.
 fn hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> (Dag, Numbering) {
     let costs = edge_frequencies(dag, graph, frequencies);
     let mut order: Vec<DagEdgeId> = dag.edge_ids().collect();

@@ -1,15 +1,19 @@
 //! Residual path profiling: a program that knows a set of paths, spends next to nothing on them, and counts every other one exactly.
 //!
-//! Source of the idea: Vaswani's thesis, chapter 3 (residual path profiling); Pavlopoulou and Young, "Residual test coverage monitoring" (ICSE 1999).
-//! Published builds tell known paths from unknown ones where a path ends. Here what can be decided when the program is made costs nothing when it
-//! runs. The function's first version is the *inside*: an automaton of known paths ([`Automaton`]). Whoever leaves it by an edge for which it has no way goes on in a
-//! second, *counted* version until the path ends; there it is looked up, and counted if it is unknown. Of two kinds of inside the one that costs less is taken:
+//! Source of the idea: Vaswani's thesis, chapter 3 (residual path profiling); Pavlopoulou and Young, "Residual test
+//! coverage monitoring" (ICSE 1999). Published builds tell known paths from unknown ones where a path ends. Here what
+//! can be decided when the program is made costs nothing when it runs. The function's first version is the *inside*: an
+//! automaton of known paths ([`Automaton`]). Whoever leaves it by an edge for which it has no way goes on in a second,
+//! *counted* version until the path ends; there it is looked up, and counted if it is unknown. Of two kinds of inside
+//! the one that costs less is taken:
 //!
-//! - each node once, the ways being edges that known paths take. Where these can be combined to an unknown path, the edges that are executed least are left out ([`inside`]), or
-//!   paths are looked up where they end, if that costs less;
+//! - each node once, the ways being edges that known paths take. Where these can be combined to an unknown path, the
+//!   edges that are executed least are left out ([`inside`]), or paths are looked up where they end, if that costs
+//!   less;
 //! - nodes copied for what was taken before them, so that nothing but known paths is left ([`contexts`]).
 //!
-//! So the first version looks at nothing, but for the path register, where it may still be left and ways with different values meet, and at those ends.
+//! So the first version looks at nothing, but for the path register, where it may still be left and ways with different
+//! values meet, and at those ends.
 //!
 //! ```text
 //!   inside:   a ---> b ---> d ---> e --(back edge)--> a        counted:           d" ---> e" --> unknown? count --(back edge)--> a
@@ -97,7 +101,8 @@ impl Residual {
         choice.improve();
         let (cost, nodes, unclear) = (choice.cost(), choice.node_count(), choice.unclear());
         let (edges, paths) = choice.into_parts();
-        // In interpreters by computed jumps registers decide, and copies take some: quickjs would execute 9 % more than the plain build, not 5.
+        // In interpreters by computed jumps registers decide, and copies take some: quickjs would execute 9 % more than
+        // the plain build, not 5.
         let contexts = if single.is_empty() { contexts::cheapest(dag, &paths, prices, cost, nodes) } else { None };
         let inside = contexts.unwrap_or_else(|| Automaton::of_edges(dag, &edges, &unclear));
         let single = single.iter().filter_map(|node| Some((*node, inside.state_of(*node)?))).collect();
@@ -114,7 +119,8 @@ impl Residual {
         &self.inside
     }
 
-    /// What happens on the edges of a function that stays one version: paths are looked up where they end, unless their last edge says that they are unknown.
+    /// What happens on the edges of a function that stays one version: paths are looked up where they end, unless their
+    /// last edge says that they are unknown.
     pub fn looked_up(&self, graph: &Graph, plan: &Plan) -> Schedule {
         Schedule::from_tasks(graph.edges().map(|e| task(graph, plan, self, &[], e, At::Counted)).collect())
     }
@@ -216,7 +222,8 @@ impl Versions {
         }
     }
 
-    /// Rearranges how loops are counted that the known paths do not take, of which the frequencies and choices are; the facts are of all versions. Counts stay at the ends of their paths.
+    /// Rearranges how loops are counted that the known paths do not take, of which the frequencies and choices are; the
+    /// facts are of all versions. Counts stay at the ends of their paths.
     pub fn rearrange_rounds(&mut self, plan: &Plan, frequencies: &Frequencies, facts: &Facts, choices: Choices) {
         let edges = self.origins.iter().map(|e| frequencies.edge(*e)).collect();
         let all = Frequencies::measured(&self.graph, edges);

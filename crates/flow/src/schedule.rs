@@ -1,18 +1,21 @@
 //! When counts are made: the actions of a plan, rearranged so that fewer instructions run for the same counts.
 //!
-//! 1. *Rounds.* An innermost loop through which only one path leads, and in which nothing is called, is not counted round by round: the number of
-//!    rounds is known when the loop is left, and is added to the path's count there ([`Rounds`]). Edge profilers keep counters in registers for
-//!    the same purpose; here the loop's own counter usually serves.
-//! 2. *Early counts.* Where ways with different register values meet in a node from which one way leads to the path's end, the counts are made on the
-//!    edges into it: their places in the array are constants there, so no register has to be set, and the node keeps its size (which decides
-//!    whether a code generator copies it, as it does with the computed jump of an interpreter).
-//! 3. *Usual rounds.* In other loops, the path of the usual round, if that is short and comes through no loop inside, has an instruction of its own that counts it, or its rounds are counted in a register
-//!    ([`Schedule::usual`]).
+//! 1. *Rounds.* An innermost loop through which only one path leads, and in which nothing is called, is not counted
+//!    round by round: the number of rounds is known when the loop is left, and is added to the path's count there
+//!    ([`Rounds`]). Edge profilers keep counters in registers for the same purpose; here the loop's own counter usually
+//!    serves.
+//! 2. *Early counts.* Where ways with different register values meet in a node from which one way leads to the path's
+//!    end, the counts are made on the edges into it: their places in the array are constants there, so no register has
+//!    to be set, and the node keeps its size (which decides whether a code generator copies it, as it does with the
+//!    computed jump of an interpreter).
+//! 3. *Usual rounds.* In other loops, the path of the usual round, if that is short and comes through no loop inside,
+//!    has an instruction of its own that counts it, or its rounds are counted in a register ([`Schedule::usual`]).
 //!
-//! What one of several copies counts of a function has tasks of its own ([`part`]): they count early by themselves, and loops by rounds likewise.
+//! What one of several copies counts of a function has tasks of its own ([`part`]): they count early by themselves, and
+//! loops by rounds likewise.
 //!
-//! All leave the counts as they are; but a path in the middle of such a loop, or of such a node, may be seen in memory late or early. That is why nodes
-//! that call something are left alone: nobody but a signal can look in between.
+//! All leave the counts as they are; but a path in the middle of such a loop, or of such a node, may be seen in memory
+//! late or early. That is why nodes that call something are left alone: nobody but a signal can look in between.
 
 mod part;
 mod usual;
@@ -28,7 +31,8 @@ pub use usual::{Held, Usual, UsualRounds};
 
 /// Loops are counted by rounds if they come round this often: what the ways out cost then is less than what the rounds would.
 const WORTHWHILE_ROUNDS: f64 = 5.0;
-/// Loops that come round a constant number of times are counted when they are left if it is at least this: two additions then, and none in the rounds.
+/// Loops that come round a constant number of times are counted when they are left if it is at least this: two
+/// additions then, and none in the rounds.
 const WORTHWHILE_TIMES: u64 = 3;
 /// The most instructions in a round of a [tight](ByRounds::Tight) loop.
 const TIGHT: u32 = 6;
@@ -52,7 +56,8 @@ pub struct Facts {
     pub sizes: Vec<u32>,
     /// Back edges on which control may leave this code for another version of it: their loops cannot be counted by rounds.
     pub crossed: BTreeSet<Edge>,
-    /// How often each of these back edges is taken from when its loop is entered until the loop is left at the edge's tail, where that is a constant.
+    /// How often each of these back edges is taken from when its loop is entered until the loop is left at the edge's
+    /// tail, where that is a constant.
     pub times_round: BTreeMap<Edge, u64>,
     /// Back edges of loops whose rounds the program itself counts: nothing has to be done in them to know their number.
     pub counted: BTreeSet<Edge>,
@@ -63,8 +68,10 @@ pub struct Facts {
 pub enum ByRounds {
     /// None.
     No,
-    /// Those of a few instructions, those that come round a constant number of times, and those with one way out whose rounds the program counts. In short ones an addition to the same word of memory in each round is what the processor waits for: it takes some five cycles
-    /// from one to the next, where a round takes one or two. Longer rounds hide that.
+    /// Those of a few instructions, those that come round a constant number of times, and those with one way out whose
+    /// rounds the program counts. In short ones an addition to the same word of memory in each round is what the
+    /// processor waits for: it takes some five cycles from one to the next, where a round takes one or two. Longer
+    /// rounds hide that.
     Tight,
     /// All.
     Often,
@@ -82,7 +89,8 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// Numbers of rounds are kept in registers wherever that is worthwhile, unless something is not rearranged at all: a program that is killed in the middle of a loop loses them.
+    /// Numbers of rounds are kept in registers wherever that is worthwhile, unless something is not rearranged at all:
+    /// a program that is killed in the middle of a loop loses them.
     pub fn in_registers(self) -> Choices {
         let rounds = if self.rounds == ByRounds::Tight { ByRounds::Often } else { self.rounds };
         let usual = if self.usual == UsualRounds::Apart { UsualRounds::Held } else { self.usual };
@@ -134,7 +142,8 @@ pub struct Task {
     pub step: Step,
     /// `count[r + this] += 1`, for the path that will end without another choice.
     pub count: Option<i64>,
-    /// Usual rounds that are held, by their place in [`Schedule::usual`]: `count[index] += held`, and none are held any more. This comes first.
+    /// Usual rounds that are held, by their place in [`Schedule::usual`]: `count[index] += held`, and none are held any
+    /// more. This comes first.
     pub write: Option<usize>,
 }
 
@@ -219,7 +228,8 @@ impl Schedule {
         schedule
     }
 
-    /// Rearranges how loops are counted in a graph of several versions of a function, which has these tasks: where the ends of their rounds need not be looked up.
+    /// Rearranges how loops are counted in a graph of several versions of a function, which has these tasks: where the
+    /// ends of their rounds need not be looked up.
     pub(crate) fn rearrange_rounds(&mut self, ground: Ground, frequencies: &Frequencies, facts: &Facts, choices: Choices) {
         self.count_rounds(ground, frequencies, facts, choices.rounds);
         self.tell_usual_apart(ground, frequencies, facts, choices.usual);
@@ -245,7 +255,8 @@ impl Schedule {
         Schedule { tasks, loops: Vec::new(), usual: Vec::new(), hits: Vec::new() }
     }
 
-    /// Has the probes of one copy's part counted besides, wherever control takes an edge with some: to check what their hits are said to be.
+    /// Has the probes of one copy's part counted besides, wherever control takes an edge with some: to check what their
+    /// hits are said to be.
     pub fn count_hits(&mut self, graph: &Graph, dag: &Dag, part: &Part) {
         self.hits = graph.edges().map(|e| part::hits(dag, part, e)).collect();
     }
@@ -332,8 +343,8 @@ impl Schedule {
         self.loops.push(Rounds { head, back, nodes, start, increment: whole, times });
     }
 
-    /// The edge of a round on which its path is counted: the one that closes the loop, or an earlier one behind which there is no other way. And the
-    /// register's value for the next round.
+    /// The edge of a round on which its path is counted: the one that closes the loop, or an earlier one behind which
+    /// there is no other way. And the register's value for the next round.
     fn counted_in_a_round(&self, graph: &Graph, nodes: &[Node], back: Edge) -> Option<(Edge, i64)> {
         let start = match (self.tasks[back.index()].step, self.tasks[back.index()].count) {
             (Step::Plain(Action::CountAndRestart { start, .. }), None) => return Some((back, start)),
@@ -353,7 +364,8 @@ impl Schedule {
         }
     }
 
-    /// The nodes of the loop that a back edge closes, if there is just one way round it, it can be entered at its head only, and it holds no other loop.
+    /// The nodes of the loop that a back edge closes, if there is just one way round it, it can be entered at its head
+    /// only, and it holds no other loop.
     fn only_way_round(&self, ground: Ground, facts: &Facts, back: Edge) -> Option<Vec<Node>> {
         let graph = ground.graph;
         let (latch, head) = (graph.from(back), graph.to(back));
@@ -377,7 +389,8 @@ impl Schedule {
         alone.then_some(nodes)
     }
 
-    /// Moves counts to the edges into the nodes before them. Nodes are treated from the ends of paths on, so that a count moves as far as it pays.
+    /// Moves counts to the edges into the nodes before them. Nodes are treated from the ends of paths on, so that a
+    /// count moves as far as it pays.
     fn count_early(&mut self, graph: &Graph, plan: &Plan, frequencies: &Frequencies, facts: &Facts, wherever: bool) {
         let known = self.constants(graph, plan);
         let inside: Vec<Node> = self.loops.iter().flat_map(|l| l.nodes.iter().copied()).collect();
@@ -419,8 +432,8 @@ impl Schedule {
         };
     }
 
-    /// Whether counts on these edges cost less than one behind them: there every edge with a constant would have to set the register; here edges
-    /// that cannot carry code may need a jump.
+    /// Whether counts on these edges cost less than one behind them: there every edge with a constant would have to set
+    /// the register; here edges that cannot carry code may need a jump.
     fn pays(&self, into: &[Edge], known: &[Option<i64>], frequencies: &Frequencies, facts: &Facts) -> bool {
         let differ = into.iter().any(|e| known[e.index()].is_none() || known[e.index()] != known[into[0].index()]);
         let sum = |edges: &dyn Fn(&&Edge) -> bool| into.iter().filter(|e| edges(e)).map(|e| frequencies.edge(*e)).sum::<f64>();

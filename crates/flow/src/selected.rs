@@ -1,10 +1,13 @@
-//! Plans that count the paths that were asked for, and all others together: from a numbering ([`crate::numbering`]) to what a backend inserts.
+//! Plans that count the paths that were asked for, and all others together: from a numbering ([`crate::numbering`]) to
+//! what a backend inserts.
 //!
-//! Both registers of a numbering are one here: the second, a Ball-Larus identity below 2^w, lies in the lower w bits of the word, the first above them. Sums are
-//! linear, so one addition on an edge adds to both, negative increments and all; and a path is told by one comparison of the whole word, whatever overflowed.
-//! So every scheme is a [`Plan`] with increments of its own and an [`Ending`] that says which word counts a path.
+//! Both registers of a numbering are one here: the second, a Ball-Larus identity below 2^w, lies in the lower w bits of
+//! the word, the first above them. Sums are linear, so one addition on an edge adds to both, negative increments and
+//! all; and a path is told by one comparison of the whole word, whatever overflowed. So every scheme is a [`Plan`] with
+//! increments of its own and an [`Ending`] that says which word counts a path.
 //!
-//! Paths that end because a call was reached (edges set `aside`) are never counted: who came to a call says nothing of paths that were not asked for.
+//! Paths that end because a call was reached (edges set `aside`) are never counted: who came to a call says nothing of
+//! paths that were not asked for.
 //!
 //! Every plan is judged ([`crate::verify`]) before it is given out.
 

@@ -208,7 +208,8 @@ fn limits_are_met_where_single_edges_would_meet_them() {
 
 #[test]
 fn the_worked_example_of_the_1996_paper() {
-    // Figure 1 and table 1: A..F, paths ACDF 0, ACDEF 1, ABCDF 2, ABCDEF 3, ABDF 4, ABDEF 5. Out-edges in the order that gives these numbers.
+    // Figure 1 and table 1: A..F, paths ACDF 0, ACDEF 1, ABCDF 2, ABCDEF 3, ABDF 4, ABDEF 5. Out-edges in the order
+    // that gives these numbers.
     let n = |c: char| Node(c as u32 - 'A' as u32);
     let edges = ["AC", "AB", "BC", "BD", "CD", "DF", "DE", "EF"];
     let ends = edges.iter().map(|e| (n(e.as_bytes()[0] as char), n(e.as_bytes()[1] as char))).collect();

@@ -1,6 +1,7 @@
 //! Plans that leave paths out, and paths by loop level, against walks of random graphs that are logged edge by edge.
 //!
-//! What a walk should have counted is found by looking its edges up among those of the paths that are counted; registers and increments have no part in that.
+//! What a walk should have counted is found by looking its edges up among those of the paths that are counted;
+//! registers and increments have no part in that.
 
 use std::collections::BTreeMap;
 use trodden_flow::baselines::cold::{Left, leave_out};

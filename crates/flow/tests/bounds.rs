@@ -1,6 +1,8 @@
-//! Lower bounds on the cost of plans against brute force: every set of labelled edges is tried, and every way to divide the paths among copies.
+//! Lower bounds on the cost of plans against brute force: every set of labelled edges is tried, and every way to divide
+//! the paths among copies.
 //!
-//! The oracle knows paths as sets of edges. A copy needs at least one label on an edge in which a path that it profiles differs from another path of the same end.
+//! The oracle knows paths as sets of edges. A copy needs at least one label on an edge in which a path that it profiles
+//! differs from another path of the same end.
 
 use std::collections::HashMap;
 use trodden_flow::dag::Entries;

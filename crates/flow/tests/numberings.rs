@@ -255,8 +255,9 @@ fn the_optimum_is_that_of_brute_force_and_never_worse_than_ppp() {
     assert!(better >= 30 && closed >= 100, "{better} better than PPP, {closed} in closed form");
 }
 
-/// Whether some labelling gives the paths different numbers below `span`: every assignment of numbers is tried, and asked whether real (not integer)
-/// values give it, by elimination in floating point. Real solutions are a superset of integer ones: `false` is a proof.
+/// Whether some labelling gives the paths different numbers below `span`: every assignment of numbers is tried, and
+/// asked whether real (not integer) values give it, by elimination in floating point. Real solutions are a superset of
+/// integer ones: `false` is a proof.
 fn fits(dag: &Dag, paths: &[Path], span: i64) -> bool {
     let mut numbers = vec![0i64; paths.len()];
     loop {

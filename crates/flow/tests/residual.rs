@@ -1,4 +1,5 @@
-//! Residual plans against full ones: on random walks through random graphs they count every path but the known ones, and little is done on those.
+//! Residual plans against full ones: on random walks through random graphs they count every path but the known ones,
+//! and little is done on those.
 
 use machine::{Machine, facts};
 use std::collections::{BTreeMap, BTreeSet};

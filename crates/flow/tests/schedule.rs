@@ -89,7 +89,8 @@ fn loops_whose_rounds_the_program_counts_are_counted_by_them_if_they_have_one_wa
     assert_eq!(loops(&[(1, 3), (2, 3)], true), 0);
 }
 
-/// Whether some held rounds are written where control enters a loop inside theirs: where it comes to what closes theirs, but not through its head.
+/// Whether some held rounds are written where control enters a loop inside theirs: where it comes to what closes
+/// theirs, but not through its head.
 fn holds_around_a_loop(graph: &Graph, usual: &Usual) -> bool {
     let Some(held) = &usual.held else { return false };
     let innermost = innermost_loops(graph);

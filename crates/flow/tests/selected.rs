@@ -1,5 +1,5 @@
-//! Plans of selected paths, carried out: along random graphs every path that was asked for comes to a word of its own, and under the exact schemes no other
-//! path comes there.
+//! Plans of selected paths, carried out: along random graphs every path that was asked for comes to a word of its own,
+//! and under the exact schemes no other path comes there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;

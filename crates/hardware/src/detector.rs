@@ -1,13 +1,15 @@
 //! The path detector: retired branches of one thread come in, paths go out (section 5.2).
 //!
-//! For each branch the operations of its class are done in the fixed order: update or update of the event counter, pop, push. A path whose length reaches
-//! the limit is popped, and another begins behind the branch. Constant time for each branch, but for repairs, which search the stack.
+//! For each branch the operations of its class are done in the fixed order: update or update of the event counter, pop,
+//! push. A path whose length reaches the limit is popped, and another begins behind the branch. Constant time for each
+//! branch, but for repairs, which search the stack.
 //!
 //! What the paper leaves open, and what is done here:
-//! - *Extended calls.* An entry that begins in a procedure that its path was extended into keeps the number of extensions: were it reset, the return
-//!   of that procedure would take the entry of another one off the stack.
-//! - *Repair.* Entries know the return address of their call. A return that leads elsewhere ends a `longjmp` or an exception: the entry that does belong to
-//!   it is searched, and all above it go. If there is none, the return is treated like an indirect branch. Repair can be switched off.
+//! - *Extended calls.* An entry that begins in a procedure that its path was extended into keeps the number of
+//!   extensions: were it reset, the return of that procedure would take the entry of another one off the stack.
+//! - *Repair.* Entries know the return address of their call. A return that leads elsewhere ends a `longjmp` or an
+//!   exception: the entry that does belong to it is searched, and all above it go. If there is none, the return is
+//!   treated like an indirect branch. Repair can be switched off.
 //! - *Underflow.* A return of a procedure whose call was not seen leaves an empty stack. A path then begins where it returns to.
 
 use crate::descriptor::{MOST_BRANCHES, PathDescriptor};

@@ -51,7 +51,8 @@ fn paths(mapping: Mapping, branches: &[RetiredBranch]) -> Vec<String> {
 #[test]
 fn ball_larus_paths() {
     let found = paths(Mapping::preset(Preset::BallLarus, 1), &execution());
-    // The caller's path is not broken by the call and does not record it. What is behind the last backward branch is a path without branches.
+    // The caller's path is not broken by the call and does not record it. What is behind the last backward branch is a
+    // path without branches.
     assert_eq!(found, ["200:011", "200:10", "21e:", "100:101", "140:"]);
 }
 

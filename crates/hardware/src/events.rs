@@ -1,7 +1,7 @@
 //! Counters of events: of the block that retires, and of the path on top of the stack (section 5.3).
 //!
-//! The hardware has one event at a time, in a counter of 8 bits. Several are counted here side by side; that stands for as many runs, or as many
-//! copies of the counters. Counters saturate.
+//! The hardware has one event at a time, in a counter of 8 bits. Several are counted here side by side; that stands for
+//! as many runs, or as many copies of the counters. Counters saturate.
 
 /// Events that are counted side by side at most.
 pub const MOST_EVENTS: usize = 8;

@@ -1,7 +1,9 @@
 //! Designs of experiments: which combinations of levels are tried, and which factors matter (section 5.5.2, table 5.4).
 //!
-//! Source of the designs with two levels and few runs: R. L. Plackett and J. P. Burman, *The design of optimum multifactorial experiments*, Biometrika 33,
-//! 1946. Rows are the cyclic shifts of a published one, and one of low levels only; so each pair of factors meets each pair of levels equally often.
+//! Source of the designs with two levels and few runs: R. L. Plackett and J. P. Burman, *The design of optimum
+//! multifactorial experiments*, Biometrika 33,
+//! 1946. Rows are the cyclic shifts of a published one, and one of low levels only; so each pair of factors meets each
+//!       pair of levels equally often.
 
 use crate::error::HardwareError;
 
@@ -13,8 +15,8 @@ const FIRST_ROWS: [&str; 5] = ["+++-+--", "++-+++---+-", "++++-+-++--+---", "++-
 pub enum Design {
     /// All of them.
     FullFactorial,
-    /// Few; factors have two levels. With `foldover` each combination is tried with all levels exchanged as well, which keeps pairs of factors that act
-    /// together out of the effects.
+    /// Few; factors have two levels. With `foldover` each combination is tried with all levels exchanged as well, which
+    /// keeps pairs of factors that act together out of the effects.
     PlackettBurman {
         /// Twice the runs.
         foldover: bool,

@@ -1,7 +1,8 @@
 //! A model of the programmable hardware path profiler: path detector, hot path table, the quality of what the table holds.
 //!
-//! Source: K. Vaswani, *Efficient Online Path Profiling*, chapter 5 (HPP, CGO 2005). The crate is pure: records of retired branches come in, path
-//! descriptors and profiles go out. Where branches come from is the crate `trodden-trace`'s business.
+//! Source: K. Vaswani, *Efficient Online Path Profiling*, chapter 5 (HPP, CGO 2005). The crate is pure: records of
+//! retired branches come in, path descriptors and profiles go out. Where branches come from is the crate
+//! `trodden-trace`'s business.
 //!
 //! | file | what | section |
 //! |---|---|---|

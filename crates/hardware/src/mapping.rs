@@ -1,12 +1,13 @@
 //! Which branch does what to the path stack: the content of the profiler's control register (section 5.2).
 //!
-//! The mapping is programmable under two restrictions, which the types here keep: a branch updates the path or its event counter only, never both, and the
-//! order is fixed: update, then pop, then push. Presets: tables 5.1 (`ball-larus`) and 5.2 (`whole-program`), and the two extended kinds of paths, which
-//! use table 5.1 with an extension counter.
+//! The mapping is programmable under two restrictions, which the types here keep: a branch updates the path or its
+//! event counter only, never both, and the order is fixed: update, then pop, then push. Presets: tables 5.1
+//! (`ball-larus`) and 5.2 (`whole-program`), and the two extended kinds of paths, which use table 5.1 with an extension
+//! counter.
 //!
-//! A backward branch is one whose target is not behind it. The paper does not say what one does that is not taken. Its class is known from its address and
-//! target alone, so with the presets it ends the path as well, and the next path begins at the instruction behind it. The row `backward-not-taken` of a file
-//! changes that.
+//! A backward branch is one whose target is not behind it. The paper does not say what one does that is not taken. Its
+//! class is known from its address and target alone, so with the presets it ends the path as well, and the next path
+//! begins at the instruction behind it. The row `backward-not-taken` of a file changes that.
 
 use crate::error::HardwareError;
 use crate::stream::{BranchKind, RetiredBranch};
@@ -154,7 +155,8 @@ const WHOLE_PROGRAM: [Operations; 6] = [
 ];
 
 impl Mapping {
-    /// The mapping of a preset. `extensions` is the most backward branches or calls that a path is extended across; only the extended presets use it.
+    /// The mapping of a preset. `extensions` is the most backward branches or calls that a path is extended across;
+    /// only the extended presets use it.
     pub fn preset(preset: Preset, extensions: u16) -> Mapping {
         match preset {
             Preset::BallLarus => Mapping { rows: BALL_LARUS, extension: Extension::None },

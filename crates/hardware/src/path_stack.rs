@@ -1,7 +1,7 @@
 //! The path stack: one entry for each path under way (section 5.2).
 //!
-//! The published stack has 32 entries. What happens to the oldest when it is full is left to the implementation: it is dropped, or spilled to memory.
-//! Each operation takes constant time; dropping uses a ring.
+//! The published stack has 32 entries. What happens to the oldest when it is full is left to the implementation: it is
+//! dropped, or spilled to memory. Each operation takes constant time; dropping uses a ring.
 
 use crate::descriptor::PathDescriptor;
 use crate::events::EventCounts;

@@ -62,7 +62,8 @@ impl PathProfile {
     }
 }
 
-/// The overlap percentage of two profiles: the sum over all paths of the smaller of their two shares. Between 0 and 100; `None` if one has no counts.
+/// The overlap percentage of two profiles: the sum over all paths of the smaller of their two shares. Between 0 and
+/// 100; `None` if one has no counts.
 pub fn overlap(one: &PathProfile, other: &PathProfile) -> Option<f64> {
     if one.total == 0 || other.total == 0 {
         return None;

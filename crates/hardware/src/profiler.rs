@@ -1,7 +1,8 @@
-//! The whole profiler on a stream: a detector for each thread, tables beside the complete profile, overlap of the whole run and of windows (section 5.5).
+//! The whole profiler on a stream: a detector for each thread, tables beside the complete profile, overlap of the whole
+//! run and of windows (section 5.5).
 //!
-//! All tables see the same paths, so one reading of a stream serves many. For each metric there is a set of tables of its own; hardware would need as many
-//! tables, or runs.
+//! All tables see the same paths, so one reading of a stream serves many. For each metric there is a set of tables of
+//! its own; hardware would need as many tables, or runs.
 
 use crate::descriptor::PathDescriptor;
 use crate::detector::{CompletedPath, Detector, DetectorCounts, DetectorParameters};
@@ -76,7 +77,8 @@ impl MetricRun {
         Ok(MetricRun { metric, complete: PathProfile::default(), window: PathProfile::default(), tables })
     }
 
-    /// Adds a path; the cycles that the first table needs for it (section 5.5.3): one for a hit, the binary logarithm of the associativity for a miss.
+    /// Adds a path; the cycles that the first table needs for it (section 5.5.3): one for a hit, the binary logarithm
+    /// of the associativity for a miss.
     fn add(&mut self, completed: &CompletedPath) -> u32 {
         let count = match self.metric {
             Metric::Frequency => 1,
@@ -162,8 +164,9 @@ impl Profiler {
         })
     }
 
-    /// Takes what a thread does, with the events since its last branch; paths that end are handed to `observe` as well. Returns the cycles that the
-    /// hardware needs: one for each operation on the path stack, and those of the first metric's first table.
+    /// Takes what a thread does, with the events since its last branch; paths that end are handed to `observe` as well.
+    /// Returns the cycles that the hardware needs: one for each operation on the path stack, and those of the first
+    /// metric's first table.
     ///
     /// # Errors
     /// Never with parameters that [`Profiler::new`] took.

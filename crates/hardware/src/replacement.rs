@@ -1,8 +1,8 @@
 //! What a full set of the hot path table does about a path that it does not hold (section 5.4).
 //!
-//! Published: the least frequently used entry goes, and the new one starts with the incoming count (`lfu`). Then the entry that came last is mostly the
-//! next to go, and a path that becomes hot late has to be lucky. Other policies are algorithms for frequent items of streams, in each set by itself; none
-//! stores more than the published table does.
+//! Published: the least frequently used entry goes, and the new one starts with the incoming count (`lfu`). Then the
+//! entry that came last is mostly the next to go, and a path that becomes hot late has to be lucky. Other policies are
+//! algorithms for frequent items of streams, in each set by itself; none stores more than the published table does.
 //!
 //! | policy | source |
 //! |---|---|

@@ -74,8 +74,8 @@ impl TableParameters {
         format!("{}x{},{},{}", self.entries, self.associativity, self.index.name(), self.replacement.name())
     }
 
-    /// Bits of storage: for each entry a start of 48 bits, length and outcomes of a path of 32 branches, an accumulator of 32 bits. Least recently used
-    /// needs a rank beside.
+    /// Bits of storage: for each entry a start of 48 bits, length and outcomes of a path of 32 branches, an accumulator
+    /// of 32 bits. Least recently used needs a rank beside.
     pub fn storage_bits(&self) -> usize {
         let rank = if self.replacement == Replacement::Lru { self.associativity.trailing_zeros() as usize } else { 0 };
         self.entries * (48 + 6 + 32 + 32 + rank)
@@ -213,7 +213,8 @@ fn replace(set: &mut [Entry], fresh: Entry, policy: Replacement, generator: &mut
     TableUpdate::Inserted
 }
 
-/// Wears a count down: by the incoming one with probability 1.08 to the power of minus the count, as HeavyKeeper does. Says whether it is gone.
+/// Wears a count down: by the incoming one with probability 1.08 to the power of minus the count, as HeavyKeeper does.
+/// Says whether it is gone.
 fn wear(victim: &mut Entry, by: u32, generator: &mut Generator) -> bool {
     // Above this count the probability is below that of one draw of 2^32.
     const HARDLY_EVER: u32 = 288;

@@ -1,9 +1,11 @@
 //! A detector without length limit gives the same paths as a software numbering of the graph.
 //!
-//! Random programs: one procedure of blocks that lie one behind the other, each ending with a conditional branch, a jump, an indirect jump, nothing or a
-//! return. An interpreter executes them and hands the branches to the detector. The oracle knows nothing of branches: it sees the sequence of blocks, and
-//! numbers paths as Ball and Larus do (MICRO 1996) on the graph without the edges that the detector's own set of cuts takes out:
-//! all edges of backward branches, taken or not, and of indirect jumps. Each edge that is taken out is an exit of its own. Paths must correspond one to one, with equal counts.
+//! Random programs: one procedure of blocks that lie one behind the other, each ending with a conditional branch, a
+//! jump, an indirect jump, nothing or a return. An interpreter executes them and hands the branches to the detector.
+//! The oracle knows nothing of branches: it sees the sequence of blocks, and numbers paths as Ball and Larus do (MICRO
+//! 1996) on the graph without the edges that the detector's own set of cuts takes out: all edges of backward branches,
+//! taken or not, and of indirect jumps. Each edge that is taken out is an exit of its own. Paths must correspond one to
+//! one, with equal counts.
 
 use std::collections::BTreeMap;
 use trodden_hardware::{

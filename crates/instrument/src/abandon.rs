@@ -1,9 +1,10 @@
 //! Which calls might not come back, and which come back twice.
 //!
-//! A call that exits the program, throws, or jumps away leaves its callers' paths unfinished; where that can happen, the path is counted as
-//! having reached the call ([`trodden_unit::EdgeKind::Reach`]). Each such count costs an instruction, so calls are cleared of suspicion where the
-//! module proves it: callees that LLVM knows to return and not to throw, and functions of the module that make no suspicious call themselves.
-//! A callee in which a signal ends the program does not count as abandoning, unless the user asks for that (`reach=all`).
+//! A call that exits the program, throws, or jumps away leaves its callers' paths unfinished; where that can happen,
+//! the path is counted as having reached the call ([`trodden_unit::EdgeKind::Reach`]). Each such count costs an
+//! instruction, so calls are cleared of suspicion where the module proves it: callees that LLVM knows to return and not
+//! to throw, and functions of the module that make no suspicious call themselves. A callee in which a signal ends the
+//! program does not count as abandoning, unless the user asks for that (`reach=all`).
 
 use crate::llvm::{Module, Value, llvm};
 use llvm_sys::LLVMLinkage;
@@ -103,8 +104,8 @@ fn assembly_transfers_control(assembly: Value) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| matches!(word, "syscall" | "sysenter" | "ud2" | "hlt") || leaves(word))
 }
 
-/// Whether a call may return a second time without having been made again: `setjmp` and its kin by their attribute, and the calls by which a process
-/// becomes two, each of which goes on from there.
+/// Whether a call may return a second time without having been made again: `setjmp` and its kin by their attribute, and
+/// the calls by which a process becomes two, each of which goes on from there.
 pub fn returns_twice(call: Value) -> bool {
     let callee = call.callee();
     let forks = |name: &str| matches!(name, "fork" | "_Fork" | "__fork" | "__libc_fork" | "forkpty" | "vfork" | "__vfork" | "daemon");

@@ -1,11 +1,12 @@
 //! The tier `addresses`: no counter, no changed code; blocks are only marked, so that their addresses can be told afterwards.
 //!
-//! Each block gets an `llvm.pseudoprobe`: it makes no instruction, stays in its block, is copied when code generation copies the block, and ends as an
-//! entry (function, number, address) of the section `.pseudo_probe`, which is not loaded. Functions are named there by [`probe_function`], which no
-//! other user of pseudo probes has; and a probe's number says which block begins, or which call of it is about to be made ([`Mark`]).
+//! Each block gets an `llvm.pseudoprobe`: it makes no instruction, stays in its block, is copied when code generation
+//! copies the block, and ends as an entry (function, number, address) of the section `.pseudo_probe`, which is not
+//! loaded. Functions are named there by [`probe_function`], which no other user of pseudo probes has; and a probe's
+//! number says which block begins, or which call of it is about to be made ([`Mark`]).
 //!
-//! A function is described on a copy of the module, because its blocks have to be parted for that ([`crate::shape`]), and its code must stay
-//! as it is. Marks are carried over by the places of instructions in their blocks.
+//! A function is described on a copy of the module, because its blocks have to be parted for that ([`crate::shape`]),
+//! and its code must stay as it is. Marks are carried over by the places of instructions in their blocks.
 
 use crate::describe::{Draft, Site};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
@@ -93,8 +94,8 @@ impl Standing {
     }
 }
 
-/// Whether a block is empty and not needed to tell ways apart: code generation removes such blocks, and a mark would keep them. Who comes from one of
-/// its predecessors to its successor must have come this way.
+/// Whether a block is empty and not needed to tell ways apart: code generation removes such blocks, and a mark would
+/// keep them. Who comes from one of its predecessors to its successor must have come this way.
 fn is_between_two(block: Block) -> bool {
     let Some(to) = only_jumps(block) else { return false };
     only_jumps(to).is_none() && predecessors(block).into_iter().all(|from| ways(from, to) == 1)

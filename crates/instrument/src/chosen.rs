@@ -1,7 +1,8 @@
 //! Paths that were asked for: planned, judged, and counted in words of their own; all others together in one ([`trodden_flow::selected`]).
 //!
-//! The word is computed without a branch: the register (or its hash, or its upper bits) is the word's number, unless it lies outside, or a constant table
-//! says that this is not that word's path; then it is the last one. Where the register is a constant, so is the word.
+//! The word is computed without a branch: the register (or its hash, or its upper bits) is the word's number, unless it
+//! lies outside, or a constant table says that this is not that word's path; then it is the last one. Where the
+//! register is a constant, so is the word.
 //!
 //! Tables have entries of as few bytes as their numbers take.
 

@@ -1,7 +1,8 @@
 //! A digest of a function's code: whether two functions with the same graph do the same.
 //!
-//! It has the instructions with their operands and constants, and what they call; not what differs where nothing was changed: numbers and names that the compiler gives, source positions,
-//! and the line numbers and places that assertions and messages pass on. So a function that only moved within its file, or whose file moved, is the same.
+//! It has the instructions with their operands and constants, and what they call; not what differs where nothing was
+//! changed: numbers and names that the compiler gives, source positions, and the line numbers and places that
+//! assertions and messages pass on. So a function that only moved within its file, or whose file moved, is the same.
 
 use crate::llvm::{Block, Value, llvm};
 use llvm_sys::LLVMLinkage;

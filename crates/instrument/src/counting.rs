@@ -1,18 +1,23 @@
 //! What one count is in code: an increment of a word, or of a cell in a table; by one thread alone, or by several.
 //!
-//! The plain increment is made where it stands ([`Counters::add`]). Everything that needs blocks of its own is made later, when the register's values
-//! stand ([`Waiting`]): until then a call of a function that does not exist holds the place.
+//! The plain increment is made where it stands ([`Counters::add`]). Everything that needs blocks of its own is made
+//! later, when the register's values stand ([`Waiting`]): until then a call of a function that does not exist holds the
+//! place.
 //!
 //! # Tables
-//! Layout: [`trodden_unit::Table`]. The code looks at the cell that the path's number hashes to (multiplied by an odd constant, upper bits), and at those behind it
-//! until it finds the key, or a free cell, or has looked at [`MOST_PROBES`]. A free cell is claimed with a compare-and-exchange: so a signal handler, or another thread where
-//! threads share a region, that comes in between claims another cell, or finds the key there. Keys never change, so the count is the same increment as
-//! in arrays. Executions that find neither are counted apart: they are lost for the profile, but not silently.
+//! Layout: [`trodden_unit::Table`]. The code looks at the cell that the path's number hashes to (multiplied by an odd
+//! constant, upper bits), and at those behind it until it finds the key, or a free cell, or has looked at
+//! [`MOST_PROBES`]. A free cell is claimed with a compare-and-exchange: so a signal handler, or another thread where
+//! threads share a region, that comes in between claims another cell, or finds the key there. Keys never change, so the
+//! count is the same increment as in arrays. Executions that find neither are counted apart: they are lost for the
+//! profile, but not silently.
 //!
 //! # Unknown paths
-//! Where a path ends that may be unknown, it is looked up ([`Lookup`]). If it is unknown, and was counted before in the thread's region, its count is incremented there and then; the first time, and
-//! whenever something is done at such paths, the runtime is jumped to. One comparison tells both, and whether the thread has a region at all ([`trodden_wire::DIRECT_BIAS_SYMBOL`]).
-//! Of several executions that are counted together the runtime sees one, and the next one too if the comparison still says so.
+//! Where a path ends that may be unknown, it is looked up ([`Lookup`]). If it is unknown, and was counted before in the
+//! thread's region, its count is incremented there and then; the first time, and whenever something is done at such
+//! paths, the runtime is jumped to. One comparison tells both, and whether the thread has a region at all
+//! ([`trodden_wire::DIRECT_BIAS_SYMBOL`]). Of several executions that are counted together the runtime sees one, and
+//! the next one too if the comparison still says so.
 
 use crate::chosen::Words;
 use crate::events::Begun;
@@ -40,7 +45,8 @@ const USUAL: [u64; 2] = [3, 1];
 /// Name of the function that stands for a count to be made.
 const PLACE: &str = "__trodden_place_of_a_count";
 
-/// To the runtime's function that counts, and back. Not a call: a function that calls nothing else would get a frame for it, on its known paths too.
+/// To the runtime's function that counts, and back. Not a call: a function that calls nothing else would get a frame
+/// for it, on its known paths too.
 const JUMP_TO_COUNT: &str = "leaq 1f(%rip), %r11\n\tjmp ${1:P}\n1:";
 /// The counter's address, the function; what both change.
 const JUMP_REGISTERS: &str = "{rdi},i,~{r10},~{r11},~{flags},~{fpsr},~{dirflag}";
@@ -211,8 +217,8 @@ impl Waiting {
         Waiting { place: Value(place), path, by, lookup, usual: None }
     }
 
-    /// The path mostly has this number, namely if a comparison holds: it is counted by an instruction of its own then; or by the register from which a choice is made
-    /// behind the count: of one more, and of as many as before.
+    /// The path mostly has this number, namely if a comparison holds: it is counted by an instruction of its own then;
+    /// or by the register from which a choice is made behind the count: of one more, and of as many as before.
     pub fn mostly(self, holds: Value, number: i64, held: Option<Value>) -> Waiting {
         Waiting { usual: Some(Mostly { holds, number, held }), ..self }
     }

@@ -1,8 +1,9 @@
 //! From an LLVM function to a graph whose edges say when they are taken.
 //!
-//! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a hub if the function has computed jumps, then the exit. All
-//! ways from one block to another are one edge: a path is a sequence of blocks. Every block that ends the function has an edge to the exit, and so has
-//! every block with a call that might not come back ([`EdgeKind::Reach`]).
+//! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a hub if the function has computed jumps,
+//! then the exit. All ways from one block to another are one edge: a path is a sequence of blocks. Every block that
+//! ends the function has an edge to the exit, and so has every block with a call that might not come back
+//! ([`EdgeKind::Reach`]).
 
 use crate::abandon::{Abandonment, returns_twice};
 use crate::code;
@@ -251,8 +252,8 @@ pub fn tail_call_before_return(block: Block) -> Option<Value> {
     (is_phi && phi.incoming().contains(&(call, block))).then_some(call)
 }
 
-/// How a returning block ends, and in front of which instruction the path is over: a call that takes the function's place comes after the count,
-/// so that it can still be a jump.
+/// How a returning block ends, and in front of which instruction the path is over: a call that takes the function's
+/// place comes after the count, so that it can still be a jump.
 fn return_end(terminator: Value) -> (EdgeKind, Value) {
     let mut last = None;
     for instruction in terminator.block().instructions() {
@@ -271,7 +272,8 @@ fn return_end(terminator: Value) -> (EdgeKind, Value) {
     }
 }
 
-/// Whether a call may be made as a jump, if it is the last thing that a function does: a call of another function, unless the function's code was asked for without such jumps.
+/// Whether a call may be made as a jump, if it is the last thing that a function does: a call of another function,
+/// unless the function's code was asked for without such jumps.
 fn is_tail_call(call: Value) -> bool {
     if !call.is(LLVMOpcode::LLVMCall) || llvm!(LLVMIsTailCall(call.0)) == 0 || is_plain_intrinsic(call) {
         return false;

@@ -1,7 +1,8 @@
 //! What the object file gets besides code: the counters, the allocated record, the frame.
 //!
-//! All three are made by module-level assembly, because an LLVM global in a section of its own has its zeros in the file, cannot be in a section that is
-//! not loaded, and is not retained by the linker without being listed in `llvm.used`. The record is retained (`R`) so that `--gc-sections` leaves it; it refers to the counters by their
+//! All three are made by module-level assembly, because an LLVM global in a section of its own has its zeros in the
+//! file, cannot be in a section that is not loaded, and is not retained by the linker without being listed in
+//! `llvm.used`. The record is retained (`R`) so that `--gc-sections` leaves it; it refers to the counters by their
 //! distance, so that it needs no relocation when the program starts.
 
 use crate::llvm::{Module, Value, c_string, llvm};
@@ -76,8 +77,9 @@ pub fn define_direct_bias(module: Module) {
     thread_local_with_place(module, DIRECT_BIAS_SYMBOL, 8, DIRECT_PLACE_SYMBOL, DIRECT_BIAS_SYMBOL);
 }
 
-/// Defines a thread-local object of so many bytes (words), all zero, and the function `place` by which the runtime finds the calling thread's, in a section group: linkers keep one of each group. The
-/// function is in machine code, for the module's assembly may be in either syntax:
+/// Defines a thread-local object of so many bytes (words), all zero, and the function `place` by which the runtime
+/// finds the calling thread's, in a section group: linkers keep one of each group. The function is in machine code, for
+/// the module's assembly may be in either syntax:
 ///
 /// ```text
 /// movq SYMBOL@GOTTPOFF(%rip), %rax
@@ -115,8 +117,8 @@ pub fn shared_bias(module: Module) {
     ));
 }
 
-/// Takes declarations out that nothing refers to: the assembler would make undefined symbols without a type of them, which linkers refuse where the
-/// definition has one.
+/// Takes declarations out that nothing refers to: the assembler would make undefined symbols without a type of them,
+/// which linkers refuse where the definition has one.
 pub fn forget_unused(declared: &[Value]) {
     for value in declared.iter().filter(|v| v.users().next().is_none()) {
         match value.is_function() {
@@ -148,8 +150,8 @@ pub fn switch(module: Module) {
     ));
 }
 
-/// Emits the unit's counters (cells, where there are several for each; aligned so that no path's lie in two cache lines), its record, and its frame from the file where that is
-/// stored.
+/// Emits the unit's counters (cells, where there are several for each; aligned so that no path's lie in two cache
+/// lines), its record, and its frame from the file where that is stored.
 pub fn sections(module: Module, unit: Identity, counters: u64, several: bool, frame: &Path) {
     let unit_bytes = unit.0.map(|b| format!("0x{b:02x}")).join(",");
     let path = frame.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");

@@ -1,19 +1,23 @@
-//! Events of each path: a counter of events is read where a function begins and where its paths end, and what passed between is added to the path's sum.
+//! Events of each path: a counter of events is read where a function begins and where its paths end, and what passed
+//! between is added to the path's sum.
 //!
-//! What a path is charged with is its own: less what paths of callees were charged with meanwhile. That takes no stack of activations. Each thread has a
-//! sum `spent` of all that was charged so far, so `now - spent` is what is not charged to anybody yet; a path's own events are the difference between that
-//! quantity now and when its function began, and charging them brings it back to what it was. So the function needs one number for all its paths,
+//! What a path is charged with is its own: less what paths of callees were charged with meanwhile. That takes no stack
+//! of activations. Each thread has a sum `spent` of all that was charged so far, so `now - spent` is what is not
+//! charged to anybody yet; a path's own events are the difference between that quantity now and when its function
+//! began, and charging them brings it back to what it was. So the function needs one number for all its paths,
 //!
 //! ```text
 //! function begins   begun = now - spent
 //! path ends         own = now - begun - spent;  count += 1;  sum += own;  squares += own * own;  spent += own
 //! ```
 //!
-//! and an activation that never comes to its path's end (an exception, `longjmp`) leaves nothing behind that would have to be undone: what it did is charged to the
-//! path that ends next. Reading takes time itself, of which `spent` gets an estimate as well ([`trodden_wire::EventCost`]), so that nobody is charged with it.
+//! and an activation that never comes to its path's end (an exception, `longjmp`) leaves nothing behind that would have
+//! to be undone: what it did is charged to the path that ends next. Reading takes time itself, of which `spent` gets an
+//! estimate as well ([`trodden_wire::EventCost`]), so that nobody is charged with it.
 //!
-//! Invariants: one reading for each path's end, where the count is made. Where a path ends, `spent` is changed by an addition to memory, after everything else, so that
-//! what a signal handler's paths were charged with meanwhile is not forgotten.
+//! Invariants: one reading for each path's end, where the count is made. Where a path ends, `spent` is changed by an
+//! addition to memory, after everything else, so that what a signal handler's paths were charged with meanwhile is not
+//! forgotten.
 
 use crate::emit::{add_attribute, label, thread_local_with_place};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
@@ -63,7 +67,8 @@ impl Events {
         Events { source, thread, cost, now: declare_reading(module, source) }
     }
 
-    /// Reads the counter where a function begins: in front of the first instruction of the block that was its entry before it was checked whether the thread has a region.
+    /// Reads the counter where a function begins: in front of the first instruction of the block that was its entry
+    /// before it was checked whether the thread has a region.
     pub fn begin(self, module: Module, entry: Block, location: Option<LLVMMetadataRef>) -> Begun {
         let builder = Builder::before(module, entry.behind_variables(), location);
         let now = self.read(&builder);
@@ -133,8 +138,9 @@ fn declare_reading(module: Module, source: EventSource) -> Value {
     Value(now)
 }
 
-/// Defines the thread's own, the costs, the record, and the function by which the runtime finds the first. All units of an image have them, in a section group
-/// whose name has the event in it: of units with other events, the linker finds the symbols defined twice.
+/// Defines the thread's own, the costs, the record, and the function by which the runtime finds the first. All units of
+/// an image have them, in a section group whose name has the event in it: of units with other events, the linker finds
+/// the symbols defined twice.
 fn define(module: Module, source: EventSource) {
     let (kind, config) = source.kernel();
     let (symbol, group) = (EVENT_SYMBOL, format!("{EVENT_SYMBOL}.{}", source.name().replace('-', "_")));

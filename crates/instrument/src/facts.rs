@@ -1,7 +1,8 @@
 //! What the blocks of a unit compute ([`UnitFacts`]), for analyses that look along paths. No code is made of the module then.
 //!
-//! Blocks are prepared and described exactly as for instrumentation, so that their numbers, and those of files and scopes, are the ones in the unit's map.
-//! What is not understood is a value that equals no other, or a write to any memory: facts may say too little, never too much.
+//! Blocks are prepared and described exactly as for instrumentation, so that their numbers, and those of files and
+//! scopes, are the ones in the unit's map. What is not understood is a value that equals no other, or a write to any
+//! memory: facts may say too little, never too much.
 
 use crate::abandon::Abandonment;
 use crate::debug::Positions;

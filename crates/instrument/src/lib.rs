@@ -1,8 +1,10 @@
-//! The compiler plugin. clang loads it (`-fpass-plugin=`) and calls it once per module, after the optimiser and just before code generation.
+//! The compiler plugin. clang loads it (`-fpass-plugin=`) and calls it once per module, after the optimiser and just
+//! before code generation.
 //!
-//! The order of work is [`unit::instrument`]. This crate alone knows LLVM; it reaches it through LLVM-C, whose functions resolve at load time
-//! against the libLLVM that clang has loaded, so nothing of LLVM is needed to build it. It decides nothing about paths: it turns functions into
-//! [`trodden_flow::Graph`]s ([`describe`]) and carries out [`trodden_flow::Plan`]s ([`probes`]).
+//! The order of work is [`unit::instrument`]. This crate alone knows LLVM; it reaches it through LLVM-C, whose
+//! functions resolve at load time against the libLLVM that clang has loaded, so nothing of LLVM is needed to build it.
+//! It decides nothing about paths: it turns functions into [`trodden_flow::Graph`]s ([`describe`]) and carries out
+//! [`trodden_flow::Plan`]s ([`probes`]).
 //!
 //! Errors end the compilation with a message: a unit is never left uninstrumented in silence.
 

@@ -1,7 +1,8 @@
 //! Thin names for what the plugin uses of LLVM-C.
 //!
-//! Handles are copies of pointers into the module that clang handed over; the module outlives the plugin's call, and nothing here keeps a handle
-//! beyond it. What is deleted (instructions, blocks) is deleted by code that holds no other handle to it.
+//! Handles are copies of pointers into the module that clang handed over; the module outlives the plugin's call, and
+//! nothing here keeps a handle beyond it. What is deleted (instructions, blocks) is deleted by code that holds no other
+//! handle to it.
 
 use llvm_sys::LLVMInlineAsmDialect;
 use llvm_sys::LLVMIntPredicate;
@@ -16,7 +17,8 @@ use std::ffi::{CStr, CString, c_char, c_uint};
 /// Calls a function of LLVM-C.
 macro_rules! llvm {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: the arguments are live handles of the module being compiled (see the module's documentation), of the kinds the function takes.
+        // SAFETY: the arguments are live handles of the module being compiled (see the module's documentation), of the
+        // kinds the function takes.
         unsafe { $function($($argument),*) }
     };
 }
@@ -364,7 +366,8 @@ impl Builder {
         builder.locate(location)
     }
 
-    /// An empty phi node in front of an instruction, and in front of what debug information holds of variables there: no phi node may come behind that.
+    /// An empty phi node in front of an instruction, and in front of what debug information holds of variables there:
+    /// no phi node may come behind that.
     pub fn phi_before(module: Module, instruction: Value, kind: LLVMTypeRef, location: Option<LLVMMetadataRef>) -> Value {
         let builder = Builder { raw: llvm!(LLVMCreateBuilderInContext(module.context())) };
         llvm!(LLVMPositionBuilderBeforeInstrAndDbgRecords(builder.raw, instruction.0));

@@ -1,8 +1,9 @@
 //! LLVM's own profile instrumentation in a module: reading its tables, and taking them out.
 //!
-//! The layout is that of `InstrProfData.inc` of LLVM 22, raw format 10. A function with counters has two private globals: `__profc_*`, an array of
-//! counters, and `__profd_*`, a structure with the hash of its name, the hash of its graph, where its counters are and how many. All names of a module are
-//! in globals called `__llvm_prf_nm`. Nothing of this is needed at run time by a program whose counters are gone.
+//! The layout is that of `InstrProfData.inc` of LLVM 22, raw format 10. A function with counters has two private
+//! globals: `__profc_*`, an array of counters, and `__profd_*`, a structure with the hash of its name, the hash of its
+//! graph, where its counters are and how many. All names of a module are in globals called `__llvm_prf_nm`. Nothing of
+//! this is needed at run time by a program whose counters are gone.
 
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
 use crate::markers::MarkerError;

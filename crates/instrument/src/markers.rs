@@ -1,16 +1,19 @@
 //! LLVM's edge counters as markers: a path profile from which LLVM's own edge profile follows.
 //!
-//! A unit that is compiled with LLVM's early instrumentation (`-fprofile-generate`, with atomic updates, which the optimiser neither merges nor moves
-//! across branches) comes here with `atomicrmw add` on its counters in the blocks where the optimiser left them, inlined and duplicated with the
-//! code around them. They are taken out, and the unit's map notes where they were ([`trodden_unit::edge_profile`]): paths say how often each block is
-//! executed, and so what each counter would hold. Three kinds cannot become a note and are counted, by counters of the unit's own:
+//! A unit that is compiled with LLVM's early instrumentation (`-fprofile-generate`, with atomic updates, which the
+//! optimiser neither merges nor moves across branches) comes here with `atomicrmw add` on its counters in the blocks
+//! where the optimiser left them, inlined and duplicated with the code around them. They are taken out, and the unit's
+//! map notes where they were ([`trodden_unit::edge_profile`]): paths say how often each block is executed, and so what
+//! each counter would hold. Three kinds cannot become a note and are counted, by counters of the unit's own:
 //!
 //! - the amount is computed (LLVM counts a `select` by adding its condition);
-//! - the address is computed (the optimiser merged blocks that differ in their counter only). For these the counters' array gets a twin among the unit's
-//!   counters, whose address takes its place; the address less that of the template, added to the thread's base, is where the thread counts;
+//! - the address is computed (the optimiser merged blocks that differ in their counter only). For these the counters'
+//!   array gets a twin among the unit's counters, whose address takes its place; the address less that of the template,
+//!   added to the thread's base, is where the thread counts;
 //! - it stands between two calls of one block of which either might not come back, so that paths cannot tell whether it was passed.
 //!
-//! The bitcode that is kept has the atomic updates in it, and a named metadata node that says so, by which they are recognised when variants are made.
+//! The bitcode that is kept has the atomic updates in it, and a named metadata node that says so, by which they are
+//! recognised when variants are made.
 
 use crate::abandon::Abandonment;
 use crate::describe::{Draft, calls_that_might_not_return, ending_call};
@@ -88,7 +91,8 @@ pub fn is_marked(module: Module) -> bool {
 }
 
 impl Markers {
-    /// Takes LLVM's counters out of a module, but for those by which something is counted; those get places among the unit's `counters`, from `next` on.
+    /// Takes LLVM's counters out of a module, but for those by which something is counted; those get places among the
+    /// unit's `counters`, from `next` on.
     pub fn take(module: Module, counters: Value, next: &mut u64) -> Result<Markers, MarkerError> {
         let tables = llvm_profile::read(module)?;
         let notes = llvm_profile::value_notes(module);
@@ -119,8 +123,9 @@ impl Markers {
         Ok(markers)
     }
 
-    /// Gives every place where a value is noted its counters. Where the optimiser merged calls that differ in their place only, the place is computed:
-    /// then all places of the functions in question get counters, in order, and a number that stands for the function's table says where they begin.
+    /// Gives every place where a value is noted its counters. Where the optimiser merged calls that differ in their
+    /// place only, the place is computed: then all places of the functions in question get counters, in order, and a
+    /// number that stands for the function's table says where they begin.
     fn take_notes(&mut self, notes: Vec<Value>, tables: &[llvm_profile::Table], next: &mut u64) -> Vec<(Value, u64)> {
         let numbers: HashMap<Value, u32> = tables.iter().enumerate().map(|(i, t)| (t.data, i as u32)).collect();
         let mut known: HashMap<(u32, ValueKind, u16), u64> = HashMap::new();
@@ -298,7 +303,8 @@ fn function_of(instruction: Value) -> Value {
     Value(llvm!(LLVMGetBasicBlockParent(instruction.block().0)))
 }
 
-/// Where a marker in front of an instruction stands among the calls that might not come back; `None` if paths do not tell whether it was passed.
+/// Where a marker in front of an instruction stands among the calls that might not come back; `None` if paths do not
+/// tell whether it was passed.
 fn place(before: Value, abandonment: &Abandonment) -> Option<MarkerPlace> {
     let block = before.block();
     let calls = calls_that_might_not_return(block, abandonment);

@@ -63,8 +63,8 @@ pub struct Options {
     pub plan: PlanOptions,
     /// When counts are made.
     pub choices: Choices,
-    /// Count at every call that it was reached, not only at those that might not come back by themselves: so that callers' paths are known too when a
-    /// signal ends the program.
+    /// Count at every call that it was reached, not only at those that might not come back by themselves: so that
+    /// callers' paths are known too when a signal ends the program.
     pub reach_all: bool,
     /// Keep the unit's bitcode, so that other variants can be made of it.
     pub keep_bitcode: bool,

@@ -5,8 +5,9 @@
 use crate::llvm::{Block, Builder, Module, Value};
 use std::collections::{HashMap, HashSet};
 
-/// Rebuilds every phi node of a block with other incoming entries. `entries` gets the old ones and returns the new ones; a phi node that is left
-/// with none was in a block nobody enters and keeps its old entries. Gives the old nodes (which are no more) with the new ones.
+/// Rebuilds every phi node of a block with other incoming entries. `entries` gets the old ones and returns the new
+/// ones; a phi node that is left with none was in a block nobody enters and keeps its old entries. Gives the old nodes
+/// (which are no more) with the new ones.
 pub fn rebuild(module: Module, block: Block, mut entries: impl FnMut(Vec<(Value, Block)>) -> Vec<(Value, Block)>) -> Vec<(Value, Value)> {
     let old: Vec<Value> = block.phis().collect();
     let mut replaced = Vec::new();
@@ -26,8 +27,8 @@ pub fn rename(module: Module, block: Block, from: Block, to: Block) {
     rebuild(module, block, |old| old.into_iter().map(|(value, b)| (value, if b == from { to } else { b })).collect());
 }
 
-/// In the phi nodes of `block`, what came from some blocks now comes from others. Where several entries came from one (a switch with several cases), they
-/// become one, as the edges did. Gives the old nodes with the new ones.
+/// In the phi nodes of `block`, what came from some blocks now comes from others. Where several entries came from one
+/// (a switch with several cases), they become one, as the edges did. Gives the old nodes with the new ones.
 pub fn rename_all(module: Module, block: Block, renamed: &HashMap<Block, Block>) -> Vec<(Value, Value)> {
     rebuild(module, block, |old| {
         let mut seen = HashSet::new();

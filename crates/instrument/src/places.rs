@@ -1,11 +1,12 @@
 //! Places for the code of edges.
 //!
-//! Code for an edge goes to the end of its tail or to the head where only that edge leads there; otherwise the edge is split. An edge along which an
-//! exception arrives is split by giving it a landing pad of its own, since a landing pad must be where the call unwinds to. The remaining edges to that
-//! pad share another.
+//! Code for an edge goes to the end of its tail or to the head where only that edge leads there; otherwise the edge is
+//! split. An edge along which an exception arrives is split by giving it a landing pad of its own, since a landing pad
+//! must be where the call unwinds to. The remaining edges to that pad share another.
 //!
-//! A block that does nothing but return is counted on the edges into it where one of them comes behind a tail call (and in front of that call): code
-//! generation will copy the return behind the call and make it a jump, and code in the returning block would prevent that and let the stack grow.
+//! A block that does nothing but return is counted on the edges into it where one of them comes behind a tail call (and
+//! in front of that call): code generation will copy the return behind the call and make it a jump, and code in the
+//! returning block would prevent that and let the stack grow.
 
 use crate::abandon::returns_twice;
 use crate::describe::{Draft, Site, only_returns, tail_call_before_return};
@@ -83,9 +84,9 @@ fn size(block: Block) -> u32 {
     block.instructions().filter(|i| !is_none(i)).count() as u32
 }
 
-/// Whether nothing in a block can be observed from outside: it calls nothing but what becomes a few instructions. A block that ends with a computed
-/// jump does not count as such: code generation copies it to wherever one leads there, and how well it does (interpreters live on it) depends on those
-/// blocks.
+/// Whether nothing in a block can be observed from outside: it calls nothing but what becomes a few instructions. A
+/// block that ends with a computed jump does not count as such: code generation copies it to wherever one leads there,
+/// and how well it does (interpreters live on it) depends on those blocks.
 fn is_quiet(block: Block) -> bool {
     if block.terminator().is(LLVMOpcode::LLVMIndirectBr) {
         return false;

@@ -1,11 +1,12 @@
 //! Carries out a plan: puts the path register and the counts into a function.
 //!
-//! The register is no variable in memory: it is built directly in SSA form, in one pass over the acyclic graph. Cut edges all set it to a constant, so
-//! no value flows against the order. As long as a path's sum is a constant no instruction is made for it; initialisation sinks to where it is
-//! needed, and the increments at a path's end become part of the counter's address.
+//! The register is no variable in memory: it is built directly in SSA form, in one pass over the acyclic graph. Cut
+//! edges all set it to a constant, so no value flows against the order. As long as a path's sum is a constant no
+//! instruction is made for it; initialisation sinks to where it is needed, and the increments at a path's end become
+//! part of the counter's address.
 //!
-//! First the edges get places for their code ([`crate::places`] splits edges and landing pads); then the code is made, block by block in topological
-//! order.
+//! First the edges get places for their code ([`crate::places`] splits edges and landing pads); then the code is made,
+//! block by block in topological order.
 
 use crate::chosen::Words;
 use crate::counting::{self, Counters, Flushing, Lookup, Waiting};
@@ -151,8 +152,8 @@ pub fn copy_fast_math(from: Value, to: Value) {
     }
 }
 
-/// Address of the calling thread's copy of the unit's counters, computed at the function's entry. `may_be_first`: some thread may count here for the first
-/// time, so it is checked whether it has a region.
+/// Address of the calling thread's copy of the unit's counters, computed at the function's entry. `may_be_first`: some
+/// thread may count here for the first time, so it is checked whether it has a region.
 pub fn counters_of_thread(around: Surroundings, function: Value, location: Option<LLVMMetadataRef>, may_be_first: bool) -> Value {
     let module = around.module;
     if !may_be_first {
@@ -166,8 +167,9 @@ pub fn counters_of_thread(around: Surroundings, function: Value, location: Optio
     base
 }
 
-/// Where code of the residual tier counts by itself: the address of the thread's copy, or of the template, whose counters stay 0, while the runtime is to see each count. Computed at the
-/// function's entry; the thread has a region then.
+/// Where code of the residual tier counts by itself: the address of the thread's copy, or of the template, whose
+/// counters stay 0, while the runtime is to see each count. Computed at the function's entry; the thread has a region
+/// then.
 pub fn direct_counters_of_thread(around: Surroundings, function: Value, direct_bias: Value, location: Option<LLVMMetadataRef>) -> Value {
     let module = around.module;
     let (check, entry) = part_entry(module, function);
@@ -186,7 +188,8 @@ pub fn part_entry(module: Module, function: Value) -> (Block, Block) {
     (new, old)
 }
 
-/// The same address, computed at the end of a block that is not ended yet, with the check whether the thread has a region. Gives it and the block that is to be ended now.
+/// The same address, computed at the end of a block that is not ended yet, with the check whether the thread has a
+/// region. Gives it and the block that is to be ended now.
 pub fn counters_at(around: Surroundings, check: Block, location: Option<LLVMMetadataRef>) -> (Value, Block) {
     let module = around.module;
     let (end, claim) = (new_block_behind(module, check), new_block_behind(module, check));
@@ -308,8 +311,9 @@ impl Work<'_> {
         entered
     }
 
-    /// What the program counts of a loop's rounds, as it is on an edge out of the loop. Code generation is not shown how it comes about: it would keep another counter in the loop, from which the number
-    /// follows by an instruction less. (A counter that was made is shown: code generation may find that it is the difference of two addresses.)
+    /// What the program counts of a loop's rounds, as it is on an edge out of the loop. Code generation is not shown
+    /// how it comes about: it would keep another counter in the loop, from which the number follows by an instruction
+    /// less. (A counter that was made is shown: code generation may find that it is the difference of two addresses.)
     fn on_way_out(&self, builder: &Builder, counter: Counter, rounds: &schedule::Rounds, edge: Edge) -> Counter {
         let from = self.graph.from(edge);
         let next = self.draft.nodes[from.index()].filter(|_| from == self.graph.from(rounds.back)).and_then(|latch| counter.next(latch));

@@ -1,11 +1,14 @@
 //! The tier of unknown paths: what [`trodden_flow::residual`] decides, done to a function.
 //!
-//! The original blocks are the first version, with copies ([`crate::sample::copies`]) of those that are several there; other copies are the counted version. First control is led as the
-//! graph of all versions says, and values that are several now are merged ([`crate::sample::ssa`]); then the probes come, as into any other graph, but that they count by jumps to the runtime
-//! and back: such code hardly ever runs, so it is to be small, and must not make a frame necessary. Last, loops of the first version get [`gates`], so that code generation sees them as they
-//! were; and it is told how often the known paths take each way ([`weigh`]).
+//! The original blocks are the first version, with copies ([`crate::sample::copies`]) of those that are several there;
+//! other copies are the counted version. First control is led as the graph of all versions says, and values that are
+//! several now are merged ([`crate::sample::ssa`]); then the probes come, as into any other graph, but that they count
+//! by jumps to the runtime and back: such code hardly ever runs, so it is to be small, and must not make a frame
+//! necessary. Last, loops of the first version get [`gates`], so that code generation sees them as they were; and it is
+//! told how often the known paths take each way ([`weigh`]).
 //!
-//! Computed jumps have addresses of blocks in data, so the jumps of all versions arrive in one block; there it is known whether the path that begins is.
+//! Computed jumps have addresses of blocks in data, so the jumps of all versions arrive in one block; there it is known
+//! whether the path that begins is.
 
 use crate::bounds;
 use crate::counting::{Counters, Flushing, Unknown};
@@ -74,7 +77,8 @@ pub fn hubs(draft: &Draft) -> Vec<Node> {
     hubs.map(|(i, _)| Node(i as u32)).collect()
 }
 
-/// The same for a function that stays one version, since there cannot be two of it or none of its paths is known: every path is looked up where it ends, or counted.
+/// The same for a function that stays one version, since there cannot be two of it or none of its paths is known: every
+/// path is looked up where it ends, or counted.
 pub fn insert_into_one(
     around: Surroundings,
     count: Value,
@@ -119,8 +123,9 @@ fn nests(graph: &Graph, plan: &Plan) -> Vec<Node> {
     nests
 }
 
-/// Tells code generation how often the known paths take each way of all versions; where they never come, what was said before stays. And how often they begin at the entry: with a count
-/// there it takes the weights for measured, and lays blocks that are hardly ever executed behind the loops that they are in (the counted version among them).
+/// Tells code generation how often the known paths take each way of all versions; where they never come, what was said
+/// before stays. And how often they begin at the entry: with a count there it takes the weights for measured, and lays
+/// blocks that are hardly ever executed behind the loops that they are in (the counted version among them).
 fn weigh(module: Module, function: Value, draft: &Draft, versions: &Versions) {
     let graph = &versions.graph;
     let entries = graph.out(graph.entry()).iter().map(|e| versions.executions[e.index()]).fold(0, u64::saturating_add);
@@ -271,8 +276,9 @@ impl Several<'_> {
         }
     }
 
-    /// Original blocks to which nothing leads any more lead nowhere. (But for computed jumps: whatever they lead to has phi nodes of all of them;
-    /// and for calls that must be tail calls: a return has to follow them, wherever they are.) What such a block's end defined (a call that may throw does) still has versions in the copies, which may
+    /// Original blocks to which nothing leads any more lead nowhere. (But for computed jumps: whatever they lead to has
+    /// phi nodes of all of them; and for calls that must be tail calls: a return has to follow them, wherever they
+    /// are.) What such a block's end defined (a call that may throw does) still has versions in the copies, which may
     /// arrive in original blocks: a stand-in takes its place in everything that names it.
     fn end_unreached(&mut self, arriving: &mut [Arriving]) {
         let places = self.versions.places.iter();

@@ -1,10 +1,12 @@
 //! How often loops come round, as their own counters tell.
 //!
-//! Loops that come round a constant number of times are found by how their last branch counts: `for (i = 0; i < 16; i++)`, after the optimiser.
+//! Loops that come round a constant number of times are found by how their last branch counts: `for (i = 0; i < 16;
+//! i++)`, after the optimiser.
 //!
-//! What is known this way: the branch that closes the loop compares a phi node of the loop's head, or that plus a constant, with a constant; the phi node begins with a constant and is that sum in
-//! every further round. So it takes the same values whenever the loop is entered, and they are gone through here. Other ways out of the loop are not looked at: whoever relies on the number sees
-//! that there are none.
+//! What is known this way: the branch that closes the loop compares a phi node of the loop's head, or that plus a
+//! constant, with a constant; the phi node begins with a constant and is that sum in every further round. So it takes
+//! the same values whenever the loop is entered, and they are gone through here. Other ways out of the loop are not
+//! looked at: whoever relies on the number sees that there are none.
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use llvm_sys::LLVMIntPredicate::{self, *};
@@ -56,7 +58,8 @@ impl Number {
     }
 }
 
-/// How often control goes back from the end of `latch` to `head` whenever it came to `head` from elsewhere and leaves by the end of `latch`; `None` if that is no such constant.
+/// How often control goes back from the end of `latch` to `head` whenever it came to `head` from elsewhere and leaves
+/// by the end of `latch`; `None` if that is no such constant.
 pub fn times_round(latch: Block, head: Block) -> Option<u64> {
     let branch = latch.terminator();
     let is_conditional = branch.is(LLVMOpcode::LLVMBr) && llvm!(LLVMIsConditional(branch.0)) != 0;
@@ -115,8 +118,9 @@ impl Counter {
     }
 }
 
-/// What tells how often control went back from the end of `latch` to `head`, at the head, if there is such a number in the program: one that begins with a constant, to which each round adds the same
-/// power of two. Code generation would keep a number that is made besides in a register of its own.
+/// What tells how often control went back from the end of `latch` to `head`, at the head, if there is such a number in
+/// the program: one that begins with a constant, to which each round adds the same power of two. Code generation would
+/// keep a number that is made besides in a register of its own.
 pub fn counter(latch: Block, head: Block) -> Option<Counter> {
     head.phis().find_map(|phi| {
         let (first, step) = progression(phi, latch)?;

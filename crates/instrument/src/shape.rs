@@ -1,8 +1,9 @@
 //! Changes to a function's blocks that must come before its graph is read.
 //!
 //! 1. A call that returns twice must end its block, for control enters the program anew behind it.
-//! 2. A block that computed jumps and other edges lead to is parted: the jumps arrive in an empty block of their own, which keeps the address
-//!    the program took. (Edges of computed jumps cannot carry code: their targets are addresses in data.)
+//! 2. A block that computed jumps and other edges lead to is parted: the jumps arrive in an empty block of their own,
+//!    which keeps the address the program took. (Edges of computed jumps cannot carry code: their targets are addresses
+//!    in data.)
 
 use crate::abandon::returns_twice;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
@@ -100,8 +101,8 @@ pub fn predecessors(block: Block) -> Vec<Block> {
     terminators.map(|t| t.block()).collect()
 }
 
-/// If both computed jumps and other edges lead to a block, gives its content to a new block, which is returned; the old one stays as the jumps'
-/// target.
+/// If both computed jumps and other edges lead to a block, gives its content to a new block, which is returned; the old
+/// one stays as the jumps' target.
 fn part_from_computed_jumps(module: Module, landing: Block) -> Option<Block> {
     let (jumps, direct) = sources(landing);
     if jumps.is_empty() || direct.is_empty() {

@@ -1,11 +1,14 @@
 //! Equal phi nodes where calls that may unwind go on, and where they unwind to.
 //!
-//! LLVM's code generation (up to 22 at least) lowers a phi node to copies at the ends of the blocks before it. For a landing pad they must stand in front of the call; for where
-//! the call comes back they stand behind it. But of two phi nodes that merge the same values from the same blocks only the first one gets copies (`PHIElimination`, identical phi
-//! nodes of critical edges): if that is the one behind the call, the landing pad reads a register that nobody has written. Compilers hardly ever make such twins. Whoever merges a
-//! register, or values of two versions of the code, wherever two such calls lead makes them all the time.
+//! LLVM's code generation (up to 22 at least) lowers a phi node to copies at the ends of the blocks before it. For a
+//! landing pad they must stand in front of the call; for where the call comes back they stand behind it. But of two phi
+//! nodes that merge the same values from the same blocks only the first one gets copies (`PHIElimination`, identical
+//! phi nodes of critical edges): if that is the one behind the call, the landing pad reads a register that nobody has
+//! written. Compilers hardly ever make such twins. Whoever merges a register, or values of two versions of the code,
+//! wherever two such calls lead makes them all the time.
 //!
-//! So one of the ways on gets a block of its own, which holds an empty piece of assembly, lest it be removed: it costs no instruction, and the twins are none any more.
+//! So one of the ways on gets a block of its own, which holds an empty piece of assembly, lest it be removed: it costs
+//! no instruction, and the twins are none any more.
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
@@ -14,7 +17,8 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode};
 use std::collections::BTreeSet;
 
-/// Sees to it that no block to which calls unwind, or assembly jumps, has a phi node that is equal to one of another block behind the same calls.
+/// Sees to it that no block to which calls unwind, or assembly jumps, has a phi node that is equal to one of another
+/// block behind the same calls.
 pub fn part(module: Module, function: Value) {
     let merging: Vec<Block> = function.blocks().filter(|b| b.phis().next().is_some()).collect();
     for block in merging {

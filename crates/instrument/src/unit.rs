@@ -600,7 +600,8 @@ impl Unit {
         }
     }
 
-    /// How often each edge is executed, and whether that was measured. Where it was, what was never executed is still told apart by what is likely.
+    /// How often each edge is executed, and whether that was measured. Where it was, what was never executed is still
+    /// told apart by what is likely.
     fn frequencies(&self, name: &str, draft: &Draft, graph: &Graph) -> (Frequencies, bool) {
         const UNSEEN: f64 = 1e-3;
         let estimate = Frequencies::estimate(graph, &branch_weights(graph, &draft.hints));
@@ -616,7 +617,8 @@ impl Unit {
         }
     }
 
-    /// Rounds pay in loops that are known to come round often, in tight ones, and where the program counts them; most loops do not come round often. Where events are summed up, they are read when a path ends, and then only.
+    /// Rounds pay in loops that are known to come round often, in tight ones, and where the program counts them; most
+    /// loops do not come round often. Where events are summed up, they are read when a path ends, and then only.
     fn choices(&self, planned: &Planned) -> Choices {
         let Planned { plan, measured, selected, .. } = planned;
         let choices = self.options.choices;
@@ -639,8 +641,8 @@ impl Unit {
         if *measured || self.options.tier == Tier::Residual { choices.in_registers() } else { choices }
     }
 
-    /// Whether a thread may come to this function without having counted anywhere before. A local function that only instrumented functions call,
-    /// directly, finds the region claimed.
+    /// Whether a thread may come to this function without having counted anywhere before. A local function that only
+    /// instrumented functions call, directly, finds the region claimed.
     fn may_be_first(&self, function: Value) -> bool {
         let called_by_us = |user: Value| {
             let is_callee = user.is_call() && user.callee() == function && !passes(user, function);

@@ -1,7 +1,7 @@
 //! Counting values: where indirect calls go, how much memory operations move.
 //!
-//! LLVM's own way is a list per place, searched and extended by its runtime. Here a place has a few plain counters of the unit, so that threads and runs
-//! add up; which, and what they mean, is said with [`ValueKind`].
+//! LLVM's own way is a list per place, searched and extended by its runtime. Here a place has a few plain counters of
+//! the unit, so that threads and runs add up; which, and what they mean, is said with [`ValueKind`].
 
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
 use llvm_sys::LLVMIntPredicate::{LLVMIntNE, LLVMIntUGT, LLVMIntULT};

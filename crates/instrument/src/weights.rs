@@ -53,7 +53,8 @@ pub fn weigh_ways(module: Module, terminator: Value, executions: &[u64]) {
     set_weights(module, terminator, executions.iter().map(weight));
 }
 
-/// The same with the executions of each block that it leads to, if all are known. Ways of a switch that lead to one block share in them as they did.
+/// The same with the executions of each block that it leads to, if all are known. Ways of a switch that lead to one
+/// block share in them as they did.
 pub fn weigh_targets(module: Module, terminator: Value, executions: impl Fn(Block) -> Option<u64>) {
     let targets = terminator.successors();
     let Some(counts) = targets.iter().map(|to| executions(*to)).collect::<Option<Vec<u64>>>() else { return };

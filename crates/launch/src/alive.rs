@@ -1,7 +1,8 @@
 //! Tasks of this machine end with the process that runs the job, however that ends: `kill -9` leaves it no time to end them.
 //!
-//! The launcher holds the lock of a file (flock(2)) as long as it lives. A task's command that wants to end with it waits for that lock in a thread: it gets it when the
-//! launcher is gone, and then ends its process group, in which are all programs that the task has started and that did not leave it.
+//! The launcher holds the lock of a file (flock(2)) as long as it lives. A task's command that wants to end with it
+//! waits for that lock in a thread: it gets it when the launcher is gone, and then ends its process group, in which are
+//! all programs that the task has started and that did not leave it.
 
 use crate::{Error, Job};
 use nix::sys::signal::{Signal, killpg};
@@ -34,7 +35,8 @@ impl Alive {
     }
 }
 
-/// From now on, the calling process and its group end when the launcher that started it is gone. Nothing is done where the launcher does not say how.
+/// From now on, the calling process and its group end when the launcher that started it is gone. Nothing is done where
+/// the launcher does not say how.
 pub fn end_with_launcher() {
     let Some(path) = std::env::var_os(ALIVE_VARIABLE) else { return };
     // A file that is not there any more belongs to a job that has ended.

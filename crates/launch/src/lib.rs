@@ -1,11 +1,14 @@
 //! Runs jobs: lists of independent commands, each of which makes one result file. What a command does is not known here.
 //!
-//! 1. A [`Job`] is a folder that all machines see, and its [`Task`]s: a command with environment, working folder, standard input, and the name of its result.
+//! 1. A [`Job`] is a folder that all machines see, and its [`Task`]s: a command with environment, working folder,
+//!    standard input, and the name of its result.
 //! 2. [`Job::write`] makes a script of each task ([`script`]); the engines run scripts and nothing else.
-//! 3. An [`Engine`] runs them: [`local`] processes, a [`slurm`] job array, a command [`template`], or Kubernetes by a generated manifest ([`kubernetes`]).
+//! 3. An [`Engine`] runs them: [`local`] processes, a [`slurm`] job array, a command [`template`], or Kubernetes by a
+//!    generated manifest ([`kubernetes`]).
 //!
-//! Invariants: a result is there whole or not at all, and never changes once it is there. A task may run twice (a node was thought to be lost): the first result
-//! stays, and a second one that differs is kept beside it and told ([`Error::Duplicate`]). A task without a result is run again, a few times.
+//! Invariants: a result is there whole or not at all, and never changes once it is there. A task may run twice (a node
+//! was thought to be lost): the first result stays, and a second one that differs is kept beside it and told
+//! ([`Error::Duplicate`]). A task without a result is run again, a few times.
 #![forbid(unsafe_code)]
 
 pub mod alive;

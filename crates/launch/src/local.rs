@@ -153,7 +153,8 @@ fn spawn(job: &Job, task: usize, mut command: Command) -> Result<Child, Error> {
     command.spawn().map_err(|source| Error::Tool { program, source, remedy: "install it" })
 }
 
-/// Takes out tasks that have ended. What one without a result has started is ended before the task runs again, or its like would run beside it.
+/// Takes out tasks that have ended. What one without a result has started is ended before the task runs again, or its
+/// like would run beside it.
 fn ended(job: &Job, running: &mut All) -> Result<Vec<Running>, Error> {
     let failed = |source| Error::Tool { program: "sh".into(), source, remedy: "run it again" };
     let mut done = Vec::new();

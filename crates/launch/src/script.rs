@@ -1,7 +1,8 @@
 //! Tasks as shell scripts, which every engine can run anywhere.
 //!
-//! A script runs its command in its folder, has it write the result under a name of its own, and links that to the result's name. Linking fails where a result is
-//! there already: then both must be equal. So results appear whole, once, and do not change.
+//! A script runs its command in its folder, has it write the result under a name of its own, and links that to the
+//! result's name. Linking fails where a result is there already: then both must be equal. So results appear whole,
+//! once, and do not change.
 
 use crate::{Error, Job, MEMORY_VARIABLE, RESULT_VARIABLE, Task};
 use std::ffi::{OsStr, OsString};

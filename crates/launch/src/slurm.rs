@@ -1,7 +1,8 @@
 //! Tasks as a job array of a Slurm cluster whose machines all see the job's folder.
 //!
-//! Slurm puts tasks of a lost node back into its queue (`--requeue`). Whether a task is done is told by its result alone; what ends without one is
-//! submitted again, a few times. The queue is polled: `sbatch --wait` looks ever more rarely.
+//! Slurm puts tasks of a lost node back into its queue (`--requeue`). Whether a task is done is told by its result
+//! alone; what ends without one is submitted again, a few times. The queue is polled: `sbatch --wait` looks ever more
+//! rarely.
 
 use crate::script::quoted;
 use crate::{Error, Event, Job, Stop};

@@ -1,8 +1,8 @@
-//! Paths from branches, held against counted ones: a program is built twice from the same sources, once with counters and once with addresses only, and
-//! the branches of the second are recorded step by step ([`crate::step`]).
+//! Paths from branches, held against counted ones: a program is built twice from the same sources, once with counters
+//! and once with addresses only, and the branches of the second are recorded step by step ([`crate::step`]).
 //!
-//! From the trace of all branches the same counts must come, counter by counter. From windows of branches come estimates, of which it is asked how
-//! much they overlap with the counts.
+//! From the trace of all branches the same counts must come, counter by counter. From windows of branches come
+//! estimates, of which it is asked how much they overlap with the counts.
 
 use crate::check::{Build, Variant};
 use crate::counts::{UnitCounts, counts_of};
@@ -114,8 +114,9 @@ pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) 
     findings
 }
 
-/// With a window behind every branch, each execution of a path that fits a window counts as often as a window has branches, whatever the path's length;
-/// others do not count at all. So no estimate may be above that. Windows at the very beginning are shorter, which the slack is for.
+/// With a window behind every branch, each execution of a path that fits a window counts as often as a window has
+/// branches, whatever the path's length; others do not count at all. So no estimate may be above that. Windows at the
+/// very beginning are shorter, which the slack is for.
 fn excess(subject: &Subject, counts: &[UnitCounts], sampled: &Profile, size: u64) -> Vec<String> {
     let mut found = Vec::new();
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&sampled.images[0].units) {

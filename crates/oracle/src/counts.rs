@@ -1,7 +1,8 @@
 //! The first judge: a plain counter in every block.
 //!
-//! It knows nothing of paths, and is right whatever becomes of calls. What trodden derives from its paths, unfinished ones included, must be what it
-//! counted, block by block. The exception is a tail call that does not come back (see [`crate::mark`]): the returning block was counted before it.
+//! It knows nothing of paths, and is right whatever becomes of calls. What trodden derives from its paths, unfinished
+//! ones included, must be what it counted, block by block. The exception is a tail call that does not come back (see
+//! [`crate::mark`]): the returning block was counted before it.
 
 use crate::error::Error;
 use crate::judge::Verdict;
@@ -29,7 +30,8 @@ pub fn count_blocks(subject: &Subject, tools: &Toolkit, run: &Run) -> Result<(Ou
     Ok((outcome, marked, counts))
 }
 
-/// Makes the program with counters and probes, runs it once, and compares what both counted. For programs of which no two runs are the same.
+/// Makes the program with counters and probes, runs it once, and compares what both counted. For programs of which no
+/// two runs are the same.
 ///
 /// # Errors
 /// A tool fails, the program cannot be run, or a map is damaged.

@@ -1,5 +1,5 @@
-//! How compact the numbers of executed paths can be: for each function of a profile the span of Ball-Larus, preferential and searched numbers, with what is
-//! proven of the least.
+//! How compact the numbers of executed paths can be: for each function of a profile the span of Ball-Larus,
+//! preferential and searched numbers, with what is proven of the least.
 //!
 //! Figures 3.17 and 3.18 of Vaswani's thesis, whose delta is a span over the number of paths.
 

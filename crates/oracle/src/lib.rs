@@ -1,13 +1,15 @@
 //! Judges of exactness.
 //!
-//! Path profiles are claimed to be exact. Here is what that claim is held against, each made from the same bitcode (the one that the build kept) and
-//! the same run, and none of it by trodden's probes:
+//! Path profiles are claimed to be exact. Here is what that claim is held against, each made from the same bitcode (the
+//! one that the build kept) and the same run, and none of it by trodden's probes:
 //!
 //! 1. [`counts`]: a plain counter in every block;
 //! 2. [`log`]: a log of every step, from which the paths are counted anew, counter by counter;
 //! 3. [`pgo`]: LLVM's own edge profile, where paths were finished (elsewhere what it infers is wrong).
 //!
-//! [`selected`] holds programs that count some paths against those that count all, [`untested`] what residual profiles tell of a field against two full profiles. [`random`] makes programs to judge, in C and C++, with everything in them that moves control in odd ways.
+//! [`selected`] holds programs that count some paths against those that count all, [`untested`] what residual profiles
+//! tell of a field against two full profiles. [`random`] makes programs to judge, in C and C++, with everything in them
+//! that moves control in odd ways.
 #![forbid(unsafe_code)]
 
 pub mod branches;

@@ -1,8 +1,9 @@
 //! The second judge: a log of every step, from which paths are counted anew.
 //!
-//! The log says for each activation of a function which blocks it went through. Walking over the edges of the function's map, cutting where the map
-//! says that paths are cut, gives every path as a sequence of blocks, and how it ended: so which paths were executed how often, which were
-//! left unfinished, and what each counter must hold. Neither the placement of probes, nor how paths are decoded, plays a part.
+//! The log says for each activation of a function which blocks it went through. Walking over the edges of the
+//! function's map, cutting where the map says that paths are cut, gives every path as a sequence of blocks, and how it
+//! ended: so which paths were executed how often, which were left unfinished, and what each counter must hold. Neither
+//! the placement of probes, nor how paths are decoded, plays a part.
 
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::Error;

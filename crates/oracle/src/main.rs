@@ -64,7 +64,8 @@ enum Task {
         #[arg(last = true)]
         options: Vec<String>,
     },
-    /// Run a program step by step and print all its branches as `perf script --itrace=b -F pid,tid,ip,addr` does. Prints what the program prints.
+    /// Run a program step by step and print all its branches as `perf script --itrace=b -F pid,tid,ip,addr` does.
+    /// Prints what the program prints.
     Branches {
         /// Where to print the branches.
         #[arg(long)]

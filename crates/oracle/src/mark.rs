@@ -1,13 +1,16 @@
 //! Puts marks into a unit's code, in its textual form, so that a run tells what was executed without anything of trodden's at work.
 //!
-//! Two kinds: *counts* adds one to a number in memory at the beginning of each block; *log* calls a recorder with an activation's token, which the
-//! function gets from the recorder when it is entered, so that recursion, exceptions and `longjmp` cannot confuse activations.
+//! Two kinds: *counts* adds one to a number in memory at the beginning of each block; *log* calls a recorder with an
+//! activation's token, which the function gets from the recorder when it is entered, so that recursion, exceptions and
+//! `longjmp` cannot confuse activations.
 //!
-//! Marks are numbered by the nodes of the unit's map: the i-th basic block of the text is the i-th node of kind `Code`, and what follows its calls
-//! that return twice are the continuations behind that node. Landings and hubs are no places in the program and get no mark.
+//! Marks are numbered by the nodes of the unit's map: the i-th basic block of the text is the i-th node of kind `Code`,
+//! and what follows its calls that return twice are the continuations behind that node. Landings and hubs are no places
+//! in the program and get no mark.
 //!
-//! A tail call in front of a return needs marks of its own: code generation may end the function before the call, and trodden counts it so. If the
-//! callee does not come back, the returning block was counted though the text says that it was not reached.
+//! A tail call in front of a return needs marks of its own: code generation may end the function before the call, and
+//! trodden counts it so. If the callee does not come back, the returning block was counted though the text says that it
+//! was not reached.
 
 use crate::error::Error;
 use crate::text::{Block, Function, Module, call_kind, is_intrinsic, is_marker, opcode, result};

@@ -1,11 +1,12 @@
 //! The third judge: LLVM's own edge profile of the same bitcode.
 //!
-//! `pgo-instr-gen` counts on chords of its own spanning tree and `pgo-instr-use` derives every block and edge from that; its dump of raw counts is
-//! exact (branch weights in the code would be scaled to 32 bits). What LLVM infers is wrong where a call does not come back, so functions
-//! with unfinished paths are left to the block counters, and listed.
+//! `pgo-instr-gen` counts on chords of its own spanning tree and `pgo-instr-use` derives every block and edge from
+//! that; its dump of raw counts is exact (branch weights in the code would be scaled to 32 bits). What LLVM infers is
+//! wrong where a call does not come back, so functions with unfinished paths are left to the block counters, and
+//! listed.
 //!
-//! LLVM splits critical edges and the targets of computed jumps before it counts. trodden's probes are inserted after that, so both count in one run
-//! of one program, and blocks are known by the names they had been given before.
+//! LLVM splits critical edges and the targets of computed jumps before it counts. trodden's probes are inserted after
+//! that, so both count in one run of one program, and blocks are known by the names they had been given before.
 
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::Error;
@@ -41,8 +42,8 @@ struct Told {
     labels: HashMap<String, Vec<String>>,
 }
 
-/// Makes the program with LLVM's counters and, after them, trodden's probes, runs it once, and compares every function. `left_by_tail_call` names
-/// functions that a tail call left for good, see [`crate::mark`]; LLVM is wrong there too.
+/// Makes the program with LLVM's counters and, after them, trodden's probes, runs it once, and compares every function.
+/// `left_by_tail_call` names functions that a tail call left for good, see [`crate::mark`]; LLVM is wrong there too.
 ///
 /// # Errors
 /// A tool fails, or the program cannot be run.
@@ -104,7 +105,8 @@ fn build(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, Error> {
     Ok(program)
 }
 
-/// LLVM writes its profile when the program begins to end, and misses what destructors of static objects do. This writes it again at the very end.
+/// LLVM writes its profile when the program begins to end, and misses what destructors of static objects do. This
+/// writes it again at the very end.
 const WRITER: &str = "\
 #include <stdlib.h>
 #include <unistd.h>
@@ -138,8 +140,8 @@ fn named(subject: &Subject, unit: &Unit) -> PathBuf {
     subject.file(unit, "named", "ll")
 }
 
-/// Gives the unit a source name that no other has: local functions are told apart by it. Functions that are not to be optimised would not get
-/// names for their blocks.
+/// Gives the unit a source name that no other has: local functions are told apart by it. Functions that are not to be
+/// optimised would not get names for their blocks.
 fn own_name(text: &str, unit: &Unit) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {

@@ -1,8 +1,9 @@
 //! Random programs in C and C++ that end, do nothing undefined, and print a number that depends on everything they did.
 //!
-//! What is in them: branches, loops, switches that fall through, jumps forward and back, computed jumps, early returns, recursion, calls
-//! through tables, loops with several entrances, tail calls that must be ones, `setjmp` and `longjmp`, exits deep in the stack, assembly that jumps; in C++ exceptions with
-//! cleanups, handlers by type, rethrowing; optionally threads. Loops and calls live on fuel, which each thread has a fixed amount of.
+//! What is in them: branches, loops, switches that fall through, jumps forward and back, computed jumps, early returns,
+//! recursion, calls through tables, loops with several entrances, tail calls that must be ones, `setjmp` and `longjmp`,
+//! exits deep in the stack, assembly that jumps; in C++ exceptions with cleanups, handlers by type, rethrowing;
+//! optionally threads. Loops and calls live on fuel, which each thread has a fixed amount of.
 //!
 //! The same seed gives the same program.
 

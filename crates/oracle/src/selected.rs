@@ -1,5 +1,5 @@
-//! Programs that count selected paths only, held against one that counts all, in the same run: each path that was asked for has the same count, and all
-//! others together have theirs.
+//! Programs that count selected paths only, held against one that counts all, in the same run: each path that was asked
+//! for has the same count, and all others together have theirs.
 //!
 //! The judge is the full numbering's probes, which share neither numbers nor words with those of selected paths.
 

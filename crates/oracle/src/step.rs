@@ -1,10 +1,10 @@
-//! A recorder of branches that needs no hardware: the program is run instruction by instruction, and each taken branch is printed as `perf script`
-//! prints what hardware recorded.
+//! A recorder of branches that needs no hardware: the program is run instruction by instruction, and each taken branch
+//! is printed as `perf script` prints what hardware recorded.
 //!
-//! The text is the trace of all branches as of Intel PT (`--itrace=b -F pid,tid,ip,addr`), from which windows of branches as of branch records
-//! (`-F pid,tid,ip,brstack`) can be taken ([`windows`]). System calls and signals look as they do when the kernel is not
-//! recorded. Whether an instruction branched is seen from where the next one is; only short jumps forward and system calls have to be told by their
-//! first bytes.
+//! The text is the trace of all branches as of Intel PT (`--itrace=b -F pid,tid,ip,addr`), from which windows of
+//! branches as of branch records (`-F pid,tid,ip,brstack`) can be taken ([`windows`]). System calls and signals look as
+//! they do when the kernel is not recorded. Whether an instruction branched is seen from where the next one is; only
+//! short jumps forward and system calls have to be told by their first bytes.
 
 use crate::error::Error;
 use crate::subject::Outcome;
@@ -58,8 +58,9 @@ pub fn record(program: &Path, arguments: &[OsString], input: Stdio, directory: &
     Ok(Outcome { status, output })
 }
 
-/// Windows of the last branches of each thread in a trace, as lines of branch stacks: of `size` branches, about `apart` from one to the next (by a
-/// simple generator; 0: after each branch). Branches into the kernel are not recorded, those out of it are, as hardware does it.
+/// Windows of the last branches of each thread in a trace, as lines of branch stacks: of `size` branches, about `apart`
+/// from one to the next (by a simple generator; 0: after each branch). Branches into the kernel are not recorded, those
+/// out of it are, as hardware does it.
 pub fn windows(trace: &str, size: usize, apart: u64) -> String {
     let mut text = String::new();
     let mut last: HashMap<&str, VecDeque<String>> = HashMap::new();

@@ -1,7 +1,8 @@
 //! Reading LLVM's textual form, as far as judges need it: functions, their blocks, where instructions begin, what calls call.
 //!
-//! It is the printer's output that is read (`llvm-dis`), which is regular: a definition runs from a line `define` to a line `}`; labels begin at the
-//! margin; instructions are indented by two blanks; what belongs to the instruction before is indented by more (and the `]` that closes a switch).
+//! It is the printer's output that is read (`llvm-dis`), which is regular: a definition runs from a line `define` to a
+//! line `}`; labels begin at the margin; instructions are indented by two blanks; what belongs to the instruction
+//! before is indented by more (and the `]` that closes a switch).
 
 use std::collections::{HashMap, HashSet};
 
@@ -157,7 +158,8 @@ pub fn is_marker(line: &str) -> bool {
     call_kind(line).is_some() && callee_of(line).is_some_and(|name| MARKERS.iter().any(|m| name.starts_with(m)))
 }
 
-/// The function that a line calls, declares or defines: the first name that a parenthesis follows. None if it is a computed one, or assembly.
+/// The function that a line calls, declares or defines: the first name that a parenthesis follows. None if it is a
+/// computed one, or assembly.
 pub fn callee_of(line: &str) -> Option<String> {
     let bytes = line.as_bytes();
     let mut at = 0;

@@ -24,7 +24,8 @@ pub const RECORDER: &str = include_str!("marks.c");
 const PACKAGED: &str = "/usr/lib/llvm-22";
 
 impl Toolkit {
-    /// Finds the plugin that `TRODDEN_PLUGIN` names, or builds it (nothing to do if it is up to date), and writes the runtime object into `folder`.
+    /// Finds the plugin that `TRODDEN_PLUGIN` names, or builds it (nothing to do if it is up to date), and writes the
+    /// runtime object into `folder`.
     ///
     /// # Errors
     /// The plugin cannot be built, or the folder not be written.
@@ -56,7 +57,8 @@ impl Toolkit {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Makes an object of a module that is optimised already; with trodden's probes if a store for its units and words for the plugin are given.
+    /// Makes an object of a module that is optimised already; with trodden's probes if a store for its units and words
+    /// for the plugin are given.
     ///
     /// # Errors
     /// Clang refuses it.

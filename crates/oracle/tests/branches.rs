@@ -1,7 +1,7 @@
 //! Paths from branches against counted paths, on random programs that are run step by step.
 //!
-//! A step takes some thirty microseconds, so the programs are those that run for a few ten thousand instructions. `TRODDEN_ORACLE_SEEDS=FIRST-LAST`
-//! takes others.
+//! A step takes some thirty microseconds, so the programs are those that run for a few ten thousand instructions.
+//! `TRODDEN_ORACLE_SEEDS=FIRST-LAST` takes others.
 
 use std::path::Path;
 use trodden_oracle::branches::{BranchFindings, Sampler, check};

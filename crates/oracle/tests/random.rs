@@ -1,6 +1,7 @@
 //! Random programs before all judges, at all levels of optimisation and with different limits on paths.
 //!
-//! `TRODDEN_ORACLE_SEEDS=FIRST-LAST` takes other seeds than the few that are tried by default; `cargo xtask oracle --seeds N` does so as well.
+//! `TRODDEN_ORACLE_SEEDS=FIRST-LAST` takes other seeds than the few that are tried by default; `cargo xtask oracle
+//! --seeds N` does so as well.
 
 use std::ops::RangeInclusive;
 use std::path::Path;

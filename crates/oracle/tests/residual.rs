@@ -1,5 +1,5 @@
-//! Residual builds of random programs: whatever paths are known, all others are counted as the full tier counts them, and the programs do what they do. What reports
-//! of untested paths sum up is what two full profiles tell.
+//! Residual builds of random programs: whatever paths are known, all others are counted as the full tier counts them,
+//! and the programs do what they do. What reports of untested paths sum up is what two full profiles tell.
 
 mod plain;
 
@@ -60,7 +60,8 @@ fn unknown_paths_are_counted_exactly_and_known_ones_not() {
     assert!(known_paths > 50 * seeds().len() && unknown_paths > 50 * seeds().len(), "{known_paths} known, {unknown_paths} unknown paths");
 }
 
-/// What a call gives that may throw is defined by the end of a block; where only unknown paths come to that, the block is in the counted version alone.
+/// What a call gives that may throw is defined by the end of a block; where only unknown paths come to that, the block
+/// is in the counted version alone.
 #[test]
 fn results_of_calls_that_may_throw_outlive_their_version() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The sample tier: with its switch always on, counts are exact before all judges; with a switch that is flipped at random, no path is counted more often than
-//! it was executed, and programs do what they do without it.
+//! The sample tier: with its switch always on, counts are exact before all judges; with a switch that is flipped at
+//! random, no path is counted more often than it was executed, and programs do what they do without it.
 
 mod plain;
 
@@ -7,8 +7,8 @@ use trodden_oracle::check::{Variant, check};
 use trodden_oracle::random::{Language, Program};
 use trodden_oracle::{Toolkit, random};
 
-/// Turns the switch on, or flips it at random, from the first constructor on. The page that the runtime mapped gives way to one that can be written. Judges' own
-/// programs have no switch.
+/// Turns the switch on, or flips it at random, from the first constructor on. The page that the runtime mapped gives
+/// way to one that can be written. Judges' own programs have no switch.
 const HELPER: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -128,7 +128,8 @@ extern volatile char __trodden_switch[4096] __attribute__((visibility("hidden"))
 void turn(int on) { __trodden_switch[0] = on; }
 "#;
 
-/// An interpreter that is one `switch` in a loop, and what it runs: instructions 0 turn the switch, 1 jump, 2 end, and others go on. The switch is off before.
+/// An interpreter that is one `switch` in a loop, and what it runs: instructions 0 turn the switch, 1 jump, 2 end, and
+/// others go on. The switch is off before.
 fn interpreter() -> Program {
     let going_on: String = (3..70).map(|i| format!("case {i}: __asm__ volatile(\"# {i}\" : \"+r\"(a)); break;\n")).collect();
     let text = format!(
@@ -157,6 +158,7 @@ fn an_interpreter_changes_versions_where_its_program_jumps() {
     let done = plain::execute(&sample, &[]);
     assert_eq!(done.outcome, (b"1\n".to_vec(), Some(0)));
     let counted: u64 = done.counts().into_iter().filter(|((function, _), _)| function == "run").map(|(_, count)| count).sum();
-    // From behind the first jump (over one instruction) to the second one: 6 that go on, the call that was reached, its round, 4 more and the jump.
+    // From behind the first jump (over one instruction) to the second one: 6 that go on, the call that was reached, its
+    // round, 4 more and the jump.
     assert_eq!(counted, 13);
 }

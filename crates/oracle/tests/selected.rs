@@ -1,4 +1,5 @@
-//! Random programs that count selected paths, by every numbering: exact schemes count them as the full tier does, the others say how far they are off.
+//! Random programs that count selected paths, by every numbering: exact schemes count them as the full tier does, the
+//! others say how far they are off.
 
 mod plain;
 

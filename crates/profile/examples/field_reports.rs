@@ -1,8 +1,10 @@
 //! How long does it take to add up the reports of many users, and in how much memory?
 //!
-//! `cargo run --release --package trodden-profile --example field_reports -- [REPORTS [USERS [MIB [PATHS]]]]`: generates REPORTS (1,000,000) reports of USERS (10,000) into a temporary file, adds them up with MIB (256) of
-//! memory for sorting, and prints seconds, peak memory, and the most seen paths. A report has PATHS (20) paths on average; which ones follows a power law over 200,000 paths in 400 units of 4 builds, as untested paths of programs in
-//! the field do. Sums are checked against those made while generating.
+//! `cargo run --release --package trodden-profile --example field_reports -- [REPORTS [USERS [MIB [PATHS]]]]`:
+//! generates REPORTS (1,000,000) reports of USERS (10,000) into a temporary file, adds them up with MIB (256) of memory
+//! for sorting, and prints seconds, peak memory, and the most seen paths. A report has PATHS (20) paths on average;
+//! which ones follows a power law over 200,000 paths in 400 units of 4 builds, as untested paths of programs in the
+//! field do. Sums are checked against those made while generating.
 
 use std::collections::HashSet;
 use std::error::Error;

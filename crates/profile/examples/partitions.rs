@@ -1,4 +1,5 @@
-//! What the slowest copy costs, for every strategy and 2, 4 and 8 copies, beside what every plan costs at least: a table, from stored profiles alone.
+//! What the slowest copy costs, for every strategy and 2, 4 and 8 copies, beside what every plan costs at least: a
+//! table, from stored profiles alone.
 //!
 //! `cargo run --release -p trodden-profile --example partitions -- PROFILE...`
 //!

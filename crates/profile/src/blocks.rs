@@ -407,7 +407,8 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
     }
 }
 
-/// Unpacks at most as much as was claimed: memory grows with what there is, not with what is claimed. What no profile packs so tightly is refused.
+/// Unpacks at most as much as was claimed: memory grows with what there is, not with what is claimed. What no profile
+/// packs so tightly is refused.
 fn unpack(packed: &[u8], size: u64) -> Result<Vec<u8>, String> {
     if size > trodden_unit::most_unpacked(packed.len()) {
         return Err(format!("its {} packed bytes claim to hold {size}, which no profile's do", packed.len()));

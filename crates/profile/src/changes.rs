@@ -1,7 +1,8 @@
 //! Which lines a change of the sources touches, and which blocks of functions have code of them.
 //!
-//! Read from a unified diff, as `git diff` prints it. Of the *old* files, a line that was taken away or replaced is changed; where lines were only added, the lines before and behind
-//! them are: whatever runs there may run through the new ones. Of the *new* files, lines that were added are; where lines were only taken away, their neighbours.
+//! Read from a unified diff, as `git diff` prints it. Of the *old* files, a line that was taken away or replaced is
+//! changed; where lines were only added, the lines before and behind them are: whatever runs there may run through the
+//! new ones. Of the *new* files, lines that were added are; where lines were only taken away, their neighbours.
 //! [`ChangedLines`] are of the old files, from which the program was built whose paths are known.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,7 +139,8 @@ pub(crate) fn is_file(compiled: &str, named: &str) -> bool {
     compiled.strip_suffix(named).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
 
-/// The same where names begin in a folder that may be known. What was compiled there is that very file; what was compiled elsewhere, from a copy of the sources, ends like it.
+/// The same where names begin in a folder that may be known. What was compiled there is that very file; what was
+/// compiled elsewhere, from a copy of the sources, ends like it.
 pub(crate) fn is_file_below(root: Option<&str>, compiled: &str, named: &str) -> bool {
     let Some(root) = root else { return is_file(compiled, named) };
     match plain(compiled).strip_prefix(root.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/')) {
@@ -167,8 +169,9 @@ fn plain(name: &str) -> String {
     parts.join("/")
 }
 
-/// Both names of a file; none where it was not, or is no more. git puts a letter before each, by which it tells where they are from (`a/` and `b/`, or with `diff.mnemonicPrefix` those of commit,
-/// index, object and work tree): they differ, while a folder of the sources is the same in both.
+/// Both names of a file; none where it was not, or is no more. git puts a letter before each, by which it tells where
+/// they are from (`a/` and `b/`, or with `diff.mnemonicPrefix` those of commit, index, object and work tree): they
+/// differ, while a folder of the sources is the same in both.
 fn names(old: &str, new: &str) -> (Option<String>, Option<String>) {
     let (old, new) = (unquoted(old), unquoted(new));
     let letter = |name: &Option<String>| {
@@ -189,7 +192,8 @@ fn names(old: &str, new: &str) -> (Option<String>, Option<String>) {
     (name(old), name(new))
 }
 
-/// FILE with a time behind a tab, or `"FILE"` as C has it: git does so where a name has bytes that are not ASCII, quotes, backslashes or control characters.
+/// FILE with a time behind a tab, or `"FILE"` as C has it: git does so where a name has bytes that are not ASCII,
+/// quotes, backslashes or control characters.
 fn unquoted(name: &str) -> Option<String> {
     let name = match name.strip_prefix('"') {
         Some(quoted) => of_c_string(quoted),

@@ -1,7 +1,9 @@
-//! Sets of paths as values ([`KnownPaths`]): of a profile, the most frequent of them, those of some functions, through lines, touched by a change.
+//! Sets of paths as values ([`KnownPaths`]): of a profile, the most frequent of them, those of some functions, through
+//! lines, touched by a change.
 //!
-//! Sets of a profile come with executions, others without. All hold complete paths only: a prefix up to a call is no path that could be asked for.
-//! Paths are found by trying all paths of the functions in question, which is why a function with very many is refused.
+//! Sets of a profile come with executions, others without. All hold complete paths only: a prefix up to a call is no
+//! path that could be asked for. Paths are found by trying all paths of the functions in question, which is why a
+//! function with very many is refused.
 
 use crate::changes::{self, DiffError, is_file_below};
 use crate::paths::{blocks, ending};
@@ -102,8 +104,8 @@ impl Place {
     }
 }
 
-/// The places that a difference in the unified form (`git diff`) changes, as the newer files have them: the lines that it adds, and those around what it removes. Names of files
-/// begin in the folder `root`, if that is known.
+/// The places that a difference in the unified form (`git diff`) changes, as the newer files have them: the lines that
+/// it adds, and those around what it removes. Names of files begin in the folder `root`, if that is known.
 ///
 /// # Errors
 /// It is no difference, or a damaged one.

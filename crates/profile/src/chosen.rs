@@ -1,7 +1,7 @@
 //! Reading what functions counted that tell only some of their paths apart: words to path numbers.
 //!
-//! Which path a word counts is in the map ([`trodden_unit::Chosen`]). Words are the same for all threads, so regions are added up first. What the
-//! other words counted is added up in the last one.
+//! Which path a word counts is in the map ([`trodden_unit::Chosen`]). Words are the same for all threads, so regions
+//! are added up first. What the other words counted is added up in the last one.
 
 use crate::sum::Sums;
 use trodden_unit::{Chosen, FunctionMap, UnitMap};

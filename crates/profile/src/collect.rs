@@ -1,8 +1,9 @@
 //! From the raw files of a run to a profile: counts joined with the maps of the units they belong to.
 //!
-//! An image's maps are in the frames it carries, so it is looked for at the path its process saw. It may have been rebuilt since, stripped, or be
-//! gone: then the unit store, which has units by identity, is asked. A map found there is exactly the right one, because a unit's identity is
-//! the hash of what the map was made from. What cannot be found is listed; everything else is in the profile.
+//! An image's maps are in the frames it carries, so it is looked for at the path its process saw. It may have been
+//! rebuilt since, stripped, or be gone: then the unit store, which has units by identity, is asked. A map found there
+//! is exactly the right one, because a unit's identity is the hash of what the map was made from. What cannot be found
+//! is listed; everything else is in the profile.
 
 use crate::chosen;
 use crate::error::ProfileError;

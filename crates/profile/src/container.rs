@@ -82,8 +82,8 @@ impl Profile {
         }
     }
 
-    /// Stores the profile: in a temporary file beside `path`, which then takes its name ([`whole_file`]). Missing folders are made. What is there and is no regular
-    /// file, such as a pipe or a device, is written into.
+    /// Stores the profile: in a temporary file beside `path`, which then takes its name ([`whole_file`]). Missing
+    /// folders are made. What is there and is no regular file, such as a pipe or a device, is written into.
     ///
     /// # Errors
     /// The folder or the file cannot be written.

@@ -1,16 +1,18 @@
 //! What several copies of a program counted, each its part of the paths, as one profile of the program that was divided.
 //!
-//! A copy's unit says which unit of that program it was made of ([`trodden_unit::parts`]), and its functions' graphs have the edges of the copy's paths. So a
-//! copy's paths are found again among all paths edge by edge, and get the numbers they have there: the result is what the program itself would have counted.
+//! A copy's unit says which unit of that program it was made of ([`trodden_unit::parts`]), and its functions' graphs
+//! have the edges of the copy's paths. So a copy's paths are found again among all paths edge by edge, and get the
+//! numbers they have there: the result is what the program itself would have counted.
 //!
 //! Copies must have been the same execution. Two things tell when they were not:
 //!
-//! - a path that lies within the parts of two copies was counted differently by them ([`Divergence::Counts`]), or so was anything that all copies count in full
-//!   (libraries, other programs that were started);
-//! - paths of a function that several copies share do not fit together: behind some cut edge another number of paths begins than arrives there
-//!   ([`Divergence::Flow`]).
+//! - a path that lies within the parts of two copies was counted differently by them ([`Divergence::Counts`]), or so
+//!   was anything that all copies count in full (libraries, other programs that were started);
+//! - paths of a function that several copies share do not fit together: behind some cut edge another number of paths
+//!   begins than arrives there ([`Divergence::Flow`]).
 //!
-//! Where all copies were ended by the same signal, paths that it interrupted look like that as well: these are told apart ([`MergedCopies::interrupted`]).
+//! Where all copies were ended by the same signal, paths that it interrupted look like that as well: these are told
+//! apart ([`MergedCopies::interrupted`]).
 
 pub mod edges;
 mod within;
@@ -59,7 +61,8 @@ pub enum Divergence {
 }
 
 impl Divergence {
-    /// Whether it may come of a path that a signal interrupted: copies count paths as soon as it is decided how they go on, each at another place.
+    /// Whether it may come of a path that a signal interrupted: copies count paths as soon as it is decided how they go
+    /// on, each at another place.
     fn may_be_interrupted(&self) -> bool {
         match self {
             Divergence::Flow { .. } => true,

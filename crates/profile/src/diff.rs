@@ -1,7 +1,8 @@
 //! Comparing two profiles: which paths appeared, vanished, or changed their share.
 //!
-//! Paths are compared by number, so both profiles must be of one build. Across builds, functions whose name and whose graph, numbering and instructions are the
-//! same can be matched on request: their numbers mean the same paths. Nothing else is guessed.
+//! Paths are compared by number, so both profiles must be of one build. Across builds, functions whose name and whose
+//! graph, numbering and instructions are the same can be matched on request: their numbers mean the same paths. Nothing
+//! else is guessed.
 //!
 //! A path's *share of its function* is its part of the function's executions of complete paths; its *share of the program* its part of all
 //! executed instructions, each path weighing executions times instructions.
@@ -39,8 +40,8 @@ impl Default for DiffOptions {
 /// What distinguishes two profiles.
 #[derive(Clone, Debug)]
 pub struct Diff {
-    /// Functions with differences, the greatest change of the program first. One whose paths did not change is among them if it has unfinished paths on
-    /// one side only.
+    /// Functions with differences, the greatest change of the program first. One whose paths did not change is among
+    /// them if it has unfinished paths on one side only.
     pub functions: Vec<FunctionDiff>,
     /// Number of functions that were compared.
     pub compared: usize,
@@ -52,8 +53,9 @@ pub struct Diff {
     pub overlap: Overlap,
 }
 
-/// Sum over all paths of the smaller of their two shares of the program, from 0 to 1: 1 if all shares are equal. Functions that could not be
-/// compared share nothing. Of what was counted in bursts, shares are those of the estimates.
+/// Sum over all paths of the smaller of their two shares of the program, from 0 to 1: 1 if all shares are equal.
+/// Functions that could not be compared share nothing. Of what was counted in bursts, shares are those of the
+/// estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overlap {
     /// Of shares of executions of complete paths.
@@ -196,8 +198,8 @@ fn check_builds(before: (&str, &Profile), after: (&str, &Profile)) -> Result<(),
     Ok(())
 }
 
-/// What functions are matched by: the image's identity (its file's name across builds, if there are several), the unit (its source across builds), the function's name, and its
-/// occurrence among those that agree in all this.
+/// What functions are matched by: the image's identity (its file's name across builds, if there are several), the unit
+/// (its source across builds), the function's name, and its occurrence among those that agree in all this.
 type Key = (String, String, String, usize);
 
 /// One profile, decoded.
@@ -229,7 +231,8 @@ fn weighted(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &F
 }
 
 impl<'a> Side<'a> {
-    /// `one`: both profiles are of one image, which is meant whatever its file is called, since variants of a program have names of their own.
+    /// `one`: both profiles are of one image, which is meant whatever its file is called, since variants of a program
+    /// have names of their own.
     fn of((name, profile): (&str, &'a Profile), options: &DiffOptions, one: bool) -> Result<Side<'a>, ProfileError> {
         let mut side = Side { functions: BTreeMap::new(), instructions: 0, estimated: (0.0, 0.0) };
         let mut seen = HashMap::<(String, String, String), usize>::new();

@@ -1,4 +1,5 @@
-//! What paths say should become of the code: from what [`advise`](crate::advise) finds to [directions](trodden_unit::directions) for a build.
+//! What paths say should become of the code: from what [`advise`](crate::advise) finds to
+//! [directions](trodden_unit::directions) for a build.
 //!
 //! | finding | direction |
 //! |---|---|

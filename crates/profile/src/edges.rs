@@ -1,9 +1,10 @@
 //! LLVM's edge profile of a program, as it follows from its paths.
 //!
-//! The program was built with markers ([`trodden_unit::edge_profile`]): places in blocks where LLVM's counters would have been incremented. A counter's
-//! value is the sum over its markers of the block's executions times the amount, and of what the unit's own counters counted for it. Executions
-//! include those of paths that did not come back from a call, up to there. Units that hold the same function (inlined, or a copy of a template)
-//! add up, as LLVM's own counters would: by name and hash of the function's graph.
+//! The program was built with markers ([`trodden_unit::edge_profile`]): places in blocks where LLVM's counters would
+//! have been incremented. A counter's value is the sum over its markers of the block's executions times the amount, and
+//! of what the unit's own counters counted for it. Executions include those of paths that did not come back from a
+//! call, up to there. Units that hold the same function (inlined, or a copy of a template) add up, as LLVM's own
+//! counters would: by name and hash of the function's graph.
 
 use crate::model::{ImageProfile, Profile, UnitProfile};
 use crate::paths::FunctionPaths;
@@ -82,7 +83,8 @@ pub(crate) struct Known {
 pub(crate) type Functions = BTreeMap<(u64, u64), Known>;
 
 impl EdgeCounts {
-    /// The values of all counters. `targets` gives for each image what indirect calls may have called there; nothing if that is not known any more.
+    /// The values of all counters. `targets` gives for each image what indirect calls may have called there; nothing if
+    /// that is not known any more.
     ///
     /// # Errors
     /// The program was built without markers, or a map is damaged.

@@ -1,7 +1,7 @@
 //! Events of paths: sums and sums of squares beside the counts, from which mean and standard deviation follow.
 //!
-//! In a raw file a unit that sums up events has several cells for each counter ([`trodden_unit::events`]). Sums may be negative: what reading the counter costs
-//! by itself is taken off, by an estimate. Squares never are.
+//! In a raw file a unit that sums up events has several cells for each counter ([`trodden_unit::events`]). Sums may be
+//! negative: what reading the counter costs by itself is taken off, by an estimate. Squares never are.
 //!
 //! Invariant: events belong to counters in ascending order, and none is listed whose sum and squares are both zero.
 

@@ -1,7 +1,8 @@
 //! Reports of many users: what a machine sends, and adding up what came in.
 //!
-//! A report holds identities of builds and of paths, executions, and a number for whoever sent it, a hash of what they call themselves (who can guess that can tell whose it is); no names, no command lines,
-//! no times. Reports stand one behind the other in a file, so that collecting them is appending.
+//! A report holds identities of builds and of paths, executions, and a number for whoever sent it, a hash of what they
+//! call themselves (who can guess that can tell whose it is); no names, no command lines, no times. Reports stand one
+//! behind the other in a file, so that collecting them is appending.
 //!
 //! ```text
 //! report  magic "TRODFLD\x01" 8 | length of the body u32 | checksum u32 (low half of XXH3, 64 bits, of the body) | body
@@ -56,8 +57,9 @@ pub fn user_of(name: &str) -> User {
 }
 
 impl FieldReport {
-    /// What a weeded profile ([`crate::untested`]) says: paths that were completed, and those that did not come back. Of copies that watch a part of the paths
-    /// ([`crate::copies`]), which do not know what went on, all that they counted.
+    /// What a weeded profile ([`crate::untested`]) says: paths that were completed, and those that did not come back.
+    /// Of copies that watch a part of the paths ([`crate::copies`]), which do not know what went on, all that they
+    /// counted.
     ///
     /// # Errors
     /// A function's map is damaged.
@@ -141,7 +143,8 @@ impl<'a, R: BufRead> Reports<'a, R> {
         Reports { path, input, at: 0, body: Vec::new() }
     }
 
-    /// Reads the next report, and calls `visit` with user, image and unit, first alone, then with counter and executions of each path. False at the end.
+    /// Reads the next report, and calls `visit` with user, image and unit, first alone, then with counter and
+    /// executions of each path. False at the end.
     ///
     /// # Errors
     /// The file cannot be read, or is damaged here.

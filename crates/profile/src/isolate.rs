@@ -1,11 +1,14 @@
 //! Bug isolation: which paths do failing runs take and passing runs not?
 //!
-//! Each run says of each path whether it was taken. A path is ranked by how well that tells failing runs from passing ones, by published measures:
+//! Each run says of each path whether it was taken. A path is ranked by how well that tells failing runs from passing
+//! ones, by published measures:
 //!
-//! - *Ochiai* (Abreu, Zoeteweij and van Gemund, "On the accuracy of spectrum-based fault localization", TAIC-PART 2007): `F / sqrt(NF (F + S))`;
+//! - *Ochiai* (Abreu, Zoeteweij and van Gemund, "On the accuracy of spectrum-based fault localization", TAIC-PART
+//!   2007): `F / sqrt(NF (F + S))`;
 //! - *Tarantula* (Jones and Harrold, ASE 2005): `(F/NF) / (F/NF + S/NS)`;
-//! - *importance* (Liblit et al., "Scalable statistical bug isolation", PLDI 2005): the harmonic mean of the increase, `F/(F+S)` less the same of all runs that executed the
-//!   function at all, and of the share of failures, `log(F + 1) / log(NF + 1)` (published without `+ 1`, which leaves a single failure without a value).
+//! - *importance* (Liblit et al., "Scalable statistical bug isolation", PLDI 2005): the harmonic mean of the increase,
+//!   `F/(F+S)` less the same of all runs that executed the function at all, and of the share of failures, `log(F + 1) /
+//!   log(NF + 1)` (published without `+ 1`, which leaves a single failure without a value).
 //!
 //! `F` and `S` are the failing and passing runs that took the path, `NF` and `NS` all of them. Frequencies within a run do not matter.
 //!

@@ -39,7 +39,8 @@ impl Profile {
         self.executed(true, |_, paths| paths.complete.iter().filter(|p| p.count > 0).map(|p| (p.id, p.count)).collect())
     }
 
-    /// What is to be known of each function, by its counts and the paths that they mean; `many`: functions may have more paths than arrays have words.
+    /// What is to be known of each function, by its counts and the paths that they mean; `many`: functions may have
+    /// more paths than arrays have words.
     fn executed(&self, many: bool, of: impl Fn(Vec<(u64, u64)>, &FunctionPaths) -> Vec<(u64, u64)>) -> Result<KnownPaths, NotKnown> {
         let mut known = KnownPaths::default();
         for (_, unit, function) in self.functions() {

@@ -1,7 +1,8 @@
 //! Reading what functions counted by sums of labels: words to path numbers.
 //!
-//! Copies of a program count a part of the paths each, in words whose numbers are sums of labels (see [`trodden_unit::LabelWords`]). Words of other sums belong to
-//! paths that are not counted here: what they hold is no path's count, and is dropped.
+//! Copies of a program count a part of the paths each, in words whose numbers are sums of labels (see
+//! [`trodden_unit::LabelWords`]). Words of other sums belong to paths that are not counted here: what they hold is no
+//! path's count, and is dropped.
 
 use crate::sum::Sums;
 use trodden_flow::Numbering;

@@ -15,7 +15,8 @@
 //! 11. [`suite`]: which tests of a suite are redundant, and in which order to run them; [`changes`]: changed lines;
 //! 12. [`expression`]: paths that run through given places;
 //! 13. [`untested`]: what the field takes and tests do not; [`field`]: reports of many users, added up;
-//! 14. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the copies counted, as one profile.
+//! 14. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the
+//!     copies counted, as one profile.
 #![forbid(unsafe_code)]
 
 pub mod advise;

@@ -1,10 +1,12 @@
 //! Adding profiles up: thousands of them, one at a time in memory.
 //!
-//! Counts of the same unit in the same image are added and stop at the largest number. Images are told apart by identity; one path with two
-//! identities means two builds, whose paths must not be mixed up: such a profile is refused as a whole (or, if the user wants, both builds are kept side by
-//! side). Different programs may be merged: a suite tests many.
+//! Counts of the same unit in the same image are added and stop at the largest number. Images are told apart by
+//! identity; one path with two identities means two builds, whose paths must not be mixed up: such a profile is refused
+//! as a whole (or, if the user wants, both builds are kept side by side). Different programs may be merged: a suite
+//! tests many.
 //!
-//! A file that cannot be read, or is refused, changes nothing: it is listed, and the others are merged. Of a damaged one what is intact is merged, and what was lost is listed.
+//! A file that cannot be read, or is refused, changes nothing: it is listed, and the others are merged. Of a damaged
+//! one what is intact is merged, and what was lost is listed.
 
 use crate::container::{Loss, Maps};
 use crate::error::ProfileError;

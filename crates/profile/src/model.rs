@@ -47,7 +47,8 @@ pub struct Run {
     pub diverged: u64,
     /// Threads whose counts are not in the profile, because the program could not write them; the sum over merged runs.
     pub lost: u64,
-    /// Copies that counted it together and were all ended by a signal from outside, which came to each at another place; the sum over merged runs.
+    /// Copies that counted it together and were all ended by a signal from outside, which came to each at another
+    /// place; the sum over merged runs.
     pub interrupted: u64,
 }
 
@@ -109,7 +110,8 @@ impl UnitProfile {
         self.first_seen.binary_search_by_key(&counter, |t| t.0).ok().map(|place| self.first_seen[place].1)
     }
 
-    /// Executions of one of the unit's functions that were counted without their path: because its table was full, or because the scheme leaves paths out.
+    /// Executions of one of the unit's functions that were counted without their path: because its table was full, or
+    /// because the scheme leaves paths out.
     pub fn untold(&self, function: &FunctionMap) -> u64 {
         let words = function.untold();
         let from = self.counts.partition_point(|c| c.0 < words.start);

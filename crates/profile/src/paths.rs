@@ -1,15 +1,16 @@
 //! One function's counts as paths.
 //!
-//! Every counter stands for one path of the function's acyclic graph. Most paths are *complete*: they end where the function returns, at a
-//! loop's back edge, or where it was cut. A path that ends with a `Reach` edge is a prefix: it was counted when it came to a call that might
-//! not return. What came to such a call and did not go on is *unfinished*:
+//! Every counter stands for one path of the function's acyclic graph. Most paths are *complete*: they end where the
+//! function returns, at a loop's back edge, or where it was cut. A path that ends with a `Reach` edge is a prefix: it
+//! was counted when it came to a call that might not return. What came to such a call and did not go on is
+//! *unfinished*:
 //!
 //! ```text
 //! unfinished(prefix) = reached(prefix) - complete paths that go on from it - unfinished ones at later calls
 //! ```
 //!
-//! so complete and unfinished paths together say how often each block was executed, whether callees returned, exited, threw or jumped away. The
-//! number can be negative: a process made by `fork` completes paths that its parent began.
+//! so complete and unfinished paths together say how often each block was executed, whether callees returned, exited,
+//! threw or jumped away. The number can be negative: a process made by `fork` completes paths that its parent began.
 //!
 //! A prefix is known by the block where it stands and the sum of values up to there, which no other prefix to that block has (two that had
 //! could be continued alike to two paths of one number).
@@ -26,7 +27,8 @@ pub struct FunctionPaths {
     pub complete: Vec<PathCount>,
     /// Paths that were under way when control did not come back, by number.
     pub unfinished: Vec<Unfinished>,
-    /// Beginnings that neither became complete paths nor stood before a call: interrupted by a signal that ended the program, or that jumped away.
+    /// Beginnings that neither became complete paths nor stood before a call: interrupted by a signal that ended the
+    /// program, or that jumped away.
     pub lost: Vec<Lost>,
     /// Executions of each block.
     pub blocks: Vec<u64>,
@@ -165,8 +167,9 @@ impl FunctionPaths {
         if function.is_partial() {
             begun.clear();
         }
-        // What follows a call that returns twice begins more often, or less often, than the call is made: that is its nature. And paths that begin at
-        // the entry are calls of the function as well as rounds of a loop around all of it.
+        // What follows a call that returns twice begins more often, or less often, than the call is made: that is its
+        // nature. And paths that begin at the entry are calls of the function as well as rounds of a loop around all of
+        // it.
         let whole =
             |node: &Node| *node != dag.entry() && function.blocks.get(node.index()).is_some_and(|b| b.kind != BlockKind::Continuation);
         self.lost =
@@ -285,8 +288,8 @@ struct Calls<'a> {
     reach: Vec<Option<DagEdgeId>>,
     /// Place of each node in the topological order.
     position: Vec<usize>,
-    /// For each prefix, given by position and sum, how often it was reached, less what is known to have gone on. The furthest from the entry
-    /// come first.
+    /// For each prefix, given by position and sum, how often it was reached, less what is known to have gone on. The
+    /// furthest from the entry come first.
     left: BTreeMap<(Reverse<usize>, i64), i128>,
 }
 

@@ -28,7 +28,8 @@ pub fn measured(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedu
     decoded.unfinished.iter().for_each(|p| add(&p.path, u64::try_from(p.count).unwrap_or(0)));
     let complete = decoded.complete.iter().map(|p| ExecutedPath { end: ends.of(&p.path), count: p.count, in_passing: false });
     let mut paths: Vec<ExecutedPath> = complete.collect();
-    // What came to a call that might not return was counted there as well, and only the edge of that count is another than those of the path that goes on.
+    // What came to a call that might not return was counted there as well, and only the edge of that count is another
+    // than those of the path that goes on.
     let whole: HashSet<u64> = decoded.complete.iter().map(|p| p.id).collect();
     let numbering =
         Numbering::from_values(&dag, &function.values).map_err(|what| MapError::Inconsistent { function: function.name.clone(), what })?;

@@ -5,8 +5,9 @@
 //! .trodden/profiles/000001.trodden   the profile of run 1
 //! ```
 //!
-//! Runs are numbered from 1, and no number is given twice. Several programs may record at a time: a number is reserved first, then the profile is
-//! written, and only then the run is listed. What a crash leaves behind is a number that is never used.
+//! Runs are numbered from 1, and no number is given twice. Several programs may record at a time: a number is reserved
+//! first, then the profile is written, and only then the run is listed. What a crash leaves behind is a number that is
+//! never used.
 
 mod left;
 

@@ -1,7 +1,8 @@
 //! Reading what functions counted in tables: cells to path numbers.
 //!
-//! In which cell a path is counted depends on what the thread counted before (see [`trodden_unit::Table`]). So tables are read region by region, where
-//! arrays can be summed up word by word; after that counts are counters like all others, by path.
+//! In which cell a path is counted depends on what the thread counted before (see [`trodden_unit::Table`]). So tables
+//! are read region by region, where arrays can be summed up word by word; after that counts are counters like all
+//! others, by path.
 //!
 //! Likewise times at which paths were taken first, which are no numbers to add up.
 //!
@@ -81,7 +82,8 @@ fn cells_of(raw: &Words, units: &[(usize, &UnitMap)]) -> Vec<Cells> {
     all
 }
 
-/// When counters of units, given by their place in the image, were counted first in any region of a raw file: for each unit by index, ascending. Units that do not note it have none.
+/// When counters of units, given by their place in the image, were counted first in any region of a raw file: for each
+/// unit by index, ascending. Units that do not note it have none.
 ///
 /// # Errors
 /// As of [`crate::RawProfile::read`].

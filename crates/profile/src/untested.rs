@@ -1,10 +1,12 @@
 //! Untested paths: what a profile of the field has, and a set of known paths (the tests') has not.
 //!
-//! A path is *new although every edge is known* if each edge of it is on some known path. Such paths are what residual path profiling finds and residual
-//! edge profiling cannot (Vaswani, Rajan and Ramalingam: table 3.1 of "Efficient Online Path Profiling" has how many there are).
+//! A path is *new although every edge is known* if each edge of it is on some known path. Such paths are what residual
+//! path profiling finds and residual edge profiling cannot (Vaswani, Rajan and Ramalingam: table 3.1 of "Efficient
+//! Online Path Profiling" has how many there are).
 //!
-//! A profile is *weeded* first: counts of known paths are taken out, if there are any. Then all that is left is untested: complete paths; and prefixes that came to a
-//! call that might not return, of which only those are told that did not go on (a prefix of a path that a test completed is known itself, so what is left is exact).
+//! A profile is *weeded* first: counts of known paths are taken out, if there are any. Then all that is left is
+//! untested: complete paths; and prefixes that came to a call that might not return, of which only those are told that
+//! did not go on (a prefix of a path that a test completed is known itself, so what is left is exact).
 
 use crate::model::{Profile, UnitProfile};
 use crate::paths::FunctionPaths;
@@ -209,8 +211,8 @@ pub struct HotPath {
     pub rank: Option<usize>,
 }
 
-/// Do hot paths stay hot: the `top` complete paths that tests executed most, in a profile that counts all paths; and the share of the field's executions
-/// that is theirs, from 0 to 1.
+/// Do hot paths stay hot: the `top` complete paths that tests executed most, in a profile that counts all paths; and
+/// the share of the field's executions that is theirs, from 0 to 1.
 ///
 /// # Errors
 /// A function's map is damaged.

@@ -1,8 +1,9 @@
 //! Values that were counted (targets of indirect calls, sizes of memory operations), read from the unit's counters.
 //!
-//! What the counters mean is said with [`ValueKind`]. Sizes are exact. A pair of counters for targets gives their functions exactly if one or two
-//! functions were called through it; which two, follows from sum and number of calls, and is given up where several answers fit. Calls that cannot be
-//! told apart count as calls of functions elsewhere, as calls of other images do: the number of calls is right in any case.
+//! What the counters mean is said with [`ValueKind`]. Sizes are exact. A pair of counters for targets gives their
+//! functions exactly if one or two functions were called through it; which two, follows from sum and number of calls,
+//! and is given up where several answers fit. Calls that cannot be told apart count as calls of functions elsewhere, as
+//! calls of other images do: the number of calls is right in any case.
 
 use crate::edges::{EdgeError, Functions};
 use crate::model::{ImageProfile, UnitProfile};

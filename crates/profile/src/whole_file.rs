@@ -1,10 +1,10 @@
 //! Files that are whole or not there: written beside their place, and renamed when all of it is on the disk.
 //!
-//! A full disk, a limit or a signal leaves what was there before. What is there and is no regular file (a pipe, a terminal, an open file under its name in `/proc`) cannot be
-//! replaced, and is written into.
+//! A full disk, a limit or a signal leaves what was there before. What is there and is no regular file (a pipe, a
+//! terminal, an open file under its name in `/proc`) cannot be replaced, and is written into.
 //!
-//! Links are followed where the system follows them. It does not in folders in which all may write and that keep each user's files apart (`/tmp`), if the link is another
-//! user's (proc(5), `protected_symlinks`).
+//! Links are followed where the system follows them. It does not in folders in which all may write and that keep each
+//! user's files apart (`/tmp`), if the link is another user's (proc(5), `protected_symlinks`).
 //!
 //! Invariant: a file under a temporary name is locked as long as its writer lives ([`is_abandoned`]).
 

@@ -1,5 +1,5 @@
-//! Findings against a plain enumeration: every execution is a list of edges, found by walking the graph in all ways, and every number is counted by going
-//! through the list again. Functions and counts are random.
+//! Findings against a plain enumeration: every execution is a list of edges, found by walking the graph in all ways,
+//! and every number is counted by going through the list again. Functions and counts are random.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, DagEdge, Edge, Node, Origin};

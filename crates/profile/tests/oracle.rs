@@ -1,6 +1,7 @@
-//! Decoding against an oracle: random functions are executed at random; an interpreter of the plan's actions counts paths as instrumented code
-//! would, and beside it every block, edge and path is logged plainly. What is decoded from the first must equal the second: whether calls
-//! return, do not come back, come back in two processes, or the program is killed in the middle.
+//! Decoding against an oracle: random functions are executed at random; an interpreter of the plan's actions counts
+//! paths as instrumented code would, and beside it every block, edge and path is logged plainly. What is decoded from
+//! the first must equal the second: whether calls return, do not come back, come back in two processes, or the program
+//! is killed in the middle.
 
 use std::collections::BTreeMap;
 use trodden_flow::partition::Ends;

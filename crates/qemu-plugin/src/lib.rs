@@ -1,10 +1,12 @@
 //! The plugin for QEMU's user mode: sends which translated blocks of an unmodified program are executed, thread by thread.
 //!
-//! It is thin on purpose. What the blocks' instructions do to control flow is found out by the reader of the stream, which has a disassembler. The
-//! stream's layout is [`trodden_wire::blocks`]; it goes to the file that the argument `out=` names, mostly a pipe.
+//! It is thin on purpose. What the blocks' instructions do to control flow is found out by the reader of the stream,
+//! which has a disassembler. The stream's layout is [`trodden_wire::blocks`]; it goes to the file that the argument
+//! `out=` names, mostly a pipe.
 //!
-//! Each thread has a buffer of its own, which is written whole under one lock. A block is described when it is translated, under the same lock, so it is
-//! described in the stream before it is executed. A process that the program forks writes nothing.
+//! Each thread has a buffer of its own, which is written whole under one lock. A block is described when it is
+//! translated, under the same lock, so it is described in the stream before it is executed. A process that the program
+//! forks writes nothing.
 //!
 //! Source: QEMU's documentation of TCG plugins, API version 1 (QEMU 7.2).
 

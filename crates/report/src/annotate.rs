@@ -1,7 +1,7 @@
 //! A function's source with one of its paths laid over it.
 //!
-//! Counts in the margin are those of the whole function; the path's lines are marked, with the direction of each branch at their end. Inlined code
-//! that the path runs through stands under the line that called it.
+//! Counts in the margin are those of the whole function; the path's lines are marked, with the direction of each branch
+//! at their end. Inlined code that the path runs through stands under the line that called it.
 
 use crate::error::ReportError;
 use crate::extent::Extent;

@@ -10,7 +10,8 @@ use trodden_profile::Profile;
 use trodden_profile::events::PathEvents;
 use trodden_unit::EventSource;
 
-/// The event that a profile's units sum up. Of merged profiles of different programs that have different events: none, for sums of them would mean nothing.
+/// The event that a profile's units sum up. Of merged profiles of different programs that have different events: none,
+/// for sums of them would mean nothing.
 pub fn source(profile: &Profile) -> Option<EventSource> {
     let units = profile.images.iter().flat_map(|i| &i.units);
     let names: BTreeSet<&str> = units.filter_map(|u| u.map.events).map(EventSource::name).collect();

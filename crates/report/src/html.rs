@@ -1,9 +1,10 @@
 //! The report as one self-contained page: functions, their paths, the source under a path, the graph.
 //!
-//! The page asks for nothing from outside and works from a file. Everything that comes from the program (names, source, command lines) is data: JSON in
-//! `<script type="application/json">` blocks, escaped so that no text can close the block, and shown by the page's script as text only. Each function's
-//! details are a block of their own, read when the function is chosen. When all details would be larger than a budget, those of the functions that
-//! count least are left out, and the page says so.
+//! The page asks for nothing from outside and works from a file. Everything that comes from the program (names, source,
+//! command lines) is data: JSON in `<script type="application/json">` blocks, escaped so that no text can close the
+//! block, and shown by the page's script as text only. Each function's details are a block of their own, read when the
+//! function is chosen. When all details would be larger than a budget, those of the functions that count least are left
+//! out, and the page says so.
 
 mod data;
 

@@ -1,7 +1,7 @@
 //! Coverage of lines and branches as an lcov tracefile (`geninfo(1)`, section FILES).
 //!
-//! Counts of lines and branches are those of [`crate::lines`]: derived from paths, inlined code counted where it stands. Branches are those of the
-//! optimised code.
+//! Counts of lines and branches are those of [`crate::lines`]: derived from paths, inlined code counted where it
+//! stands. Branches are those of the optimised code.
 
 use crate::lines::{FileCounts, LineCounts};
 use crate::text::printable;
@@ -24,8 +24,8 @@ pub fn lcov<'v, 'a: 'v>(functions: impl IntoIterator<Item = &'v Function<'a>>, t
     out
 }
 
-/// Writes a tracefile of what was executed in some functions, and of nothing else: of a profile that has a part of all paths, a line that is not on these may well
-/// have been executed on others.
+/// Writes a tracefile of what was executed in some functions, and of nothing else: of a profile that has a part of all
+/// paths, a line that is not on these may well have been executed on others.
 pub fn executed_only(functions: &[Function], test_name: &str, name: FileName) -> String {
     let mut counts = LineCounts::of(functions);
     let mut out = String::new();

@@ -51,8 +51,8 @@ impl Name {
     }
 }
 
-/// A name from debug information, for code inlined deep into something else: mangling undone if the linkage name tells more than the plain one, the
-/// last two words of what remains.
+/// A name from debug information, for code inlined deep into something else: mangling undone if the linkage name tells
+/// more than the plain one, the last two words of what remains.
 pub fn scope_name(name: &str, linkage: &str) -> String {
     let known = Name::of(linkage);
     let known = if known.full == known.linkage { name } else { &known.short };

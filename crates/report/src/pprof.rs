@@ -1,7 +1,8 @@
 //! A profile for `pprof` and its kin: a gzipped protocol buffer.
 //!
-//! Source: `profile.proto` of google/pprof (field numbers and meanings). Each executed path is one sample whose stack is the path (leaf) inside its function;
-//! its values are executions and executed instructions. Paths are functions of their own there, called by the function they belong to.
+//! Source: `profile.proto` of google/pprof (field numbers and meanings). Each executed path is one sample whose stack
+//! is the path (leaf) inside its function; its values are executions and executed instructions. Paths are functions of
+//! their own there, called by the function they belong to.
 
 use crate::error::ReportError;
 use crate::select::{Measure, Selection};

@@ -1,5 +1,6 @@
-//! SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"), which tools for code review and editors show beside the source: what all logs share, and the log of untested paths. Each
-//! path is a result with a code flow, whose locations are the steps of the path.
+//! SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"), which tools for code review and editors show
+//! beside the source: what all logs share, and the log of untested paths. Each path is a result with a code flow, whose
+//! locations are the steps of the path.
 
 use crate::residual::{Residual, Untested};
 use crate::source::SourceCache;

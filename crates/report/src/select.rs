@@ -151,8 +151,8 @@ pub fn matching<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Functi
     }
 }
 
-/// The places of those names that are a text; where none is, of those that end with it; where none does, of those that a regular expression matches: without parameters, or,
-/// where none does, in full.
+/// The places of those names that are a text; where none is, of those that end with it; where none does, of those that
+/// a regular expression matches: without parameters, or, where none does, in full.
 ///
 /// # Errors
 /// No name is it, and it is no regular expression.

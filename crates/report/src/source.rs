@@ -1,7 +1,7 @@
 //! Source text: where it comes from, and a cache so that each file is read once.
 //!
-//! This crate opens no files. Whoever calls it hands in a [`Sources`] that knows where to look (the folder a program was built in, a mapping of
-//! prefixes, an archive); a closure is one.
+//! This crate opens no files. Whoever calls it hands in a [`Sources`] that knows where to look (the folder a program
+//! was built in, a mapping of prefixes, an archive); a closure is one.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,11 +1,13 @@
 //! A path as people read it: where it begins, the source lines it runs through in order, the direction of each branch, where it ends.
 //!
-//! Blocks are those of optimised code, whose instructions come in any order. What a block does between its branches has no order that matters
-//! to a path, so its lines are shown as the source has them, with one exception: the line of its branch comes last. Neighbouring steps on
-//! one line become one step. Code that was inlined is a step of its own under the call that brought it in (its *chain*).
+//! Blocks are those of optimised code, whose instructions come in any order. What a block does between its branches has
+//! no order that matters to a path, so its lines are shown as the source has them, with one exception: the line of its
+//! branch comes last. Neighbouring steps on one line become one step. Code that was inlined is a step of its own under
+//! the call that brought it in (its *chain*).
 //!
-//! The direction of a branch is told by the lines it leads to and does not lead to (`→ 14, not 20`). Whether the condition was true is known of
-//! the optimised code only, where compilers negate conditions as they see fit: it would be wrong of the source half of the time.
+//! The direction of a branch is told by the lines it leads to and does not lead to (`→ 14, not 20`). Whether the
+//! condition was true is known of the optimised code only, where compilers negate conditions as they see fit: it would
+//! be wrong of the source half of the time.
 
 use crate::view::{Function, chain, file_of};
 use crate::words;

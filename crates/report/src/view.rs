@@ -1,7 +1,7 @@
 //! A profile made ready for showing: every function decoded, named, and weighed.
 //!
-//! Functions that were not executed are kept (coverage wants them); those whose counts cannot be decoded are listed as damaged and left out, so
-//! that one bad map does not spoil the report.
+//! Functions that were not executed are kept (coverage wants them); those whose counts cannot be decoded are listed as
+//! damaged and left out, so that one bad map does not spoil the report.
 
 use crate::names::Name;
 use crate::select::Measure;
@@ -76,12 +76,14 @@ pub struct Totals {
 }
 
 impl<'a> View<'a> {
-    /// Decodes all functions of a profile. Where only some paths are counted, nothing is said of unfinished ones: they would follow from all.
+    /// Decodes all functions of a profile. Where only some paths are counted, nothing is said of unfinished ones: they
+    /// would follow from all.
     pub fn of(profile: &'a Profile) -> View<'a> {
         View::with(profile, |unit, map| unit.map.has_times() || map.is_partial())
     }
 
-    /// The same of a weeded profile ([`trodden_profile::untested`]), with what seem to be unfinished paths: it is known which of these were counted.
+    /// The same of a weeded profile ([`trodden_profile::untested`]), with what seem to be unfinished paths: it is known
+    /// which of these were counted.
     pub fn of_untested(profile: &'a Profile) -> View<'a> {
         View::with(profile, |_, _| false)
     }
@@ -155,7 +157,8 @@ impl<'a> Function<'a> {
         self.paths.blocks.iter().any(|count| *count > 0)
     }
 
-    /// The function with these of its paths alone, given by whether they were completed and their numbers; without counts of edges and events.
+    /// The function with these of its paths alone, given by whether they were completed and their numbers; without
+    /// counts of edges and events.
     pub(crate) fn with_paths(&self, wanted: &BTreeSet<(bool, u64)>) -> Function<'a> {
         let mut paths = nothing(self.map);
         paths.complete = self.paths.complete.iter().filter(|p| wanted.contains(&(true, p.id))).cloned().collect();

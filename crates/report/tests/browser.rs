@@ -1,4 +1,5 @@
-//! The HTML page in a real browser: clicks on functions and paths, search, sorting, keys; no request leaves the page, no text becomes markup.
+//! The HTML page in a real browser: clicks on functions and paths, search, sorting, keys; no request leaves the page,
+//! no text becomes markup.
 //!
 //! With `TRODDEN_SCREENSHOTS=FOLDER` pictures of the page are written there.
 

@@ -1,5 +1,6 @@
-//! The time without system calls, which a sandbox might forbid: by the function that the kernel maps into every process (vdso(7)), with the coarse clock, which it answers
-//! from memory alone (some milliseconds behind). Where there is no such function, it is the time at which the image started.
+//! The time without system calls, which a sandbox might forbid: by the function that the kernel maps into every process
+//! (vdso(7)), with the coarse clock, which it answers from memory alone (some milliseconds behind). Where there is no
+//! such function, it is the time at which the image started.
 //!
 //! Invariant: nothing is read outside the kernel's image, of whose layout only what gABI promises is relied on.
 

@@ -1,8 +1,10 @@
-//! What linkers and instrumented code see of the runtime: `__trodden_bias`, `__trodden_enter`, `__trodden_count`, and entries in the arrays of constructors
-//! and destructors; the handlers of `fork`.
+//! What linkers and instrumented code see of the runtime: `__trodden_bias`, `__trodden_enter`, `__trodden_count`, and
+//! entries in the arrays of constructors and destructors; the handlers of `fork`.
 //!
-//! Invariants: `__trodden_enter` changes rax and r11 only, and needs nothing but a stack (of which it takes up to 2.2 KiB, some 1 KiB
-//! without an output file); `__trodden_count` is jumped to, with the place where it goes on in r11, and changes r10, r11 and flags only; libc is called by constructor and destructor alone, with no lock held and no signal blocked.
+//! Invariants: `__trodden_enter` changes rax and r11 only, and needs nothing but a stack (of which it takes up to 2.2
+//! KiB, some 1 KiB without an output file); `__trodden_count` is jumped to, with the place where it goes on in r11, and
+//! changes r10, r11 and flags only; libc is called by constructor and destructor alone, with no lock held and no signal
+//! blocked.
 
 use crate::image::{self, Image, address_of};
 use crate::state;
@@ -65,8 +67,8 @@ stub!("__trodden_enter", enter);
 stub!("__trodden_enter_shared", enter_shared);
 
 global_asm!(
-    // Code jumps here, with the counter's address in rdi, and the place where it goes on in r11: so it needs no frame. r10 and flags are changed. The red zone
-    // below rsp is the code's.
+    // Code jumps here, with the counter's address in rdi, and the place where it goes on in r11: so it needs no frame.
+    // r10 and flags are changed. The red zone below rsp is the code's.
     ".pushsection .text.__trodden_count, \"ax\", @progbits",
     ".globl __trodden_count",
     ".hidden __trodden_count",
@@ -182,7 +184,8 @@ global_asm!(
     ".balign 8",
     ".quad {destruct}",
     ".popsection",
-    // `__trodden_switch` and the bounds of `trodden_functions` are not among them: where there is none, gold would give its own address to a hidden one. Where there is one, it is hidden.
+    // `__trodden_switch` and the bounds of `trodden_functions` are not among them: where there is none, gold would give
+    // its own address to a hidden one. Where there is one, it is hidden.
     ".hidden __start_trodden_units",
     ".hidden __stop_trodden_units",
     ".hidden __start_trodden_counters",

@@ -1,11 +1,13 @@
-//! Events of each path, in images that have units which sum them up ([`EventRecord`]): each thread's counter, how it is read, and what reading costs.
+//! Events of each path, in images that have units which sum them up ([`EventRecord`]): each thread's counter, how it is
+//! read, and what reading costs.
 //!
-//! The time-stamp counter is read by the code itself. Events of the kernel have a counter for each thread, by perf_event_open(2): hardware events are read from
-//! the page that the kernel keeps for that, by `rdpmc`, where it allows that, and otherwise, as software events, by read(2). Counters are pinned: they
-//! count all the time, or not at all.
+//! The time-stamp counter is read by the code itself. Events of the kernel have a counter for each thread, by
+//! perf_event_open(2): hardware events are read from the page that the kernel keeps for that, by `rdpmc`, where it
+//! allows that, and otherwise, as software events, by read(2). Counters are pinned: they count all the time, or not at
+//! all.
 //!
-//! Invariants: nothing is counted in an image whose events cannot be counted: its counts go nowhere, after a message. What a thread reads never goes back, whether it
-//! gets a new counter (after `fork`) or loses the one it had.
+//! Invariants: nothing is counted in an image whose events cannot be counted: its counts go nowhere, after a message.
+//! What a thread reads never goes back, whether it gets a new counter (after `fork`) or loses the one it had.
 
 use crate::image::address_of;
 use crate::state;
@@ -16,9 +18,10 @@ use core::arch::x86_64::_rdtsc;
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-// The stub that code calls where a function begins and where a path ends: reads the calling thread's counter into rax. It changes rax and r11 only. Fields
-// of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at 48 (linux/perf_event.h explains how they are used). A page is not
-// there any more in a child of `fork`, where the marker is 0.
+// The stub that code calls where a function begins and where a path ends: reads the calling thread's counter into rax.
+// It changes rax and r11 only. Fields of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at
+// 48 (linux/perf_event.h explains how they are used). A page is not there any more in a child of `fork`, where the
+// marker is 0.
 global_asm!(
     ".pushsection .text.__trodden_event_now, \"ax\", @progbits",
     ".weak __trodden_event_thread",
@@ -158,8 +161,8 @@ pub fn of_image() -> Option<Events> {
 /// What belongs to the calling thread; in images that have events.
 fn thread() -> &'static mut EventThread {
     let find = address_of!("__trodden_event_thread");
-    // SAFETY: where there is a record there is this function, of this type, and it gives the address of thread-local memory, which no other thread uses; a
-    // reference is never kept while another may be made.
+    // SAFETY: where there is a record there is this function, of this type, and it gives the address of thread-local
+    // memory, which no other thread uses; a reference is never kept while another may be made.
     unsafe {
         let find = core::mem::transmute::<usize, extern "C" fn() -> *mut EventThread>(find);
         &mut *find()
@@ -167,8 +170,8 @@ fn thread() -> &'static mut EventThread {
 }
 
 impl Events {
-    /// Gives the calling thread a counter, which goes on where an earlier one of it stopped; and finds out once what reading costs. Returns what
-    /// [`close`] takes.
+    /// Gives the calling thread a counter, which goes on where an earlier one of it stopped; and finds out once what
+    /// reading costs. Returns what [`close`] takes.
     pub fn begin(self) -> Result<u64, Failure> {
         let source = if self.kind == EVENT_TSC { 0 } else { self.open()? };
         thread().source = source;
@@ -224,7 +227,8 @@ impl Events {
             least.end = least.end.min(self.trial(end));
         }
         let cost = address_of!("__trodden_event_cost") as *mut EventCost;
-        // SAFETY: where there is a record there is this one; it is only written here, once. What code reads meanwhile is the old or the new number.
+        // SAFETY: where there is a record there is this one; it is only written here, once. What code reads meanwhile
+        // is the old or the new number.
         unsafe { cost.write_volatile(least) };
     }
 

@@ -62,8 +62,8 @@ pub fn open(image: &Image, pattern: &Text, missing: Missing, path: &mut Text, sc
     Ok(RawFile { descriptor, regions_offset, region_stride, switch_offset })
 }
 
-/// Walks down an absolute path, making folders that are missing (if so asked). Symbolic links are followed in folders that the user wrote out, and
-/// nowhere else.
+/// Walks down an absolute path, making folders that are missing (if so asked). Symbolic links are followed in folders
+/// that the user wrote out, and nowhere else.
 fn open_path(path: &mut Text, literal: usize, missing: Missing) -> Result<Descriptor, Failure> {
     let cannot = |error| Failure::system(b"it cannot be opened", error, WRITABLE);
     let folder_flags = system::O_PATH | system::O_DIRECTORY | system::O_CLOEXEC;
@@ -263,8 +263,8 @@ pub fn check_room(file: &Descriptor, size: u64, added: u64) -> Result<(), Failur
     if free < added { Err(NO_ROOM) } else { Ok(()) }
 }
 
-/// Makes the file `start + length` bytes long at least, and reserves what is there from `start` on. A file system that cannot reserve makes it longer
-/// only: filled up by others, it may kill the subject later.
+/// Makes the file `start + length` bytes long at least, and reserves what is there from `start` on. A file system that
+/// cannot reserve makes it longer only: filled up by others, it may kill the subject later.
 pub fn make_room(file: &Descriptor, start: u64, length: u64) -> Result<(), Failure> {
     match system::reserve(file, start, length) {
         Err(system::EOPNOTSUPP | system::ENOSYS) => system::resize(file, start + length),

@@ -28,9 +28,9 @@
 //!   survive a crash of the machine.)
 //! - **fork**: counts made before belong to the parent alone; the child counts in a region of its own (with `%p`, a file of its own).
 //!   `vfork`, `posix_spawn`, `system` and `exec` need nothing.
-//! - **The subject is never stopped, killed or made to fail.** Whatever goes wrong, one line on standard error names the file and the
-//!   remedy, and counting goes on in memory that is thrown away. Without `TRODDEN_OUTPUT` no file is written at all, unless the image itself names one
-//!   (residual variants) and its folder exists.
+//! - **The subject is never stopped, killed or made to fail.** Whatever goes wrong, one line on standard error names
+//!   the file and the remedy, and counting goes on in memory that is thrown away. Without `TRODDEN_OUTPUT` no file is
+//!   written at all, unless the image itself names one (residual variants) and its folder exists.
 //! - **Sandboxes**: the file is opened when the image starts, and stays open (descriptor 200 or above, where the limit allows that). So
 //!   threads that start after Landlock, a seccomp filter, `chroot` or a loss of privileges count in the file as all others do, without
 //!   opening anything; so do children of `fork`, which try to open it and otherwise share their parent's description, with locks of
@@ -55,18 +55,19 @@
 //!   or `fallocate` kills threads as well.
 //! - **Children that share their parent's description** count in its file, even with `%p`. When they close it, they are told apart from
 //!   dead processes by process id only, as on overlay file systems.
-//! - **A full disk**: regions are reserved when they are made. A file system that cannot reserve (or copies on write), filled by others later
-//!   on, ends the subject with SIGBUS. So does truncating a raw file in use.
-//! - **Lost counts** are noted in the raw file (`wire::Lost`): in a region of the process, else in the header. A process that has neither, since it
-//!   could not open the file, has only its standard error to say so.
+//! - **A full disk**: regions are reserved when they are made. A file system that cannot reserve (or copies on write),
+//!   filled by others later on, ends the subject with SIGBUS. So does truncating a raw file in use.
+//! - **Lost counts** are noted in the raw file (`wire::Lost`): in a region of the process, else in the header. A
+//!   process that has neither, since it could not open the file, has only its standard error to say so.
 //! - **Overlay file systems** (the root of a container) drop locks with the descriptor. A program that closes it is told apart from a dead
 //!   one by its process id, which says little to processes in another PID namespace.
 //! - A raw file that is removed or replaced while programs run has their counts no more.
 //! - File systems without open-file-description locks are refused with a message. `/proc` must be mounted, else nothing is written.
 //! - **Events by counters of the kernel** end in a child that was made by a raw `clone` or `fork`; it says so.
-//! - A static program without libc has thread-local storage if it is entered at `__trodden_start` (`start.rs`, an object of its own, which the
-//!   drivers link where no entry is named), else it must set that up itself; so must threads that it makes by raw `clone`. Each shared library takes 8 bytes of static TLS: a program
-//!   that loads hundreds of instrumented ones by `dlopen` may need `GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096`.
+//! - A static program without libc has thread-local storage if it is entered at `__trodden_start` (`start.rs`, an
+//!   object of its own, which the drivers link where no entry is named), else it must set that up itself; so must
+//!   threads that it makes by raw `clone`. Each shared library takes 8 bytes of static TLS: a program that loads
+//!   hundreds of instrumented ones by `dlopen` may need `GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096`.
 #![no_std]
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]

@@ -10,8 +10,8 @@ use crate::wire::{Identity, OUTPUT_VARIABLE};
 
 const TOO_LONG: Failure = Failure::new(b"the path is too long", b"set TRODDEN_OUTPUT to at most 4095 bytes");
 
-/// Puts the variable's value into `pattern` as an absolute path (the others are for work); false if it is unset, empty or to be ignored. Where it is unset, the image itself may name
-/// a pattern, which holds as long as its folder exists.
+/// Puts the variable's value into `pattern` as an absolute path (the others are for work); false if it is unset, empty
+/// or to be ignored. Where it is unset, the image itself may name a pattern, which holds as long as its folder exists.
 pub fn find_pattern(pattern: &mut Text, whole: &mut Text, scratch: &mut Text) -> Result<bool, Failure> {
     pattern.clear();
     let is_set = read_variable(OUTPUT_VARIABLE, pattern, scratch)?;

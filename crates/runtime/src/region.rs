@@ -1,8 +1,9 @@
 //! Regions: where a thread counts. Of a raw file, claimed by a lock; or anonymous memory that is thrown away.
 //!
-//! A claim is an open-file-description lock (fcntl(2)) on the region's lock byte, by way of the one description that the process keeps
-//! (see `kept.rs`). The kernel keeps the lock as long as the description, which the mapping keeps alive even if the descriptor is closed: so
-//! it ends with the process, however that ends, and survives a program that closes all descriptors. Two things are different:
+//! A claim is an open-file-description lock (fcntl(2)) on the region's lock byte, by way of the one description that
+//! the process keeps (see `kept.rs`). The kernel keeps the lock as long as the description, which the mapping keeps
+//! alive even if the descriptor is closed: so it ends with the process, however that ends, and survives a program that
+//! closes all descriptors. Two things are different:
 //!
 //! - overlay file systems map another file than the one that was opened, so that the lock goes with the descriptor;
 //! - a child of `fork` that cannot open the file any more uses its parent's description, with locks that belong to the process. They

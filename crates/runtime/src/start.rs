@@ -1,23 +1,26 @@
 //! The entry of executables without libc's start-up: thread-local storage and relative relocations where nobody else sees to them, then the
 //! program's own `_start`.
 //!
-//! Instrumented code reads `__trodden_bias` by way of the FS base, which is 0 when the kernel starts a static program. This is an object of its
-//! own (`trodden_start.o`, made by `build_object.rs`), for those links only that bring no start files and name no entry.
+//! Instrumented code reads `__trodden_bias` by way of the FS base, which is 0 when the kernel starts a static program.
+//! This is an object of its own (`trodden_start.o`, made by `build_object.rs`), for those links only that bring no
+//! start files and name no entry.
 //!
-//! The block is laid out as the x86-64 psABI's variant II has it: variables below the FS base, a pointer to itself at the base. How far down they
-//! reach is the link-time constant that every access uses, so no table has to be found. All is zero, as `__trodden_bias` is in the beginning;
-//! initial values of the program's own thread-local variables are left to the program, which would not have them without us either. Where the
-//! FS base is set (the dynamic loader was here), nothing is done.
+//! The block is laid out as the x86-64 psABI's variant II has it: variables below the FS base, a pointer to itself at
+//! the base. How far down they reach is the link-time constant that every access uses, so no table has to be found. All
+//! is zero, as `__trodden_bias` is in the beginning; initial values of the program's own thread-local variables are
+//! left to the program, which would not have them without us either. Where the FS base is set (the dynamic loader was
+//! here), nothing is done.
 //!
-//! The runtime's own pointers in a static PIE need the base address before `_start` runs. So relocations of type R_X86_64_RELATIVE in the table
-//! DT_RELA are applied here; a program that relocates itself writes the same values again. Packed ones (DT_RELR) are not: adding twice would be wrong.
+//! The runtime's own pointers in a static PIE need the base address before `_start` runs. So relocations of type
+//! R_X86_64_RELATIVE in the table DT_RELA are applied here; a program that relocates itself writes the same values
+//! again. Packed ones (DT_RELR) are not: adding twice would be wrong.
 //!
-//! Invariants: `_start` finds the stack and all registers as they were, but rcx and r11, which are 0 as the kernel leaves them; nothing here
-//! depends on a relocation.
+//! Invariants: `_start` finds the stack and all registers as they were, but rcx and r11, which are 0 as the kernel
+//! leaves them; nothing here depends on a relocation.
 #![no_std]
 
-// `_start` is weak, so that a program that has none links as it does without us. The section `.trodden.start`, which is not loaded, tells the
-// driver whether it was found.
+// `_start` is weak, so that a program that has none links as it does without us. The section `.trodden.start`, which is
+// not loaded, tells the driver whether it was found.
 core::arch::global_asm!(
     ".pushsection .text.__trodden_start, \"ax\", @progbits",
     ".weak _start",
@@ -52,7 +55,8 @@ core::arch::global_asm!(
     "jnz 1f",
     "cmpq $0, (%rsp)",
     "jne 1f",
-    // mmap of whole pages for the variables (one more, since those of units may lie below ours), and one for what is at and above the base (compilers read a canary there).
+    // mmap of whole pages for the variables (one more, since those of units may lie below ours), and one for what is at
+    // and above the base (compilers read a canary there).
     "movq $__trodden_bias@TPOFF, %rsi",
     "negq %rsi",
     "addq $8191, %rsi",

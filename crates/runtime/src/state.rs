@@ -87,7 +87,8 @@ pub fn enter() -> i64 {
     }
 }
 
-/// Claims the region that all threads share; returns its bias, 0 without memory or without the state: then counts go to the template, which nobody reads.
+/// Claims the region that all threads share; returns its bias, 0 without memory or without the state: then counts go to
+/// the template, which nobody reads.
 pub fn enter_shared() -> i64 {
     Guard::take(is_forked).map_or(0, |mut guard| state(&mut guard).enter_shared())
 }
@@ -386,7 +387,8 @@ impl State {
         self.map_switch();
     }
 
-    /// Lets the raw file's switch be that of this image. Where that cannot be done, it stays as it is: off, in a process that has just started.
+    /// Lets the raw file's switch be that of this image. Where that cannot be done, it stays as it is: off, in a
+    /// process that has just started.
     fn map_switch(&mut self) {
         let image = Image::of_linker();
         if image.switch == 0 || self.source != Source::File {

@@ -1,14 +1,15 @@
 //! Residual builds: what happens when a path is counted that the build did not know.
 //!
-//! Instrumented code counts by itself what was counted before in its region, and goes to `__trodden_count` otherwise. That comes here when the thread's copy of a counter becomes 1, to note the
-//! time, and always while [`ACTING`] is set: because more paths became known (`TRODDEN_KNOWN`), or because something is to be done (`TRODDEN_ON_UNTESTED`):
+//! Instrumented code counts by itself what was counted before in its region, and goes to `__trodden_count` otherwise.
+//! That comes here when the thread's copy of a counter becomes 1, to note the time, and always while [`ACTING`] is set:
+//! because more paths became known (`TRODDEN_KNOWN`), or because something is to be done (`TRODDEN_ON_UNTESTED`):
 //!
 //! - `report`: a line on standard error, when the path is new in the thread's region;
 //! - `abort`: a line, and SIGABRT to the calling thread, whenever such a path is taken;
 //! - `callback`: the subject's `trodden_untested(function, path, count)` is called whenever such a path is taken.
 //!
-//! All of it may happen in a signal handler, and does nothing that is not safe there. A callback that takes untested paths itself is not called
-//! for them: which threads are in one is known by their thread pointers.
+//! All of it may happen in a signal handler, and does nothing that is not safe there. A callback that takes untested
+//! paths itself is not called for them: which threads are in one is known by their thread pointers.
 
 use crate::clock;
 use crate::image::{self, Image, address_of};
@@ -154,7 +155,8 @@ fn is_known(counter: usize) -> bool {
     bits != 0 && unsafe { ((bits + at / 8) as *const u8).read() } >> (at % 8) & 1 == 1
 }
 
-/// A path was taken: `counter` is its counter in the template, `copy` the thread's copy of that. It was counted already, unless [`ACTING`] is set.
+/// A path was taken: `counter` is its counter in the template, `copy` the thread's copy of that. It was counted
+/// already, unless [`ACTING`] is set.
 pub fn noted(counter: usize, copy: usize) {
     let acting = ACTING.load(Relaxed);
     if acting & RELOADED != 0 && is_known(counter) {
@@ -265,8 +267,8 @@ fn has_wide_vectors() -> bool {
     WIDE.load(Relaxed) == 2
 }
 
-// Calls the function in the first argument with the other three, and keeps the state of x87, SSE, AVX and AVX-512 meanwhile (masks 0xe7): 2696 bytes in the standard layout,
-// whose head has to be zero.
+// Calls the function in the first argument with the other three, and keeps the state of x87, SSE, AVX and AVX-512
+// meanwhile (masks 0xe7): 2696 bytes in the standard layout, whose head has to be zero.
 global_asm!(
     ".pushsection .text.__trodden_call_wide, \"ax\", @progbits",
     ".hidden __trodden_call_wide",

@@ -1,5 +1,5 @@
-//! Random functions as the compiler plugin describes them: blocks, edges to the exit, calls that might not return ([`EdgeKind::Reach`]), calls that return
-//! twice, and a plan.
+//! Random functions as the compiler plugin describes them: blocks, edges to the exit, calls that might not return
+//! ([`EdgeKind::Reach`]), calls that return twice, and a plan.
 
 use crate::graphs;
 use crate::random::Random;

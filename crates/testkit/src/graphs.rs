@@ -1,4 +1,5 @@
-//! Random directed multigraphs: parallel edges, self-loops, dead ends, nodes that nothing reaches, edges into the entry and out of the exit.
+//! Random directed multigraphs: parallel edges, self-loops, dead ends, nodes that nothing reaches, edges into the entry
+//! and out of the exit.
 
 use crate::random::Random;
 use trodden_flow::dag::Entries;

@@ -1,7 +1,7 @@
 //! Breakpoints: `int3` at many addresses of an image at once, a slot for each, and the way from a trap to the site.
 //!
-//! All breakpoints of a page run are written by one system call. The table from address to site is an array over the image's code, so that a
-//! trap is resolved in constant time.
+//! All breakpoints of a page run are written by one system call. The table from address to site is an array over the
+//! image's code, so that a trap is resolved in constant time.
 
 use crate::CollectError;
 use crate::displaced::{SLOT, displace};

@@ -1,8 +1,9 @@
 //! Files of compressed blocks that survive a kill of the process that writes them: partial traces and traces.
 //!
-//! A file is a magic number and a sequence of blocks, each with its kind, its stream, how many symbols it has, an index of its own, the data
-//! compressed by zstd, and a checksum. Nothing is written behind the last block that reading needs: what is there is readable, and a file whose
-//! last block is broken or not of kind [`Kind::End`] is *cut*. Opening reads the heads of blocks only, so any block is reached at once.
+//! A file is a magic number and a sequence of blocks, each with its kind, its stream, how many symbols it has, an index
+//! of its own, the data compressed by zstd, and a checksum. Nothing is written behind the last block that reading
+//! needs: what is there is readable, and a file whose last block is broken or not of kind [`Kind::End`] is *cut*.
+//! Opening reads the heads of blocks only, so any block is reached at once.
 //!
 //! Symbols are written as the difference to the one before, in as few bytes as it needs (zigzag, LEB128).
 

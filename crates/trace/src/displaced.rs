@@ -1,10 +1,11 @@
 //! Displaced instructions: what a breakpoint hides runs in a slot of its own, somewhere near the image, and jumps back from there.
 //!
-//! A breakpoint that is taken out, stepped over and put back costs two stops and lets other threads slip through meanwhile. A slot costs one
-//! stop, and the breakpoint stays. The block encoder of iced-x86 moves the instruction: relative addresses and branches are corrected.
+//! A breakpoint that is taken out, stepped over and put back costs two stops and lets other threads slip through
+//! meanwhile. A slot costs one stop, and the breakpoint stays. The block encoder of iced-x86 moves the instruction:
+//! relative addresses and branches are corrected.
 //!
-//! A call in a slot would push an address in the slot as its return address; unwinders and programs that look at it would be misled. So a call
-//! becomes `push [return address]; jmp target`.
+//! A call in a slot would push an address in the slot as its return address; unwinders and programs that look at it
+//! would be misled. So a call becomes `push [return address]; jmp target`.
 //!
 //! Invariant: after the slot has run, registers, flags and memory are what the instruction in its place would have left.
 

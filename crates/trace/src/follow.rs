@@ -72,7 +72,8 @@ pub struct Followed {
     pub untraced_children: u32,
     /// Signals delivered while code of the image ran: they come at another place in another run.
     pub asynchronous_signals: u32,
-    /// Where the program stood when it ended: the return addresses on its stack that lead to the image, innermost first, as addresses of the file.
+    /// Where the program stood when it ended: the return addresses on its stack that lead to the image, innermost
+    /// first, as addresses of the file.
     pub stack: Vec<u64>,
 }
 
@@ -356,7 +357,8 @@ impl Following<'_> {
         Ok(true)
     }
 
-    /// Ends the collection: every thread is stopped, breakpoints are taken out, threads are let go. `stopped` is a thread that is stopped (0: none).
+    /// Ends the collection: every thread is stopped, breakpoints are taken out, threads are let go. `stopped` is a
+    /// thread that is stopped (0: none).
     fn let_go(mut self, stopped: Tid) -> Result<Followed, CollectError> {
         let mut waiting: Vec<Tid> = self.tasks.keys().copied().collect();
         for thread in waiting.iter().filter(|t| **t != stopped) {

@@ -1,7 +1,8 @@
-//! Hardware breakpoints: up to four addresses in the debug registers of each thread. The code is not touched, so that programs which read their
-//! own code see what they expect.
+//! Hardware breakpoints: up to four addresses in the debug registers of each thread. The code is not touched, so that
+//! programs which read their own code see what they expect.
 //!
-//! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, section 17.2 (DR0 to DR3 addresses, DR6 status, DR7 control).
+//! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, section 17.2 (DR0 to DR3 addresses,
+//! DR6 status, DR7 control).
 
 use crate::CollectError;
 use crate::follow::{Sink, ThreadNumber};

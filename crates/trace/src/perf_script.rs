@@ -1,9 +1,10 @@
 //! The text of `perf script`: branch stacks, single branches, mappings, ends of threads.
 //!
 //! Two forms carry branches. With `-F ...,brstack` each sample is a line with a window of branches, newest first:
-//! `PID/TID TIME: 0xFROM/0xTO/P/-/-/CYCLES 0xFROM/0xTO/...`. With `--itrace=b -F ...,ip,addr` each branch is a line, `PID/TID TIME: FROM => TO`. Fields
-//! that say nothing of branches may stand before them. Of the lines of `--show-mmap-events` and `--show-task-events`, mappings, forks and exits are
-//! read; lines by which perf reports that something is lost end what was under way.
+//! `PID/TID TIME: 0xFROM/0xTO/P/-/-/CYCLES 0xFROM/0xTO/...`. With `--itrace=b -F ...,ip,addr` each branch is a line,
+//! `PID/TID TIME: FROM => TO`. Fields that say nothing of branches may stand before them. Of the lines of
+//! `--show-mmap-events` and `--show-task-events`, mappings, forks and exits are read; lines by which perf reports that
+//! something is lost end what was under way.
 
 use trodden_binary::Mapping;
 
@@ -140,7 +141,8 @@ fn parse_event(event: &str) -> Result<Line, String> {
     }
 }
 
-/// `MMAP2 PID/TID: [0xSTART(0xLENGTH) @ OFFSET MAJ:MIN INODE GENERATION]: r-xp PATH`, or with a build id in angle brackets for what follows the offset.
+/// `MMAP2 PID/TID: [0xSTART(0xLENGTH) @ OFFSET MAJ:MIN INODE GENERATION]: r-xp PATH`, or with a build id in angle
+/// brackets for what follows the offset.
 fn parse_mapping(event: &str) -> Option<Mapping> {
     let (head, rest) = event.split_once(": [")?;
     let (inside, path) = rest.split_once("]: ")?;

@@ -1,10 +1,12 @@
 //! Every program that a command runs, by ptrace(2): nothing else tells how a process ended that somebody else started.
 //!
-//! A *program* begins where a process executes a file and has that process and those it forks which execute nothing. It ends as its first process does. Processes stop for
-//! the moment in which they fork, execute a file, or get a signal; nothing else of them is touched.
+//! A *program* begins where a process executes a file and has that process and those it forks which execute nothing. It
+//! ends as its first process does. Processes stop for the moment in which they fork, execute a file, or get a signal;
+//! nothing else of them is touched.
 //!
-//! A child's first stop may be told before its parent's fork or after it. If before, the parent is still stopped, and the child's parent in `/proc` is the one that made it; if
-//! after, the fork has said so. Either way every process is known with its program before it runs.
+//! A child's first stop may be told before its parent's fork or after it. If before, the parent is still stopped, and
+//! the child's parent in `/proc` is the one that made it; if after, the fork has said so. Either way every process is
+//! known with its program before it runs.
 
 use crate::system::{self, Change};
 use std::collections::HashMap;
@@ -43,7 +45,8 @@ pub struct Program {
 /// What happens.
 #[derive(Debug)]
 pub enum Event {
-    /// The process has left its program: it has ended, or executes another. Its memory is unmapped (unless the command's end left it behind).
+    /// The process has left its program: it has ended, or executes another. Its memory is unmapped (unless the
+    /// command's end left it behind).
     Left {
         /// The program.
         program: ProgramId,
@@ -80,7 +83,8 @@ pub struct Follow<'a> {
     pub tell: &'a mut dyn FnMut(Event),
 }
 
-/// Runs a command to its end. Programs that go on then are not followed any longer; they end when this thread does not hold them, so call it in a thread of its own.
+/// Runs a command to its end. Programs that go on then are not followed any longer; they end when this thread does not
+/// hold them, so call it in a thread of its own.
 ///
 /// # Errors
 /// The command cannot be started, or the system forbids following it.
@@ -122,7 +126,8 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
 
 /// Starts the command; gives its process, stopped where its program begins.
 ///
-/// The child waits before it executes the program until it is followed. `spawn` comes back only then, so it runs in another thread; this one must follow.
+/// The child waits before it executes the program until it is followed. `spawn` comes back only then, so it runs in
+/// another thread; this one must follow.
 pub(crate) fn start(mut command: Command) -> Result<i32, TraceError> {
     let (mut numbers, mut number) = io::pipe().map_err(TraceError::Start)?;
     let (mut gate, mut opener) = io::pipe().map_err(TraceError::Start)?;

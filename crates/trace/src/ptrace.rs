@@ -1,7 +1,7 @@
 //! The requests of ptrace(2) that collectors need: registers, single words of registers, events, resumption.
 //!
-//! Every function is one system call on one stopped thread. A thread that was killed meanwhile answers `ESRCH`: callers go on waiting, since
-//! its end is reported by wait(2).
+//! Every function is one system call on one stopped thread. A thread that was killed meanwhile answers `ESRCH`: callers
+//! go on waiting, since its end is reported by wait(2).
 
 use std::io;
 

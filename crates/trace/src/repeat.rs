@@ -8,9 +8,9 @@
 //! | processes | process and thread ids answered from the first run, and translated back where signals are sent |
 //! | core | tracer and subject on one core, which is also several times faster |
 //!
-//! The C library reads the time, the core and randomness by system calls only when the vdso is hidden. Not fixed: `rdrand`, threads that race,
-//! input from outside, signals that come at any time. So every system call with its result and the data it moves is compared with the first
-//! run's: the first difference is a [`Divergence`].
+//! The C library reads the time, the core and randomness by system calls only when the vdso is hidden. Not fixed:
+//! `rdrand`, threads that race, input from outside, signals that come at any time. So every system call with its result
+//! and the data it moves is compared with the first run's: the first difference is a [`Divergence`].
 
 use crate::calls::name;
 use crate::follow::ThreadNumber;
@@ -181,8 +181,8 @@ impl Repeater {
         self.log.process = process;
     }
 
-    /// What the run did, and where it diverged from the first one: that it ended before counts, too, unless it was `cut`. `whole` says whether it was
-    /// followed to its end.
+    /// What the run did, and where it diverged from the first one: that it ended before counts, too, unless it was
+    /// `cut`. `whole` says whether it was followed to its end.
     pub fn finish(mut self, whole: bool, cut: bool) -> (RunLog, Option<Divergence>) {
         if let (Some(first), None, true) = (&self.first, &self.divergence, !cut) {
             let longer = first.calls.iter().enumerate().find(|(t, calls)| self.log.calls.get(*t).map_or(0, Vec::len) < calls.len());

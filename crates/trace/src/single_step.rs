@@ -1,9 +1,9 @@
-//! Single-stepping: every instruction of the image, by PTRACE_SINGLESTEP. It needs no graph and no breakpoint, so it is the oracle of the other
-//! collectors; it costs tens of microseconds an instruction.
+//! Single-stepping: every instruction of the image, by PTRACE_SINGLESTEP. It needs no graph and no breakpoint, so it is
+//! the oracle of the other collectors; it costs tens of microseconds an instruction.
 //!
-//! Libraries run at full speed while there is one thread: when it leaves the image, the image's code is made unexecutable; the fault at which it
-//! comes back, by return or by a callback, is where stepping goes on. No assumption about the way back is made. With a second thread all are
-//! stepped everywhere.
+//! Libraries run at full speed while there is one thread: when it leaves the image, the image's code is made
+//! unexecutable; the fault at which it comes back, by return or by a callback, is where stepping goes on. No assumption
+//! about the way back is made. With a second thread all are stepped everywhere.
 
 use crate::CollectError;
 use crate::follow::{Flow, Sink, ThreadNumber};

@@ -1,5 +1,5 @@
-//! The stack of a stopped thread: where in the image the calls stand that have not returned. A run can end in mid-call (`exit`, a signal, `exec`);
-//! this says in which.
+//! The stack of a stopped thread: where in the image the calls stand that have not returned. A run can end in mid-call
+//! (`exit`, a signal, `exec`); this says in which.
 //!
 //! Frames of libraries are unwound by their `.eh_frame`; framehop does it.
 
@@ -15,8 +15,8 @@ use std::ops::Range;
 /// Deeper stacks are cut.
 const DEEPEST: usize = 100_000;
 
-/// Where a thread stands in the image, innermost first: its instruction pointer if that is in the image, then return addresses, as addresses of
-/// the file.
+/// Where a thread stands in the image, innermost first: its instruction pointer if that is in the image, then return
+/// addresses, as addresses of the file.
 ///
 /// # Errors
 /// The thread is gone.

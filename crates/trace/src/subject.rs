@@ -1,5 +1,5 @@
-//! The subject of a collection: a program that starts under control, or a process that runs already; where its image lies; system calls made in
-//! its name.
+//! The subject of a collection: a program that starts under control, or a process that runs already; where its image
+//! lies; system calls made in its name.
 //!
 //! A started program stands before the first instruction of its loader: the image is mapped, no constructor has run.
 

@@ -1,9 +1,11 @@
-//! Trace files: the whole execution as a sequence of blocks, calls and returns for each thread, with what is needed to show it without the binary.
+//! Trace files: the whole execution as a sequence of blocks, calls and returns for each thread, with what is needed to
+//! show it without the binary.
 //!
-//! The file is a [`container`](crate::container): first what the trace is about (functions, blocks, lines), then events in blocks of some ten
-//! thousand, each with an index: the number of its first block, the frames that are open there, and the functions that occur. So any place is
-//! reached by reading one block, and places of a function by reading the blocks that have it. The end says how the run ended, and whether the
-//! trace was cut. Memory is bounded by one block and the call depth.
+//! The file is a [`container`](crate::container): first what the trace is about (functions, blocks, lines), then events
+//! in blocks of some ten thousand, each with an index: the number of its first block, the frames that are open there,
+//! and the functions that occur. So any place is reached by reading one block, and places of a function by reading the
+//! blocks that have it. The end says how the run ended, and whether the trace was cut. Memory is bounded by one block
+//! and the call depth.
 
 use crate::container::{ContainerError, Head, Kind, Reader, Writer, pack, read_number, write_number};
 use crate::follow::ThreadNumber;

@@ -17,7 +17,8 @@ use std::io;
 pub struct Watch {
     executable: Executable,
     what: Watched,
-    /// What the program wants to happen on SIGTRAP, once it has said so: a trap while the signal is blocked or ignored makes the kernel forget it.
+    /// What the program wants to happen on SIGTRAP, once it has said so: a trap while the signal is blocked or ignored
+    /// makes the kernel forget it.
     trap_action: Option<[u8; ACTION]>,
 }
 
@@ -115,7 +116,8 @@ impl Watch {
         Ok(trap)
     }
 
-    /// A stop that was waiting when the collection ended: a hit is undone, and happens again without a breakpoint. Gives the signal to deliver.
+    /// A stop that was waiting when the collection ended: a hit is undone, and happens again without a breakpoint.
+    /// Gives the signal to deliver.
     ///
     /// # Errors
     /// The thread cannot be followed.

@@ -1,4 +1,5 @@
-//! `trodden advise`: what a profile's paths suggest to change. Findings are made by `trodden_profile::advise`, and written by the crate `trodden-report`.
+//! `trodden advise`: what a profile's paths suggest to change. Findings are made by `trodden_profile::advise`, and
+//! written by the crate `trodden-report`.
 
 use crate::cli::{Advise, Color, FindingKind};
 use crate::facts::{self, KnownFacts};

@@ -158,7 +158,8 @@ pub fn own_program() -> Result<PathBuf> {
     env::current_exe().context("cannot find the running program's own file (is /proc mounted?)")
 }
 
-/// The program under the name by which it is rustc's wrapper and linker for cargo, also where it runs as `trodden`, which is none: for `trodden suite run --cargo`.
+/// The program under the name by which it is rustc's wrapper and linker for cargo, also where it runs as `trodden`,
+/// which is none: for `trodden suite run --cargo`.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -184,8 +185,8 @@ pub fn wrapper_for(store: &UnitStore, way: Identity) -> Result<PathBuf> {
 /// Names under which the program is a driver.
 const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
 
-/// A folder of links to the running program under its other names, for build systems that want a compiler in one word; in its subfolder `path`, links
-/// named like usual compilers. It is in the store, one per place of the program.
+/// A folder of links to the running program under its other names, for build systems that want a compiler in one word;
+/// in its subfolder `path`, links named like usual compilers. It is in the store, one per place of the program.
 ///
 /// # Errors
 /// The store cannot be written.

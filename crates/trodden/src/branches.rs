@@ -1,7 +1,9 @@
-//! `trodden record --branches -- COMMAND`: runs a program that counts nothing under `perf record`, and makes a profile of the branches that hardware recorded.
+//! `trodden record --branches -- COMMAND`: runs a program that counts nothing under `perf record`, and makes a profile
+//! of the branches that hardware recorded.
 //!
-//! What perf and the machine can do is tried out first, on a program that does nothing: so a run is not made in vain. Then it is perf that runs the command; its
-//! exit status is the command's. What `perf script` prints of the recording goes through [`crate::import`], as if the user had printed it.
+//! What perf and the machine can do is tried out first, on a program that does nothing: so a run is not made in vain.
+//! Then it is perf that runs the command; its exit status is the command's. What `perf script` prints of the recording
+//! goes through [`crate::import`], as if the user had printed it.
 
 use crate::cli::{BranchKind, Record};
 use crate::import;

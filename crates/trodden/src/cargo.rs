@@ -1,11 +1,12 @@
 //! `cargo trodden build|run|test|bench ...`: cargo, with the paths of the crate's own programs counted.
 //!
-//! rustc has no plugins on the stable channel, but it gives its bitcode away. Cargo builds with link-time optimisation, and this program
-//! stands in for rustc ([`RUSTC_WRAPPER`](crate::rust)): where rustc links a program, it also writes the program's one module as bitcode, and
-//! calls us as its linker, which puts the module, compiled through the plugin, in the place of rustc's object.
+//! rustc has no plugins on the stable channel, but it gives its bitcode away. Cargo builds with link-time optimisation,
+//! and this program stands in for rustc ([`RUSTC_WRAPPER`](crate::rust)): where rustc links a program, it also writes
+//! the program's one module as bitcode, and calls us as its linker, which puts the module, compiled through the plugin,
+//! in the place of rustc's object.
 //!
-//! An explicit `--target` keeps build scripts and procedural macros out. A target folder of its own (`target/trodden`) keeps plain builds. C and C++
-//! that build scripts compile for the target go through the drivers.
+//! An explicit `--target` keeps build scripts and procedural macros out. A target folder of its own (`target/trodden`)
+//! keeps plain builds. C and C++ that build scripts compile for the target go through the drivers.
 
 use crate::assets;
 use crate::cc::{CARGO_FOLDER_VARIABLE, PARAMETERS_VARIABLE, pgo};

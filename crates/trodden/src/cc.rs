@@ -2,8 +2,8 @@
 //!
 //! The user's words reach clang as they are; a few are added, depending on what the command does ([`arguments::Kind`]):
 //!
-//! - compiling: the plugin, line tables if nothing is said about debug information, `-fno-lto` if the user asks for LTO (the plugin works on the
-//!   machine code of each unit; LTO would make it elsewhere);
+//! - compiling: the plugin, line tables if nothing is said about debug information, `-fno-lto` if the user asks for LTO
+//!   (the plugin works on the machine code of each unit; LTO would make it elsewhere);
 //! - linking: the runtime object, a build id, and a file of dependencies from which the link's recipe is made ([`crate::link`]);
 //! - neither: nothing.
 //!
@@ -185,8 +185,8 @@ fn take_events_option(arguments: &mut Vec<OsString>) -> Result<Option<String>> {
     Ok(Some(format!("events={name}")))
 }
 
-/// `cargo trodden` names here the folder of what is built for the target. Code that build scripts compile for themselves goes elsewhere, is linked
-/// by another linker, and is no part of the subject.
+/// `cargo trodden` names here the folder of what is built for the target. Code that build scripts compile for
+/// themselves goes elsewhere, is linked by another linker, and is no part of the subject.
 pub const CARGO_FOLDER_VARIABLE: &str = "TRODDEN_CARGO_FOLDER";
 
 fn is_host_code_of_cargo() -> bool {

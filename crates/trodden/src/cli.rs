@@ -99,18 +99,20 @@ pub enum Command {
     /// Compile or link C: clang, with paths counted. All arguments are clang's.
     #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
     Cc {
-        /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in bursts, `--trodden-addresses` for addresses of blocks
-        /// instead of counters, `--trodden-pgo` for an edge profile as well, `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=atomic` for counters that threads share.
+        /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
+        /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-pgo` for an edge
+        /// profile as well, `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths
+        /// would be cut, `--trodden-threads=atomic` for counters that threads share.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Compile or link C++: clang++, with paths counted. All arguments are clang++'s.
     #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
     Cxx {
-        /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in bursts, `--trodden-addresses` for addresses of blocks
-        /// instead of counters, `--trodden-pgo` for an edge profile as well, `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=atomic` for counters that threads share.
+        /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
+        /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-pgo` for an edge
+        /// profile as well, `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths
+        /// would be cut, `--trodden-threads=atomic` for counters that threads share.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -252,7 +254,8 @@ Examples:
 The build runs twice, so it must begin anew each time: by --clean, or by itself. Cargo builds in a folder of its own, target/trodden/pgo, which is emptied
 before. What builds and trainings print is theirs.")]
 pub struct Pgo {
-    /// A command of the shell that runs the program as it is used; may be given several times. `$TRODDEN_PROGRAM` is the program's path in it.
+    /// A command of the shell that runs the program as it is used; may be given several times. `$TRODDEN_PROGRAM` is
+    /// the program's path in it.
     #[arg(long, value_name = "COMMAND", required = true)]
     pub train: Vec<String>,
     /// Where the program goes; default: its name with `.fast`, in the current folder.
@@ -477,19 +480,24 @@ pub struct Instrument {
     /// Where to write the variant.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Count only these paths, all others together: a profile, `top:N[:PROFILE]`, `share:99%[:PROFILE]`, `function:NAME`, `touch:FILE:LINES`, `through:FILE:LINE,..`, `paths:FILE`, or `diff:REVISION`. May be given several times.
+    /// Count only these paths, all others together: a profile, `top:N[:PROFILE]`, `share:99%[:PROFILE]`,
+    /// `function:NAME`, `touch:FILE:LINES`, `through:FILE:LINE,..`, `paths:FILE`, or `diff:REVISION`. May be given
+    /// several times.
     #[arg(long, value_name = "SET", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "table_slots"])]
     pub interesting: Vec<String>,
     /// How many seconds `--scheme ppp-optimal` may search for the numbers of one function.
     #[arg(long, value_name = "SECONDS", requires = "interesting", value_parser = an_hour_at_most)]
     pub time_limit: Option<u64>,
-    /// Act at the end of each path that matches this expression (see `trodden find`), and count these paths alone; all others cost next to nothing. `call` cannot be watched.
+    /// Act at the end of each path that matches this expression (see `trodden find`), and count these paths alone; all
+    /// others cost next to nothing. `call` cannot be watched.
     #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "interesting", "table_slots"])]
     pub watch: Option<String>,
-    /// With --watch: what the program does when it takes such a path, besides counting it; `report` if nothing is said. TRODDEN_ON_UNTESTED goes before it.
+    /// With --watch: what the program does when it takes such a path, besides counting it; `report` if nothing is said.
+    /// TRODDEN_ON_UNTESTED goes before it.
     #[arg(long, value_enum, requires = "watch")]
     pub on_match: Option<OnUntested>,
-    /// With --residual: what the program does when it takes an untested path, besides counting it, unless TRODDEN_ON_UNTESTED says otherwise.
+    /// With --residual: what the program does when it takes an untested path, besides counting it, unless
+    /// TRODDEN_ON_UNTESTED says otherwise.
     #[arg(long, value_enum, requires = "residual")]
     pub on_untested: Option<OnUntested>,
     /// How to count.

@@ -1,5 +1,5 @@
-//! `trodden doctor`: is everything there that trodden needs, and does it work together? Each missing piece comes with the command that mends it; at
-//! the end a program of five lines is compiled, run and counted.
+//! `trodden doctor`: is everything there that trodden needs, and does it work together? Each missing piece comes with
+//! the command that mends it; at the end a program of five lines is compiled, run and counted.
 
 use crate::assets;
 use crate::notes::reasons;

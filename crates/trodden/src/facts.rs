@@ -1,5 +1,5 @@
-//! What the units of a profile compute: their kept bitcode, from the image or the unit store, goes through the plugin once more, which writes facts and makes no
-//! code.
+//! What the units of a profile compute: their kept bitcode, from the image or the unit store, goes through the plugin
+//! once more, which writes facts and makes no code.
 
 use crate::assets;
 use crate::notes::note;

@@ -1,8 +1,8 @@
 //! `trodden instrument PROG -o OUT`: another variant of a program, made from its bitcode and its link recipe, without its sources.
 //!
-//! The inputs of the link are laid out below a temporary folder as they were on disk then, each object with bitcode replaced by one made anew. The
-//! link runs there, in the folder that stands for the one in which it ran: so relative names mean what they meant, and only absolute names are
-//! changed.
+//! The inputs of the link are laid out below a temporary folder as they were on disk then, each object with bitcode
+//! replaced by one made anew. The link runs there, in the folder that stands for the one in which it ran: so relative
+//! names mean what they meant, and only absolute names are changed.
 
 use crate::assets;
 use crate::cc::{PARAMETERS_VARIABLE, arguments::CommandLine, read};
@@ -123,8 +123,9 @@ impl Inputs {
         Ok(Inputs { recipe, contents, frames, origin })
     }
 
-    /// Links the program anew with objects that were made of its units with parameters of the plugin; gives its image, unless nothing in it is instrumented. It finds shared libraries
-    /// where the program itself does. Where the environment says nothing, it writes to files of the pattern `writes`, if there is one.
+    /// Links the program anew with objects that were made of its units with parameters of the plugin; gives its image,
+    /// unless nothing in it is instrumented. It finds shared libraries where the program itself does. Where the
+    /// environment says nothing, it writes to files of the pattern `writes`, if there is one.
     ///
     /// # Errors
     /// A tool fails.

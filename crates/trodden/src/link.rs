@@ -111,9 +111,9 @@ fn cannot_run(job: &Job) -> String {
     format!("cannot run {}", job.clang.display())
 }
 
-/// Links an executable that starts at a `_start` of its own, so that it has thread-local storage. The entry object's reference to `_start` is weak:
-/// if that finds none, an archive may have one, which `-u` pulls in. Without any, it is linked as it is without us: linkers warn, and enter it
-/// where they like.
+/// Links an executable that starts at a `_start` of its own, so that it has thread-local storage. The entry object's
+/// reference to `_start` is weak: if that finds none, an archive may have one, which `-u` pulls in. Without any, it is
+/// linked as it is without us: linkers warn, and enter it where they like.
 fn link_with_entry(job: &Job, added: &[OsString], object: &Path) -> Result<ExitStatus> {
     let image = Path::new(job.line.image());
     let entry: [OsString; 3] = ["-Xlinker".into(), object.into(), format!("-Wl,-e,{}", assets::START_SYMBOL).into()];

@@ -1,8 +1,9 @@
 //! `--lto`: each program is optimised as a whole, and its paths are counted then.
 //!
-//! lld does not call plugins in its own link-time code generation, so it only merges: compile steps leave bitcode in the objects; a link has lld
-//! write the merged and optimised module (`--lto-emit-llvm`), clang makes an object of it through the plugin, and the link is made again with that
-//! object in the place of everything that was bitcode. Objects and archives of machine code take part as they are.
+//! lld does not call plugins in its own link-time code generation, so it only merges: compile steps leave bitcode in
+//! the objects; a link has lld write the merged and optimised module (`--lto-emit-llvm`), clang makes an object of it
+//! through the plugin, and the link is made again with that object in the place of everything that was bitcode. Objects
+//! and archives of machine code take part as they are.
 
 use crate::cc::arguments::{CommandLine, InputKind};
 use crate::cc::{PARAMETERS_VARIABLE, read, with_added};
@@ -139,8 +140,8 @@ fn archive_of<'a>(word: &OsStr, archives: &'a HashMap<PathBuf, PathBuf>) -> Opti
     archives.get(Path::new(word))
 }
 
-/// The files that may be archives: those that words name, and those that `-l` finds in the folders of `-L`. (lld lists what it reads only where it
-/// links to the end.)
+/// The files that may be archives: those that words name, and those that `-l` finds in the folders of `-L`. (lld lists
+/// what it reads only where it links to the end.)
 fn named_archives(line: &CommandLine) -> Vec<PathBuf> {
     let words = &line.words;
     let after = |at: usize, option: &[u8]| match words[at].as_bytes().strip_prefix(option)? {

@@ -1,7 +1,8 @@
 //! What the command says on standard error. Data never goes there, notes never go to standard output.
 //!
-//! Build systems read what a compiler prints: notes of the drivers come once per process, are the same for the same options (libtool compares
-//! them), avoid the words by which CMake recognises a failed option, and are silenced by `TRODDEN_QUIET`.
+//! Build systems read what a compiler prints: notes of the drivers come once per process, are the same for the same
+//! options (libtool compares them), avoid the words by which CMake recognises a failed option, and are silenced by
+//! `TRODDEN_QUIET`.
 
 use std::env;
 use std::fmt::{self, Display};
@@ -28,7 +29,8 @@ pub fn fail(text: impl Display) {
     say(format_args!("trodden: {text}\n"));
 }
 
-/// Why something failed: each reason once. Errors name their causes themselves where they are shown without them, as in a compiler plugin, and name what their caller names, too.
+/// Why something failed: each reason once. Errors name their causes themselves where they are shown without them, as in
+/// a compiler plugin, and name what their caller names, too.
 pub fn reasons(error: &anyhow::Error) -> String {
     let mut told: Vec<String> = Vec::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -4,8 +4,9 @@
 //! build with markers -> train -> edge profile -> build by it, paths counted -> train again -> directions -> the same code changed by them, nothing counted
 //! ```
 //!
-//! The second training counts the paths of exactly the code that the edge profile has led to, and the last step works on the bitcode that was kept of it; so
-//! what paths tell is not lost between two compilations. What is made of paths is described in [`trodden_profile::directions`].
+//! The second training counts the paths of exactly the code that the edge profile has led to, and the last step works
+//! on the bitcode that was kept of it; so what paths tell is not lost between two compilations. What is made of paths
+//! is described in [`trodden_profile::directions`].
 
 mod building;
 

@@ -43,8 +43,8 @@ pub fn indexed(profile: &Profile) -> Result<Vec<u8>> {
     fs::read(&to).with_context(|| format!("cannot read {}", to.display()))
 }
 
-/// What indirect calls may have called in an image: the functions of its symbol table that the profile has names for. Nothing if the image is not there
-/// any more as it was.
+/// What indirect calls may have called in an image: the functions of its symbol table that the profile has names for.
+/// Nothing if the image is not there any more as it was.
 fn targets(image: &ImageProfile) -> Targets {
     let changed = || {
         let path = if image.path.is_empty() { "an image without a path" } else { &image.path };

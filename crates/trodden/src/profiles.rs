@@ -28,7 +28,8 @@ pub fn load(wanted: &str) -> Result<Profile> {
     Ok(profile)
 }
 
-/// The same with what is lost of damaged files, in words: what is intact is used. Files of a suite that cannot be read at all are said here.
+/// The same with what is lost of damaged files, in words: what is intact is used. Files of a suite that cannot be read
+/// at all are said here.
 ///
 /// # Errors
 /// As of [`load`].

@@ -1,7 +1,9 @@
 //! `trodden record --suite NAME -- COMMAND`: each program that the command runs is a run of its own.
 //!
-//! Each process has raw files of its own, named by its number. Processes are followed (`trodden_trace`), so that it is known which of them are one program, how it was called and how it
-//! ended, and so that a process's files are put aside as soon as it has left its program: its number may be given again. What has ended is stored while the command goes on.
+//! Each process has raw files of its own, named by its number. Processes are followed (`trodden_trace`), so that it is
+//! known which of them are one program, how it was called and how it ended, and so that a process's files are put aside
+//! as soon as it has left its program: its number may be given again. What has ended is stored while the command goes
+//! on.
 
 use crate::assets;
 use crate::cli::Record;

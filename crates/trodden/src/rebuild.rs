@@ -1,7 +1,8 @@
 //! Objects made again from the bitcode of their units, with other parameters.
 //!
-//! One way into LLVM for all: clang compiles the bitcode with optimisation left out (it was done) and the plugin loaded. An object whose symbols
-//! would not all come back (somebody edited it after the compiler, or merged it with assembly) is kept as it is, and the caller told.
+//! One way into LLVM for all: clang compiles the bitcode with optimisation left out (it was done) and the plugin
+//! loaded. An object whose symbols would not all come back (somebody edited it after the compiler, or merged it with
+//! assembly) is kept as it is, and the caller told.
 
 use crate::assets;
 use crate::cc::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, PARAMETERS_VARIABLE};
@@ -47,7 +48,8 @@ impl Compiler {
         self.run(self.command(bitcode, codegen, output), bitcode)
     }
 
-    /// What tells compilers apart that would make other objects: clang's file as file systems see it (it is large), and the plugin's content.
+    /// What tells compilers apart that would make other objects: clang's file as file systems see it (it is large), and
+    /// the plugin's content.
     ///
     /// # Errors
     /// One of them cannot be read.

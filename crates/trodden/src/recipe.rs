@@ -5,8 +5,9 @@
 //! ROOT/links/IMAGE/BUILD-ID.json      the recipe (BUILD-ID is `none` without one)
 //! ROOT/objects/ab/abcdef...           contents of input files, by their hash
 //! ```
-//! A recipe names the command line with response files expanded and without what trodden added, the folder, the few variables of the
-//! environment that linking heeds, and every input file that is the user's own, by content. Files of the system and of the toolchain are not kept.
+//! A recipe names the command line with response files expanded and without what trodden added, the folder, the few
+//! variables of the environment that linking heeds, and every input file that is the user's own, by content. Files of
+//! the system and of the toolchain are not kept.
 
 use crate::assets::write_whole;
 use anyhow::{Context, Result, anyhow, bail};

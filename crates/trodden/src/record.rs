@@ -1,8 +1,9 @@
 //! `trodden record -- COMMAND`: runs a program and makes a stored profile of what it counted.
 //!
-//! Counts are in files that the program maps while it runs (one per image, shared by all processes of the command), in a folder made for
-//! the run; so they are there however the program ends. The command keeps its standard streams, gets the signals that are sent to us, and its
-//! exit status becomes ours. A profile that cannot be made is reported, not passed on as a status: the command's own is.
+//! Counts are in files that the program maps while it runs (one per image, shared by all processes of the command), in
+//! a folder made for the run; so they are there however the program ends. The command keeps its standard streams, gets
+//! the signals that are sent to us, and its exit status becomes ours. A profile that cannot be made is reported, not
+//! passed on as a status: the command's own is.
 
 use crate::assets;
 use crate::branches;

@@ -1,6 +1,8 @@
-//! `trodden residual`: which paths does the field take that the tests have not? Profiles are weeded by `trodden_profile::untested`, and written by the crate `trodden-report`.
+//! `trodden residual`: which paths does the field take that the tests have not? Profiles are weeded by
+//! `trodden_profile::untested`, and written by the crate `trodden-report`.
 //!
-//! What a build knew is found by the word `known=` in its units' schemes: the file of that identity lies in the store (`known/`), where `--residual` put it.
+//! What a build knew is found by the word `known=` in its units' schemes: the file of that identity lies in the store
+//! (`known/`), where `--residual` put it.
 
 use crate::assets;
 use crate::cli::{Color, Residual, ResidualFormat, ResidualOrder, known_paths};
@@ -170,7 +172,8 @@ impl Input {
     }
 }
 
-/// What wrote a raw file, as far as that is known: it says which process made it, and any number may have gone on in it, unless its name is that of the one process (`%p`).
+/// What wrote a raw file, as far as that is known: it says which process made it, and any number may have gone on in
+/// it, unless its name is that of the one process (`%p`).
 fn raw_words(file: &Path, raw: &RawProfile) -> String {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let pid = raw.pid.to_string();

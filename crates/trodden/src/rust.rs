@@ -1,7 +1,8 @@
 //! Standing in for rustc and for its linker, on behalf of `cargo trodden`.
 //!
-//! As rustc: crates that are linked for the target (programs, tests, `cdylib`s, `dylib`s) also write their bitcode, and get us as the linker. As the linker:
-//! the bitcode goes through clang with the plugin, and the object made of it takes the place of rustc's.
+//! As rustc: crates that are linked for the target (programs, tests, `cdylib`s, `dylib`s) also write their bitcode, and
+//! get us as the linker. As the linker: the bitcode goes through clang with the plugin, and the object made of it takes
+//! the place of rustc's.
 //!
 //! | crate type | what is instrumented |
 //! |---|---|
@@ -64,8 +65,9 @@ pub fn wrap(arguments: Vec<OsString>) -> Result<ExitCode> {
     Ok(last.map_or(ExitCode::SUCCESS, linking::exit_code))
 }
 
-/// rustc's version with the way of counting, which makes it another compiler for cargo. Cargo makes names of it, too: where those have to be the plain
-/// build's, it is left as it is, and only builds with such a profile are told from those without.
+/// rustc's version with the way of counting, which makes it another compiler for cargo. Cargo makes names of it, too:
+/// where those have to be the plain build's, it is left as it is, and only builds with such a profile are told from
+/// those without.
 fn version(rustc: &OsStr) -> Result<ExitCode> {
     let status = Command::new(rustc).arg("-vV").status().with_context(|| format!("cannot run {}", rustc.display()))?;
     if !names_matter() {
@@ -212,7 +214,8 @@ impl Job {
     fn program(&self, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
         let mut command = self.base(rustc, types);
         if names_matter() {
-            // Asked for bitcode, rustc makes one part of a crate rather than as many as otherwise, and a profile would not fit the names in them.
+            // Asked for bitcode, rustc makes one part of a crate rather than as many as otherwise, and a profile would
+            // not fit the names in them.
             command.arg(format!("--emit={}", emit.join(","))).args(["-Clto=fat", "-Csave-temps"]);
         } else {
             command.arg(format!("--emit={},llvm-bc", emit.join(","))).arg("-Clto=fat");

@@ -1,11 +1,13 @@
 //! Bursts: switching the counting of programs of the sample tier on and off from outside, and noting for how long it was on.
 //!
-//! The switch is a byte in a program's raw file, which the program has mapped ([`Switch`]); so nothing is put into the program, and it is not stopped. Pauses between bursts are
-//! of random length, lest they keep step with what the program does. Between bursts, as often as it is cheap, the counts are read: what was seen in a burst says how much counting
-//! slowed it down, and how counts vary over the run says how far estimates can be trusted.
+//! The switch is a byte in a program's raw file, which the program has mapped ([`Switch`]); so nothing is put into the
+//! program, and it is not stopped. Pauses between bursts are of random length, lest they keep step with what the
+//! program does. Between bursts, as often as it is cheap, the counts are read: what was seen in a burst says how much
+//! counting slowed it down, and how counts vary over the run says how far estimates can be trusted.
 //!
-//! The part of a program's time that was counted is measured in wall time. A burst may find the program waiting for a processor: then it sees nothing, as do the pauses beside it.
-//! What bursts lose is told by their lengths: about a quarter of the time they are [`STRETCH`] times longer than asked for, and as much rarer.
+//! The part of a program's time that was counted is measured in wall time. A burst may find the program waiting for a
+//! processor: then it sees nothing, as do the pauses beside it. What bursts lose is told by their lengths: about a
+//! quarter of the time they are [`STRETCH`] times longer than asked for, and as much rarer.
 //!
 //! A recorder that is killed in the middle of a burst leaves the switch on; the next one turns it off.
 
@@ -265,7 +267,8 @@ impl Flipper {
         })
     }
 
-    /// Looks for images that have appeared; whether there is any with a switch. Whatever cannot be opened is reported when the profile is made.
+    /// Looks for images that have appeared; whether there is any with a switch. Whatever cannot be opened is reported
+    /// when the profile is made.
     fn find(&mut self) -> bool {
         for file in self.files.list().unwrap_or_default() {
             if !self.switches.contains_key(&file)
@@ -322,8 +325,8 @@ impl Flipper {
     }
 }
 
-/// By how many seconds the next burst is to be ended early, after one that took so long: bursts last as long as asked for on average, though
-/// whoever sleeps wakes up late, in a virtual machine by as much as a short burst is long.
+/// By how many seconds the next burst is to be ended early, after one that took so long: bursts last as long as asked
+/// for on average, though whoever sleeps wakes up late, in a virtual machine by as much as a short burst is long.
 fn lateness(before: f64, asked: Duration, took: Duration) -> f64 {
     const SHARE: f64 = 1.0 / 8.0;
     // One that was held up for long tells nothing of the next.

@@ -1,8 +1,9 @@
-//! Names of compilers that `trodden build` and `trodden pgo` stand in for: a folder that is first on the search path of a build has links to the
-//! program under these names.
+//! Names of compilers that `trodden build` and `trodden pgo` stand in for: a folder that is first on the search path of
+//! a build has links to the program under these names.
 //!
-//! Builds name compilers by their kind (`cc`), with a version (`clang-22`, `gcc-12`), and with a target (`x86_64-linux-gnu-gcc-12`). The usual names are always
-//! there; those with versions and targets only where the search path has such a compiler, so that configuration finds what it would find otherwise.
+//! Builds name compilers by their kind (`cc`), with a version (`clang-22`, `gcc-12`), and with a target
+//! (`x86_64-linux-gnu-gcc-12`). The usual names are always there; those with versions and targets only where the search
+//! path has such a compiler, so that configuration finds what it would find otherwise.
 
 use crate::cc::Language;
 use crate::toolchain::is_program;

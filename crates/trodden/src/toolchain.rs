@@ -1,6 +1,7 @@
 //! Where LLVM's tools are. Only versioned names are asked for: the unversioned ones may belong to another LLVM, which reads other bitcode.
 //!
-//! `TRODDEN_LLVM` names the folder of an LLVM elsewhere (`TRODDEN_LLVM/bin/clang`). Otherwise `NAME-22` on the search path, then Debian's place.
+//! `TRODDEN_LLVM` names the folder of an LLVM elsewhere (`TRODDEN_LLVM/bin/clang`). Otherwise `NAME-22` on the search
+//! path, then Debian's place.
 
 use anyhow::{Result, bail};
 use std::env;

@@ -1,7 +1,8 @@
 //! `trodden instrument --watch EXPRESSION`: a program that acts by itself at the end of each path that matches.
 //!
-//! It is a residual build ([`trodden_flow::residual`]) to which every path is known but those that match: so these are counted exactly, and acted on, where they end, in the thread
-//! that took them, and functions without such a path have no code put in. Which paths match is decided here, by trying all paths of the functions that are meant.
+//! It is a residual build ([`trodden_flow::residual`]) to which every path is known but those that match: so these are
+//! counted exactly, and acted on, where they end, in the thread that took them, and functions without such a path have
+//! no code put in. Which paths match is decided here, by trying all paths of the functions that are meant.
 //!
 //! Paths that came to a call and did not go on are known, too: that a call does not come back is known only when the program has ended.
 
@@ -26,7 +27,8 @@ const MOST_PATHS: u64 = 1 << 20;
 /// All paths of a program but those that match.
 ///
 /// # Errors
-/// The expression cannot be read, says what is not known while a program runs, or matches no path of the program; or the program counts such that its paths cannot be tried.
+/// The expression cannot be read, says what is not known while a program runs, or matches no path of the program; or
+/// the program counts such that its paths cannot be tried.
 pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
     let expression: Expression = text.parse()?;
     let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(End::Call));

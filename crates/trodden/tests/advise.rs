@@ -5,8 +5,8 @@ mod place;
 use place::{Place, must, trodden};
 use serde_json::Value;
 
-/// Two branches of which the first decides the second, though the compiler cannot know; a load that two rare ways make necessary, too many for the compiler to
-/// move it there.
+/// Two branches of which the first decides the second, though the compiler cannot know; a load that two rare ways make
+/// necessary, too many for the compiler to move it there.
 const PROGRAM: &str = "\
 #define KEEP __attribute__((noinline))
 struct buffer { int used; int limit; };

@@ -1,8 +1,9 @@
-//! Paths from branches by the command itself: a program without counters is run step by step, and what that prints is imported; and `record --branches` with and
-//! without a perf that can.
+//! Paths from branches by the command itself: a program without counters is run step by step, and what that prints is
+//! imported; and `record --branches` with and without a perf that can.
 //!
-//! Hardware that records branches is rare in machines that run tests. The text is of a real run nevertheless: the oracle's stepper writes what `perf script` prints
-//! of a trace, or of branch stacks. The `perf` of the last test runs the command and prints such a text; the real one is asked, too.
+//! Hardware that records branches is rare in machines that run tests. The text is of a real run nevertheless: the
+//! oracle's stepper writes what `perf script` prints of a trace, or of branch stacks. The `perf` of the last test runs
+//! the command and prints such a text; the real one is asked, too.
 
 mod place;
 

@@ -1,4 +1,5 @@
-//! `trodden record --copies`: several copies together count what one program counts, and programs that do not do the same each time are found out.
+//! `trodden record --copies`: several copies together count what one program counts, and programs that do not do the
+//! same each time are found out.
 
 mod place;
 

@@ -1,4 +1,5 @@
-//! `trodden record --copies` where something goes wrong: signals, a recorder that is killed, programs whose paths go by addresses, unusual runs to divide by.
+//! `trodden record --copies` where something goes wrong: signals, a recorder that is killed, programs whose paths go by
+//! addresses, unusual runs to divide by.
 
 mod place;
 

@@ -1,5 +1,5 @@
-//! Other ways to count, in real programs with threads and forks: tables, counters that threads share, profiles that are partial. What each path's count must be
-//! is known from the program's text.
+//! Other ways to count, in real programs with threads and forks: tables, counters that threads share, profiles that are
+//! partial. What each path's count must be is known from the program's text.
 
 mod place;
 
@@ -131,7 +131,8 @@ fn paths_with_numbers_of_their_own_are_not_known_to_residual_builds() {
     assert!(!export.status.success() && String::from_utf8_lossy(&export.stderr).contains("are not numbered as"));
 }
 
-/// Loops of more instructions than tight ones have, that take 16, 5, 7 and 2^20 + 2 rounds, and as often as their caller says, in steps of 1 and of 4; with a way out in the middle; and one in another.
+/// Loops of more instructions than tight ones have, that take 16, 5, 7 and 2^20 + 2 rounds, and as often as their
+/// caller says, in steps of 1 and of 4; with a way out in the middle; and one in another.
 const ROUNDS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize(disable)\")\n#define N __attribute__((noinline))\n\
     static volatile unsigned a, b, c, d, e;\n#define BODY a += i; b ^= a; c += b; d ^= c; e += d;\n\
     N void up(void) { STAY for (unsigned i = 0; i < 16; i++) { BODY } }\n\

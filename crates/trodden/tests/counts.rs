@@ -1,5 +1,5 @@
-//! Counts of real subjects are exact: many threads, threads that end early, many processes at once, processes that become two, every way a program can
-//! end. Each count is known from the program's text.
+//! Counts of real subjects are exact: many threads, threads that end early, many processes at once, processes that
+//! become two, every way a program can end. Each count is known from the program's text.
 
 mod place;
 
@@ -185,7 +185,8 @@ fn measured_weights_serve_a_later_build() {
     }
 }
 
-/// A function whose last act is a call of one that may jump away: its path ends with that call, and did not return. As a plain call it may be left unfinished.
+/// A function whose last act is a call of one that may jump away: its path ends with that call, and did not return. As
+/// a plain call it may be left unfinished.
 #[test]
 fn tail_calls_are_no_returns() {
     const PROGRAM: &str = "#include <setjmp.h>\n#include <stdio.h>\n\

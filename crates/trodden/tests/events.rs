@@ -1,7 +1,7 @@
 //! Events of paths: counts stay those of the full tier; what is summed up is each path's own, whatever way control takes.
 //!
-//! Page faults are events that a program can cause one by one, so their sums are known from its text. Where the kernel lets nobody count them, the runtime has to
-//! say so, and there is no profile.
+//! Page faults are events that a program can cause one by one, so their sums are known from its text. Where the kernel
+//! lets nobody count them, the runtime has to say so, and there is no profile.
 
 mod place;
 

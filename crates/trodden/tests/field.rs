@@ -39,7 +39,8 @@ fn inbox() -> Place {
 /// By image, unit and counter.
 type Executions = BTreeMap<(Vec<u8>, Vec<u8>, u64), u64>;
 
-/// What stands in a report, read as its format is described: user, and executions by image, unit and counter. Whatever else there were would be left over.
+/// What stands in a report, read as its format is described: user, and executions by image, unit and counter. Whatever
+/// else there were would be left over.
 fn read(bytes: &[u8]) -> (Vec<u8>, Executions) {
     assert_eq!(&bytes[..8], b"TRODFLD\x01");
     assert_eq!(u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize, bytes.len() - 16);

@@ -142,7 +142,8 @@ int main(void) {
 }
 "#;
 
-/// Whether a function counts what it says it counts; the sum of what all of its paths did is none other either way. Gives how many paths were compared.
+/// Whether a function counts what it says it counts; the sum of what all of its paths did is none other either way.
+/// Gives how many paths were compared.
 fn judge(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str) -> usize {
     let (_, in_full, judge) = full.functions().find(|(_, _, f)| f.name == function.name).unwrap();
     let all: BTreeMap<u64, u64> = in_full.counts_of(judge).collect();

@@ -5,7 +5,8 @@ mod place;
 use place::{Place, trodden};
 use serde_json::Value;
 
-/// The first branch scales, the second rounds; only a number that is both scaled and rounded comes out wrong. Every line and every branch is taken by runs that pass.
+/// The first branch scales, the second rounds; only a number that is both scaled and rounded comes out wrong. Every
+/// line and every branch is taken by runs that pass.
 const PROGRAM: &str = "\
 #include <stdlib.h>
 #define KEEP __attribute__((noinline))

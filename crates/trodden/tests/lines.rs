@@ -88,8 +88,8 @@ fn lines_and_calls_of_optimised_code_are_those_of_llvm_cov() {
         all_wanted += wanted.len();
         all_missing.extend(missing.iter().map(|line| format!("{file}:{line}")));
 
-        // Where the optimiser knew a call's result on some of the paths to it, nothing of the inlined body is left on these; on all, nothing is
-        // known of the function.
+        // Where the optimiser knew a call's result on some of the paths to it, nothing of the inlined body is left on
+        // these; on all, nothing is known of the function.
         for (name, calls) in expected.calls.iter().filter(|(_, calls)| **calls > 0) {
             let Some(&known) = found.calls.get(name) else { continue };
             assert!(known.abs_diff(*calls) * 10 <= *calls, "{file}: {known} calls of {name}, not {calls}; {:?}", found.calls);

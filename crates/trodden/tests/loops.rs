@@ -1,4 +1,5 @@
-//! `trodden loops`: hot loops' code without and with counting. Iterations are known from the program's text, the plain code from clang itself.
+//! `trodden loops`: hot loops' code without and with counting. Iterations are known from the program's text, the plain
+//! code from clang itself.
 
 mod place;
 

@@ -73,8 +73,9 @@ fn counters_of_random_programs_are_those_of_llvm() {
     assert!(judged >= 5);
 }
 
-/// One function in two units, inlined there; a local function; exit within a call; what no path tells: computed amounts, a counter between two calls;
-/// calls through a table, also of a function that is not profiled; copying of various sizes.
+/// One function in two units, inlined there; a local function; exit within a call; what no path tells: computed
+/// amounts, a counter between two calls; calls through a table, also of a function that is not profiled; copying of
+/// various sizes.
 const FIRST: &str = "\
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-//! What compilers, linkers and build systems do to a program, one test each: it prints what the plain program prints, its units are in the image, and
-//! counts are right. Needs clang-22, lld-22, llvm-22, binutils (with gold), make, cmake and ccache.
+//! What compilers, linkers and build systems do to a program, one test each: it prints what the plain program prints,
+//! its units are in the image, and counts are right. Needs clang-22, lld-22, llvm-22, binutils (with gold), make, cmake
+//! and ccache.
 
 mod place;
 

@@ -288,7 +288,8 @@ int main(int argc, char **argv) { return argc > 2 ? never(argc - 3) : 0; }
     place.cc("-O1 -g prog.c callback.c -o prog");
     place.trodden("record --suite tests -- ./prog 1");
     place.trodden("instrument ./prog --residual tests -o prog.field");
-    // The first round ends another path than the others, and a third path leaves the loop. With one round there are no others, and with none not even that.
+    // The first round ends another path than the others, and a third path leaves the loop. With one round there are no
+    // others, and with none not even that.
     for rounds in [0, 1, 2, 6] {
         let arguments = vec!["1"; 2 + rounds];
         let called = run(&place, "prog.field", &arguments, &[("TRODDEN_ON_UNTESTED", "callback"), ("TRODDEN_OUTPUT", "")]);

@@ -1,4 +1,5 @@
-//! `cargo trodden`: several programs with panic=abort and a setting for LTO of their own, C compiled by a build script, libraries of all kinds, tests.
+//! `cargo trodden`: several programs with panic=abort and a setting for LTO of their own, C compiled by a build script,
+//! libraries of all kinds, tests.
 
 mod place;
 
@@ -179,7 +180,8 @@ fn check_each_test(place: &Place) {
     check_redundant_tests(place);
 }
 
-/// Each test has a function of its own, and the harness takes other paths in each: only paths of the code under test tell that one of those with odd numbers is enough.
+/// Each test has a function of its own, and the harness takes other paths in each: only paths of the code under test
+/// tell that one of those with odd numbers is enough.
 fn check_redundant_tests(place: &Place) {
     let redundant = |options: &[&str]| {
         let said = must(place.command(trodden()).args(["suite", "redundant", "each", "--json"]).args(options)).stdout;

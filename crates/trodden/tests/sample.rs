@@ -1,5 +1,6 @@
-//! The sample tier from outside: programs that never count by themselves, `record` with bursts, `sample` on a program that runs already, and what is
-//! refused. What bursts count is tested against full counts in the crate `trodden-oracle`.
+//! The sample tier from outside: programs that never count by themselves, `record` with bursts, `sample` on a program
+//! that runs already, and what is refused. What bursts count is tested against full counts in the crate
+//! `trodden-oracle`.
 
 mod place;
 
@@ -134,7 +135,8 @@ fn programs_change_between_the_tiers_without_their_sources() {
     assert!(profile.sampling.is_none() && step(&profile).0 >= 1000);
 }
 
-/// A loop of four instructions that comes round as often as it is told, and one of two that comes round a few hundred times in each of its rounds.
+/// A loop of four instructions that comes round as often as it is told, and one of two that comes round a few hundred
+/// times in each of its rounds.
 const LOOPS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
     __attribute__((noinline)) unsigned spin(unsigned long n) { unsigned x = 1; do x = x * 1664525u + 1013904223u; while (--n); return x; }\n\
     __attribute__((noinline)) long places(const char *s, long n) { long sum = 0; while (n--) { const char *p = s; while (*p < 'z') p++; sum += p - s; __asm__ volatile(\"\" ::: \"memory\"); } return sum; }\n\
@@ -173,7 +175,8 @@ fn a_burst_as_long_as_the_time_to_the_next_counts_as_soon_as_the_program_is_foun
     assert_eq!(step(&Profile::read(&place.path("run.trodden")).unwrap()), (1000, 0.75));
 }
 
-/// A list that is walked with a call in each round; and an interpreter by computed jumps, whose instruction 2 looks at the switch (it jumps), and uses its own number afterwards.
+/// A list that is walked with a call in each round; and an interpreter by computed jumps, whose instruction 2 looks at
+/// the switch (it jumps), and uses its own number afterwards.
 const CODE: &str = r#"
 #include <string.h>
 struct item { struct item *next; int hash; const char *text; };

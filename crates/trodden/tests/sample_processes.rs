@@ -1,4 +1,5 @@
-//! The sample tier where there is more than one of something: threads, a child of `fork`, a library that is loaded while the program runs. Each must find the switch and count.
+//! The sample tier where there is more than one of something: threads, a child of `fork`, a library that is loaded
+//! while the program runs. Each must find the switch and count.
 
 mod place;
 

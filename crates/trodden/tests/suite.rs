@@ -1,4 +1,5 @@
-//! `trodden suite` and `trodden find` through the real command: tests from lists and from ctest, redundant tests, orders by a change, path expressions.
+//! `trodden suite` and `trodden find` through the real command: tests from lists and from ctest, redundant tests,
+//! orders by a change, path expressions.
 
 mod place;
 

@@ -1,4 +1,5 @@
-//! Copies that are handed out to users, who run them on inputs of their own: what they report, and what is made of it, against full profiles of the same runs.
+//! Copies that are handed out to users, who run them on inputs of their own: what they report, and what is made of it,
+//! against full profiles of the same runs.
 
 mod place;
 

@@ -1,5 +1,5 @@
-//! `trodden trace` on programs that were not built for it: merged partial traces against single-stepping, block by block; threads, exceptions,
-//! signals, forks; programs that cannot be traced.
+//! `trodden trace` on programs that were not built for it: merged partial traces against single-stepping, block by
+//! block; threads, exceptions, signals, forks; programs that cannot be traced.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

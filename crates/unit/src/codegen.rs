@@ -1,8 +1,9 @@
 //! Options of code generation: those that clang may be given when machine code is made again of a unit's bitcode.
 //!
-//! A unit's map names the options by which its code was made, since the bitcode does not hold them. Maps travel in programs, profiles and stores that
-//! others may have written, and clang has options that load libraries (`-fplugin=`) or write files (`-ftime-trace=`). So nothing of a map goes to a
-//! compiler but what this list has, each option with the values that it takes. Everything else is refused by its name.
+//! A unit's map names the options by which its code was made, since the bitcode does not hold them. Maps travel in
+//! programs, profiles and stores that others may have written, and clang has options that load libraries (`-fplugin=`)
+//! or write files (`-ftime-trace=`). So nothing of a map goes to a compiler but what this list has, each option with
+//! the values that it takes. Everything else is refused by its name.
 //!
 //! Invariant: [`CodegenOptions`] from a map hold words of the list only; no word of it names a file, a library or a program.
 
@@ -190,8 +191,8 @@ impl fmt::Display for CodegenOptions {
     }
 }
 
-/// Whether clang makes other code of the same bitcode for this option: the ones that maps keep. Options of the list are, and those of the same names with
-/// values that only the user's own command line may give (files).
+/// Whether clang makes other code of the same bitcode for this option: the ones that maps keep. Options of the list
+/// are, and those of the same names with values that only the user's own command line may give (files).
 pub fn shapes_code(option: &str) -> bool {
     let values_of_users = |name: &str| name.ends_with('=') && option.starts_with(name);
     allowed(CLANG, option) || CLANG.iter().any(|(name, _)| values_of_users(name))

@@ -1,10 +1,11 @@
 //! Directions: what the paths of a run say should become of a program's code, from a profile to the build that carries it out.
 //!
-//! A file is a list of entries ([`crate::packed`]). Functions are known again by source file, name and the [shape](crate::shape) of their graph, and blocks and edges
-//! by their numbers in it.
+//! A file is a list of entries ([`crate::packed`]). Functions are known again by source file, name and the
+//! [shape](crate::shape) of their graph, and blocks and edges by their numbers in it.
 //!
-//! Invariant: whatever directions say, code that was made by them does what it did. They decide what is copied, parted and laid out where, not what is computed; so a
-//! file of another program, or of an older state of it, can cost time, but no correctness.
+//! Invariant: whatever directions say, code that was made by them does what it did. They decide what is copied, parted
+//! and laid out where, not what is computed; so a file of another program, or of an older state of it, can cost time,
+//! but no correctness.
 
 use crate::packed::{pack, unpack};
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,11 @@
 //! What a unit knows of LLVM's own edge profile of it, so that a path profile can be turned into one.
 //!
-//! LLVM's profile-guided optimisation wants the values of counters that its front half puts into a function (on chords of a spanning tree of the graph
-//! as it is then). A collecting build lets LLVM insert them, and takes them out again before code is made: where a counter would have been
-//! incremented by a constant, a [`Marker`] stays in the map, and its value follows from how often the block is executed, which paths tell. What no
-//! path can tell (an increment by a computed amount, or between two calls of one block of which either may not return) is counted by a counter
-//! of the unit's own ([`OwnCounters`]).
+//! LLVM's profile-guided optimisation wants the values of counters that its front half puts into a function (on chords
+//! of a spanning tree of the graph as it is then). A collecting build lets LLVM insert them, and takes them out again
+//! before code is made: where a counter would have been incremented by a constant, a [`Marker`] stays in the map, and
+//! its value follows from how often the block is executed, which paths tell. What no path can tell (an increment by a
+//! computed amount, or between two calls of one block of which either may not return) is counted by a counter of the
+//! unit's own ([`OwnCounters`]).
 
 use serde::{Deserialize, Serialize};
 use trodden_flow::Node;
@@ -35,8 +36,8 @@ pub struct ProfiledFunction {
     pub hash: u64,
     /// Number of its counters.
     pub counters: u32,
-    /// Number of its places where LLVM notes values, for each kind: targets of indirect calls, sizes of memory operations, tables of virtual
-    /// functions. Compilers want to see as many places in a profile.
+    /// Number of its places where LLVM notes values, for each kind: targets of indirect calls, sizes of memory
+    /// operations, tables of virtual functions. Compilers want to see as many places in a profile.
     pub value_sites: [u16; 3],
 }
 
@@ -100,12 +101,13 @@ pub struct ValueCounters {
 /// Values that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ValueKind {
-    /// Where indirect calls go. A target is known by its distance from the beginning of the image (0 if it is elsewhere), which chooses one of
-    /// [`TARGET_BUCKETS`] pairs of counters: how many calls, and the sum of the distances. Where all calls of a pair go to one function, the sum
-    /// tells which. Pairs can be added up, so that threads and runs can.
+    /// Where indirect calls go. A target is known by its distance from the beginning of the image (0 if it is
+    /// elsewhere), which chooses one of [`TARGET_BUCKETS`] pairs of counters: how many calls, and the sum of the
+    /// distances. Where all calls of a pair go to one function, the sum tells which. Pairs can be added up, so that
+    /// threads and runs can.
     Target,
-    /// Sizes of memory operations, of which there are [`SIZE_CLASSES`], each with a counter: 0 to 8 each by itself, then powers of two, what is between
-    /// two of them, and all above 512.
+    /// Sizes of memory operations, of which there are [`SIZE_CLASSES`], each with a counter: 0 to 8 each by itself,
+    /// then powers of two, what is between two of them, and all above 512.
     Size,
 }
 

@@ -1,7 +1,8 @@
 //! Events that are summed up for each path: which there are, and where the kernel has them.
 //!
-//! A unit built so has [`CELLS`] cells for each of its counters instead of one: the count, the sum, and the sum of squares in 128 bits, low half first. All
-//! else in its map is as ever: counters are numbered without regard to that, so a unit with `n` counters has `CELLS * n` cells.
+//! A unit built so has [`CELLS`] cells for each of its counters instead of one: the count, the sum, and the sum of
+//! squares in 128 bits, low half first. All else in its map is as ever: counters are numbered without regard to that,
+//! so a unit with `n` counters has `CELLS * n` cells.
 
 use serde::{Deserialize, Serialize};
 use trodden_wire::EVENT_TSC;

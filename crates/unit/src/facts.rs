@@ -1,8 +1,8 @@
 //! What the blocks of a unit compute: enough to see, along a path, which computations and loads repeat what was done before.
 //!
-//! Not part of a [`crate::UnitMap`]: the plugin makes these of a unit's kept bitcode on demand (`facts=FILE`), for `trodden advise`. Values are numbered within
-//! a function; an operation is known by its name with everything that is not an operand (`icmp ult`, `load i32`), so two steps of one operation on
-//! equal operands compute one value.
+//! Not part of a [`crate::UnitMap`]: the plugin makes these of a unit's kept bitcode on demand (`facts=FILE`), for
+//! `trodden advise`. Values are numbered within a function; an operation is known by its name with everything that is
+//! not an operand (`icmp ult`, `load i32`), so two steps of one operation on equal operands compute one value.
 //!
 //! Wire format: postcard of [`UnitFacts`]; [`FACTS_VERSION`] comes first in it.
 

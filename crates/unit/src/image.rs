@@ -1,7 +1,7 @@
 //! What an executable or shared library on disk says of its units.
 //!
-//! The allocated records ([`trodden_wire::UnitRecord`]) give the image's identity and the layout of its counters even when it was stripped; the
-//! frames give maps and bitcode.
+//! The allocated records ([`trodden_wire::UnitRecord`]) give the image's identity and the layout of its counters even
+//! when it was stripped; the frames give maps and bitcode.
 
 use crate::frame::{Frame, FrameError};
 use crate::map::Identity;

@@ -1,8 +1,9 @@
-//! Sets of paths, from the command to a build: paths that are known, and of which the build counts all others; or those that it is to count.
+//! Sets of paths, from the command to a build: paths that are known, and of which the build counts all others; or those
+//! that it is to count.
 //!
-//! A file is a list of entries ([`crate::packed`]). Functions are known again by unit, name,
-//! [shape](crate::shape) of their graph, and code. Each comes with its cuts, so that its paths have the same identities in the build as in the profile, and
-//! with the executions of its edges, so that what little is to be done is done where it costs least.
+//! A file is a list of entries ([`crate::packed`]). Functions are known again by unit, name, [shape](crate::shape) of
+//! their graph, and code. Each comes with its cuts, so that its paths have the same identities in the build as in the
+//! profile, and with the executions of its edges, so that what little is to be done is done where it costs least.
 
 use crate::packed::{pack, unpack};
 use crate::{FunctionMap, UnitMap};

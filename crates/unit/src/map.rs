@@ -1,7 +1,7 @@
 //! The static description of a unit: everything needed to turn a path's number back into blocks, source lines and branches.
 //!
-//! Wire format: [postcard](https://postcard.jamesmunns.com/wire-format) of [`UnitMap`] in the order of the fields, inside a [`crate::frame`].
-//! A change of these types is a new [`MAP_VERSION`].
+//! Wire format: [postcard](https://postcard.jamesmunns.com/wire-format) of [`UnitMap`] in the order of the fields,
+//! inside a [`crate::frame`]. A change of these types is a new [`MAP_VERSION`].
 
 use crate::edge_profile::EdgeProfile;
 use crate::events::{CELLS, EventSource};
@@ -151,8 +151,8 @@ pub struct Skipped {
 
 /// An instrumented function.
 ///
-/// Its graph has one node for each block and, last, one for the exit. Blocks are those of the optimised code; a block that calls a function which
-/// returns twice is two.
+/// Its graph has one node for each block and, last, one for the exit. Blocks are those of the optimised code; a block
+/// that calls a function which returns twice is two.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FunctionMap {
     /// Linkage name.
@@ -198,8 +198,8 @@ pub struct Block {
     pub kind: BlockKind,
 }
 
-/// What a node of a function's graph is. The nodes of the first two kinds stand in the order of the module's blocks, each continuation behind the
-/// block it continues; the others follow.
+/// What a node of a function's graph is. The nodes of the first two kinds stand in the order of the module's blocks,
+/// each continuation behind the block it continues; the others follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BlockKind {
     /// A basic block of the module.
@@ -246,14 +246,16 @@ pub enum EdgeKind {
     Unwind,
     /// The function returns.
     Return,
-    /// The function ends in a call that may take its place (a tail call): on the way to the exit, or to a block that only returns what the call returned.
+    /// The function ends in a call that may take its place (a tail call): on the way to the exit, or to a block that
+    /// only returns what the call returned.
     TailCall,
     /// The function passes an exception on.
     Resume,
     /// The block ends without going on: a call that does not return.
     NoReturn,
-    /// To the exit: the block is about to make a call that may not come back (exit, longjmp, an exception that passes through). Counts on paths that end with
-    /// such an edge say how often the call was reached; how many of those did not come back follows from the paths that go on.
+    /// To the exit: the block is about to make a call that may not come back (exit, longjmp, an exception that passes
+    /// through). Counts on paths that end with such an edge say how often the call was reached; how many of those did
+    /// not come back follows from the paths that go on.
     Reach,
     /// A function that returns twice has returned.
     ReturnsTwice,
@@ -291,8 +293,8 @@ pub enum MapError {
 /// Where a function's counts are kept in the memory of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Storage {
-    /// A word for each path: counter `i` is word `first_counter + i`. Behind them lie `beyond` words for executions of paths that the scheme leaves out;
-    /// which path that was is not known.
+    /// A word for each path: counter `i` is word `first_counter + i`. Behind them lie `beyond` words for executions of
+    /// paths that the scheme leaves out; which path that was is not known.
     Array {
         /// Number of words behind those of the paths; 0 if every path has a word.
         beyond: u64,
@@ -353,8 +355,9 @@ impl Chosen {
     }
 }
 
-/// Words of counts by sums of labels. The function's `dag` has the edges of the paths that are counted here and no others; each of its paths is counted in the word
-/// whose number is the sum of the labels on its edges. Words of other sums hold executions of paths that are counted elsewhere, or nowhere.
+/// Words of counts by sums of labels. The function's `dag` has the edges of the paths that are counted here and no
+/// others; each of its paths is counted in the word whose number is the sum of the labels on its edges. Words of other
+/// sums hold executions of paths that are counted elsewhere, or nowhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabelWords {
     /// The unit's word of the sum 0.
@@ -406,8 +409,9 @@ impl Table {
 }
 
 impl UnitMap {
-    /// Words of memory that the unit has in each thread's region: one for each counter, but for functions that count elsewhere; several where events are summed
-    /// up; two where it is noted when they were counted first. `None` if they are more than can be.
+    /// Words of memory that the unit has in each thread's region: one for each counter, but for functions that count
+    /// elsewhere; several where events are summed up; two where it is noted when they were counted first. `None` if
+    /// they are more than can be.
     pub fn words(&self) -> Option<u64> {
         let each = match (self.events, self.has_times()) {
             (Some(_), _) => CELLS,
@@ -417,7 +421,8 @@ impl UnitMap {
         self.counters_in_regions().checked_mul(each)
     }
 
-    /// Whether behind the counters there are as many words for when each was counted first ([`trodden_wire::FunctionRecord`]): of the residual tier.
+    /// Whether behind the counters there are as many words for when each was counted first
+    /// ([`trodden_wire::FunctionRecord`]): of the residual tier.
     pub fn has_times(&self) -> bool {
         self.scheme.split(' ').any(|word| word == crate::RESIDUAL_WORD)
     }

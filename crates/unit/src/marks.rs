@@ -1,7 +1,8 @@
 //! How blocks are named in the section `.pseudo_probe` of programs of the tier `addresses`: what the plugin writes and readers look for.
 //!
-//! LLVM's pseudo probes carry a function's identifier and a number. Here the first is a hash of the unit and of the function's place in its map, the
-//! second tells the block and what is about to happen in it. The section's format is read in the crate `trodden-binary`.
+//! LLVM's pseudo probes carry a function's identifier and a number. Here the first is a hash of the unit and of the
+//! function's place in its map, the second tells the block and what is about to happen in it. The section's format is
+//! read in the crate `trodden-binary`.
 
 use crate::map::Identity;
 
@@ -29,8 +30,8 @@ pub struct Mark {
 pub enum Event {
     /// The block begins.
     Begin,
-    /// The block is about to make the call that might not come back. Where no other call comes before, this has no probe: it happens whenever the block
-    /// begins.
+    /// The block is about to make the call that might not come back. Where no other call comes before, this has no
+    /// probe: it happens whenever the block begins.
     Reach,
     /// The path is about to end, by a call that takes the function's place or does not return. No probe as well where no call comes before.
     End,

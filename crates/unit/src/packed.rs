@@ -1,4 +1,5 @@
-//! Files that carry what one profile says to a later build: a magic, then zstd of [postcard](https://postcard.jamesmunns.com/wire-format) of the content.
+//! Files that carry what one profile says to a later build: a magic, then zstd of
+//! [postcard](https://postcard.jamesmunns.com/wire-format) of the content.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -6,7 +7,8 @@ use std::io::Read;
 
 /// Nothing unpacks to more than this; a larger claim is damage.
 const MOST_UNPACKED: u64 = 4 << 30;
-/// Nor to so many times its packed size. What builds and runs leave behind is packed to a hundredth at best; files that are made to fill memory, to a ten-thousandth and less.
+/// Nor to so many times its packed size. What builds and runs leave behind is packed to a hundredth at best; files that
+/// are made to fill memory, to a ten-thousandth and less.
 const MOST_TIMES: u64 = 1024;
 /// What any file may unpack to, however small it is.
 const ALWAYS: u64 = 16 << 20;

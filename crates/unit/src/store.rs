@@ -45,7 +45,8 @@ impl UnitStore {
         self.root.join("units").join(&name[..2]).join(format!("{name}.unit"))
     }
 
-    /// Stores a frame and says where. One that is there already stays, unless its map is another or it lacks the bitcode that the new one has.
+    /// Stores a frame and says where. One that is there already stays, unless its map is another or it lacks the
+    /// bitcode that the new one has.
     ///
     /// # Errors
     /// The folder cannot be made or written.

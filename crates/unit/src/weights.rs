@@ -1,7 +1,7 @@
 //! Measured edge frequencies, from a profile to a later build: so that probes go where the program hardly ever comes.
 //!
-//! A file is a list of entries ([`crate::packed`]). Functions are known again by name and by the [shape](crate::shape) of their graph; code that changed
-//! since has no weights, and is treated as if nothing were known of it.
+//! A file is a list of entries ([`crate::packed`]). Functions are known again by name and by the [shape](crate::shape)
+//! of their graph; code that changed since has no weights, and is treated as if nothing were known of it.
 
 use crate::packed::{pack, unpack};
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,8 @@ struct Entry {
 }
 
 impl Weights {
-    /// Adds a function's edge counts, in the order of its map's edges. Functions of one name and shape (`static` ones of several units) add up.
+    /// Adds a function's edge counts, in the order of its map's edges. Functions of one name and shape (`static` ones
+    /// of several units) add up.
     pub fn add(&mut self, function: &str, shape: u64, edges: &[u64]) {
         let known = self.functions.entry((function.to_owned(), shape)).or_insert_with(|| vec![0; edges.len()]);
         known.iter_mut().zip(edges).for_each(|(sum, n)| *sum = sum.saturating_add(*n));

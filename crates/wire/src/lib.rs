@@ -33,8 +33,10 @@ pub const FRAMES_SECTION: &str = ".trodden.unit";
 
 /// Thread-local `i64`, hidden in each image: address of a thread's region minus address of the template. 0: no region claimed.
 pub const BIAS_SYMBOL: &str = "__trodden_bias";
-/// Thread-local `i64`, hidden in each image that has units of the residual tier: by it their code finds the thread's copy of a counter, to see for itself whether the path was counted before in its region, and to count it
-/// then. It is as the bias, but 0 as long as [`COUNT_SYMBOL`] has to see each count: what code finds is the template then, where no path was counted.
+/// Thread-local `i64`, hidden in each image that has units of the residual tier: by it their code finds the thread's
+/// copy of a counter, to see for itself whether the path was counted before in its region, and to count it then. It is
+/// as the bias, but 0 as long as [`COUNT_SYMBOL`] has to see each count: what code finds is the template then, where no
+/// path was counted.
 pub const DIRECT_BIAS_SYMBOL: &str = "__trodden_direct_bias";
 /// Function `() -> *mut i64` of such images: where the calling thread's is.
 pub const DIRECT_PLACE_SYMBOL: &str = "__trodden_direct_place";
@@ -43,8 +45,10 @@ pub const DIRECT_PLACE_SYMBOL: &str = "__trodden_direct_place";
 /// `r11` and the flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller nothing.
 pub const ENTER_SYMBOL: &str = "__trodden_enter";
 
-/// Code that is jumped to, with the counter's address in `rdi` and the address where it goes on in `r11`. It adds one to the calling thread's copy of a counter of the template, claiming a region if there is none; of the residual tier. The first
-/// time in a region it notes when that was (see [`FunctionRecord`]). Preserves every register but `r10`, `r11` and the flags.
+/// Code that is jumped to, with the counter's address in `rdi` and the address where it goes on in `r11`. It adds one
+/// to the calling thread's copy of a counter of the template, claiming a region if there is none; of the residual tier.
+/// The first time in a region it notes when that was (see [`FunctionRecord`]). Preserves every register but `r10`,
+/// `r11` and the flags.
 pub const COUNT_SYMBOL: &str = "__trodden_count";
 /// Hidden `i64` in each image that has units whose threads count in one region: that region's bias. 0: none claimed yet.
 pub const SHARED_BIAS_SYMBOL: &str = "__trodden_shared_bias";
@@ -54,8 +58,8 @@ pub const ENTER_SHARED_SYMBOL: &str = "__trodden_enter_shared";
 /// Section of the [`FunctionRecord`]s of the residual tier. A C identifier, as [`UNITS_SECTION`].
 pub const FUNCTIONS_SECTION: &str = "trodden_functions";
 
-/// What an image says of a function of the residual tier. Behind the counters of its unit lie as many words for times: that of a counter holds when it
-/// was counted first in its region, in nanoseconds since 1970; 0: not yet, or unknown.
+/// What an image says of a function of the residual tier. Behind the counters of its unit lie as many words for times:
+/// that of a counter holds when it was counted first in its region, in nanoseconds since 1970; 0: not yet, or unknown.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionRecord {
@@ -69,13 +73,15 @@ pub struct FunctionRecord {
     pub name_delta: i64,
 }
 
-/// Hidden text, NUL at its end, that an image may define: the pattern of raw files where [`OUTPUT_VARIABLE`] is not set. Heeded only while its folder exists.
+/// Hidden text, NUL at its end, that an image may define: the pattern of raw files where [`OUTPUT_VARIABLE`] is not
+/// set. Heeded only while its folder exists.
 pub const DEFAULT_OUTPUT_SYMBOL: &str = "__trodden_default_output";
 /// Hidden text likewise: what stands for [`ON_UNTESTED_VARIABLE`] where that is not set.
 pub const DEFAULT_ON_UNTESTED_SYMBOL: &str = "__trodden_default_on_untested";
 /// Hidden text likewise: the expression that all paths match which the image does not know.
 pub const WATCHED_SYMBOL: &str = "__trodden_watched";
-/// Environment variable: what to do when a path is taken that a residual build does not know, besides counting it. `report`, `abort`, `callback`, or `count` (nothing).
+/// Environment variable: what to do when a path is taken that a residual build does not know, besides counting it.
+/// `report`, `abort`, `callback`, or `count` (nothing).
 pub const ON_UNTESTED_VARIABLE: &str = "TRODDEN_ON_UNTESTED";
 /// Environment variable: file of paths that count as known besides those that were known when the image was built; see [`KnownHeader`].
 pub const KNOWN_VARIABLE: &str = "TRODDEN_KNOWN";
@@ -100,7 +106,8 @@ pub struct KnownHeader {
     pub checksum: u64,
 }
 
-/// A sum that no change of a single word leaves as it is, and other damage hardly ever. Of words of eight bytes, lowest byte first, the last one filled up by zeros.
+/// A sum that no change of a single word leaves as it is, and other damage hardly ever. Of words of eight bytes, lowest
+/// byte first, the last one filled up by zeros.
 pub fn checksum(bytes: &[u8]) -> u64 {
     // The prime and the beginning are those of FNV-1a, which brings no high bits to the low ones.
     let mixed = |product: u64| product ^ (product >> 32);
@@ -109,12 +116,14 @@ pub fn checksum(bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |sum, bytes| add(sum, word(bytes)))
 }
 
-/// The switch of the sample tier: a byte at the beginning of a page, hidden in each image that has units of that tier. While it is not 0, they count. The
-/// runtime maps the raw file's page [`RawHeader::switch_offset`] there, so that others can flip it.
+/// The switch of the sample tier: a byte at the beginning of a page, hidden in each image that has units of that tier.
+/// While it is not 0, they count. The runtime maps the raw file's page [`RawHeader::switch_offset`] there, so that
+/// others can flip it.
 pub const SWITCH_SYMBOL: &str = "__trodden_switch";
 
-/// Of units that sum up events for each path: address of the [`EventRecord`] that says which. Each such unit has all symbols whose names begin so, in one
-/// section group with the event's name: linkers keep one, and refuse to link units with different events.
+/// Of units that sum up events for each path: address of the [`EventRecord`] that says which. Each such unit has all
+/// symbols whose names begin so, in one section group with the event's name: linkers keep one, and refuse to link units
+/// with different events.
 pub const EVENT_SYMBOL: &str = "__trodden_event";
 /// [`EventRecord::kind`] of the time-stamp counter, which code reads by itself.
 pub const EVENT_TSC: u32 = u32::MAX;
@@ -163,7 +172,8 @@ pub const OUTPUT_VARIABLE: &str = "TRODDEN_OUTPUT";
 pub const RAW_MAGIC: [u8; 8] = *b"TRODRAW\0";
 /// Version of the raw file's layout. Versions 1 and 2 could not say that counts were lost.
 pub const RAW_VERSION: u32 = 3;
-/// Length of a file (one zero) whose program had no room for a header, so that none of its counts are there. An empty file is one that was just made.
+/// Length of a file (one zero) whose program had no room for a header, so that none of its counts are there. An empty
+/// file is one that was just made.
 pub const RAW_GIVEN_UP: u64 = 1;
 /// First field of every [`UnitRecord`].
 pub const UNIT_MAGIC: u32 = 0x5452_4455;
@@ -307,8 +317,9 @@ pub const fn region_stride(counters: u64) -> u64 {
     region_holder_offset(counters).saturating_add(16).next_multiple_of(4096)
 }
 
-/// Offset within a region of its holder, a `u64` after the last counter: id of the process that has the region, where the mapping does not
-/// keep the lock alive (overlay file systems, locks that belong to a process); else 0. It is no count, and stays where a process ends without its destructors.
+/// Offset within a region of its holder, a `u64` after the last counter: id of the process that has the region, where
+/// the mapping does not keep the lock alive (overlay file systems, locks that belong to a process); else 0. It is no
+/// count, and stays where a process ends without its destructors.
 #[inline]
 pub const fn region_holder_offset(counters: u64) -> u64 {
     counters.saturating_mul(8)

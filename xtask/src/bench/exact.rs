@@ -1,4 +1,5 @@
-//! Are counts exact? The judges of `crates/oracle` on the short run: LLVM's own profile of the same bitcode, and a plain counter in every block.
+//! Are counts exact? The judges of `crates/oracle` on the short run: LLVM's own profile of the same bitcode, and a
+//! plain counter in every block.
 
 use super::result::{Exact, Judgement};
 use super::variant::Variant;

@@ -114,7 +114,8 @@ pub struct Figures {
     pub same_output: bool,
     /// What independent judges say of its counts.
     pub exact: Option<Exact>,
-    /// Of sampled runs: the share of the program's path executions that their estimates have in common with the full profile, over the rounds.
+    /// Of sampled runs: the share of the program's path executions that their estimates have in common with the full
+    /// profile, over the rounds.
     #[serde(default)]
     pub overlap: Option<Spread>,
 }

@@ -41,8 +41,8 @@ pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     Some((logarithms / ratios.len() as f64).exp())
 }
 
-/// How likely two samples of one distribution are at least as far apart in their ranks as these: the exact, two-sided test of Wilcoxon (1945), Mann
-/// and Whitney (1947), with mid-ranks for ties. 1 if one is empty.
+/// How likely two samples of one distribution are at least as far apart in their ranks as these: the exact, two-sided
+/// test of Wilcoxon (1945), Mann and Whitney (1947), with mid-ranks for ties. 1 if one is empty.
 pub fn rank_test(a: &[f64], b: &[f64]) -> f64 {
     let ranks = doubled_ranks(&[a, b].concat());
     let total: usize = ranks.iter().sum();

@@ -1,7 +1,7 @@
 //! Ways to build a program of the corpus, and what its runs need: a table, one entry per way.
 //!
-//! `trodden:WORDS` is trodden with words for the plugin (`TRODDEN_INSTRUMENT`), such as `trodden:max-paths=64+chords=off`: whatever the plugin
-//! knows can be measured without a change here.
+//! `trodden:WORDS` is trodden with words for the plugin (`TRODDEN_INSTRUMENT`), such as
+//! `trodden:max-paths=64+chords=off`: whatever the plugin knows can be measured without a change here.
 
 use crate::corpus::Input;
 use crate::packages;
@@ -369,7 +369,8 @@ impl Variant {
         self.kind.chosen
     }
 
-    /// Whether its counts are all that happened, so that they can be judged: not if paths are left out, threads lose counts or a switch is off.
+    /// Whether its counts are all that happened, so that they can be judged: not if paths are left out, threads lose
+    /// counts or a switch is off.
     pub fn is_exact(&self) -> bool {
         const NOT: [&str; 5] = ["scheme=targeted", "scheme=practical", "tier=sample", "tier=residual", "table-slots=700"];
         let words = format!("{} {}", self.kind.words, self.words);
@@ -381,7 +382,8 @@ impl Variant {
         self.kind.under
     }
 
-    /// Whether a recorder samples its runs: so its counts are held against those of the full tier, and its instructions are not the same twice.
+    /// Whether a recorder samples its runs: so its counts are held against those of the full tier, and its instructions
+    /// are not the same twice.
     pub fn is_recorded(&self) -> bool {
         self.kind.recorded
     }

@@ -339,7 +339,8 @@ struct Average {
     hits: [f64; 2],
     labels: [f64; 2],
     above_bound: f64,
-    /// Processor time beyond the plain program's, in per cent, of the slowest copy and of one program that counts all; not a number where none was measured.
+    /// Processor time beyond the plain program's, in per cent, of the slowest copy and of one program that counts all;
+    /// not a number where none was measured.
     slowest: f64,
     sequential: f64,
 }

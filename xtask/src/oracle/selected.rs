@@ -1,4 +1,5 @@
-//! Builds that count selected paths, held against the one that counts all: every path that was asked for has the same count, and all others together have theirs.
+//! Builds that count selected paths, held against the one that counts all: every path that was asked for has the same
+//! count, and all others together have theirs.
 
 use super::{Options, trodden};
 use crate::bench::variant::Variant;

@@ -1,7 +1,8 @@
 //! Branches of a run, counted by callgrind: how many jumps were taken, and how many conditional branches a simple predictor gets wrong.
 //!
-//! Instructions do not show the layout of code; taken jumps do: processors fetch straight on. Calls and returns are no jumps here, nor are indirect ones. The
-//! predictor is valgrind's: 16,384 two-bit counters, by address and the last outcomes, weaker than what is built today.
+//! Instructions do not show the layout of code; taken jumps do: processors fetch straight on. Calls and returns are no
+//! jumps here, nor are indirect ones. The predictor is valgrind's: 16,384 two-bit counters, by address and the last
+//! outcomes, weaker than what is built today.
 
 use crate::corpus::{Corpus, Input};
 use crate::steps;

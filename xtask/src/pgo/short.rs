@@ -1,7 +1,8 @@
-//! `cargo xtask pgo --short`: what `trodden pgo` makes against the build by the compiler's own edge profile, by counts that a busy machine does not change.
+//! `cargo xtask pgo --short`: what `trodden pgo` makes against the build by the compiler's own edge profile, by counts
+//! that a busy machine does not change.
 //!
-//! Of the short run, which both were trained with: instructions, jumps taken, conditional branches and those that a simple predictor gets wrong. Half as many
-//! builds as the full comparison, and no times.
+//! Of the short run, which both were trained with: instructions, jumps taken, conditional branches and those that a
+//! simple predictor gets wrong. Half as many builds as the full comparison, and no times.
 
 use super::{BUILDS, branches, by_clang, by_trodden, instructions, use_profile};
 use crate::bench::instructions::Counter;

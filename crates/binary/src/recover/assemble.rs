@@ -1,7 +1,8 @@
 //! Blocks, edges and calls of what was explored.
 //!
-//! A block starts at an entry, a branch target, a landing pad, or behind a branch or return that something reaches; it runs until the next instruction starts
-//! another block, or nothing follows. Where code jumps into an instruction, two blocks overlap, and run on together.
+//! A block starts at an entry, a branch target, a landing pad, or behind a branch or return that something reaches; it
+//! runs until the next instruction starts another block, or nothing follows. Where code jumps into an instruction, two
+//! blocks overlap, and run on together.
 
 use super::explore::{Explored, Flow, LOCK_PREFIX, Resolution};
 use super::padding;

@@ -1,7 +1,8 @@
 //! Which values the index of a jump table can have: by the checks that every path to the jump passes, by a mask, or by its width.
 //!
-//! The index is followed backwards from where the table is read, over all paths, through copies and sums with constants. A conditional jump that compares
-//! it with a constant bounds it on that path. A path without a check leaves the index unbounded.
+//! The index is followed backwards from where the table is read, over all paths, through copies and sums with
+//! constants. A conditional jump that compares it with a constant bounds it on that path. A path without a check leaves
+//! the index unbounded.
 
 use super::explore::Flow;
 use super::sums::{Atom, Location, Position, Value};

@@ -1,7 +1,8 @@
 //! The file as recovery sees it: executable sections, words in memory as the loader leaves them, imports, stubs.
 //!
-//! A word of memory that the loader changes is read from its relocation: the addend of a relative one, the name of an imported function. Sources: System V
-//! ABI, AMD64 supplement (relocation types, procedure linkage table); generic ABI (RELR).
+//! A word of memory that the loader changes is read from its relocation: the addend of a relative one, the name of an
+//! imported function. Sources: System V ABI, AMD64 supplement (relocation types, procedure linkage table); generic ABI
+//! (RELR).
 
 use crate::elf::Binary;
 use crate::error::BinaryError;

@@ -1,7 +1,8 @@
 //! Which instructions can be executed: traversal from function entries along branches.
 //!
-//! Code is followed from every place that is known to be entered; nothing is decoded only because it lies behind something else, so that data between
-//! functions is never taken for code. A call is followed by the next instruction unless its callee does not return.
+//! Code is followed from every place that is known to be entered; nothing is decoded only because it lies behind
+//! something else, so that data between functions is never taken for code. A call is followed by the next instruction
+//! unless its callee does not return.
 //!
 //! Complexity: linear in the instructions, times a logarithm for the ordered map.
 
@@ -392,8 +393,8 @@ impl<'k, 'a> Explored<'k, 'a> {
         }
     }
 
-    /// Whether code from an address on, followed on trial, is what a compiler or a programmer would write: it decodes, and ends in returns, traps, or
-    /// jumps to what is known.
+    /// Whether code from an address on, followed on trial, is what a compiler or a programmer would write: it decodes,
+    /// and ends in returns, traps, or jumps to what is known.
     fn looks_like_function(&self, start: u64) -> bool {
         const LIMIT: usize = 20_000;
         let mut seen: HashSet<u64> = HashSet::new();

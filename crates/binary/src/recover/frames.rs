@@ -1,7 +1,8 @@
 //! What the unwind tables say: where functions' code begins and ends, where exceptions land, how deep the stack is.
 //!
-//! Compilers describe all code that they generate, also in stripped files, since exceptions, profilers and debuggers need it. Sources: System V ABI, AMD64
-//! supplement, section 3.7 (`.eh_frame`); Itanium C++ ABI, "Exception Handling Tables" (the language-specific data area, `.gcc_except_table`).
+//! Compilers describe all code that they generate, also in stripped files, since exceptions, profilers and debuggers
+//! need it. Sources: System V ABI, AMD64 supplement, section 3.7 (`.eh_frame`); Itanium C++ ABI, "Exception Handling
+//! Tables" (the language-specific data area, `.gcc_except_table`).
 
 use super::code::Code;
 use gimli::{

@@ -1,6 +1,7 @@
 //! What is known of functions by their names: which do not return, and which return more than once.
 //!
-//! Sources: ISO C, POSIX, the manuals of glibc and of the C++ runtime libraries. Functions of the file itself are found out from their code.
+//! Sources: ISO C, POSIX, the manuals of glibc and of the C++ runtime libraries. Functions of the file itself are found
+//! out from their code.
 
 /// Functions of C and POSIX, of glibc, of unwinders and of C++ runtimes.
 const NEVER: [&str; 44] = [

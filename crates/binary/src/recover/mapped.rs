@@ -1,7 +1,8 @@
 //! What the compiler's map adds to recovery: functions, targets of indirect jumps, frequencies.
 //!
-//! The map has LLVM's machine blocks. The graphs have blocks as [`crate::graph`] defines them, which the instructions decide; so the map is laid over them: a
-//! block has the frequency of the map's block that begins where it begins, or contains its start.
+//! The map has LLVM's machine blocks. The graphs have blocks as [`crate::graph`] defines them, which the instructions
+//! decide; so the map is laid over them: a block has the frequency of the map's block that begins where it begins, or
+//! contains its start.
 
 use super::code::Code;
 use super::explore::{Flow, flow};

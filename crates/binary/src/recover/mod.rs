@@ -1,10 +1,13 @@
 //! Recovery of control-flow graphs from machine code.
 //!
-//! Phases: read tables ([`code`], [`frames`]); follow code from its entries ([`explore`]); resolve indirect jumps ([`values`], [`tables`]) and follow what they
-//! reach; find functions that do not return, and start again with that knowledge, since nothing behind a call of one is code; join pieces to functions
-//! ([`regions`]); make blocks, edges and calls ([`assemble`]). Nothing is executed. The result depends on the file and on what executions showed, nothing else.
+//! Phases: read tables ([`code`], [`frames`]); follow code from its entries ([`explore`]); resolve indirect jumps
+//! ([`values`], [`tables`]) and follow what they reach; find functions that do not return, and start again with that
+//! knowledge, since nothing behind a call of one is code; join pieces to functions ([`regions`]); make blocks, edges
+//! and calls ([`assemble`]). Nothing is executed. The result depends on the file and on what executions showed, nothing
+//! else.
 //!
-//! What stays uncertain is in the graphs, with addresses. Complexity: linear in the code for all but the searches of [`values`], which are bounded.
+//! What stays uncertain is in the graphs, with addresses. Complexity: linear in the code for all but the searches of
+//! [`values`], which are bounded.
 
 mod assemble;
 mod bounds;
@@ -46,9 +49,11 @@ impl ProgramGraph {
         recover(binary, map.as_ref(), &[])
     }
 
-    /// Adds a transfer of control that an execution showed: from the instruction at one address to that at another. Says whether the graph changed.
+    /// Adds a transfer of control that an execution showed: from the instruction at one address to that at another.
+    /// Says whether the graph changed.
     ///
-    /// The graph is made again with all that was observed; blocks and functions may get other numbers. `map` is the one that the graph was made with.
+    /// The graph is made again with all that was observed; blocks and functions may get other numbers. `map` is the one
+    /// that the graph was made with.
     ///
     /// # Errors
     /// As [`recover`].
@@ -65,7 +70,8 @@ impl ProgramGraph {
     }
 }
 
-/// The graphs of a file's functions: from the compiler's map for those that it has, else recovered from the code, with what executions showed besides.
+/// The graphs of a file's functions: from the compiler's map for those that it has, else recovered from the code, with
+/// what executions showed besides.
 ///
 /// # Errors
 /// The file's tables are damaged.
@@ -85,7 +91,8 @@ pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[Observ
     Ok(graph)
 }
 
-/// Follows code again and again, each time with what is known from before: functions that do not return, and where data begins that ends a table.
+/// Follows code again and again, each time with what is known from before: functions that do not return, and where data
+/// begins that ends a table.
 fn stable_graph<'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &mut Known) -> ProgramGraph {
     for pass in 1.. {
         let (explored, families) = explore(code, frames, known);

@@ -1,7 +1,8 @@
 //! Names of functions: from symbols, or from the part that a function without one plays when the program starts.
 //!
-//! A stripped program keeps no name of its own functions but of those that other files use. The entry point is `_start` by convention, and it hands the
-//! address of `main` to the C library in `rdi` (System V ABI, AMD64 supplement, "Process Initialization"; glibc's `start.S`).
+//! A stripped program keeps no name of its own functions but of those that other files use. The entry point is `_start`
+//! by convention, and it hands the address of `main` to the C library in `rdi` (System V ABI, AMD64 supplement,
+//! "Process Initialization"; glibc's `start.S`).
 
 use super::code::Code;
 use crate::instruction::decode;

@@ -1,8 +1,9 @@
 //! Which pieces of code make up one function.
 //!
-//! A region is what one entry of the unwind tables describes, or code without such an entry from one known start to the next. Compilers split cold code off:
-//! it has an entry of its own and is reached by jumps. Regions are joined where a jump leads into the middle of another one, or to the start of one that
-//! cannot be a function of its own: the stack is deeper there than at an entry, or its symbol says `.cold`.
+//! A region is what one entry of the unwind tables describes, or code without such an entry from one known start to the
+//! next. Compilers split cold code off: it has an entry of its own and is reached by jumps. Regions are joined where a
+//! jump leads into the middle of another one, or to the start of one that cannot be a function of its own: the stack is
+//! deeper there than at an entry, or its symbol says `.cold`.
 
 use super::explore::{Explored, Flow, Resolution};
 use std::collections::BTreeMap;

@@ -1,8 +1,9 @@
 //! Where indirect jumps lead: jump tables of `switch`, tables of labels, tail calls through pointers.
 //!
-//! Compilers write two forms: `jmp [table + 8*index]` with addresses in the table, and `jmp base + signed [table + 4*index]` with distances. A check before the
-//! jump bounds the index (`cmp index, last; ja default`), or a mask does, or its width; where none does, the table ends with the first entry that does not
-//! lead into the function, or where other data begins, and the jump is marked uncertain.
+//! Compilers write two forms: `jmp [table + 8*index]` with addresses in the table, and `jmp base + signed [table +
+//! 4*index]` with distances. A check before the jump bounds the index (`cmp index, last; ja default`), or a mask does,
+//! or its width; where none does, the table ends with the first entry that does not lead into the function, or where
+//! other data begins, and the jump is marked uncertain.
 
 use super::bounds::bounds;
 use super::code::Word;

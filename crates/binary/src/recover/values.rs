@@ -1,13 +1,14 @@
 //! What a register holds before an instruction, as a sum: found by search backwards for the instructions that may have written it.
 //!
-//! This is what finds jump tables: their address may have been put into a register far from the jump, or kept on the stack. A value is a constant plus
-//! multiples of atoms; an atom is what cannot be expressed further, so that equal atoms are equal values.
+//! This is what finds jump tables: their address may have been put into a register far from the jump, or kept on the
+//! stack. A value is a constant plus multiples of atoms; an atom is what cannot be expressed further, so that equal
+//! atoms are equal values.
 //!
-//! Not sound for memory: a store through a pointer is taken to leave other places as they were. What follows from that is checked (the entries of a table must
-//! lead into the function) or marked as uncertain.
+//! Not sound for memory: a store through a pointer is taken to leave other places as they were. What follows from that
+//! is checked (the entries of a table must lead into the function) or marked as uncertain.
 //!
-//! Complexity: each search visits an instruction once, [`SEARCH_LIMIT`] at most; expressions are as deep as the caller allows, and all of a function's
-//! expressions together take [`FUEL`] searches at most.
+//! Complexity: each search visits an instruction once, [`SEARCH_LIMIT`] at most; expressions are as deep as the caller
+//! allows, and all of a function's expressions together take [`FUEL`] searches at most.
 
 use super::explore::{Explored, Flow};
 use super::sums::{Atom, Location, Position, Value, is_from_table, unextended};

@@ -1,8 +1,9 @@
 //! Plans that leave edges out: paths that take one are not told apart, and cost nothing more.
 //!
-//! The paths that take none are numbered from 0 to N-1 as ever. On an edge that is left out the register is set to a number so high ("poisoned") that whatever is
-//! added to it until the path ends, the sum is not below N: the words behind those of the N paths count such executions, and no check is needed ("free
-//! poisoning", Bond and McKinley 2005). How many words that takes follows from the sums of increments from each block on.
+//! The paths that take none are numbered from 0 to N-1 as ever. On an edge that is left out the register is set to a
+//! number so high ("poisoned") that whatever is added to it until the path ends, the sum is not below N: the words
+//! behind those of the N paths count such executions, and no check is needed ("free poisoning", Bond and McKinley
+//! 2005). How many words that takes follows from the sums of increments from each block on.
 //!
 //! Invariant: where nothing is left out, the plan is that of all paths, and exact.
 

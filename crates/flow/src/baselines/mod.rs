@@ -6,7 +6,8 @@
 //! | [`practical`] | Bond, McKinley (CGO 2005) | paths with an edge that is rare in the whole program |
 //! | [`structural`] | Yasue, Suganuma, Komatsu, Nakatani (JILP 2003) | how paths go on across the borders of loops |
 //!
-//! The first two leave edges out ([`cold`]): they need measured frequencies, and their profiles are partial. What is counted of the third is exact.
+//! The first two leave edges out ([`cold`]): they need measured frequencies, and their profiles are partial. What is
+//! counted of the third is exact.
 
 pub mod cold;
 pub mod structural;
@@ -20,8 +21,8 @@ use cold::{Left, leave_out};
 
 /// An edge that is taken less often than this share of its block's executions is cold, locally.
 const LOCALLY_COLD: f64 = 0.05;
-/// An edge that is taken less often than this share of all executions of edges in the program is cold, globally. Published: 0.1 % of the program's
-/// paths; a path has some ten edges.
+/// An edge that is taken less often than this share of all executions of edges in the program is cold, globally.
+/// Published: 0.1 % of the program's paths; a path has some ten edges.
 const GLOBALLY_COLD: f64 = 1e-4;
 /// By how much the global share grows where there are too many paths still, and how often.
 const GROWTH: f64 = 1.5;
@@ -35,8 +36,8 @@ pub fn targeted(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequ
     leave_out(graph, forced, frequencies, &left, options)
 }
 
-/// Practical path profiling: edges that are cold in the whole program, of whose edges `all` executions were measured, are left out; if too many paths are left,
-/// more of them. The hottest edge out of each block has the value 0.
+/// Practical path profiling: edges that are cold in the whole program, of whose edges `all` executions were measured,
+/// are left out; if too many paths are left, more of them. The hottest edge out of each block has the value 0.
 pub fn practical(
     graph: &Graph,
     forced: &[(Edge, CutReason)],

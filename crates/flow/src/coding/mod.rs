@@ -1,14 +1,16 @@
 //! Numberings as arithmetic coding: probability models of paths, and the coder that turns a path into its number.
 //!
-//! Source: Vaswani's thesis, chapter 4: `computeBLModel` (figure 4.1), `pathEncoder` (figure 4.3), the model of preferential numbering (section 4.2.1),
-//! gamma (section 4.3). A model gives each choice in a context a range of [0, 1); the context is a node, or a prefix of interesting paths. Probabilities
-//! are exact rationals; entropies, which are irrational in general, lie between two rationals ([`enclosure`]).
+//! Source: Vaswani's thesis, chapter 4: `computeBLModel` (figure 4.1), `pathEncoder` (figure 4.3), the model of
+//! preferential numbering (section 4.2.1), gamma (section 4.3). A model gives each choice in a context a range of [0,
+//! 1); the context is a node, or a prefix of interesting paths. Probabilities are exact rationals; entropies, which are
+//! irrational in general, lie between two rationals ([`enclosure`]).
 //!
-//! The preferential model has to be defined where a join takes a maximum (the printed table 4.3 gives `sact` the number of `sacdt`). Here the
-//! interesting paths behind a prefix have numbers in an interval, known from the numbering; the range of an edge is the part of that interval that the paths
-//! behind the edge have. Ranges of a context do not overlap; what the join leaves out is a hole of the model. So the encoder finds the number of
-//! every interesting path, and each of them has the probability 1/N, with N the span of the numbers. In the entropy each number in a hole is a symbol of its
-//! own: then 2^H = N, and gamma is delta.
+//! The preferential model has to be defined where a join takes a maximum (the printed table 4.3 gives `sact` the number
+//! of `sacdt`). Here the interesting paths behind a prefix have numbers in an interval, known from the numbering; the
+//! range of an edge is the part of that interval that the paths behind the edge have. Ranges of a context do not
+//! overlap; what the join leaves out is a hole of the model. So the encoder finds the number of every interesting path,
+//! and each of them has the probability 1/N, with N the span of the numbers. In the entropy each number in a hole is a
+//! symbol of its own: then 2^H = N, and gamma is delta.
 
 mod enclosure;
 
@@ -98,7 +100,8 @@ impl Model {
         Model::of_nodes(dag, size, share)
     }
 
-    /// The model of measured weights, one for each edge of the DAG: each edge has its share of its node's. Encoding begins with `size` numbers.
+    /// The model of measured weights, one for each edge of the DAG: each edge has its share of its node's. Encoding
+    /// begins with `size` numbers.
     ///
     /// # Errors
     /// All weights at a node are zero.
@@ -215,8 +218,8 @@ impl Model {
         product
     }
 
-    /// Entropy in bits, by the chain rule: for each context the probability to get there times the entropy of its choices. `bits` of precision after the
-    /// point in each term.
+    /// Entropy in bits, by the chain rule: for each context the probability to get there times the entropy of its
+    /// choices. `bits` of precision after the point in each term.
     pub fn entropy(&self, bits: u32) -> Enclosure {
         let mut reached = vec![BigRational::zero(); self.contexts.len()];
         reached[0] = BigRational::one();

@@ -1,11 +1,12 @@
 //! The paths that a scheme has to tell apart: given as a list of paths, or as a set of edges.
 //!
-//! Both are needed. SPP and PSPP (P3 paper, section 3.1) work on *interesting edges*: what is interesting to them is every path whose edges all are
-//! (the closure). PPP and the table of known paths work on the paths themselves. A list of paths gives a set of edges, their union, whose closure
-//! may hold more paths; a set of edges gives the list of its closure, if that is not too long.
+//! Both are needed. SPP and PSPP (P3 paper, section 3.1) work on *interesting edges*: what is interesting to them is
+//! every path whose edges all are (the closure). PPP and the table of known paths work on the paths themselves. A list
+//! of paths gives a set of edges, their union, whose closure may hold more paths; a set of edges gives the list of its
+//! closure, if that is not too long.
 //!
-//! Invariants: every edge of the set lies on an interesting path (others are dropped: no path could tell that they were there); paths are sorted by their
-//! Ball-Larus identities, without repetition; there is at least one.
+//! Invariants: every edge of the set lies on an interesting path (others are dropped: no path could tell that they were
+//! there); paths are sorted by their Ball-Larus identities, without repetition; there is at least one.
 
 use super::NumberingError;
 use super::ball_larus::Numbering;

@@ -1,9 +1,10 @@
 //! A perfect hash of the Ball-Larus identities of known paths: `slot = (id * M) >> S` with a searched multiplier.
 //!
-//! One multiplication, one shift, one comparison classify a path exactly, and the known set is data. Multiplicative hashing after Dietzfelbinger and others
-//! (1997); multipliers are odd numbers from a fixed sequence. A table of 2^k slots holds n keys without a collision by chance if n^2 is not far above 2^k,
-//! so the table grows with the square of the keys once some thousand multipliers were tried; a table of hundreds of keys takes some
-//! ten thousand slots. With [`MOST_SLOTS`] reached, what is left is an error.
+//! One multiplication, one shift, one comparison classify a path exactly, and the known set is data. Multiplicative
+//! hashing after Dietzfelbinger and others (1997); multipliers are odd numbers from a fixed sequence. A table of 2^k
+//! slots holds n keys without a collision by chance if n^2 is not far above 2^k, so the table grows with the square of
+//! the keys once some thousand multipliers were tried; a table of hundreds of keys takes some ten thousand slots. With
+//! [`MOST_SLOTS`] reached, what is left is an error.
 
 use super::NumberingError;
 use super::sequence::Shuffle;

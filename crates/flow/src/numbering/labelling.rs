@@ -1,9 +1,10 @@
 //! What a scheme decides: one or two registers with values and increments for each edge, and what the registers at a path's end say.
 //!
-//! Data only. [`Labelling::classify`] says what an instrumented program does at the end of a path; [`crate::selected`] makes a plan of it, for backends.
+//! Data only. [`Labelling::classify`] says what an instrumented program does at the end of a path; [`crate::selected`]
+//! makes a plan of it, for backends.
 //!
-//! Two registers are added to on the same edges, so that one probe serves both. Arithmetic wraps around: increments on chords may be large although
-//! sums along paths are not.
+//! Two registers are added to on the same edges, so that one probe serves both. Arithmetic wraps around: increments on
+//! chords may be large although sums along paths are not.
 
 use super::ball_larus::Numbering;
 use super::interesting::InterestingSet;

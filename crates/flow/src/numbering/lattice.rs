@@ -1,12 +1,15 @@
 //! The vectors of numbers that interesting paths can have: an integer lattice, in echelon form.
 //!
-//! Path sums depend on the values of chords only, and on a constant that every path can be given (on the edges out of the entry). So the numbers of
-//! the interesting paths are `A w` with one row per path, one column per chord that some but not all of the interesting paths take, and a column of
-//! ones. Column operations with integer coefficients turn `A` into echelon form `H = A U`, `U` unimodular: then `x = H y` with any integers `y`, and a
-//! row either has a *pivot*, so that its number can be chosen in steps of the pivot, or its number follows from those before it. If every row has a
-//! pivot, the paths are linearly independent over the chords; if besides every pivot is one, any numbers can be had (closed form).
+//! Path sums depend on the values of chords only, and on a constant that every path can be given (on the edges out of
+//! the entry). So the numbers of the interesting paths are `A w` with one row per path, one column per chord that some
+//! but not all of the interesting paths take, and a column of ones. Column operations with integer coefficients turn
+//! `A` into echelon form `H = A U`, `U` unimodular: then `x = H y` with any integers `y`, and a row either has a
+//! *pivot*, so that its number can be chosen in steps of the pivot, or its number follows from those before it. If
+//! every row has a pivot, the paths are linearly independent over the chords; if besides every pivot is one, any
+//! numbers can be had (closed form).
 //!
-//! Rows are taken in an order in which numbers follow as early as possible. Arithmetic is checked; a lattice whose coefficients leave the word is none.
+//! Rows are taken in an order in which numbers follow as early as possible. Arithmetic is checked; a lattice whose
+//! coefficients leave the word is none.
 
 use crate::dag::{Dag, DagEdgeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +26,8 @@ pub struct Lattice {
     pub rows: Vec<Vec<i64>>,
     /// For each step the pivot; none if the number follows.
     pub pivots: Vec<Option<i64>>,
-    /// For each pivot the differences of rows, neither of whose numbers is known there, that are known with it: numbers differ, so these are not zero,
-    /// and not as large as the span.
+    /// For each pivot the differences of rows, neither of whose numbers is known there, that are known with it: numbers
+    /// differ, so these are not zero, and not as large as the span.
     pub differences: Vec<Vec<Vec<i64>>>,
     /// Columns of `U`: what a unit of each `y` adds to the values of the columns' edges, the constant last.
     transform: Vec<Vec<i64>>,

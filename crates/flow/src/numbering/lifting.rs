@@ -1,13 +1,15 @@
 //! A complete search for compact numbers, bit by bit from the lowest.
 //!
-//! The numbers below a span are spread evenly over the residues of a power of two: of the numbers below `span`, `(span - residue) / 2^bits`, rounded up, have
-//! that residue. Where nearly all numbers are taken, a choice of the coefficients' lowest bit has to halve the paths nearly evenly, the next bit has to halve either half, and so on. A
-//! bit of all coefficients is a word of a linear code over two elements: bits of independent paths can be chosen, those of the others follow. A group of paths whose numbers agree so far
-//! and that can be divided in one way only gives an equation, since the sum of its bits is known; what the equations leave is chosen group by group, so that one that does not halve is
-//! noticed early. All paths take part in every bit, while a search that gives one path its number after the other knows nothing of most of them for long.
+//! The numbers below a span are spread evenly over the residues of a power of two: of the numbers below `span`, `(span - residue) /
+//! 2^bits`, rounded up, have that residue. Where nearly all numbers are taken, a choice of the coefficients' lowest bit has to
+//! halve the paths nearly evenly, the next bit has to halve either half, and so on. A bit of all coefficients is a word of a linear
+//! code over two elements: bits of independent paths can be chosen, those of the others follow. A group of paths whose numbers
+//! agree so far and that can be divided in one way only gives an equation, since the sum of its bits is known; what the equations
+//! leave is chosen group by group, so that one that does not halve is noticed early. All paths take part in every bit, while a
+//! search that gives one path its number after the other knows nothing of most of them for long.
 //!
-//! When the modulus has reached the span, residues are the numbers; whether integers give them is then seen by elimination. Numbers that are mirrored (`span - 1 - number`) can be had as
-//! well, so one of the two is tried only.
+//! When the modulus has reached the span, residues are the numbers; whether integers give them is then seen by
+//! elimination. Numbers that are mirrored (`span - 1 - number`) can be had as well, so one of the two is tried only.
 
 use super::lattice::Lattice;
 use super::optimal::Found;
@@ -21,7 +23,8 @@ const ALWAYS: u64 = 1 << 63;
 /// What is spent: `false` ends the search.
 pub type Patience<'a> = &'a mut dyn FnMut() -> bool;
 
-/// Numbers from 0 to `span - 1` for all paths of a lattice of at most [`MOST_PATHS`], all different. Bits are tried in the order of `shuffle`.
+/// Numbers from 0 to `span - 1` for all paths of a lattice of at most [`MOST_PATHS`], all different. Bits are tried in
+/// the order of `shuffle`.
 pub fn find(lattice: &Lattice, span: u64, patience: Patience, shuffle: &mut Shuffle) -> Found {
     let coefficients = vec![0i64; lattice.rank()];
     let parities = lattice.rows.iter().map(|row| row.iter().enumerate().fold(0u64, |p, (at, v)| p | ((*v as u64 & 1) << at))).collect();

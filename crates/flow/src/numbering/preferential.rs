@@ -1,11 +1,13 @@
 //! Preferential path profiling: compact numbers for any list of interesting paths.
 //!
-//! Source: Vaswani's thesis, section 3.3.1 and figure 3.10 (`computePPPIncrements`). Nodes are treated from the exit to the entry; the context of an edge is
-//! the prefix by which an interesting path comes to it. Each context asks for the value that puts the identities behind the edge above those behind
-//! the edges before; the join takes the greatest. Identities of interesting paths differ and run from 0; other paths may have them too.
+//! Source: Vaswani's thesis, section 3.3.1 and figure 3.10 (`computePPPIncrements`). Nodes are treated from the exit to
+//! the entry; the context of an edge is the prefix by which an interesting path comes to it. Each context asks for the
+//! value that puts the identities behind the edge above those behind the edges before; the join takes the greatest.
+//! Identities of interesting paths differ and run from 0; other paths may have them too.
 //!
-//! Prefixes are nodes of a trie of the interesting paths, so the work is linear in its size. The order of the out-edges decides how many numbers are left
-//! out: further orders are tried, drawn from a fixed seed so that results can be had again, and the first with the least span is taken.
+//! Prefixes are nodes of a trie of the interesting paths, so the work is linear in its size. The order of the out-edges
+//! decides how many numbers are left out: further orders are tried, drawn from a fixed seed so that results can be had
+//! again, and the first with the least span is taken.
 
 use super::NumberingError;
 use super::sequence::Shuffle;

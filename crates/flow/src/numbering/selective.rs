@@ -1,12 +1,14 @@
-//! Numberings of the closure of a set of interesting edges with one register: SPP, its repair, PSPP, and compact numbers for pertinent paths.
+//! Numberings of the closure of a set of interesting edges with one register: SPP, its repair, PSPP, and compact
+//! numbers for pertinent paths.
 //!
-//! Source: Afraz, Saha and Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), section 2.2 (SPP), algorithm 1 (PSPP), section 5 (modified SPP of Li
-//! and others; pertinent paths of Baswana, Roy and Chouhan). A labelling is *valid* if no two interesting paths have one identity and no other path has
-//! the identity of an interesting one.
+//! Source: Afraz, Saha and Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), section 2.2 (SPP), algorithm 1
+//! (PSPP), section 5 (modified SPP of Li and others; pertinent paths of Baswana, Roy and Chouhan). A labelling is
+//! *valid* if no two interesting paths have one identity and no other path has the identity of an interesting one.
 //!
-//! SPP and PSPP number all paths as Ball and Larus do, uninteresting out-edges first; move the value of an edge behind its head where that has no other
-//! in-edge; and then drop the values of uninteresting edges. PSPP takes the interesting out-edges by decreasing least identity of the interesting paths
-//! behind them, which makes the result valid. Where every edge is interesting there is nothing to drop, so nothing is moved either, and the values are
+//! SPP and PSPP number all paths as Ball and Larus do, uninteresting out-edges first; move the value of an edge behind
+//! its head where that has no other in-edge; and then drop the values of uninteresting edges. PSPP takes the
+//! interesting out-edges by decreasing least identity of the interesting paths behind them, which makes the result
+//! valid. Where every edge is interesting there is nothing to drop, so nothing is moved either, and the values are
 //! those of Ball and Larus. Linear but for sorting out-edges; the repair is exponential and takes small graphs only.
 
 use super::NumberingError;
@@ -68,8 +70,9 @@ pub fn modified_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, N
     Ok(values)
 }
 
-/// Compact numbers for the closure, from 0: Ball-Larus numbers of the graph that is left without the uninteresting edges. What leaves that graph adds as
-/// much as there are interesting paths, and no value is negative, so other paths have higher numbers.
+/// Compact numbers for the closure, from 0: Ball-Larus numbers of the graph that is left without the uninteresting
+/// edges. What leaves that graph adds as much as there are interesting paths, and no value is negative, so other paths
+/// have higher numbers.
 ///
 /// # Errors
 /// More than 2^31 interesting paths or edges, so that sums might not fit a word, or too many paths in all.

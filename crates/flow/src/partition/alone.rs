@@ -1,10 +1,12 @@
 //! What it costs at least to tell one path from all others of its [end](super::Ends), however the end's paths are divided among copies.
 //!
-//! Some copy profiles the path `p`, so no other path with `p`'s end has its sum there. Another path leaves `p` and comes back, once or more often; so for
-//! each *detour* from a node of `p` to a later one there is a label on the detour or on what `p` has in its place. Labels on `p` cut it into pieces, and within a piece
-//! every detour has to be cut: in the graph without `p` the nodes of the piece are sources and sinks, and what a least cut executes is the greatest flow. An edge that
-//! lies on detours of two pieces would close a cycle, so cuts of different pieces have nothing in common, and the cheapest way to cut `p` into pieces is
-//! found from its beginning to its end. That is exact for one path; the bound is the greatest of some paths.
+//! Some copy profiles the path `p`, so no other path with `p`'s end has its sum there. Another path leaves `p` and
+//! comes back, once or more often; so for each *detour* from a node of `p` to a later one there is a label on the
+//! detour or on what `p` has in its place. Labels on `p` cut it into pieces, and within a piece every detour has to be
+//! cut: in the graph without `p` the nodes of the piece are sources and sinks, and what a least cut executes is the
+//! greatest flow. An edge that lies on detours of two pieces would close a cycle, so cuts of different pieces have
+//! nothing in common, and the cheapest way to cut `p` into pieces is found from its beginning to its end. That is exact
+//! for one path; the bound is the greatest of some paths.
 //!
 //! O(paths tried x length^2 x flow).
 
@@ -163,10 +165,12 @@ impl Flow<'_> {
         Flow { piece, left, back: vec![0; count], within: vec![false; piece.dag.node_count()], on_path, sum: 0 }
     }
 
-    /// The greatest flow when one more node is a source and a sink. It is the last one so far: flow through it was not there, flow to it is new.
+    /// The greatest flow when one more node is a source and a sink. It is the last one so far: flow through it was not
+    /// there, flow to it is new.
     fn with(&mut self, node: usize) -> u64 {
         self.within[node] = true;
-        // Flow that came through the node goes on to where it went; it counts once, as one that comes and one that goes count as two detours.
+        // Flow that came through the node goes on to where it went; it counts once, as one that comes and one that goes
+        // count as two detours.
         let through: u64 = self.piece.into[node].iter().map(|e| self.back[e.index()]).sum();
         self.sum = self.sum.saturating_add(through);
         while let Some(trace) = self.trace() {

@@ -1,8 +1,10 @@
 //! Refinement of a distribution of ends by simulated annealing: moves that make it worse for a while are taken at first, and ever less.
 //!
-//! The search by steps ([`super::weighted`]) ends where no single move helps. What holds it there is mostly labels that several ends of one procedure share: the first
-//! of them that moves pays for them in both copies, and only the last one saves them. What is to be small is a norm of the copies' loads that is close to the greatest load, so
-//! that relieving any heavy copy counts for something. The best distribution that was seen is kept, so the result is never worse.
+//! The search by steps ([`super::weighted`]) ends where no single move helps. What holds it there is mostly labels that
+//! several ends of one procedure share: the first of them that moves pays for them in both copies, and only the last
+//! one saves them. What is to be small is a norm of the copies' loads that is close to the greatest load, so that
+//! relieving any heavy copy counts for something. The best distribution that was seen is kept, so the result is never
+//! worse.
 //!
 //! The numbers that decide are those of a fixed sequence: the same input has the same result.
 

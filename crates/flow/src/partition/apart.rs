@@ -1,17 +1,21 @@
 //! What it costs at least to tell paths apart, however labels are chosen.
 //!
-//! Two paths with one [end](super::Ends) have different sums only if one of the edges on which they differ has a label. So labels must *hit* every
-//! bubble: two ways from one node to another that share no edge. What the edges of a cheapest such set execute is a lower bound for every labelling, be its labels
-//! values, chords, or anything else, and [`least_labels`] is a lower bound for that.
+//! Two paths with one [end](super::Ends) have different sums only if one of the edges on which they differ has a label.
+//! So labels must *hit* every bubble: two ways from one node to another that share no edge. What the edges of a
+//! cheapest such set execute is a lower bound for every labelling, be its labels values, chords, or anything else, and
+//! [`least_labels`] is a lower bound for that.
 //!
-//! A *way* stands for a part of the graph between two nodes, and has two costs: what labels in it execute at least so that nothing within is confused (`open`), and
-//! what they do if besides no path through it is without a label (`closed`); the difference is its price. At first each edge is a way with costs 0 and
-//! its executions. None of the following makes the optimum greater, and all but the last leave it as it is:
+//! A *way* stands for a part of the graph between two nodes, and has two costs: what labels in it execute at least so
+//! that nothing within is confused (`open`), and what they do if besides no path through it is without a label
+//! (`closed`); the difference is its price. At first each edge is a way with costs 0 and its executions. None of the
+//! following makes the optimum greater, and all but the last leave it as it is:
 //!
-//! - *free*: a way without a price is closed, and out of the question. So is one on no bubble: the only way from a node into which none leads, the only one into a node out of which none leads;
+//! - *free*: a way without a price is closed, and out of the question. So is one on no bubble: the only way from a node
+//!   into which none leads, the only one into a node out of which none leads;
 //! - *parallel*: ways from one node to another are one way, of which one stays open at most;
 //! - *series*: the only way into a node and the only way out of it are one way, of which one is closed at most;
-//! - *contraction*: the only way into a node need not be closed if closing all ways out of it is no dearer; in the same way the only way out of one;
+//! - *contraction*: the only way into a node need not be closed if closing all ways out of it is no dearer; in the same
+//!   way the only way out of one;
 //! - *bubble*: some price `y` is paid for a bubble, and the prices of all its ways are less by that. Any set that hits it had to pay `y`
 //!   for one of its ways, so this is a lower bound (linear programming duality).
 //!
@@ -22,7 +26,8 @@ use crate::dag::{Dag, DagEdgeId};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
-/// Executions of labels that a copy has at least which profiles all paths of the wanted ends. `frequencies` has the executions of each edge.
+/// Executions of labels that a copy has at least which profiles all paths of the wanted ends. `frequencies` has the
+/// executions of each edge.
 pub fn least_labels(dag: &Dag, ends: &Ends, frequencies: &[u64], wanted: &[DagEdgeId]) -> u64 {
     let mut net = Net::of(dag, ends, frequencies, wanted);
     loop {
@@ -185,7 +190,8 @@ impl Net {
         true
     }
 
-    /// The ways of a bubble with this one on it, if there is any: of all nodes before it the nearest from which another way leads to a node behind it.
+    /// The ways of a bubble with this one on it, if there is any: of all nodes before it the nearest from which another
+    /// way leads to a node behind it.
     fn bubble(&self, through: usize) -> Option<Vec<usize>> {
         let way = self.ways[through]?;
         let behind = self.search(way.to, |w| w.from, |w| w.to, &self.out, |_| true);

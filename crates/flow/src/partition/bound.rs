@@ -1,22 +1,26 @@
 //! What every plan costs at least.
 //!
-//! Proven for all plans that this module's [`Part`](super::Part)s can express, those too that divide the paths of one [end](super::ends) among copies:
+//! Proven for all plans that this module's [`Part`](super::Part)s can express, those too that divide the paths of one
+//! [end](super::ends) among copies:
 //!
-//! - A path is counted where its identity is decided or later, whenever control comes there. So a copy that profiles any path of an end counts as often as the
-//!   end is taken; the path alone is a part of that ([`Bound::path`]).
-//! - In a copy that profiles a path there are labels wherever another path of its end differs, so the labels of all copies together tell all paths of each
-//!   procedure apart. They execute at least what [`apart::least_labels`] says, and also as often as each end is taken, less its most frequent path: at most one path of an
-//!   end is without labels, or, if several are, each is in a copy where all others have some.
-//!   One copy of `k` has a `k`-th of these labels and of one count of each end ([`Bound::share`]).
-//! - If `m` copies profile paths of an end, one of them has an `m`-th of the labels that tell the end's paths apart, and no less than tell the dearest path from the others
-//!   ([`alone`]), besides the end's counts; and all together count the end `m` times. So a plan whose slowest copy is hit `h` times has each end in so many copies that
-//!   `h` suffices for one of them, and all copies together are hit `k h` times at most: the least `h` for which that fits together is [`Bound::end`].
-//! - A plan that leaves the paths of each end together, as all strategies but [`Strategy::P3`](super::Strategy::P3) do, has a copy with all labels and counts of the dearest end
-//!   ([`Bound::whole_end`]).
+//! - A path is counted where its identity is decided or later, whenever control comes there. So a copy that profiles
+//!   any path of an end counts as often as the end is taken; the path alone is a part of that ([`Bound::path`]).
+//! - In a copy that profiles a path there are labels wherever another path of its end differs, so the labels of all
+//!   copies together tell all paths of each procedure apart. They execute at least what [`apart::least_labels`] says,
+//!   and also as often as each end is taken, less its most frequent path: at most one path of an end is without labels,
+//!   or, if several are, each is in a copy where all others have some. One copy of `k` has a `k`-th of these labels and
+//!   of one count of each end ([`Bound::share`]).
+//! - If `m` copies profile paths of an end, one of them has an `m`-th of the labels that tell the end's paths apart,
+//!   and no less than tell the dearest path from the others ([`alone`]), besides the end's counts; and all together
+//!   count the end `m` times. So a plan whose slowest copy is hit `h` times has each end in so many copies that `h`
+//!   suffices for one of them, and all copies together are hit `k h` times at most: the least `h` for which that fits
+//!   together is [`Bound::end`].
+//! - A plan that leaves the paths of each end together, as all strategies but [`Strategy::P3`](super::Strategy::P3) do,
+//!   has a copy with all labels and counts of the dearest end ([`Bound::whole_end`]).
 //! - Two of the `k + 1` ends taken most often are counted in one copy, three of the first `2k + 1`, and so on ([`Bound::together`]).
 //!
-//! [`Bound::ideal`], a `k`-th of the sequential cost, is what nobody can promise and what plans are measured by: a plan may fall below it, where a copy
-//! saves labels because it need not tell as many paths apart.
+//! [`Bound::ideal`], a `k`-th of the sequential cost, is what nobody can promise and what plans are measured by: a plan
+//! may fall below it, where a copy saves labels because it need not tell as many paths apart.
 
 use super::alone::least_labels_of_one;
 use super::apart::least_labels;
@@ -62,7 +66,8 @@ impl Bound {
     }
 }
 
-/// The bounds for `copies` copies. Under [`Measure::Labels`] a copy that profiles a single path needs no label but those that tell it from others, so only the share is bounded.
+/// The bounds for `copies` copies. Under [`Measure::Labels`] a copy that profiles a single path needs no label but
+/// those that tell it from others, so only the share is bounded.
 pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> Bound {
     let copies = copies.max(1) as u64;
     let known: Vec<Known> = procedures.iter().map(|p| Known::of(p, measure)).collect();

@@ -1,11 +1,14 @@
 //! Cross-checks: paths that all copies count, so that copies which are not the same execution are found out.
 //!
-//! Copies share a program's paths, and where each counts others, nothing says whether they did the same. So a few procedures that only one copy counts are counted by the
-//! others, too, as far as that costs little: some of the [ends](super::ends) of their paths, the least executed ones first. What is executed often does not fit, but what it
-//! seldom does (a collision in a table, a slow case) does, and that is where executions differ first. The readers of copies compare what several of them count.
+//! Copies share a program's paths, and where each counts others, nothing says whether they did the same. So a few
+//! procedures that only one copy counts are counted by the others, too, as far as that costs little: some of the
+//! [ends](super::ends) of their paths, the least executed ones first. What is executed often does not fit, but what it
+//! seldom does (a collision in a table, a slow case) does, and that is where executions differ first. The readers of
+//! copies compare what several of them count.
 //!
-//! Invariants: a part that is there stays as it is, so the plan's paths are counted as before; the cross-checks of a copy cost at most [`PERCENT`] of the hits of the slowest
-//! copy and [`FREE`] besides. O(edges) for each of [`MOST_TRIED`] procedures and each halving of its ends.
+//! Invariants: a part that is there stays as it is, so the plan's paths are counted as before; the cross-checks of a
+//! copy cost at most [`PERCENT`] of the hits of the slowest copy and [`FREE`] besides. O(edges) for each of
+//! [`MOST_TRIED`] procedures and each halving of its ends.
 
 use super::{CopyPlan, Ends, Measure, Part, Plan, Procedure, hits};
 use crate::dag::DagEdgeId;

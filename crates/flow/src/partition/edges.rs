@@ -1,16 +1,21 @@
 //! Edge profiles that copies share: which edges are counted at all, and by whom.
 //!
-//! Sources: Knuth and Stevenson, "Optimal measurement points for program frequency counts" (1973); Ball, "Efficiently counting program events with support for on-line
-//! queries" (1994). What enters a block leaves it; so only the chords of a spanning tree need counters, and the counts of its edges follow. The tree is one of greatest
-//! weight. Counters of chords have nothing in common, unlike labels of paths: each chord goes to one copy, the most executed first, to the one with the least load.
+//! Sources: Knuth and Stevenson, "Optimal measurement points for program frequency counts" (1973); Ball, "Efficiently
+//! counting program events with support for on-line queries" (1994). What enters a block leaves it; so only the chords
+//! of a spanning tree need counters, and the counts of its edges follow. The tree is one of greatest weight. Counters
+//! of chords have nothing in common, unlike labels of paths: each chord goes to one copy, the most executed first, to
+//! the one with the least load.
 //!
-//! A graph all of whose edges are cut has paths of one edge each (with the block where it begins), so an edge profile is a path profile of such a graph, and copies are
-//! made and read like others. What enters a block does not always leave it:
+//! A graph all of whose edges are cut has paths of one edge each (with the block where it begins), so an edge profile
+//! is a path profile of such a graph, and copies are made and read like others. What enters a block does not always
+//! leave it:
 //!
-//! - of a block with a call that might not come back, what enters is what came to the call, which its edge to the exit counts ([`crate::dag`]); what leaves is another matter;
+//! - of a block with a call that might not come back, what enters is what came to the call, which its edge to the exit
+//!   counts ([`crate::dag`]); what leaves is another matter;
 //! - what follows a call that returns twice begins more often than the call is made.
 //!
-//! So such blocks are two places for what enters and for what leaves, and what is not known of a place leads from or to the outside, as do entry and exit.
+//! So such blocks are two places for what enters and for what leaves, and what is not known of a place leads from or to
+//! the outside, as do entry and exit.
 
 use super::{CopyPlan, Ends, Measure, Part, Plan, Procedure};
 use crate::dag::{CutReason, Dag, DagEdgeId, Entries, Origin};
@@ -55,8 +60,8 @@ pub struct Network {
 pub struct Unbalanced(pub u32);
 
 impl Network {
-    /// Of a graph all of whose edges are cut. `reaches` tells the edges that stand for a call that might not come back, `returning` the blocks that follow one that
-    /// returns twice.
+    /// Of a graph all of whose edges are cut. `reaches` tells the edges that stand for a call that might not come back,
+    /// `returning` the blocks that follow one that returns twice.
     pub fn of(graph: &Graph, dag: &Dag, reaches: impl Fn(Edge) -> bool, returning: impl Fn(Node) -> bool) -> Network {
         let outside = dag.exit();
         let abandons = |node: Node| graph.out(node).iter().any(|e| reaches(*e));

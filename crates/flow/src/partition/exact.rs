@@ -1,7 +1,8 @@
 //! The best distribution of ends over copies, where there are few.
 //!
-//! Branch and bound over ends, the most frequent first: an end goes to a copy that has something, or to the first one that has nothing (copies are alike). The
-//! cost of a set of ends never falls as ends are added, so a branch whose slowest copy is as slow as the best known result is left.
+//! Branch and bound over ends, the most frequent first: an end goes to a copy that has something, or to the first one
+//! that has nothing (copies are alike). The cost of a set of ends never falls as ends are added, so a branch whose
+//! slowest copy is as slow as the best known result is left.
 
 use super::weighing::{EndSet, Weigher};
 use super::weighted::Shares;

@@ -1,7 +1,7 @@
 //! What a plan costs: executions of its probes, exactly, from the frequencies of edges.
 //!
-//! The sum over paths of executions times probes on the path is the sum over probes of the executions of their edges. So a plan's hits need no list of paths, and thousands of
-//! plans can be compared. O(edges) for each part.
+//! The sum over paths of executions times probes on the path is the sum over probes of the executions of their edges.
+//! So a plan's hits need no list of paths, and thousands of plans can be compared. O(edges) for each part.
 
 use super::{CopyPlan, Measure, Part, Plan, Procedure};
 

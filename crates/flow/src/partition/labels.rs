@@ -1,8 +1,9 @@
 //! Precise selective path profiling: labels under which interesting paths have sums of their own, which no other path has.
 //!
-//! Source: Afraz, Saha and Kanade (2015), algorithm 1. Interesting paths are those all of whose edges are interesting. At each node uninteresting edges are
-//! labelled first, then interesting ones by falling least sum of an interesting path behind them; labels move over nodes of one in-edge; labels of
-//! uninteresting edges become zero. O(edges x log(out-degree)).
+//! Source: Afraz, Saha and Kanade (2015), algorithm 1. Interesting paths are those all of whose edges are interesting.
+//! At each node uninteresting edges are labelled first, then interesting ones by falling least sum of an interesting
+//! path behind them; labels move over nodes of one in-edge; labels of uninteresting edges become zero. O(edges x
+//! log(out-degree)).
 
 use crate::dag::{Dag, DagEdgeId};
 
@@ -71,8 +72,8 @@ pub fn closure(dag: &Dag, interesting: &[bool]) -> Vec<bool> {
     dag.edge_ids().map(lies).collect()
 }
 
-/// Finds paths by the sums of their labels. At each node the sums behind the interesting edges must lie in ranges that do not overlap, as in precise
-/// selective labels and in Ball-Larus: so the walk never has to go back.
+/// Finds paths by the sums of their labels. At each node the sums behind the interesting edges must lie in ranges that
+/// do not overlap, as in precise selective labels and in Ball-Larus: so the walk never has to go back.
 pub struct Sums<'a> {
     dag: &'a Dag,
     labels: &'a [i64],

@@ -1,17 +1,19 @@
-//! Partitioned path profiling: which copy of a program profiles which paths, so that the slowest copy is fast and all copies together know every path.
+//! Partitioned path profiling: which copy of a program profiles which paths, so that the slowest copy is fast and all
+//! copies together know every path.
 //!
-//! Source: M. Afraz, D. Saha and A. Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), algorithm 2 and section 4; the strategy [`Strategy::Weighted`] is
-//! ours. From procedures to a plan:
+//! Source: M. Afraz, D. Saha and A. Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), algorithm 2 and section
+//! 4; the strategy [`Strategy::Weighted`] is ours. From procedures to a plan:
 //!
 //! 1. a [`Procedure`] is an acyclic graph with measured or estimated frequencies;
-//! 2. a [`Strategy`] gives each copy some of the paths of each procedure: as published by tasks on a reduced graph ([`tasks`], [`published`]), or by the ends
-//!    of paths ([`ends`], [`weighted`], [`exact`]);
+//! 2. a [`Strategy`] gives each copy some of the paths of each procedure: as published by tasks on a reduced graph
+//!    ([`tasks`], [`published`]), or by the ends of paths ([`ends`], [`weighted`], [`exact`]);
 //! 3. a [`Part`] is what one copy does in one procedure: interesting edges, increments, and where it counts ([`part`], [`labels`]);
 //! 4. some paths are counted by all copies ([`cross_check`]), so that they can be compared;
 //! 5. [`hits`] is what a plan costs, exactly, and [`bound`] what every plan costs at least ([`apart`], [`alone`]).
 //!
-//! Invariants of a [`Plan`]: every path lies wholly within the interesting edges of at least one copy; in each part the interesting paths have
-//! different sums of increments; what is counted at an interesting path's end with its sum is that path's executions and no other's.
+//! Invariants of a [`Plan`]: every path lies wholly within the interesting edges of at least one copy; in each part the
+//! interesting paths have different sums of increments; what is counted at an interesting path's end with its sum is
+//! that path's executions and no other's.
 
 pub mod alone;
 mod anneal;
@@ -81,7 +83,8 @@ pub enum Strategy {
 pub enum Measure {
     /// An execution of an edge with an increment other than zero, as the paper counts.
     Labels,
-    /// The same, and each count of a path. An increment on the edge where the path is counted is part of the counter's address, and costs nothing.
+    /// The same, and each count of a path. An increment on the edge where the path is counted is part of the counter's
+    /// address, and costs nothing.
     All,
 }
 

@@ -3,10 +3,11 @@
 //! Three ways to make one, of which the callers take the cheapest that fits:
 //!
 //! - [`Part::whole`]: all paths, Ball-Larus, increments where the values are or on chords;
-//! - [`Part::selective`]: the paths of a set of edges, by precise selective labels, likewise; every path is counted, and sums of uninteresting paths are
-//!   those of no interesting one;
-//! - [`Part::by_ends`]: the paths of some [ends](super::ends). Only nodes from which such an end is reached need labels, and nothing is counted at other ends; so
-//!   uninteresting paths, which all leave by other ends, need no sums of their own.
+//! - [`Part::selective`]: the paths of a set of edges, by precise selective labels, likewise; every path is counted,
+//!   and sums of uninteresting paths are those of no interesting one;
+//! - [`Part::by_ends`]: the paths of some [ends](super::ends). Only nodes from which such an end is reached need
+//!   labels, and nothing is counted at other ends; so uninteresting paths, which all leave by other ends, need no sums
+//!   of their own.
 
 use super::labels::{Sums, closure, pspp};
 use super::{Ends, Measure};
@@ -33,7 +34,8 @@ pub struct Part {
     pub ends: Vec<bool>,
 }
 
-/// Where chords may be, and whether sums may all be off by a constant: then the edge from exit to entry need not be in the tree, and one more edge is.
+/// Where chords may be, and whether sums may all be off by a constant: then the edge from exit to entry need not be in
+/// the tree, and one more edge is.
 struct Chords<'a> {
     live: &'a [bool],
     free_exit: bool,
@@ -158,8 +160,9 @@ fn settled(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
     settled
 }
 
-/// The same sums on the chords of a spanning tree of greatest weight among `edges`, of which those that end paths lead to the exit at once (see
-/// [`crate::placement`]), and the constant that all sums lack. Other edges keep what they have.
+/// The same sums on the chords of a spanning tree of greatest weight among `edges`, of which those that end paths lead
+/// to the exit at once (see [`crate::placement`]), and the constant that all sums lack. Other edges keep what they
+/// have.
 fn on_chords(dag: &Dag, mut edges: Vec<DagEdgeId>, values: &[i64], free_exit: bool, weight: impl Fn(usize) -> u64) -> (Vec<i64>, i64) {
     edges.sort_by_key(|e| (std::cmp::Reverse(weight(e.index())), *e));
     let decided = Ends::of(dag);

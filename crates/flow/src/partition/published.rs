@@ -1,7 +1,8 @@
 //! The strategies as published: sequential Ball-Larus, parallel Ball-Larus, and partitioned path profiling (P3).
 //!
-//! Source: Afraz, Saha and Kanade (2015), algorithm 2 and section 4.1. Costs of tasks are numbers of probes, in the order of which tasks go to the copy with
-//! the least load. Frequencies serve for one thing: labels are moved to chords where that is hit less. Where probes are equal, the lower number goes first.
+//! Source: Afraz, Saha and Kanade (2015), algorithm 2 and section 4.1. Costs of tasks are numbers of probes, in the
+//! order of which tasks go to the copy with the least load. Frequencies serve for one thing: labels are moved to chords
+//! where that is hit less. Where probes are equal, the lower number goes first.
 
 use super::labels::closure;
 use super::tasks::tasks;

@@ -1,10 +1,12 @@
 //! The reduced graph: diamonds and triangles folded into dummy nodes, so that paths which share all but a simple conditional stay together.
 //!
-//! Source: Afraz, Saha and Kanade (2015), section 3.2. A diamond is a node with two ways, each over one node with nothing else, to one node; in a triangle one of
-//! the ways is an edge. Folded are those with nothing else between begin and end (otherwise edges would be lost), and none that begins at the entry or ends at
-//! the exit. A switch whose ways all meet at once folds as well: it is a diamond of more ways. Parallel edges count as ways.
+//! Source: Afraz, Saha and Kanade (2015), section 3.2. A diamond is a node with two ways, each over one node with
+//! nothing else, to one node; in a triangle one of the ways is an edge. Folded are those with nothing else between
+//! begin and end (otherwise edges would be lost), and none that begins at the entry or ends at the exit. A switch whose
+//! ways all meet at once folds as well: it is a diamond of more ways. Parallel edges count as ways.
 //!
-//! Folding again, until nothing folds, is an extension: a folded conditional may be all that stands in a way of another one. O(edges) a round.
+//! Folding again, until nothing folds, is an extension: a folded conditional may be all that stands in a way of another
+//! one. O(edges) a round.
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;

@@ -1,8 +1,8 @@
 //! Tasks: sets of paths that a copy profiles together.
 //!
-//! Source: Afraz, Saha and Kanade (2015), algorithm 2 (`find_partition`). Paths of the reduced graph grow from the entry, node by node in topological
-//! order, until there are as many as the threshold: the out-degree of the entry or the number of copies, whichever is more. What each has not come to yet
-//! is added to it whole. O(threshold x edges).
+//! Source: Afraz, Saha and Kanade (2015), algorithm 2 (`find_partition`). Paths of the reduced graph grow from the
+//! entry, node by node in topological order, until there are as many as the threshold: the out-degree of the entry or
+//! the number of copies, whichever is more. What each has not come to yet is added to it whole. O(threshold x edges).
 
 use super::reduce::{Reduced, original_edges, reduce};
 use crate::dag::Dag;

@@ -1,8 +1,9 @@
 //! What a copy costs that profiles the paths of some ends of a procedure, quickly enough to ask it many thousand times.
 //!
-//! The labels that [`Part::by_ends`](super::Part::by_ends) places stand on the chords of a spanning tree of greatest weight over the nodes that lead to the wanted
-//! ends, so their cost is the weight of the edges that are not in the tree; counts add the weight of the ends. That is exact but for chords whose increment
-//! happens to be zero. The cost never falls when ends are added. O(edges) for a set that was not asked before.
+//! The labels that [`Part::by_ends`](super::Part::by_ends) places stand on the chords of a spanning tree of greatest
+//! weight over the nodes that lead to the wanted ends, so their cost is the weight of the edges that are not in the
+//! tree; counts add the weight of the ends. That is exact but for chords whose increment happens to be zero. The cost
+//! never falls when ends are added. O(edges) for a set that was not asked before.
 
 use super::{Ends, Measure, Procedure};
 use crate::dag::{DagEdge, DagEdgeId};

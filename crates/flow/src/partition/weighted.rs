@@ -1,16 +1,20 @@
 //! Partitions by measured frequencies: copies share the [ends](super::ends) of paths among them.
 //!
-//! What an interesting path costs is its count; what makes a partition dear is the labels that several copies execute for the same part of a
-//! procedure. So procedures stay whole where that is good enough, and are divided where it is not:
+//! What an interesting path costs is its count; what makes a partition dear is the labels that several copies execute
+//! for the same part of a procedure. So procedures stay whole where that is good enough, and are divided where it is
+//! not:
 //!
 //! 1. procedures, whole, to the copy with the least load, the most expensive first; those that cost little stay with others of their unit;
-//! 2. then, as long as it makes the slowest copy faster, a set of ends of one procedure moves from there to another copy: a single end, the ends behind
-//!    one node, as many as fit into the difference in the order of their frequency or of their place, or all;
-//! 3. what is found depends on how moves are chosen that add work for both together, so several weights of that are tried, and the best result is kept;
+//! 2. then, as long as it makes the slowest copy faster, a set of ends of one procedure moves from there to another
+//!    copy: a single end, the ends behind one node, as many as fit into the difference in the order of their frequency
+//!    or of their place, or all;
+//! 3. what is found depends on how moves are chosen that add work for both together, so several weights of that are
+//!    tried, and the best result is kept;
 //! 4. then moves are tried that make it worse for a while ([`super::anneal`]);
 //! 5. where there are few ends in all, an [exact](super::exact) search instead.
 //!
-//! Every move of the second step lowers the greater load of two copies, one of which was the slowest, so that the search ends; its work is bounded besides.
+//! Every move of the second step lowers the greater load of two copies, one of which was the slowest, so that the
+//! search ends; its work is bounded besides.
 
 use super::anneal::refine;
 use super::exact;
@@ -116,8 +120,8 @@ impl<'a> Search<'a> {
         self.weighers.iter().map(|w| w.work).sum::<u64>() - self.work_before
     }
 
-    /// Each procedure whole, the most expensive first. Those that cost little or nothing stay with others of their unit where that makes no copy slower than
-    /// the slowest, so that few units are compiled for a copy.
+    /// Each procedure whole, the most expensive first. Those that cost little or nothing stay with others of their unit
+    /// where that makes no copy slower than the slowest, so that few units are compiled for a copy.
     fn whole(&mut self) {
         let all: Vec<EndSet> = self.weighers.iter().map(|w| EndSet::all(w.ends.len())).collect();
         let mut order: Vec<(u64, usize)> = (0..all.len()).map(|at| (self.weighers[at].cost(&all[at]), at)).collect();

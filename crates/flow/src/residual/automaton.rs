@@ -1,7 +1,8 @@
 //! The inside as a finite automaton: the first version of a function, in which some of its blocks may be several.
 //!
-//! A state is a node of the path graph in a context: what was taken before it, as far as that matters. Its words are paths, its letters edges; every path is known that it takes
-//! without an edge it has no way for, and that does not end *unclear*.
+//! A state is a node of the path graph in a context: what was taken before it, as far as that matters. Its words are
+//! paths, its letters edges; every path is known that it takes without an edge it has no way for, and that does not end
+//! *unclear*.
 //!
 //! Invariants: state 0 is the graph's entry; ways lead to states of the edge's head.
 

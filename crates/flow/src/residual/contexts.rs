@@ -1,16 +1,20 @@
 //! Insides in which nodes are several: a node is copied for the contexts in which known paths go on from it in different ways.
 //!
-//! An inside of edges ([`super::inside`]) has each node once; then known paths can be combined to unknown ones, so that some have to be left out, looked up where they end, or told apart by
-//! the path register. With nodes copied for what was taken before, none of that is needed: the code is the finite automaton of the known paths. The smallest one (Myhill and Nerode: one
-//! state for all beginnings of paths behind which the same may follow) still keeps the register where ways with different values meet and an unknown path may follow. A trie, in which
-//! nothing meets, keeps none, and is large. So beginnings that are executed often are states of their own, as in a trie, and all others share those of the smallest automaton:
+//! An inside of edges ([`super::inside`]) has each node once; then known paths can be combined to unknown ones, so that
+//! some have to be left out, looked up where they end, or told apart by the path register. With nodes copied for what
+//! was taken before, none of that is needed: the code is the finite automaton of the known paths. The smallest one
+//! (Myhill and Nerode: one state for all beginnings of paths behind which the same may follow) still keeps the register
+//! where ways with different values meet and an unknown path may follow. A trie, in which nothing meets, keeps none,
+//! and is large. So beginnings that are executed often are states of their own, as in a trie, and all others share
+//! those of the smallest automaton:
 //!
 //! ```text
 //!   known: a b d e, a c d f      one state for each node: d e, d f are to be told apart      contexts: a ---> b ---> d ---> e
 //!                                                                                                         `--> c ---> d' --> f
 //! ```
 //!
-//! Which paths are inside at all, and from how many executions on beginnings are kept apart, is tried; what costs least is taken. Code is not free either ([`super::prices`]).
+//! Which paths are inside at all, and from how many executions on beginnings are kept apart, is tried; what costs least
+//! is taken. Code is not free either ([`super::prices`]).
 
 use super::KnownPath;
 use super::automaton::{Automaton, State, Way};

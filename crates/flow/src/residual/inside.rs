@@ -1,8 +1,9 @@
 //! Which edges of known paths are the inside, the version of a function that hardly pays for being watched.
 //!
-//! What an inside costs ([`super::prices`]) follows from the executions of the known paths: a way through the second version for each path that is not wholly inside; a look
-//! where paths end that are inside and might be unknown; keeping the register wherever it is needed and ways with different values meet. We begin with all
-//! edges of known paths, and take whatever move lowers the cost most, until none does:
+//! What an inside costs ([`super::prices`]) follows from the executions of the known paths: a way through the second
+//! version for each path that is not wholly inside; a look where paths end that are inside and might be unknown;
+//! keeping the register wherever it is needed and ways with different values meet. We begin with all edges of known
+//! paths, and take whatever move lowers the cost most, until none does:
 //!
 //! - leave out one edge;
 //! - of the edges into a node keep the one that is executed most: there the register is a constant;
@@ -52,7 +53,8 @@ impl<'a> Inside<'a> {
         all
     }
 
-    /// Leaves edges out as long as that makes it cheaper; then those that no path inside takes any more, which would only be code that is never executed.
+    /// Leaves edges out as long as that makes it cheaper; then those that no path inside takes any more, which would
+    /// only be code that is never executed.
     pub fn improve(&mut self) {
         self.make_cheaper();
         for edge in self.dag.edge_ids() {

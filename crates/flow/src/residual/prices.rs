@@ -1,12 +1,15 @@
 //! What an inside costs, in instructions: those that are executed, and code.
 //!
-//! Code is not free. A copy of a block, or a way through the second version now and then, is code that is fetched, and pushes other code out of the caches. As long as the program's hot
-//! code fits into the first-level instruction cache that hardly matters; where it does not, it is most of what a build costs: gnugo with many copies executed 3.5 % more instructions than
-//! the plain build, had four times its misses in a cache of 32 KiB, and took 10 % longer. So the price of code follows from how crowded the cache is, which the known paths tell.
+//! Code is not free. A copy of a block, or a way through the second version now and then, is code that is fetched, and
+//! pushes other code out of the caches. As long as the program's hot code fits into the first-level instruction cache
+//! that hardly matters; where it does not, it is most of what a build costs: gnugo with many copies executed 3.5 % more
+//! instructions than the plain build, had four times its misses in a cache of 32 KiB, and took 10 % longer. So the
+//! price of code follows from how crowded the cache is, which the known paths tell.
 
 /// A look where a path ends.
 const LOOK: f64 = 2.0;
-/// The register, at each node where ways with different values of it meet: it is set on each way, and something else loses its place in a register.
+/// The register, at each node where ways with different values of it meet: it is set on each way, and something else
+/// loses its place in a register.
 const REGISTER: f64 = 3.0;
 /// A way through the second version.
 const DETOUR: f64 = 12.0;
@@ -20,14 +23,16 @@ const CROWDED_STATE: f64 = 0.3;
 /// Below so many instructions per execution there is nothing to be gained by copies.
 const CHEAP: f64 = 0.02;
 
-/// How crowded a first-level instruction cache is by the hot code of the program: 0 where that fits, 1 where hardly any of it stays from one execution to the next.
+/// How crowded a first-level instruction cache is by the hot code of the program: 0 where that fits, 1 where hardly any
+/// of it stays from one execution to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Crowding(f64);
 
 impl Crowding {
     /// By the executions of all known paths of the program.
     ///
-    /// The measure is how many paths it takes to make nine of ten executions. A path has a hundred bytes or so of its own, so that some 300 fill 32 KiB.
+    /// The measure is how many paths it takes to make nine of ten executions. A path has a hundred bytes or so of its
+    /// own, so that some 300 fill 32 KiB.
     pub fn of(executions: impl IntoIterator<Item = u64>) -> Crowding {
         const MOST: f64 = 0.9;
         const FITS: f64 = 300.0;

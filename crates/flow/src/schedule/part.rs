@@ -1,10 +1,12 @@
 //! The schedule of one copy's part of the paths: each is counted on its end ([`crate::partition::ends`]), if its end is the copy's.
 //!
-//! Behind an end only one way leads on and no call on it is one that might not come back, so a count there is as exact as one where the path is over.
-//! Where nothing of interest can come any more, nothing is done until the next path begins.
+//! Behind an end only one way leads on and no call on it is one that might not come back, so a count there is as exact
+//! as one where the path is over. Where nothing of interest can come any more, nothing is done until the next path
+//! begins.
 //!
-//! A path may be decided where it begins, behind a cut edge: then it is counted on that edge, after the register was set. What follows a call that
-//! returns twice begins whenever that call returns, without the edge being taken again: such paths are counted on the edge behind.
+//! A path may be decided where it begins, behind a cut edge: then it is counted on that edge, after the register was
+//! set. What follows a call that returns twice begins whenever that call returns, without the edge being taken again:
+//! such paths are counted on the edge behind.
 
 use super::{Schedule, Step, Task};
 use crate::dag::{Cut, CutReason, Dag, DagEdgeId};

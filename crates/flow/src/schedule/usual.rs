@@ -1,11 +1,14 @@
 //! The usual round of a loop, short and through no loop in it, whose count is told apart from those of other rounds.
 //!
-//! Processors hand what was stored in memory to a load of the same place in no time if they guess which store it was; they guess by the instructions' addresses. The first round of a loop
-//! ends another path than the rounds behind it, so one instruction that counts both adds to different words; on an AMD EPYC (family 26) that spoils the guess for the whole loop, and each
-//! round waits some seven cycles for the one before. With an instruction of its own for the word that nearly all rounds add to, the guess is always right; one comparison tells them apart.
+//! Processors hand what was stored in memory to a load of the same place in no time if they guess which store it was;
+//! they guess by the instructions' addresses. The first round of a loop ends another path than the rounds behind it, so
+//! one instruction that counts both adds to different words; on an AMD EPYC (family 26) that spoils the guess for the
+//! whole loop, and each round waits some seven cycles for the one before. With an instruction of its own for the word
+//! that nearly all rounds add to, the guess is always right; one comparison tells them apart.
 //!
-//! Where a loop mostly comes round so several times before it is left or calls something, these rounds are not even added to memory one by one: their number is kept in a register ([`Held`]),
-//! and written where control leaves the part of the loop that calls nothing, or enters a loop in it.
+//! Where a loop mostly comes round so several times before it is left or calls something, these rounds are not even
+//! added to memory one by one: their number is kept in a register ([`Held`]), and written where control leaves the part
+//! of the loop that calls nothing, or enters a loop in it.
 
 use super::{Facts, Ground, Schedule, Step};
 use crate::dag::CutReason;
@@ -96,7 +99,8 @@ struct Way {
 }
 
 impl Walk<'_> {
-    /// What the likeliest round adds up to, and how often it is taken; `None` if it is long, calls something, comes through another loop, or is counted elsewhere.
+    /// What the likeliest round adds up to, and how often it is taken; `None` if it is long, calls something, comes
+    /// through another loop, or is counted elsewhere.
     fn round(&self, back: Edge) -> Option<(Usual, f64)> {
         let head = self.ground.graph.to(back);
         let (increment, start) = match (self.schedule.tasks[back.index()].step, self.schedule.tasks[back.index()].count) {

@@ -1,8 +1,9 @@
 //! Judge of numberings of all paths: a proof in one pass, however many there are.
 //!
-//! Behind each node the numbers of the paths to the exit must be 0 to n - 1, each once. That is so at the exit, and at a node whose out-edges' values are the
-//! sums of the counts behind the edges before, in some order: the numbers behind edge `e` are then the interval from its value on, and the intervals lie side
-//! by side. Increments make the same sums if they differ from the values by a difference of potentials of the ends, which is zero from entry to exit.
+//! Behind each node the numbers of the paths to the exit must be 0 to n - 1, each once. That is so at the exit, and at
+//! a node whose out-edges' values are the sums of the counts behind the edges before, in some order: the numbers behind
+//! edge `e` are then the interval from its value on, and the intervals lie side by side. Increments make the same sums
+//! if they differ from the values by a difference of potentials of the ends, which is zero from entry to exit.
 
 use crate::dag::{Dag, DagEdgeId};
 

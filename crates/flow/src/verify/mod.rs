@@ -1,15 +1,16 @@
 //! Judge of numberings: does a labelling tell interesting paths apart, from each other and from all others?
 //!
-//! Shares no code with [`crate::numbering`]: it takes the increments as they will be inserted and asks for the class of what they sum to. Three properties
-//! (P3 paper, section 2.1; thesis, problem A):
+//! Shares no code with [`crate::numbering`]: it takes the increments as they will be inserted and asks for the class of
+//! what they sum to. Three properties (P3 paper, section 2.1; thesis, problem A):
 //! - *uniqueness*: every interesting path is told, and each as another;
 //! - *validity*: no other path is told as an interesting one;
 //! - *compactness*: the interesting paths' numbers lie in the span that is claimed, and both its ends are taken.
 //!
-//! Small graphs are enumerated. On large ones ([`pairs`]) a search looks for an interesting path and another one with the same sums: over pairs of nodes and
-//! the difference of the sums so far, cut off where the rest of the two paths cannot make up for it; it is exact. Beyond the budget paths are drawn at
-//! random, and the verdict says so: a fault that was found is one, but none found proves nothing. Numberings of all paths are proven in one pass ([`full`]), and so is
-//! most of what one of several copies does ([`part`]).
+//! Small graphs are enumerated. On large ones ([`pairs`]) a search looks for an interesting path and another one with
+//! the same sums: over pairs of nodes and the difference of the sums so far, cut off where the rest of the two paths
+//! cannot make up for it; it is exact. Beyond the budget paths are drawn at random, and the verdict says so: a fault
+//! that was found is one, but none found proves nothing. Numberings of all paths are proven in one pass ([`full`]), and
+//! so is most of what one of several copies does ([`part`]).
 
 mod full;
 mod pairs;
@@ -57,7 +58,8 @@ pub enum Method {
 pub enum Finding {
     /// It holds.
     Holds,
-    /// It does not hold for this path, and this other one if it takes two. Without a path: more is told as known than there are interesting paths.
+    /// It does not hold for this path, and this other one if it takes two. Without a path: more is told as known than
+    /// there are interesting paths.
     Fails(Vec<DagEdgeId>, Option<Vec<DagEdgeId>>),
     /// No fault among the paths that were drawn.
     NotRefuted,

@@ -1,9 +1,10 @@
 //! Two paths with the same sums: an exact search over pairs of nodes and the difference of the sums so far.
 //!
-//! One path is interesting, the other any; while they are the same they are one. Where they part, the one whose node comes first in topological order goes on,
-//! so that both are never far apart. A state is two nodes, how far each has been read as an interesting path, and the difference of the sums in each
-//! register. It is dropped when no rest of the two paths can make the difference zero: the least and greatest sums behind each node are known.
-//! States visited once are not visited again, so the work is bounded by their number, which the caller limits.
+//! One path is interesting, the other any; while they are the same they are one. Where they part, the one whose node
+//! comes first in topological order goes on, so that both are never far apart. A state is two nodes, how far each has
+//! been read as an interesting path, and the difference of the sums in each register. It is dropped when no rest of the
+//! two paths can make the difference zero: the least and greatest sums behind each node are known. States visited once
+//! are not visited again, so the work is bounded by their number, which the caller limits.
 //!
 //! Sums are exact integers here; they stand for words only as long as all of them fit one, which is checked first.
 
@@ -95,7 +96,8 @@ pub fn search(dag: &Dag, members: &Members, labelling: &Labelling, most: usize) 
 
 type Edges = (Option<DagEdgeId>, Option<DagEdgeId>);
 
-/// Calls `visit` with each state that may follow, until it breaks off. There may be as many as the square of a node's edges, so they are nowhere listed.
+/// Calls `visit` with each state that may follow, until it breaks off. There may be as many as the square of a node's
+/// edges, so they are nowhere listed.
 fn each_successor(
     dag: &Dag,
     members: &Members,

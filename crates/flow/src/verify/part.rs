@@ -1,10 +1,12 @@
 //! Judge of one copy's part of a procedure's paths, in two passes, however many paths there are.
 //!
-//! Interesting paths have different numbers if behind each node the numbers that lie behind its interesting edges are in intervals that do not overlap. And
-//! each is counted once, in the word of its number, if what the register lacks to the sum of values is the same on all ways to a node, and is made up for by the
-//! offset and by the values behind the edge where the path is counted, which must be the same on all interesting ways on.
+//! Interesting paths have different numbers if behind each node the numbers that lie behind its interesting edges are
+//! in intervals that do not overlap. And each is counted once, in the word of its number, if what the register lacks to
+//! the sum of values is the same on all ways to a node, and is made up for by the offset and by the values behind the
+//! edge where the path is counted, which must be the same on all interesting ways on.
 //!
-//! That paths of other copies are not counted in words of this one's is not judged here: copies that differ in what both count are found out when they are merged.
+//! That paths of other copies are not counted in words of this one's is not judged here: copies that differ in what
+//! both count are found out when they are merged.
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::partition::Part;

@@ -30,9 +30,10 @@
 //! 1. [`program`]: functions, calls, entries. [`pushdown`]: the automaton of a program.
 //! 2. [`first`]: which witness can be the first one behind a state. [`condition`]: the pairwise condition.
 //!    [`ambiguous`]: two executions for what violates it. [`paper`]: the paper's two conditions, to compare with.
-//! 3. [`weights`]: what each witness costs. [`view`]: a function by itself. [`placement`], [`eliminate`], [`exact`]: witnesses of a function.
-//! 4. [`jobs`], [`distribution`]: branches divided among profiles and machines. [`placed`]: whole functions divided. [`repair`]: what the check
-//!    of the whole asks for besides. [`mod@bound`]: what no distribution can go below.
+//! 3. [`weights`]: what each witness costs. [`view`]: a function by itself. [`placement`], [`eliminate`], [`exact`]:
+//!    witnesses of a function.
+//! 4. [`jobs`], [`distribution`]: branches divided among profiles and machines. [`placed`]: whole functions divided.
+//!    [`repair`]: what the check of the whole asks for besides. [`mod@bound`]: what no distribution can go below.
 //! 5. [`reconstruct`]: from partial traces to the execution.
 
 pub mod ambiguous;

@@ -1,4 +1,5 @@
-//! Set-associative caches with least-recently-used replacement, and the hierarchy of table 5.3. Stores allocate; what is written back costs nothing.
+//! Set-associative caches with least-recently-used replacement, and the hierarchy of table 5.3. Stores allocate; what
+//! is written back costs nothing.
 
 use super::parameters::{CacheParameters, PowerCosts, ProcessorParameters};
 

@@ -1,8 +1,9 @@
 //! The one-pass model: a few timestamps for each instruction, in program order.
 //!
-//! An instruction's time in each stage is the earliest that width, room in buffers, operands and units allow, given the instructions before it. So units
-//! and issue slots go to the oldest instruction, as in an age-ordered scheduler. Caches are accessed in program order, which is where it departs from
-//! [`super::ReferenceModel`]. Constant time for each instruction.
+//! An instruction's time in each stage is the earliest that width, room in buffers, operands and units allow, given the
+//! instructions before it. So units and issue slots go to the oldest instruction, as in an age-ordered scheduler.
+//! Caches are accessed in program order, which is where it departs from [`super::ReferenceModel`]. Constant time for
+//! each instruction.
 
 use super::cache::Hierarchy;
 use super::instruction::{Instruction, InstructionClass, NO_REGISTER};
@@ -132,7 +133,8 @@ impl FastModel {
         self.last_outcome
     }
 
-    /// The prediction of the next branch is as good as that of another run of the same instructions: what differs then is due to the profiler alone.
+    /// The prediction of the next branch is as good as that of another run of the same instructions: what differs then
+    /// is due to the profiler alone.
     pub fn freeze_next(&mut self, outcome: PredictionOutcome) {
         self.frozen = Some(outcome);
     }

@@ -1,4 +1,5 @@
-//! The processor that the profiler sits in (table 5.3): when each retired instruction is fetched, dispatched, issued, completed and committed.
+//! The processor that the profiler sits in (table 5.3): when each retired instruction is fetched, dispatched, issued,
+//! completed and committed.
 //!
 //! | file | what |
 //! |---|---|

@@ -1,7 +1,8 @@
 //! Every number of the baseline processor (table 5.3), and those that the table leaves out.
 //!
-//! Not in the table, and taken from SimpleScalar's defaults, which the paper's simulator extends: latencies of functional units, two memory ports, blocks of 64
-//! bytes in the second-level cache. The costs of the power model are not published either: the ones here grow with the size of what is accessed.
+//! Not in the table, and taken from SimpleScalar's defaults, which the paper's simulator extends: latencies of
+//! functional units, two memory ports, blocks of 64 bytes in the second-level cache. The costs of the power model are
+//! not published either: the ones here grow with the size of what is accessed.
 
 use crate::error::HardwareError;
 use serde::Deserialize;

@@ -1,7 +1,8 @@
-//! The branch predictor of table 5.3: gshare and bimodal counters with a choice between them, a branch target buffer, a return address stack.
+//! The branch predictor of table 5.3: gshare and bimodal counters with a choice between them, a branch target buffer, a
+//! return address stack.
 //!
-//! Predictions are made at fetch. Counters, history and targets are updated at commit, by the model that calls; the return stack is updated at fetch. Updating
-//! at once would give a third fewer mispredictions.
+//! Predictions are made at fetch. Counters, history and targets are updated at commit, by the model that calls; the
+//! return stack is updated at fetch. Updating at once would give a third fewer mispredictions.
 //!
 //! Source of the combination: S. McFarling, *Combining branch predictors*, WRL TN-36, 1993.
 

@@ -1,6 +1,7 @@
 //! The branch queue between commit and profiler (section 5.5.3).
 //!
-//! The profiler serves one branch after the other; a branch leaves the queue when it has been served. A branch that finds the queue full stalls commit.
+//! The profiler serves one branch after the other; a branch leaves the queue when it has been served. A branch that
+//! finds the queue full stalls commit.
 
 use std::collections::VecDeque;
 

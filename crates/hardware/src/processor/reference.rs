@@ -1,7 +1,8 @@
 //! The cycle-stepped model: every stage does its work in every cycle, youngest stage last. Slow, and simple to check against table 5.3.
 //!
-//! Instructions wait in a buffer until they are fetched. In each cycle: commit from the head of the reorder buffer, issue the oldest instructions whose
-//! operands are there, dispatch, fetch. It shares caches, predictor and branch queue with [`super::FastModel`], and no timing.
+//! Instructions wait in a buffer until they are fetched. In each cycle: commit from the head of the reorder buffer,
+//! issue the oldest instructions whose operands are there, dispatch, fetch. It shares caches, predictor and branch
+//! queue with [`super::FastModel`], and no timing.
 
 use super::cache::Hierarchy;
 use super::fast::{latency, unit};

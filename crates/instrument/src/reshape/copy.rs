@@ -1,7 +1,8 @@
 //! Blocks copied for what comes by one edge (tail duplication along a path).
 //!
-//! After Mueller and Whalley, "Avoiding conditional branches by code replication" (PLDI 1995): a branch that is decided behind an edge gets a copy that only
-//! that edge leads to. The copy holds the blocks between edge and branch; where they lead elsewhere, they lead to the originals.
+//! After Mueller and Whalley, "Avoiding conditional branches by code replication" (PLDI 1995): a branch that is decided
+//! behind an edge gets a copy that only that edge leads to. The copy holds the blocks between edge and branch; where
+//! they lead elsewhere, they lead to the originals.
 //!
 //! Invariant: the copy is entered by the one edge only, so the edge dominates it; all else of the function is as before.
 
@@ -61,7 +62,8 @@ fn can_be_copied(block: Block) -> bool {
         && predecessors(block).iter().all(|b| !b.terminator().is(LLVMOpcode::LLVMIndirectBr) && !b.terminator().is(LLVMOpcode::LLVMCallBr))
 }
 
-/// Edges of copies that lead back in the order of the blocks, or round to the block itself, lead to the originals. Gives for each copied block where those go.
+/// Edges of copies that lead back in the order of the blocks, or round to the block itself, lead to the originals.
+/// Gives for each copied block where those go.
 fn lead_back(blocks: &[Block], copies: &Copies) -> HashMap<Block, Vec<Block>> {
     let place: HashMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
     let mut out: HashMap<Block, Vec<Block>> = HashMap::new();
@@ -104,7 +106,8 @@ fn tell_successors(module: Module, blocks: &[Block], copies: &Copies, out: &Hash
     }
 }
 
-/// Phi nodes forget blocks that do not lead to theirs: those of copies all but what was copied too and the edge, those of the first original the edge.
+/// Phi nodes forget blocks that do not lead to theirs: those of copies all but what was copied too and the edge, those
+/// of the first original the edge.
 fn forget(module: Module, blocks: &[Block], copies: &Copies) {
     for block in blocks.iter().flat_map(|b| [*b, copies.block(*b)]) {
         let mut left: HashMap<Block, usize> = HashMap::new();

@@ -1,8 +1,9 @@
 //! Directions carried out: code changed as paths say ([`trodden_unit::directions`]), and nothing counted.
 //!
-//! The unit comes as it was when its paths were counted: behind the optimiser. So blocks and edges have the numbers that directions know, once the function
-//! is [prepared](crate::shape) as it was then. Directions only copy blocks and part loops; what that makes redundant is removed by passes of LLVM, run on the
-//! functions that were changed, which also prove what may be removed: paths say where to look, not what is true.
+//! The unit comes as it was when its paths were counted: behind the optimiser. So blocks and edges have the numbers
+//! that directions know, once the function is [prepared](crate::shape) as it was then. Directions only copy blocks and
+//! part loops; what that makes redundant is removed by passes of LLVM, run on the functions that were changed, which
+//! also prove what may be removed: paths say where to look, not what is true.
 //!
 //! Functions of another shape are left alone.
 
@@ -99,8 +100,9 @@ fn carry_out(place: Place, directions: &[Direction]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Tells code generation how often each branch went which way in the run: it lays blocks out by that, and decides what stays in registers. What the optimiser
-/// made of an earlier profile is an estimate wherever it inlined, copied or threaded code; these counts are of the code as it is.
+/// Tells code generation how often each branch went which way in the run: it lays blocks out by that, and decides what
+/// stays in registers. What the optimiser made of an earlier profile is an estimate wherever it inlined, copied or
+/// threaded code; these counts are of the code as it is.
 fn weigh(place: Place, weights: &Weighed) {
     let mut ways: HashMap<Block, HashMap<Block, u64>> = HashMap::new();
     for (edge, count) in place.draft.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {

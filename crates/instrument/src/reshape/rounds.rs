@@ -1,10 +1,12 @@
-//! Loops whose last rounds take another path than all others: these get a copy of the loop, so that the others are without the tests that tell them apart.
+//! Loops whose last rounds take another path than all others: these get a copy of the loop, so that the others are
+//! without the tests that tell them apart.
 //!
-//! LLVM has what does it, its elimination of inductive range checks (Bodík, Gupta and Sarkar, "ABCD: eliminating array bounds checks on demand", PLDI
-//! 2000, is the idea behind such checks; the splitting of the iterations is LLVM's). It computes from where on the test can fail, and makes loops before and
-//! behind that point. It is not among the passes of `-O2`, because it doubles loops. Here it gets exactly the loops of which paths say that one branch
-//! tells the last round. A loop that has become one path is then open to what branches were in the way of: it is distributed over its independent parts, and
-//! those that can be are vectorised.
+//! LLVM has what does it, its elimination of inductive range checks (Bodík, Gupta and Sarkar, "ABCD: eliminating array
+//! bounds checks on demand", PLDI 2000, is the idea behind such checks; the splitting of the iterations is LLVM's). It
+//! computes from where on the test can fail, and makes loops before and behind that point. It is not among the passes
+//! of `-O2`, because it doubles loops. Here it gets exactly the loops of which paths say that one branch tells the last
+//! round. A loop that has become one path is then open to what branches were in the way of: it is distributed over its
+//! independent parts, and those that can be are vectorised.
 //!
 //! What is not chosen is marked, with the mark by which LLVM knows loops that it has parted already.
 

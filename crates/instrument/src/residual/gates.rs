@@ -1,8 +1,8 @@
 //! Gates: blocks in front of loops of the first version, through which comes whatever does not come round the loop.
 //!
-//! Where the counted version comes back to a loop's head, it is one more way round, whose values are others: code generation sees a loop of two versions,
-//! whose counters are no counters any more and whose bounds may change. With a gate in front of the head the loop has the ways round that it had, and what comes back
-//! enters it anew:
+//! Where the counted version comes back to a loop's head, it is one more way round, whose values are others: code
+//! generation sees a loop of two versions, whose counters are no counters any more and whose bounds may change. With a
+//! gate in front of the head the loop has the ways round that it had, and what comes back enters it anew:
 //!
 //! ```text
 //!   before ---> gate ---> head ---> ... ---> latch --(back edge)--> head
@@ -16,8 +16,8 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use std::collections::{HashMap, HashSet};
 
-/// Puts gates in front of the loops of the first version that `counted` blocks, those of the other, lead back to. `nests` are the heads of loops that held others
-/// before there were two versions.
+/// Puts gates in front of the loops of the first version that `counted` blocks, those of the other, lead back to.
+/// `nests` are the heads of loops that held others before there were two versions.
 pub fn insert(module: Module, function: Value, heads: &[Block], counted: &HashSet<Block>, nests: &HashSet<Block>) {
     let ways = Ways::of(function, heads, counted);
     for &head in heads {
@@ -30,8 +30,9 @@ pub fn insert(module: Module, function: Value, heads: &[Block], counted: &HashSe
     }
 }
 
-/// Keeps the counters of a loop as they are. Code generation reshapes those of innermost loops (loop strength reduction), mostly to good effect. A loop whose inner ones
-/// are outside now would become one of these, and be worse off than before.
+/// Keeps the counters of a loop as they are. Code generation reshapes those of innermost loops (loop strength
+/// reduction), mostly to good effect. A loop whose inner ones are outside now would become one of these, and be worse
+/// off than before.
 fn keep_counters(module: Module, head: Block) {
     let heads: Vec<Value> = head.phis().collect();
     let mut frozen = HashMap::new();
@@ -112,8 +113,8 @@ impl Ways {
         reached
     }
 
-    /// The blocks that lead to a loop's head and are not in the loop; `None` if the counted version is not among them, if there is no loop, or if one of them
-    /// cannot be led elsewhere.
+    /// The blocks that lead to a loop's head and are not in the loop; `None` if the counted version is not among them,
+    /// if there is no loop, or if one of them cannot be led elsewhere.
     fn outer_predecessors(&self, head: Block) -> Option<HashSet<Block>> {
         let at = self.number[&head];
         if head.landing_pad().is_some() || !self.starts.contains(&at) {

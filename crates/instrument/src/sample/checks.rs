@@ -1,22 +1,32 @@
-//! Where control may change versions: which loops look at the switch as they come round, and which functions leave the decision to their callers.
+//! Where control may change versions: which loops look at the switch as they come round, and which functions leave the
+//! decision to their callers.
 //!
-//! What makes estimates unbiased is not how often the switch is looked at: a path is counted exactly if the switch was on when it was looked at last, and the
-//! switch knows nothing of the program. So places are chosen for cost, as long as a program cannot run for long without passing one:
+//! What makes estimates unbiased is not how often the switch is looked at: a path is counted exactly if the switch was
+//! on when it was looked at last, and the switch knows nothing of the program. So places are chosen for cost, as long
+//! as a program cannot run for long without passing one:
 //!
-//! - innermost loops that call nothing have one if a round is long, or, once in several rounds ([`super::unroll`]), if no loop around them has (and in `main`), but not in functions that
-//!   may be called again and again and have few other looks: there, and in all others, one run of the loop stays in one version;
+//! - innermost loops that call nothing have one if a round is long, or, once in several rounds ([`super::unroll`]), if
+//!   no loop around them has (and in `main`), but not in functions that may be called again and again and have few
+//!   other looks: there, and in all others, one run of the loop stays in one version;
 //! - other loops have one if a round is long enough for it not to matter, or if nothing around them has and they call something;
-//! - where rounds of such loops are short, too, they look once in several rounds: many come round only a few times, and never look. Not in functions with computed jumps, whose dispatch suffered by it
-//!   (quickjs's instructions grew by 4 %);
-//! - a loop in nearly every round of which an inner one is entered that looks at the switch needs none of its own; so mostly one loop of a nest has;
-//! - where computed jumps arrive, if each version has landings of its own, those have one behind which much is done before the next such jump, and those of
-//!   an interpreter's instructions that may set its program counter to something else than what follows ([`super::steps`]), most of the time: those that may as well go on cost more than they bring;
-//! - a function that other code cannot call, and no chain of such functions calls itself through, has none at its entry: its callers enter the
-//!   version they are in. It becomes two functions then. A function that calls itself, but only once on each way through it, may be one of them ([`recurs_once`]);
-//! - an interpreter that is one `switch` in a loop has one where the interpreted program jumps, and none where it goes on ([`super::latch`]).
+//! - where rounds of such loops are short, too, they look once in several rounds: many come round only a few times, and
+//!   never look. Not in functions with computed jumps, whose dispatch suffered by it (quickjs's instructions grew by 4
+//!   %);
+//! - a loop in nearly every round of which an inner one is entered that looks at the switch needs none of its own; so
+//!   mostly one loop of a nest has;
+//! - where computed jumps arrive, if each version has landings of its own, those have one behind which much is done
+//!   before the next such jump, and those of an interpreter's instructions that may set its program counter to
+//!   something else than what follows ([`super::steps`]), most of the time: those that may as well go on cost more than
+//!   they bring;
+//! - a function that other code cannot call, and no chain of such functions calls itself through, has none at its
+//!   entry: its callers enter the version they are in. It becomes two functions then. A function that calls itself, but
+//!   only once on each way through it, may be one of them ([`recurs_once`]);
+//! - an interpreter that is one `switch` in a loop has one where the interpreted program jumps, and none where it goes
+//!   on ([`super::latch`]).
 //!
-//! Loops are those that retreating edges close. In irreducible code a loop is entered elsewhere than at the target of such an edge, too; then it consists of the nodes that lie on a way from that target back to it, and is
-//! not unrolled: to look at the switch at its closing edges is right whoever enters it.
+//! Loops are those that retreating edges close. In irreducible code a loop is entered elsewhere than at the target of
+//! such an edge, too; then it consists of the nodes that lie on a way from that target back to it, and is not unrolled:
+//! to look at the switch at its closing edges is right whoever enters it.
 
 use crate::describe::Draft;
 use crate::llvm::{Block, Value};
@@ -32,26 +42,31 @@ const SHORT: f64 = 256.0;
 const SHORT_OUTERMOST: f64 = 64.0;
 /// A round of an innermost loop that calls nothing is long from so many instructions on.
 const LONG: f64 = 128.0;
-/// What follows a computed jump is long from so many on. An interpreter may do little that is longer for a long time, and stay in one version as long.
+/// What follows a computed jump is long from so many on. An interpreter may do little that is longer for a long time,
+/// and stay in one version as long.
 const LONG_BEHIND_JUMP: f64 = 128.0;
-/// An instruction of an interpreter that jumps as often as that, by estimate, is one that jumps: conditional jumps and the ends of counting loops among them.
+/// An instruction of an interpreter that jumps as often as that, by estimate, is one that jumps: conditional jumps and
+/// the ends of counting loops among them.
 const LIKELY_JUMP: f64 = 0.4;
 /// The same of interpreters with so many instructions that they share one dispatch, where a look costs more.
 const LIKELY_JUMP_SHARED: f64 = 0.55;
 /// So many instructions there are from one look to the next in a short loop that looks once in several rounds.
 const APART: f64 = 64.0;
-/// The same in other loops, those that call something or hold others: many of them come round only a few times (a list of equal hashes), and have no look then.
+/// The same in other loops, those that call something or hold others: many of them come round only a few times (a list
+/// of equal hashes), and have no look then.
 const APART_WITH_CALLS: f64 = 128.0;
 /// So many instructions may a loop have with its copies: a round may be short only by estimate.
 const MOST_CODE: f64 = 512.0;
 /// So many rounds, at most.
 const MOST_ROUNDS: usize = 16;
-/// A function with so many loops that look has its values merged in many places: more of them hardly matter. One more in a function with one
-/// (HMMER's `P7Viterbi`) cost 8 % of what it executes.
+/// A function with so many loops that look has its values merged in many places: more of them hardly matter. One more
+/// in a function with one (HMMER's `P7Viterbi`) cost 8 % of what it executes.
 const MANY_LOOKS: usize = 3;
-/// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and nobody knows when it ends.
+/// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and
+/// nobody knows when it ends.
 const MANY_BLOCKS: usize = 64;
-/// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost are those that come round less.
+/// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost
+/// are those that come round less.
 const ROUNDS: f64 = 3.0;
 /// What a call counts for.
 const CALL: f64 = 24.0;
@@ -168,7 +183,8 @@ impl Loop {
         entered.min(self.back.iter().map(|e| frequencies.edge(*e)).sum())
     }
 
-    /// How it looks at the switch once in several rounds, with so many instructions from one look to the next, if it is entered at its head only, closed by one edge, and of blocks of which there may be several.
+    /// How it looks at the switch once in several rounds, with so many instructions from one look to the next, if it is
+    /// entered at its head only, closed by one edge, and of blocks of which there may be several.
     fn unrolled(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies, apart: f64) -> Option<Unrolled> {
         let &[back] = self.back.as_slice() else { return None };
         let is_entered = |n: &Node| *n != self.head && graph.incoming(*n).iter().any(|e| !self.body.contains(&graph.from(*e)));
@@ -193,8 +209,8 @@ impl Loop {
     }
 }
 
-/// Of the blocks where computed jumps arrive, those behind which much is done before the next computed jump, or the end, or the next round of a loop; and those of an interpreter's
-/// instructions that may jump.
+/// Of the blocks where computed jumps arrive, those behind which much is done before the next computed jump, or the
+/// end, or the next round of a loop; and those of an interpreter's instructions that may jump.
 pub fn long_landings(landings: &[Block], draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequencies) -> Vec<Block> {
     let jumping = super::steps::jumping(landings);
     // What is ahead of a block: work, and how likely a jump.
@@ -268,8 +284,8 @@ fn is_call(instruction: Value) -> bool {
     instruction.is_call() && instruction.callee().intrinsic_or_none() == 0
 }
 
-/// Of functions that could leave the decision to their callers, those that do: no chain of direct calls leads from one of them back to itself without
-/// coming through another function. `calls` has the direct calls among them.
+/// Of functions that could leave the decision to their callers, those that do: no chain of direct calls leads from one
+/// of them back to itself without coming through another function. `calls` has the direct calls among them.
 pub fn without_entry(candidates: &[Value], calls: &HashMap<Value, Vec<Value>>) -> HashSet<Value> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
@@ -305,8 +321,9 @@ pub fn without_entry(candidates: &[Value], calls: &HashMap<Value, Vec<Value>>) -
     left
 }
 
-/// Whether a function that calls itself does so at most once on each way through it, in no loop, and not as the last thing it does. One call of it then goes as deep as the stack is, and
-/// does no more in all: it needs no look at the switch.
+/// Whether a function that calls itself does so at most once on each way through it, in no loop, and not as the last
+/// thing it does. One call of it then goes as deep as the stack is, and does no more in all: it needs no look at the
+/// switch.
 pub fn recurs_once(function: Value, draft: &Draft, graph: &Graph, plan: &Plan) -> bool {
     if plan.dag.cuts().iter().any(|c| c.reason != CutReason::Back) {
         return false;

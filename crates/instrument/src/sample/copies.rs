@@ -1,9 +1,11 @@
 //! Copies of blocks: the second version of a function's code.
 //!
-//! LLVM-C clones single instructions; what they refer to among themselves is set here, and phi nodes are built anew because their incoming blocks cannot be
-//! changed. Metadata stays with the copies. What only debug information knows of variables stays with the originals, which run nearly all the time.
+//! LLVM-C clones single instructions; what they refer to among themselves is set here, and phi nodes are built anew
+//! because their incoming blocks cannot be changed. Metadata stays with the copies. What only debug information knows
+//! of variables stays with the originals, which run nearly all the time.
 //!
-//! Invariant: a copy refers to copies of what was copied, and to the same as its original otherwise (arguments, constants, blocks of computed jumps).
+//! Invariant: a copy refers to copies of what was copied, and to the same as its original otherwise (arguments,
+//! constants, blocks of computed jumps).
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use llvm_sys::LLVMOpcode;
@@ -28,7 +30,8 @@ pub enum Lines {
 }
 
 impl Copies {
-    /// Copies blocks to the end of a function. `known` says what else copies refer to instead of what originals do: arguments, called functions.
+    /// Copies blocks to the end of a function. `known` says what else copies refer to instead of what originals do:
+    /// arguments, called functions.
     pub fn make(module: Module, blocks: &[Block], function: Value, known: &HashMap<Value, Value>, lines: Lines) -> Copies {
         let mut copies = Copies { values: known.clone(), ..Copies::default() };
         for &block in blocks {

@@ -1,13 +1,16 @@
 //! Computed jumps by way of constant tables: a table of its own for each version.
 //!
-//! The dispatch of an interpreter loads a block's address from a constant table and jumps there. The counted version gets a copy of the table with the addresses of its own blocks, and so
-//! neither version needs to look at the switch where such jumps arrive: each stays by itself. It is looked at only where what follows is long ([`super::checks::long_landings`]).
+//! The dispatch of an interpreter loads a block's address from a constant table and jumps there. The counted version
+//! gets a copy of the table with the addresses of its own blocks, and so neither version needs to look at the switch
+//! where such jumps arrive: each stays by itself. It is looked at only where what follows is long
+//! ([`super::checks::long_landings`]).
 //!
-//! That works if all addresses that a function's computed jumps use come from tables that hold addresses of its own blocks and nothing else, and are used for nothing else. Other
-//! functions have one landing for both versions.
+//! That works if all addresses that a function's computed jumps use come from tables that hold addresses of its own
+//! blocks and nothing else, and are used for nothing else. Other functions have one landing for both versions.
 //!
-//! Code generation copies the code in front of a computed jump to each place that leads there, so that each instruction of the interpreter has a jump of its own; but not where there are many
-//! such places, many targets, and values merged in them, as there are where versions meet. That bound is [raised](crate::bounds::COPIED_JUMPS).
+//! Code generation copies the code in front of a computed jump to each place that leads there, so that each instruction
+//! of the interpreter has a jump of its own; but not where there are many such places, many targets, and values merged
+//! in them, as there are where versions meet. That bound is [raised](crate::bounds::COPIED_JUMPS).
 //!
 //! Invariant: no address is live where versions change, else one version would jump into the other.
 
@@ -18,7 +21,9 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use std::collections::{BTreeMap, HashSet};
 
-/// How many landings an interpreter may have for its jump to be copied; also the value of [`COPIED_JUMPS`](crate::bounds::COPIED_JUMPS). Lua's has 83, and gains 6 % by it; quickjs's has some 250, and would lose 15 %, by values moved about at each.
+/// How many landings an interpreter may have for its jump to be copied; also the value of
+/// [`COPIED_JUMPS`](crate::bounds::COPIED_JUMPS). Lua's has 83, and gains 6 % by it; quickjs's has some 250, and would
+/// lose 15 %, by values moved about at each.
 pub const COPIED: usize = 128;
 
 /// The tables of a function's computed jumps.
@@ -100,9 +105,10 @@ impl Tables {
         }
     }
 
-    /// Lets the fast version have its tables' addresses from the function's entry on. In a function of one version the first jump comes before all others, and they use its address of the
-    /// table; here control may come from the other version, and each jump would make the address anew (142 million of quickjs's 4,537 million instructions). Code generation keeps what it
-    /// cannot tell to be a constant.
+    /// Lets the fast version have its tables' addresses from the function's entry on. In a function of one version the
+    /// first jump comes before all others, and they use its address of the table; here control may come from the other
+    /// version, and each jump would make the address anew (142 million of quickjs's 4,537 million instructions). Code
+    /// generation keeps what it cannot tell to be a constant.
     pub fn keep_addresses(&self, module: Module, function: Value) {
         let mut kept = BTreeMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {

@@ -1,8 +1,10 @@
-//! Interpreters that are one `switch` in a loop: where the interpreted program goes on to what follows, the loop comes round without a look at the switch of the tier.
+//! Interpreters that are one `switch` in a loop: where the interpreted program goes on to what follows, the loop comes
+//! round without a look at the switch of the tier.
 //!
-//! The block that ends a round is made twice in each version: one for what brings the program counter of the interpreted program elsewhere, with the look, and one for what brings it a constant
-//! further on ([`super::steps::going_on`]), without. Whatever an interpreted program does for long, it jumps. Both versions are parted alike, and so an instruction's chance to be counted
-//! does not depend on what the one before was.
+//! The block that ends a round is made twice in each version: one for what brings the program counter of the
+//! interpreted program elsewhere, with the look, and one for what brings it a constant further on
+//! ([`super::steps::going_on`]), without. Whatever an interpreted program does for long, it jumps. Both versions are
+//! parted alike, and so an instruction's chance to be counted does not depend on what the one before was.
 //!
 //! Invariant: the copy does what the block does, the probes at its end included. Paths and their numbers are not concerned.
 
@@ -12,7 +14,8 @@ use crate::llvm::{Block, Module, Value};
 use crate::phis;
 use std::collections::{HashMap, HashSet};
 
-/// Parts the end of a loop, if it is that of an interpreter. Gives the phi nodes of the one that keeps its look, which are no more, with those in their place.
+/// Parts the end of a loop, if it is that of an interpreter. Gives the phi nodes of the one that keeps its look, which
+/// are no more, with those in their place.
 pub fn part(module: Module, function: Value, latch: Block, head: Block) -> Vec<(Value, Value)> {
     if latch == head || latch.terminator().successors() != [head] {
         return Vec::new();

@@ -1,11 +1,13 @@
 //! The sample tier: two versions of each function's blocks, of which the counted one runs only while a switch is on.
 //!
-//! The published way (Arnold and Ryder, "A framework for reducing the cost of instrumented code", PLDI 2001; bursts: Hirzel and Chilimbi, "Bursty tracing", 2001),
-//! with another trigger: nobody counts down in the program; a byte in a page of its own says which version is to run, and whoever records
-//! flips it from outside. Control changes versions only where a path begins: at the function's entry and on back edges ([`checks`] chooses which), and where computed
+//! The published way (Arnold and Ryder, "A framework for reducing the cost of instrumented code", PLDI 2001; bursts:
+//! Hirzel and Chilimbi, "Bursty tracing", 2001), with another trigger: nobody counts down in the program; a byte in a
+//! page of its own says which version is to run, and whoever records flips it from outside. Control changes versions
+//! only where a path begins: at the function's entry and on back edges ([`checks`] chooses which), and where computed
 //! jumps arrive. So every path that is counted was executed wholly in the counted version.
 //!
-//! The original blocks stay the fast version; copies ([`copies`]) get the probes. In both, a chosen back edge goes through a block that looks at the switch:
+//! The original blocks stay the fast version; copies ([`copies`]) get the probes. In both, a chosen back edge goes
+//! through a block that looks at the switch:
 //!
 //! ```text
 //!   fast:     tail --> check --off--> head           counted:  tail' --> count, check --on--> head'
@@ -14,9 +16,11 @@
 //!
 //! A short loop has its look once in several rounds, the fast version being unrolled ([`unroll`]).
 //!
-//! Values that live where versions meet are merged there ([`ssa`]). Computed jumps have addresses of blocks in data: each version gets tables of its own ([`dispatch`]). Where that cannot be, both
-//! jump to the same block, which looks at the switch and goes on in one of them. A function in which versions change nowhere but at its entry becomes two: itself and `NAME.counted`, to which it jumps if the switch is on; so
-//! the fast version's frame does not grow. If it leaves the decision to its callers, it stays untouched, and counted code calls the other.
+//! Values that live where versions meet are merged there ([`ssa`]). Computed jumps have addresses of blocks in data:
+//! each version gets tables of its own ([`dispatch`]). Where that cannot be, both jump to the same block, which looks
+//! at the switch and goes on in one of them. A function in which versions change nowhere but at its entry becomes two:
+//! itself and `NAME.counted`, to which it jumps if the switch is on; so the fast version's frame does not grow. If it
+//! leaves the decision to its callers, it stays untouched, and counted code calls the other.
 
 mod checks;
 pub mod copies;
@@ -133,8 +137,9 @@ impl Tier {
         Ok(())
     }
 
-    /// When the counted version counts what. Counts stay at the ends of their paths: an early one could be made before versions change, for a path that is then
-    /// executed in the other. Loops are counted by rounds if versions do not change in them.
+    /// When the counted version counts what. Counts stay at the ends of their paths: an early one could be made before
+    /// versions change, for a path that is then executed in the other. Loops are counted by rounds if versions do not
+    /// change in them.
     fn schedule(&self, planned: &Planned) -> Schedule {
         let Planned { draft, graph, plan, frequencies, .. } = planned;
         let mut facts = crate::places::facts(draft, graph);
@@ -165,7 +170,8 @@ impl Tier {
         }
     }
 
-    /// Lets a function begin with a look at the switch, and its counted version take its place if that is on: by a jump, so that the fast version's frame is its own.
+    /// Lets a function begin with a look at the switch, and its counted version take its place if that is on: by a
+    /// jump, so that the fast version's frame is its own.
     fn look_at_entry(&self, function: Value, counted: Value) {
         let (module, location) = (self.around.module, crate::debug::no_line(self.around.module, function));
         let (entry, old) = probes::part_entry(module, function);
@@ -231,8 +237,8 @@ impl Planned {
     }
 }
 
-/// The functions that are called a few times, as far as their unit tells: `main`, and those that only such functions call, and in no loop. Any other may be called
-/// millions of times.
+/// The functions that are called a few times, as far as their unit tells: `main`, and those that only such functions
+/// call, and in no loop. Any other may be called millions of times.
 fn seldom_called(functions: &[Planned]) -> HashSet<Value> {
     let calls: HashMap<Value, Vec<(Value, bool)>> = functions.iter().map(|f| (f.function, f.calls())).collect();
     let mut callers: HashMap<Value, Vec<(Value, bool)>> = HashMap::new();
@@ -387,8 +393,8 @@ impl Double<'_> {
         if let Some(tables) = &tables {
             tables.keep_addresses(module, function);
         }
-        // With a count there, code generation takes its weights for measured, and lays the counted version behind the loops of the fast one. Beside counts that were measured, one that
-        // was not would say that the function is hot.
+        // With a count there, code generation takes its weights for measured, and lays the counted version behind the
+        // loops of the fast one. Beside counts that were measured, one that was not would say that the function is hot.
         if !weights::has_entries(module, function) && !weights::is_profiled(module) {
             weights::weigh_function(module, function, ENTRIES);
         }
@@ -419,7 +425,8 @@ impl Double<'_> {
         unroll::unroll(self.module, body, head, check, looks.rounds, self.location)
     }
 
-    /// Puts a block on each of these edges that has none of its own, or on all of them if blocks are to be `new`; gives these blocks with the edges' heads.
+    /// Puts a block on each of these edges that has none of its own, or on all of them if blocks are to be `new`; gives
+    /// these blocks with the edges' heads.
     fn split_back_edges(&self, draft: &mut Draft, graph: &Graph, edges: &[Edge], new: bool) -> Vec<(Block, Block)> {
         let mut renames = HashMap::<Block, HashMap<Block, Block>>::new();
         let mut crossings = Vec::new();
@@ -478,7 +485,8 @@ impl Double<'_> {
         }
     }
 
-    /// Lets control change versions on the edge that goes through `check`, which the fast version comes to from the `last` copy of an unrolled loop's body, or from no copy.
+    /// Lets control change versions on the edge that goes through `check`, which the fast version comes to from the
+    /// `last` copy of an unrolled loop's body, or from no copy.
     fn cross(&mut self, check: Block, head: Block, copies: &Copies, last: &Copies) -> Result<(), String> {
         let (counted_check, counted_head) = (copies.block(check), copies.block(head));
         let (claim, claimed) = self.claim(counted_head);
@@ -504,8 +512,9 @@ impl Double<'_> {
         Ok(())
     }
 
-    /// Two versions of a loop between which control changes are one loop with two heads, for each is entered from outside. Without being told, code generation would take both for equally
-    /// hot, and keep in the frame what the fast version has in registers.
+    /// Two versions of a loop between which control changes are one loop with two heads, for each is entered from
+    /// outside. Without being told, code generation would take both for equally hot, and keep in the frame what the
+    /// fast version has in registers.
     fn weigh(&self, heads: &[(Block, Block)]) {
         for &(fast, counted) in heads {
             weights::weigh_head(self.module, fast, FAST_HEAD);

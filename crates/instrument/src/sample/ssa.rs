@@ -1,13 +1,17 @@
 //! Values that are defined in several places: which of them arrives where, and phi nodes where they meet.
 //!
-//! When control can change from one version of the code to the other, what was one value is two, and both arrive where the versions meet. The blocks where
-//! the value is live are found from its uses; there, which definition arrives is computed to a fixed point, in reverse postorder: one, if all ways bring the
-//! same one, else a phi node. So phi nodes are made only where the value is live and definitions meet. The idea, phi nodes made on demand from the uses, is that of Braun et al.,
-//! "Simple and efficient construction of static single assignment form" (CC 2013), section 2; done by worklist here, since functions may be deep.
+//! When control can change from one version of the code to the other, what was one value is two, and both arrive where
+//! the versions meet. The blocks where the value is live are found from its uses; there, which definition arrives is
+//! computed to a fixed point, in reverse postorder: one, if all ways bring the same one, else a phi node. So phi nodes
+//! are made only where the value is live and definitions meet. The idea, phi nodes made on demand from the uses, is
+//! that of Braun et al., "Simple and efficient construction of static single assignment form" (CC 2013), section 2;
+//! done by worklist here, since functions may be deep.
 //!
-//! What code generation would make anew where it is used (an address a constant away from another, a comparison) is not merged but made anew: merged, it would be in a register or in the
-//! stack frame all the time, which in large functions costs more than all else ([`Flow::merge`]). So is what is the lower part of a value beside it: code generation keeps one register for both only if
-//! no phi node has the lower part (quickjs extended each of its instructions' numbers twice).
+//! What code generation would make anew where it is used (an address a constant away from another, a comparison) is not
+//! merged but made anew: merged, it would be in a register or in the stack frame all the time, which in large functions
+//! costs more than all else ([`Flow::merge`]). So is what is the lower part of a value beside it: code generation keeps
+//! one register for both only if no phi node has the lower part (quickjs extended each of its instructions' numbers
+//! twice).
 //!
 //! Invariant: blocks and edges do not change between [`Flow::of`] and the last [`Flow::variable`].
 
@@ -133,7 +137,8 @@ impl Flow {
         }
     }
 
-    /// Of a value of several versions, with the way to make each anew: makes it anew in front of each use that values of more than one reach. What it is made of is to be seen to afterwards.
+    /// Of a value of several versions, with the way to make each anew: makes it anew in front of each use that values
+    /// of more than one reach. What it is made of is to be seen to afterwards.
     fn recompute(&mut self, definitions: &[Value], ways: &[Anew], of_kind: Definitions) {
         let defined: HashMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
@@ -285,8 +290,9 @@ fn extension(value: Value) -> Option<Value> {
     value.users().filter(is_extended).min_by_key(|user| width(*user))
 }
 
-/// How all definitions of a value are made anew, if all are; `two` is what two definitions are. Where there may be several, comparisons are not: in residual builds that was dearer by up to 0.8 % of what is
-/// executed. Nor are lower parts in residual builds (5 % of quickjs), whose two definitions are of that kind.
+/// How all definitions of a value are made anew, if all are; `two` is what two definitions are. Where there may be
+/// several, comparisons are not: in residual builds that was dearer by up to 0.8 % of what is executed. Nor are lower
+/// parts in residual builds (5 % of quickjs), whose two definitions are of that kind.
 fn all_anew(definitions: &[Value], of_kind: Definitions, two: Definitions) -> Option<Vec<Anew>> {
     let is_allowed = |value: Value, way: &Anew| match way {
         Anew::Again => of_kind == Definitions::OnePerVersion || !value.is(LLVMOpcode::LLVMICmp),

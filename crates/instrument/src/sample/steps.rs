@@ -1,7 +1,8 @@
 //! Interpreters: where does the program counter of the interpreted program jump, rather than go on to what follows?
 //!
-//! The pointer to the next instruction is merged where instructions are dispatched. It is known by what comes there from most of them: itself, a constant further on. Where anything else comes
-//! (an operand was added, or it was loaded), the interpreted program jumps, calls or returns.
+//! The pointer to the next instruction is merged where instructions are dispatched. It is known by what comes there
+//! from most of them: itself, a constant further on. Where anything else comes (an operand was added, or it was
+//! loaded), the interpreted program jumps, calls or returns.
 //!
 //! The jumps are searched for by way of phi nodes, as far as values are merged before the dispatch.
 
@@ -14,7 +15,8 @@ use std::collections::HashSet;
 /// A `switch` with so many ways is held for that of an interpreter. Those that tell characters apart have fewer.
 const MANY: usize = 48;
 
-/// The blocks that bring a dispatch another program counter than one a constant further on; `landings` are the blocks where computed jumps arrive.
+/// The blocks that bring a dispatch another program counter than one a constant further on; `landings` are the blocks
+/// where computed jumps arrive.
 pub fn jumping(landings: &[Block]) -> HashSet<Block> {
     let mut merging: HashSet<Block> = landings.iter().copied().collect();
     merging.extend(landings.iter().flat_map(|l| predecessors(*l)));
@@ -22,8 +24,8 @@ pub fn jumping(landings: &[Block]) -> HashSet<Block> {
     counters.map(Origins::of).filter(|o| o.advances).flat_map(|o| o.jumps).collect()
 }
 
-/// Of an interpreter that is one `switch` in a loop: the blocks that lead to the end of the loop and bring it the program counter a constant further on. None if there is no such
-/// counter, or if nothing else comes there.
+/// Of an interpreter that is one `switch` in a loop: the blocks that lead to the end of the loop and bring it the
+/// program counter a constant further on. None if there is no such counter, or if nothing else comes there.
 pub fn going_on(latch: Block, head: Block) -> Vec<Block> {
     let brings = |counter: Value| {
         let (value, _) = counter.incoming().into_iter().find(|(_, from)| *from == latch)?;

@@ -1,7 +1,9 @@
-//! Short loops that look at the switch once in several rounds: the fast version has as many copies of the loop's body, of which the last one ends with the look.
+//! Short loops that look at the switch once in several rounds: the fast version has as many copies of the loop's body,
+//! of which the last one ends with the look.
 //!
-//! A loop of a few instructions that came by a look in each round would cost half as much again; without one, a run of it that lasts a second would be counted
-//! whole or not at all. The counted version stays as it is, and looks in each round.
+//! A loop of a few instructions that came by a look in each round would cost half as much again; without one, a run of
+//! it that lasts a second would be counted whole or not at all. The counted version stays as it is, and looks in each
+//! round.
 //!
 //! ```text
 //!   fast:   head --> ... --> next head --> ... --> ... --> check --off--> head
@@ -38,7 +40,8 @@ impl Unrolled {
     }
 }
 
-/// Unrolls a loop of these blocks, in which a jump from `check` leads back to `head`, so that control comes by `check` once in so many rounds.
+/// Unrolls a loop of these blocks, in which a jump from `check` leads back to `head`, so that control comes by `check`
+/// once in so many rounds.
 pub fn unroll(module: Module, body: Vec<Block>, head: Block, check: Block, rounds: usize, location: Option<LLVMMetadataRef>) -> Unrolled {
     let function = Value(llvm!(LLVMGetBasicBlockParent(head.0)));
     let brought: Vec<Value> = head.phis().map(|phi| incoming_from(phi, check).expect("the edge was there")).collect();

@@ -27,7 +27,8 @@ pub fn build(program: &Program, level: &str, words: &str, more: &[PathBuf], tool
     path
 }
 
-/// A compiler, under Valgrind if `TRODDEN_ORACLE_VALGRIND` is set (too slow for every day): then it must use no memory that it freed. (What clang itself reads before it writes is none of the plugin.)
+/// A compiler, under Valgrind if `TRODDEN_ORACLE_VALGRIND` is set (too slow for every day): then it must use no memory
+/// that it freed. (What clang itself reads before it writes is none of the plugin.)
 fn checked(compiler: Command) -> Command {
     if std::env::var_os("TRODDEN_ORACLE_VALGRIND").is_none() {
         return compiler;

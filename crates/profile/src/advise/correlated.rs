@@ -1,10 +1,12 @@
 //! Branches that an earlier branch on the same path decides.
 //!
-//! Branch correlation after Mueller and Whalley ("Avoiding conditional branches by code replication", PLDI 1995) and Bodík, Gupta and Soffa
-//! ("Interprocedural conditional branch elimination", PLDI 1997), found by counts instead of proofs: it holds for the executions that were counted.
+//! Branch correlation after Mueller and Whalley ("Avoiding conditional branches by code replication", PLDI 1995) and
+//! Bodík, Gupta and Soffa ("Interprocedural conditional branch elimination", PLDI 1997), found by counts instead of
+//! proofs: it holds for the executions that were counted.
 //!
-//! A later branch is told of if it is undecided by itself, and some outcome of the earlier branch decides it. Of several earlier branches the one that decides
-//! most executions is told, of equal ones the nearest. The saving is a test for each decided execution.
+//! A later branch is told of if it is undecided by itself, and some outcome of the earlier branch decides it. Of
+//! several earlier branches the one that decides most executions is told, of equal ones the nearest. The saving is a
+//! test for each decided execution.
 
 use super::AdviseOptions;
 use super::nest::enters_loop;
@@ -41,7 +43,8 @@ pub struct Correlated {
     pub otherwise: Vec<Outcome>,
     /// Entropy of the later branch, bits for each execution.
     pub entropy: f64,
-    /// What the earlier branch tells of the later one, by its outcome or by not having been executed: mutual information, bits for each execution of the later.
+    /// What the earlier branch tells of the later one, by its outcome or by not having been executed: mutual
+    /// information, bits for each execution of the later.
     pub information: f64,
     /// Entropy of the later branch that is left when all of the path before it is known, bits for each of its executions.
     pub left_by_path: f64,

@@ -1,9 +1,10 @@
 //! Loops whose iterations fall into fewer patterns than their branches, each by itself, would let expect.
 //!
-//! An iteration of a loop is the piece of a path from the loop's head to the back edge, or to the edge that leaves the loop; its *pattern* is its sequence of
-//! edges. Counts of edges give the entropy of each branch; were the branches independent, that of patterns would be the sum. What it is less, in bits for
-//! each iteration, is what the branches tell of each other (their total correlation): tests that are made twice in other words. That is the saving
-//! estimated here, a test for each bit.
+//! An iteration of a loop is the piece of a path from the loop's head to the back edge, or to the edge that leaves the
+//! loop; its *pattern* is its sequence of edges. Counts of edges give the entropy of each branch; were the branches
+//! independent, that of patterns would be the sum. What it is less, in bits for each iteration, is what the branches
+//! tell of each other (their total correlation): tests that are made twice in other words. That is the saving estimated
+//! here, a test for each bit.
 //!
 //! Only loops without inner loops or other cuts are looked at: iterations of others are not within one path.
 

@@ -7,11 +7,11 @@
 //! | [`Redundant`] | computations that nearly all executions have made before, on ways of which the graph has others | `redundant.rs` |
 //! | [`Never`] | two edges, each executed often, and never on one path | `never.rs` |
 //!
-//! All are pure functions of a function's map and counts, and the redundant ones of [facts](trodden_unit::facts) about its instructions. Only executed
-//! paths are looked at, so the time does not depend on how many there could be.
+//! All are pure functions of a function's map and counts, and the redundant ones of [facts](trodden_unit::facts) about
+//! its instructions. Only executed paths are looked at, so the time does not depend on how many there could be.
 //!
-//! Paths end at back edges, so nothing is known of what one iteration of a loop tells of the next; where an inner loop lies between two branches, nothing
-//! is known of them either.
+//! Paths end at back edges, so nothing is known of what one iteration of a loop tells of the next; where an inner loop
+//! lies between two branches, nothing is known of them either.
 //!
 //! Savings are estimates in executed instructions, to rank findings by, and are those of an ideal transformation: see each kind.
 
@@ -101,7 +101,8 @@ impl Finding {
     }
 }
 
-/// All findings of a function: those that save most first, then those that are least likely to be chance. Without facts none is [`Redundant`].
+/// All findings of a function: those that save most first, then those that are least likely to be chance. Without facts
+/// none is [`Redundant`].
 pub fn advise(
     map: &FunctionMap,
     paths: &FunctionPaths,

@@ -28,7 +28,8 @@ fn body(head: Node, mut stack: Vec<Node>, before: &BTreeMap<Node, Vec<Node>>) ->
     body
 }
 
-/// Whether a block is in a loop that another is not in: then of two on one path, the first round of that loop is what lies behind the other.
+/// Whether a block is in a loop that another is not in: then of two on one path, the first round of that loop is what
+/// lies behind the other.
 pub fn enters_loop(loops: &BTreeMap<Node, BTreeSet<Node>>, from: Node, to: Node) -> bool {
     loops.values().any(|body| body.contains(&to) && !body.contains(&from))
 }

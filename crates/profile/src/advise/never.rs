@@ -1,8 +1,8 @@
 //! Pairs of edges that are each taken often, and never on one path.
 //!
-//! The later branch was reached behind the first edge, so the graph has a path with both; had the later branch decided as it does at large, that path would
-//! have been executed many times. Such a pair is a case that no test has, or one that cannot happen and for which code stands all the same. Which of
-//! the two, only the source can say.
+//! The later branch was reached behind the first edge, so the graph has a path with both; had the later branch decided
+//! as it does at large, that path would have been executed many times. Such a pair is a case that no test has, or one
+//! that cannot happen and for which code stands all the same. Which of the two, only the source can say.
 //!
 //! Of a later edge the most surprising first edge is told, and none where a [`Correlated`] finding tells of the branch.
 

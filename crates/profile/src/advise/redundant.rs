@@ -1,11 +1,12 @@
 //! Computations and loads whose result nearly every execution has had before on its path.
 //!
-//! Compilers remove what is redundant on every way through the graph, and insert computations on the ways where it is not if that is sure to cost nothing. Left is
-//! what some ways compute and others do not, or where a write lies on some of them. If those ways are hardly ever taken, it is as good as redundant: the
-//! paths that are taken can be copied, or the value kept. Computations that every way makes are left to code generation.
+//! Compilers remove what is redundant on every way through the graph, and insert computations on the ways where it is
+//! not if that is sure to cost nothing. Left is what some ways compute and others do not, or where a write lies on some
+//! of them. If those ways are hardly ever taken, it is as good as redundant: the paths that are taken can be copied, or
+//! the value kept. Computations that every way makes are left to code generation.
 //!
-//! How values are compared is told in `trace.rs`. Conversions and address computations are cheap or free in machine code and are not told of by themselves. The saving
-//! is one instruction for each execution that finds its result.
+//! How values are compared is told in `trace.rs`. Conversions and address computations are cheap or free in machine
+//! code and are not told of by themselves. The saving is one instruction for each execution that finds its result.
 
 use super::AdviseOptions;
 use super::trace::{Finds, Place, Tracer};
@@ -29,7 +30,8 @@ pub struct Redundant {
     pub executions: u64,
     /// Where most of the results came from.
     pub earlier: Node,
-    /// Whether every way to the block leads through one of the blocks that made results: then a write on other ways is what keeps the compiler from reusing them.
+    /// Whether every way to the block leads through one of the blocks that made results: then a write on other ways is
+    /// what keeps the compiler from reusing them.
     pub unavoidable: bool,
     /// What it computes again.
     pub repeated: Vec<Repeated>,

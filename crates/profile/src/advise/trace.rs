@@ -1,9 +1,9 @@
 //! Values along one path: which computations and loads find their result made before on the path, and which have constant operands there.
 //!
-//! This is local value numbering (Cocke and Schwartz, 1970) over the blocks of a path as if they were one: a phi node is the value that comes along the
-//! path, so expressions are compared through phi nodes, which on graphs needs more. Two values have one number only if they are equal whenever the
-//! path is executed. A store makes its value known to loads behind it, and forgets what may lie at the same place; a call that may write forgets all
-//! but constant memory.
+//! This is local value numbering (Cocke and Schwartz, 1970) over the blocks of a path as if they were one: a phi node
+//! is the value that comes along the path, so expressions are compared through phi nodes, which on graphs needs more.
+//! Two values have one number only if they are equal whenever the path is executed. A store makes its value known to
+//! loads behind it, and forgets what may lie at the same place; a call that may write forgets all but constant memory.
 
 use super::walks::Walk;
 use std::collections::HashMap;

@@ -1,6 +1,7 @@
 //! Whether a path matches an expression.
 //!
-//! For each place in turn it is worked out at which blocks of the path it can stand, given where those before it can: linear in the path's length for each place.
+//! For each place in turn it is worked out at which blocks of the path it can stand, given where those before it can:
+//! linear in the path's length for each place.
 
 use super::{Begin, End, Expression, Gap, Place, Sequence};
 use crate::paths::{Beginning, PathEnd};

@@ -1,7 +1,8 @@
 //! Path expressions: which paths run through these blocks, in this order, and not through those?
 //!
-//! Thesis, section 2.3.2, after Bruegge and Hibbard, "Generalized path expressions: a high-level debugging mechanism", 1983. There they are over operations of a program; here over blocks of
-//! acyclic paths, where a block is at most once, so that "later" and "never" are all that repetition would say.
+//! Thesis, section 2.3.2, after Bruegge and Hibbard, "Generalized path expressions: a high-level debugging mechanism", 1983. There
+//! they are over operations of a program; here over blocks of acyclic paths, where a block is at most once, so that "later" and
+//! "never" are all that repetition would say.
 //!
 //! ```text
 //! expression = [ function ":" ] pattern { "|" pattern }
@@ -14,9 +15,11 @@
 //! lines      = [ FILE ":" ] NUMBER [ "-" NUMBER ]
 //! ```
 //!
-//! A sequence matches a path if its places can be given to blocks of the path in order. Where a gap stands, the next place is at the same block or at a later one, with no block between
-//! that is one of the gap's places behind `!`; without a gap it is at the same block or the next. `_` is a block of its own: it is never the same as that of a neighbour. A path may begin before
-//! the first place and go on behind the last, unless `begin` and `end` say otherwise. `!` behind all places means nowhere on the path.
+//! A sequence matches a path if its places can be given to blocks of the path in order. Where a gap stands, the next
+//! place is at the same block or at a later one, with no block between that is one of the gap's places behind `!`;
+//! without a gap it is at the same block or the next. `_` is a block of its own: it is never the same as that of a
+//! neighbour. A path may begin before the first place and go on behind the last, unless `begin` and `end` say
+//! otherwise. `!` behind all places means nowhere on the path.
 
 pub mod joined;
 mod matching;

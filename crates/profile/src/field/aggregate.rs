@@ -1,6 +1,7 @@
 //! Adding up reports: who took which path, in bounded memory.
 //!
-//! Memory is that of the sorter, which the caller sets; of the units seen (a few dozen bytes for each unit of each build); and of what is kept as the answer.
+//! Memory is that of the sorter, which the caller sets; of the units seen (a few dozen bytes for each unit of each
+//! build); and of what is kept as the answer.
 
 use super::external::{Row, Sorter};
 use super::handed::Handed;
@@ -120,7 +121,8 @@ impl Aggregator {
     /// Reads all reports of a file.
     ///
     /// # Errors
-    /// It cannot be read, or a temporary file cannot be written; or it is damaged ([`ProfileError::ReportDamaged`]): what was read before is taken.
+    /// It cannot be read, or a temporary file cannot be written; or it is damaged ([`ProfileError::ReportDamaged`]):
+    /// what was read before is taken.
     pub fn add_file(&mut self, path: &Path) -> Result<(), ProfileError> {
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
         let mut reports = Reports::new(path, BufReader::with_capacity(BUFFER, file));

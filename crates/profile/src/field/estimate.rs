@@ -1,8 +1,10 @@
 //! From the users that watch a path to all users.
 //!
-//! Each user has some copy of a program, which watches some of the paths. If copies were handed out without regard to what users do, those that watch a path are a simple random sample, drawn
-//! without replacement, of all. Sources: W. G. Cochran, "Sampling techniques" (third edition, 1977), sections 2.2 to 2.6 for sums and their errors; E. B. Wilson, "Probable inference, the law of
-//! succession, and statistical inference" (1927), for shares; there with the sample's size corrected for what is not replaced.
+//! Each user has some copy of a program, which watches some of the paths. If copies were handed out without regard to
+//! what users do, those that watch a path are a simple random sample, drawn without replacement, of all. Sources: W. G.
+//! Cochran, "Sampling techniques" (third edition, 1977), sections 2.2 to 2.6 for sums and their errors; E. B. Wilson,
+//! "Probable inference, the law of succession, and statistical inference" (1927), for shares; there with the sample's
+//! size corrected for what is not replaced.
 
 /// Standard deviations on both sides within which 95 % of a normal distribution lie.
 const DEVIATIONS: f64 = 1.96;

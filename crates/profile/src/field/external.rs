@@ -1,6 +1,8 @@
-//! Sorting and adding up more rows than memory holds: sorted runs in temporary files, merged (Knuth, "The Art of Computer Programming", volume 3, section 5.4).
+//! Sorting and adding up more rows than memory holds: sorted runs in temporary files, merged (Knuth, "The Art of
+//! Computer Programming", volume 3, section 5.4).
 //!
-//! Rows of one key are added up as soon as they meet: in memory when it is full, and again when runs are merged. At most [`FAN_IN`] runs are open at a time.
+//! Rows of one key are added up as soon as they meet: in memory when it is full, and again when runs are merged. At
+//! most [`FAN_IN`] runs are open at a time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

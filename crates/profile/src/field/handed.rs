@@ -1,5 +1,6 @@
-//! Copies of a program that were handed out to users, each of which watches some of the paths (software tomography: Bowring, Orso and Harrold, "Monitoring deployed software using software
-//! tomography", 2002): from a copy's counters to the program's, and who watches what.
+//! Copies of a program that were handed out to users, each of which watches some of the paths (software tomography:
+//! Bowring, Orso and Harrold, "Monitoring deployed software using software tomography", 2002): from a copy's counters
+//! to the program's, and who watches what.
 
 use super::aggregate::UnitKey;
 use crate::copies::{Divided, Within};

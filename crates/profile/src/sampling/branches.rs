@@ -1,7 +1,7 @@
 //! Profiles of branches that hardware recorded: what was seen, and what of it could not be counted.
 //!
-//! Counts of such a profile are estimates where windows were seen: they say which paths are frequent in proportion to each other. The numbers that were seen are
-//! kept beside them.
+//! Counts of such a profile are estimates where windows were seen: they say which paths are frequent in proportion to
+//! each other. The numbers that were seen are kept beside them.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,13 +1,14 @@
 //! Profiles sampled in bursts: how much of a run was counted, and how sure the estimates are.
 //!
-//! A program of the sample tier counts while its switch is on. Whoever flips it notes for how long; the counts stay as they were seen, and an estimate is
+//! A program of the sample tier counts while its switch is on. Whoever flips it notes for how long; the counts stay as
+//! they were seen, and an estimate is
 //!
 //! ```text
 //! executions = weighted count * run time / time with the switch on
 //! ```
 //!
-//! where weights make up for counted code being slower ([`super::readings`]). What a profile keeps is the weighted count of each counter and its standard error; that of the estimate is as much
-//! larger as the estimate is.
+//! where weights make up for counted code being slower ([`super::readings`]). What a profile keeps is the weighted
+//! count of each counter and its standard error; that of the estimate is as much larger as the estimate is.
 //!
 //! Invariant: counters are ascending by index, and there is one for each that is not zero.
 

@@ -1,16 +1,19 @@
 //! What bursts lose: time with the switch on in which the program gets nowhere.
 //!
-//! The recorder has to be woken to flip the switch, on a busy machine in the place of the program; counted code is cold where a burst begins; and a virtual machine is late at both ends. Each burst
-//! loses about the same time by that, whatever its length, so that short bursts see too little, and long ones nearly all. How much it is differs from machine to machine and from hour to hour; so
-//! some bursts are several times longer than others, and what they see more says it. With the work `W` that a reading saw (executions of paths times what they cost), its time `t` with the switch on
-//! and its number `b` of bursts,
+//! The recorder has to be woken to flip the switch, on a busy machine in the place of the program; counted code is cold
+//! where a burst begins; and a virtual machine is late at both ends. Each burst loses about the same time by that,
+//! whatever its length, so that short bursts see too little, and long ones nearly all. How much it is differs from
+//! machine to machine and from hour to hour; so some bursts are several times longer than others, and what they see
+//! more says it. With the work `W` that a reading saw (executions of paths times what they cost), its time `t` with the
+//! switch on and its number `b` of bursts,
 //!
 //! ```text
 //! W = speed * (t - loss * b)
 //! ```
 //!
-//! is fitted by least squares with weights `1 / t`, as the variance of a sum grows with its time (Draper and Smith, "Applied Regression Analysis", 3rd edition, sections 5.1 and 9.2). Which readings
-//! have long bursts is drawn at random, so phases of the program are no bias. O(readings).
+//! is fitted by least squares with weights `1 / t`, as the variance of a sum grows with its time (Draper and Smith,
+//! "Applied Regression Analysis", 3rd edition, sections 5.1 and 9.2). Which readings have long bursts is drawn at
+//! random, so phases of the program are no bias. O(readings).
 
 /// What was seen in a part of the run.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +74,8 @@ impl Loss {
         Loss { ns: 0.0, error_ns: if length_ns > 0.0 { UNKNOWN_NS.min(EXPECTED * length_ns) } else { 0.0 } }
     }
 
-    /// A fit that is less certain than what is known beforehand, a loss of none with such an error, is weighed against that by the variances of both.
+    /// A fit that is less certain than what is known beforehand, a loss of none with such an error, is weighed against
+    /// that by the variances of both.
     fn weighed(self, known_ns: f64) -> Loss {
         let (own, known) = (1.0 / self.error_ns.powi(2).max(1.0), 1.0 / known_ns.powi(2));
         Loss { ns: self.ns * own / (own + known), error_ns: (1.0 / (own + known)).sqrt() }

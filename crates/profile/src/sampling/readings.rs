@@ -1,31 +1,38 @@
 //! What was seen from one reading of the counts to the next while a program was sampled, and what it stands for.
 //!
-//! A burst lasts a time, and counted code is slower: in a burst, code with short paths gets less far than it would uncounted, so that it is seen too little. What was seen between two readings
-//! says itself how much slower it ran: with `n` executions of paths of `i` instructions each, and a path's end costing about as much as [`COST`] instructions (none in loops that are counted by
-//! their rounds), by
+//! A burst lasts a time, and counted code is slower: in a burst, code with short paths gets less far than it would
+//! uncounted, so that it is seen too little. What was seen between two readings says itself how much slower it ran:
+//! with `n` executions of paths of `i` instructions each, and a path's end costing about as much as [`COST`]
+//! instructions (none in loops that are counted by their rounds), by
 //!
 //! ```text
 //! sum n * (i + COST) / sum n * i
 //! ```
 //!
-//! That is a model: on an AMD EPYC of family 26 programs slowed down by a quarter of what it says. It serves to compare paths and readings; of the run as a whole, the middle between no slowdown and
-//! the model's is taken, and margins include both.
+//! That is a model: on an AMD EPYC of family 26 programs slowed down by a quarter of what it says. It serves to compare
+//! paths and readings; of the run as a whole, the middle between no slowdown and the model's is taken, and margins
+//! include both.
 //!
-//! By that each reading's counts are weighted, which makes a burst stand for the same time of the program as it is without counting: the usual ratio of
-//! inclusion probabilities (Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe", 1952), where the probability is known by a model. Code outside
-//! counted functions is taken to slow down alike.
+//! By that each reading's counts are weighted, which makes a burst stand for the same time of the program as it is
+//! without counting: the usual ratio of inclusion probabilities (Horvitz and Thompson, "A generalization of sampling
+//! without replacement from a finite universe", 1952), where the probability is known by a model. Code outside counted
+//! functions is taken to slow down alike.
 //!
 //! Bursts lose some of their time ([`super::loss`]): a reading's counts stand for the rest of it.
 //!
-//! Time is wall time. The processor time of another process, which would leave out when the program waits, is known to the system's clock tick only while it runs, and exactly when it is interrupted:
-//! by the recorder, at the beginning or at the end of a burst. Short bursts were measured as up to three times too long by that.
+//! Time is wall time. The processor time of another process, which would leave out when the program waits, is known to
+//! the system's clock tick only while it runs, and exactly when it is interrupted: by the recorder, at the beginning or
+//! at the end of a burst. Short bursts were measured as up to three times too long by that.
 //!
-//! Bursts are not of equal length: on a busy machine one may be many times longer than asked for, and what the program did just then would be seen too much. So readings are joined to slices of
-//! the run, and each slice's counts stand for its own time: they are multiplied by its time over its switched-on time (post-stratification by time; Cochran, "Sampling Techniques", section 5A.9).
+//! Bursts are not of equal length: on a busy machine one may be many times longer than asked for, and what the program
+//! did just then would be seen too much. So readings are joined to slices of the run, and each slice's counts stand for
+//! its own time: they are multiplied by its time over its switched-on time (post-stratification by time; Cochran,
+//! "Sampling Techniques", section 5A.9).
 //!
-//! Errors: the weighted counts of each slice are compared with what a path of constant rate would have had: the variance of a ratio
-//! estimator (Cochran, "Sampling Techniques", section 6.4), with slices as the sample (batch means: neighbouring bursts are alike, slices less so). The errors of what all counts have in common,
-//! the loss and the model of the slowdown, are added to that.
+//! Errors: the weighted counts of each slice are compared with what a path of constant rate would have had: the
+//! variance of a ratio estimator (Cochran, "Sampling Techniques", section 6.4), with slices as the sample (batch means:
+//! neighbouring bursts are alike, slices less so). The errors of what all counts have in common, the loss and the model
+//! of the slowdown, are added to that.
 //!
 //! Invariant: memory is bounded; when readings become many, neighbours are joined.
 
@@ -38,12 +45,14 @@ use crate::sum;
 use std::collections::{BTreeMap, HashMap};
 use trodden_unit::Identity;
 
-/// What the count at a path's end, and the path register before it, cost: about so many instructions of intermediate code. Tuned on bzip2 alone, which has
-/// functions of short and of long paths: by which value brings their shares next to those of the full profile. From 8 to 12 it hardly matters there.
+/// What the count at a path's end, and the path register before it, cost: about so many instructions of intermediate
+/// code. Tuned on bzip2 alone, which has functions of short and of long paths: by which value brings their shares next
+/// to those of the full profile. From 8 to 12 it hardly matters there.
 const COST: f64 = 8.0;
 /// No code is held to be slowed down more than so many times.
 const MOST_SLOWDOWN: f64 = 4.0;
-/// The relative standard error where all of the time with the switch on was more than was asked for: then the system runs recorder and program by turns, and not at random.
+/// The relative standard error where all of the time with the switch on was more than was asked for: then the system
+/// runs recorder and program by turns, and not at random.
 const LATE_ERROR: f64 = 0.2;
 /// More slices than this are joined.
 const MOST_SLICES: usize = 64;
@@ -229,7 +238,8 @@ impl Readings {
         let uncounted = sum(&|s, w| s.on_ns / w.slowdown());
         let faster = if on > 0.0 { 1.0 - share + share * uncounted / on } else { 1.0 };
         let lost = |s: &Seen| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
-        // The slowdown is between none and what the model says: as a whole it is taken to be in the middle, and either end is within the margin.
+        // The slowdown is between none and what the model says: as a whole it is taken to be in the middle, and either
+        // end is within the margin.
         let middle = if uncounted > 0.0 { (on / uncounted).sqrt() } else { 1.0 };
         let weights = seen.iter().zip(&works).map(|(s, w)| w.slowdown() / middle * faster.sqrt() * lost(s)).collect();
         (weights, Systematic { error: loss.relative_error(on, bursts), bound: middle - 1.0 })

@@ -28,8 +28,8 @@ fn size(path: &Path) -> u64 {
 }
 
 impl RunStore {
-    /// Files and folders that recordings left which were killed: raw counts in the store, and profiles half written. What a recorder that runs
-    /// has locked is none; nor is what belongs to the store.
+    /// Files and folders that recordings left which were killed: raw counts in the store, and profiles half written.
+    /// What a recorder that runs has locked is none; nor is what belongs to the store.
     ///
     /// # Errors
     /// The store cannot be read.

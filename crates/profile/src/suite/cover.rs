@@ -1,10 +1,11 @@
 //! The cheapest set of tests that takes all paths which all tests together take: weighted set cover.
 //!
-//! - *Greedy* (Chvatal, "A greedy heuristic for the set-covering problem", 1979): the test with most new paths for its cost, until all are covered; then tests that have become
-//!   superfluous are left out.
-//! - *Exact*: a branch and bound. What is decided anyway is taken out first (Beasley, "An algorithm for set covering problems", 1987): paths that the same tests take, paths that
-//!   are covered whenever another is, tests that alone take a path, tests that another covers for no more. What is left falls into parts without common tests. Lower bounds are
-//!   Lagrangian, with multipliers in whole numbers, so that no rounding can make them wrong.
+//! - *Greedy* (Chvatal, "A greedy heuristic for the set-covering problem", 1979): the test with most new paths for its
+//!   cost, until all are covered; then tests that have become superfluous are left out.
+//! - *Exact*: a branch and bound. What is decided anyway is taken out first (Beasley, "An algorithm for set covering
+//!   problems", 1987): paths that the same tests take, paths that are covered whenever another is, tests that alone
+//!   take a path, tests that another covers for no more. What is left falls into parts without common tests. Lower
+//!   bounds are Lagrangian, with multipliers in whole numbers, so that no rounding can make them wrong.
 //!
 //! Where the search is stopped, what was proven up to then stands: [`Cover::bound`].
 
@@ -230,8 +231,8 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// What any cover of it costs at least: the Lagrangian bound, improved by subgradient steps (Held and Karp, 1971). `multipliers`, by the row's sets, are taken over and
-    /// improved.
+    /// What any cover of it costs at least: the Lagrangian bound, improved by subgradient steps (Held and Karp, 1971).
+    /// `multipliers`, by the row's sets, are taken over and improved.
     fn bound(&self, multipliers: &mut BTreeMap<Vec<u32>, i128>, steps: u32, upper: u64) -> u64 {
         if self.rows.is_empty() {
             return 0;

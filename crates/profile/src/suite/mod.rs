@@ -1,8 +1,10 @@
 //! Test suites: each test as the set of paths that it takes.
 //!
-//! Thesis, section 6.2.2: a test that takes no path that others do not take is redundant; tests that take paths along which code was changed come first.
+//! Thesis, section 6.2.2: a test that takes no path that others do not take is redundant; tests that take paths along
+//! which code was changed come first.
 //!
-//! Runs of one name are one test: a test may be several programs, or have been recorded twice. Complete paths and paths that did not end are told apart, as in [`crate::isolate`].
+//! Runs of one name are one test: a test may be several programs, or have been recorded twice. Complete paths and paths
+//! that did not end are told apart, as in [`crate::isolate`].
 //!
 //! | module | what |
 //! |---|---|

@@ -1,8 +1,9 @@
 //! The order in which tests cover most soonest.
 //!
-//! *Additional coverage*: the next test is the one that takes most paths not taken yet; when none takes any, it begins anew with the rest. How good an order is: the average
-//! percentage of paths covered, which is 100 % if the first test of many takes all. Both by Rothermel, Untch, Chu and Harrold, "Prioritizing test cases for regression testing",
-//! 2001 (their APFD, with paths for faults).
+//! *Additional coverage*: the next test is the one that takes most paths not taken yet; when none takes any, it begins
+//! anew with the rest. How good an order is: the average percentage of paths covered, which is 100 % if the first test
+//! of many takes all. Both by Rothermel, Untch, Chu and Harrold, "Prioritizing test cases for regression testing", 2001
+//! (their APFD, with paths for faults).
 
 use super::{PathIndex, Test};
 use std::cmp::Reverse;
@@ -43,7 +44,8 @@ pub fn order(tests: &[Test], wanted: Option<&BTreeSet<PathIndex>>, worth: Worth)
     placed
 }
 
-/// By what each test adds. What a test adds only falls while others are chosen, so a value that is out of date is an upper bound: it is worked out again only when it comes up.
+/// By what each test adds. What a test adds only falls while others are chosen, so a value that is out of date is an
+/// upper bound: it is worked out again only when it comes up.
 fn additional(tests: &[Test], mut left: Vec<usize>, sets: &[Vec<PathIndex>], worth: Worth) -> Vec<Placed> {
     let (mut placed, mut round) = (Vec::new(), 0);
     while !left.is_empty() {

@@ -23,8 +23,8 @@ pub struct Wanted {
     pub kinds: Vec<Kind>,
     /// At most so many findings that save something, and so many that do not.
     pub top: usize,
-    /// Only findings that save at least this share of all executed instructions, from 0 to 1; findings that save nothing are looked for in functions that
-    /// execute at least this share.
+    /// Only findings that save at least this share of all executed instructions, from 0 to 1; findings that save
+    /// nothing are looked for in functions that execute at least this share.
     pub min_share: f64,
     /// When something is worth telling.
     pub options: AdviseOptions,
@@ -65,8 +65,8 @@ pub struct Ranked<'v, 'a> {
     pub finding: Finding,
     /// What it saves at most, as a share of all executed instructions; all copies together.
     pub share: f64,
-    /// How often it was found: compilers unroll loops and inline functions, and a finding in several copies of the same lines is told once, by the copy that
-    /// saves most.
+    /// How often it was found: compilers unroll loops and inline functions, and a finding in several copies of the same
+    /// lines is told once, by the copy that saves most.
     pub copies: usize,
 }
 

@@ -1,4 +1,5 @@
-//! Advice as SARIF 2.1.0 (OASIS standard), which code review tools and editors show beside the source; the places of a finding are a code flow.
+//! Advice as SARIF 2.1.0 (OASIS standard), which code review tools and editors show beside the source; the places of a
+//! finding are a code flow.
 
 use super::{Advice, Ranked, words as say};
 use crate::sarif::{self, location};

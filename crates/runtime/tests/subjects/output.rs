@@ -335,7 +335,8 @@ fn regions_of_any_size_are_reserved_when_they_are_made() {
     drop(disk);
 }
 
-/// Counts in a thread after the process may make no larger file, in a child that has to have a region of its own, and in one that is shut in.
+/// Counts in a thread after the process may make no larger file, in a child that has to have a region of its own, and
+/// in one that is shut in.
 const GIVES_UP_LATE: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"

@@ -1,7 +1,9 @@
-//! Profiles of programs without counters, from branches that hardware recorded: the text of `perf script`, joined with the addresses of blocks.
+//! Profiles of programs without counters, from branches that hardware recorded: the text of `perf script`, joined with
+//! the addresses of blocks.
 //!
-//! 1. [`crate::perf_script`]: its lines; 2. [`trodden_binary::ProbedImage`]: programs of the tier `addresses`; 3. [`trodden_binary::AddressSpace`]: where they
-//!    lie in memory; 4. [`walk`]: from branch to branch, function by function, to paths ([`tally`]).
+//! 1. [`crate::perf_script`]: its lines; 2. [`trodden_binary::ProbedImage`]: programs of the tier `addresses`; 3.
+//!    [`trodden_binary::AddressSpace`]: where they lie in memory; 4. [`walk`]: from branch to branch, function by
+//!    function, to paths ([`tally`]).
 //!
 //! A window of branch records gives estimates; a trace of all branches gives counts, exact where nothing was lost.
 
@@ -51,12 +53,13 @@ pub struct BranchImport {
     pub profile: Profile,
     /// Functions whose addresses cannot be told, each with the reason.
     pub without: Vec<String>,
-    /// Functions of which sequences of blocks were seen that their graphs do not allow, or that may stand for several paths: name, how often.
+    /// Functions of which sequences of blocks were seen that their graphs do not allow, or that may stand for several
+    /// paths: name, how often.
     pub doubtful: Vec<(String, u64)>,
 }
 
-/// Makes a profile of the text that `perf script` printed. `name` is the text's in messages; `programs` are the executables and shared libraries to look
-/// for, as they were when they ran.
+/// Makes a profile of the text that `perf script` printed. `name` is the text's in messages; `programs` are the
+/// executables and shared libraries to look for, as they were when they ran.
 ///
 /// # Errors
 /// A program has no addresses, a line is not understood, or no branch lies in any of the programs.

@@ -1,12 +1,14 @@
 //! Following a thread from branch to branch: calls, returns, and the paths of each function between.
 //!
-//! Between two records control runs straight from where the older led to where the newer leaves. The marks on that stretch are the blocks executed. A
-//! stack holds the functions that are under way as far as they were seen; each knows where control left it, so that a return to there, from whatever code
-//! in between, goes on with it. Who lands elsewhere in a function that is under way was thrown there (an exception, `longjmp`): functions called since
-//! are over. A landing at a function's first address is a call.
+//! Between two records control runs straight from where the older led to where the newer leaves. The marks on that
+//! stretch are the blocks executed. A stack holds the functions that are under way as far as they were seen; each knows
+//! where control left it, so that a return to there, from whatever code in between, goes on with it. Who lands
+//! elsewhere in a function that is under way was thrown there (an exception, `longjmp`): functions called since are
+//! over. A landing at a function's first address is a call.
 //!
-//! A path counts when its beginning and its end were seen. A window of `w` records sees a path whole that spans `n` of them in `w - n + 1` of its
-//! possible positions, so long paths are seen less often than short ones: each counts `w / (w - n + 1)`.
+//! A path counts when its beginning and its end were seen. A window of `w` records sees a path whole that spans `n` of
+//! them in `w - n + 1` of its possible positions, so long paths are seen less often than short ones: each counts `w /
+//! (w - n + 1)`.
 
 use super::tally::Tally;
 use std::collections::HashMap;

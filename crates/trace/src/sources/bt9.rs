@@ -11,8 +11,9 @@
 //! edge ids, one a line
 //! EOF
 //! ```
-//! A node is a branch instruction; node 0 stands for the trace's beginning. An edge is an outcome of a branch and the next branch; `inst_cnt` instructions that
-//! are no branches lie between them. Memory grows with the nodes and edges, not with the sequence.
+//! A node is a branch instruction; node 0 stands for the trace's beginning. An edge is an outcome of a branch and the
+//! next branch; `inst_cnt` instructions that are no branches lie between them. Memory grows with the nodes and edges,
+//! not with the sequence.
 
 use super::lines::Lines;
 use super::{Batch, BranchSource, Level, SourceError, SourceNotes};

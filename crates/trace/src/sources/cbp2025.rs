@@ -6,8 +6,8 @@
 //!          branches: taken u8 | if taken: target u64
 //!          inputs u8 | their registers | outputs u8 | their registers | their values: u64, of vector registers u128
 //! ```
-//! Registers: 0 to 31 are integers, 32 to 63 vectors, 64 the flags. There is no header; what is no such trace fails at its first record that makes no
-//! sense. Everything is little-endian.
+//! Registers: 0 to 31 are integers, 32 to 63 vectors, 64 the flags. There is no header; what is no such trace fails at
+//! its first record that makes no sense. Everything is little-endian.
 
 use super::records::{BranchRecord, Records};
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};

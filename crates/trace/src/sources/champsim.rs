@@ -4,9 +4,10 @@
 //! record   ip u64 | is a branch u8 | taken u8 | destination registers u8 x 2 | source registers u8 x 4 |
 //!          addresses stored to u64 x 2 | addresses loaded from u64 x 4
 //! ```
-//! What kind of branch a record is follows from the registers that it reads and writes: 6 is the stack pointer, 25 the flags, 26 the instruction pointer.
-//! Where a branch led is the next record's address. The size of an instruction is not recorded: what follows a branch that was never seen not taken is
-//! unknown, and so is a call's return address. So the path stack is not repaired for such traces, and gaps are not noticed.
+//! What kind of branch a record is follows from the registers that it reads and writes: 6 is the stack pointer, 25 the
+//! flags, 26 the instruction pointer. Where a branch led is the next record's address. The size of an instruction is
+//! not recorded: what follows a branch that was never seen not taken is unknown, and so is a call's return address. So
+//! the path stack is not repaired for such traces, and gaps are not noticed.
 
 use super::records::{BranchRecord, Records};
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};

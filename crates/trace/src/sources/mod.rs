@@ -10,8 +10,9 @@
 //! | `x86.rs` | | what the processor model needs of x86-64 instructions |
 //! | `recorded.rs`, `recorded_writer.rs` | the compact format of `trodden simulate --record` | branches |
 //!
-//! A source gives batches, so that several tables and configurations can be fed from one reading. Each record names its thread; records of one thread are
-//! in program order. A damaged source fails with the offset of the damage, and what came before it stands.
+//! A source gives batches, so that several tables and configurations can be fed from one reading. Each record names its
+//! thread; records of one thread are in program order. A damaged source fails with the offset of the damage, and what
+//! came before it stands.
 
 mod bt9;
 mod cbp2025;
@@ -52,7 +53,8 @@ pub enum Level {
 pub struct Batch {
     /// What threads did, in the source's order.
     pub events: Vec<(ThreadId, StreamEvent)>,
-    /// Of sources at the level of instructions: those that the branches and ends among `events` count, in their order, and what is behind the last of them.
+    /// Of sources at the level of instructions: those that the branches and ends among `events` count, in their order,
+    /// and what is behind the last of them.
     pub instructions: Vec<Instruction>,
 }
 

@@ -1,8 +1,9 @@
 //! Branches of the text of `perf script`: branch stacks of sampled windows (LBR), or all branches of a trace (Intel PT).
 //!
-//! Such recordings hold taken branches only. The conditional branches between two of them, which were not taken, are rebuilt: the code is walked from where
-//! one branch led to where the next one is. The lines are read by [`crate::perf_script`]; files are found by the mappings that
-//! `perf script --show-mmap-events` prints, or among those that the user names.
+//! Such recordings hold taken branches only. The conditional branches between two of them, which were not taken, are
+//! rebuilt: the code is walked from where one branch led to where the next one is. The lines are read by
+//! [`crate::perf_script`]; files are found by the mappings that `perf script --show-mmap-events` prints, or among those
+//! that the user names.
 //!
 //! A window of branch records is a piece of an execution: each begins with a gap.
 

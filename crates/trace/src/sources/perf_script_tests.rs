@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A place in this program's code with a conditional branch before a jump: start, conditional branch, what is behind it, jump, the jump's target.
+/// A place in this program's code with a conditional branch before a jump: start, conditional branch, what is behind
+/// it, jump, the jump's target.
 fn place(binary: &Binary) -> [u64; 5] {
     for function in binary.functions().iter().filter(|f| f.size > 16) {
         let mut address = function.address;

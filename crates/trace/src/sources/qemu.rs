@@ -1,7 +1,8 @@
 //! Branches of an unmodified program that QEMU's user mode runs: reads the stream of executed blocks that the plugin writes.
 //!
-//! The stream's layout is `trodden_wire::blocks`. A branch is known when the block behind it is executed ([`Block::transition`]). A thread that is
-//! interrupted by a signal's handler keeps what it was about to do, and does it when the handler has returned.
+//! The stream's layout is `trodden_wire::blocks`. A branch is known when the block behind it is executed
+//! ([`Block::transition`]). A thread that is interrupted by a signal's handler keeps what it was about to do, and does
+//! it when the handler has returned.
 
 use super::qemu_blocks::{Block, Transition};
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes, parse_maps};
@@ -31,7 +32,8 @@ pub struct QemuSource<R> {
 }
 
 impl<R: Read> QemuSource<R> {
-    /// Reads the stream's beginning. `path` is its name in messages. For whole instructions, the plugin must have been asked for memory accesses.
+    /// Reads the stream's beginning. `path` is its name in messages. For whole instructions, the plugin must have been
+    /// asked for memory accesses.
     ///
     /// # Errors
     /// It is no such stream, or of another version.

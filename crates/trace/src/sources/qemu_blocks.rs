@@ -4,8 +4,8 @@
 //! - an instruction that crosses a page is listed at a block's end, cut off, but is not executed with it;
 //! - a REP string instruction enters a block of its own for each iteration, which is no branch;
 //! - blocks are split without a branch;
-//! - a block is left in its middle where an instruction faults, or has to be executed by itself (an atomic one of 16 bytes): what follows starts again
-//!   there;
+//! - a block is left in its middle where an instruction faults, or has to be executed by itself (an atomic one of 16
+//!   bytes): what follows starts again there;
 //! - a signal's handler begins between any two blocks.
 
 use super::x86;
@@ -45,7 +45,8 @@ pub enum Transition {
 }
 
 impl Block {
-    /// Makes a block of its address, the sizes of its instructions, and their bytes. `None` if the bytes do not suffice, or none can be decoded.
+    /// Makes a block of its address, the sizes of its instructions, and their bytes. `None` if the bytes do not
+    /// suffice, or none can be decoded.
     pub fn new(start: u64, sizes: &[u8], code: &[u8], with_details: bool) -> Option<Block> {
         let mut block = Block { start, end: start, ..Block::default() };
         let mut at = 0;

@@ -1,7 +1,8 @@
 //! Writes the compact format of recorded branches.
 //!
-//! Programs execute few different branches, each with few targets and few distances from the branch before it. So each different event is described once
-//! and then named by its number, and what is left is compressed by zstd. Numbers are given in the order of first appearance.
+//! Programs execute few different branches, each with few targets and few distances from the branch before it. So each
+//! different event is described once and then named by its number, and what is left is compressed by zstd. Numbers are
+//! given in the order of first appearance.
 //!
 //! ```text
 //! file      "trodrec\n" | version u32 | chunks
@@ -11,8 +12,8 @@
 //! Notes     instructions | number of notes | notes, each with its length | number of mappings | start, length, offset, path of each
 //! End       empty
 //! ```
-//! All numbers in contents are LEB128; addresses of a branch's target and of what follows it are differences from its own, zigzag. Memory grows with the
-//! number of different events.
+//! All numbers in contents are LEB128; addresses of a branch's target and of what follows it are differences from its
+//! own, zigzag. Memory grows with the number of different events.
 
 use super::SourceNotes;
 use super::recorded::{ChunkKind, MAGIC, VERSION};

@@ -1,7 +1,8 @@
 //! What traces of instructions have in common that do not record a branch's static target: those of CBP2025 and ChampSim.
 //!
-//! A record says whether a branch was taken, and where it led if it was. A conditional branch that is not taken has a static target all the same, which
-//! decides whether it is a forward or a backward one: the target that it was seen to lead to before. Until then it counts as a forward branch.
+//! A record says whether a branch was taken, and where it led if it was. A conditional branch that is not taken has a
+//! static target all the same, which decides whether it is a forward or a backward one: the target that it was seen to
+//! lead to before. Until then it counts as a forward branch.
 
 use super::Batch;
 use std::collections::HashMap;

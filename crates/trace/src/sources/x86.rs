@@ -1,7 +1,8 @@
 //! What the processor model needs to know of an x86-64 instruction: the unit that executes it, and the registers that it reads and writes.
 //!
-//! Units are chosen by mnemonic and operands: divisions and square roots, multiplications, other work in vector or x87 registers, and all else. Registers are
-//! whole ones (`al` is `rax`); the flags are one more. At most four are read and two written, as the model has it; of more, the first ones count.
+//! Units are chosen by mnemonic and operands: divisions and square roots, multiplications, other work in vector or x87
+//! registers, and all else. Registers are whole ones (`al` is `rax`); the flags are one more. At most four are read and
+//! two written, as the model has it; of more, the first ones count.
 
 use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, Register};
 use trodden_hardware::{Address, Instruction, InstructionClass};

@@ -1,4 +1,5 @@
-//! `trodden-cc`: what `trodden cc` does, for build systems that want a compiler in one word. A link to it named `trodden-c++` is the C++ driver.
+//! `trodden-cc`: what `trodden cc` does, for build systems that want a compiler in one word. A link to it named
+//! `trodden-c++` is the C++ driver.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! What a clang command line asks for: does it compile, does it link, from which inputs, to which output.
 //!
-//! Only as much of clang's syntax as decides where instrumentation goes. A word that is not known here is passed on untouched like every other:
-//! the command line itself is never rebuilt from this reading. Pure apart from response files (`@file`), which a function given by the
-//! caller reads.
+//! Only as much of clang's syntax as decides where instrumentation goes. A word that is not known here is passed on
+//! untouched like every other: the command line itself is never rebuilt from this reading. Pure apart from response
+//! files (`@file`), which a function given by the caller reads.
 
 use super::options::{NOTHING_MADE, WITH_VALUE};
 use std::ffi::{OsStr, OsString};
@@ -353,7 +353,8 @@ fn expand(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) 
     out
 }
 
-/// Splits a response file as LLVM's GNU tokenizer does: blanks separate, quotes of both kinds group, a backslash takes the next byte as it is.
+/// Splits a response file as LLVM's GNU tokenizer does: blanks separate, quotes of both kinds group, a backslash takes
+/// the next byte as it is.
 pub fn tokens(text: &[u8]) -> Vec<OsString> {
     let (mut out, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
     let mut bytes = text.iter().copied();

@@ -1,8 +1,8 @@
 //! Collecting builds for profile-guided optimisation: LLVM inserts its edge counters early, and the plugin makes markers of them late.
 //!
-//! A profile for `-fprofile-use` must hold the values of LLVM's own counters. So clang is asked for its instrumentation (by options of its front end,
-//! for those of the driver would link LLVM's runtime, too), with atomic updates, which the optimiser leaves whole; what the plugin makes of them is
-//! described in [`trodden_unit::edge_profile`].
+//! A profile for `-fprofile-use` must hold the values of LLVM's own counters. So clang is asked for its instrumentation
+//! (by options of its front end, for those of the driver would link LLVM's runtime, too), with atomic updates, which
+//! the optimiser leaves whole; what the plugin makes of them is described in [`trodden_unit::edge_profile`].
 
 use super::PARAMETERS_VARIABLE;
 use super::arguments::CommandLine;
@@ -21,7 +21,8 @@ const FOREIGN: &[&str] =
 /// Variable that names the edge profile by which the drivers compile.
 pub const USE_VARIABLE: &str = "TRODDEN_PROFILE_USE";
 
-/// What is added to compile by an edge profile, if the environment names one. Warnings of functions that the profile does not know would be many.
+/// What is added to compile by an edge profile, if the environment names one. Warnings of functions that the profile
+/// does not know would be many.
 pub fn use_options(line: &CommandLine) -> Vec<OsString> {
     let Some(file) = used().filter(|_| line.kind.compiles()) else { return Vec::new() };
     let mut option = OsString::from("-fprofile-use=");

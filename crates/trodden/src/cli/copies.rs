@@ -17,7 +17,8 @@ pub struct Copies {
     /// Count edges, not paths: each copy some of those from which the counts of all follow.
     #[arg(long, requires = "copies", conflicts_with_all = ["strategy", "all_procedures", "hits"])]
     pub edges: bool,
-    /// A profile of an earlier run, by which to divide: a file, a run or a suite. By default (weighted) the newest run of this build; without one, the program runs once more first, sampled.
+    /// A profile of an earlier run, by which to divide: a file, a run or a suite. By default (weighted) the newest run
+    /// of this build; without one, the program runs once more first, sampled.
     #[arg(long, value_name = "PROFILE", requires = "copies")]
     pub weights: Option<String>,
     /// If no run of this build is in the run store, divide by estimated frequencies.
@@ -32,7 +33,8 @@ pub struct Copies {
     /// Who runs the copies.
     #[arg(long, value_enum, default_value_t = EngineKind::Local, requires = "copies")]
     pub engine: EngineKind,
-    /// With --engine template: a command of the shell with {script} or {index} (run for each copy), or {each} (run once): `ssh host{index} sh {script}`.
+    /// With --engine template: a command of the shell with {script} or {index} (run for each copy), or {each} (run
+    /// once): `ssh host{index} sh {script}`.
     #[arg(long, value_name = "COMMAND", required_if_eq("engine", "template"), requires = "copies")]
     pub template: Option<String>,
     /// With --engine slurm: an option of sbatch; may be given several times.
@@ -56,7 +58,8 @@ pub struct Copies {
     /// Each copy runs in a copy of the working folder, so that their files do not clash; what the first one makes is copied back.
     #[arg(long, requires = "copies")]
     pub own_folders: bool,
-    /// Do not compare what copies print: for programs that print times, process numbers and the like. Their counts and exit status are compared.
+    /// Do not compare what copies print: for programs that print times, process numbers and the like. Their counts and
+    /// exit status are compared.
     #[arg(long, requires = "copies")]
     pub ignore_output: bool,
     /// Standard input of each copy. By default what comes by a pipe is kept and given to each; else there is none.

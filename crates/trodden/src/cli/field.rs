@@ -36,7 +36,8 @@ pub struct Pack {
     /// More known paths, as of `trodden residual`.
     #[arg(long, value_name = "PROFILE")]
     pub known: Vec<String>,
-    /// Of a copy that watches a part of the paths (`trodden plan --make`): the program, so that the report says that it ran even if nothing came up of what it watches.
+    /// Of a copy that watches a part of the paths (`trodden plan --make`): the program, so that the report says that it
+    /// ran even if nothing came up of what it watches.
     #[arg(long, value_name = "PROGRAM")]
     pub copy: Option<PathBuf>,
     /// What tells users apart; only its hash is in the report. By default reports say nothing of users.

@@ -60,7 +60,8 @@ Examples:
         #[arg(long, value_enum, default_value_t = HitsCounted::All)]
         hits: HitsCounted,
     },
-    /// Choose witnesses of a graph, or of functions that call each other, divide them among runs, and check that partial traces give the execution back.
+    /// Choose witnesses of a graph, or of functions that call each other, divide them among runs, and check that
+    /// partial traces give the execution back.
     Witnesses(Witnesses),
     /// Rebuild an execution from the partial traces of its runs.
     Reconstruct(Reconstruct),

@@ -48,10 +48,12 @@ pub struct Parameters {
     /// Note where LLVM's edge counters would be, so that profiles can be exported for `-fprofile-use`.
     #[arg(long)]
     pub pgo: bool,
-    /// Besides counting, sum up events for each path: their number, mean and deviation. `tsc` (time) works everywhere; hardware events need a machine that counts them.
+    /// Besides counting, sum up events for each path: their number, mean and deviation. `tsc` (time) works everywhere;
+    /// hardware events need a machine that counts them.
     #[arg(long, value_name = "EVENT", value_parser = event, conflicts_with_all = ["addresses", "pgo", "sample"])]
     pub events: Option<EventSource>,
-    /// Count only paths that this profile does not have: a file, a run, a suite, known paths (`trodden export known`), or several of these divided by commas. Known paths cost next to nothing.
+    /// Count only paths that this profile does not have: a file, a run, a suite, known paths (`trodden export known`),
+    /// or several of these divided by commas. Known paths cost next to nothing.
     #[arg(long, value_name = "PROFILE", value_parser = known_paths, conflicts_with_all = ["addresses", "pgo", "sample", "events"])]
     pub residual: Option<String>,
     /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
@@ -68,7 +70,8 @@ pub fn weights_file(path: &str) -> Result<String, String> {
     trodden_unit::Weights::from_bytes(&bytes).map(|_| word.to_owned()).map_err(|e| e.to_string())
 }
 
-/// A file of the known paths that are meant, in the store, where `trodden residual` finds it by its identity. Several names are divided by commas.
+/// A file of the known paths that are meant, in the store, where `trodden residual` finds it by its identity. Several
+/// names are divided by commas.
 pub fn known_paths(wanted: &str) -> Result<String, String> {
     let written = || -> anyhow::Result<PathBuf> {
         let mut known = KnownPaths::default();

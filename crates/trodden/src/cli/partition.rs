@@ -39,7 +39,8 @@ pub struct Plan {
     /// Make the copies in this new folder, to be handed out to users: for one number of copies and one strategy.
     #[arg(long, value_name = "FOLDER")]
     pub make: Option<PathBuf>,
-    /// The file to which copies write what they count, unless TRODDEN_OUTPUT says otherwise; as in TRODDEN_OUTPUT, %m stands for the build, %p for the process.
+    /// The file to which copies write what they count, unless TRODDEN_OUTPUT says otherwise; as in TRODDEN_OUTPUT, %m
+    /// stands for the build, %p for the process.
     #[arg(long, value_name = "PATTERN", requires = "make")]
     pub writes: Option<String>,
     /// Print JSON.

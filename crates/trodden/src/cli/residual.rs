@@ -16,7 +16,8 @@ Examples:
 
 Which paths are known stands in programs built with --residual; --known adds to it, without a new build.")]
 pub struct Residual {
-    /// Profiles of the field: files, runs (12, last, last~1), suites, raw files or folders of them. By default, what programs built with --residual wrote into the run store.
+    /// Profiles of the field: files, runs (12, last, last~1), suites, raw files or folders of them. By default, what
+    /// programs built with --residual wrote into the run store.
     pub profiles: Vec<String>,
     /// More known paths: a profile, a run, a suite, or a file of known paths. May be given several times.
     #[arg(long, value_name = "PROFILE")]

@@ -162,7 +162,8 @@ pub struct Export {
     /// What folded stacks are weighed by.
     #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
     pub measure: MeasureName,
-    /// With `known`: a file for TRODDEN_KNOWN, by which this program, built with --residual, knows these paths too, without being built anew.
+    /// With `known`: a file for TRODDEN_KNOWN, by which this program, built with --residual, knows these paths too,
+    /// without being built anew.
     #[arg(long = "for", value_name = "PROGRAM")]
     pub program: Option<PathBuf>,
     /// Where source files are, if they have moved. May be given several times.
@@ -203,7 +204,8 @@ pub struct Advise {
     /// Only findings of this kind. May be given several times.
     #[arg(long, value_enum)]
     pub kind: Vec<FindingKind>,
-    /// At most this many findings that save something, and as many edges never taken together; 0 for all. [default: 10, of JSON and SARIF all]
+    /// At most this many findings that save something, and as many edges never taken together; 0 for all. [default: 10,
+    /// of JSON and SARIF all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Only findings that save at least this share of all executed instructions, in per cent.

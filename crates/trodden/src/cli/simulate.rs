@@ -67,7 +67,8 @@ pub struct Simulate {
     /// Do not repair the path stack after longjmp and exceptions.
     #[arg(long)]
     pub no_repair: bool,
-    /// An event that is counted along paths, in tables of its own. May be given several times; all but instructions need a source of whole instructions.
+    /// An event that is counted along paths, in tables of its own. May be given several times; all but instructions
+    /// need a source of whole instructions.
     #[arg(long, value_name = "EVENT", value_enum)]
     pub event: Vec<EventKind>,
     /// Bits of a path's event counter.

@@ -45,7 +45,8 @@ pub struct WaitsRecord {
 /// `trodden waits report`
 #[derive(Debug, Args)]
 pub struct WaitsReport {
-    /// The recording; or a trace of another tool: an OTF2 archive (.otf2), Chrome trace JSON, text of `perf script` with sched_switch and sched_waking.
+    /// The recording; or a trace of another tool: an OTF2 archive (.otf2), Chrome trace JSON, text of `perf script`
+    /// with sched_switch and sched_waking.
     pub recording: PathBuf,
     /// Waits of one site are equivalent if the code on their paths takes the same part of the time, up to this sum of differences (0 to 2).
     #[arg(long, value_name = "DISTANCE", default_value_t = 0.5, value_parser = distance)]

@@ -1,4 +1,5 @@
-//! What is read and checked before copies run, so that no long run ends with a file that cannot be written; and the folder in which they run.
+//! What is read and checked before copies run, so that no long run ends with a file that cannot be written; and the
+//! folder in which they run.
 
 use crate::cli::Record;
 use crate::notes::note;
@@ -44,7 +45,8 @@ impl WorkFolder {
         Ok(WorkFolder::Own(crate::record::run_folder(record)?))
     }
 
-    /// After an error: keeps what copies left, if it is theirs ([`Failed`]). Where somebody wants us to end, that is the error, whatever compilers and copies make of it.
+    /// After an error: keeps what copies left, if it is theirs ([`Failed`]). Where somebody wants us to end, that is
+    /// the error, whatever compilers and copies make of it.
     pub fn end_with(&mut self, error: anyhow::Error, stop: &Stop) -> anyhow::Error {
         if let Err(interrupted) = stop.check() {
             return interrupted.into();

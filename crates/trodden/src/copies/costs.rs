@@ -48,7 +48,8 @@ pub struct Costs {
     pub proven_hits: u64,
     /// By what share of the ideal hits the copy that has most is above them; not known where hits are not.
     pub distance_from_ideal: Option<f64>,
-    /// What share of the time of one program that counts all the slowest copy saves; negative if it takes longer. Not known without that program's run.
+    /// What share of the time of one program that counts all the slowest copy saves; negative if it takes longer. Not
+    /// known without that program's run.
     pub saving: Option<f64>,
     /// Paths on whose counts several copies agree.
     pub confirmed_paths: u64,
@@ -275,7 +276,8 @@ fn of_edges(procedures: &[Procedure], division: &Division) -> Bound {
     Bound { sequential, ideal, path: most, end: most, whole_end: most, together: 0, share: ideal }
 }
 
-/// Functions of which two profiles of one program tell other executions of edges. Images are known by their files: that of copies has another identity.
+/// Functions of which two profiles of one program tell other executions of edges. Images are known by their files: that
+/// of copies has another identity.
 pub fn different_edges(one: &Profile, other: &Profile) -> Result<Vec<String>> {
     let known: BTreeMap<&str, &ImageProfile> = other.images.iter().map(|i| (i.path.as_str(), i)).collect();
     let mut out = Vec::new();

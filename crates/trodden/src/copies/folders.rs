@@ -1,7 +1,9 @@
-//! Working folders of copies' own: each is a copy of the user's, made of one that is kept as it was, and what the first copy makes is brought back.
+//! Working folders of copies' own: each is a copy of the user's, made of one that is kept as it was, and what the first
+//! copy makes is brought back.
 //!
-//! Paths may leave the working folder (`../data.txt`). So a copy's folder has the path of the original once more below a folder of its own, and on each step of that way there are links to
-//! what is beside the original: `..` leads to the same files as there.
+//! Paths may leave the working folder (`../data.txt`). So a copy's folder has the path of the original once more below
+//! a folder of its own, and on each step of that way there are links to what is beside the original: `..` leads to the
+//! same files as there.
 
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;

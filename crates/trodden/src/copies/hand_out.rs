@@ -1,4 +1,5 @@
-//! `trodden plan PROG -k K --make FOLDER`: copies of a program to be handed out to users, each of which watches a part of the paths; and reading them again when reports have come in.
+//! `trodden plan PROG -k K --make FOLDER`: copies of a program to be handed out to users, each of which watches a part
+//! of the paths; and reading them again when reports have come in.
 //!
 //! `FOLDER/program/PROG` is the program that was divided, `FOLDER/copy-0000/PROG` and so on are its copies. All else is in their maps.
 

@@ -1,7 +1,9 @@
-//! The heap of copies, at one address: paths may go by addresses of objects (hash tables of pointers), and then copies would not be the same execution.
+//! The heap of copies, at one address: paths may go by addresses of objects (hash tables of pointers), and then copies
+//! would not be the same execution.
 //!
-//! Linux puts the heap behind the end of the last segment that it loads (execve(2), brk(2); no randomisation). Copies have code of different sizes, so their last
-//! segments end at different pages. Here the last segment of each copy is said to be as long in memory as leads to the end that is furthest, which costs no memory: nobody touches the rest.
+//! Linux puts the heap behind the end of the last segment that it loads (execve(2), brk(2); no randomisation). Copies
+//! have code of different sizes, so their last segments end at different pages. Here the last segment of each copy is
+//! said to be as long in memory as leads to the end that is furthest, which costs no memory: nobody touches the rest.
 //! Static data stays where the linker put it.
 
 use anyhow::{Context, Result};

@@ -178,7 +178,8 @@ impl Division {
         self.expected.as_ref().is_some_and(|hits| hits[copy] > 0)
     }
 
-    /// Makes the programs of the copies in a folder, and one that counts nothing if that is wanted. They write where the environment says, or else to files of the pattern `writes`.
+    /// Makes the programs of the copies in a folder, and one that counts nothing if that is wanted. They write where
+    /// the environment says, or else to files of the pattern `writes`.
     ///
     /// # Errors
     /// Bitcode or link recipe are missing, a tool fails, or somebody wants us to end.

@@ -1,4 +1,5 @@
-//! `trodden record --copies K`: copies of a program that count a part of its paths each, run on the same input, and their counts as one profile.
+//! `trodden record --copies K`: copies of a program that count a part of its paths each, run on the same input, and
+//! their counts as one profile.
 //!
 //! 1. [`weights`]: by what to divide the counting, which may take a first run;
 //! 2. [`make`]: it is divided, and the copies are made, of [`objects`] that they share, with their [`heap`] at one address;
@@ -202,7 +203,8 @@ fn one_by_one(memory: Option<u64>) -> Engine {
     Engine::Local(Local { parallel: 1, memory: memory.map(|mib| mib << 20), ..Local::new() })
 }
 
-/// Runs a program several times as copies would run, and once more with memory at random addresses; says whether it did the same each time: 0 if so, else 1.
+/// Runs a program several times as copies would run, and once more with memory at random addresses; says whether it did
+/// the same each time: 0 if so, else 1.
 ///
 /// # Errors
 /// It cannot be run, or is not instrumented.
@@ -346,7 +348,8 @@ fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -
     Ok(trodden_launch::run(&job, &runner.engine, runner.stop, &mut tell)?)
 }
 
-/// What a run with memory at other addresses did otherwise. Copies have code of different sizes, so that not all of their addresses are the same.
+/// What a run with memory at other addresses did otherwise. Copies have code of different sizes, so that not all of
+/// their addresses are the same.
 fn by_addresses(fixed: &CopyRun, moved: &CopyRun) -> Vec<String> {
     let mut differences = costs::differences(&fixed.profile, &moved.profile);
     if fixed.outcome != moved.outcome {

@@ -1,4 +1,5 @@
-//! By what the counting is divided: a profile that the user names, else the newest runs of the same build in the run store, else a first run that is cheap because it is sampled.
+//! By what the counting is divided: a profile that the user names, else the newest runs of the same build in the run
+//! store, else a first run that is cheap because it is sampled.
 //!
 //! Whatever the weights are, the copies' profile is exact; only how evenly the work is divided depends on them.
 
@@ -62,7 +63,8 @@ pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, runn
     first_run(program, spec, folder, runner)
 }
 
-/// The newest runs of a build in the run store, added up: a single one may be unlike all others. Each weighs as much as another, however long it took.
+/// The newest runs of a build in the run store, added up: a single one may be unlike all others. Each weighs as much as
+/// another, however long it took.
 fn recent(program: &Program, command: &[OsString]) -> Result<Option<Profile>> {
     let identity = program.divided.identity;
     let Ok(store) = RunStore::find(Path::new(".")) else { return Ok(None) };
@@ -137,8 +139,9 @@ fn executions(profile: &Profile, identity: Identity) -> u128 {
     units.flat_map(|unit| &unit.counts).map(|(_, count)| u128::from(*count)).sum()
 }
 
-/// Runs a sampled variant of the program as copies are run; one that ends before a sample is taken runs once more and is counted in full, which takes no time either. A program of
-/// few innermost loops may run long, and never come to where a sample begins: then there are no weights.
+/// Runs a sampled variant of the program as copies are run; one that ends before a sample is taken runs once more and
+/// is counted in full, which takes no time either. A program of few innermost loops may run long, and never come to
+/// where a sample begins: then there are no weights.
 fn first_run(program: &Program, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
     note(
         "no run of this build is in the run store: the program runs once before the copies, sampled, to divide the counting by (--no-first-run leaves that out)",

@@ -1,7 +1,8 @@
-//! One copy's run, on whatever machine: everything that might make it differ from the other copies is pinned, then it is run, and what it counted becomes a result.
+//! One copy's run, on whatever machine: everything that might make it differ from the other copies is pinned, then it
+//! is run, and what it counted becomes a result.
 //!
-//! Pinned are the addresses of memory (no randomisation), the environment (the same variables, of the same lengths), the name by which the program is called, its
-//! standard input, and its working folder if that is asked for.
+//! Pinned are the addresses of memory (no randomisation), the environment (the same variables, of the same lengths),
+//! the name by which the program is called, its standard input, and its working folder if that is asked for.
 
 use super::folders;
 use super::spec::{Outcome, Spec, Times, file, write_result};
@@ -121,7 +122,8 @@ fn command(spec: &Spec, program: &Path, place: &Place) -> Result<(Command, PathB
     Ok((command, out, err))
 }
 
-/// Turns the randomisation of addresses off for those that this process starts, or on; whether they are fixed now. Some containers forbid it.
+/// Turns the randomisation of addresses off for those that this process starts, or on; whether they are fixed now. Some
+/// containers forbid it.
 fn fix_addresses(fixed: bool) -> bool {
     let set = |now: Persona| if fixed { now | Persona::ADDR_NO_RANDOMIZE } else { now - Persona::ADDR_NO_RANDOMIZE };
     personality::get().is_ok_and(|now| personality::set(set(now)).is_ok()) && fixed

@@ -1,7 +1,8 @@
 //! A row for each path of each user, as CSV (RFC 4180) or Parquet.
 //!
-//! Columns: `build`, `unit` (hexadecimal identities), `function` (linkage name) and `path` (its number), both null where the unit's map is not at hand, `counter` (the path's place in
-//! the unit, which identifies it without a map), `user` (hexadecimal; null: unknown), `reports`, `executions`.
+//! Columns: `build`, `unit` (hexadecimal identities), `function` (linkage name) and `path` (its number), both null
+//! where the unit's map is not at hand, `counter` (the path's place in the unit, which identifies it without a map),
+//! `user` (hexadecimal; null: unknown), `reports`, `executions`.
 
 #[cfg(feature = "parquet")]
 mod parquet;

@@ -1,8 +1,8 @@
 //! Graphs in DOT: directed graphs of node and edge statements, with `entry=` and `exit=` as graph attributes.
 //!
-//! Read are: `digraph NAME? { ... }`, chains `a -> b -> c [weight=3]`, node statements (their attributes are passed over), quoted names, `;`, comments
-//! (`//`, `/* */`, `#` lines), default statements (`node [...]`). Without `entry` or `exit`, the only node without in-edges, or out-edges, is it.
-//! Subgraphs and ports are refused by name.
+//! Read are: `digraph NAME? { ... }`, chains `a -> b -> c [weight=3]`, node statements (their attributes are passed
+//! over), quoted names, `;`, comments (`//`, `/* */`, `#` lines), default statements (`node [...]`). Without `entry` or
+//! `exit`, the only node without in-edges, or out-edges, is it. Subgraphs and ports are refused by name.
 
 use super::input::{Input, Name};
 use anyhow::{Context, Result, bail};

@@ -1,6 +1,7 @@
 //! `trodden graph extract`: control-flow graphs of a program's machine code.
 //!
-//! The form of the output is documented in the user guide (`docs/book/src/graph.md`). In JSON addresses are numbers, and edges name blocks by their addresses.
+//! The form of the output is documented in the user guide (`docs/book/src/graph.md`). In JSON addresses are numbers,
+//! and edges name blocks by their addresses.
 
 use crate::cli::{Extract, GraphFormat};
 use anyhow::{Result, bail};

@@ -1,4 +1,5 @@
-//! `trodden graph model`: the numbering of a graph's paths as a probability model, and the numbers that an arithmetic coder gives them under it.
+//! `trodden graph model`: the numbering of a graph's paths as a probability model, and the numbers that an arithmetic
+//! coder gives them under it.
 
 use super::wanted::{edges_of_interest, wanted};
 use super::{Acyclic, Named, acyclic, nodes_json, number_json};

@@ -1,7 +1,7 @@
 //! `trodden graph partition`: the paths of a graph divided among copies.
 //!
-//! Labels are those of precise selective profiling, valid for every path: no uninteresting path has an interesting one's sum. (Copies of programs have cheaper ones
-//! where they need not count uninteresting paths.)
+//! Labels are those of precise selective profiling, valid for every path: no uninteresting path has an interesting
+//! one's sum. (Copies of programs have cheaper ones where they need not count uninteresting paths.)
 
 use super::{Named, signed_json};
 use crate::cli::{CopyStrategy, HitsCounted};

@@ -33,7 +33,8 @@ pub fn wanted(named: &Named, acyclic: &Acyclic, options: &Interesting) -> Result
     }
 }
 
-/// The edges that are named as those of paths of interest. None if these are given otherwise: by their numbers, which come after cutting, or by nodes on the way.
+/// The edges that are named as those of paths of interest. None if these are given otherwise: by their numbers, which
+/// come after cutting, or by nodes on the way.
 pub fn edges_of_interest(named: &Named, options: &Interesting) -> Vec<Edge> {
     match (&options.interesting, &options.interesting_edges, &options.through) {
         (None, None, None) => {

@@ -1,7 +1,8 @@
 //! Assembly as clang writes it, to functions, blocks and instructions.
 //!
-//! The code generator says in a comment behind each block's label which block of the intermediate code it came from: `.LBB0_3:  # %bb14`. Blocks
-//! that nobody jumps to have the label in a comment of their own, `# %bb.1:  # %bb2`; blocks made up by the plugin or the code generator have no name.
+//! The code generator says in a comment behind each block's label which block of the intermediate code it came from:
+//! `.LBB0_3:  # %bb14`. Blocks that nobody jumps to have the label in a comment of their own, `# %bb.1:  # %bb2`;
+//! blocks made up by the plugin or the code generator have no name.
 
 use std::collections::HashMap;
 

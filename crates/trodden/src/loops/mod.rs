@@ -1,5 +1,5 @@
-//! `trodden loops PROGRAM`: what does counting cost, instruction by instruction? The hottest loops of a recorded run, their machine code without and with
-//! counting side by side.
+//! `trodden loops PROGRAM`: what does counting cost, instruction by instruction? The hottest loops of a recorded run,
+//! their machine code without and with counting side by side.
 //!
 //! 1. `nest.rs`: the loops of each executed function, each without those inside it, weighed by the run's block counts;
 //! 2. `compile.rs`: the unit's bitcode to assembly twice, its blocks named, once through the plugin;
@@ -7,8 +7,9 @@
 //! 4. `pair.rs`: which machine block is which block of the graph, how often it ran, and which instructions stand for each other;
 //! 5. `show.rs`: the result as text.
 //!
-//! What the code generator did to blocks is followed by their names and by jumps: a block that it split counts as executed whole, one that it copied into
-//! others as often as control still comes to it. So numbers per iteration are close, not exact.
+//! What the code generator did to blocks is followed by their names and by jumps: a block that it split counts as
+//! executed whole, one that it copied into others as often as control still comes to it. So numbers per iteration are
+//! close, not exact.
 
 mod compile;
 mod machine;

@@ -1,7 +1,8 @@
 //! Loops of what a function executed, each without the loops inside it.
 //!
-//! A loop is a strongly connected part of the executed graph. Taking away the edges into its header (where it is entered) leaves the loops inside.
-//! This finds the natural loops of reducible graphs, and something sensible in others.
+//! A loop is a strongly connected part of the executed graph. Taking away the edges into its header (where it is
+//! entered) leaves the loops inside. This finds the natural loops of reducible graphs, and something sensible in
+//! others.
 
 use std::collections::BTreeSet;
 use trodden_profile::FunctionPaths;

@@ -124,16 +124,17 @@ fn nearest<'a>(start: usize, named: &[Option<u32>], next: impl Fn(usize) -> &'a 
 }
 
 impl Graph {
-    /// How often a block's machine code ran that control comes to from these blocks. That is less often than the block if the code generator copied the block into
-    /// others before it. Where control comes in ways that the graph does not have, the code generator changed more, and the block's count is taken.
+    /// How often a block's machine code ran that control comes to from these blocks. That is less often than the block
+    /// if the code generator copied the block into others before it. Where control comes in ways that the graph does
+    /// not have, the code generator changed more, and the block's count is taken.
     fn arrivals(&self, block: u32, from: &BTreeSet<u32>) -> u64 {
         let all = self.executions[block as usize];
         let seen: Option<u64> = from.iter().map(|f| self.edges.get(&(*f, block)).copied()).sum();
         seen.map_or(all, |seen| all.min(seen + self.unseen.get(&block).copied().unwrap_or(0)))
     }
 
-    /// What a block without a name is: code on the edges between those before it and those behind it. Of a loop's edges the one executed most gives
-    /// the place its name.
+    /// What a block without a name is: code on the edges between those before it and those behind it. Of a loop's edges
+    /// the one executed most gives the place its name.
     fn between(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, of: &Blocks) -> Option<(Place, u64)> {
         let pairs = from.iter().flat_map(|f| to.iter().map(move |t| (*f, *t))).filter(|(f, t)| of.has_edge(*f, *t));
         let on: Vec<((u32, u32), u64)> = pairs.filter_map(|pair| Some((pair, *self.edges.get(&pair)?))).collect();
@@ -141,8 +142,8 @@ impl Graph {
         Some((Place::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
     }
 
-    /// The same where a block stood between that has no code of its own any more, because it was copied into those before it: what comes from all of them is
-    /// on the edges behind it, what comes from some on the edges before it.
+    /// The same where a block stood between that has no code of its own any more, because it was copied into those
+    /// before it: what comes from all of them is on the edges behind it, what comes from some on the edges before it.
     fn around_lost(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, of: &Blocks, present: &BTreeSet<u32>) -> Option<(Place, u64)> {
         let is_lost = |block: &u32| of.has(*block) && !present.contains(block) && to.iter().any(|t| self.edges.contains_key(&(*block, *t)));
         let lost = self.edges.keys().filter(|(f, _)| from.contains(f)).map(|(_, l)| *l).filter(is_lost).min()?;
@@ -182,8 +183,9 @@ pub struct Line {
     pub counted: Option<String>,
 }
 
-/// Puts instructions beside each other: the alignment of the two lists in their order that has the most in common, where equal instructions count most, those that
-/// differ in registers and targets less, those that only do the same thing least.
+/// Puts instructions beside each other: the alignment of the two lists in their order that has the most in common,
+/// where equal instructions count most, those that differ in registers and targets less, those that only do the same
+/// thing least.
 pub fn align(plain: &[&str], counted: &[&str]) -> Vec<Line> {
     let (rows, columns) = (plain.len(), counted.len());
     let at = |row: usize, column: usize| row * (columns + 1) + column;

@@ -1,8 +1,8 @@
 //! The two builds of `trodden pgo`: which command makes the program, how it begins anew, and which file is the program.
 //!
-//! Cargo's own command is turned into `cargo trodden build` with a target folder of its own, which is emptied before each build: cargo goes by its own
-//! settings when it decides what is up to date, and knows nothing of profiles. Other commands may call `cargo trodden build` themselves; the environment
-//! tells it what is wanted.
+//! Cargo's own command is turned into `cargo trodden build` with a target folder of its own, which is emptied before
+//! each build: cargo goes by its own settings when it decides what is up to date, and knows nothing of profiles. Other
+//! commands may call `cargo trodden build` themselves; the environment tells it what is wanted.
 
 use crate::assets;
 use crate::build;

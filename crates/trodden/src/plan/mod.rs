@@ -157,7 +157,8 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// The functions as they are to be divided: where nothing was measured, estimates decide. All of a function's together weigh less than one execution that was measured.
+/// The functions as they are to be divided: where nothing was measured, estimates decide. All of a function's together
+/// weigh less than one execution that was measured.
 ///
 /// # Errors
 /// A map is damaged.

@@ -1,7 +1,7 @@
 //! `trodden simulate sweep`: an experiment over configurations of profiler and processor.
 //!
-//! Each source is read once. Configurations that differ in their tables only share detectors and processor; groups that share nothing are fed in parallel,
-//! batch by batch.
+//! Each source is read once. Configurations that differ in their tables only share detectors and processor; groups that
+//! share nothing are fed in parallel, batch by batch.
 
 use super::lane::{Lane, Model};
 use super::sources::open_file;

@@ -1,7 +1,8 @@
 //! From a path descriptor to the path's instructions: walks the code, and asks the outcomes at each branch that the mapping records.
 //!
-//! A descriptor does not say how its path ended. After the last outcome the walk ends where the mapping ends paths; else it goes on to the next branch,
-//! which is not recorded, or is where the path was cut. Extension counters are followed as the detector counts them.
+//! A descriptor does not say how its path ended. After the last outcome the walk ends where the mapping ends paths;
+//! else it goes on to the next branch, which is not recorded, or is where the path was cut. Extension counters are
+//! followed as the detector counts them.
 
 use super::places::Memory;
 use trodden_binary::instruction::{Branch, branch, decode, text};

@@ -1,4 +1,5 @@
-//! Whose paths tests are compared by: a harness that runs each test by a function of its own, and the library below it, take other paths in each test.
+//! Whose paths tests are compared by: a harness that runs each test by a function of its own, and the library below it,
+//! take other paths in each test.
 
 use crate::cli::SuiteFunctions;
 use crate::notes::note;

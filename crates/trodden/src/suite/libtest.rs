@@ -1,7 +1,8 @@
 //! Test binaries of Rust's: each test of one as a run of its own.
 //!
-//! Cargo and cargo-nextest run test binaries through this (as cargo's `runner`). nextest asks a binary for its tests and runs them one by one, so a call with `--exact` is one test. Cargo runs a
-//! binary once for all its tests; then the binary is asked for the list, and run for each. A binary that has no such list is one test.
+//! Cargo and cargo-nextest run test binaries through this (as cargo's `runner`). nextest asks a binary for its tests
+//! and runs them one by one, so a call with `--exact` is one test. Cargo runs a binary once for all its tests; then the
+//! binary is asked for the list, and run for each. A binary that has no such list is one test.
 
 use super::run::{Counts, Outcome, Recorder, Test, all_kept, run_all};
 use crate::record;

@@ -1,7 +1,8 @@
 //! `trodden suite run`: tests from a list of commands, from ctest, from cargo; each with counts of its own.
 //!
-//! A test is whatever one command runs, all its processes together: they count to a folder of the test. ctest is asked for one test at a time, so that everything it knows of a test
-//! (environment, fixtures, time limits, what counts as passing) holds. Cargo runs test binaries by [`super::libtest`].
+//! A test is whatever one command runs, all its processes together: they count to a folder of the test. ctest is asked
+//! for one test at a time, so that everything it knows of a test (environment, fixtures, time limits, what counts as
+//! passing) holds. Cargo runs test binaries by [`super::libtest`].
 
 use crate::assets;
 use crate::cargo;

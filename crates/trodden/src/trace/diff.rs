@@ -1,11 +1,13 @@
 //! `trodden trace diff`: where two executions part, and what each did then.
 //!
-//! The traces are compared step by step. Where they part, both stand in the same frames: the first difference is a different block, call or
-//! return in the innermost one. Each is followed to the end of that frame, with the calls that it made there; behind it they are compared on. So
-//! an execution that did something more in one place is compared again behind it: alignment by the structure of calls.
+//! The traces are compared step by step. Where they part, both stand in the same frames: the first difference is a
+//! different block, call or return in the innermost one. Each is followed to the end of that frame, with the calls that
+//! it made there; behind it they are compared on. So an execution that did something more in one place is compared
+//! again behind it: alignment by the structure of calls.
 //!
-//! Blocks of one build are equal if their addresses are. Blocks of two builds are compared by their function's name and their lines, or, where
-//! there are no lines, by their place in the function. One pass over each trace; memory is bounded by the call depth.
+//! Blocks of one build are equal if their addresses are. Blocks of two builds are compared by their function's name and
+//! their lines, or, where there are no lines, by their place in the function. One pass over each trace; memory is
+//! bounded by the call depth.
 
 use super::open;
 use super::place::described;

@@ -1,5 +1,6 @@
-//! Where an execution leaves the model: the blocks of a run that watched all of them are followed through the automaton, all of whose choices are
-//! held possible at once. It says which step the graph lacks, where merging can only say that something is wrong.
+//! Where an execution leaves the model: the blocks of a run that watched all of them are followed through the
+//! automaton, all of whose choices are held possible at once. It says which step the graph lacks, where merging can
+//! only say that something is wrong.
 
 use super::model::Model;
 use std::collections::HashSet;

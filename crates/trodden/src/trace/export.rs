@@ -1,7 +1,7 @@
 //! `trodden trace export`: a trace in forms that other tools show. Time is the number of blocks executed, since a trace has no clock.
 //!
-//! Folded stacks are those of flame graph tools: a line for each context of calls, with the blocks that its innermost function executed. Chrome's
-//! trace events (`B` and `E`) open in Perfetto and in the browser's own viewer.
+//! Folded stacks are those of flame graph tools: a line for each context of calls, with the blocks that its innermost
+//! function executed. Chrome's trace events (`B` and `E`) open in Perfetto and in the browser's own viewer.
 
 use super::open;
 use super::show::follow;

@@ -1,7 +1,8 @@
 //! What functions of other files may do, by their names: call back, throw, end the program.
 //!
-//! Almost all of them just return, and a watched place behind each call would cost much. So what is usual is assumed first. An execution that
-//! contradicts it leaves witnesses where none can be; then anything is assumed of all of them, and the runs are repeated.
+//! Almost all of them just return, and a watched place behind each call would cost much. So what is usual is assumed
+//! first. An execution that contradicts it leaves witnesses where none can be; then anything is assumed of all of them,
+//! and the runs are repeated.
 
 use anyhow::Result;
 use std::collections::BTreeMap;

@@ -1,14 +1,15 @@
 //! Machine code as a program of [`trodden_flow::witness`]: which places can be watched, and what may follow what.
 //!
-//! A block is a node. Behind a call of which several things can come (it may call back, unwind, or go to one of several functions) a continuation
-//! begins, which can be watched, too; unless a block starts there anyway. A tail call is a call with nothing behind it; a conditional one has a
-//! node of its own, which is no code.
+//! A block is a node. Behind a call of which several things can come (it may call back, unwind, or go to one of several
+//! functions) a continuation begins, which can be watched, too; unless a block starts there anyway. A tail call is a
+//! call with nothing behind it; a conditional one has a node of its own, which is no code.
 //!
-//! Indirect calls go to one function of ours, the *dispatcher*, which calls each function whose address is kept; so their callees are listed once, not
-//! once a call. Its frames are left out of the trace.
+//! Indirect calls go to one function of ours, the *dispatcher*, which calls each function whose address is kept; so
+//! their callees are listed once, not once a call. Its frames are left out of the trace.
 //!
-//! What other files' functions do is assumed by their names ([`imports`](super::imports)): first the usual, and if an execution contradicts that,
-//! anything. So that no call from outside is overlooked, the entries of all functions that may be called so are watched in one of the runs.
+//! What other files' functions do is assumed by their names ([`imports`](super::imports)): first the usual, and if an
+//! execution contradicts that, anything. So that no call from outside is overlooked, the entries of all functions that
+//! may be called so are watched in one of the runs.
 
 use super::imports::{Assumption, Image, opaque, plain};
 use anyhow::{Context, Result};
@@ -155,8 +156,8 @@ fn external(graphs: &ProgramGraph, image: &Image, opaque: &HashMap<usize, String
     all.into_iter().filter_map(|entry| ids.get(&entry).copied()).collect()
 }
 
-/// Entries of functions that may end in a tail call of code that calls back, or of such a function. Whether that calls back, or the caller of the
-/// function, nothing could tell; so the calls back are put behind the function's return.
+/// Entries of functions that may end in a tail call of code that calls back, or of such a function. Whether that calls
+/// back, or the caller of the function, nothing could tell; so the calls back are put behind the function's return.
 fn leaving_outside(graphs: &ProgramGraph, image: &Image, assumption: Assumption) -> HashSet<u64> {
     let mut leaves: HashSet<u64> = HashSet::new();
     loop {

@@ -52,7 +52,8 @@ impl Place {
         }
     }
 
-    /// Whether a step of a thread is the place (any time). `number` is how many blocks came before it; `is_call` whether the block begins a call.
+    /// Whether a step of a thread is the place (any time). `number` is how many blocks came before it; `is_call`
+    /// whether the block begins a call.
     pub fn matches(&self, event: TraceEvent, number: u64, is_call: bool, trace: &TraceFile) -> bool {
         let TraceEvent::Block(block) = event else { return false };
         match &self.what {

@@ -1,8 +1,9 @@
 //! `trodden trace profile`: the acyclic paths of a trace as an ordinary path profile, which report, diff and residual work on.
 //!
-//! The map that a build would have kept is made of the graphs in the trace: a unit for the image, each function with its blocks (the entry first),
-//! its edges, and the numbering of Ball and Larus. A first pass over the trace finds where functions were left, and edges that the graphs do not
-//! have; a second one counts. Every path is counted that the trace has from its beginning; memory is bounded by the call depth and the paths.
+//! The map that a build would have kept is made of the graphs in the trace: a unit for the image, each function with
+//! its blocks (the entry first), its edges, and the numbering of Ball and Larus. A first pass over the trace finds
+//! where functions were left, and edges that the graphs do not have; a second one counts. Every path is counted that
+//! the trace has from its beginning; memory is bounded by the call depth and the paths.
 
 use super::open;
 use crate::cli::TraceProfile;

@@ -1,8 +1,9 @@
 //! `trodden trace record`: from a program to its trace.
 //!
-//! Phases: recover the graphs of its code, and name the functions that stay opaque; a first run without witnesses, whose input, answers and output
-//! are recorded; place and distribute witnesses, and check the pairwise condition; a run for each profile, compared with the first one; merge the
-//! partial traces. If they contradict what was assumed, more is held possible, and all from placing on is repeated.
+//! Phases: recover the graphs of its code, and name the functions that stay opaque; a first run without witnesses,
+//! whose input, answers and output are recorded; place and distribute witnesses, and check the pairwise condition; a
+//! run for each profile, compared with the first one; merge the partial traces. If they contradict what was assumed,
+//! more is held possible, and all from placing on is repeated.
 
 use super::code::Code;
 use super::explain::{Missing, first_missing};

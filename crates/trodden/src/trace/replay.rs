@@ -1,9 +1,10 @@
-//! Calls and returns from the blocks of a thread, each of which was seen: no witness is missing, so that nothing must be found out but which step
-//! led from one block to the next.
+//! Calls and returns from the blocks of a thread, each of which was seen: no witness is missing, so that nothing must
+//! be found out but which step led from one block to the next.
 //!
-//! A stack of frames is kept, each with its block and which of the block's calls are still to come. The next block is, in this order: the entry of
-//! a call to come; a successor; after a return, one of these of the caller; the entry of a function that code outside calls; a place to which the
-//! stack is unwound. The sequence of blocks is exact whatever is found.
+//! A stack of frames is kept, each with its block and which of the block's calls are still to come. The next block is,
+//! in this order: the entry of a call to come; a successor; after a return, one of these of the caller; the entry of a
+//! function that code outside calls; a place to which the stack is unwound. The sequence of blocks is exact whatever is
+//! found.
 
 use super::code::Code;
 use anyhow::Result;

@@ -1,5 +1,5 @@
-//! The runs of a collection: a first one without witnesses, whose input, answers and output are recorded; then one for each profile, several at a
-//! time, each on a core of its own.
+//! The runs of a collection: a first one without witnesses, whose input, answers and output are recorded; then one for
+//! each profile, several at a time, each on a core of its own.
 //!
 //! Invariant: every run gets the same arguments, environment, folder and input, and pipes for its output, so that all runs see the same.
 
@@ -116,7 +116,8 @@ impl<'a> Subject<'a> {
         Ok(Self { job, executable, input, recipe, stop: AtomicBool::new(false) })
     }
 
-    /// The first run: it watches where some indirect jumps lead, and whether some other places are executed. Its output is the user's (if it is to be shown).
+    /// The first run: it watches where some indirect jumps lead, and whether some other places are executed. Its output
+    /// is the user's (if it is to be shown).
     ///
     /// # Errors
     /// It cannot be run.

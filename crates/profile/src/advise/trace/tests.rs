@@ -1,5 +1,6 @@
-//! Values along random paths, against an interpreter that runs them: what is said to be known must be equal in every run, whatever memory holds and wherever
-//! pointers point. That enough is found is judged by comparing whole expressions as text.
+//! Values along random paths, against an interpreter that runs them: what is said to be known must be equal in every
+//! run, whatever memory holds and wherever pointers point. That enough is found is judged by comparing whole
+//! expressions as text.
 
 use super::*;
 use std::collections::HashMap;

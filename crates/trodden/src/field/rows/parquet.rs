@@ -1,4 +1,5 @@
-//! Rows as Parquet, not compressed, in groups of some ten thousand. The file says in which order they are: engines that know it need not keep all paths until they have seen the last row.
+//! Rows as Parquet, not compressed, in groups of some ten thousand. The file says in which order they are: engines that
+//! know it need not keep all paths until they have seen the last row.
 
 use super::Row;
 use parquet::basic::Compression;
