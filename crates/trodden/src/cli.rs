@@ -11,6 +11,7 @@ mod numbering;
 mod parameters;
 mod partition;
 mod residual;
+mod sequences;
 mod showing;
 mod simulate;
 mod suite;
@@ -30,6 +31,9 @@ pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use parameters::{Parameters, known_in, known_paths, parameters_over, weights_file};
 pub use partition::{CopyStrategy, HitsCounted, Plan};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
+pub use sequences::{
+    StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments,
+};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use simulate::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, SourceFormat, StackOverflow, Sweep};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
@@ -128,6 +132,9 @@ pub enum Command {
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
     Simulate(Box<Simulate>),
+    /// Ask questions of sequences of paths and calls: hot subpaths, segments across calls, iterations, differences, phases.
+    #[command(subcommand)]
+    Stream(StreamAnalysis),
     /// Make a profile of branches that hardware recorded of a program without counters.
     Import(Import),
     /// Show the hottest paths of a recorded run.

@@ -21,6 +21,7 @@
 //! | `residual.rs` | untested paths: what the field takes and tests do not |
 //! | `field.rs`, `field/` | reports of untested paths from many machines |
 //! | `simulate/` | the model of the hardware path profiler on programs that QEMU runs, and on recorded branches |
+//! | `sequences/` | questions asked of sequences of paths and calls |
 //! | `import.rs` | profiles of branches that hardware recorded |
 //! | `profdata.rs`, `cc/pgo.rs` | edge profiles for `-fprofile-use`; builds that collect for them |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
@@ -74,6 +75,7 @@ mod residual;
 mod runs;
 mod rust;
 mod sample;
+mod sequences;
 mod simulate;
 mod stand_ins;
 mod store;
@@ -147,6 +149,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Sample(job) => sample::attach(&job),
         Command::Collect(job) => record::collect_files(&job),
         Command::Simulate(job) => simulate::run(&job),
+        Command::Stream(job) => sequences::run(&job),
         Command::Import(job) => import::run(&job),
         Command::Report(job) => reports::report(&job, cli.color),
         Command::Annotate(job) => reports::annotate(&job, cli.color),
