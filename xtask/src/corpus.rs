@@ -17,7 +17,8 @@ Examples:
   cargo xtask corpus list
   cargo xtask corpus build gzip lua --variant trodden
   cargo xtask corpus run gzip --variant trodden --input ref
-  cargo xtask corpus run all --variant trodden          the whole corpus: fetched and built where needed, output compared with the plain build's")]
+  cargo xtask corpus run all --variant trodden          the whole corpus: fetched and built where needed, output compared with the plain \
+  build's")]
 pub struct Options {
     /// What to do; each step does those before it where they are needed.
     #[arg(value_enum)]

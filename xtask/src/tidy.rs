@@ -206,12 +206,14 @@ mod tests {
 
     #[test]
     fn the_table_of_crates_is_read_with_what_follows() {
-        let table = "| `crates/wire` | layouts | - |\n| `crates/unit` | maps | `flow`, `wire` |\n| `crates/report` | x | `unit` |\n| `crates/trodden` | y | all |\n";
+        let table = "| `crates/wire` | layouts | - |\n| `crates/unit` | maps | `flow`, `wire` |\n| `crates/report` | x | `unit` |\n| \
+            `crates/trodden` | y | all |\n";
         let allowed = allowed_dependencies(table);
         assert_eq!(allowed["wire"], Some(BTreeSet::new()));
         assert_eq!(allowed["report"], Some(["flow", "unit", "wire"].map(str::to_owned).into()));
         assert_eq!(allowed["trodden"], None);
-        let package = serde_json::json!({"dependencies": [{"name": "trodden-report", "kind": null}, {"name": "anyhow", "kind": null}, {"name": "trodden-wire", "kind": null}]});
+        let package = serde_json::json!({"dependencies": [{"name": "trodden-report", "kind": null}, {"name": "anyhow", "kind": null},
+            {"name": "trodden-wire", "kind": null}]});
         assert_eq!(check_dependencies("trodden-unit", &package, &allowed).len(), 2);
     }
 }

@@ -181,7 +181,8 @@ pub enum BadOption {
     Unknown(String),
     /// Markers are noted where everything is counted.
     #[error(
-        "TRODDEN_INSTRUMENT holds markers=llvm and another tier than full: build for an edge profile (--pgo) without --sample, --addresses or --residual"
+        "TRODDEN_INSTRUMENT holds markers=llvm and another tier than full: build for an edge profile (--pgo) without --sample, \
+            --addresses or --residual"
     )]
     MarkersWithoutCounts,
     /// Words that exclude each other.
@@ -189,7 +190,8 @@ pub enum BadOption {
     Conflict(&'static str, &'static str),
     /// A scheme that goes by a profile, and no profile.
     #[error(
-        "TRODDEN_INSTRUMENT holds scheme={0} without weights=FILE: make a file of a training run (`trodden export weights`) and give it (`--weights FILE`)"
+        "TRODDEN_INSTRUMENT holds scheme={0} without weights=FILE: make a file of a training run (`trodden export weights`) and give it \
+            (`--weights FILE`)"
     )]
     NoWeights(&'static str),
     /// A numbering of selected paths, and none are.

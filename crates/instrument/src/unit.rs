@@ -96,12 +96,14 @@ pub enum Error {
     },
     /// Known paths are those of another graph.
     #[error(
-        "function `{0}` has other paths than those in the file of known paths, or numbers them otherwise: record the runs anew with a program built with default parameters"
+        "function `{0}` has other paths than those in the file of known paths, or numbers them otherwise: record the runs anew with a \
+            program built with default parameters"
     )]
     OtherPaths(String),
     /// The judge of numberings refutes one.
     #[error(
-        "function `{function}`: the numbering of its paths does not hold ({what}); nothing is written, please report it with the source file"
+        "function `{function}`: the numbering of its paths does not hold ({what}); nothing is written, please report it with the source \
+            file"
     )]
     Wrong {
         /// The function.

@@ -140,7 +140,10 @@ fn image(image: &trodden_profile::ImageProfile) -> Value {
     let skipped = |u: &trodden_profile::UnitProfile| -> Vec<Value> {
         u.map.skipped.iter().map(|s| json!({ "function": s.name, "reason": s.reason })).collect()
     };
-    let unit = |u: &trodden_profile::UnitProfile| json!({ "identity": u.unit.to_string(), "source": u.map.source, "scheme": u.map.scheme, "not_instrumented": skipped(u) });
+    let unit = |u: &trodden_profile::UnitProfile| {
+        json!({ "identity": u.unit.to_string(), "source": u.map.source, "scheme": u.map.scheme,
+        "not_instrumented": skipped(u) })
+    };
     json!({
         "path": image.path,
         "identity": image.identity.to_string(),
@@ -240,7 +243,10 @@ fn step(function: &Function, step: &Step, sources: &SourceCache) -> Value {
     out["source"] = json!(file_of(map, *at).and_then(|f| sources.line(f, at.line)));
     if !calls.is_empty() {
         out["inlined_function"] = json!(scope_label(map, *at));
-        let call = |p: &trodden_unit::Position| json!({ "function": scope_label(map, *p), "file": file_of(map, *p), "line": p.line, "column": p.column });
+        let call = |p: &trodden_unit::Position| {
+            json!({ "function": scope_label(map, *p), "file": file_of(map, *p), "line": p.line,
+            "column": p.column })
+        };
         out["called_from"] = calls.iter().map(call).collect();
     }
     out

@@ -79,7 +79,8 @@ Environment:
   TRODDEN_PLUGIN      the plugin's file, if it is neither beside trodden nor in ../lib/trodden
   TRODDEN_LLVM        the folder of an LLVM 22 that is not installed by packages
 
-With ccache, set CCACHE_EXTRAFILES to the plugin's file (`trodden doctor` names it), and another CCACHE_DIR (or `ccache -C`) for other words in
+With ccache, set CCACHE_EXTRAFILES to the plugin's file (`trodden doctor` names it), and another CCACHE_DIR (or `ccache -C`) for other \
+words in
 TRODDEN_INSTRUMENT: ccache sees neither.";
 
 /// Output in colour.
@@ -251,7 +252,8 @@ Examples:
   trodden pgo --edges --train 'make check' --program src/prog --clean 'make clean' -- make
   trodden pgo --train '$TRODDEN_PROGRAM typical input' -- cargo build --release --bin prog
 
-The build runs twice, so it must begin anew each time: by --clean, or by itself. Cargo builds in a folder of its own, target/trodden/pgo, which is emptied
+The build runs twice, so it must begin anew each time: by --clean, or by itself. Cargo builds in a folder of its own, \
+target/trodden/pgo, which is emptied
 before. What builds and trainings print is theirs.")]
 pub struct Pgo {
     /// A command of the shell that runs the program as it is used; may be given several times. `$TRODDEN_PROGRAM` is
@@ -309,9 +311,11 @@ Examples:
   trodden record --branches -- ./prog                      built with --addresses
   trodden record --copies 4 --weights last -- ./prog args  four copies of the program count a part each
 
-Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.
+Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts \
+too. The exit status is the command's; 128+N if signal N ended it.
 
-With --suite, each program that the command runs is a run of its own, with its own command, status and duration; a script names its tests by the variable TRODDEN_TEST. That follows
+With --suite, each program that the command runs is a run of its own, with its own command, status and duration; a script names its \
+tests by the variable TRODDEN_TEST. That follows
 the processes by ptrace, as a debugger does.")]
 pub struct Record {
     /// Where its profile goes.
@@ -356,7 +360,8 @@ Examples:
   trodden sample /var/tmp/counts --for 30s             half a minute of it, as a profile
   trodden sample 4711 --burst 1ms --every 100ms        the process of that number, until Ctrl-C
 
-Switches the counting of programs on and off that run already; they are neither stopped nor changed. The profile has what was counted while this
+Switches the counting of programs on and off that run already; they are neither stopped nor changed. The profile has what was counted \
+while this
 command ran. Such programs must have been started with TRODDEN_OUTPUT.")]
 pub struct Sample {
     /// Raw files, folders of them, or numbers of processes.
@@ -490,7 +495,8 @@ pub struct Instrument {
     pub time_limit: Option<u64>,
     /// Act at the end of each path that matches this expression (see `trodden find`), and count these paths alone; all
     /// others cost next to nothing. `call` cannot be watched.
-    #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "interesting", "table_slots"])]
+    #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "interesting",
+        "table_slots"])]
     pub watch: Option<String>,
     /// With --watch: what the program does when it takes such a path, besides counting it; `report` if nothing is said.
     /// TRODDEN_ON_UNTESTED goes before it.
@@ -611,7 +617,8 @@ Examples:
   trodden store
   trodden store --prune 90
 
-Programs carry the maps and the bitcode of their units; the store has them for stripped programs, and what `trodden instrument` links anew.")]
+Programs carry the maps and the bitcode of their units; the store has them for stripped programs, and what `trodden instrument` links \
+anew.")]
 pub struct Store {
     /// Remove what was neither read nor written for so many days.
     #[arg(long, value_name = "DAYS")]

@@ -51,7 +51,8 @@ fn table(costs: &Costs) -> String {
         let (functions, attempts, host) = (copy.functions, copy.attempts, escape(&copy.host));
         let _ = writeln!(
             out,
-            "<tr{class}><td>{at}</td><td>{wall}</td><td>{processor}</td><td>{overhead}</td><td>{hits}</td><td>{functions}</td><td>{attempts}</td><td>{host}</td></tr>"
+            "<tr{class}><td>{at}</td><td>{wall}</td><td>{processor}</td>\
+             <td>{overhead}</td><td>{hits}</td><td>{functions}</td><td>{attempts}</td><td>{host}</td></tr>"
         );
     }
     out + "</table>\n"
@@ -98,7 +99,8 @@ fn bars(rows: &[Row]) -> String {
         let (top, width) = (BAR * at as u32, row.value / most * WIDTH);
         let _ = write!(
             out,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><rect x=\"{LEFT}\" y=\"{}\" width=\"{width:.1}\" height=\"{}\" fill=\"{}\"/><text x=\"{:.1}\" y=\"{}\">{}</text>",
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><rect x=\"{LEFT}\" y=\"{}\" width=\"{width:.1}\" height=\"{}\" \
+                fill=\"{}\"/><text x=\"{:.1}\" y=\"{}\">{}</text>",
             LEFT - 8,
             top + 17,
             escape(&row.name),

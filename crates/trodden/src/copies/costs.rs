@@ -196,7 +196,8 @@ impl Costs {
             // Labels of all copies together may be fewer than those of one program: then even most is below.
             let side = if distance < 0.0 { "below" } else { "above" };
             out.push(format!(
-                "the copy with most hits has {:.1} % of the hits of one program that counts all: {:.1} % {side} the ideal, an equal share ({:.1} %); no plan can be below {:.1} %",
+                "the copy with most hits has {:.1} % of the hits of one program that counts all: {:.1} % {side} the ideal, an equal \
+                    share ({:.1} %); no plan can be below {:.1} %",
                 share(self.hits_of_slowest),
                 100.0 * distance.abs(),
                 share(self.ideal_hits),
@@ -209,7 +210,8 @@ impl Costs {
                 let verb = if saving < 0.0 { "takes" } else { "saves" };
                 let than = if saving < 0.0 { "longer than that" } else { "of that" };
                 out.push(format!(
-                    "without counting {:.3} s, one program that counts all {:.3} s (overhead {over:.1} %); the slowest copy {verb} {:.1} % {than}",
+                    "without counting {:.3} s, one program that counts all {:.3} s (overhead {over:.1} %); the slowest copy {verb} {:.1} \
+                        % {than}",
                     seconds(*plain_ns),
                     seconds(*sequential_ns),
                     100.0 * saving.abs()
