@@ -29,10 +29,10 @@ pub mod usage;
 pub mod variant;
 
 use crate::corpus::{Corpus, Input};
-use crate::demo::build_trodden;
 use crate::oracle;
 use crate::packages::{self, Purpose};
 use crate::steps;
+use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use instructions::Counter;

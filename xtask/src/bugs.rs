@@ -7,9 +7,9 @@
 
 use crate::bench::variant::Variant;
 use crate::corpus::Corpus;
-use crate::demo::build_trodden;
 use crate::packages::{self, Purpose};
 use crate::steps;
+use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::Value;

@@ -1,9 +1,9 @@
 //! `cargo xtask corpus`: the programs of `corpus/`, whose recipes are shell, driven from here.
 
 use crate::bench::variant::{Trained, Variant};
-use crate::demo::build_trodden;
 use crate::packages::{self, Purpose};
 use crate::steps;
+use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;

@@ -2,8 +2,9 @@
 
 use crate::error::ReportError;
 use crate::json::{SCHEMA_VERSION, number};
+use crate::measure::Measure;
 use crate::paint::{self, fit, right};
-use crate::select::{Measure, limit, matching, share};
+use crate::select::{limit, matching, share};
 use crate::source::SourceCache;
 use crate::story::Story;
 use crate::text::{Page, TextOptions, tell, whole};

@@ -7,8 +7,10 @@ use crate::error::ReportError;
 use crate::events;
 use crate::extent::Extent;
 use crate::lines::LineCounts;
+use crate::measure::Measure;
 use crate::sampled;
-use crate::select::{self, Measure, Ranked, Selection};
+pub use crate::schema::{SCHEMA_VERSION, number};
+use crate::select::{self, Ranked, Selection};
 use crate::source::SourceCache;
 use crate::story::{Begins, Ends, Step, Story};
 use crate::text::scope_label;
@@ -17,20 +19,6 @@ use crate::words;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use trodden_profile::{Ending, PathCount, Run, Unfinished};
-
-/// Version of the schema of everything that is written as JSON.
-pub const SCHEMA_VERSION: u32 = 1;
-
-/// Greatest whole number up to which all are exact in the floating point of JavaScript and its kin.
-const EXACT: u128 = 1 << 53;
-
-/// A number; beyond 2^53 a string.
-pub fn number(value: impl Into<u128>) -> Value {
-    match value.into() {
-        small if small <= EXACT => json!(small as u64),
-        large => json!(large.to_string()),
-    }
-}
 
 /// The report of `trodden report --json`.
 ///
