@@ -1,6 +1,7 @@
 //! `cargo xtask corpus`: the programs of `corpus/`, whose recipes are shell, driven from here.
 
 use crate::bench::variant::{Trained, Variant};
+pub use crate::input::Input;
 use crate::packages::{self, Purpose};
 use crate::steps;
 use crate::steps::build_trodden;
@@ -47,28 +48,6 @@ enum Step {
     Build,
     /// Run, and compare the output with the plain build's.
     Run,
-}
-
-/// Which of the runs of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Input {
-    /// About half a second.
-    Train,
-    /// About two seconds.
-    Ref,
-    /// Many short runs of small inputs; some programs have them.
-    Suite,
-}
-
-impl Input {
-    /// Its name in the recipes.
-    pub fn name(self) -> &'static str {
-        match self {
-            Input::Train => "train",
-            Input::Ref => "ref",
-            Input::Suite => "suite",
-        }
-    }
 }
 
 /// Does a step for the programs named.

@@ -16,7 +16,7 @@ macro_rules! blocking {
         /// As the function of that name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-            static REAL: Real = Real::new(crate::pthread::name!($name));
+            static REAL: Real = Real::new(crate::real::name!($name));
             let call = || real!(REAL, fn($($type),*) -> $result, $($argument),*);
             let Some(thread) = outside() else { return call() };
             let Some(mut open) = begin(thread, kind::$kind, Function::$name) else { return call() };

@@ -23,7 +23,7 @@ macro_rules! wrappers {
         }
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $profiled($($argument: usize),*) -> i32 {
-            static REAL: crate::real::Real = crate::real::Real::new(crate::pthread::name!($profiled));
+            static REAL: crate::real::Real = crate::real::Real::new(crate::real::name!($profiled));
             wrappers!(@call $behaviour, $name, REAL, [$($argument)*], [$($parameter),*])
         }
     )* };

@@ -1,7 +1,9 @@
 //! What copies cost, as a self-contained page with a chart of bars: no script, nothing from outside.
 
 use super::costs::Costs;
+use anyhow::Result;
 use std::fmt::Write;
+use std::path::Path;
 
 const BAR: u32 = 26;
 const LEFT: u32 = 150;
@@ -17,6 +19,15 @@ struct Row {
     value: f64,
     text: String,
     colour: &'static str,
+}
+
+/// Writes costs to a file: a page, or JSON.
+pub fn write(costs: &Costs, path: &Path) -> Result<()> {
+    let text = match path.extension().is_some_and(|e| e == "html") {
+        true => page(costs),
+        false => serde_json::to_string_pretty(costs)? + "\n",
+    };
+    crate::reports::write_file(path, text.as_bytes())
 }
 
 /// The page.

@@ -1,14 +1,13 @@
 //! What copies cost: times of each, hits of its probes as they follow from the merged profile, and what bounds them.
 
+use super::CopyRun;
 use super::make::Division;
 use super::spec::Times;
-use super::{CopyRun, chart};
 use crate::cli::Copies;
 use crate::notes::{note, warn};
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
 use trodden_flow::partition::bound::{Bound, bound};
 use trodden_flow::partition::{Measure, Part, Procedure, hits};
 use trodden_profile::copies::MergedCopies;
@@ -244,15 +243,6 @@ impl Costs {
             }
         }
         self.summary().iter().for_each(note);
-    }
-
-    /// Writes them to a file: a page, or JSON.
-    pub fn write(&self, path: &Path) -> Result<()> {
-        let text = match path.extension().is_some_and(|e| e == "html") {
-            true => chart::page(self),
-            false => serde_json::to_string_pretty(self)? + "\n",
-        };
-        crate::reports::write_file(path, text.as_bytes())
     }
 }
 

@@ -178,7 +178,7 @@ fn deliver_all(record: &Record, counted: Counted, work: &Path) -> Result<ExitCod
         folders::bring_back(&file(work, "made", 0), &std::env::current_dir()?, &work.join(PRISTINE))?;
     }
     costs.tell();
-    record.copies.costs.iter().try_for_each(|path| costs.write(path))?;
+    record.copies.costs.iter().try_for_each(|path| chart::write(&costs, path))?;
     if !differences.is_empty() {
         tell_differences(&differences);
         return Ok(ExitCode::FAILURE);
