@@ -8,6 +8,7 @@ mod find;
 mod graph;
 mod isolate;
 mod numbering;
+mod overview;
 mod parameters;
 mod partition;
 mod residual;
@@ -27,6 +28,7 @@ pub use find::Find;
 pub use graph::Graph;
 pub use isolate::{Isolate, SuspectScore};
 pub use numbering::{Interesting, ModelScheme, NumberJob};
+pub use overview::command as command_line;
 pub use parameters::{Parameters, known_in, known_paths, parameters_over, weights_file};
 pub use partition::{CopyStrategy, HitsCounted, Plan};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
@@ -48,7 +50,7 @@ use times::{an_hour_at_most, duration};
 
 /// Counts every acyclic path through every function of a native program, and shows which it trod.
 #[derive(Debug, Parser)]
-#[command(name = "trodden", version, about, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "trodden", version, about = "Shows which execution paths native programs really take", max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     /// When to colour output.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
@@ -129,7 +131,7 @@ pub enum Command {
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
     Simulate(Box<Simulate>),
-    /// Make a profile of branches that hardware recorded of a program without counters.
+    /// Make a profile of branches that hardware recorded.
     Import(Import),
     /// Show the hottest paths of a recorded run.
     Report(Report),
@@ -148,7 +150,7 @@ pub enum Command {
     Field(Field),
     /// Write a profile in a form that other tools read.
     Export(Export),
-    /// Run test suites; find redundant tests; order tests by what they take, or by what a change touches.
+    /// Run test suites; find redundant tests; order tests.
     #[command(subcommand)]
     Suite(Suite),
     /// Which code on which process makes others wait: recording, reporting.
@@ -169,14 +171,14 @@ pub enum Command {
     /// Number the paths of a graph from a file; show a function's graph.
     #[command(subcommand)]
     Graph(Graph),
-    /// Divide the counting of a program among copies of it, and say what each would cost, without running them.
+    /// Divide the counting of a program among copies of it, with the cost of each, without running them.
     Plan(Plan),
-    /// Record the exact trace of a program that was not built for it; show, search and compare traces.
+    /// Record the exact trace of an unmodified program; show, search and compare traces.
     #[command(subcommand)]
     Trace(Trace),
     /// Say how large the unit store is, and make it smaller.
     Store(Store),
-    /// Check that everything trodden needs is there, by a trial from end to end; or whether a program does the same each time it runs.
+    /// Check that everything trodden needs is there; or that a program does the same each time it runs.
     #[command(after_help = "\
 Examples:
   trodden doctor

@@ -84,7 +84,7 @@ mod waits;
 mod watch;
 
 use anyhow::Result;
-use clap::Parser;
+use clap::FromArgMatches;
 use cli::{Cli, Command};
 use std::env;
 use std::ffi::OsString;
@@ -133,7 +133,10 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     match arguments.get(1).and_then(|a| a.to_str()) {
         Some("cc") => cc::drive(cc::Language::C, rest(2)),
         Some("c++") => cc::drive(cc::Language::Cxx, rest(2)),
-        _ => command(Cli::parse_from(arguments)),
+        _ => {
+            let matches = cli::command_line().get_matches_from(arguments);
+            command(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
+        }
     }
 }
 
