@@ -1,0 +1,4 @@
+//! Tests of the algorithms against brute force on random sequences.
+
+mod compression;
+mod sequences;
