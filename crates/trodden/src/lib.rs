@@ -25,6 +25,7 @@
 //! | `profdata.rs`, `cc/pgo.rs` | edge profiles for `-fprofile-use`; builds that collect for them |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
+//! | `output.rs` | standard output, in which names do not steer terminals |
 //! | `plan/`, `copies/` | dividing the counting among copies of a program; building, running and adding up copies |
 //! | `trace/` | exact traces of programs that were not built for it |
 //! | `waits.rs`, `waits/` | waiting time: recording it, and the code that causes it |
@@ -61,6 +62,7 @@ mod loops;
 mod lto;
 mod manual;
 mod notes;
+mod output;
 mod pgo;
 mod plan;
 mod profdata;

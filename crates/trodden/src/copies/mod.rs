@@ -232,7 +232,7 @@ pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCo
     // Of a program that differs anyhow, this would tell nothing.
     let by_addresses = if differences.is_empty() { by_addresses(&copies[0], &moved) } else { Vec::new() };
     let same = differences.is_empty() && by_addresses.is_empty();
-    let mut out = io::stdout().lock();
+    let mut out = crate::output::text_or_json(json);
     if json {
         let answer = serde_json::json!(
             {"schema_version": 1, "runs": runs, "same": same, "differences": differences, "by_addresses": by_addresses});

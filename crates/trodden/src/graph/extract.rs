@@ -32,7 +32,7 @@ pub fn extract(job: &Extract) -> Result<()> {
         GraphFormat::Json => serde_json::to_string(&json(&binary, &graph, &functions))? + "\n",
         GraphFormat::Dot => dot(&graph, &functions),
     };
-    std::io::stdout().write_all(text.as_bytes())?;
+    crate::output::text_or_json(job.format == GraphFormat::Json).write_all(text.as_bytes())?;
     Ok(())
 }
 

@@ -26,7 +26,7 @@ use places::Places;
 use report::Report;
 use sources::Opened;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_hardware::processor::{ProcessorEvent, ProcessorParameters};
@@ -65,7 +65,7 @@ pub fn run(job: &Simulate) -> Result<ExitCode> {
     let report = Report::new(job, &opened.origin, &parameters, &lane, &places);
     let mut out: Box<dyn Write> = match &job.output {
         Some(file) => Box::new(BufWriter::new(create(file)?)),
-        None => Box::new(io::stdout().lock()),
+        None => Box::new(crate::output::text_or_json(job.json)),
     };
     if job.json {
         report.write_json(&mut out)?

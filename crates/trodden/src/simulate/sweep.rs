@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_hardware::experiment::{Design, combinations, effects};
@@ -73,7 +73,7 @@ pub fn run(job: &Sweep) -> Result<ExitCode> {
     let csv = csv(&results);
     match &job.output {
         Some(file) => fs::write(file, csv).with_context(|| format!("cannot write {}", file.display()))?,
-        None => io::stdout().write_all(csv.as_bytes())?,
+        None => crate::output::text().write_all(csv.as_bytes())?,
     }
     for effect in sorted(&results.effects) {
         note(format_args!("{:2}. {:16} changes the mean overlap by {:+.2}", effect.rank, results.factors[effect.factor], effect.effect));

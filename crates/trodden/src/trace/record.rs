@@ -410,7 +410,7 @@ fn list_opaque(model: &Model) {
 
 fn print_plan(model: &Model, sites: &[Vec<u64>]) -> Result<ExitCode> {
     use std::io::Write;
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::text();
     for (name, why) in &model.opaque {
         writeln!(out, "opaque: {name}: {why}")?;
     }

@@ -18,7 +18,7 @@ const SCHEMA_VERSION: u32 = 1;
 /// It cannot be read, or has no such place.
 pub fn run(job: &TraceShow) -> Result<ExitCode> {
     let trace = open(&job.trace)?;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(crate::output::text_or_json(job.json));
     let threads: Vec<ThreadNumber> = match job.thread {
         Some(thread) => {
             ensure!(

@@ -19,7 +19,7 @@ const SCHEMA_VERSION: u32 = 1;
 /// # Errors
 /// Standard output cannot be written.
 pub fn print(summary: &Summary) -> Result<()> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::output::json());
     serde_json::to_writer_pretty(&mut out, &value(summary))?;
     writeln!(out)?;
     out.flush()?;

@@ -17,7 +17,7 @@ const CLASSES: usize = 3;
 /// # Errors
 /// Standard output cannot be written.
 pub fn print(summary: &Summary, job: &WaitsReport) -> Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(crate::output::text());
     headline(&mut out, summary)?;
     causes(&mut out, summary, job.top)?;
     for site in summary.sites.iter().take(job.top) {
