@@ -26,8 +26,9 @@ pub enum StreamAnalysis {
 /// What is read, and how it is shown.
 #[derive(Debug, Args)]
 pub struct StreamInput {
-    /// A sequence of events: text that begins with `#trodden events 1`, or what `trodden simulate --preset whole-program --sequence` writes.
-    pub recording: PathBuf,
+    /// A run recorded with --whole-program (12, last, last~1), or its logs; or a sequence as text: a file that begins with
+    /// `#trodden events 1`, or what `trodden simulate --preset whole-program --sequence` writes.
+    pub recording: String,
     /// Which thread, from 0.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub thread: usize,
@@ -146,7 +147,7 @@ pub struct StreamDiff {
     #[command(flatten)]
     pub input: StreamInput,
     /// The recording on the right side.
-    pub right: PathBuf,
+    pub right: String,
 }
 
 /// `trodden stream phases`

@@ -1,10 +1,11 @@
 //! `trodden stream diff`: where two recordings differ, aligned by calls, as `trodden trace diff` does for traces.
 
-use super::print;
 use super::recording::{self, EventTable};
+use super::{print, write_sources};
 use crate::cli::StreamDiff;
 use anyhow::Result;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::process::ExitCode;
 use trodden_sequence::Grammar;
@@ -20,6 +21,8 @@ struct Document {
     /// Position of the first event that differs, in both.
     first_difference: Option<u64>,
     differences: Vec<Row>,
+    /// Where paths run.
+    sources: BTreeMap<String, String>,
 }
 
 #[derive(Serialize)]
@@ -57,7 +60,9 @@ pub fn run(job: &StreamDiff) -> Result<ExitCode> {
         right: stretch(&right, &table, found.right),
         aligned: found.aligned,
     });
-    let document = Document { equal: first.is_none(), first_difference: first, differences: rows.collect() };
+    let differences: Vec<Row> = rows.collect();
+    let sources = table.sources(differences.iter().flat_map(|row| row.left.events.iter().chain(&row.right.events)));
+    let document = Document { equal: first.is_none(), first_difference: first, differences, sources };
     print(job.input.json, &document, |out| {
         match document.first_difference {
             None => writeln!(out, "the sequences are equal")?,
@@ -71,7 +76,7 @@ pub fn run(job: &StreamDiff) -> Result<ExitCode> {
                 writeln!(out, "   {name} {}..{}  {}{more}", side.start, side.end, side.events.join("  "))?;
             }
         }
-        Ok(())
+        write_sources(out, &document.sources)
     })?;
     Ok(if document.equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,10 +1,11 @@
 //! `trodden stream hot`: minimal hot subpaths. A path weighs one; brackets of calls weigh nothing.
 
 use super::recording::{self, path_events};
-use super::{first, print};
+use super::{first, print, write_sources};
 use crate::cli::StreamHot;
 use anyhow::{Result, ensure};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use trodden_sequence::hot::{HotParameters, minimal_hot_subpaths};
 
@@ -15,6 +16,8 @@ struct Document {
     /// The least cost.
     threshold: u64,
     subpaths: Vec<Row>,
+    /// Where paths run.
+    sources: BTreeMap<String, String>,
 }
 
 #[derive(Serialize)]
@@ -36,7 +39,7 @@ pub fn run(job: &StreamHot) -> Result<ExitCode> {
     let threshold = ((paths as f64 * job.threshold / 100.0).ceil() as u64).max(1);
     let parameters = HotParameters { shortest: job.shortest, longest: job.longest, threshold: threshold.into() };
     let found = minimal_hot_subpaths(&opened.grammar, parameters, |symbol| u64::from(opened.table.is_path(symbol)))?;
-    let subpaths = first(found, job.input.top)
+    let subpaths: Vec<Row> = first(found, job.input.top)
         .into_iter()
         .map(|hot| Row {
             events: opened.table.labels(&hot.symbols),
@@ -45,7 +48,8 @@ pub fn run(job: &StreamHot) -> Result<ExitCode> {
             percent: super::percent(hot.cost as u64, paths),
         })
         .collect();
-    let document = Document { paths, threshold, subpaths };
+    let sources = opened.table.sources(subpaths.iter().flat_map(|row| &row.events));
+    let document = Document { paths, threshold, subpaths, sources };
     print(job.input.json, &document, |out| {
         writeln!(
             out,
@@ -55,7 +59,7 @@ pub fn run(job: &StreamHot) -> Result<ExitCode> {
         for row in &document.subpaths {
             writeln!(out, "{:>6.2} %  {:>10} x  {}", row.percent, row.frequency, row.events.join("  "))?;
         }
-        Ok(())
+        write_sources(out, &document.sources)
     })?;
     Ok(ExitCode::SUCCESS)
 }

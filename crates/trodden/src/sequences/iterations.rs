@@ -1,10 +1,11 @@
 //! `trodden stream iterations`: k consecutive iterations as one path, and patterns that they repeat; or the last branches as a path.
 
 use super::recording::{self, EventTable, Opened};
-use super::{first, percent, print};
+use super::{first, percent, print, write_sources};
 use crate::cli::StreamIterations;
 use anyhow::{Result, ensure};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use trodden_sequence::events::{Classify, EventClass, SubpathEnd};
 use trodden_sequence::general_paths::{GeneralPaths, GeneralPosition};
@@ -18,6 +19,8 @@ struct Document {
     iterations: usize,
     paths: Vec<Row>,
     patterns: Vec<Pattern>,
+    /// Where paths run.
+    sources: BTreeMap<String, String>,
 }
 
 #[derive(Serialize)]
@@ -51,7 +54,11 @@ pub fn run(job: &StreamIterations) -> Result<ExitCode> {
 
 fn iterations(job: &StreamIterations, opened: &Opened) -> Result<ExitCode> {
     let table = &opened.table;
-    let profile = IterationProfile::from_grammar(&opened.grammar, table, job.iterations)?;
+    let mut profile = IterationProfile::new(job.iterations)?;
+    // A prefix follows from its whole path.
+    for symbol in opened.grammar.symbols().filter(|symbol| !table.entry(*symbol).is_prefix) {
+        profile.push(symbol, table.class(symbol))?;
+    }
     let mut rows = Vec::new();
     let mut patterns = Vec::new();
     for (function, forest) in profile.functions() {
@@ -73,8 +80,10 @@ fn iterations(job: &StreamIterations, opened: &Opened) -> Result<ExitCode> {
         count,
         iterations: paths.iter().map(|path| table.labels(profile.path(*path))).collect(),
     };
-    let paths = first(rows, job.input.top).into_iter().map(row).collect();
-    let document = Document { iterations: job.iterations, paths, patterns };
+    let paths: Vec<Row> = first(rows, job.input.top).into_iter().map(row).collect();
+    let shown = paths.iter().map(|row| &row.iterations).chain(patterns.iter().map(|pattern| &pattern.iterations));
+    let sources = table.sources(shown.flatten().flatten());
+    let document = Document { iterations: job.iterations, paths, patterns, sources };
     print(job.input.json, &document, |out| {
         writeln!(out, "paths of {} consecutive iterations", job.iterations)?;
         let joined = |iterations: &[Vec<String>]| iterations.iter().map(|events| events.join(" ")).collect::<Vec<_>>().join("  |  ");
@@ -92,7 +101,7 @@ fn iterations(job: &StreamIterations, opened: &Opened) -> Result<ExitCode> {
                 joined(&pattern.iterations)
             )?;
         }
-        Ok(())
+        write_sources(out, &document.sources)
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -127,6 +136,7 @@ fn general_paths(job: &StreamIterations, opened: &Opened, k: usize) -> Result<Ex
             EventClass::Enter => frames.push((paths.start(), None)),
             EventClass::Leave if frames.len() > 1 => drop(frames.pop()),
             EventClass::Leave => frames = vec![(paths.start(), None)],
+            EventClass::Subpath { .. } if opened.table.entry(symbol).is_prefix => {}
             EventClass::Subpath { end, .. } => {
                 if let Some((position, last)) = frames.last_mut() {
                     walk(&mut paths, position, last, &mut edges, &opened.table, symbol)?;

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `recording.rs` | a recording: a compressed sequence for each thread, and what its symbols mean |
-//! | `text.rs` | recordings as text |
+//! | `streams.rs`, `text.rs` | recordings of runs; recordings as text |
 //! | `grammar.rs` | methods of compression beside each other |
 //! | `find.rs`, `hot.rs`, `segments.rs`, `iterations.rs` | strings of events, and what they count |
 //! | `diff.rs` | two recordings compared |
@@ -18,11 +18,13 @@ mod phases;
 mod phases_page;
 mod recording;
 mod segments;
+mod streams;
 mod text;
 
 use crate::cli::StreamAnalysis;
 use anyhow::Result;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
@@ -60,6 +62,15 @@ fn print(json: bool, document: &impl Serialize, lines: impl FnOnce(&mut dyn Writ
         lines(&mut out)?;
     }
     Ok(out.flush()?)
+}
+
+/// Where paths run, below the results that name them.
+fn write_sources(out: &mut dyn Write, sources: &BTreeMap<String, String>) -> io::Result<()> {
+    if !sources.is_empty() {
+        writeln!(out, "\npaths:")?;
+    }
+    let width = sources.keys().map(String::len).max().unwrap_or(0).min(40);
+    sources.iter().try_for_each(|(label, source)| writeln!(out, "  {label:<width$}  {source}"))
 }
 
 /// The first of many, all if `top` is 0.

@@ -1,10 +1,11 @@
 //! `trodden stream phases`: intervals that execute the same paths; beside them what a detector by basic blocks finds.
 
-use super::recording::{self, EventTable, Opened, path_events};
-use super::{phases_page, print};
+use super::recording::{self, Opened, path_events};
+use super::{phases_page, print, write_sources};
 use crate::cli::StreamPhases;
 use anyhow::{Context, Result};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use trodden_sequence::phases::{PhaseParameters, Phases, find_phases, intervals};
 
@@ -20,6 +21,8 @@ pub struct Document {
     pub by_paths: Found,
     /// By vectors of basic blocks, if the events name them.
     pub by_blocks: Option<Found>,
+    /// Where paths run.
+    pub sources: BTreeMap<String, String>,
 }
 
 /// Phases by one kind of vector.
@@ -60,21 +63,26 @@ pub fn run(job: &StreamPhases) -> Result<ExitCode> {
     } else {
         None
     };
-    let document = Document { interval, by_paths: found(by_paths, |symbol| table.label(symbol).to_owned()), by_blocks };
+    let by_paths = found(by_paths, |symbol| table.label(symbol).to_owned());
+    let sources = table.sources(by_paths.phases.iter().flat_map(|phase| phase.hot.iter().map(|(label, _)| label)));
+    let document = Document { interval, by_paths, by_blocks, sources };
     if let Some(file) = &job.html {
-        let title = job.input.recording.display().to_string();
+        let title = match job.input.recording.parse::<u64>() {
+            Ok(run) => format!("run {run}"),
+            Err(_) => job.input.recording.clone(),
+        };
         std::fs::write(file, phases_page::page(&title, &document)).with_context(|| format!("cannot write {}", file.display()))?;
     }
     print(job.input.json, &document, |out| {
         write_text(out, &document)?;
-        Ok(())
+        write_sources(out, &document.sources)
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn has_blocks(opened: &Opened) -> bool {
-    let paths = |table: &EventTable| opened.grammar.terminals().iter().filter(|s| table.is_path(**s)).copied().collect::<Vec<u64>>();
-    paths(&opened.table).iter().all(|symbol| !opened.table.entry(*symbol).blocks.is_empty())
+    let mut paths = opened.grammar.terminals().iter().filter(|symbol| opened.table.is_path(**symbol));
+    paths.all(|symbol| !opened.table.entry(*symbol).blocks.is_empty())
 }
 
 fn phases(opened: &Opened, interval: u64, parameters: PhaseParameters, features: impl Fn(u64, &mut dyn FnMut(u64, f64))) -> Result<Phases> {

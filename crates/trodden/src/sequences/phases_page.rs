@@ -3,6 +3,7 @@
 //! One file without scripts. Bars are SVG; colours follow the reader's light or dark scheme.
 
 use super::phases::{Document, Found, letter};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const STYLE: &str = "\
@@ -24,16 +25,16 @@ pub fn page(title: &str, document: &Document) -> String {
         escaped(title),
         document.interval
     );
-    strip("Phases by paths", &document.by_paths, &mut page);
+    strip("Phases by paths", &document.by_paths, &document.sources, &mut page);
     match &document.by_blocks {
-        Some(found) => strip("Phases by basic blocks", found, &mut page),
+        Some(found) => strip("Phases by basic blocks", found, &document.sources, &mut page),
         None => page.push_str("<p class=\"faint\">The events do not name blocks: there is nothing to compare with."),
     }
     page.push_str("</html>\n");
     page
 }
 
-fn strip(title: &str, found: &Found, page: &mut String) {
+fn strip(title: &str, found: &Found, sources: &BTreeMap<String, String>, page: &mut String) {
     let count = found.of_interval.len().max(1);
     let _ = write!(
         page,
@@ -65,7 +66,8 @@ fn strip(title: &str, found: &Found, page: &mut String) {
             phase.representative
         );
         for (label, share) in &phase.hot {
-            let _ = write!(page, "<code>{}</code> {share:.1} %<br>", escaped(label));
+            let source = sources.get(label).map(|source| format!(" <span class=\"faint\">{}</span>", escaped(source)));
+            let _ = write!(page, "<code>{}</code> {share:.1} %{}<br>", escaped(label), source.unwrap_or_default());
         }
     }
     page.push_str("</table>");

@@ -3,10 +3,10 @@
 //! Symbols are numbers of entries of one table, which two recordings that are compared share. Reading holds one window of the compressor besides the
 //! windows' grammars, never the sequence.
 
-use super::text;
+use super::{streams, text};
 use crate::cli::StreamInput;
 use anyhow::{Context, Result, ensure};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use trodden_sequence::events::{Classify, Convention, EventClass, SubpathEnd};
 use trodden_sequence::grammar::Window;
@@ -20,6 +20,25 @@ pub struct EventEntry {
     pub label: String,
     /// Blocks of a path, if they are known.
     pub blocks: Vec<u64>,
+    /// Whether it stands for a path up to a call, which is part of one that comes later.
+    pub is_prefix: bool,
+    /// Where a path runs in the source, if that is known.
+    pub source: Option<String>,
+}
+
+/// What is known of a path besides its name and blocks.
+#[derive(Clone, Debug)]
+pub struct PathEvent {
+    pub function: u32,
+    pub end: SubpathEnd,
+    pub is_prefix: bool,
+    pub source: Option<String>,
+}
+
+impl EventEntry {
+    fn bracket(class: EventClass, label: String) -> EventEntry {
+        EventEntry { class, label, blocks: Vec::new(), is_prefix: false, source: None }
+    }
 }
 
 /// All events of one or more recordings.
@@ -35,12 +54,17 @@ pub struct EventTable {
 impl EventTable {
     /// The number of a function's name.
     pub fn function(&mut self, name: &str) -> u32 {
-        if let Some(number) = self.function_numbers.get(name) {
+        self.function_with_key(name, name)
+    }
+
+    /// The number of a function that is known by more than its name.
+    pub fn function_with_key(&mut self, key: &str, name: &str) -> u32 {
+        if let Some(number) = self.function_numbers.get(key) {
             return *number;
         }
         let number = self.functions.len() as u32;
         self.functions.push(name.to_owned());
-        self.function_numbers.insert(name.to_owned(), number);
+        self.function_numbers.insert(key.to_owned(), number);
         number
     }
 
@@ -56,27 +80,28 @@ impl EventTable {
     }
 
     /// The symbol of a path.
-    pub fn path(&mut self, function: u32, path: &str, end: SubpathEnd, blocks: impl FnOnce(&mut Self) -> Vec<u64>) -> u64 {
-        let key = (EventClass::Subpath { function, end }, path.to_owned());
+    pub fn path(&mut self, event: &PathEvent, path: &str, blocks: impl FnOnce(&mut Self) -> Vec<u64>) -> u64 {
+        let key = (EventClass::Subpath { function: event.function, end: event.end }, path.to_owned());
         if let Some(number) = self.numbers.get(&key) {
             return *number;
         }
-        let label = format!("{}:{path}", self.function_name(function));
+        let label = format!("{}:{path}", self.function_name(event.function));
         let blocks = blocks(self);
-        self.insert(key, label, blocks)
+        let entry = EventEntry { class: key.0, label, blocks, is_prefix: event.is_prefix, source: event.source.clone() };
+        self.insert(key, entry)
     }
 
     /// The symbol of a call of a function.
     pub fn enter(&mut self, function: u32) -> u64 {
+        let key = (EventClass::Enter, function.to_string());
         let label = format!("enter {}", self.function_name(function));
-        let key = (EventClass::Enter, label.clone());
-        self.numbers.get(&key).copied().unwrap_or_else(|| self.insert(key, label, Vec::new()))
+        self.numbers.get(&key).copied().unwrap_or_else(|| self.insert(key, EventEntry::bracket(EventClass::Enter, label)))
     }
 
     /// The symbol of a return.
     pub fn leave(&mut self) -> u64 {
         let key = (EventClass::Leave, String::new());
-        self.numbers.get(&key).copied().unwrap_or_else(|| self.insert(key, "leave".into(), Vec::new()))
+        self.numbers.get(&key).copied().unwrap_or_else(|| self.insert(key, EventEntry::bracket(EventClass::Leave, "leave".into())))
     }
 
     /// What a symbol means.
@@ -99,14 +124,22 @@ impl EventTable {
         (0..).zip(&self.entries).filter(|(_, entry)| entry.label == label).map(|(symbol, _)| symbol).collect()
     }
 
-    /// Whether a symbol is a path.
+    /// Whether a symbol is a path that was executed, not a bracket, nor the beginning of a path that comes later.
     pub fn is_path(&self, symbol: u64) -> bool {
-        matches!(self.entry(symbol).class, EventClass::Subpath { .. })
+        let entry = self.entry(symbol);
+        matches!(entry.class, EventClass::Subpath { .. }) && !entry.is_prefix
     }
 
-    fn insert(&mut self, key: (EventClass, String), label: String, blocks: Vec<u64>) -> u64 {
+    /// Where the paths among some events run in the source, as far as that is known.
+    pub fn sources<'a>(&self, labels: impl IntoIterator<Item = &'a String>) -> BTreeMap<String, String> {
+        let wanted: BTreeSet<&String> = labels.into_iter().collect();
+        let known = self.entries.iter().filter(|entry| wanted.contains(&entry.label));
+        known.filter_map(|entry| Some((entry.label.clone(), entry.source.clone()?))).collect()
+    }
+
+    fn insert(&mut self, key: (EventClass, String), entry: EventEntry) -> u64 {
         let number = self.entries.len() as u64;
-        self.entries.push(EventEntry { class: key.0, label, blocks });
+        self.entries.push(entry);
         self.numbers.insert(key, number);
         number
     }
@@ -128,6 +161,13 @@ pub struct ThreadSequence {
 pub struct Recording {
     pub convention: Convention,
     pub threads: Vec<ThreadSequence>,
+}
+
+impl Recording {
+    /// A thread's sequence as one grammar.
+    fn grammar(&self, thread: usize) -> Result<Grammar> {
+        Ok(Grammar::concatenated(self.threads[thread].windows.iter().map(|window| &window.grammar))?)
+    }
 }
 
 /// Takes the events of threads, compresses them at once.
@@ -170,14 +210,6 @@ impl RecordingWriter {
     }
 }
 
-/// Reads a recording.
-///
-/// # Errors
-/// It cannot be read or understood.
-pub fn load(file: &Path, method: Method, limits: WindowLimits, table: &mut EventTable) -> Result<Recording> {
-    text::read(file, method, limits, table).with_context(|| format!("cannot read {}", file.display()))
-}
-
 /// A thread's sequence as one grammar.
 pub struct Opened {
     pub table: EventTable,
@@ -199,17 +231,21 @@ pub fn open(input: &StreamInput) -> Result<Opened> {
 ///
 /// # Errors
 /// As of [`open`].
-pub fn open_into(file: &Path, input: &StreamInput, table: &mut EventTable) -> Result<(Convention, Grammar)> {
-    let recording = load(file, input.method.method(), WindowLimits::default(), table)?;
+pub fn open_into(wanted: &str, input: &StreamInput, table: &mut EventTable) -> Result<(Convention, Grammar)> {
+    let (method, limits) = (input.method.method(), WindowLimits::default());
+    let file = Path::new(wanted);
+    if !file.is_file() || streams::is_log(file) {
+        let recording = streams::read(wanted, input.thread, method, limits, table)?;
+        return Ok((recording.convention, recording.grammar(0)?));
+    }
+    let recording = text::read(file, method, limits, table).with_context(|| format!("cannot read {wanted}"))?;
     let count = recording.threads.len();
     let names = || recording.threads.iter().map(|thread| thread.name.as_str()).collect::<Vec<_>>().join(", ");
-    ensure!(input.thread < count, "{} has {count} threads ({}): --thread takes their places from 0", file.display(), names());
-    let windows = &recording.threads[input.thread].windows;
-    let grammar = Grammar::concatenated(windows.iter().map(|window| &window.grammar))?;
-    Ok((recording.convention, grammar))
+    ensure!(input.thread < count, "{wanted} has {count} threads ({}): --thread takes their places from 0", names());
+    Ok((recording.convention, recording.grammar(input.thread)?))
 }
 
-/// Events of paths in a sequence, brackets left out.
+/// Paths that were executed in a sequence, brackets and beginnings of paths left out.
 pub fn path_events(grammar: &Grammar, table: &EventTable) -> u64 {
     let counts = grammar.terminals().iter().zip(grammar.terminal_counts());
     counts.filter(|(symbol, _)| table.is_path(**symbol)).map(|(_, count)| count).sum()

@@ -1,9 +1,10 @@
 //! `trodden stream segments`: interprocedural path segments of depth k, most frequent first.
 
-use super::{first, print, recording};
+use super::{first, print, recording, write_sources};
 use crate::cli::StreamSegments;
 use anyhow::Result;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use trodden_sequence::segments::{SegmentCounts, call_segments, supergraph_paths};
 
@@ -18,6 +19,8 @@ struct Document {
     /// Supergraph paths without an end; of call segments none.
     unfinished: usize,
     segments: Vec<Row>,
+    /// Where paths run.
+    sources: BTreeMap<String, String>,
 }
 
 #[derive(Serialize)]
@@ -38,20 +41,22 @@ pub fn run(job: &StreamSegments) -> Result<ExitCode> {
     } else {
         (call_segments(&opened.grammar, &opened.table, opened.convention, job.depth)?, 0)
     };
+    let (distinct, executed) = (counts.len(), counts.values().sum());
+    let rows = first(sorted(counts), job.input.top);
+    let segments: Vec<Row> = rows.into_iter().map(|(symbols, count)| Row { events: opened.table.labels(&symbols), count }).collect();
     let document = Document {
         kind: if job.supergraph { "supergraph paths" } else { "call segments" },
         depth: job.depth,
-        distinct: counts.len(),
-        executed: counts.values().sum(),
+        distinct,
+        executed,
         unfinished,
-        segments: first(sorted(counts), job.input.top)
-            .into_iter()
-            .map(|(symbols, count)| Row { events: opened.table.labels(&symbols), count })
-            .collect(),
+        sources: opened.table.sources(segments.iter().flat_map(|row| &row.events)),
+        segments,
     };
     print(job.input.json, &document, |out| {
         writeln!(out, "{} different {} of depth {}, executed {} times", document.distinct, document.kind, job.depth, document.executed)?;
-        document.segments.iter().try_for_each(|row| writeln!(out, "{:>12}  {}", row.count, row.events.join("  ")))
+        document.segments.iter().try_for_each(|row| writeln!(out, "{:>12}  {}", row.count, row.events.join("  ")))?;
+        write_sources(out, &document.sources)
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! #trodden events 1
-//! convention   subpaths | whole-paths | prefixes      (subpaths if the line is missing)
+//! convention   subpaths | whole-paths | prefixes      (before all events; subpaths if the line is missing)
 //! thread       NAME                                   (events below are of this thread)
 //! enter        FUNCTION
 //! path         FUNCTION  PATH  call | loop | return  [BLOCK ...]
@@ -14,7 +14,7 @@
 //!
 //! Empty lines and lines that begin with `#` mean nothing. Each error names its line.
 
-use super::recording::{EventTable, Recording, RecordingWriter};
+use super::recording::{EventTable, PathEvent, Recording, RecordingWriter};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
 use std::fs::File;
@@ -92,7 +92,8 @@ impl Events<'_> {
             ["path", function, path, end, ref blocks @ ..] => {
                 let (function, end) = (self.table.function(function), path_end(end)?);
                 let named = |table: &mut EventTable| blocks.iter().map(|block| table.block(function, block)).collect();
-                self.table.path(function, path, end, named)
+                let is_prefix = self.convention == Convention::Prefixes && end == SubpathEnd::Call;
+                self.table.path(&PathEvent { function, end, is_prefix, source: None }, path, named)
             }
             _ => bail!("it is none of convention, thread, enter, leave, path with their fields, separated by tabulators"),
         };
@@ -130,7 +131,8 @@ impl Events<'_> {
             "backward" | "backward-not-taken" | "indirect" | "forward" | "limit" => (SubpathEnd::BackEdge, false),
             _ => bail!("`{end}` ends no path: call, return, backward, backward-not-taken, indirect, forward or limit"),
         };
-        let symbol = self.table.path(function, &format!("{start}/{outcomes}"), end, |_| Vec::new());
+        let symbol =
+            self.table.path(&PathEvent { function, end, is_prefix: false, source: None }, &format!("{start}/{outcomes}"), |_| Vec::new());
         self.writer.push(number, symbol)?;
         frames.calls = end == SubpathEnd::Call;
         if is_return {
