@@ -14,7 +14,7 @@ use trodden_unit::EventSource;
 /// for sums of them would mean nothing.
 pub fn source(profile: &Profile) -> Option<EventSource> {
     let units = profile.images.iter().flat_map(|i| &i.units);
-    let names: BTreeSet<&str> = units.filter_map(|u| u.map.events).map(EventSource::name).collect();
+    let names: BTreeSet<&str> = units.filter_map(|u| u.map.events()).map(EventSource::name).collect();
     match names.into_iter().collect::<Vec<_>>()[..] {
         [name] => EventSource::parse(name),
         _ => None,
@@ -38,7 +38,7 @@ pub fn of_function(function: &Function) -> i128 {
 /// Events of a path, if its unit sums some up.
 fn of_path(ranked: &Ranked) -> Option<(EventSource, PathEvents)> {
     let (unit, map) = (ranked.function.unit, ranked.function.map);
-    unit.map.events.map(|event| (event, unit.events_of(map, ranked.path.id)))
+    unit.map.events().map(|event| (event, unit.events_of(map, ranked.path.id)))
 }
 
 /// A line about a path: mean, deviation, total.

@@ -210,7 +210,7 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     needs(OneVersion, Bursts, "other builds have one version of the code anyway", "leave it out, or build with --sample"),
     needs(ArrayPaths, Tables, "without tables all counts are in arrays", "say how many --table-slots tables have, or take --max-paths"),
     // What of them: one observation.
-    excludes(Events, EdgeProfile, "LLVM's counters would be summed up for, too", "make two builds"),
+    excludes(Events, EdgeProfile, "the counters of the edge profile have no cells for sums", "make two builds"),
     excludes(Events, Addresses, "nothing is counted there", "make two builds"),
     excludes(Events, Trace, "a trace has no events", "leave one out"),
     excludes(Events, Unknown, "unknown paths have times where sums would be", "make two builds"),
@@ -218,7 +218,7 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Events, Interesting, "the other paths of a function have no sums of their own", "make two builds"),
     excludes(Events, HotPaths, "the paths that are left out have no sums of their own", "take the scheme ball-larus"),
     excludes(Events, Part, "copies share counts, not sums", "build the program without --events for copies"),
-    excludes(Events, Bursts, "an event would be summed up only from the middle of a path on", "make two builds"),
+    excludes(Events, Bursts, "estimates of bursts are of counts alone", "make two builds"),
     excludes(Events, Tables, "a slot of a table has no room for sums", "leave one out: long paths are cut without tables"),
     excludes(Events, Atomic, "a sum and its square cannot be added to atomically", "let each thread have counters of its own"),
     excludes(EdgeProfile, Unknown, "an edge profile takes the counts of all paths", "make two builds"),
@@ -245,7 +245,7 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(
         TwoVersions,
         Atomic,
-        "duplicated code counts for its own thread",
+        "the duplicated code counts in its own thread's memory",
         "let each thread have counters of its own, or take versions=one",
     ),
     // Where to: what needs arrays of threads.

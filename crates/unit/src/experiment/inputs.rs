@@ -65,12 +65,14 @@ pub enum InputError {
     },
     /// It is not there.
     #[error(
-        "the file {identity} ({key}) of the build is not in {folder}: set TRODDEN_STORE to the store of that build, or give the file again (--{key})",
+        "the file {identity} ({key}) of the build is not in {folder}: set TRODDEN_STORE to the store of that build, or {remedy}",
         folder = folder.display()
     )]
     Missing {
         /// The setting's key.
         key: &'static str,
+        /// What to do.
+        remedy: &'static str,
         /// The file's identity.
         identity: Identity,
         /// Where it should be.
@@ -115,6 +117,18 @@ impl InputKind {
             InputKind::Interesting => "interesting",
             InputKind::Part => "part",
             InputKind::Apply => "apply",
+        }
+    }
+
+    /// What to do where such a file is lost.
+    fn remedy(self) -> &'static str {
+        match self {
+            InputKind::Weights => "give it again (--weights)",
+            InputKind::Known => "give the profile again (--residual)",
+            InputKind::Watched => "make the program again (trodden instrument --watch)",
+            InputKind::Interesting => "make the program again (trodden instrument --interesting)",
+            InputKind::Part => "take the program of which the copy was made",
+            InputKind::Apply => "run `trodden pgo` again",
         }
     }
 
@@ -194,6 +208,21 @@ impl InputFolder {
         written.map(|()| identity).map_err(|source| InputError::Unwritable { file: path, source })
     }
 
+    /// Whether a file of a kind is there.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn check(&self, kind: InputKind, identity: Identity) -> Result<(), InputError> {
+        match self.path(identity).is_file() {
+            true => Ok(()),
+            false => Err(self.missing(kind, identity)),
+        }
+    }
+
+    fn missing(&self, kind: InputKind, identity: Identity) -> InputError {
+        InputError::Missing { key: kind.key(), remedy: kind.remedy(), identity, folder: self.folder.clone() }
+    }
+
     /// The content of a file of a kind.
     ///
     /// # Errors
@@ -203,7 +232,7 @@ impl InputFolder {
         let bytes = match std::fs::read(&file) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(InputError::Missing { key, identity, folder: self.folder.clone() });
+                return Err(self.missing(kind, identity));
             }
             Err(source) => return Err(InputError::Unreadable { key, file, source }),
         };

@@ -162,6 +162,11 @@ impl Experiment {
         }
     }
 
+    /// The file of the paths that tests took, as far as the build was told; others, of what is watched for, are no such.
+    pub fn known_set(&self) -> Option<Identity> {
+        self.known().filter(|_| !self.is_watched())
+    }
+
     /// Whether only paths that are not known are counted. Such a unit notes when each was counted first: as many words
     /// of memory as counters lie behind these.
     pub fn is_residual(&self) -> bool {

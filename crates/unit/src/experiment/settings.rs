@@ -164,12 +164,16 @@ impl Settings {
     /// The same settings with files by their identities: each is read, checked, and put into the folder.
     ///
     /// # Errors
-    /// A file cannot be read, holds something else, or cannot be stored.
+    /// A file cannot be read, holds something else, or cannot be stored; or one that is named by its identity is not there.
     pub fn resolve(mut self, folder: &InputFolder) -> Result<Settings, InputError> {
         for kind in InputKind::ALL {
-            if let Some(Input::File(file)) = kind.of(&self) {
-                let identity = folder.put_file(kind, file)?;
-                *kind.of_mut(&mut self) = Some(Input::Stored(identity));
+            match kind.of(&self) {
+                Some(Input::File(file)) => {
+                    let identity = folder.put_file(kind, file)?;
+                    *kind.of_mut(&mut self) = Some(Input::Stored(identity));
+                }
+                Some(Input::Stored(identity)) => folder.check(kind, *identity)?,
+                None => {}
             }
         }
         Ok(self)
