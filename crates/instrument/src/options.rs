@@ -38,6 +38,10 @@ pub struct Options {
     /// Count at every call that it was reached, not only at those that might not come back by themselves: so that
     /// callers' paths are known too when a signal ends the program.
     pub reach_all: bool,
+    /// Count it at calls of functions that the unit defines, too.
+    pub reach_calls: bool,
+    /// Write a stream of paths and calls instead of counting.
+    pub stream: bool,
     /// Keep the unit's bitcode, so that other variants can be made of it.
     pub keep_bitcode: bool,
     /// Measured frequencies of edges.
@@ -164,7 +168,7 @@ impl Options {
     fn load(request: Request, folder: &InputFolder) -> Result<Options, BadOption> {
         let Request { experiment, action, keep } = request;
         let placement = experiment.placement();
-        let part = experiment.part();
+        let (part, stream) = (experiment.part(), experiment.observation() == Observation::Stream);
         let (interesting, time_limit_s) = match experiment.paths() {
             Paths::Interesting { set, time_limit_s, .. } => (Some(read_paths(folder, InputKind::Interesting, set)?), time_limit_s),
             _ => (None, 0),
@@ -185,6 +189,9 @@ impl Options {
             plan: PlanOptions { max_paths: placement.max_paths, entries: Entries::Shared, chords: placement.chords, hot_first: false },
             choices: choices(&experiment),
             reach_all: placement.reach == Reach::All,
+            // Which call a function was called from is known by the event before.
+            reach_calls: stream || placement.reach == Reach::Calls,
+            stream,
             keep_bitcode: keep == Keep::Bitcode,
             weights: placement.weights.map(|weights| read_weights(folder, weights)).transpose()?,
             crowding: known.as_deref().map(executions).unwrap_or_default(),

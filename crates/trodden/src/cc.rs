@@ -59,7 +59,8 @@ pub const LTO_OPTION: &str = "--trodden-lto";
 /// Option of one command, with an event behind `=`, that asks for sums of events.
 const EVENTS_OPTION: &str = "--trodden-events";
 /// Options of one command that stand for settings.
-const SETTING_OPTIONS: [(&str, &str); 6] = [
+const SETTING_OPTIONS: [(&str, &str); 7] = [
+    ("--trodden-stream", "observe=stream"),
     ("--trodden-sample", "when=bursts"),
     ("--sample", "when=bursts"),
     ("--trodden-addresses", "observe=addresses"),

@@ -38,15 +38,14 @@ pub struct Parameters {
     /// Measured frequencies (`trodden export weights`): probes go where the program hardly ever comes.
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
-    // Like two values of one option: both say what is observed.
     /// Count nothing and change no code: only note where each block lies, for `trodden import` of branches that hardware recorded.
-    #[arg(long, conflicts_with = "pgo")]
+    #[arg(long, conflicts_with_all = ["pgo", "stream"])]
     pub addresses: bool,
     /// With `--addresses`: whether code generation may merge equal ends of blocks, which then lose their addresses.
     #[arg(long, value_parser = spelled::<bool>())]
     pub tail_merging: Option<bool>,
     /// Note where LLVM's edge counters would be, so that profiles can be exported for `-fprofile-use`.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "stream")]
     pub pgo: bool,
     /// Besides counting, sum up events for each path: their number, mean and deviation. `tsc` (time) works everywhere;
     /// hardware events need a machine that counts them.
@@ -56,6 +55,9 @@ pub struct Parameters {
     /// or several of these divided by commas. Known paths cost next to nothing.
     #[arg(long, value_name = "PROFILE")]
     pub residual: Option<OsString>,
+    /// Write the sequence of paths and calls instead of counting, for `trodden record --whole-program` and `--last`: counts follow from it.
+    #[arg(long)]
+    pub stream: bool,
     /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
     #[arg(long)]
     pub sample: bool,
@@ -83,13 +85,19 @@ impl Parameters {
             reach: self.reach,
             keep: self.keep,
             weights: self.weights.clone().map(Input::File),
-            observe: if self.addresses { Some(Observe::Addresses) } else { self.pgo.then_some(Observe::EdgeProfile) },
+            observe: self.observe(),
             tail_merging: self.tail_merging,
             events: self.events,
             known: self.residual.as_ref().map(|profile| Input::File(profile.into())),
             when: self.sample.then_some(Timing::Bursts),
             ..Settings::default()
         }
+    }
+
+    /// What is observed: `--addresses`, `--pgo` and `--stream` are like values of one option.
+    fn observe(&self) -> Option<Observe> {
+        let asked = [(self.addresses, Observe::Addresses), (self.pgo, Observe::EdgeProfile), (self.stream, Observe::Stream)];
+        asked.into_iter().find_map(|(is_asked, observe)| is_asked.then_some(observe))
     }
 
     /// Those among words of another command: takes them out, with their values.

@@ -279,6 +279,15 @@ fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
 /// What a unit is built with that copies cannot share.
 fn special(map: &UnitMap) -> Option<&'static str> {
     let made = Settings::from(&map.experiment);
-    let refused = [Choice::Bursts, Choice::Addresses, Choice::EdgeProfile, Choice::Events, Choice::Part, Choice::Watched, Choice::Trace];
+    let refused = [
+        Choice::Bursts,
+        Choice::Addresses,
+        Choice::EdgeProfile,
+        Choice::Events,
+        Choice::Part,
+        Choice::Watched,
+        Choice::Stream,
+        Choice::Trace,
+    ];
     refused.into_iter().find(|choice| choice.is_made(&made)).map(Choice::spelling)
 }

@@ -58,7 +58,7 @@ pub struct CopyPart {
     pub count_hits: bool,
 }
 
-/// What is observed of paths. (Sequences of paths, a stream, will be a variant.)
+/// What is observed of paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Observation {
     /// How often each was taken.
@@ -67,6 +67,8 @@ pub enum Observation {
     Sums(EventSource),
     /// That, in a form of which LLVM's edge profile can be made.
     EdgeProfile,
+    /// Their sequence, and that of calls; counts follow from it.
+    Stream,
     /// Nothing: blocks are marked, so that branches which hardware recorded can be turned into paths.
     Addresses {
         /// Code generation may merge equal ends of blocks, which then have one address.

@@ -38,6 +38,8 @@ pub enum Choice {
     Events,
     /// LLVM's edge profile.
     EdgeProfile,
+    /// The sequence of paths and calls.
+    Stream,
     /// Addresses of blocks instead of counts.
     Addresses,
     /// Equal ends of blocks kept apart.
@@ -131,6 +133,7 @@ impl Choice {
             Choice::Hits => s.count_hits == Some(true),
             Choice::Events => s.events.is_some(),
             Choice::EdgeProfile => s.observe == Some(Observe::EdgeProfile),
+            Choice::Stream => s.observe == Some(Observe::Stream),
             Choice::Addresses => s.observe == Some(Observe::Addresses),
             Choice::TailMerging => s.tail_merging.is_some(),
             Choice::Trace => s.observe == Some(Observe::Trace),
@@ -160,6 +163,7 @@ impl Choice {
             Choice::Hits => "--count-hits (count-hits=on)",
             Choice::Events => "--events",
             Choice::EdgeProfile => "--pgo (observe=edge-profile)",
+            Choice::Stream => "--stream (observe=stream)",
             Choice::Addresses => "--addresses (observe=addresses)",
             Choice::TailMerging => "--tail-merging",
             Choice::Trace => "observe=trace",
@@ -227,6 +231,15 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(EdgeProfile, HotPaths, "an edge profile takes the counts of all paths", "take the scheme ball-larus"),
     excludes(EdgeProfile, Part, "an edge profile takes the counts of all paths", "build the program without --pgo for copies"),
     excludes(EdgeProfile, Bursts, "an edge profile takes the counts of a whole run", "make two builds"),
+    excludes(Events, Stream, "counts follow from a stream, and sums do not", "make two builds"),
+    excludes(Stream, Unknown, "a stream is of all paths", "make two builds"),
+    excludes(Stream, Watched, "a stream is of all paths", "make two builds"),
+    excludes(Stream, Interesting, "a stream is of all paths", "make two builds"),
+    excludes(Stream, HotPaths, "a stream is of all paths", "take the scheme ball-larus"),
+    excludes(Stream, Part, "a stream is of all paths", "build the program without --stream for copies"),
+    excludes(Stream, Bursts, "a stream with gaps says nothing of the order", "make two builds"),
+    excludes(Stream, Tables, "a stream has no counters", "leave --table-slots out"),
+    excludes(Stream, Atomic, "each thread writes a stream of its own", "leave --threads out"),
     excludes(Addresses, Unknown, "nothing is counted there", "make two builds"),
     excludes(Addresses, Watched, "nothing is counted there", "make two builds"),
     excludes(Addresses, Interesting, "nothing is counted there", "make two builds"),

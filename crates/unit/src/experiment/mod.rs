@@ -77,6 +77,7 @@ impl Experiment {
             (Some(event), _) => Observation::Sums(event),
             (None, Observe::Counts) => Observation::Counts,
             (None, Observe::EdgeProfile) => Observation::EdgeProfile,
+            (None, Observe::Stream) => Observation::Stream,
             (None, Observe::Addresses) => Observation::Addresses { merge_tails: settings.tail_merging.unwrap_or(true) },
             (None, Observe::Trace) => Observation::Trace,
         };
@@ -187,7 +188,9 @@ impl Experiment {
     pub fn events(&self) -> Option<EventSource> {
         match self.observation {
             Observation::Sums(event) => Some(event),
-            Observation::Counts | Observation::EdgeProfile | Observation::Addresses { .. } | Observation::Trace => None,
+            Observation::Counts | Observation::EdgeProfile | Observation::Stream | Observation::Addresses { .. } | Observation::Trace => {
+                None
+            }
         }
     }
 
@@ -295,6 +298,7 @@ impl From<&Experiment> for Settings {
         match experiment.observation {
             Observation::Counts | Observation::Sums(_) => {}
             Observation::EdgeProfile => settings.observe = Some(Observe::EdgeProfile),
+            Observation::Stream => settings.observe = Some(Observe::Stream),
             Observation::Trace => settings.observe = Some(Observe::Trace),
             Observation::Addresses { merge_tails } => {
                 settings.observe = Some(Observe::Addresses);

@@ -134,6 +134,8 @@ pub enum Observe {
     Counts,
     /// That, in a form of which LLVM's edge profile can be made.
     EdgeProfile,
+    /// The sequence of paths and calls.
+    Stream,
     /// Nothing: blocks are marked.
     Addresses,
     /// What an execution that was followed from outside did.
@@ -146,6 +148,8 @@ pub enum Reach {
     /// Those that may not return.
     #[default]
     MayNotReturn,
+    /// Those, and all of functions that the unit defines; so it is of streams at least.
+    Calls,
     /// All.
     All,
 }

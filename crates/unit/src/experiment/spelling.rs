@@ -66,6 +66,7 @@ spell! { DominantIteration:
 }
 spell! { Reach:
     Reach::MayNotReturn => "may-not-return", "Those that might exit, throw or jump away: what the compiler cannot exclude";
+    Reach::Calls => "calls", "Those, and all of functions that the unit defines; so it is with --stream";
     Reach::All => "all", "All, so that callers' paths are known too when a signal ends the program";
 }
 spell! { Timing:
@@ -79,6 +80,7 @@ spell! { Versions:
 spell! { Observe:
     Observe::Counts => "counts", "How often each path is taken";
     Observe::EdgeProfile => "edge-profile", "That, in a form of which LLVM's edge profile can be made";
+    Observe::Stream => "stream", "The sequence of paths and calls, instead of counts";
     Observe::Addresses => "addresses", "Nothing: where each block lies is noted";
     Observe::Trace => "trace", "What an execution did that was followed from outside";
 }
