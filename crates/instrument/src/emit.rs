@@ -50,7 +50,7 @@ pub fn declare_count(module: Module) -> Value {
     declare_of_runtime(module, COUNT_SYMBOL, llvm!(LLVMFunctionType(nothing, &raw mut pointer, 1, 0)))
 }
 
-fn declare_of_runtime(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
+pub fn declare_of_runtime(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
     let function = llvm!(LLVMAddFunction(module.raw, c_string(name).as_ptr(), kind));
     llvm!(LLVMSetVisibility(function, LLVMVisibility::LLVMHiddenVisibility));
     llvm!(LLVMSetFunctionCallConv(function, PRESERVE_ALL));

@@ -9,10 +9,14 @@
 
 mod access;
 mod codec;
+mod fingerprint;
+mod frames;
 mod search;
 
-pub use access::Symbols;
+pub use access::{Symbols, TerminalIds};
 pub use codec::{Window, read_window};
+pub use fingerprint::{Fingerprint, Fingerprints, common_extension};
+pub use frames::Frames;
 pub use search::{Occurrences, Pattern};
 
 use crate::SequenceError;

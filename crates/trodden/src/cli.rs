@@ -14,6 +14,7 @@ mod partition;
 mod residual;
 mod showing;
 mod simulate;
+mod stream;
 mod suite;
 mod times;
 mod trace;
@@ -34,6 +35,7 @@ pub use partition::{CopyStrategy, HitsCounted, Plan};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use simulate::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, SourceFormat, StackOverflow, Sweep};
+pub use stream::{Last, RecordStream, Stream, StreamCollect, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
 pub use trace::{
     CollectorKind, RepeatPart, Trace, TraceDiff, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow, TraceStrategy,
@@ -125,6 +127,11 @@ pub enum Command {
     Record(Box<Record>),
     /// Count programs of the sample tier that run already, in bursts.
     Sample(Sample),
+    /// Show what each thread of a program built with --stream did before the end.
+    Last(Last),
+    /// The sequence of paths and calls of each thread of a run: what it holds, from any place on.
+    #[command(subcommand)]
+    Stream(Stream),
     /// Make a profile of raw files that a program wrote by TRODDEN_OUTPUT, without `trodden record`.
     Collect(Collect),
     /// Make a program faster by what its own runs tell: builds, trains, builds again.
@@ -335,6 +342,9 @@ pub struct Record {
     /// Branches instead of counts.
     #[command(flatten)]
     pub branches: Branches,
+    /// Streams besides counts.
+    #[command(flatten)]
+    pub stream: RecordStream,
     /// Several copies that share the counting.
     #[command(flatten)]
     pub copies: Copies,

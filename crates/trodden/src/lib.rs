@@ -27,6 +27,7 @@
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
 //! | `output.rs` | standard output, in which names do not steer terminals |
 //! | `plan/`, `copies/` | dividing the counting among copies of a program; building, running and adding up copies |
+//! | `stream/` | sequences of paths and calls; flight recorders |
 //! | `trace/` | exact traces of programs that were not built for it |
 //! | `waits.rs`, `waits/` | waiting time: recording it, and the code that causes it |
 //! | `store.rs` | size of the unit store, and pruning it |
@@ -79,6 +80,7 @@ mod sample;
 mod simulate;
 mod stand_ins;
 mod store;
+mod stream;
 mod suite;
 mod toolchain;
 mod trace;
@@ -150,6 +152,8 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Pgo(job) => pgo::run(&job),
         Command::Record(record) => record::run(&record),
         Command::Sample(job) => sample::attach(&job),
+        Command::Last(job) => stream::last(&job),
+        Command::Stream(job) => stream::run(&job),
         Command::Collect(job) => record::collect_files(&job),
         Command::Simulate(job) => simulate::run(&job),
         Command::Import(job) => import::run(&job),

@@ -14,6 +14,7 @@ use crate::notes::{note, reasons, warn};
 use crate::programs;
 use crate::rust::ROLE_VARIABLE;
 use crate::sample::{self, Bursting, Files};
+use crate::stream;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -58,6 +59,9 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     }
     if let Some(suite) = record.destination.suite.as_deref().filter(|_| follows(record)) {
         return programs::run(record, suite);
+    }
+    if record.stream.whole_program || record.stream.last.is_some() {
+        return stream::record(record);
     }
     let folder = run_folder(record)?;
     // Without a process number all processes of one image share a file.
@@ -450,6 +454,8 @@ pub struct Lacking {
     pub problems: usize,
     /// The profile itself says so of each of them, and raw files have no more.
     pub all_marked: bool,
+    /// The run's number, if it is in the run store.
+    pub run: Option<u64>,
 }
 
 impl Lacking {
@@ -469,7 +475,7 @@ impl Lacking {
 /// Nothing could be decoded, or the place cannot be written.
 pub fn deliver(collected: &Collected, destination: &Destination) -> Result<Lacking> {
     let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
-    let lacking = Lacking { problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_marked) };
+    let mut lacking = Lacking { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_marked) };
     collected.problems.iter().for_each(warn);
     anyhow::ensure!(!collected.profile.images.is_empty(), "none of its images can be decoded");
     if let Some(output) = &destination.output {
@@ -479,6 +485,7 @@ pub fn deliver(collected: &Collected, destination: &Destination) -> Result<Lacki
     if !destination.no_store {
         let entry = RunStore::create(&std::env::current_dir()?)?.add_run(&collected.profile)?;
         note(format_args!("recorded as run {}; `trodden report` shows it", entry.number));
+        lacking.run = Some(entry.number);
     }
     Ok(lacking)
 }
