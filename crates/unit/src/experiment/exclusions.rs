@@ -38,6 +38,8 @@ pub enum Choice {
     Events,
     /// LLVM's edge profile.
     EdgeProfile,
+    /// Source-based coverage.
+    Coverage,
     /// The sequence of paths and calls.
     Stream,
     /// Addresses of blocks instead of counts.
@@ -133,6 +135,7 @@ impl Choice {
             Choice::Hits => s.count_hits == Some(true),
             Choice::Events => s.events.is_some(),
             Choice::EdgeProfile => s.observe == Some(Observe::EdgeProfile),
+            Choice::Coverage => matches!(s.observe, Some(Observe::Coverage | Observe::Mcdc)),
             Choice::Stream => s.observe == Some(Observe::Stream),
             Choice::Addresses => s.observe == Some(Observe::Addresses),
             Choice::TailMerging => s.tail_merging.is_some(),
@@ -163,6 +166,7 @@ impl Choice {
             Choice::Hits => "--count-hits (count-hits=on)",
             Choice::Events => "--events",
             Choice::EdgeProfile => "--pgo (observe=edge-profile)",
+            Choice::Coverage => "--coverage (observe=coverage)",
             Choice::Stream => "--stream (observe=stream)",
             Choice::Addresses => "--addresses (observe=addresses)",
             Choice::TailMerging => "--tail-merging",
@@ -215,6 +219,7 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     needs(ArrayPaths, Tables, "without tables all counts are in arrays", "say how many --table-slots tables have, or take --max-paths"),
     // What of them: one observation.
     excludes(Events, EdgeProfile, "the counters of the edge profile have no cells for sums", "make two builds"),
+    excludes(Events, Coverage, "the counters of coverage have no cells for sums", "make two builds"),
     excludes(Events, Addresses, "nothing is counted there", "make two builds"),
     excludes(Events, Trace, "a trace has no events", "leave one out"),
     excludes(Events, Unknown, "unknown paths have times where sums would be", "make two builds"),
@@ -226,11 +231,17 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Events, Tables, "a slot of a table has no room for sums", "leave one out: long paths are cut without tables"),
     excludes(Events, Atomic, "a sum and its square cannot be added to atomically", "let each thread have counters of its own"),
     excludes(EdgeProfile, Unknown, "an edge profile takes the counts of all paths", "make two builds"),
+    excludes(Coverage, Unknown, "coverage takes the counts of all paths", "make two builds"),
     excludes(EdgeProfile, Watched, "an edge profile takes the counts of all paths", "make two builds"),
+    excludes(Coverage, Watched, "coverage takes the counts of all paths", "make two builds"),
     excludes(EdgeProfile, Interesting, "an edge profile takes the counts of all paths", "make two builds"),
+    excludes(Coverage, Interesting, "coverage takes the counts of all paths", "make two builds"),
     excludes(EdgeProfile, HotPaths, "an edge profile takes the counts of all paths", "take the scheme ball-larus"),
+    excludes(Coverage, HotPaths, "coverage takes the counts of all paths", "take the scheme ball-larus"),
     excludes(EdgeProfile, Part, "an edge profile takes the counts of all paths", "build the program without --pgo for copies"),
+    excludes(Coverage, Part, "coverage takes the counts of all paths", "build the program without --coverage for copies"),
     excludes(EdgeProfile, Bursts, "an edge profile takes the counts of a whole run", "make two builds"),
+    excludes(Coverage, Bursts, "coverage takes the counts of a whole run", "make two builds"),
     excludes(Events, Stream, "counts follow from a stream, and sums do not", "make two builds"),
     excludes(Stream, Unknown, "a stream is of all paths", "make two builds"),
     excludes(Stream, Watched, "a stream is of all paths", "make two builds"),

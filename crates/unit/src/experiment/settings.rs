@@ -134,6 +134,10 @@ pub enum Observe {
     Counts,
     /// That, in a form of which LLVM's edge profile can be made.
     EdgeProfile,
+    /// That, in a form of which the counters of source-based coverage can be computed.
+    Coverage,
+    /// That, and the test vectors of decisions (MC/DC).
+    Mcdc,
     /// The sequence of paths and calls.
     Stream,
     /// Nothing: blocks are marked.

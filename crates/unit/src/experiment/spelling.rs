@@ -80,6 +80,8 @@ spell! { Versions:
 spell! { Observe:
     Observe::Counts => "counts", "How often each path is taken";
     Observe::EdgeProfile => "edge-profile", "That, in a form of which LLVM's edge profile can be made";
+    Observe::Coverage => "coverage", "That, in a form of which the counters of source-based coverage can be computed";
+    Observe::Mcdc => "mcdc", "That, and the test vectors of decisions (MC/DC)";
     Observe::Stream => "stream", "The sequence of paths and calls, instead of counts";
     Observe::Addresses => "addresses", "Nothing: where each block lies is noted";
     Observe::Trace => "trace", "What an execution did that was followed from outside";

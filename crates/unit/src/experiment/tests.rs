@@ -26,6 +26,7 @@ fn text_of(choice: Choice) -> String {
         Choice::Hits => format!("count-hits=on part={FILE} origin={}", &FILE[3..]),
         Choice::Events => "events=tsc".into(),
         Choice::EdgeProfile => "observe=edge-profile".into(),
+        Choice::Coverage => "observe=coverage".into(),
         Choice::Stream => "observe=stream".into(),
         Choice::Addresses => "observe=addresses".into(),
         Choice::TailMerging => "tail-merging=off observe=addresses".into(),
