@@ -1,3 +1,5 @@
+//! Every choice alone, every exclusion, and spellings there and back.
+
 use super::exclusions::{Choice, EXCLUSIONS, Relation};
 use super::*;
 use std::ffi::OsStr;
