@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `cli.rs` | syntax of the command line |
+//! | `experiment.rs` | from settings of builds to the file that the plugin reads |
 //! | `cc.rs`, `cc/arguments.rs` | compiler drivers |
 //! | `link.rs`, `recipe.rs` | linking; what is kept of a link |
 //! | `rebuild.rs`, `frames.rs`, `instrument.rs` | other variants of a program, without its sources |
@@ -47,6 +48,7 @@ mod copies;
 mod coverage;
 mod doctor;
 mod events;
+mod experiment;
 mod facts;
 mod field;
 mod find;

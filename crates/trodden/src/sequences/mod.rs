@@ -22,6 +22,7 @@ mod streams;
 mod text;
 
 use crate::cli::StreamAnalysis;
+use crate::output;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -48,7 +49,7 @@ pub fn run(job: &StreamAnalysis) -> Result<ExitCode> {
 
 /// Prints a result as JSON or as lines.
 fn print(json: bool, document: &impl Serialize, lines: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(output::text_or_json(json));
     if json {
         #[derive(Serialize)]
         struct Versioned<'a, T> {
