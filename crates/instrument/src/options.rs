@@ -27,7 +27,7 @@ const MOST_IN_TABLES: u64 = 1 << 56;
 const TIME_LIMIT_S: u64 = 2;
 
 /// All words.
-const KNOWN: [&str; 27] = [
+const KNOWN: [&str; 28] = [
     "scheme=ball-larus|targeted|practical|structural|spp|mspp|pertinent|pspp|ppp|known-table|ppp-optimal|approximate",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
@@ -37,6 +37,7 @@ const KNOWN: [&str; 27] = [
     "reach=doubtful|calls|all",
     "keep=bitcode|map",
     "stream=on|off",
+    "recorder=PATTERN",
     "tier=full|sample|residual|addresses",
     "tails=merged|apart",
     "markers=none|llvm",
@@ -71,6 +72,8 @@ pub struct Options {
     pub reach_calls: bool,
     /// Write a stream of paths and calls instead of counting.
     pub stream: bool,
+    /// Where the flight recorder of a stream build writes if nobody says so when it runs: a pattern of files.
+    pub recorder: Option<String>,
     /// Keep the unit's bitcode, so that other variants can be made of it.
     pub keep_bitcode: bool,
     /// Measured frequencies of edges, and the identity of their file.
@@ -257,6 +260,7 @@ impl Options {
             reach_all: false,
             reach_calls: false,
             stream: false,
+            recorder: None,
             keep_bitcode: true,
             weights: None,
             known: None,
@@ -327,6 +331,7 @@ impl Options {
         }
         let stream = self.stream;
         let wrong = [
+            (self.recorder.is_some() && !stream, ("recorder", "stream=off")),
             (stream && self.tier != Tier::Full, ("stream=on", "a tier other than full")),
             (stream && self.table_slots > 0, ("stream=on", "table-slots")),
             (stream && self.threads != Threads::Own, ("stream=on", "threads=atomic")),
@@ -395,6 +400,7 @@ impl Options {
             ("usual", "held") => self.choices.usual = UsualRounds::Held,
             ("reach", "calls") => self.reach_calls = true,
             ("reach", value) => self.reach_all = either(value, "doubtful", "all")?,
+            ("recorder", pattern) if !pattern.is_empty() => self.recorder = Some(pattern.to_owned()),
             ("stream", value) => self.stream = switch(value)?,
             ("keep", value) => self.keep_bitcode = either(value, "map", "bitcode")?,
             ("tier", "full") => self.tier = Tier::Full,

@@ -185,6 +185,9 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
     if let Some(streams) = work.streams {
         emit::forget_unused(&[work.around.enter]);
         streams.forget_unused();
+        if let Some(pattern) = &work.options.recorder {
+            emit::default_output(module, pattern);
+        }
     }
     if let Some(count) = work.count {
         emit::forget_unused(&[work.around.enter, count]);

@@ -59,6 +59,10 @@ pub struct Parameters {
     /// Write the sequence of paths and calls instead of counting, for `trodden record --whole-program` and `--last`: counts follow from it.
     #[arg(long, conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "table_slots", "threads"])]
     pub stream: bool,
+    /// With --stream: programs that are simply run keep the last paths and calls of each thread in files of this pattern (%p process id, %m program,
+    /// %h host), if the folder exists when they start.
+    #[arg(long, value_name = "PATTERN", value_parser = recorder_pattern, requires = "stream")]
+    pub flight_recorder: Option<String>,
     /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
     #[arg(long)]
     pub sample: bool,
@@ -71,6 +75,13 @@ pub fn weights_file(path: &str) -> Result<String, String> {
     let word = words.ok_or_else(|| format!("{} has blanks in its name: copy it to a place without", absolute.display()))?;
     let bytes = std::fs::read(word).map_err(|e| format!("cannot read it: {e}"))?;
     trodden_unit::Weights::from_bytes(&bytes).map(|_| word.to_owned()).map_err(|e| e.to_string())
+}
+
+/// The pattern as an absolute one: programs run in any folder.
+fn recorder_pattern(pattern: &str) -> Result<String, String> {
+    let absolute = std::path::absolute(pattern).map_err(|e| e.to_string())?;
+    let word = absolute.to_str().filter(|p| !p.contains(char::is_whitespace));
+    word.map(str::to_owned).ok_or_else(|| format!("{} has blanks in its name: choose one without", absolute.display()))
 }
 
 /// A file of the known paths that are meant, in the store, where `trodden residual` finds it by its identity. Several
@@ -207,6 +218,7 @@ impl Parameters {
             self.residual.as_ref().map(|file| format!("{RESIDUAL_WORD} known={file}")),
             self.pgo.then(|| MARKERS.to_owned()),
             self.stream.then(|| "stream=on".to_owned()),
+            self.flight_recorder.as_ref().map(|pattern| format!("recorder={pattern}")),
             self.sample.then(|| SAMPLE_WORD.to_owned()),
         ];
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
