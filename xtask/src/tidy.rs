@@ -25,7 +25,7 @@ const PRIVATE_PATHS: &[&str] = &[concat!("/ro", "ot/"), concat!("/wo", "rk/"), c
 /// Files in which white space at the end of a line means nothing, and that no formatter cares for.
 const STRIPPED: &[&str] = &[".sh", ".toml", ".c", ".js", ".css"];
 /// Crates that are pure.
-const PURE: &[&str] = &["crates/flow/src/", "crates/hardware/src/", "crates/waits/src/"];
+const PURE: &[&str] = &["crates/flow/src/", "crates/hardware/src/", "crates/sequence/src/", "crates/waits/src/"];
 /// What the pure core must not use.
 const IMPURE: &[&str] = &["std::fs", "std::env", "std::time", "std::process", "std::net", "std::io"];
 /// Crates whose work needs unsafe code.
@@ -221,12 +221,14 @@ mod tests {
 
     #[test]
     fn the_table_of_crates_is_read_with_what_follows() {
-        let table = "| `crates/wire` | layouts | - |\n| `crates/unit` | maps | `flow`, `wire` |\n| `crates/report` | x | `unit` |\n| `crates/trodden` | y | all |\n";
+        let table = "| `crates/wire` | layouts | - |\n| `crates/unit` | maps | `flow`, `wire` |\n| `crates/report` | x | `unit` |\n| \
+            `crates/trodden` | y | all |\n";
         let allowed = allowed_dependencies(table);
         assert_eq!(allowed["wire"], Some(BTreeSet::new()));
         assert_eq!(allowed["report"], Some(["flow", "unit", "wire"].map(str::to_owned).into()));
         assert_eq!(allowed["trodden"], None);
-        let package = serde_json::json!({"dependencies": [{"name": "trodden-report", "kind": null}, {"name": "anyhow", "kind": null}, {"name": "trodden-wire", "kind": null}]});
+        let package = serde_json::json!({"dependencies": [{"name": "trodden-report", "kind": null}, {"name": "anyhow", "kind": null},
+            {"name": "trodden-wire", "kind": null}]});
         assert_eq!(check_dependencies("trodden-unit", &package, &allowed).len(), 2);
     }
 }

@@ -13,8 +13,8 @@ use std::mem::offset_of;
 use std::path::Path;
 use trodden_unit::{Identity, UnitMap};
 use trodden_wire::{
-    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, DIRECT_BIAS_SYMBOL, DIRECT_PLACE_SYMBOL, FRAMES_SECTION, FUNCTIONS_SECTION,
-    FunctionRecord, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord,
+    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, DEFAULT_OUTPUT_SYMBOL, DIRECT_BIAS_SYMBOL, DIRECT_PLACE_SYMBOL, FRAMES_SECTION,
+    FUNCTIONS_SECTION, FunctionRecord, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord,
 };
 
 /// Name of the unit's counters; local to the object file.
@@ -50,7 +50,7 @@ pub fn declare_count(module: Module) -> Value {
     declare_of_runtime(module, COUNT_SYMBOL, llvm!(LLVMFunctionType(nothing, &raw mut pointer, 1, 0)))
 }
 
-fn declare_of_runtime(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
+pub fn declare_of_runtime(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
     let function = llvm!(LLVMAddFunction(module.raw, c_string(name).as_ptr(), kind));
     llvm!(LLVMSetVisibility(function, LLVMVisibility::LLVMHiddenVisibility));
     llvm!(LLVMSetFunctionCallConv(function, PRESERVE_ALL));
@@ -102,6 +102,15 @@ pub fn label(name: &str, kind: &str, size: usize) -> String {
     format!(".globl {name}\n.hidden {name}\n.type {name},@{kind}\n.size {name},{size}\n{name}:\n")
 }
 
+/// Defines the pattern of the image's files, where the environment of a run has none. All units have it; linkers keep one.
+pub fn default_output(module: Module, pattern: &[u8]) {
+    let text: String = pattern.iter().map(|b| format!("\\{b:03o}")).collect();
+    module.append_assembly(&format!(
+        ".pushsection .rodata.{DEFAULT_OUTPUT_SYMBOL},\"aG\",@progbits,{DEFAULT_OUTPUT_SYMBOL},comdat\n{}.asciz \"{text}\"\n.popsection\n",
+        label(DEFAULT_OUTPUT_SYMBOL, "object", pattern.len() + 1)
+    ));
+}
+
 /// Declares the bias of the region that all threads share, which [`shared_bias`] defines.
 pub fn declare_shared_bias(module: Module) -> Value {
     let bias = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(SHARED_BIAS_SYMBOL).as_ptr()));
@@ -112,7 +121,8 @@ pub fn declare_shared_bias(module: Module) -> Value {
 /// Defines the bias of the region that all threads share. All units have it; linkers keep one.
 pub fn shared_bias(module: Module) {
     module.append_assembly(&format!(
-        ".pushsection .bss.{SHARED_BIAS_SYMBOL},\"awG\",@nobits,{SHARED_BIAS_SYMBOL},comdat\n.p2align 3\n.globl {SHARED_BIAS_SYMBOL}\n.hidden {SHARED_BIAS_SYMBOL}\n\
+        ".pushsection .bss.{SHARED_BIAS_SYMBOL},\"awG\",@nobits,{SHARED_BIAS_SYMBOL},comdat\n.p2align 3\n.globl \
+            {SHARED_BIAS_SYMBOL}\n.hidden {SHARED_BIAS_SYMBOL}\n\
          .type {SHARED_BIAS_SYMBOL},@object\n.size {SHARED_BIAS_SYMBOL},8\n{SHARED_BIAS_SYMBOL}:\n.zero 8\n.popsection\n"
     ));
 }
@@ -145,7 +155,8 @@ pub fn declare_switch(module: Module) -> Value {
 /// Defines the image's switch: a page of its own, which the runtime maps anew. All units have it; linkers keep one.
 pub fn switch(module: Module) {
     module.append_assembly(&format!(
-        ".pushsection .bss.{SWITCH_SYMBOL},\"awG\",@nobits,{SWITCH_SYMBOL},comdat\n.p2align 12\n.globl {SWITCH_SYMBOL}\n.hidden {SWITCH_SYMBOL}\n\
+        ".pushsection .bss.{SWITCH_SYMBOL},\"awG\",@nobits,{SWITCH_SYMBOL},comdat\n.p2align 12\n.globl {SWITCH_SYMBOL}\n.hidden \
+            {SWITCH_SYMBOL}\n\
          .type {SWITCH_SYMBOL},@object\n.size {SWITCH_SYMBOL},4096\n{SWITCH_SYMBOL}:\n.zero 4096\n.popsection\n"
     ));
 }

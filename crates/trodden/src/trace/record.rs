@@ -293,7 +293,8 @@ impl Recording<'_> {
         let check = repair.run(&mut distribution.profiles);
         if let Some(violation) = check.violations.first() {
             bail!(
-                "{} branches cannot be distinguished by any run, the first is {:?}, which can go to {:?}: leave its function out with `--opaque`, or take `--runs 1`",
+                "{} branches cannot be distinguished by any run, the first is {:?}, which can go to {:?}: leave its function out with \
+                    `--opaque`, or take `--runs 1`",
                 check.violations.len(),
                 violation.branch,
                 violation.targets
@@ -470,7 +471,8 @@ fn equal(results: &[RunResult]) -> Result<()> {
     for (number, result) in (1..).zip(results) {
         if let Some(divergence) = &result.outcome.divergence {
             bail!(
-                "run {number} diverged from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause (a file that the first run made or removed, for one), or take `--runs 1`, which watches every block in one run"
+                "run {number} diverged from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause \
+                    (a file that the first run made or removed, for one), or take `--runs 1`, which watches every block in one run"
             );
         }
     }
