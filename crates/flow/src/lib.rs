@@ -30,7 +30,7 @@ pub mod partition;
 pub mod placement;
 pub mod plan;
 pub mod residual;
-pub mod schedule;
+pub mod program;
 pub mod selected;
 pub mod verify;
 pub mod witness;
@@ -41,5 +41,5 @@ pub use numbering::{InterestingSet, Labelling, Numbering, NumberingError, Scheme
 pub use placement::Probes;
 pub use plan::{Partial, Plan, PlanOptions};
 pub use residual::{Residual, Versions};
-pub use schedule::Schedule;
+pub use program::ProbeProgram;
 pub use selected::Selected;

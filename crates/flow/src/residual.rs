@@ -29,7 +29,8 @@ use crate::graph::{Edge, Graph, Node};
 use crate::numbering::Numbering;
 use crate::placement::Probes;
 use crate::plan::{Action, Plan};
-use crate::schedule::{Choices, Facts, Ground, Schedule, Step, Task};
+use crate::program::operation::Operation;
+use crate::program::{BlockProperties, Choices, ProbeProgram, of_action, of_lookups, of_versions};
 use automaton::{Automaton, Way};
 use inside::Inside;
 use prices::Prices;
@@ -121,8 +122,8 @@ impl Residual {
 
     /// What happens on the edges of a function that stays one version: paths are looked up where they end, unless their
     /// last edge says that they are unknown.
-    pub fn looked_up(&self, graph: &Graph, plan: &Plan) -> Schedule {
-        Schedule::from_tasks(graph.edges().map(|e| task(graph, plan, self, &[], e, At::Counted)).collect())
+    pub fn looked_up(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
+        of_lookups(graph, &plan.dag, graph.edges().map(|e| operations(graph, plan, self, &[], e, At::Counted)).collect())
     }
 
     /// Increments that known paths meet as rarely as possible.
@@ -166,10 +167,8 @@ pub struct Versions {
     pub places: Vec<Place>,
     /// For each of its edges, which one of the function's graph it is.
     pub origins: Vec<Edge>,
-    /// Its nodes but the exit; those of a path in its order.
-    pub order: Vec<Node>,
     /// What happens on its edges.
-    pub schedule: Schedule,
+    pub program: ProbeProgram,
     /// How often the known paths take its edges.
     pub executions: Vec<u64>,
 }
@@ -189,7 +188,7 @@ impl Versions {
         let ways = Ways { graph, plan, residual };
         let mut found: Vec<(Node, At)> = vec![(graph.entry(), At::Inside(0))];
         let mut number = HashMap::from([(found[0], 0)]);
-        let (mut edges, mut origins, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut edges, mut origins, mut code) = (Vec::new(), Vec::new(), Vec::new());
         let mut at = 0;
         while at < found.len() {
             let (node, version) = found[at];
@@ -204,7 +203,7 @@ impl Versions {
                 });
                 edges.push((at, head));
                 origins.push(edge);
-                tasks.push(task(graph, plan, residual, &needed, edge, version));
+                code.push(operations(graph, plan, residual, &needed, edge, version));
             }
             at += 1;
         }
@@ -214,26 +213,23 @@ impl Versions {
         let executions = ways.executions(&number, &versions, &origins);
         Versions {
             places: places(&found, &versions, &executions),
-            order: order(&plan.dag, &found),
-            schedule: Schedule::from_tasks(tasks),
+            program: of_versions(versions.clone(), order(&plan.dag, &found), plan.dag.clone(), origins.clone(), code),
             graph: versions,
             origins,
             executions,
         }
     }
 
-    /// Rearranges how loops are counted that the known paths do not take, of which the frequencies and choices are; the
-    /// facts are of all versions. Counts stay at the ends of their paths.
-    pub fn rearrange_rounds(&mut self, plan: &Plan, frequencies: &Frequencies, facts: &Facts, choices: Choices) {
+    /// Runs the passes on loops that the known paths do not take. Frequencies are those of the function's edges; block
+    /// properties are those of all versions. Counts stay at the ends of their paths.
+    pub fn run_passes(&mut self, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) {
         let edges = self.origins.iter().map(|e| frequencies.edge(*e)).collect();
-        let all = Frequencies::measured(&self.graph, edges);
-        let ground = Ground { graph: &self.graph, dag: &plan.dag, order: &self.order, origins: Some(&self.origins) };
-        self.schedule.rearrange_rounds(ground, &all, facts, choices);
+        self.program.run_passes(&Frequencies::measured(&self.graph, edges), blocks, choices);
     }
 
     /// Whether anything has to be done at all.
     pub fn has_code(&self) -> bool {
-        self.graph.edges().any(|e| self.schedule.has_code(e))
+        self.graph.edges().any(|e| self.program.has_code(e))
     }
 }
 
@@ -316,32 +312,32 @@ impl Ways<'_> {
     }
 }
 
-fn task(graph: &Graph, plan: &Plan, residual: &Residual, needed: &[bool], edge: Edge, at: At) -> Task {
+/// What is done on an edge of the function in a version.
+fn operations(graph: &Graph, plan: &Plan, residual: &Residual, needed: &[bool], edge: Edge, at: At) -> Vec<Operation> {
     let action = plan.action(graph, edge);
     let way = |id: Option<DagEdgeId>| match at {
         At::Inside(state) => id.and_then(|id| residual.inside.way(state, id)),
         At::Counted => None,
     };
     let real = plan.dag.real(edge);
-    let step = match action {
+    match action {
         Action::Count { increment } => match end(residual, real, way(real)) {
-            End::Unknown => Step::Plain(action),
-            End::Unclear => Step::Check { increment, start: None },
-            End::Known => Step::Counted,
+            End::Unknown => of_action(action),
+            End::Unclear => vec![Operation::Check { increment }],
+            End::Known => vec![Operation::Discard],
         },
         Action::CountAndRestart { increment, start } => {
             let leave = plan.dag.cut(edge).and_then(|c| c.leave);
             match end(residual, leave, way(leave)) {
-                End::Unknown => Step::Plain(action),
-                End::Unclear => Step::Check { increment, start: Some(start) },
-                End::Known => Step::Restart { start },
+                End::Unknown => of_action(action),
+                End::Unclear => vec![Operation::Check { increment }, Operation::Set(start)],
+                End::Known => vec![Operation::Set(start)],
             }
         }
         // No unknown path is ahead.
-        Action::Add { .. } if way(real).is_some_and(|way| way.to.is_none_or(|to| !needed[to])) => Step::Counted,
-        action => Step::Plain(action),
-    };
-    Task::of(step)
+        Action::Add { .. } if way(real).is_some_and(|way| way.to.is_none_or(|to| !needed[to])) => vec![Operation::Discard],
+        action => of_action(action),
+    }
 }
 
 /// What is known of the paths that end somewhere.

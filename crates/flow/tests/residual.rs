@@ -1,12 +1,13 @@
 //! Residual plans against full ones: on random walks through random graphs they count every path but the known ones,
 //! and little is done on those.
 
-use machine::{Machine, facts};
+use machine::blocks;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Action, Plan};
 use trodden_flow::residual::{Crowding, Known, Version};
-use trodden_flow::schedule::{ByRounds, Choices, Step, UsualRounds};
+use trodden_flow::program::{ByRounds, Choices, UsualRounds};
+use trodden_flow::verify::machine::Machine;
 use trodden_flow::{Edge, Graph, Node, Residual, Versions};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
@@ -77,43 +78,23 @@ fn edges_of(versions: &Versions, walk: &[Edge]) -> Vec<Edge> {
 
 /// What a residual plan counts, with its work.
 fn residual(versions: &Versions, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> (Counts, u64) {
-    let (mut counts, mut work) = (Counts::new(), 0);
+    let mut work = 0;
     let is_counted = |node: Node| versions.places.get(node.index()).is_some_and(|p| p.version == Version::Counted);
-    for walk in walks {
-        let mut register = 0i64;
-        for edge in edges_of(versions, walk) {
-            let (from, to) = (versions.graph.from(edge), versions.graph.to(edge));
-            work += u64::from(versions.schedule.has_code(edge)) + u64::from(!is_counted(from) && is_counted(to));
-            match versions.schedule.task(edge).step {
-                Step::Plain(Action::Add { increment }) => register += increment,
-                Step::Plain(Action::Count { increment }) => *counts.entry((register + increment) as u64).or_default() += 1,
-                Step::Plain(Action::CountAndRestart { increment, start }) => {
-                    *counts.entry((register + increment) as u64).or_default() += 1;
-                    register = start;
-                }
-                Step::Check { increment, start } => {
-                    let id = (register + increment) as u64;
-                    if !known.contains(&id) {
-                        *counts.entry(id).or_default() += 1;
-                    }
-                    register = start.unwrap_or(register);
-                }
-                Step::Restart { start } => register = start,
-                Step::Counted => {}
-                other => panic!("{other:?} has no place here"),
-            }
-        }
+    for edge in walks.iter().flat_map(|walk| edges_of(versions, walk)) {
+        let (from, to) = (versions.graph.from(edge), versions.graph.to(edge));
+        work += u64::from(versions.program.has_code(edge)) + u64::from(!is_counted(from) && is_counted(to));
     }
-    (counts, work)
+    (counted(versions, known, walks), work)
 }
 
-/// What it counts when rounds of loops are counted otherwise.
-fn rearranged(versions: &Versions, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> Counts {
-    let mut machine = Machine::default();
-    machine.known.clone_from(known);
+/// What the program of all versions counts.
+fn counted(versions: &Versions, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> Counts {
+    let mut machine = Machine::knowing(known.iter().map(|id| *id as i64));
     for walk in walks {
-        machine.register = 0;
-        edges_of(versions, walk).into_iter().for_each(|edge| machine.take(&versions.schedule, &versions.graph, edge));
+        machine.enter();
+        for edge in edges_of(versions, walk) {
+            machine.take(&versions.program, edge).expect("no fault");
+        }
     }
     machine.counts.into_iter().map(|(id, count)| (id as u64, count)).collect()
 }
@@ -153,17 +134,17 @@ fn everything_is_counted_but_known_paths() {
         let plan = Plan { probes, ..plan };
         let versions = Versions::of(&graph, &plan, &residual_paths);
         let ids: BTreeSet<u64> = known.keys().copied().collect();
-        let (counted, _) = residual(&versions, &ids, &walks);
+        let (found, _) = residual(&versions, &ids, &walks);
         let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
-        assert_eq!(counted, expected, "seed {seed}");
+        assert_eq!(found, expected, "seed {seed}");
         let mut otherwise = versions.clone();
         let rounds = random.pick(&[ByRounds::No, ByRounds::Often]);
         let choices = Choices { rounds, early: false, usual: UsualRounds::Held };
         let often = machine::frequencies(&mut random, &graph);
-        otherwise.rearrange_rounds(&plan, &often, &facts(&mut random, &versions.graph), choices);
-        assert_eq!(rearranged(&otherwise, &ids, &walks), expected, "seed {seed}: {otherwise:?}");
-        by_rounds += otherwise.schedule.loops().len();
-        held += otherwise.schedule.usual().iter().filter(|u| u.held.is_some()).count();
+        otherwise.run_passes(&often, &blocks(&mut random, &versions.graph), choices);
+        assert_eq!(counted(&otherwise, &ids, &walks), expected, "seed {seed}: {otherwise:?}");
+        by_rounds += otherwise.program.loops().len();
+        held += otherwise.program.dominant().iter().filter(|u| u.held.is_some()).count();
         let taken: Vec<u64> = taken(&versions, &walks[..tested]).into_iter().map(|n| times * n).collect();
         assert_eq!(versions.executions, taken, "seed {seed}");
         copied += u64::from(versions.places.iter().any(|p| p.version == Version::Inside(1)));

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
 use trodden_flow::residual::Crowding;
-use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
+use trodden_flow::program::{ByRounds, Choices, UsualRounds};
 use trodden_unit::marks::ADDRESSES_WORD;
 use trodden_unit::{Directions, EventSource, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoWeights, Parts, Weights};
 use trodden_unit::{INTERESTING_KEY, KNOWN_KEY, ORIGIN_WORD, PARTS_WORD, RESIDUAL_WORD, WATCHED_KEY};

@@ -16,7 +16,7 @@ use crate::describe::{Draft, Site, is_must_tail};
 use crate::emit;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::places;
-use crate::probes::{self, Course, Surroundings};
+use crate::probes::{self, Surroundings};
 use crate::sample::copies::{Copies, Lines};
 use crate::sample::ssa::{Definitions, Flow};
 use crate::sample::{Planned, landings, moved, part_landings};
@@ -26,8 +26,8 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_flow::residual::{Place, Version};
-use trodden_flow::schedule::Choices;
-use trodden_flow::{CutReason, Edge, Graph, Node, Plan, Residual, Schedule, Versions};
+use trodden_flow::program::{Choices, ProbeProgram};
+use trodden_flow::{CutReason, Edge, Graph, Node, Plan, Residual, Versions};
 use trodden_unit::{BlockKind, FlowEdge, KnownFunction};
 
 mod gates;
@@ -50,12 +50,11 @@ pub fn insert(
     let mut work = Several { module: around.module, versions: &versions, draft: planned.draft.clone(), copies: BTreeMap::new() };
     let draft = work.make(*function);
     weigh(around.module, *function, &draft, &versions);
-    versions.rearrange_rounds(plan, &planned.frequencies, &places::facts(&draft, &versions.graph), choices);
+    versions.run_passes(&planned.frequencies, &places::block_properties(&draft, &versions.graph), choices);
     let known = Some(known_bytes(around.module, function.name().as_str(), known));
-    let course = Course { graph: &versions.graph, order: &versions.order, schedule: &versions.schedule };
     let unknown = Some(Unknown { count, bias: emit::direct_bias(around.module), copies: None, known });
     let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(around.counters, first_counter) };
-    probes::insert_along(around, *function, &draft, course, counters);
+    probes::insert(around, *function, &draft, &versions.program, counters);
     let blocks = |chosen: &dyn Fn(Place) -> bool| -> Vec<Block> {
         draft.nodes.iter().zip(&versions.places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
     };
@@ -88,9 +87,9 @@ pub fn insert_into_one(
     choices: Choices,
 ) {
     let Planned { function, draft, graph, plan, frequencies, .. } = planned;
-    let schedule = match &planned.residual {
+    let program = match &planned.residual {
         Some(residual) => residual.looked_up(graph, plan),
-        None => Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices),
+        None => ProbeProgram::of(graph, plan, frequencies, &places::block_properties(draft, graph), choices),
     };
     // A known set of another state of the function tells nothing of it.
     let known = known.filter(|_| planned.residual.is_some()).map(|known| known_bytes(around.module, function.name().as_str(), known));
@@ -101,7 +100,7 @@ pub fn insert_into_one(
     let copies = (planned.residual.is_none() && goes_on).then(|| probes::direct_counters_of_thread(around, *function, bias, location));
     let unknown = Some(Unknown { count, bias, copies, known });
     let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(around.counters, first_counter) };
-    probes::insert(around, *function, draft, graph, plan, &schedule, counters);
+    probes::insert(around, *function, draft, &program, counters);
 }
 
 /// The heads of loops that hold others.

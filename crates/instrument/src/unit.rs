@@ -31,8 +31,8 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
 use trodden_flow::plan::Share;
 use trodden_flow::residual::Known;
-use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
-use trodden_flow::{Graph, GraphError, Node, Plan, Residual, Schedule};
+use trodden_flow::program::{ByRounds, Choices, UsualRounds};
+use trodden_flow::{Graph, GraphError, Node, Plan, ProbeProgram, Residual};
 use trodden_unit::events::CELLS;
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_unit::{Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore};
@@ -374,9 +374,9 @@ impl Unit {
             }
             None => {
                 let choices = self.choices(&planned);
-                let mut schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
+                let mut program = ProbeProgram::of(graph, plan, frequencies, &places::block_properties(draft, graph), choices);
                 if let Some(share) = plan.share.as_ref().filter(|_| self.options.count_hits) {
-                    schedule.count_hits(graph, &plan.dag, &share.part);
+                    program.count_hits(&share.part);
                 }
                 let location = crate::debug::no_line(self.module, function);
                 let entry = function.entry();
@@ -384,11 +384,11 @@ impl Unit {
                 let events = self.events.map(|e| e.begin(self.module, entry, location));
                 let words = planned.selected.as_ref().map(|s| Words::declare(self.module, &function.name(), &s.ending));
                 let counters = Counters { events, words, ..self.counters(base, &planned) };
-                probes::insert(self.around, function, draft, graph, plan, &schedule, counters);
+                probes::insert(self.around, function, draft, &program, counters);
                 if let Some(markers) = &mut self.markers {
                     markers.settle(base);
                 }
-                planned.by_rounds = schedule.by_rounds();
+                planned.by_rounds = program.by_rounds();
             }
         }
         self.finish_code(function, &[function])?;

@@ -13,6 +13,7 @@
 //! so is most of what one of several copies does ([`part`]).
 
 mod full;
+pub mod machine;
 mod pairs;
 mod part;
 mod paths;

@@ -47,8 +47,8 @@ use llvm_sys::{LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMLinkage, LLVMOp
 use ssa::Definitions;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
-use trodden_flow::{Edge, Graph, Node, Plan, Residual, Schedule, Selected};
+use trodden_flow::program::{ByRounds, Choices, UsualRounds};
+use trodden_flow::{Edge, Graph, Node, Plan, ProbeProgram, Residual, Selected};
 use trodden_unit::Position;
 
 pub use checks::reason_not_to_double;
@@ -128,24 +128,24 @@ impl Tier {
     /// # Errors
     /// Says why, if its probes are such that control cannot change versions.
     pub fn insert(&self, planned: &mut Planned, first_counter: u64) -> Result<(), String> {
-        let schedule = self.schedule(planned);
+        let program = self.program(planned);
         match self.counted.get(&planned.function) {
-            Some(&counted) => self.fill(planned, &schedule, counted, first_counter),
-            None => Double::insert(self, planned, &schedule, first_counter)?,
+            Some(&counted) => self.fill(planned, &program, counted, first_counter),
+            None => Double::insert(self, planned, &program, first_counter)?,
         }
-        planned.by_rounds = schedule.by_rounds();
+        planned.by_rounds = program.by_rounds();
         Ok(())
     }
 
     /// When the counted version counts what. Counts stay at the ends of their paths: an early one could be made before
     /// versions change, for a path that is then executed in the other. Loops are counted by rounds if versions do not
     /// change in them.
-    fn schedule(&self, planned: &Planned) -> Schedule {
+    fn program(&self, planned: &Planned) -> ProbeProgram {
         let Planned { draft, graph, plan, frequencies, .. } = planned;
-        let mut facts = crate::places::facts(draft, graph);
+        let mut blocks = crate::places::block_properties(draft, graph);
         let looks = &self.looks[&planned.function];
-        facts.crossed = looks.each_round.iter().copied().chain(looks.unrolled.iter().map(|l| l.back)).collect();
-        Schedule::of(graph, plan, frequencies, &facts, Choices { rounds: self.rounds, early: false, usual: UsualRounds::Together })
+        blocks.crossed = looks.each_round.iter().copied().chain(looks.unrolled.iter().map(|l| l.back)).collect();
+        ProbeProgram::of(graph, plan, frequencies, &blocks, Choices { rounds: self.rounds, early: false, usual: UsualRounds::Together })
     }
 
     /// The functions that hold the code of a function now.
@@ -154,7 +154,7 @@ impl Tier {
     }
 
     /// Makes the counted version of a function that becomes two.
-    fn fill(&self, planned: &Planned, schedule: &Schedule, counted: Value, first_counter: u64) {
+    fn fill(&self, planned: &Planned, program: &ProbeProgram, counted: Value, first_counter: u64) {
         let mut known = self.left_to_callers.clone();
         known.extend(parameters(planned.function).into_iter().zip(parameters(counted)));
         let blocks: Vec<Block> = planned.function.blocks().collect();
@@ -164,7 +164,7 @@ impl Tier {
         let is_left = self.left_to_callers.contains_key(&planned.function);
         let base = probes::counters_of_thread(self.around, counted, None, !is_left);
         let counters = Counters::own(base, first_counter);
-        probes::insert(self.around, counted, &draft, &planned.graph, &planned.plan, schedule, counters);
+        probes::insert(self.around, counted, &draft, program, counters);
         if !is_left {
             self.look_at_entry(planned.function, counted);
         }
@@ -337,7 +337,7 @@ struct Double<'a> {
 }
 
 impl Double<'_> {
-    fn insert(tier: &Tier, planned: &Planned, schedule: &Schedule, first_counter: u64) -> Result<(), String> {
+    fn insert(tier: &Tier, planned: &Planned, program: &ProbeProgram, first_counter: u64) -> Result<(), String> {
         let (module, function) = (tier.around.module, planned.function);
         let location = crate::debug::no_line(module, function);
         let mut work = Double { tier, module, function, location, bases: Vec::new(), meeting: HashSet::new() };
@@ -366,7 +366,7 @@ impl Double<'_> {
         tier.look(entry.0, claim, entry.1, location);
         let counted = moved(&draft, &copies);
         let counters = Counters::own(work.bases[0], first_counter);
-        let replaced = probes::insert(tier.around, function, &counted, &planned.graph, &planned.plan, schedule, counters);
+        let replaced = probes::insert(tier.around, function, &counted, program, counters);
         copies.replace(&replaced);
         let mut is_interpreter = false;
         for &(check, head) in &crossings {
