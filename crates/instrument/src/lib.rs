@@ -34,6 +34,7 @@ mod residual;
 mod rounds;
 mod sample;
 mod shape;
+mod stream;
 mod twins;
 mod unit;
 mod values;

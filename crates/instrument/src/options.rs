@@ -27,15 +27,16 @@ const MOST_IN_TABLES: u64 = 1 << 56;
 const TIME_LIMIT_S: u64 = 2;
 
 /// All words.
-const KNOWN: [&str; 26] = [
+const KNOWN: [&str; 27] = [
     "scheme=ball-larus|targeted|practical|structural|spp|mspp|pertinent|pspp|ppp|known-table|ppp-optimal|approximate",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
     "rounds=on|tight|off",
     "early=on|off",
     "usual=apart|held|off",
-    "reach=doubtful|all",
+    "reach=doubtful|calls|all",
     "keep=bitcode|map",
+    "stream=on|off",
     "tier=full|sample|residual|addresses",
     "tails=merged|apart",
     "markers=none|llvm",
@@ -66,6 +67,10 @@ pub struct Options {
     /// Count at every call that it was reached, not only at those that might not come back by themselves: so that
     /// callers' paths are known too when a signal ends the program.
     pub reach_all: bool,
+    /// Count it at calls of functions that the unit defines, too.
+    pub reach_calls: bool,
+    /// Write a stream of paths and calls instead of counting.
+    pub stream: bool,
     /// Keep the unit's bitcode, so that other variants can be made of it.
     pub keep_bitcode: bool,
     /// Measured frequencies of edges, and the identity of their file.
@@ -181,7 +186,8 @@ pub enum BadOption {
     Unknown(String),
     /// Markers are noted where everything is counted.
     #[error(
-        "TRODDEN_INSTRUMENT holds markers=llvm and another tier than full: build for an edge profile (--pgo) without --sample, --addresses or --residual"
+        "TRODDEN_INSTRUMENT holds markers=llvm and another tier than full: build for an edge profile (--pgo) without --sample, \
+            --addresses or --residual"
     )]
     MarkersWithoutCounts,
     /// Words that exclude each other.
@@ -189,7 +195,8 @@ pub enum BadOption {
     Conflict(&'static str, &'static str),
     /// A scheme that goes by a profile, and no profile.
     #[error(
-        "TRODDEN_INSTRUMENT holds scheme={0} without weights=FILE: make a file of a training run (`trodden export weights`) and give it (`--weights FILE`)"
+        "TRODDEN_INSTRUMENT holds scheme={0} without weights=FILE: make a file of a training run (`trodden export weights`) and give it \
+            (`--weights FILE`)"
     )]
     NoWeights(&'static str),
     /// A numbering of selected paths, and none are.
@@ -250,6 +257,8 @@ impl Options {
             plan: PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true, hot_first: false },
             choices: Choices { rounds: ByRounds::Tight, early: true, usual: UsualRounds::Apart },
             reach_all: false,
+            reach_calls: false,
+            stream: false,
             keep_bitcode: true,
             weights: None,
             known: None,
@@ -301,6 +310,8 @@ impl Options {
         }
         let executions = |known: &KnownPaths| Crowding::of(known.functions().flat_map(|(_, _, f)| f.known.iter().map(|(_, n)| *n)));
         options.crowding = options.known.as_ref().map(|(known, _)| executions(known)).unwrap_or_default();
+        // Which call a function was called from is known by the event before.
+        options.reach_calls |= options.stream;
         options.exclusions()?;
         Ok(options)
     }
@@ -316,7 +327,15 @@ impl Options {
         if matches!(self.scheme, Scheme::Selected(_)) && !selected {
             return Err(BadOption::NothingInteresting(self.scheme.name()));
         }
+        let stream = self.stream;
         let wrong = [
+            (stream && self.tier != Tier::Full, ("stream=on", "a tier other than full")),
+            (stream && self.table_slots > 0, ("stream=on", "table-slots")),
+            (stream && self.threads != Threads::Own, ("stream=on", "threads=atomic")),
+            (stream && self.markers, ("stream=on", "markers=llvm (--pgo)")),
+            (stream && self.events.is_some(), ("stream=on", "events")),
+            (stream && (selected || left_out), ("stream=on", "a scheme that leaves paths out, or interesting")),
+            (stream && parts, ("stream=on", "parts")),
             (selected && (left_out || self.scheme == Scheme::Structural), ("interesting", "a scheme of other paths")),
             (selected && self.tier != Tier::Full, ("interesting", "a tier other than full")),
             (selected && self.table_slots > 0, ("interesting", "table-slots")),
@@ -376,7 +395,9 @@ impl Options {
             ("usual", "off") => self.choices.usual = UsualRounds::Together,
             ("usual", "apart") => self.choices.usual = UsualRounds::Apart,
             ("usual", "held") => self.choices.usual = UsualRounds::Held,
+            ("reach", "calls") => self.reach_calls = true,
             ("reach", value) => self.reach_all = either(value, "doubtful", "all")?,
+            ("stream", value) => self.stream = switch(value)?,
             ("keep", value) => self.keep_bitcode = either(value, "map", "bitcode")?,
             ("tier", "full") => self.tier = Tier::Full,
             ("tier", "sample") => self.tier = Tier::Sample,
@@ -407,7 +428,13 @@ impl Options {
             ByRounds::Tight => "tight",
             ByRounds::Often => "on",
         };
-        let reach = if self.reach_all { "all" } else { "doubtful" };
+        let reach = if self.reach_all {
+            "all"
+        } else if self.reach_calls {
+            "calls"
+        } else {
+            "doubtful"
+        };
         let tier = match self.tier {
             Tier::Full => String::new(),
             Tier::Sample => " tier=sample".into(),
@@ -435,6 +462,9 @@ impl Options {
     /// The words of [`Options::scheme`] that are there only where something else than usual was asked for.
     fn more_words(&self) -> String {
         let mut words = String::new();
+        if self.stream {
+            words += " stream=on";
+        }
         if self.one_version {
             words += " versions=one";
         }

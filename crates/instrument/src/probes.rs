@@ -15,6 +15,7 @@ use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::places::{Place, Places};
 use crate::rounds::{self, Counter};
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
+use crate::stream::StreamCode;
 use crate::weights::mark_unlikely;
 use llvm_sys::LLVMIntPredicate;
 use llvm_sys::core::*;
@@ -88,6 +89,7 @@ pub fn insert(around: Surroundings, function: Value, draft: &Draft, program: &Pr
         waiting: RefCell::new(Vec::new()),
         flushes: RefCell::new(Vec::new()),
         path_ends: true,
+        kind: EdgeKind::Always,
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
         rounds: HashMap::new(),
@@ -220,6 +222,8 @@ struct Work<'a> {
     waiting: RefCell<Vec<Waiting>>,
     /// Whether what is counted now is the end of a path, not that it came to a call.
     path_ends: bool,
+    /// The edge whose code is made.
+    kind: EdgeKind,
     location: Option<LLVMMetadataRef>,
     /// The register behind each edge's code.
     leaving: Vec<Register>,
@@ -400,11 +404,18 @@ impl Work<'_> {
         }
         let at = |place: &Place| Builder::before(self.around.module, place.instruction(), self.location);
         let builder = self.places.code(edge).map(at);
-        self.path_ends = self.draft.edges[edge.index()].kind != EdgeKind::Reach;
+        self.kind = self.draft.edges[edge.index()].kind;
+        self.path_ends = self.kind != EdgeKind::Reach;
         let register = self.program.operations(edge).iter().fold(arriving, |register, operation| match builder.as_ref() {
             Some(code) => self.carry_out(code, *operation, edge, register),
             None => without_code(*operation, register),
         });
+        if let Some(stream) = self.counters.stream
+            && self.graph.to(edge) == self.graph.exit()
+            && StreamCode::is_left_by(self.kind)
+        {
+            stream.leave(builder.as_ref().expect("paths that end are counted"));
+        }
         self.leaving[edge.index()] = register;
     }
 
@@ -476,6 +487,9 @@ impl Work<'_> {
                 builder.offset(cells, base, value)
             }
         };
+        if let Some(stream) = self.counters.stream {
+            return stream.event(builder, address, self.kind);
+        }
         if let Some(events) = self.counters.events.filter(|_| self.path_ends) {
             events.end(module, builder, address);
         }

@@ -56,6 +56,9 @@ pub struct Parameters {
     /// or several of these divided by commas. Known paths cost next to nothing.
     #[arg(long, value_name = "PROFILE", value_parser = known_paths, conflicts_with_all = ["addresses", "pgo", "sample", "events"])]
     pub residual: Option<String>,
+    /// Write the sequence of paths and calls instead of counting, for `trodden record --whole-program` and `--last`: counts follow from it.
+    #[arg(long, conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "table_slots", "threads"])]
+    pub stream: bool,
     /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
     #[arg(long)]
     pub sample: bool,
@@ -166,6 +169,8 @@ pub enum Switch {
 pub enum Reach {
     /// Those that might exit, throw or jump away: what the compiler cannot exclude.
     Doubtful,
+    /// Those, and all of functions that the unit defines; so it is with --stream.
+    Calls,
     /// All, so that callers' paths are known too when a signal ends the program.
     All,
 }
@@ -201,6 +206,7 @@ impl Parameters {
             self.events.map(|event| format!("events={}", event.name())),
             self.residual.as_ref().map(|file| format!("{RESIDUAL_WORD} known={file}")),
             self.pgo.then(|| MARKERS.to_owned()),
+            self.stream.then(|| "stream=on".to_owned()),
             self.sample.then(|| SAMPLE_WORD.to_owned()),
         ];
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
