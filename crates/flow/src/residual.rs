@@ -30,7 +30,7 @@ use crate::numbering::Numbering;
 use crate::placement::Probes;
 use crate::plan::{Action, Plan};
 use crate::program::operation::Operation;
-use crate::program::{BlockProperties, Choices, ProbeProgram, of_action, of_lookups, of_versions};
+use crate::program::{ProbeProgram, of_action};
 use automaton::{Automaton, Way};
 use inside::Inside;
 use prices::Prices;
@@ -52,6 +52,8 @@ pub struct Residual {
     /// Nodes that exist once, and their states.
     single: Vec<(Node, usize)>,
     paths: Vec<KnownPath>,
+    /// Numbers of the paths.
+    ids: Vec<u64>,
 }
 
 /// What a plan is made of, besides graph and numbering.
@@ -88,6 +90,7 @@ impl Residual {
     pub fn of(dag: &Dag, numbering: &Numbering, known: Known) -> Residual {
         let Known { single, aside, crowding, .. } = known;
         let is_aside = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| aside[e.index()]);
+        let ids = known.paths.iter().map(|(id, _)| *id).collect();
         let path = |(id, executions): &(u64, u64)| {
             let edges = numbering.path(dag, *id)?;
             Some(KnownPath { aside: edges.last().is_some_and(|e| is_aside(*e)), executions: *executions, edges })
@@ -107,7 +110,7 @@ impl Residual {
         let contexts = if single.is_empty() { contexts::cheapest(dag, &paths, prices, cost, nodes) } else { None };
         let inside = contexts.unwrap_or_else(|| Automaton::of_edges(dag, &edges, &unclear));
         let single = single.iter().filter_map(|node| Some((*node, inside.state_of(*node)?))).collect();
-        Residual { known, inside, single, paths }
+        Residual { known, inside, single, paths, ids }
     }
 
     /// Whether a known path takes this edge.
@@ -123,7 +126,8 @@ impl Residual {
     /// What happens on the edges of a function that stays one version: paths are looked up where they end, unless their
     /// last edge says that they are unknown.
     pub fn looked_up(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
-        of_lookups(graph, &plan.dag, graph.edges().map(|e| operations(graph, plan, self, &[], e, At::Counted)).collect())
+        let operations = graph.edges().map(|e| operations(graph, plan, self, &[], e, At::Counted)).collect();
+        ProbeProgram::of_lookups(graph, plan, operations, self.ids.clone())
     }
 
     /// Increments that known paths meet as rarely as possible.
@@ -158,21 +162,6 @@ pub struct Place {
     pub version: Version,
 }
 
-/// All versions of a function as one graph, and what happens on its edges. Only places that control reaches are in it.
-#[derive(Clone, Debug)]
-pub struct Versions {
-    /// The graph; its last node is the exit, its first one the entry.
-    pub graph: Graph,
-    /// The places of its nodes but the exit.
-    pub places: Vec<Place>,
-    /// For each of its edges, which one of the function's graph it is.
-    pub origins: Vec<Edge>,
-    /// What happens on its edges.
-    pub program: ProbeProgram,
-    /// How often the known paths take its edges.
-    pub executions: Vec<u64>,
-}
-
 /// Where control is: a state of the inside, or the counted version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum At {
@@ -180,12 +169,12 @@ enum At {
     Counted,
 }
 
-impl Versions {
-    /// Of a graph whose exit is its last node.
-    pub fn of(graph: &Graph, plan: &Plan, residual: &Residual) -> Versions {
-        let inside = &residual.inside;
-        let needed = inside.needed(&plan.dag);
-        let ways = Ways { graph, plan, residual };
+impl Residual {
+    /// All versions of a function, whose exit is its last node, as one graph with what happens on its edges. Only places
+    /// that control reaches are in it: its first node is the entry, its last one the exit.
+    pub fn versions(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
+        let needed = self.inside.needed(&plan.dag);
+        let ways = Ways { graph, plan, residual: self };
         let mut found: Vec<(Node, At)> = vec![(graph.entry(), At::Inside(0))];
         let mut number = HashMap::from([(found[0], 0)]);
         let (mut edges, mut origins, mut code) = (Vec::new(), Vec::new(), Vec::new());
@@ -203,7 +192,7 @@ impl Versions {
                 });
                 edges.push((at, head));
                 origins.push(edge);
-                code.push(operations(graph, plan, residual, &needed, edge, version));
+                code.push(operations(graph, plan, self, &needed, edge, version));
             }
             at += 1;
         }
@@ -211,25 +200,9 @@ impl Versions {
         let edges = edges.into_iter().map(|(from, to)| (Node(from as u32), to.map_or(exit, |to| Node(to as u32)))).collect();
         let versions = Graph::new(exit.0 + 1, Node(0), exit, edges).expect("versions of a graph are one");
         let executions = ways.executions(&number, &versions, &origins);
-        Versions {
-            places: places(&found, &versions, &executions),
-            program: of_versions(versions.clone(), order(&plan.dag, &found), plan.dag.clone(), origins.clone(), code),
-            graph: versions,
-            origins,
-            executions,
-        }
-    }
-
-    /// Runs the passes on loops that the known paths do not take. Frequencies are those of the function's edges; block
-    /// properties are those of all versions. Counts stay at the ends of their paths.
-    pub fn run_passes(&mut self, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) {
-        let edges = self.origins.iter().map(|e| frequencies.edge(*e)).collect();
-        self.program.run_passes(&Frequencies::measured(&self.graph, edges), blocks, choices);
-    }
-
-    /// Whether anything has to be done at all.
-    pub fn has_code(&self) -> bool {
-        self.graph.edges().any(|e| self.program.has_code(e))
+        let places = places(&found, &versions, &executions);
+        let order = order(&plan.dag, &found);
+        ProbeProgram::of_versions((versions, order, origins), plan, code, (self.ids.clone(), places, executions))
     }
 }
 

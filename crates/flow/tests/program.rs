@@ -1,6 +1,6 @@
 //! Probe programs against the plans they are made of: on random walks through random graphs both count the same, after all passes.
 
-use machine::{Planned, blocks};
+use machine::blocks;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::dag::Origin;
@@ -16,6 +16,31 @@ use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
 mod machine;
+
+/// A register and counts, as a plan's actions change them.
+#[derive(Default)]
+pub struct Planned {
+    /// The path register.
+    pub register: i64,
+    /// By index.
+    pub counts: BTreeMap<i64, u64>,
+}
+
+impl Planned {
+    /// Does what a plan says.
+    pub fn act(&mut self, action: Action) {
+        match action {
+            Action::Add { increment } => self.register += increment,
+            Action::Count { increment } => *self.counts.entry(self.register + increment).or_default() += 1,
+            Action::CountAndRestart { increment, start } => {
+                *self.counts.entry(self.register + increment).or_default() += 1;
+                self.register = start;
+            }
+            Action::Poison { .. } => panic!("nothing is left out"),
+            Action::Dead => panic!("a walk took a dead edge"),
+        }
+    }
+}
 
 fn random_walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
     let (mut at, mut walk) = (graph.entry(), Vec::new());
@@ -58,7 +83,9 @@ fn loops_with(which: ByRounds, sizes: [u32; 2], crossed: BTreeSet<Edge>, times: 
         trip_counts: times.map(|times| (Edge(3), times)).into_iter().collect(),
         counted: counted.then_some(Edge(3)).into_iter().collect(),
     };
-    ProbeProgram::of(&graph, &plan, &frequencies, &properties, Choices { rounds: which, early: true, usual: UsualRounds::Together }).loops().len()
+    ProbeProgram::of(&graph, &plan, &frequencies, &properties, Choices { rounds: which, early: true, usual: UsualRounds::Together })
+        .loops()
+        .len()
 }
 
 #[test]

@@ -199,14 +199,7 @@ impl Places {
     }
 
     /// Gives every edge to a landing pad that has code a pad of its own, and the others one that they share.
-    fn split_landing_pad(
-        &mut self,
-        module: Module,
-        draft: &Draft,
-        program: &ProbeProgram,
-        pad: Node,
-        location: Option<LLVMMetadataRef>,
-    ) {
+    fn split_landing_pad(&mut self, module: Module, draft: &Draft, program: &ProbeProgram, pad: Node, location: Option<LLVMMetadataRef>) {
         let graph = program.graph();
         let old = draft.nodes[pad.index()].expect("a block");
         let instruction = old.landing_pad().expect("calls unwind to landing pads");

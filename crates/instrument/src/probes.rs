@@ -22,9 +22,11 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use trodden_flow::frequency::Frequencies;
 use trodden_flow::partition::Hits;
 use trodden_flow::program::operation::{DominantId, LoopId, Operation, value_set};
-use trodden_flow::program::{DominantIteration, TripCountedLoop};
+use trodden_flow::program::{BlockProperties, Choices, DominantIteration, TripCountedLoop};
+use trodden_flow::verify::program::WalkBudget;
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
 
@@ -72,6 +74,16 @@ struct Rounds {
     start: Register,
     /// What to add to the register for the index.
     increment: i64,
+}
+
+/// Runs the passes on a program. Builds with debug assertions verify it before and after each.
+pub fn run_passes(program: &mut ProbeProgram, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) {
+    if cfg!(debug_assertions) {
+        let verified = program.run_verified_passes(frequencies, blocks, choices, &WalkBudget::default());
+        verified.unwrap_or_else(|fault| panic!("{fault}"));
+    } else {
+        program.run_passes(frequencies, blocks, choices);
+    }
 }
 
 /// Inserts a function's probes. Gives the values that had to be replaced (and are no more) with what took their places.

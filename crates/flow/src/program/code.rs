@@ -56,6 +56,12 @@ pub(super) struct Frame {
 }
 
 impl Frame {
+    /// Of a function's own graph.
+    pub fn of_function(graph: &Graph, dag: &Dag) -> Frame {
+        let order = dag.order().iter().copied().filter(|n| *n != graph.exit()).collect();
+        Frame { graph: graph.clone(), order, dag: dag.clone(), origins: None }
+    }
+
     /// Which of the function's edges an edge is.
     pub fn origin(&self, edge: Edge) -> Edge {
         self.origins.as_ref().map_or(edge, |origins| origins[edge.index()])

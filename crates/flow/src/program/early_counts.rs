@@ -2,6 +2,9 @@
 //! made on the edges into it. Their places in the array are constants there, so no register has to be set, and the node
 //! keeps its size (which decides whether a code generator copies it, as it does with the indirect branch of an
 //! interpreter).
+//!
+//! Some counts have to move, whatever it costs: those of a block that does nothing but return what a tail call gave. The
+//! callee may never come back, and the path is over where it is called.
 
 use super::BlockProperties;
 use super::code::{Code, Frame};
@@ -19,7 +22,7 @@ pub fn run(frame: &Frame, code: &mut Code, frequencies: &Frequencies, blocks: &B
         let mut out = code.live(graph.out(node));
         let (Some(end), None) = (out.next(), out.next()) else { continue };
         drop(out);
-        let Some(increment) = ends(code.on(end)) else { continue };
+        let Some(count) = ends(code.on(end)) else { continue };
         let into: Vec<Edge> = code.live(graph.incoming(node)).collect();
         let can = blocks.quiet[node.index()]
             && !in_loops.contains(&node)
@@ -28,24 +31,26 @@ pub fn run(frame: &Frame, code: &mut Code, frequencies: &Frequencies, blocks: &B
         if can && (blocks.early[node.index()] || (wherever && pays(code, &into, &known, frequencies, blocks))) {
             let set = value_set(code.on(end)).map_or(Operation::Discard, Operation::Set);
             code.operations[end.index()] = vec![set];
-            into.iter().for_each(|e| code.operations[e.index()].push(Operation::Count { increment }));
+            into.iter().for_each(|e| code.operations[e.index()].push(count));
         }
     }
 }
 
-/// If a path that takes an edge with these operations is bound to end: what has to be added to the register, as it is
-/// before the edge, for its count.
-fn ends(operations: &[Operation]) -> Option<i64> {
+/// If a path that takes an edge with these operations is bound to end: what counts it, by the register as it is before the
+/// edge.
+fn ends(operations: &[Operation]) -> Option<Operation> {
     match operations {
-        [Operation::Count { increment }] | [Operation::Count { increment }, Operation::Set(_)] => Some(*increment),
-        [Operation::Add(increment), Operation::Count { increment: more }] => Some(increment.wrapping_add(*more)),
+        [count @ (Operation::Count { .. } | Operation::Check { .. })] => Some(*count),
+        [count @ (Operation::Count { .. } | Operation::Check { .. }), Operation::Set(_)] => Some(*count),
+        [Operation::Add(before), Operation::Count { increment }] => Some(Operation::Count { increment: before.wrapping_add(*increment) }),
+        [Operation::Add(before), Operation::Check { increment }] => Some(Operation::Check { increment: before.wrapping_add(*increment) }),
         _ => None,
     }
 }
 
 /// Whether the path that goes on behind an edge is counted on the edge.
 fn is_counted_behind(operations: &[Operation]) -> bool {
-    matches!(operations.last(), Some(Operation::Count { .. }))
+    matches!(operations.last(), Some(Operation::Count { .. } | Operation::Check { .. }))
 }
 
 /// Whether counts on these edges cost less than one behind them: there every edge with a constant would have to set the

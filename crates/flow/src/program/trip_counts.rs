@@ -77,7 +77,8 @@ impl Candidate {
         let (graph, of) = (&frame.graph, code.next_loop());
         let (mut partial, mut whole) = (0i64, 0);
         for node in &self.nodes {
-            let (inside, leaving): (Vec<Edge>, Vec<Edge>) = graph.out(*node).iter().partition(|e| stays(graph, &self.nodes, self.back, **e));
+            let (inside, leaving): (Vec<Edge>, Vec<Edge>) =
+                graph.out(*node).iter().partition(|e| stays(graph, &self.nodes, self.back, **e));
             let exits: Vec<Edge> = code.live(&leaving).collect();
             exits.iter().for_each(|e| code.operations[e.index()].insert(0, Operation::Flush { of, partial }));
             for operation in code.on(inside[0]) {

@@ -1,36 +1,10 @@
-//! What a backend might say of a graph, and what plans and programs count on walks.
+//! What a backend might say of a graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::plan::Action;
 use trodden_flow::program::BlockProperties;
 use trodden_flow::{Edge, Graph, Node};
 use trodden_testkit::Random;
-
-/// A register and counts, as a plan's actions change them.
-#[derive(Default)]
-pub struct Planned {
-    /// The path register.
-    pub register: i64,
-    /// By index.
-    pub counts: BTreeMap<i64, u64>,
-}
-
-impl Planned {
-    /// Does what a plan says.
-    pub fn act(&mut self, action: Action) {
-        match action {
-            Action::Add { increment } => self.register += increment,
-            Action::Count { increment } => *self.counts.entry(self.register + increment).or_default() += 1,
-            Action::CountAndRestart { increment, start } => {
-                *self.counts.entry(self.register + increment).or_default() += 1;
-                self.register = start;
-            }
-            Action::Poison { .. } => panic!("nothing is left out"),
-            Action::Dead => panic!("a walk took a dead edge"),
-        }
-    }
-}
 
 /// Random frequencies of a graph in which control rather goes back than on, so that loops come round often.
 pub fn frequencies(random: &mut Random, graph: &Graph) -> Frequencies {
