@@ -472,13 +472,22 @@ impl Work<'_> {
         if let Some(first) = self.counters.hits {
             self.count_hits(edge, first);
         }
-        if let Some(stream) = self.counters.stream
-            && self.graph.to(edge) == self.graph.exit()
-            && StreamCode::is_left_by(self.kind)
-        {
+        if let Some(stream) = self.counters.stream.filter(|_| self.leaves(edge)) {
             stream.leave(code());
         }
         self.leaving[edge.index()] = after;
+    }
+
+    /// Whether the function is left where an edge's code is: behind its own count, or behind one that is made before a
+    /// block which only returns.
+    fn leaves(&self, edge: Edge) -> bool {
+        let is_end = |e: &Edge| self.graph.to(*e) == self.graph.exit() && StreamCode::is_left_by(self.draft.edges[e.index()].kind);
+        let is_counted = |e: &Edge| self.schedule.task(*e).step == Step::Counted;
+        let task = self.schedule.task(edge);
+        match (task.count, is_end(&edge)) {
+            (Some(_), _) => self.graph.out(self.graph.to(edge)).iter().any(|e| is_end(e) && is_counted(e)),
+            (None, is_end) => is_end && task.step != Step::Counted,
+        }
     }
 
     /// Counts hits of an edge's probes.

@@ -12,6 +12,7 @@ mod overview;
 mod parameters;
 mod partition;
 mod residual;
+mod sequences;
 mod showing;
 mod simulate;
 mod stream;
@@ -33,6 +34,9 @@ pub use overview::command as command_line;
 pub use parameters::Parameters;
 pub use partition::{CopyStrategy, HitsCounted, Plan};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
+pub use sequences::{
+    StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments,
+};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use simulate::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, SourceFormat, StackOverflow, Sweep};
 pub use stream::{Last, RecordStream, Stream, StreamCollect, StreamShow, StreamStatistics};

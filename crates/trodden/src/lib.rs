@@ -22,6 +22,7 @@
 //! | `residual.rs` | untested paths: what the field takes and tests do not |
 //! | `field.rs`, `field/` | reports of untested paths from many machines |
 //! | `simulate/` | the model of the hardware path profiler on programs that QEMU runs, and on recorded branches |
+//! | `sequences/` | questions asked of sequences of paths and calls |
 //! | `import.rs` | profiles of branches that hardware recorded |
 //! | `profdata.rs`, `cc/pgo.rs` | edge profiles for `-fprofile-use`; builds that collect for them |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
@@ -79,6 +80,7 @@ mod residual;
 mod runs;
 mod rust;
 mod sample;
+mod sequences;
 mod simulate;
 mod stand_ins;
 mod store;

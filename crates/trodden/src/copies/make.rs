@@ -283,6 +283,7 @@ fn special(map: &UnitMap) -> Option<&'static str> {
         Choice::Bursts,
         Choice::Addresses,
         Choice::EdgeProfile,
+        Choice::Coverage,
         Choice::Events,
         Choice::Part,
         Choice::Watched,

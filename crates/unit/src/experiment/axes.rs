@@ -67,6 +67,11 @@ pub enum Observation {
     Sums(EventSource),
     /// That, in a form of which LLVM's edge profile can be made.
     EdgeProfile,
+    /// That, in a form of which the counters of source-based coverage (clang's, rustc's) can be computed.
+    Coverage {
+        /// With the test vectors of decisions (MC/DC).
+        mcdc: bool,
+    },
     /// Their sequence, and that of calls; counts follow from it.
     Stream,
     /// Nothing: blocks are marked, so that branches which hardware recorded can be turned into paths.

@@ -77,6 +77,8 @@ impl Experiment {
             (Some(event), _) => Observation::Sums(event),
             (None, Observe::Counts) => Observation::Counts,
             (None, Observe::EdgeProfile) => Observation::EdgeProfile,
+            (None, Observe::Coverage) => Observation::Coverage { mcdc: false },
+            (None, Observe::Mcdc) => Observation::Coverage { mcdc: true },
             (None, Observe::Stream) => Observation::Stream,
             (None, Observe::Addresses) => Observation::Addresses { merge_tails: settings.tail_merging.unwrap_or(true) },
             (None, Observe::Trace) => Observation::Trace,
@@ -188,9 +190,8 @@ impl Experiment {
     pub fn events(&self) -> Option<EventSource> {
         match self.observation {
             Observation::Sums(event) => Some(event),
-            Observation::Counts | Observation::EdgeProfile | Observation::Stream | Observation::Addresses { .. } | Observation::Trace => {
-                None
-            }
+            Observation::Counts | Observation::EdgeProfile | Observation::Coverage { .. } | Observation::Stream => None,
+            Observation::Addresses { .. } | Observation::Trace => None,
         }
     }
 
@@ -202,6 +203,11 @@ impl Experiment {
     /// Whether it is noted where LLVM's edge counters would be.
     pub fn has_edge_profile(&self) -> bool {
         self.observation == Observation::EdgeProfile
+    }
+
+    /// Whether it is noted where the counters of source-based coverage would be.
+    pub fn has_coverage(&self) -> bool {
+        matches!(self.observation, Observation::Coverage { .. })
     }
 
     /// The part of one of several copies of a program, if this is a copy.
@@ -298,6 +304,8 @@ impl From<&Experiment> for Settings {
         match experiment.observation {
             Observation::Counts | Observation::Sums(_) => {}
             Observation::EdgeProfile => settings.observe = Some(Observe::EdgeProfile),
+            Observation::Coverage { mcdc: false } => settings.observe = Some(Observe::Coverage),
+            Observation::Coverage { mcdc: true } => settings.observe = Some(Observe::Mcdc),
             Observation::Stream => settings.observe = Some(Observe::Stream),
             Observation::Trace => settings.observe = Some(Observe::Trace),
             Observation::Addresses { merge_tails } => {

@@ -80,6 +80,8 @@ spell! { Versions:
 spell! { Observe:
     Observe::Counts => "counts", "How often each path is taken";
     Observe::EdgeProfile => "edge-profile", "That, in a form of which LLVM's edge profile can be made";
+    Observe::Coverage => "coverage", "That, in a form of which the counters of source-based coverage can be computed";
+    Observe::Mcdc => "mcdc", "That, and the test vectors of decisions (MC/DC)";
     Observe::Stream => "stream", "The sequence of paths and calls, instead of counts";
     Observe::Addresses => "addresses", "Nothing: where each block lies is noted";
     Observe::Trace => "trace", "What an execution did that was followed from outside";
@@ -199,6 +201,15 @@ static TABLE: &[Entry] = &[
     file!("weights", weights),
     file!("apply", apply),
     one_of!("keep", keep: Keep),
+    Entry {
+        key: "recorder",
+        values: || "PATTERN".into(),
+        read: |settings, text| {
+            settings.recorder = Some(text.into()).filter(|pattern: &OsString| !pattern.is_empty());
+            settings.recorder.as_ref().map(|_| ())
+        },
+        write: |settings| settings.recorder.as_ref().map(|pattern| encode(pattern)),
+    },
 ];
 
 /// Text that spells no settings.

@@ -1,3 +1,5 @@
+//! Every choice alone, every exclusion, and spellings there and back.
+
 use super::exclusions::{Choice, EXCLUSIONS, Relation};
 use super::*;
 use std::ffi::OsStr;
@@ -26,7 +28,9 @@ fn text_of(choice: Choice) -> String {
         Choice::Hits => format!("count-hits=on part={FILE} origin={}", &FILE[3..]),
         Choice::Events => "events=tsc".into(),
         Choice::EdgeProfile => "observe=edge-profile".into(),
+        Choice::Coverage => "observe=coverage".into(),
         Choice::Stream => "observe=stream".into(),
+        Choice::Recorder => "recorder=/tmp/%p observe=stream".into(),
         Choice::Addresses => "observe=addresses".into(),
         Choice::TailMerging => "tail-merging=off observe=addresses".into(),
         Choice::Trace => "observe=trace".into(),
