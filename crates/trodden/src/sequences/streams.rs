@@ -124,8 +124,9 @@ impl Reader<'_, '_> {
         }
         let (end, is_prefix) = match role {
             PathRole::Call => (SubpathEnd::Call, true),
-            PathRole::Goes => (SubpathEnd::BackEdge, false),
-            PathRole::Stops | PathRole::Leaves => (SubpathEnd::Return, false),
+            // Where a path stops at a call that does not return, the frame goes on only by `longjmp`, with another path.
+            PathRole::Goes | PathRole::Stops => (SubpathEnd::BackEdge, false),
+            PathRole::Leaves => (SubpathEnd::Return, false),
         };
         let id = self.told.places.path(counter).map_or(0, |(_, id)| id);
         let blocks = self.told.places.walk(counter).map(|(_, walk)| walk.blocks).unwrap_or_default();
