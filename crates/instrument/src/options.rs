@@ -42,6 +42,8 @@ pub struct Options {
     pub reach_calls: bool,
     /// Write a stream of paths and calls instead of counting.
     pub stream: bool,
+    /// Where the flight recorder of a stream build writes if nobody says so when it runs: a pattern of files.
+    pub recorder: Option<OsString>,
     /// Keep the unit's bitcode, so that other variants can be made of it.
     pub keep_bitcode: bool,
     /// Measured frequencies of edges.
@@ -166,7 +168,7 @@ impl Options {
 
     /// The options of a request whose files lie in a folder.
     fn load(request: Request, folder: &InputFolder) -> Result<Options, BadOption> {
-        let Request { experiment, action, keep } = request;
+        let Request { experiment, action, keep, recorder } = request;
         let placement = experiment.placement();
         let (part, stream) = (experiment.part(), experiment.observation() == Observation::Stream);
         let (interesting, time_limit_s) = match experiment.paths() {
@@ -192,6 +194,7 @@ impl Options {
             // Which call a function was called from is known by the event before.
             reach_calls: stream || placement.reach == Reach::Calls,
             stream,
+            recorder,
             keep_bitcode: keep == Keep::Bitcode,
             weights: placement.weights.map(|weights| read_weights(folder, weights)).transpose()?,
             crowding: known.as_deref().map(executions).unwrap_or_default(),

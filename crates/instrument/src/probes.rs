@@ -422,10 +422,7 @@ impl Work<'_> {
             Some(code) => self.carry_out(code, *operation, edge, register),
             None => without_code(*operation, register),
         });
-        if let Some(stream) = self.counters.stream
-            && self.graph.to(edge) == self.graph.exit()
-            && StreamCode::is_left_by(self.kind)
-        {
+        if let Some(stream) = self.counters.stream.filter(|_| self.leaves(edge)) {
             stream.leave(builder.as_ref().expect("paths that end are counted"));
         }
         self.leaving[edge.index()] = register;
@@ -462,6 +459,16 @@ impl Work<'_> {
             let number = code.add(number, self.around.module.constant(0));
             self.count(code, index, 0, number);
         }
+    }
+
+    /// Whether the function is left where an edge's code is: behind its own count, or behind one that is made before a
+    /// block which only returns.
+    fn leaves(&self, edge: Edge) -> bool {
+        let is_end = |e: &Edge| self.graph.to(*e) == self.graph.exit() && StreamCode::is_left_by(self.draft.edges[e.index()].kind);
+        let counts = |e: Edge| self.program.operations(e).iter().any(|o| matches!(o, Operation::Count { .. }));
+        let restarts = self.program.operations(edge).iter().any(|o| matches!(o, Operation::Set(_)));
+        let is_before_end = || self.graph.out(self.graph.to(edge)).iter().any(|e| is_end(e) && !counts(*e));
+        counts(edge) && (is_end(&edge) || !restarts && is_before_end())
     }
 
     /// Counts hits of an edge's probes.

@@ -26,6 +26,7 @@ use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::core::*;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
@@ -188,6 +189,9 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
     if let Some(streams) = work.streams {
         emit::forget_unused(&[work.around.enter]);
         streams.forget_unused();
+        if let Some(pattern) = &work.options.recorder {
+            emit::default_output(module, pattern.as_bytes());
+        }
     }
     if let Some(count) = work.count {
         emit::forget_unused(&[work.around.enter, count]);

@@ -70,6 +70,10 @@ pub fn inputs() -> Result<InputFolder> {
 /// The settings make no sense together, or a file cannot be read or stored.
 pub fn resolve(mut settings: Settings) -> Result<Request> {
     exclusions::check(&settings)?;
+    // Programs run in any folder.
+    if let Some(pattern) = &settings.recorder {
+        settings.recorder = Some(std::path::absolute(pattern).context("the files of the flight recorder")?.into());
+    }
     if let Some(Input::File(wanted)) = &settings.known {
         let known = known_paths(wanted.as_os_str()).with_context(|| format!("known paths ({})", wanted.display()))?;
         settings.known = Some(stored(&known)?);

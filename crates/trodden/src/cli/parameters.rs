@@ -58,6 +58,10 @@ pub struct Parameters {
     /// Write the sequence of paths and calls instead of counting, for `trodden record --whole-program` and `--last`: counts follow from it.
     #[arg(long)]
     pub stream: bool,
+    /// With --stream: programs that are simply run keep the last paths and calls of each thread in files of this pattern
+    /// (%p process id, %m program, %h host), if the folder exists when they start.
+    #[arg(long, value_name = "PATTERN")]
+    pub flight_recorder: Option<PathBuf>,
     /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
     #[arg(long)]
     pub sample: bool,
@@ -89,6 +93,7 @@ impl Parameters {
             tail_merging: self.tail_merging,
             events: self.events,
             known: self.residual.as_ref().map(|profile| Input::File(profile.into())),
+            recorder: self.flight_recorder.clone().map(Into::into),
             when: self.sample.then_some(Timing::Bursts),
             ..Settings::default()
         }

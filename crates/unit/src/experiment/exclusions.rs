@@ -42,6 +42,8 @@ pub enum Choice {
     Coverage,
     /// The sequence of paths and calls.
     Stream,
+    /// A flight recorder in each run.
+    Recorder,
     /// Addresses of blocks instead of counts.
     Addresses,
     /// Equal ends of blocks kept apart.
@@ -137,6 +139,7 @@ impl Choice {
             Choice::EdgeProfile => s.observe == Some(Observe::EdgeProfile),
             Choice::Coverage => matches!(s.observe, Some(Observe::Coverage | Observe::Mcdc)),
             Choice::Stream => s.observe == Some(Observe::Stream),
+            Choice::Recorder => s.recorder.is_some(),
             Choice::Addresses => s.observe == Some(Observe::Addresses),
             Choice::TailMerging => s.tail_merging.is_some(),
             Choice::Trace => s.observe == Some(Observe::Trace),
@@ -168,6 +171,7 @@ impl Choice {
             Choice::EdgeProfile => "--pgo (observe=edge-profile)",
             Choice::Coverage => "--coverage (observe=coverage)",
             Choice::Stream => "--stream (observe=stream)",
+            Choice::Recorder => "--flight-recorder (recorder=PATTERN)",
             Choice::Addresses => "--addresses (observe=addresses)",
             Choice::TailMerging => "--tail-merging",
             Choice::Trace => "observe=trace",
@@ -214,6 +218,7 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     needs(Part, Origin, "a part is known by its unit", "let `trodden record --copies` make copies, which gives both"),
     needs(Origin, Part, "a part is known by its unit", "let `trodden record --copies` make copies, which gives both"),
     needs(Hits, Part, "hits are those of a copy's probes", "let `trodden record --copies --count-hits` make copies"),
+    needs(Recorder, Stream, "it keeps the end of a stream", "build with --stream, too"),
     needs(TailMerging, Addresses, "only there does a block need an address of its own", "leave it out, or build with --addresses"),
     needs(OneVersion, Bursts, "other builds have one version of the code anyway", "leave it out, or build with --sample"),
     needs(ArrayPaths, Tables, "without tables all counts are in arrays", "say how many --table-slots tables have, or take --max-paths"),

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// Variable that names the file of a request; without it units are instrumented by the default experiment.
 pub const EXPERIMENT_VARIABLE: &str = "TRODDEN_EXPERIMENT";
 
-const MAGIC: [u8; 8] = *b"TRODEXP\x01";
+const MAGIC: [u8; 8] = *b"TRODEXP\x02";
 
 /// What is asked of the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ pub struct Request {
     pub action: Action,
     /// What is kept of it.
     pub keep: Keep,
+    /// Where a flight recorder writes if nobody says so when the program runs: a pattern of files.
+    pub recorder: Option<OsString>,
 }
 
 /// What is done with a unit.
@@ -84,7 +86,7 @@ impl Request {
     pub fn new(experiment: Experiment, action: Action, keep: Keep) -> Result<Request, RequestError> {
         match experiment.observation() {
             Observation::Trace => Err(RequestError::Trace),
-            _ => Ok(Request { experiment, action, keep }),
+            _ => Ok(Request { experiment, action, keep, recorder: None }),
         }
     }
 
@@ -112,7 +114,7 @@ impl Request {
             Action::Apply(plan) => Some(Input::Stored(plan)),
             Action::Instrument | Action::Describe { .. } => None,
         };
-        Settings { apply, keep: Some(self.keep), ..Settings::from(&self.experiment) }
+        Settings { apply, keep: Some(self.keep), recorder: self.recorder.clone(), ..Settings::from(&self.experiment) }
     }
 
     /// Whether nothing in a program built so counts, so that it needs no runtime.

@@ -10,6 +10,7 @@ use super::request::{Action, Request, RequestError};
 use super::{Experiment, ExperimentError};
 use crate::{EventSource, Identity};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Functions with more paths than this are cut. 4096 counters are a page of 32 KB per function at most, and few functions reach it.
@@ -104,6 +105,8 @@ settings! {
     apply: Input,
     /// What is kept of a unit.
     keep: Keep,
+    /// Where the flight recorder of a program that writes a stream keeps it, if nobody says so when it runs: a pattern of files.
+    recorder: OsString,
 }
 
 /// When paths are observed.
@@ -198,6 +201,7 @@ impl Settings {
             Some(plan) => Action::Apply(plan),
             None => Action::Instrument,
         };
-        Request::new(Experiment::new(&settings)?, action, settings.keep.unwrap_or_default())
+        let request = Request::new(Experiment::new(&settings)?, action, settings.keep.unwrap_or_default())?;
+        Ok(Request { recorder: settings.recorder, ..request })
     }
 }

@@ -201,6 +201,15 @@ static TABLE: &[Entry] = &[
     file!("weights", weights),
     file!("apply", apply),
     one_of!("keep", keep: Keep),
+    Entry {
+        key: "recorder",
+        values: || "PATTERN".into(),
+        read: |settings, text| {
+            settings.recorder = Some(text.into()).filter(|pattern: &OsString| !pattern.is_empty());
+            settings.recorder.as_ref().map(|_| ())
+        },
+        write: |settings| settings.recorder.as_ref().map(|pattern| encode(pattern)),
+    },
 ];
 
 /// Text that spells no settings.

@@ -30,6 +30,7 @@ fn text_of(choice: Choice) -> String {
         Choice::EdgeProfile => "observe=edge-profile".into(),
         Choice::Coverage => "observe=coverage".into(),
         Choice::Stream => "observe=stream".into(),
+        Choice::Recorder => "recorder=/tmp/%p observe=stream".into(),
         Choice::Addresses => "observe=addresses".into(),
         Choice::TailMerging => "tail-merging=off observe=addresses".into(),
         Choice::Trace => "observe=trace".into(),
