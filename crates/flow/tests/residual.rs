@@ -21,6 +21,12 @@ fn crowded() -> Crowding {
     Crowding::of([1; 2000])
 }
 
+/// A random graph whose exit nothing leaves, its last node.
+fn subject(random: &mut Random) -> Option<Graph> {
+    let graph = graph(random, 10, 18, Cycles::Some);
+    (graph.out(graph.exit()).is_empty() && graph.exit().index() + 1 == graph.node_count()).then_some(graph)
+}
+
 /// A walk from the entry to the exit that takes mostly what `habits` prefer.
 fn walk(random: &mut Random, graph: &Graph, habits: &[u64]) -> Option<Vec<Edge>> {
     let (mut at, mut walk) = (graph.entry(), Vec::new());
@@ -112,10 +118,7 @@ fn everything_is_counted_but_known_paths() {
     let (mut by_rounds, mut held, mut copied) = (0, 0, 0u64);
     for seed in 0..120_000 {
         let mut random = Random::new(seed ^ 0x4e51_d0a1);
-        let graph = graph(&mut random, 10, 18, Cycles::Some);
-        if !graph.out(graph.exit()).is_empty() || graph.exit().index() + 1 != graph.node_count() {
-            continue;
-        }
+        let Some(graph) = subject(&mut random) else { continue };
         let cuts = forced(&mut random, &graph);
         let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));
@@ -172,10 +175,7 @@ fn any_paths_may_be_known() {
     let (mut left_out, mut copied) = (0, 0u64);
     for seed in 0..40_000 {
         let mut random = Random::new(seed ^ 0xa4_4b0e);
-        let graph = graph(&mut random, 10, 18, Cycles::Some);
-        if !graph.out(graph.exit()).is_empty() || graph.exit().index() + 1 != graph.node_count() {
-            continue;
-        }
+        let Some(graph) = subject(&mut random) else { continue };
         let cuts = forced(&mut random, &graph);
         let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));

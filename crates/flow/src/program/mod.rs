@@ -20,6 +20,7 @@ mod dominant;
 mod early_counts;
 pub mod operation;
 mod part;
+mod text;
 mod trip_counts;
 
 use crate::dag::{Cut, Dag};
