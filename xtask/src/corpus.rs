@@ -1,9 +1,10 @@
 //! `cargo xtask corpus`: the programs of `corpus/`, whose recipes are shell, driven from here.
 
 use crate::bench::variant::{Trained, Variant};
-use crate::demo::build_trodden;
+pub use crate::input::Input;
 use crate::packages::{self, Purpose};
 use crate::steps;
+use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -17,7 +18,8 @@ Examples:
   cargo xtask corpus list
   cargo xtask corpus build gzip lua --variant trodden
   cargo xtask corpus run gzip --variant trodden --input ref
-  cargo xtask corpus run all --variant trodden          the whole corpus: fetched and built where needed, output compared with the plain build's")]
+  cargo xtask corpus run all --variant trodden          the whole corpus: fetched and built where needed, output compared with the plain \
+  build's")]
 pub struct Options {
     /// What to do; each step does those before it where they are needed.
     #[arg(value_enum)]
@@ -46,28 +48,6 @@ enum Step {
     Build,
     /// Run, and compare the output with the plain build's.
     Run,
-}
-
-/// Which of the runs of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Input {
-    /// About half a second.
-    Train,
-    /// About two seconds.
-    Ref,
-    /// Many short runs of small inputs; some programs have them.
-    Suite,
-}
-
-impl Input {
-    /// Its name in the recipes.
-    pub fn name(self) -> &'static str {
-        match self {
-            Input::Train => "train",
-            Input::Ref => "ref",
-            Input::Suite => "suite",
-        }
-    }
 }
 
 /// Does a step for the programs named.
@@ -211,7 +191,7 @@ impl Corpus {
         if let Some(trained) = variant.trained() {
             let file = self.learnt(program, trained)?;
             let words = variables.iter_mut().filter(|(name, _)| *name == "TRODDEN_INSTRUMENT");
-            words.for_each(|(_, words)| words.push(format!(" {}={}", trained.name(), file.display())));
+            words.for_each(|(_, words)| words.push(format!(" {}={}", trained.name(), encoded(&file))));
         }
         command.envs(variables).env("BUILD", variant.folder());
         self.step(&mut command)
@@ -243,13 +223,6 @@ impl Corpus {
         let mut export = Command::new(steps::target().join("release/trodden"));
         steps::output(export.args(["export", trained.name()]).arg(&stored).arg("-o").arg(&file))?;
         Ok(file)
-    }
-
-    /// The file of what earlier runs say that a variant's build was given, if it was given any.
-    pub fn given(&self, program: &str, variant: &Variant) -> Option<PathBuf> {
-        let trained = variant.trained()?;
-        let stored = self.stored(program, trained.runs());
-        std::path::absolute(stored.with_extension(trained.name())).ok()
     }
 
     /// The stored profile of a program's run, as trodden counts by default.
@@ -425,4 +398,9 @@ fn recorded(command: &Command, profile: &Path) -> Command {
 /// The script that fetches, builds and runs.
 pub fn script() -> PathBuf {
     steps::root().join("corpus/recipe.sh")
+}
+
+/// A file's name as a setting's value: drivers read `%XX` as a byte.
+fn encoded(file: &Path) -> percent_encoding::PercentEncode<'_> {
+    percent_encoding::percent_encode(file.as_os_str().as_encoded_bytes(), percent_encoding::NON_ALPHANUMERIC)
 }

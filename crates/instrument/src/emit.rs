@@ -103,8 +103,8 @@ pub fn label(name: &str, kind: &str, size: usize) -> String {
 }
 
 /// Defines the pattern of the image's files, where the environment of a run has none. All units have it; linkers keep one.
-pub fn default_output(module: Module, pattern: &str) {
-    let text: String = pattern.bytes().map(|b| format!("\\{b:03o}")).collect();
+pub fn default_output(module: Module, pattern: &[u8]) {
+    let text: String = pattern.iter().map(|b| format!("\\{b:03o}")).collect();
     module.append_assembly(&format!(
         ".pushsection .rodata.{DEFAULT_OUTPUT_SYMBOL},\"aG\",@progbits,{DEFAULT_OUTPUT_SYMBOL},comdat\n{}.asciz \"{text}\"\n.popsection\n",
         label(DEFAULT_OUTPUT_SYMBOL, "object", pattern.len() + 1)
@@ -121,7 +121,8 @@ pub fn declare_shared_bias(module: Module) -> Value {
 /// Defines the bias of the region that all threads share. All units have it; linkers keep one.
 pub fn shared_bias(module: Module) {
     module.append_assembly(&format!(
-        ".pushsection .bss.{SHARED_BIAS_SYMBOL},\"awG\",@nobits,{SHARED_BIAS_SYMBOL},comdat\n.p2align 3\n.globl {SHARED_BIAS_SYMBOL}\n.hidden {SHARED_BIAS_SYMBOL}\n\
+        ".pushsection .bss.{SHARED_BIAS_SYMBOL},\"awG\",@nobits,{SHARED_BIAS_SYMBOL},comdat\n.p2align 3\n.globl \
+            {SHARED_BIAS_SYMBOL}\n.hidden {SHARED_BIAS_SYMBOL}\n\
          .type {SHARED_BIAS_SYMBOL},@object\n.size {SHARED_BIAS_SYMBOL},8\n{SHARED_BIAS_SYMBOL}:\n.zero 8\n.popsection\n"
     ));
 }
@@ -154,7 +155,8 @@ pub fn declare_switch(module: Module) -> Value {
 /// Defines the image's switch: a page of its own, which the runtime maps anew. All units have it; linkers keep one.
 pub fn switch(module: Module) {
     module.append_assembly(&format!(
-        ".pushsection .bss.{SWITCH_SYMBOL},\"awG\",@nobits,{SWITCH_SYMBOL},comdat\n.p2align 12\n.globl {SWITCH_SYMBOL}\n.hidden {SWITCH_SYMBOL}\n\
+        ".pushsection .bss.{SWITCH_SYMBOL},\"awG\",@nobits,{SWITCH_SYMBOL},comdat\n.p2align 12\n.globl {SWITCH_SYMBOL}\n.hidden \
+            {SWITCH_SYMBOL}\n\
          .type {SWITCH_SYMBOL},@object\n.size {SWITCH_SYMBOL},4096\n{SWITCH_SYMBOL}:\n.zero 4096\n.popsection\n"
     ));
 }

@@ -35,12 +35,14 @@ const MARK: &str = "trodden.edge.counters";
 pub enum MarkerError {
     /// A table of LLVM's is not as expected.
     #[error(
-        "LLVM's profile table `{0}` cannot be read: build with `trodden build --pgo` alone, without profile options of the compiler, and with LLVM 22"
+        "LLVM's profile table `{0}` cannot be read: build with `trodden build --pgo` alone, without profile options of the compiler, and \
+            with LLVM 22"
     )]
     Table(String),
     /// A counter is used in a way that is not known.
     #[error(
-        "function `{function}` uses a counter of LLVM's in a way that is not known (`{instruction}`): build this file without `--pgo`, and please report it"
+        "function `{function}` uses a counter of LLVM's in a way that is not known (`{instruction}`): build this file without `--pgo`, \
+            and please report it"
     )]
     Use {
         /// The function.

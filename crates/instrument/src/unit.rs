@@ -26,6 +26,7 @@ use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::core::*;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
@@ -36,7 +37,9 @@ use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
 use trodden_flow::{Graph, GraphError, Node, Plan, Residual, Schedule};
 use trodden_unit::events::CELLS;
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore};
+use trodden_unit::{
+    Counted, Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore,
+};
 use trodden_unit::{Version, shape};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL, UNTESTED_SYMBOL};
 
@@ -85,7 +88,7 @@ pub enum Error {
         source: GraphError,
     },
     /// The unit is assembled by an assembler that knows no pseudo probes.
-    #[error("tier=addresses needs clang's own assembler: compile without -fno-integrated-as")]
+    #[error("--addresses needs clang's own assembler: compile without -fno-integrated-as")]
     ForeignAssembler,
     /// Probes that the sample tier cannot work with.
     #[error("function `{function}`: {what}; please report it with the source file")]
@@ -97,12 +100,14 @@ pub enum Error {
     },
     /// Known paths are those of another graph.
     #[error(
-        "function `{0}` has other paths than those in the file of known paths, or numbers them otherwise: record the runs anew with a program built with default parameters"
+        "function `{0}` has other paths than those in the file of known paths, or numbers them otherwise: record the runs anew with a \
+            program built with default parameters"
     )]
     OtherPaths(String),
     /// The judge of numberings refutes one.
     #[error(
-        "function `{function}`: the numbering of its paths does not hold ({what}); nothing is written, please report it with the source file"
+        "function `{function}`: the numbering of its paths does not hold ({what}); nothing is written, please report it with the source \
+            file"
     )]
     Wrong {
         /// The function.
@@ -141,7 +146,7 @@ pub enum Outcome {
 
 /// Instruments a module in place, or only writes what its blocks compute.
 pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outcome, Error> {
-    let options = Options::parse(&std::env::var("TRODDEN_INSTRUMENT").unwrap_or_default())?;
+    let options = Options::of_environment(|name| std::env::var_os(name))?;
     if options.markers {
         markers::mark(module);
     }
@@ -186,7 +191,7 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
         emit::forget_unused(&[work.around.enter]);
         streams.forget_unused();
         if let Some(pattern) = &work.options.recorder {
-            emit::default_output(module, pattern);
+            emit::default_output(module, pattern.as_bytes());
         }
     }
     if let Some(count) = work.count {
@@ -201,7 +206,7 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
     let map = work.finish();
     let bitcode = if map.1.keep_bitcode { bitcode } else { Vec::new() };
     let frame = store(&Frame::pack(unit, &map.0, &bitcode))?;
-    emit::sections(module, unit, words, map.0.events.is_some(), &frame);
+    emit::sections(module, unit, words, map.0.events().is_some(), &frame);
     if map.0.has_times() {
         emit::functions(module, &map.0);
     }
@@ -234,7 +239,7 @@ fn mark_addresses(module: Module, options: Options, unit: Identity, bitcode: Vec
 /// A unit is its code and how it is instrumented, by which version.
 fn identity(bitcode: &[u8], options: &Options) -> Identity {
     let mut content = Identity::of(bitcode).0.to_vec();
-    content.extend(options.scheme().bytes());
+    content.extend(options.experiment.to_string().bytes());
     content.extend(code_generation_flags().concat().bytes());
     content.extend(env!("CARGO_PKG_VERSION").bytes());
     content.extend(trodden_unit::MAP_VERSION.to_le_bytes());
@@ -301,7 +306,8 @@ impl Unit {
             source: module.source(),
             producer: String::new(),
             target: module.target(),
-            scheme: options.scheme(),
+            experiment: options.experiment.clone(),
+            counted: Counted::Paths,
             codegen: code_generation_flags(),
             files: Vec::new(),
             scopes: Vec::new(),
@@ -310,7 +316,6 @@ impl Unit {
             instead: Vec::new(),
             counters: 0,
             edge_profile: None,
-            events: options.events,
             calls: calls::of(module),
             aliases: calls::aliases(module),
         };
@@ -480,7 +485,7 @@ impl Unit {
 
     /// What is known of a function's paths, if that is the tier's business and anything is.
     fn known_of(&self, name: &str, draft: &Draft) -> Option<&KnownFunction> {
-        let (known, _) = self.options.known.as_ref()?;
+        let known = self.options.known.as_ref()?;
         let version = Version { shape: shape(&draft.blocks, &draft.edges), code: draft.code };
         known.of(&self.map.source, name, version).filter(|k| k.edges.len() == draft.edges.len())
     }
@@ -490,7 +495,7 @@ impl Unit {
     }
 
     fn part_of(&self, name: &str) -> Option<&FunctionPart> {
-        self.options.parts.as_ref()?.0.of(self.options.origin?, name)
+        self.options.parts.as_ref()?.of(self.options.origin?, name)
     }
 
     /// The plan of this copy's part of a function.
@@ -508,7 +513,7 @@ impl Unit {
         match self.options.scheme {
             Scheme::Targeted if measured => baselines::targeted(graph, &draft.forced, frequencies, &aside, &options),
             Scheme::Practical if measured => {
-                let all = self.options.weights.as_ref().map_or(0.0, |(weights, _)| weights.total());
+                let all = self.options.weights.as_ref().map_or(0.0, |weights| weights.total());
                 baselines::practical(graph, &draft.forced, frequencies, &aside, all, &options)
             }
             Scheme::Structural => baselines::structural(graph, &draft.forced, frequencies, &options),
@@ -625,7 +630,7 @@ impl Unit {
     fn frequencies(&self, name: &str, draft: &Draft, graph: &Graph) -> (Frequencies, bool) {
         const UNSEEN: f64 = 1e-3;
         let estimate = Frequencies::estimate(graph, &branch_weights(graph, &draft.hints));
-        let known = self.options.weights.as_ref().and_then(|(w, _)| w.of(name, shape(&draft.blocks, &draft.edges), draft.edges.len()));
+        let known = self.options.weights.as_ref().and_then(|w| w.of(name, shape(&draft.blocks, &draft.edges), draft.edges.len()));
         let of_paths = || self.known_of(name, draft).or_else(|| self.asked_of(name, draft)).map(|k| k.edges.as_slice());
         // Paths may be asked for that nobody has seen yet.
         match known.or_else(of_paths).filter(|edges| edges.iter().any(|n| *n > 0)) {

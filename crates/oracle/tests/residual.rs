@@ -45,7 +45,7 @@ fn unknown_paths_are_counted_exactly_and_known_ones_not() {
             tested.images.iter_mut().flat_map(|i| &mut i.units).flat_map(|u| &mut u.counts).for_each(|(_, count)| *count *= times);
             let file = place(&format!("{share}.known"));
             std::fs::write(&file, tested.known_paths().unwrap().to_bytes()).unwrap();
-            let words = format!("{words} tier=residual known={}", file.display());
+            let words = format!("{words} known={}", file.display());
             let done = plain::execute(&plain::build(&program, level, &words, &[], &tools, &place(&share.to_string())), &[]);
             assert_eq!(done.outcome, full.outcome, "seed {seed}, {share} % known");
             let known = plain::Done { outcome: full.outcome.clone(), profile: tested }.counts();
@@ -85,7 +85,7 @@ fn results_of_calls_that_may_throw_outlive_their_version() {
         }
         let file = place(&format!("{trial}.known"));
         std::fs::write(&file, tested.known_paths().unwrap().to_bytes()).unwrap();
-        let words = format!("tier=residual known={}", file.display());
+        let words = format!("known={}", file.display());
         let done = plain::execute(&plain::build(&program, "-O2", &words, &[], &tools, &place(&trial.to_string())), &[]);
         assert_eq!(done.outcome, full.outcome, "trial {trial}");
         let known = plain::Done { outcome: full.outcome.clone(), profile: tested }.counts();

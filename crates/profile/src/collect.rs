@@ -46,7 +46,8 @@ pub enum CollectProblem {
     },
     /// The image on disk is another build than the one that ran, and the unit store lacks maps: it is not in the profile.
     #[error(
-        "`{image}` was rebuilt after it ran: build {ran} was counted, the file is build {on_disk} now; {missing} units are not in the unit store either: run it again"
+        "`{image}` was rebuilt after it ran: build {ran} was counted, the file is build {on_disk} now; {missing} units are not in the \
+            unit store either: run it again"
     )]
     Rebuilt {
         /// Path of the image.
@@ -220,7 +221,7 @@ impl Collector<'_> {
                         true => self.by_path(&path, unit, &map),
                         false => unit,
                     };
-                    let (counts, events) = if map.events.is_some() { events::take_apart(&unit) } else { (unit.counts, Vec::new()) };
+                    let (counts, events) = if map.events().is_some() { events::take_apart(&unit) } else { (unit.counts, Vec::new()) };
                     let mut counts = chosen::by_path(&map, counts);
                     if map.has_times() {
                         timed.push((units.len(), place));
@@ -340,7 +341,8 @@ impl Collector<'_> {
     fn remedy(&self) -> String {
         match self.store {
             Some(store) => format!(
-                "they are not in the unit store {} either; set TRODDEN_STORE to the store the program was built with, or build it again and run it again",
+                "they are not in the unit store {} either; set TRODDEN_STORE to the store the program was built with, or build it again \
+                    and run it again",
                 store.root().display()
             ),
             None => "there is no unit store; set TRODDEN_STORE to the store the program was built with, or build it again and run it again"

@@ -45,12 +45,14 @@ pub type SiteValues = Vec<(NotedValue, u64)>;
 pub enum EdgeError {
     /// Nothing was built for it.
     #[error(
-        "the program of this profile was built without markers for an edge profile: build it with `trodden build --pgo -- ...` (or `cargo trodden build --pgo`), and record again"
+        "the program of this profile was built without markers for an edge profile: build it with `trodden build --pgo -- ...` (or \
+            `cargo trodden build --pgo`), and record again"
     )]
     NoMarkers,
     /// Units of different compilers.
     #[error(
-        "units of the program were built for different kinds of edge profiles ({one:#x} and {other:#x}): build all of them with one compiler"
+        "units of the program were built for different kinds of edge profiles ({one:#x} and {other:#x}): build all of them with one \
+            compiler"
     )]
     Versions {
         /// One unit's word of version and flags.

@@ -6,7 +6,8 @@ use crate::model::Profile;
 use crate::sampling::is_sampled;
 use std::collections::BTreeSet;
 use std::fmt;
-use trodden_unit::{Aliases, EDGES_WORD, FunctionMap, UnitMap, parts};
+use trodden_unit::experiment::Spelling;
+use trodden_unit::{Aliases, Counted, FunctionMap, UnitMap, parts};
 
 /// How reasons begin for which functions of the sample tier are not counted.
 const NOT_SAMPLED: &str = "it is not sampled";
@@ -100,16 +101,19 @@ impl fmt::Display for Inexact {
         match self {
             Inexact::Partial { scheme, functions, executions } => write!(
                 f,
-                "only a part of the paths of {functions} functions is counted (scheme {scheme}), {executions} executions not told apart; build with --scheme ball-larus for all"
+                "only a part of the paths of {functions} functions is counted (scheme {scheme}), {executions} executions not told apart; \
+                    build with --scheme ball-larus for all"
             ),
             Inexact::TableFull { functions, executions } => write!(
                 f,
-                "{executions} executions not told apart, because the tables of {functions} functions were full; build with a greater --table-slots, or without"
+                "{executions} executions not told apart, because the tables of {functions} functions were full; build with a greater \
+                    --table-slots, or without"
             ),
             Inexact::Residual { units } => {
                 write!(
                     f,
-                    "of {units} of the units only paths that were unknown when they were built are counted (--residual); those are counted exactly"
+                    "of {units} of the units only paths that were unknown when they were built are counted (--residual); those are \
+                        counted exactly"
                 )
             }
             Inexact::Watched { units } => write!(
@@ -118,11 +122,13 @@ impl fmt::Display for Inexact {
             ),
             Inexact::Chosen { scheme, functions, executions } => write!(
                 f,
-                "only paths that were asked for are told apart (--interesting, scheme {scheme}), in {functions} functions; {executions} executions of their other paths are counted together, and functions without such paths are not counted"
+                "only paths that were asked for are told apart (--interesting, scheme {scheme}), in {functions} functions; {executions} \
+                    executions of their other paths are counted together, and functions without such paths are not counted"
             ),
             Inexact::Aliases { scheme, functions, aliases } => write!(
                 f,
-                "the scheme {scheme} counts {aliases} other paths of {functions} functions as some that were asked for; take ppp or known-table for exact counts"
+                "the scheme {scheme} counts {aliases} other paths of {functions} functions as some that were asked for; take ppp or \
+                    known-table for exact counts"
             ),
             Inexact::Unproven { functions } => {
                 write!(f, "the numbering of {functions} functions has too many paths for a proof, and was tried on some drawn at random")
@@ -140,7 +146,9 @@ impl fmt::Display for Inexact {
                 let places = if *differences == 1 { "place" } else { "places" };
                 write!(
                     f,
-                    "copies of the program counted it together, and were not the same execution: they differ in {differences} {places}, so counts of several executions are mixed here; `trodden doctor -- COMMAND` tells whether the program does the same each time"
+                    "copies of the program counted it together, and were not the same execution: they differ in {differences} {places}, \
+                        so counts of several executions are mixed here; `trodden doctor -- COMMAND` tells whether the program does the \
+                        same each time"
                 )
             }
             Inexact::NotSampled { functions } => {
@@ -148,7 +156,9 @@ impl fmt::Display for Inexact {
                 let more = if functions.len() > SHOWN { format!(" and {} more", functions.len() - SHOWN) } else { String::new() };
                 write!(
                     f,
-                    "never sampled, so that none of their paths are here, however often they are executed: {}{more} (they call setjmp, or hold what there cannot be two of; `trodden info --all PROGRAM` says which); build without --sample to count them",
+                    "never sampled, so that none of their paths are here, however often they are executed: {}{more} (they call setjmp, \
+                        or hold what there cannot be two of; `trodden info --all PROGRAM` says which); build without --sample to count \
+                        them",
                     functions.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ")
                 )
             }
@@ -158,7 +168,8 @@ impl fmt::Display for Inexact {
             }
             Inexact::Interrupted { copies } => write!(
                 f,
-                "a signal ended the {copies} copies that counted together, each at another place, so counts of different functions do not fit together; record without --copies to see where one program was"
+                "a signal ended the {copies} copies that counted together, each at another place, so counts of different functions do \
+                    not fit together; record without --copies to see where one program was"
             ),
         }
     }
@@ -193,8 +204,7 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
     let (mut copy, mut watched, mut edges) = (0u64, 0u64, 0u64);
     let mut not_sampled = BTreeSet::new();
     for (map, at) in maps {
-        let has_word = |word: &str| map.scheme.split(' ').any(|w| w == word);
-        edges += u64::from(has_word(EDGES_WORD));
+        edges += u64::from(map.counted == Counted::Edges);
         if is_sampled(map) {
             let refused = map.skipped.iter().filter(|s| s.reason.starts_with(NOT_SAMPLED));
             not_sampled.extend(refused.map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
@@ -205,7 +215,7 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
         copy += u64::from(is_copy);
         for function in map.functions.iter().filter(|_| !is_copy) {
             let executions = untold(at, function);
-            let name = || map.scheme.split(' ').next().unwrap_or_default().to_owned();
+            let name = || map.experiment.scheme().name().to_owned();
             if let Some(words) = function.chosen() {
                 chosen_scheme = name();
                 chosen = (chosen.0 + 1, chosen.1.saturating_add(executions));

@@ -6,8 +6,9 @@
 use crate::error::ReportError;
 use crate::extent::Extent;
 use crate::lines::LineCounts;
+use crate::measure::Measure;
 use crate::paint::{self, fit, left, right};
-use crate::select::{self, Measure};
+use crate::select;
 use crate::source::SourceCache;
 use crate::story::{Step, Story, Turn};
 use crate::text::{INLINED, Page, TextOptions, new_calls, page_turns, printable, scope_label, tell};

@@ -3,8 +3,8 @@
 //! Functions that were not executed are kept (coverage wants them); those whose counts cannot be decoded are listed as
 //! damaged and left out, so that one bad map does not spoil the report.
 
+use crate::measure::Measure;
 use crate::names::Name;
-use crate::select::Measure;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{Dag, Edge, Node};
 use trodden_profile::{FunctionPaths, ImageProfile, PathCount, Profile, UnitProfile};
@@ -148,8 +148,14 @@ impl<'a> Function<'a> {
         }
         let name = Name::of(&map.name);
         let mut function = Function { image, unit, map, name, dag: map.dag()?, out, into, instructions, blocks, paths, events: 0 };
-        function.events = crate::events::of_function(&function);
+        function.events = function.sum_of_events();
         Ok(function)
+    }
+
+    /// Events of all complete paths.
+    fn sum_of_events(&self) -> i128 {
+        let paths = self.paths.complete.iter();
+        paths.map(|p| self.unit.events_of(self.map, p.id).sum).fold(0, i128::saturating_add)
     }
 
     /// Whether it was called, or went on in a forked process.

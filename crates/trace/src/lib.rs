@@ -6,14 +6,17 @@
 //! | `collect.rs` | collectors: a run to a partial trace |
 //! | `follow.rs` | the loop that follows a subject with its threads, signals and children |
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | what is watched in it |
+//! | `trampolines.rs`, `block_copies.rs`, `rings.rs` | blocks that record themselves |
 //! | `subject.rs`, `memory.rs`, `stack.rs` | the subject: where its image lies, its memory, where it stands |
 //! | `repeat.rs`, `calls.rs` | runs that repeat; divergence |
+//! | `shown_mappings.rs` | what a subject reads of its own mappings |
 //! | `container.rs`, `partial.rs`, `trace_file.rs` | files: partial traces, traces |
 //! | `perf_script.rs` | the text of `perf script`: branches, mappings, ends of threads |
 //! | `branch_import/` | path profiles of programs of the tier `addresses`, from branches that hardware recorded |
 //! | `system.rs`, `ptrace.rs` | the system calls |
 //! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
 
+mod block_copies;
 mod branch_import;
 mod breakpoints;
 mod calls;
@@ -29,16 +32,19 @@ pub mod perf_script;
 mod programs;
 mod ptrace;
 mod repeat;
+mod rings;
+mod shown_mappings;
 mod single_step;
 pub mod sources;
 mod stack;
 mod subject;
 mod system;
 mod trace_file;
+mod trampolines;
 mod watch;
 
 pub use branch_import::{BranchImport, ImportError, import};
-pub use collect::{Collector, Hardware, PtraceBreakpoints, Run, RunOutcome, SingleStep, Target};
+pub use collect::{Collector, Hardware, PtraceBreakpoints, Run, RunOutcome, SingleStep, Target, Trampolines};
 pub use displaced::{DisplaceError, displace};
 pub use error::CollectError;
 pub use follow::{Ending, Flow, Followed, Sink, ThreadNumber};

@@ -33,6 +33,7 @@ fn collect(collector: &dyn Collector, command: Command, sites: &[u64], first: Op
         executable: &executable,
         sites,
         jumps: &[],
+        blocks: &[],
         recipe,
         first,
         stop: &stop,

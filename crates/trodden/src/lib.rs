@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `cli.rs` | syntax of the command line |
+//! | `experiment.rs` | from settings of builds to the file that the plugin reads |
 //! | `cc.rs`, `cc/arguments.rs` | compiler drivers |
 //! | `link.rs`, `recipe.rs` | linking; what is kept of a link |
 //! | `rebuild.rs`, `frames.rs`, `instrument.rs` | other variants of a program, without its sources |
@@ -21,10 +22,12 @@
 //! | `residual.rs` | untested paths: what the field takes and tests do not |
 //! | `field.rs`, `field/` | reports of untested paths from many machines |
 //! | `simulate/` | the model of the hardware path profiler on programs that QEMU runs, and on recorded branches |
+//! | `sequences/` | questions asked of sequences of paths and calls |
 //! | `import.rs` | profiles of branches that hardware recorded |
 //! | `profdata.rs`, `cc/pgo.rs` | edge profiles for `-fprofile-use`; builds that collect for them |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
+//! | `output.rs` | standard output, in which names do not steer terminals |
 //! | `plan/`, `copies/` | dividing the counting among copies of a program; building, running and adding up copies |
 //! | `stream/` | sequences of paths and calls; flight recorders |
 //! | `trace/` | exact traces of programs that were not built for it |
@@ -45,6 +48,7 @@ mod copies;
 mod coverage;
 mod doctor;
 mod events;
+mod experiment;
 mod facts;
 mod field;
 mod find;
@@ -62,6 +66,7 @@ mod loops;
 mod lto;
 mod manual;
 mod notes;
+mod output;
 mod pgo;
 mod plan;
 mod profdata;
@@ -75,6 +80,7 @@ mod residual;
 mod runs;
 mod rust;
 mod sample;
+mod sequences;
 mod simulate;
 mod stand_ins;
 mod store;
@@ -86,7 +92,7 @@ mod waits;
 mod watch;
 
 use anyhow::Result;
-use clap::Parser;
+use clap::FromArgMatches;
 use cli::{Cli, Command};
 use std::env;
 use std::ffi::OsString;
@@ -135,7 +141,10 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     match arguments.get(1).and_then(|a| a.to_str()) {
         Some("cc") => cc::drive(cc::Language::C, rest(2)),
         Some("c++") => cc::drive(cc::Language::Cxx, rest(2)),
-        _ => command(Cli::parse_from(arguments)),
+        _ => {
+            let matches = cli::command_line().get_matches_from(arguments);
+            command(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
+        }
     }
 }
 

@@ -155,7 +155,8 @@ impl RunFolder {
         let number = |there: fs::Metadata| (there.dev(), there.ino());
         ensure!(
             fs::metadata(self.path()).is_ok_and(|now| self.locked.metadata().is_ok_and(|made| number(now) == number(made))),
-            "the folder of its raw counts, {}, was deleted while the command ran, and what was counted with it: record again, and leave that folder alone",
+            "the folder of its raw counts, {}, was deleted while the command ran, and what was counted with it: record again, and leave \
+                that folder alone",
             self.path().display()
         );
         Ok(())
@@ -297,7 +298,8 @@ fn warn_of_processes_that_go_on(words: &[OsString], folder: &Path) {
         is_used()
     } {
         note(format_args!(
-            "warning: `{}` has ended, but a process that it started still runs: what it counts from now on is not in this profile (to have it all, record a command that waits for it, or set TRODDEN_OUTPUT and use `trodden collect` at the end)",
+            "warning: `{}` has ended, but a process that it started still runs: what it counts from now on is not in this profile (to \
+                have it all, record a command that waits for it, or set TRODDEN_OUTPUT and use `trodden collect` at the end)",
             words[0].display()
         ));
     }
@@ -491,7 +493,8 @@ pub fn deliver(collected: &Collected, destination: &Destination) -> Result<Lacki
 /// Says why there is no profile.
 pub fn nothing_counted(program: &OsStr) {
     warn(format_args!(
-        "nothing was counted: unless a program said above why it could not, nothing that `{}` is or runs was built with trodden: build it with `trodden build -- ...` or `cargo trodden build`; `trodden info PROGRAM` tells whether a program was",
+        "nothing was counted: unless a program said above why it could not, nothing that `{}` is or runs was built with trodden: build \
+            it with `trodden build -- ...` or `cargo trodden build`; `trodden info PROGRAM` tells whether a program was",
         program.display()
     ));
 }

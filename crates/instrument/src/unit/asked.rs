@@ -69,19 +69,20 @@ impl Unit {
     /// What is said of a function whose paths do not have the numbers by which they were asked for.
     fn cut_elsewhere(&self, paths: u64) -> String {
         format!(
-            "it has {paths} paths where --max-paths is {}, so they are cut into shorter ones, whose numbers are others than those that were asked for",
+            "it has {paths} paths where --max-paths is {}, so they are cut into shorter ones, whose numbers are others than those that \
+                were asked for",
             self.options.plan.max_paths
         )
     }
 
     /// Whether paths of a function are asked for, or of all functions.
     pub(super) fn is_asked_for(&self, function: Value) -> bool {
-        self.options.interesting.as_ref().is_none_or(|(paths, _)| paths.names(&self.map.source, &function.name()))
+        self.options.interesting.as_ref().is_none_or(|paths| paths.names(&self.map.source, &function.name()))
     }
 
     /// Which of a function's paths are asked for.
     pub(super) fn asked_of(&self, name: &str, draft: &Draft) -> Option<&KnownFunction> {
-        let (asked, _) = self.options.interesting.as_ref()?;
+        let asked = self.options.interesting.as_ref()?;
         let version = Version { shape: shape(&draft.blocks, &draft.edges), code: draft.code };
         asked.like(&self.map.source, name, version).filter(|k| k.edges.len() == draft.edges.len())
     }

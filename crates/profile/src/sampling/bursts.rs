@@ -12,7 +12,6 @@
 //!
 //! Invariant: counters are ascending by index, and there is one for each that is not zero.
 
-use super::readings::difference;
 use crate::error::ProfileError;
 use crate::model::Profile;
 use crate::raw::RawProfile;
@@ -23,8 +22,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use trodden_unit::{Identity, UnitMap};
 
-/// Word in the scheme of units of the sample tier.
-pub const SAMPLE_TIER: &str = "tier=sample";
 /// Two-sided 95 % of the normal distribution.
 pub(super) const NINETY_FIVE: f64 = 1.96;
 
@@ -129,7 +126,7 @@ impl UnitEstimates {
 
 /// Whether a unit counts only while its image's switch is on.
 pub fn is_sampled(map: &UnitMap) -> bool {
-    map.scheme.split(' ').any(|word| word == SAMPLE_TIER)
+    map.experiment.is_sampled()
 }
 
 impl Profile {
@@ -182,4 +179,18 @@ pub fn subtract(now: &mut [RawProfile], before: &[RawProfile]) {
             unit.counts = difference(&unit.counts, &old.counts);
         }
     }
+}
+/// What counters have gained. Counts do not shrink; where a file was replaced, they begin anew.
+pub(super) fn difference(now: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut before = before.iter().peekable();
+    let mut gained = Vec::new();
+    for &(index, count) in now {
+        while before.next_if(|b| b.0 < index).is_some() {}
+        let old = before.next_if(|b| b.0 == index).map_or(0, |b| b.1);
+        let new = count.checked_sub(old).unwrap_or(count);
+        if new > 0 {
+            gained.push((index, new));
+        }
+    }
+    gained
 }

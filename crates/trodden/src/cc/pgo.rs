@@ -4,14 +4,13 @@
 //! (by options of its front end, for those of the driver would link LLVM's runtime, too), with atomic updates, which
 //! the optimiser leaves whole; what the plugin makes of them is described in [`trodden_unit::edge_profile`].
 
-use super::PARAMETERS_VARIABLE;
 use super::arguments::CommandLine;
+use crate::experiment::asks_for_edge_profile;
 use anyhow::{Result, bail};
 use std::env;
 use std::ffi::OsString;
+use trodden_unit::experiment::{Observe, Settings};
 
-/// The plugin's parameter that asks for markers.
-pub const MARKERS: &str = "markers=llvm";
 /// Options of LLVM: names are read by the plugin, which has no decompressor.
 pub const LLVM_OPTIONS: [&str; 1] = ["-enable-name-compression=false"];
 /// The user's own use of profiles cannot be in the same build.
@@ -36,24 +35,22 @@ pub fn used() -> Option<OsString> {
 }
 
 /// Whether names of functions must be those of a plain build, because a profile goes by them.
-pub fn names_matter(parameters: &str) -> bool {
-    asked_for(parameters) || used().is_some()
+pub fn names_matter(settings: &Settings) -> bool {
+    asked_for(settings) || used().is_some()
 }
 
-/// Whether the environment asks for markers.
-pub fn wanted() -> bool {
-    env::var(PARAMETERS_VARIABLE).is_ok_and(|p| asked_for(&p))
-}
-
-/// Whether the plugin's parameters ask for markers.
-pub fn asked_for(parameters: &str) -> bool {
-    parameters.split_whitespace().any(|word| word == MARKERS)
+/// Whether settings ask for an edge profile.
+pub fn asked_for(settings: &Settings) -> bool {
+    settings.observe == Some(Observe::EdgeProfile)
 }
 
 /// What is added to rustc. It has no option for atomic updates, LLVM has.
-pub fn rustc_options() -> Vec<OsString> {
+///
+/// # Errors
+/// The environment's settings cannot be read.
+pub fn rustc_options() -> Result<Vec<OsString>> {
     let mut options = Vec::new();
-    if wanted() {
+    if asks_for_edge_profile()? {
         let arguments = LLVM_OPTIONS.into_iter().chain(["-instrprof-atomic-counter-update-all"]);
         options.push("-Cprofile-generate".into());
         options.extend(arguments.map(|a| OsString::from(format!("-Cllvm-args={a}"))));
@@ -63,7 +60,7 @@ pub fn rustc_options() -> Vec<OsString> {
         option.push(file);
         option
     }));
-    options
+    Ok(options)
 }
 
 /// Takes LLVM's runtime for profiles, which nothing in the program needs any more, out of a link that rustc asks for.
@@ -87,7 +84,7 @@ pub fn without_runtime(words: &mut Vec<OsString>) {
 /// # Errors
 /// The user's own options have to do with profiles.
 pub fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
-    if !wanted() || !line.kind.compiles() {
+    if !line.kind.compiles() || !asks_for_edge_profile()? {
         return Ok(Vec::new());
     }
     let is_foreign = |word: &str| FOREIGN.iter().any(|f| word.starts_with(f));

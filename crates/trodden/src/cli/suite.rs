@@ -48,7 +48,8 @@ Examples:
   trodden suite run tests --cargo -- --release         cargo test; each test in a process of its own
   trodden suite run tests --nextest -- --lib           the same by cargo nextest
 
-All processes of a test are counted to it. A line of --commands may begin with a name and a tab. Exit status 1 if a test failed. For scripts and `make check`, see
+All processes of a test are counted to it. A line of --commands may begin with a name and a tab. Exit status 1 if a test failed. For \
+scripts and `make check`, see
 `trodden record --suite`.")]
 pub struct SuiteRun {
     /// The suite.
@@ -104,7 +105,8 @@ Examples:
   trodden suite redundant tests --by time --json
   trodden suite redundant tests --file src --except '::tests::'    a Rust package's: only paths of the code under test
 
-The set that is kept takes every path that the suite takes. It is searched for exactly; where --time-limit ends the search, the least that any such set needs is told.")]
+The set that is kept takes every path that the suite takes. It is searched for exactly; where --time-limit ends the search, the least \
+that any such set needs is told.")]
 pub struct Redundant {
     /// The suite.
     pub suite: String,

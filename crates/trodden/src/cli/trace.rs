@@ -26,6 +26,8 @@ pub enum Trace {
 /// Ways to see that a program comes to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CollectorKind {
+    /// Jumps, written into the program in memory, to copies of blocks that record themselves; needs no privilege.
+    Trampolines,
     /// Breakpoints by ptrace, with displaced instructions; needs no privilege.
     Ptrace,
     /// Every instruction by ptrace: slow, for small inputs and as a check.
@@ -71,7 +73,8 @@ Examples:
   trodden trace record --pid 1234 --for 5s --output now.trace
   trodden trace record --collector single-step -- ./prog
 
-Each run gets the same arguments, environment, folder and standard input; time, random numbers and process ids are those of the first run. Where two runs part,
+Each run gets the same arguments, environment, folder and standard input; time, random numbers and process ids are those of the first \
+run. Where two runs part,
 that place is shown. The exit status is the program's; 128+N if signal N ended it.")]
 pub struct TraceRecord {
     /// Runs that the witnesses are distributed over; 1 watches every block in one run, as programs with threads need.
@@ -80,7 +83,7 @@ pub struct TraceRecord {
     /// The file that the trace goes to.
     #[arg(short, long, value_name = "FILE", default_value = "out.trace")]
     pub output: PathBuf,
-    /// How to see that the program comes to a place.
+    /// How to see that the program comes to a place; default: trampolines where they work, else ptrace.
     #[arg(long, value_enum)]
     pub collector: Option<CollectorKind>,
     /// How witnesses are distributed.

@@ -8,6 +8,7 @@ use super::objects::Objects;
 use super::spec::Spec;
 use super::{Failed, Runner, launch, results};
 use crate::cli::{CopyStrategy, Record};
+use crate::experiment;
 use crate::instrument::Inputs;
 use crate::notes::{note, warn};
 use crate::profiles;
@@ -18,7 +19,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trodden_profile::merge::{Builds, Merger};
-use trodden_profile::sampling::SAMPLE_TIER;
 use trodden_profile::{Profile, RunEntry, RunStore};
 use trodden_unit::Identity;
 
@@ -56,7 +56,8 @@ pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, runn
     }
     if options.no_first_run || program.is_residual() {
         note(
-            "no run of this build is in the run store, so the counting is divided by estimated frequencies: record one for a better division",
+            "no run of this build is in the run store, so the counting is divided by estimated frequencies: record one for a better \
+                division",
         );
         return Ok(None);
     }
@@ -144,7 +145,8 @@ fn executions(profile: &Profile, identity: Identity) -> u128 {
 /// where a sample begins: then there are no weights.
 fn first_run(program: &Program, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
     note(
-        "no run of this build is in the run store: the program runs once before the copies, sampled, to divide the counting by (--no-first-run leaves that out)",
+        "no run of this build is in the run store: the program runs once before the copies, sampled, to divide the counting by \
+            (--no-first-run leaves that out)",
     );
     let own = folder.join(FIRST);
     fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
@@ -155,7 +157,8 @@ fn first_run(program: &Program, spec: &Spec, folder: &Path, runner: &Runner) -> 
     }
     if took > SHORT {
         note(format_args!(
-            "no sample was taken in {:.1} s, as the program hardly leaves its innermost loops: the counting is divided by estimated frequencies; --weights takes a profile",
+            "no sample was taken in {:.1} s, as the program hardly leaves its innermost loops: the counting is divided by estimated \
+                frequencies; --weights takes a profile",
             took.as_secs_f64()
         ));
         return Ok(None);
@@ -183,11 +186,13 @@ fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Ru
 
 fn make_sampled(program: &Program, folder: &Path, runner: &Runner) -> Result<PathBuf> {
     let inputs = Inputs::of(Path::new(&program.divided.path))?;
-    let words = format!("{} keep=map {SAMPLE_TIER}", program.words_with_paths());
-    let mut objects = Objects::with(&words, None)?;
+    let settings = program.sampled();
+    let mut objects = Objects::with(&settings)?;
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.want(frame, None))).collect();
     objects.make(runner.stop)?;
     let sampled = folder.join("sampled");
-    inputs.link_with(made, &sampled, &words, None).context("the program cannot be linked for a first run")?;
+    inputs
+        .link_with(made, &sampled, &experiment::file(&experiment::resolve(settings.clone())?)?, None)
+        .context("the program cannot be linked for a first run")?;
     Ok(sampled)
 }

@@ -15,6 +15,7 @@ use crate::cli::{CollectorKind, TraceRecord, TraceStrategy};
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use trodden_flow::witness::structure::Structure;
 use trodden_flow::witness::{Distribution, Lookahead, Options, Order, ReconstructError, Strategy, Weights, Witness, WitnessKind};
 use trodden_trace::{
     Collector, Ending, Followed, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, SingleStep, StoredEnding, ThreadNumber, TraceAbout,
-    TraceEnd, TraceWriter,
+    TraceEnd, TraceWriter, Trampolines,
 };
 
 /// Assumptions, in the order in which they are tried.
@@ -50,15 +51,30 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
     let mut recording = Recording { job, subject, image: Image::read(&binary)?, binary, map, graphs, folder, observed: BTreeSet::new() };
-    let kind = job.collector.unwrap_or(CollectorKind::Ptrace);
+    let kind = job.collector.unwrap_or_else(|| usual_collector(job));
     match job.runs == 1 || job.pid.is_some() || kind == CollectorKind::SingleStep {
         true => recording.in_one_run(collector(kind)),
         false => recording.in_several_runs(collector(kind)),
     }
 }
 
+/// Trampolines where they work. A process that runs already gets breakpoints, which change one byte at each place.
+fn usual_collector(job: &TraceRecord) -> CollectorKind {
+    if job.pid.is_some() {
+        return CollectorKind::Ptrace;
+    }
+    match super::doctor::works(&Trampolines) {
+        Ok(()) => CollectorKind::Trampolines,
+        Err(error) => {
+            note(format_args!("trampolines do not work here, breakpoints do their work: {}", crate::notes::reasons(&error)));
+            CollectorKind::Ptrace
+        }
+    }
+}
+
 fn collector(kind: CollectorKind) -> &'static dyn Collector {
     match kind {
+        CollectorKind::Trampolines => &Trampolines,
         CollectorKind::Ptrace => &PtraceBreakpoints,
         CollectorKind::SingleStep => &SingleStep,
         CollectorKind::Hardware => &Hardware,
@@ -133,7 +149,8 @@ impl Recording<'_> {
             return print_plan(&model, &[code.addresses()]);
         }
         let mut shown = false;
-        if steps && !uncertain_jumps(&self.graphs).is_empty() {
+        // Code is replaced only where it is known what jumps there.
+        if (steps || collector.name() == "trampolines") && self.job.pid.is_none() && !uncertain_jumps(&self.graphs).is_empty() {
             self.first_run(&mut notes)?;
             shown = true;
         }
@@ -161,6 +178,7 @@ impl Recording<'_> {
             sites.len()
         );
         list_opaque(&model);
+        self.subject.blocks = replaceable(&self.graphs);
         let result = self.subject.single_run(collector, &sites, &jumps, &self.folder, shows)?;
         let partial = PartialTrace::open(&result.partial)?;
         let hits = Hits { code: &code, sites: &sites, jumps: &jumps, steps };
@@ -196,6 +214,7 @@ impl Recording<'_> {
         let (mut model, mut code) = self.model(ASSUMPTIONS[0], Some(&observed))?;
         list_opaque(&model);
         let log = Arc::new(first.outcome.log.clone());
+        self.subject.blocks = replaceable(&self.graphs);
         for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {
                 (model, code) = self.model(assumption, Some(&observed))?;
@@ -273,7 +292,8 @@ impl Recording<'_> {
         let check = repair.run(&mut distribution.profiles);
         if let Some(violation) = check.violations.first() {
             bail!(
-                "{} branches cannot be distinguished by any run, the first is {:?}, which can go to {:?}: leave its function out with `--opaque`, or take `--runs 1`",
+                "{} branches cannot be distinguished by any run, the first is {:?}, which can go to {:?}: leave its function out with \
+                    `--opaque`, or take `--runs 1`",
                 check.violations.len(),
                 violation.branch,
                 violation.targets
@@ -375,6 +395,19 @@ fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     jumps.into_iter().collect()
 }
 
+/// All blocks, ascending, for code to be replaced in. A function with a jump that may lead anywhere has blocks of one byte:
+/// no more than that is replaced there.
+fn replaceable(graphs: &ProgramGraph) -> Vec<Range<u64>> {
+    let mut blocks: Vec<Range<u64>> = Vec::new();
+    for function in &graphs.functions {
+        let is_known = !function.uncertain.iter().any(|u| u.doubt == Doubt::UnresolvedJump);
+        blocks.extend(function.blocks.iter().map(|b| b.start..if is_known { b.end_address() } else { b.start + 1 }));
+    }
+    blocks.sort_by_key(|b| (b.start, b.end));
+    blocks.dedup_by_key(|b| b.start);
+    blocks
+}
+
 /// Those, and indirect tail calls: where these lead decides to whom calls return.
 fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     let calls = graphs.functions.iter().flat_map(|f| &f.calls);
@@ -409,7 +442,7 @@ fn list_opaque(model: &Model) {
 
 fn print_plan(model: &Model, sites: &[Vec<u64>]) -> Result<ExitCode> {
     use std::io::Write;
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::text();
     for (name, why) in &model.opaque {
         writeln!(out, "opaque: {name}: {why}")?;
     }
@@ -433,7 +466,8 @@ fn equal(results: &[RunResult]) -> Result<()> {
     for (number, result) in (1..).zip(results) {
         if let Some(divergence) = &result.outcome.divergence {
             bail!(
-                "run {number} diverged from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause (a file that the first run made or removed, for one), or take `--runs 1`, which watches every block in one run"
+                "run {number} diverged from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause \
+                    (a file that the first run made or removed, for one), or take `--runs 1`, which watches every block in one run"
             );
         }
     }
