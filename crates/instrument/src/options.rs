@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
+use trodden_flow::program::{ByRounds, Choices, UsualRounds};
 use trodden_flow::residual::Crowding;
-use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{
     Action, Destination, DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, Observation, Paths, Reach,

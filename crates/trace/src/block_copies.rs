@@ -64,6 +64,8 @@ pub struct Wanted<'a> {
     pub sites: &'a HashMap<u64, u32>,
     /// Sites that are indirect jumps whose targets are recorded.
     pub jumps: &'a HashSet<u64>,
+    /// Where blocks start of which one byte may be replaced, and no more.
+    pub guarded: &'a HashSet<u64>,
     /// Where threads stand.
     pub standing: &'a [u64],
 }
@@ -158,18 +160,20 @@ impl Copier<'_> {
         if self.wanted.jumps.contains(&address) {
             self.entries.push((address, self.instructions.len(), Entry::IndirectJump));
             let jump = self.decode(address).ok_or(DisplaceError::Undecodable(address))?;
-            return Ok(self.push(&jump, Some(Place::Body { original: address, intact: false })));
+            self.push(&jump, Some(Place::Body { original: address, intact: false }));
+            return Ok(());
         }
         let block = self.wanted.blocks.binary_search_by_key(&address, |b| b.start);
         let end = block.map_or(address + 1, |at| self.wanted.blocks[at].end);
-        let fits = self.fits(address, end);
+        let guarded = self.wanted.guarded.contains(&address);
+        let fits = !guarded && self.fits(address, end);
         let entry = if fits { Entry::Jump } else { Entry::Breakpoint };
         let made = self.head(address, site);
         made.map_err(|_| self.immovable(address))?;
         self.entries.push((address, self.instructions.len() - HEAD_LENGTH, entry));
         let mut rest = self.body(address, end, if fits { JUMP } else { 1 }, Some(site))?;
         while let Some(behind) = rest {
-            if behind >= end || self.starts.contains(&behind) || !self.fits(behind, end) {
+            if guarded || behind >= end || self.starts.contains(&behind) || !self.fits(behind, end) {
                 break;
             }
             self.entries.push((behind, self.instructions.len(), Entry::Jump));
@@ -264,7 +268,8 @@ impl Copier<'_> {
     /// A jump to the copy of what is at an address, or else to that.
     fn jump(&mut self, to: u64, place: Option<Place>) -> Result<(), IcedError> {
         let jump = Instruction::with_branch(Code::Jmp_rel32_64, to)?;
-        Ok(self.push(&jump, place))
+        self.push(&jump, place);
+        Ok(())
     }
 
     /// A call whose own bytes are replaced: its return address, then a jump. Flags stay as they are.
@@ -274,7 +279,8 @@ impl Copier<'_> {
         self.push_raw(Instruction::with1(Code::Pushq_imm32, behind as u32 as i32)?, Some(place));
         let upper = MemoryOperand::with_base_displ(Register::RSP, 4);
         self.push_raw(Instruction::with2(Code::Mov_rm32_imm32, upper, (behind >> 32) as u32)?, None);
-        Ok(self.push(&jump, None))
+        self.push(&jump, None);
+        Ok(())
     }
 
     /// An instruction of the image; a branch to a site goes to its copy.
@@ -368,7 +374,8 @@ mod tests {
         let blocks: Vec<Range<u64>> = starts.iter().zip(ends).map(|(start, end)| AT + start..AT + end).collect();
         let sites = blocks.iter().map(|b| b.start).zip(0..).collect();
         let code = [(AT, code.to_vec())];
-        let wanted = Wanted { code: &code, blocks: &blocks, sites: &sites, jumps: &HashSet::new(), standing: &[] };
+        let wanted =
+            Wanted { code: &code, blocks: &blocks, sites: &sites, jumps: &HashSet::new(), guarded: &HashSet::new(), standing: &[] };
         copies(&wanted, 0x100_0000).unwrap()
     }
 

@@ -18,6 +18,7 @@ use crate::subject::{Executable, Subject};
 use crate::system::Waiting;
 use crate::trampolines;
 use crate::watch::{Watch, Watched};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::process::Command;
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub struct Run<'a> {
     pub jumps: &'a [u64],
     /// All blocks of the image, ascending by address of the file: where code can be replaced.
     pub blocks: &'a [Range<u64>],
+    /// Where blocks start that code may enter in their middle, as far as is known: one byte of them may be replaced, and no more.
+    pub guarded: &'a HashSet<u64>,
     /// What is made to repeat.
     pub recipe: Recipe,
     /// The first run, if this one repeats it.
@@ -103,7 +106,7 @@ pub trait Collector: Sync {
         };
         let code: Vec<_> = executable.code.iter().map(|c| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias)).collect();
         let mut watch = Watch::new(executable, self.watch(&subject, &run)?);
-        let mapped = subject.mapped().into_iter().chain(watch.mapped()).collect();
+        let mapped = [subject.mapped()].into_iter().chain(watch.mapped()).collect();
         let shown = ShownMappings::new(subject.process, mapped, &code)?;
         let mut calls = Repeater::new(recipe, run.first.take(), shown);
         let over = AtomicBool::new(false);
@@ -169,7 +172,7 @@ impl Collector for Trampolines {
         if run.sites.is_empty() {
             return Ok(Watched::Nothing);
         }
-        let set = trampolines::Trampolines::set(subject, run.executable, run.sites, run.jumps, run.blocks)?;
+        let set = trampolines::Trampolines::set(subject, run)?;
         Ok(Watched::Trampolines(Box::new(set)))
     }
 }

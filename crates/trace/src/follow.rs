@@ -45,6 +45,19 @@ pub trait Sink {
     /// # Errors
     /// It cannot be stored.
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow>;
+
+    /// A thread has come to many sites, one after the other.
+    ///
+    /// # Errors
+    /// They cannot be stored.
+    fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<Flow> {
+        for site in sites {
+            if self.record(thread, u64::from(*site))? == Flow::Enough {
+                return Ok(Flow::Enough);
+            }
+        }
+        Ok(Flow::GoOn)
+    }
 }
 
 /// How a trace ended.
@@ -395,6 +408,9 @@ impl Following<'_> {
             }
             self.watch.clean(&self.subject.memory)?;
             self.watch.leave(self.subject, pending.first().map(|p| p.0))?;
+            let threads: Vec<Tid> =
+                pending.iter().map(|p| p.0).filter(|t| self.tasks.get(t).is_some_and(|t| t.role != Role::Guest)).collect();
+            self.subject.unmap(&threads, self.watch.mapped().into_iter())?;
         }
         for (thread, signal) in pending {
             unless_gone(ptrace::detach(thread, signal))?;

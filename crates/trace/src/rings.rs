@@ -64,8 +64,7 @@ impl Rings {
         }
         let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
-        let arguments = [place_of_rings(subject.area), RINGS * STRIDE, protection, flags, opened as u64, 0];
-        let start = call(libc::SYS_mmap, arguments)?;
+        let start = call(libc::SYS_mmap, [place_of_rings(subject.area), RINGS * STRIDE, protection, flags, opened as u64, 0])?;
         call(libc::SYS_close, [opened as u64, 0, 0, 0, 0, 0])?;
         if (-4095..0).contains(&start) {
             return Err(cannot("map", start));
@@ -127,12 +126,12 @@ impl Rings {
     ///
     /// # Errors
     /// The file cannot be read or written.
-    pub fn take(&self, ring: Ring) -> io::Result<Vec<u8>> {
+    pub fn take(&self, ring: Ring) -> io::Result<Vec<u32>> {
         let length = RING as i64 + self.cursor(ring)?;
         let mut symbols = vec![0; length as usize];
         self.file.read_exact_at(&mut symbols, ring.0 * STRIDE + SYMBOLS)?;
         self.set_cursor(ring, -(RING as i64))?;
-        Ok(symbols)
+        Ok(symbols.chunks_exact(4).map(|symbol| u32::from_le_bytes(symbol.try_into().expect("four bytes"))).collect())
     }
 
     fn word(&self, ring: Ring, at: u64) -> io::Result<u64> {

@@ -11,11 +11,12 @@
 
 use crate::CollectError;
 use crate::block_copies::{Copies, Patch, Place, Wanted, copies};
+use crate::collect::Run;
 use crate::follow::{Flow, Sink, ThreadNumber};
 use crate::memory::Memory;
 use crate::ptrace::{self, Registers, Tid};
 use crate::rings::{Ring, Rings, code_bytes, standing};
-use crate::subject::{AREA, Executable, Subject};
+use crate::subject::{AREA, Subject};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::Range;
@@ -74,27 +75,23 @@ enum Standing {
 }
 
 impl Trampolines {
-    /// Puts them into a subject. `blocks` are all blocks of the image, ascending; addresses are those of the file.
+    /// Puts a run's into a subject.
     ///
     /// # Errors
     /// An address is no code of the image, its instruction cannot be moved, or there are more than fit.
-    pub fn set(
-        subject: &Subject,
-        executable: &Executable,
-        sites: &[u64],
-        jumps: &[u64],
-        blocks: &[Range<u64>],
-    ) -> Result<Self, CollectError> {
+    pub fn set(subject: &Subject, run: &Run) -> Result<Self, CollectError> {
+        let (executable, sites) = (run.executable, run.sites);
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
         if let Some(address) = sites.iter().find(|site| !executable.is_code(**site)) {
             return Err(CollectError::NoCode { address: *address, path: executable.path.clone() });
         }
         let ranges = |all: &[Range<u64>]| all.iter().map(|b| in_memory(b.start)..in_memory(b.end)).collect::<Vec<_>>();
         let by_address: HashMap<u64, u32> = sites.iter().map(|s| in_memory(*s)).zip(0..).collect();
-        let jumps: HashSet<u64> = jumps.iter().map(|jump| in_memory(*jump)).collect();
-        let (code, blocks) = (code_bytes(&subject.memory, &ranges(&executable.code))?, ranges(blocks));
+        let jumps: HashSet<u64> = run.jumps.iter().map(|jump| in_memory(*jump)).collect();
+        let guarded = run.guarded.iter().map(|start| in_memory(*start)).collect();
+        let (code, blocks) = (code_bytes(&subject.memory, &ranges(&executable.code))?, ranges(run.blocks));
         let standing = standing(subject.process);
-        let wanted = Wanted { code: &code, blocks: &blocks, sites: &by_address, jumps: &jumps, standing: &standing };
+        let wanted = Wanted { code: &code, blocks: &blocks, sites: &by_address, jumps: &jumps, guarded: &guarded, standing: &standing };
         let made = copies(&wanted, subject.area + FIRST)?;
         if FIRST + made.code.len() as u64 > AREA {
             let most = sites.len() * (AREA - FIRST) as usize / made.code.len();
@@ -183,13 +180,7 @@ impl Trampolines {
     fn drain(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<Flow> {
         let Some(recorded) = self.threads.get_mut(&thread) else { return Ok(Flow::GoOn) };
         recorded.taken_back = None;
-        for symbol in self.rings.take(recorded.ring)?.chunks_exact(4) {
-            let site = u32::from_le_bytes(symbol.try_into().expect("four bytes"));
-            if sink.record(recorded.number, u64::from(site))? == Flow::Enough {
-                return Ok(Flow::Enough);
-            }
-        }
-        Ok(Flow::GoOn)
+        sink.record_sites(recorded.number, &self.rings.take(recorded.ring)?)
     }
 
     /// What SIGTRAP of a thread means: `None` if it is the program's own.
@@ -237,12 +228,15 @@ impl Trampolines {
         Ok(is_trap)
     }
 
-    /// Lets a stopped thread stand in the image. `all`: every instruction is there, since patches are taken out;
+    /// Lets a stopped thread stand in the image. `all`: it records no more, and every instruction is there, since patches are taken out;
     /// `caused`: the instruction that it stands at causes the signal that it has stopped for, and is not stepped over.
     ///
     /// # Errors
     /// The thread cannot be followed.
     pub fn leave_copy(&mut self, subject: &Subject, thread: Tid, all: bool, caused: bool) -> Result<(), CollectError> {
+        if all {
+            ptrace::set_registers(thread, &Registers { gs_base: 0, ..ptrace::registers(thread)? })?;
+        }
         for _ in 0..MOST_STEPS {
             let registers = ptrace::registers(thread)?;
             let (rip, rcx) = match self.standing(registers.rip) {

@@ -1,5 +1,6 @@
 //! Trampolines against single-stepping, on programs as the system ships them: every block of the image, in order.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -45,7 +46,18 @@ fn collect_some(collector: &dyn Collector, command: Command, blocks: &[Range<u64
     let recipe = Recipe { core: trodden_trace::cores().first().copied(), ..Recipe::ALL };
     let target = Target::Start(Box::new(command));
     let stop = AtomicBool::new(false);
-    let run = Run { target, executable: &executable, sites, jumps: &[], blocks, recipe, first: None, stop: &stop, limit: None };
+    let run = Run {
+        target,
+        executable: &executable,
+        sites,
+        jumps: &[],
+        blocks,
+        guarded: &HashSet::new(),
+        recipe,
+        first: None,
+        stop: &stop,
+        limit: None,
+    };
     let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut streams)).join().unwrap()).unwrap();
     if collector.name() == "single-step" {
         streams.0.iter_mut().for_each(|stream| stream.retain(|address| sites.binary_search(address).is_ok()));

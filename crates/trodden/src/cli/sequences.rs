@@ -97,13 +97,13 @@ pub struct StreamHot {
     /// What is read.
     #[command(flatten)]
     pub input: StreamInput,
-    /// The fewest events of a subpath.
+    /// The fewest paths of a subpath.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub shortest: usize,
-    /// The most events of a subpath.
+    /// The most paths of a subpath.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub longest: usize,
-    /// The least cost, in percent of the events of paths of the sequence.
+    /// The least cost, number of paths times frequency, in percent of all paths of the sequence.
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     pub threshold: f64,
 }

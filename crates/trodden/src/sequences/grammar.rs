@@ -1,13 +1,14 @@
 //! `trodden stream grammar`: the methods of compression beside each other, on one recording.
 //!
-//! Times are of one run on this machine, and differ from run to run.
+//! Times are processor time of one run on this machine, and differ from run to run.
 
 use super::{print, recording};
 use crate::cli::StreamGrammar;
 use anyhow::Result;
+use nix::time::ClockId;
 use serde::Serialize;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::Duration;
 use trodden_sequence::{Grammar, Method, WindowLimits, WindowWriter};
 
 #[derive(Serialize)]
@@ -59,14 +60,14 @@ pub fn run(job: &StreamGrammar) -> Result<ExitCode> {
 }
 
 fn row(grammar: &Grammar, method: Method, limits: WindowLimits) -> Result<Row> {
-    let begin = Instant::now();
+    let begin = processor_time()?;
     let mut writer = WindowWriter::new(method, limits)?;
     let mut windows = Vec::new();
     for symbol in grammar.symbols() {
         windows.extend(writer.push(symbol)?);
     }
     windows.extend(writer.close()?);
-    let elapsed_ns = begin.elapsed().as_nanos() as f64;
+    let elapsed_ns = (processor_time()? - begin).as_nanos() as f64;
     let mut bytes = Vec::new();
     windows.iter().try_for_each(|window| window.write(&mut bytes))?;
     let statistics: Vec<_> = windows.iter().map(|window| window.grammar.statistics()).collect();
@@ -81,4 +82,9 @@ fn row(grammar: &Grammar, method: Method, limits: WindowLimits) -> Result<Row> {
         bytes_per_million_events: bytes.len() as f64 * 1e6 / events,
         ns_per_event: elapsed_ns / events,
     })
+}
+
+/// Processor time of this thread: other programs on the machine do not count.
+fn processor_time() -> Result<Duration> {
+    Ok(ClockId::CLOCK_THREAD_CPUTIME_ID.now()?.into())
 }

@@ -1,4 +1,4 @@
-//! `trodden stream hot`: minimal hot subpaths. A path weighs one; brackets of calls weigh nothing.
+//! `trodden stream hot`: minimal hot subpaths, of the sequence of paths alone, as they ended. A path weighs one.
 
 use super::recording::{self, path_events};
 use super::{first, print, write_sources};
@@ -38,7 +38,8 @@ pub fn run(job: &StreamHot) -> Result<ExitCode> {
     let paths = path_events(&opened.grammar, &opened.table);
     let threshold = ((paths as f64 * job.threshold / 100.0).ceil() as u64).max(1);
     let parameters = HotParameters { shortest: job.shortest, longest: job.longest, threshold: threshold.into() };
-    let found = minimal_hot_subpaths(&opened.grammar, parameters, |symbol| u64::from(opened.table.is_path(symbol)))?;
+    let sequence = opened.grammar.retained(|symbol| opened.table.is_path(symbol))?;
+    let found = minimal_hot_subpaths(&sequence, parameters, |_| 1)?;
     let subpaths: Vec<Row> = first(found, job.input.top)
         .into_iter()
         .map(|hot| Row {
@@ -53,7 +54,7 @@ pub fn run(job: &StreamHot) -> Result<ExitCode> {
     print(job.input.json, &document, |out| {
         writeln!(
             out,
-            "{} paths executed; a subpath of {} to {} events is hot from {} paths on",
+            "{} paths executed; a subpath of {} to {} paths is hot from {} paths on",
             paths, job.shortest, job.longest, threshold
         )?;
         for row in &document.subpaths {

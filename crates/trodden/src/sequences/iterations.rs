@@ -35,6 +35,8 @@ struct Row {
 struct Pattern {
     function: String,
     period: usize,
+    /// Paths of k iterations that go on with it.
+    count: u64,
     percent: f64,
     advice: String,
     iterations: Vec<Vec<String>>,
@@ -70,10 +72,13 @@ fn iterations(job: &StreamIterations, opened: &Opened) -> Result<ExitCode> {
                 let percent = percent(found.count, found.of);
                 let iterations = found.paths.iter().map(|path| table.labels(path)).collect();
                 let advice = advice(period);
-                patterns.push(Pattern { function: table.function_name(function).to_owned(), period, percent, advice, iterations });
+                let function = table.function_name(function).to_owned();
+                patterns.push(Pattern { function, period, count: found.count, percent, advice, iterations });
             }
         }
     }
+    patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.count));
+    let patterns = first(patterns, job.input.top);
     rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))));
     let row = |(count, function, paths): (u64, u32, Vec<u32>)| Row {
         function: table.function_name(function).to_owned(),
@@ -93,9 +98,10 @@ fn iterations(job: &StreamIterations, opened: &Opened) -> Result<ExitCode> {
         for pattern in &document.patterns {
             writeln!(
                 out,
-                "{}: {} ({:.1} %)\n{:>14}{}",
+                "{}: {} ({} times, {:.1} %)\n{:>14}{}",
                 pattern.function,
                 pattern.advice,
+                pattern.count,
                 pattern.percent,
                 "",
                 joined(&pattern.iterations)
@@ -123,8 +129,8 @@ struct GeneralDocument {
 #[derive(Serialize)]
 struct GeneralRow {
     count: u64,
-    /// Edges between blocks, as numbers of blocks.
-    branches: Vec<(u64, u64)>,
+    /// Edges between blocks.
+    branches: Vec<(String, String)>,
 }
 
 fn general_paths(job: &StreamIterations, opened: &Opened, k: usize) -> Result<ExitCode> {
@@ -150,14 +156,17 @@ fn general_paths(job: &StreamIterations, opened: &Opened, k: usize) -> Result<Ex
     let mut rows: Vec<(&[u64], u64)> = paths.counts().into_iter().collect();
     rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     let distinct = rows.len();
-    let row =
-        |(branches, count): (&[u64], u64)| GeneralRow { count, branches: branches.iter().map(|edge| edges.list[*edge as usize]).collect() };
+    let names = |(from, to)| (opened.table.block_name(from).to_owned(), opened.table.block_name(to).to_owned());
+    let row = |(branches, count): (&[u64], u64)| GeneralRow {
+        count,
+        branches: branches.iter().map(|edge| names(edges.list[*edge as usize])).collect(),
+    };
     let document = GeneralDocument { branches: k, distinct, paths: first(rows, job.input.top).into_iter().map(row).collect() };
     print(job.input.json, &document, |out| {
         writeln!(out, "{} different paths of up to {} branches", document.distinct, k)?;
         for row in &document.paths {
-            let branches: Vec<String> = row.branches.iter().map(|(from, to)| format!("{from}-{to}")).collect();
-            writeln!(out, "{:>12}  {}", row.count, branches.join(" "))?;
+            let branches: Vec<String> = row.branches.iter().map(|(from, to)| format!("{from} -> {to}")).collect();
+            writeln!(out, "{:>12}  {}", row.count, branches.join("  "))?;
         }
         Ok(())
     })?;

@@ -43,7 +43,7 @@ pub struct Row {
     pub intervals: usize,
     /// The interval that stands for it best.
     pub representative: usize,
-    /// The most frequent paths, with their share in percent; of blocks their numbers.
+    /// The most frequent paths, with their share in percent; of blocks their names.
     pub hot: Vec<(String, f64)>,
 }
 
@@ -59,7 +59,7 @@ pub fn run(job: &StreamPhases) -> Result<ExitCode> {
     let by_paths = phases(&opened, interval, parameters, |symbol, add| add(symbol, 1.0))?;
     let by_blocks = if has_blocks(&opened) {
         let add_blocks = |symbol, add: &mut dyn FnMut(u64, f64)| table.entry(symbol).blocks.iter().for_each(|block| add(*block, 1.0));
-        Some(found(phases(&opened, interval, parameters, add_blocks)?, |block| format!("block {block}")))
+        Some(found(phases(&opened, interval, parameters, add_blocks)?, |block| table.block_name(block).to_owned()))
     } else {
         None
     };

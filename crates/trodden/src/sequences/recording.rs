@@ -1,7 +1,7 @@
 //! A recording: for each thread its sequence of events as a grammar, and what each symbol means.
 //!
-//! Symbols are numbers of entries of one table, which two recordings that are compared share. Reading holds one window of the compressor besides the
-//! windows' grammars, never the sequence.
+//! Symbols are numbers of entries of one table, which two recordings that are compared share. Reading holds one window of the compressor
+//! besides the windows' grammars, never the sequence.
 
 use super::{streams, text};
 use crate::cli::StreamInput;
@@ -49,6 +49,7 @@ pub struct EventTable {
     functions: Vec<String>,
     function_numbers: HashMap<String, u32>,
     blocks: HashMap<(u32, String), u64>,
+    block_names: Vec<String>,
 }
 
 impl EventTable {
@@ -70,8 +71,19 @@ impl EventTable {
 
     /// The number of a block of a function.
     pub fn block(&mut self, function: u32, name: &str) -> u64 {
-        let next = self.blocks.len() as u64;
-        *self.blocks.entry((function, name.to_owned())).or_insert(next)
+        let key = (function, name.to_owned());
+        if let Some(number) = self.blocks.get(&key) {
+            return *number;
+        }
+        let number = self.block_names.len() as u64;
+        self.block_names.push(format!("{}#{name}", self.function_name(function)));
+        self.blocks.insert(key, number);
+        number
+    }
+
+    /// A block's name: `FUNCTION#BLOCK`.
+    pub fn block_name(&self, block: u64) -> &str {
+        &self.block_names[block as usize]
     }
 
     /// A function's name.

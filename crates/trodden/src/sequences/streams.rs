@@ -1,8 +1,8 @@
 //! Recordings of programs built with `--stream`: the logs of a run, as bracketed sequences of one thread.
 //!
-//! A log has no event for a return: a path says by its role that its frame is left, and frames that an exception or `longjmp` unwound follow from the
-//! depths of frames ([`Nesting`]). Here each frame that goes has its `leave`. Before a call the path up to there is an event, and the whole path
-//! another when it ends: the convention of prefixes.
+//! A log has no event for a return: a path says by its role that its frame is left, and frames that an exception or `longjmp` unwound
+//! follow from the depths of frames ([`Nesting`]). Here each frame that goes has its `leave`. Before a call the path up to there is an
+//! event, and the whole path another when it ends: the convention of prefixes.
 
 use super::recording::{EventTable, PathEvent, Recording, RecordingWriter};
 use crate::notes::warn;

@@ -1,6 +1,7 @@
 //! Which collectors can work here: each follows this program itself for a moment, and must see its entry.
 
 use anyhow::{Context, Result, ensure};
+use std::collections::HashSet;
 use std::io;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -40,7 +41,7 @@ pub fn works(collector: &dyn Collector) -> Result<()> {
     let own = std::env::current_exe().context("this program cannot be found")?;
     let executable = Executable::read(&own)?;
     let sites = [executable.entry];
-    let blocks = [executable.entry..executable.entry + 8];
+    let block = executable.entry..executable.entry + 8;
     let mut command = Command::new(&own);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let stop = AtomicBool::new(false);
@@ -50,7 +51,8 @@ pub fn works(collector: &dyn Collector) -> Result<()> {
         executable: &executable,
         sites: &sites,
         jumps: &[],
-        blocks: &blocks,
+        blocks: std::slice::from_ref(&block),
+        guarded: &HashSet::new(),
         recipe: Recipe::NONE,
         first: None,
         stop: &stop,

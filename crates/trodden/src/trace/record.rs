@@ -149,8 +149,7 @@ impl Recording<'_> {
             return print_plan(&model, &[code.addresses()]);
         }
         let mut shown = false;
-        // Code is replaced only where it is known what jumps there.
-        if (steps || collector.name() == "trampolines") && self.job.pid.is_none() && !uncertain_jumps(&self.graphs).is_empty() {
+        if steps && !uncertain_jumps(&self.graphs).is_empty() {
             self.first_run(&mut notes)?;
             shown = true;
         }
@@ -178,7 +177,7 @@ impl Recording<'_> {
             sites.len()
         );
         list_opaque(&model);
-        self.subject.blocks = replaceable(&self.graphs);
+        (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
         let result = self.subject.single_run(collector, &sites, &jumps, &self.folder, shows)?;
         let partial = PartialTrace::open(&result.partial)?;
         let hits = Hits { code: &code, sites: &sites, jumps: &jumps, steps };
@@ -214,7 +213,9 @@ impl Recording<'_> {
         let (mut model, mut code) = self.model(ASSUMPTIONS[0], Some(&observed))?;
         list_opaque(&model);
         let log = Arc::new(first.outcome.log.clone());
-        self.subject.blocks = replaceable(&self.graphs);
+        // The first run has shown where uncertain jumps lead.
+        let leads_elsewhere = |doubt: &Doubt| *doubt == Doubt::UnresolvedJump;
+        (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &leads_elsewhere);
         for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {
                 (model, code) = self.model(assumption, Some(&observed))?;
@@ -379,33 +380,37 @@ fn about_run(sites: &[u64], result: &RunResult) -> RunAbout {
     RunAbout { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
 }
 
+/// Whether a doubt is about where an indirect jump leads.
+fn is_uncertain_jump(doubt: &Doubt) -> bool {
+    matches!(
+        doubt,
+        Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::Amended { .. }
+    )
+}
+
 /// Indirect jumps whose targets are not certain, ascending.
 fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
-    let is_jump = |d: &Doubt| {
-        matches!(
-            d,
-            Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::Amended { .. }
-        )
-    };
     let mut jumps = BTreeSet::new();
     for function in &graphs.functions {
         let ends: HashSet<u64> = function.blocks.iter().filter(|b| b.end == BlockEnd::IndirectJump).map(|b| b.last).collect();
-        jumps.extend(function.uncertain.iter().filter(|u| is_jump(&u.doubt) && ends.contains(&u.address)).map(|u| u.address));
+        jumps.extend(function.uncertain.iter().filter(|u| is_uncertain_jump(&u.doubt) && ends.contains(&u.address)).map(|u| u.address));
     }
     jumps.into_iter().collect()
 }
 
-/// All blocks, ascending, for code to be replaced in. A function with a jump that may lead anywhere has blocks of one byte:
-/// no more than that is replaced there.
-fn replaceable(graphs: &ProgramGraph) -> Vec<Range<u64>> {
-    let mut blocks: Vec<Range<u64>> = Vec::new();
+/// All blocks, ascending, for code to be replaced in; and where those start that are in functions with a jump that may
+/// lead elsewhere, into their middle.
+fn replaceable(graphs: &ProgramGraph, leads_elsewhere: &dyn Fn(&Doubt) -> bool) -> (Vec<Range<u64>>, HashSet<u64>) {
+    let (mut blocks, mut guarded) = (Vec::new(), HashSet::new());
     for function in &graphs.functions {
-        let is_known = !function.uncertain.iter().any(|u| u.doubt == Doubt::UnresolvedJump);
-        blocks.extend(function.blocks.iter().map(|b| b.start..if is_known { b.end_address() } else { b.start + 1 }));
+        blocks.extend(function.blocks.iter().map(|b| b.start..b.end_address()));
+        if function.uncertain.iter().any(|u| leads_elsewhere(&u.doubt)) {
+            guarded.extend(function.blocks.iter().map(|b| b.start));
+        }
     }
-    blocks.sort_by_key(|b| (b.start, b.end));
+    blocks.sort_by_key(|b: &Range<u64>| (b.start, b.end));
     blocks.dedup_by_key(|b| b.start);
-    blocks
+    (blocks, guarded)
 }
 
 /// Those, and indirect tail calls: where these lead decides to whom calls return.
