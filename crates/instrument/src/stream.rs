@@ -4,7 +4,7 @@
 //! might not return: the address of the path's counter in the template, with a tag ([`trodden_wire::stream`]). Besides,
 //!
 //! - a function writes an event when it begins, and takes a slot of the shadow stack;
-//! - the slot holds the last call's path, for whoever looks when the program has crashed ([`StreamCode::event`]);
+//! - the slot holds the last call's path, to be read when the program has crashed ([`StreamCode::event`]);
 //! - where the function is left, the slot is cleared ([`StreamCode::leave`]);
 //! - at landing pads, and behind calls that return twice, an event says which frame goes on ([`StreamCode::resume`]).
 //!
