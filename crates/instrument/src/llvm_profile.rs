@@ -34,7 +34,7 @@ pub struct Table {
 
 /// What LLVM's tables say.
 pub struct Tables {
-    /// The word of version and flags; 0 if there is none.
+    /// The word of version and flags; 0 if there is none, which is so where a compiler's front end has inserted the counters.
     pub version: u64,
     /// Names of functions.
     pub names: Vec<String>,
@@ -112,9 +112,20 @@ fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((value, &bytes[end..]))
 }
 
+/// What becomes of the tables by which `llvm-cov` turns counters into regions of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mapping {
+    /// They stay, with the names of functions: they are constants that no code refers to.
+    Kept,
+    /// They are taken out with the others.
+    Removed,
+}
+
 /// Takes out all tables but the counters themselves. What still refers to one that has a stand-in, gets that number as an address.
-pub fn remove_tables(module: Module, stand_ins: &[(Value, u64)]) {
-    let doomed: HashSet<Value> = globals(module).filter(|g| is_table(&g.name())).collect();
+pub fn remove_tables(module: Module, stand_ins: &[(Value, u64)], mapping: Mapping) {
+    let is_kept = |name: &str| mapping == Mapping::Kept && is_mapping(name);
+    let doomed: HashSet<Value> =
+        globals(module).filter(|g| (is_table(&g.name()) || is_mapping(&g.name())) && !is_kept(&g.name())).collect();
     for list in ["llvm.used", "llvm.compiler.used"] {
         leave_out(module, list, &doomed);
     }
@@ -172,6 +183,11 @@ pub fn remove(global: Value) {
 
 fn is_table(name: &str) -> bool {
     ["__profd_", "__profvp_", "__llvm_prf_", "__llvm_profile_"].iter().any(|p| name.starts_with(p))
+}
+
+/// Records of functions, names of files, names of functions; the linker makes of them the sections `__llvm_covfun`, `__llvm_covmap`, `__llvm_prf_names`.
+fn is_mapping(name: &str) -> bool {
+    ["__covrec_", "__llvm_coverage_mapping", "__llvm_prf_nm"].iter().any(|p| name.starts_with(p))
 }
 
 fn globals(module: Module) -> impl Iterator<Item = Value> {

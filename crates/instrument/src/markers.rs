@@ -1,7 +1,8 @@
-//! LLVM's edge counters as markers: a path profile from which LLVM's own edge profile follows.
+//! LLVM's counters as placeholders: a path profile from which LLVM's own edge profile, or clang's coverage, follows.
 //!
-//! A unit that is compiled with LLVM's early instrumentation (`-fprofile-generate`, with atomic updates, which the
-//! optimiser neither merges nor moves across branches) comes here with `atomicrmw add` on its counters in the blocks
+//! A unit that is compiled with LLVM's early instrumentation (`-fprofile-generate`, `-fprofile-instr-generate
+//! -fcoverage-mapping`, rustc's `-Cinstrument-coverage`; with atomic updates, which the optimiser neither merges nor
+//! moves across branches) comes here with `atomicrmw add` on its counters in the blocks
 //! where the optimiser left them, inlined and duplicated with the code around them. They are taken out, and the unit's
 //! map notes where they were ([`trodden_unit::edge_profile`]): paths say how often each block is executed, and so what
 //! each counter would hold. Three kinds cannot become a note and are counted, by counters of the unit's own:
@@ -16,9 +17,10 @@
 //! recognised when variants are made.
 
 use crate::abandon::Abandonment;
+use crate::counting::add_to_word;
 use crate::describe::{Draft, calls_that_might_not_return, ending_call};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
-use crate::llvm_profile::{self, fixed_counter};
+use crate::llvm_profile::{self, Mapping, Tables, fixed_counter};
 use crate::values;
 use llvm_sys::LLVMAtomicRMWBinOp::{LLVMAtomicRMWBinOpAdd, LLVMAtomicRMWBinOpOr};
 use llvm_sys::LLVMOpcode;
@@ -35,12 +37,22 @@ const MARK: &str = "trodden.edge.counters";
 pub enum MarkerError {
     /// A table of LLVM's is not as expected.
     #[error(
-        "LLVM's profile table `{0}` cannot be read: build with `trodden build --pgo` alone, without profile options of the compiler, and with LLVM 22"
+        "LLVM's profile table `{0}` cannot be read: build with `trodden build --pgo` or `--coverage` alone, without profile options of the compiler, and with LLVM 22"
     )]
     Table(String),
+    /// The unit was compiled with counters of another kind.
+    #[error("the unit was compiled with {found}, and {wanted} are asked for: compile it again by `trodden build {option}`")]
+    Kind {
+        /// Counters that the unit has.
+        found: &'static str,
+        /// Counters that are asked for.
+        wanted: &'static str,
+        /// The option of the build that inserts those.
+        option: &'static str,
+    },
     /// A counter is used in a way that is not known.
     #[error(
-        "function `{function}` uses a counter of LLVM's in a way that is not known (`{instruction}`): build this file without `--pgo`, and please report it"
+        "function `{function}` uses a counter of LLVM's in a way that is not known (`{instruction}`): build this file without `--pgo` and `--coverage`, and please report it"
     )]
     Use {
         /// The function.
@@ -48,6 +60,26 @@ pub enum MarkerError {
         /// The instruction.
         instruction: String,
     },
+}
+
+/// Which counters a build takes out of its units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterKind {
+    /// LLVM's own, of edges, for profile-guided optimisation.
+    Edges,
+    /// Those of the front end, of regions of the source; the mapping of counters to regions stays in the program.
+    Coverage,
+    /// Whatever there is: nothing of it is wanted.
+    Discarded,
+}
+
+/// How the counters of a unit are taken out.
+#[derive(Clone, Copy, Debug)]
+pub struct Taking {
+    /// Which they are.
+    pub kind: CounterKind,
+    /// Threads share the unit's own counters: they are incremented atomically.
+    pub shared: bool,
 }
 
 /// What was taken out of a module.
@@ -58,6 +90,7 @@ pub struct Markers {
     computed: HashMap<Value, Vec<Value>>,
     notes: HashMap<Value, Vec<Note>>,
     own: HashMap<EdgeCounter, u64>,
+    shared: bool,
     /// Stands for the thread's counters in the function at work.
     base: Option<Value>,
 }
@@ -93,8 +126,9 @@ pub fn is_marked(module: Module) -> bool {
 impl Markers {
     /// Takes LLVM's counters out of a module, but for those by which something is counted; those get places among the
     /// unit's `counters`, from `next` on.
-    pub fn take(module: Module, counters: Value, next: &mut u64) -> Result<Markers, MarkerError> {
+    pub fn take(module: Module, counters: Value, next: &mut u64, taking: Taking) -> Result<Markers, MarkerError> {
         let tables = llvm_profile::read(module)?;
+        check_kind(&tables, taking.kind)?;
         let notes = llvm_profile::value_notes(module);
         let functions = tables.functions.iter().map(|t| t.function).collect();
         let profile = EdgeProfile { version: tables.version, names: tables.names, functions, ..EdgeProfile::default() };
@@ -105,10 +139,12 @@ impl Markers {
             computed: HashMap::new(),
             notes: HashMap::new(),
             own: HashMap::new(),
+            shared: taking.shared,
             base: None,
         };
         let stand_ins = markers.take_notes(notes, &tables.functions, next);
-        llvm_profile::remove_tables(module, &stand_ins);
+        let mapping = if taking.kind == CounterKind::Coverage { Mapping::Kept } else { Mapping::Removed };
+        llvm_profile::remove_tables(module, &stand_ins, mapping);
         let numbers: HashMap<Value, u32> = tables.functions.iter().enumerate().map(|(i, t)| (t.counters, i as u32)).collect();
         let updates = tables.functions.iter().map(|t| updates_of(t.counters)).collect::<Result<Vec<_>, _>>()?;
         let needs_twin: Vec<bool> = updates.iter().map(|u| u.iter().any(|u| computes(*u))).collect();
@@ -258,8 +294,7 @@ impl Markers {
     }
 
     fn add(&self, builder: &Builder, address: Value, amount: Value) {
-        let old = builder.load(self.module.i64(), address);
-        builder.store(builder.add(old, amount), address);
+        add_to_word(self.module, builder, address, amount, self.shared);
     }
 
     /// What stands for the address of the thread's counters until that is known.
@@ -286,6 +321,20 @@ impl Markers {
         self.notes.into_values().flatten().for_each(|n| n.call.erase());
         self.profile
     }
+}
+
+/// Whether a unit has the counters that are asked for. One without functions has none of either kind.
+fn check_kind(tables: &Tables, wanted: CounterKind) -> Result<(), MarkerError> {
+    const OF_EDGES: u64 = 1 << 56;
+    let names = |kind| match kind {
+        CounterKind::Coverage => ("counters of coverage", "--coverage"),
+        CounterKind::Edges | CounterKind::Discarded => ("counters of edges", "--pgo"),
+    };
+    let found = if tables.version & OF_EDGES == 0 { CounterKind::Coverage } else { CounterKind::Edges };
+    if tables.functions.is_empty() || wanted == found || wanted == CounterKind::Discarded {
+        return Ok(());
+    }
+    Err(MarkerError::Kind { found: names(found).0, wanted: names(wanted).0, option: names(wanted).1 })
 }
 
 /// Whether an update adds a computed amount, or to a counter whose address is computed.

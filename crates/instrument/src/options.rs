@@ -27,7 +27,7 @@ const MOST_IN_TABLES: u64 = 1 << 56;
 const TIME_LIMIT_S: u64 = 2;
 
 /// All words.
-const KNOWN: [&str; 26] = [
+const KNOWN: [&str; 27] = [
     "scheme=ball-larus|targeted|practical|structural|spp|mspp|pertinent|pspp|ppp|known-table|ppp-optimal|approximate",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
@@ -39,6 +39,7 @@ const KNOWN: [&str; 26] = [
     "tier=full|sample|residual|addresses",
     "tails=merged|apart",
     "markers=none|llvm",
+    "counters=none|coverage",
     "events=tsc|cycles|instructions|cache-references|cache-misses|branches|branch-misses|task-clock|page-faults",
     "weights=FILE",
     "facts=FILE",
@@ -106,6 +107,8 @@ pub struct Options {
     pub one_version: bool,
     /// Take LLVM's edge counters, with which the unit was compiled, out of it, and note where they were.
     pub markers: bool,
+    /// These counters are those of clang's or rustc's coverage, and the unit's mapping of them to regions of its sources stays in the program.
+    pub coverage: bool,
     /// Sum this up for each path.
     pub events: Option<EventSource>,
 }
@@ -180,10 +183,8 @@ pub enum BadOption {
     #[error("TRODDEN_INSTRUMENT holds `{0}`; known are {known}", known = KNOWN.join(", "))]
     Unknown(String),
     /// Markers are noted where everything is counted.
-    #[error(
-        "TRODDEN_INSTRUMENT holds markers=llvm and another tier than full: build for an edge profile (--pgo) without --sample, --addresses or --residual"
-    )]
-    MarkersWithoutCounts,
+    #[error("TRODDEN_INSTRUMENT holds {0} and another tier than full: build without --sample, --addresses and --residual")]
+    MarkersWithoutCounts(&'static str),
     /// Words that exclude each other.
     #[error("TRODDEN_INSTRUMENT holds {0} and {1}, which do not go together: leave one of them out")]
     Conflict(&'static str, &'static str),
@@ -265,6 +266,7 @@ impl Options {
             tier: Tier::Full,
             tails_apart: false,
             markers: false,
+            coverage: false,
             events: None,
             scheme: Scheme::BallLarus,
             table_slots: 0,
@@ -290,8 +292,12 @@ impl Options {
             Some(_) => Scheme::Selected(trodden_flow::Scheme::KnownTable),
             None => Scheme::BallLarus,
         });
+        if options.markers && options.coverage {
+            return Err(BadOption::Conflict("markers=llvm (--pgo)", "counters=coverage (--coverage)"));
+        }
+        options.markers |= options.coverage;
         if options.markers && options.tier != Tier::Full {
-            return Err(BadOption::MarkersWithoutCounts);
+            return Err(BadOption::MarkersWithoutCounts(options.counters_name()));
         }
         if (options.tier == Tier::Residual) != options.known.is_some() {
             return Err(BadOption::ResidualWithoutKnown);
@@ -320,19 +326,19 @@ impl Options {
             (selected && (left_out || self.scheme == Scheme::Structural), ("interesting", "a scheme of other paths")),
             (selected && self.tier != Tier::Full, ("interesting", "a tier other than full")),
             (selected && self.table_slots > 0, ("interesting", "table-slots")),
-            (selected && self.markers, ("interesting", "markers=llvm (--pgo)")),
+            (selected && self.markers, ("interesting", self.counters_name())),
             (selected && self.events.is_some(), ("interesting", "events")),
             (left_out && self.table_slots > 0, ("table-slots", "a scheme that leaves paths out")),
             (left_out && self.tier != Tier::Full, ("a tier other than full", "a scheme that leaves paths out")),
-            (left_out && self.markers, ("markers=llvm", "a scheme that leaves paths out")),
+            (left_out && self.markers, (self.counters_name(), "a scheme that leaves paths out")),
             (sample && self.table_slots > 0, ("tier=sample", "table-slots")),
             (sample && two && self.threads != Threads::Own, ("tier=sample versions=two", "threads=atomic")),
             (!sample && self.one_version, ("versions=one", "another tier than sample")),
-            (self.markers && self.one_version, ("versions=one", "markers=llvm")),
+            (self.markers && self.one_version, ("versions=one", self.counters_name())),
             (self.tier == Tier::Addresses && self.threads != Threads::Own, ("tier=addresses", "threads=atomic")),
             (self.tier == Tier::Residual && self.table_slots > 0, ("tier=residual", "table-slots")),
             (self.tier == Tier::Residual && self.threads != Threads::Own, ("tier=residual", "threads=atomic")),
-            (self.events.is_some() && self.markers, ("events", "markers=llvm (--pgo)")),
+            (self.events.is_some() && self.markers, ("events", self.counters_name())),
             (self.events.is_some() && self.tier != Tier::Full, ("events", "a tier other than full (--sample, --addresses)")),
             (self.events.is_some() && self.table_slots > 0, ("events", "table-slots")),
             (self.events.is_some() && self.threads != Threads::Own, ("events", "threads=atomic")),
@@ -340,11 +346,16 @@ impl Options {
             (parts && left_out, ("parts", "a scheme that leaves paths out")),
             (parts && !matches!(self.tier, Tier::Full | Tier::Residual), ("parts", "a tier other than full or residual")),
             (parts && self.table_slots > 0, ("parts", "table-slots")),
-            (parts && self.markers, ("parts", "markers=llvm (--pgo)")),
+            (parts && self.markers, ("parts", self.counters_name())),
             (parts && self.events.is_some(), ("parts", "events")),
             (self.events.is_some() && left_out, ("events", "a scheme that leaves paths out")),
         ];
         wrong.into_iter().find(|(is, _)| *is).map_or(Ok(()), |(_, (one, other))| Err(BadOption::Conflict(one, other)))
+    }
+
+    /// The option that asks for counters of LLVM's, for messages.
+    fn counters_name(&self) -> &'static str {
+        if self.coverage { "counters=coverage (--coverage)" } else { "markers=llvm (--pgo)" }
     }
 
     /// How a function is to be planned, when the unit's tables hold `used` paths so far; see [`Options::in_table`].
@@ -389,6 +400,7 @@ impl Options {
             ("versions", value) => self.one_version = either(value, "two", "one")?,
             ("tails", value) => self.tails_apart = either(value, "merged", "apart")?,
             ("markers", value) => self.markers = either(value, "none", "llvm")?,
+            ("counters", value) => self.coverage = either(value, "none", "coverage")?,
             ("events", name) => self.events = Some(EventSource::parse(name)?),
             ("origin", unit) => self.origin = Some(Identity::parse(unit)?),
             ("hits", value) => self.count_hits = either(value, "unknown", "counted")?,
@@ -419,7 +431,11 @@ impl Options {
             Tier::Addresses if self.tails_apart => format!(" {ADDRESSES_WORD} tails=apart"),
             Tier::Addresses => format!(" {ADDRESSES_WORD}"),
         };
-        let markers = if self.markers { " markers=llvm" } else { "" };
+        let markers = match (self.markers, self.coverage) {
+            (_, true) => " counters=coverage",
+            (true, false) => " markers=llvm",
+            (false, false) => "",
+        };
         let events = self.events.map_or_else(String::new, |e| format!(" events={}", e.name()));
         let more = self.more_words();
         let weights = self.weights.as_ref().map_or_else(String::new, |(_, file)| format!(" weights={file}"));

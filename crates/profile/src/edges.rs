@@ -45,12 +45,12 @@ pub type SiteValues = Vec<(NotedValue, u64)>;
 pub enum EdgeError {
     /// Nothing was built for it.
     #[error(
-        "the program of this profile was built without markers for an edge profile: build it with `trodden build --pgo -- ...` (or `cargo trodden build --pgo`), and record again"
+        "the program of this profile was built without LLVM's counters: build it with `trodden build --coverage -- ...` for coverage, or `trodden build --pgo -- ...` for `-fprofile-use` (`cargo trodden build` takes both options, too), and record again"
     )]
     NoMarkers,
     /// Units of different compilers.
     #[error(
-        "units of the program were built for different kinds of edge profiles ({one:#x} and {other:#x}): build all of them with one compiler"
+        "units of the program were built for different kinds of LLVM's profiles ({one:#x} and {other:#x}): build all of them with one compiler and one of --pgo and --coverage"
     )]
     Versions {
         /// One unit's word of version and flags.
@@ -96,7 +96,7 @@ impl EdgeCounts {
                 without_markers.push(unit.map.source.clone());
                 continue;
             };
-            // A unit in which LLVM counts nothing says nothing of versions.
+            // A unit in which LLVM counts nothing says nothing of versions. The version of coverage is 0: no flag is set.
             if !edges.functions.is_empty() {
                 let one = *version.get_or_insert(edges.version);
                 if one != edges.version {

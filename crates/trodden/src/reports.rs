@@ -1,7 +1,7 @@
 //! Commands that show stored profiles: `report`, `annotate`, `export`. What they print is made by the crate `trodden-report`.
 
 use crate::cli::{Annotate, Color, Export, Format, Report, Shown};
-use crate::coverage::Files;
+use crate::coverage::files::Files;
 use crate::notes::{note, printable_styled, warn};
 use crate::{profdata, profiles, residual};
 use anyhow::{Context, Result, ensure};

@@ -1,4 +1,4 @@
-//! What a unit knows of LLVM's own edge profile of it, so that a path profile can be turned into one.
+//! What a unit knows of LLVM's own profile of it (of edges, or of the regions of coverage), so that a path profile can be turned into one.
 //!
 //! LLVM's profile-guided optimisation wants the values of counters that its front half puts into a function (on chords
 //! of a spanning tree of the graph as it is then). A collecting build lets LLVM insert them, and takes them out again
@@ -25,6 +25,14 @@ pub struct EdgeProfile {
     pub own: Vec<OwnCounters>,
     /// What is counted of values.
     pub values: Vec<ValueCounters>,
+}
+
+impl EdgeProfile {
+    /// Whether the counters are those of a compiler's front end, which coverage is made of, and not of edges: by LLVM's flag for the latter.
+    pub fn is_coverage(&self) -> bool {
+        const OF_EDGES: u64 = 1 << 56;
+        self.version & OF_EDGES == 0
+    }
 }
 
 /// A function that LLVM counts in.

@@ -1,6 +1,6 @@
 //! Parameters of counting, which several commands take, and their words for the plugin.
 
-use crate::cc::pgo::MARKERS;
+use crate::cc::pgo::{COVERAGE, MARKERS};
 use crate::notes::reasons;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -48,13 +48,16 @@ pub struct Parameters {
     /// Note where LLVM's edge counters would be, so that profiles can be exported for `-fprofile-use`.
     #[arg(long)]
     pub pgo: bool,
+    /// Have clang insert the counters of its source-based coverage, and compute them from the paths: for `trodden coverage`.
+    #[arg(long, conflicts_with_all = ["addresses", "pgo", "sample"])]
+    pub coverage: bool,
     /// Besides counting, sum up events for each path: their number, mean and deviation. `tsc` (time) works everywhere;
     /// hardware events need a machine that counts them.
-    #[arg(long, value_name = "EVENT", value_parser = event, conflicts_with_all = ["addresses", "pgo", "sample"])]
+    #[arg(long, value_name = "EVENT", value_parser = event, conflicts_with_all = ["addresses", "pgo", "coverage", "sample"])]
     pub events: Option<EventSource>,
     /// Count only paths that this profile does not have: a file, a run, a suite, known paths (`trodden export known`),
     /// or several of these divided by commas. Known paths cost next to nothing.
-    #[arg(long, value_name = "PROFILE", value_parser = known_paths, conflicts_with_all = ["addresses", "pgo", "sample", "events"])]
+    #[arg(long, value_name = "PROFILE", value_parser = known_paths, conflicts_with_all = ["addresses", "pgo", "coverage", "sample", "events"])]
     pub residual: Option<String>,
     /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
     #[arg(long)]
@@ -201,6 +204,7 @@ impl Parameters {
             self.events.map(|event| format!("events={}", event.name())),
             self.residual.as_ref().map(|file| format!("{RESIDUAL_WORD} known={file}")),
             self.pgo.then(|| MARKERS.to_owned()),
+            self.coverage.then(|| COVERAGE.to_owned()),
             self.sample.then(|| SAMPLE_WORD.to_owned()),
         ];
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")

@@ -257,8 +257,9 @@ fn known_of(units: &[(Frame, UnitMap)]) -> Result<PathBuf> {
 fn words(units: &[(Frame, UnitMap)]) -> Result<String> {
     let mut all: Option<String> = None;
     for (_, map) in units {
-        let is_special =
-            |word: &str| ["tier=", "events=", "markers=", PARTS_WORD].iter().any(|s| word.starts_with(s)) && word != RESIDUAL_WORD;
+        let is_special = |word: &str| {
+            ["tier=", "events=", "markers=", "counters=", PARTS_WORD].iter().any(|s| word.starts_with(s)) && word != RESIDUAL_WORD
+        };
         let special = map.scheme.split(' ').find(|word| is_special(word));
         if let Some(word) = special {
             bail!("the unit of {} is built with {word}, which copies cannot share: build it with default parameters", map.source);

@@ -60,6 +60,7 @@ const PLAIN_KEYS: &[&str] = &[
     "tier",
     "tails",
     "markers",
+    "counters",
     "events",
     "table-slots",
     "array-paths",

@@ -1,0 +1,93 @@
+//! `trodden coverage`: coverage of the source by LLVM's own tools, from counts that trodden computes of paths.
+//!
+//! A program built with `--coverage` has clang's (or rustc's) mapping of counters to regions of its sources, but no counters: what these
+//! would hold follows from its paths ([`trodden_profile::edges`]). The profile becomes an indexed profile, and `llvm-cov` shows it with
+//! the mapping that it finds in the program. Beside its numbers stand those that only paths tell.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mapping.rs` | programs with a mapping, checked; calls of `llvm-cov` |
+//! | `files.rs` | which source files are wanted |
+//! | `lines.rs` | executions of lines, as `llvm-cov` has them |
+//! | `report.rs`, `diff.rs` | the commands' tables |
+
+mod diff;
+pub mod files;
+mod lines;
+mod mapping;
+mod report;
+
+pub use lines::Lines;
+pub use mapping::Mapping;
+
+use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow};
+use crate::notes::note;
+use crate::reports::{print, write_file};
+use crate::toolchain::LLVM_MAJOR;
+use anyhow::{Context, Result, ensure};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// `trodden coverage`
+///
+/// # Errors
+/// There is no such profile, its program has no mapping or is not there as it ran, or LLVM's tools are missing.
+pub fn run(job: &Coverage) -> Result<ExitCode> {
+    match job {
+        Coverage::Report(job) => report::run(job),
+        Coverage::Show(job) => show(job),
+        Coverage::Export(job) => export(job),
+        Coverage::Diff(job) => diff::run(job),
+    }
+}
+
+fn show(job: &CoverageShow) -> Result<ExitCode> {
+    let mapping = Mapping::load(&job.covered)?;
+    let mut words: Vec<OsString> = Vec::new();
+    let mut option = |text: &str| words.push(text.into());
+    if job.branches {
+        option("-show-branches=count");
+    }
+    if job.mcdc {
+        option("-show-mcdc");
+    }
+    if let Some(function) = &job.function {
+        option(&format!("-name-regex={function}"));
+    }
+    if let Some(equivalence) = &job.path_equivalence {
+        ensure!(equivalence.contains(','), "--path-equivalence {equivalence}: give two folders divided by a comma, FROM,TO");
+        option(&format!("-path-equivalence={equivalence}"));
+    }
+    match &job.html {
+        None => print(&mapping.llvm_cov("show", &words)?)?,
+        Some(folder) => {
+            words.extend(["-format=html".into(), "-show-line-counts-or-regions".into()]);
+            let mut output = OsString::from("-output-dir=");
+            output.push(folder);
+            words.push(output);
+            mapping.llvm_cov("show", &words)?;
+            let index = folder.join("index.html");
+            ensure!(index.is_file(), "llvm-cov-{LLVM_MAJOR} wrote no {}: is the folder writable?", index.display());
+            note(format_args!("the pages are in {}", index.display()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn export(job: &CoverageExport) -> Result<ExitCode> {
+    let mapping = Mapping::load(&job.covered)?;
+    let mut words: Vec<OsString> = Vec::new();
+    words.push(match job.format {
+        CoverageFormat::Json => "-format=text".into(),
+        CoverageFormat::Lcov => "-format=lcov".into(),
+    });
+    if job.summary_only {
+        words.push("-summary-only".into());
+    }
+    let bytes = mapping.llvm_cov("export", &words)?;
+    match &job.output {
+        Some(file) => write_file(file, &bytes).context("the export")?,
+        None => print(&bytes)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
