@@ -13,10 +13,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Symbols that instrumented code refers to; all others are local.
-const ENTRY_SYMBOLS: [&str; 5] = ["__trodden_enter", "__trodden_enter_shared", "__trodden_count", "__trodden_bias", "__trodden_event_now"];
+const ENTRY_SYMBOLS: [&str; 7] = [
+    "__trodden_enter",
+    "__trodden_enter_shared",
+    "__trodden_count",
+    "__trodden_bias",
+    "__trodden_event_now",
+    "__trodden_stream_next",
+    "__trodden_stream_enter",
+];
 
 /// What the object may refer to: bounds that linkers define, and what libc offers if there is one.
-pub const MAY_BE_UNDEFINED: [&str; 20] = [
+pub const MAY_BE_UNDEFINED: [&str; 21] = [
     "__start_trodden_units",
     "__stop_trodden_units",
     "__start_trodden_counters",
@@ -34,6 +42,7 @@ pub const MAY_BE_UNDEFINED: [&str; 20] = [
     "__trodden_event_cost",
     "__trodden_shared_bias",
     "__trodden_direct_place",
+    "__trodden_stream_place",
     "__register_atfork",
     "pthread_atfork",
     "__cxa_finalize",

@@ -29,10 +29,10 @@ pub mod usage;
 pub mod variant;
 
 use crate::corpus::{Corpus, Input};
-use crate::demo::build_trodden;
 use crate::oracle;
 use crate::packages::{self, Purpose};
 use crate::steps;
+use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use instructions::Counter;
@@ -104,6 +104,9 @@ pub struct Options {
     /// Compare this result, and measure nothing.
     #[arg(long, value_name = "FILE", requires = "compare")]
     with: Option<PathBuf>,
+    /// Draw the tables and the chart of a result that is kept, and measure nothing: DATE.md and DATE.svg, where `--output` says.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "compare", "prepare"])]
+    draw: Option<PathBuf>,
 }
 
 /// Builds, runs, prints, writes; or only compares.
@@ -112,6 +115,9 @@ pub struct Options {
 /// A program printed something else than its base, counts differ from a judge's, something became slower than in the
 /// result compared with, or no variant could be measured at all.
 pub fn run(options: &Options) -> Result<()> {
+    if let Some(file) = &options.draw {
+        return draw(file, options.output.as_deref().unwrap_or(Path::new("target/bench")));
+    }
     let old = options.compare.as_deref().map(Suite::read).transpose()?;
     let suite = match &options.with {
         Some(file) => Suite::read(file)?,
@@ -129,6 +135,21 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Tables and chart of a result.
+fn draw(file: &Path, folder: &Path) -> Result<()> {
+    let suite = Suite::read(file)?;
+    let stem = file.file_stem().map_or_else(|| "result".into(), |stem| folder.join(stem));
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let put = |end: &str, text: &str| {
+        let file = stem.with_extension(end);
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        eprintln!("written: {}", file.display());
+        Ok(())
+    };
+    put("md", &table::markdown(&suite))?;
+    plot::svg(&suite).map_or(Ok(()), |svg| put("svg", &svg))
 }
 
 /// Measures; nothing comes of preparing.

@@ -7,9 +7,9 @@
 
 use crate::bench::variant::Variant;
 use crate::corpus::Corpus;
-use crate::demo::build_trodden;
 use crate::packages::{self, Purpose};
 use crate::steps;
+use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::Value;
@@ -131,7 +131,8 @@ pub fn run(options: &Options) -> Result<()> {
         bail!("there is no bug of {unknown}; there are those of {}", BUGS.iter().map(|b| b.program).collect::<Vec<_>>().join(", "));
     }
     println!(
-        "| program | function | runs failing, passing | lines covered by failing, passing runs | branches | best Ochiai of a line, a branch | rank of the path | its Ochiai | paths with it |"
+        "| program | function | runs failing, passing | lines covered by failing, passing runs | branches | best Ochiai of a line, a \
+            branch | rank of the path | its Ochiai | paths with it |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     let mut wrong = Vec::new();

@@ -14,9 +14,9 @@ mod table;
 
 use crate::bench::variant::Variant;
 use crate::corpus::{Corpus, Input};
-use crate::demo::build_trodden;
 use crate::packages::{self, Purpose};
 use crate::steps;
+use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use cluster::Cluster;

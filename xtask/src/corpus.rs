@@ -1,9 +1,10 @@
 //! `cargo xtask corpus`: the programs of `corpus/`, whose recipes are shell, driven from here.
 
 use crate::bench::variant::{Trained, Variant};
-use crate::demo::build_trodden;
+pub use crate::input::Input;
 use crate::packages::{self, Purpose};
 use crate::steps;
+use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -17,7 +18,8 @@ Examples:
   cargo xtask corpus list
   cargo xtask corpus build gzip lua --variant trodden
   cargo xtask corpus run gzip --variant trodden --input ref
-  cargo xtask corpus run all --variant trodden          the whole corpus: fetched and built where needed, output compared with the plain build's")]
+  cargo xtask corpus run all --variant trodden          the whole corpus: fetched and built where needed, output compared with the plain \
+  build's")]
 pub struct Options {
     /// What to do; each step does those before it where they are needed.
     #[arg(value_enum)]
@@ -46,28 +48,6 @@ enum Step {
     Build,
     /// Run, and compare the output with the plain build's.
     Run,
-}
-
-/// Which of the runs of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Input {
-    /// About half a second.
-    Train,
-    /// About two seconds.
-    Ref,
-    /// Many short runs of small inputs; some programs have them.
-    Suite,
-}
-
-impl Input {
-    /// Its name in the recipes.
-    pub fn name(self) -> &'static str {
-        match self {
-            Input::Train => "train",
-            Input::Ref => "ref",
-            Input::Suite => "suite",
-        }
-    }
 }
 
 /// Does a step for the programs named.

@@ -103,10 +103,13 @@ fn measure(corpus: &Corpus, program: &str, options: &Options, judge: &Path) -> R
 
 fn table(all: &[(&str, Vec<Row>)], options: &Options) -> String {
     let mut text = format!(
-        "Spans of the numbers of executed paths (input {}, paths not cut), over the number of paths: delta. `ppp` is as published, `orders` the best of 17 orders of \
-         out-edges, `searched` the best that {} ms for each function found; `proven` are functions whose span is proven the least. The last columns are \
+        "Spans of the numbers of executed paths (input {}, paths not cut), over the number of paths: delta. `ppp` is as published, \
+            `orders` the best of 17 orders of \
+         out-edges, `searched` the best that {} ms for each function found; `proven` are functions whose span is proven the least. The \
+         last columns are \
          the greatest delta, and Ball-Larus numbers' delta over `ppp`'s.\n\n\
-         | program | functions | paths | delta = 1: ppp | orders | searched | proven | delta <= 1.5: ppp | greatest: ppp | searched | ratio: geom. mean | greatest |\n\
+         | program | functions | paths | delta = 1: ppp | orders | searched | proven | delta <= 1.5: ppp | greatest: ppp | searched | \
+         ratio: geom. mean | greatest |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|\n",
         options.input.name(),
         options.limit_ms

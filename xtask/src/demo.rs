@@ -4,7 +4,7 @@ use crate::corpus::Corpus;
 use crate::packages::{self, Purpose};
 use crate::steps;
 use anyhow::{Context, Result};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ pub fn run() -> Result<()> {
     let started = Instant::now();
     packages::ensure(Purpose::Demo)?;
     steps::headline("Building trodden");
-    let programs = build_trodden()?;
+    let programs = steps::build_trodden()?;
     steps::headline("Fetching the sources of bzip2");
     let folder = steps::target().join("demo");
     let sources = Corpus::at(&folder).source(PACKAGE)?;
@@ -47,15 +47,6 @@ pub fn run() -> Result<()> {
     steps::run(in_sources("trodden").args(["report", "--html"]).arg(&page))?;
     closing_words(&page, &sources, started);
     Ok(())
-}
-
-/// Builds the command and the plugin as users have them; gives their folder.
-///
-/// # Errors
-/// Cargo failed.
-pub fn build_trodden() -> Result<PathBuf> {
-    steps::run(steps::cargo().args(["build", "--release", "--package", "trodden", "--package", "trodden-instrument"]))?;
-    Ok(steps::target().join("release"))
 }
 
 /// Compilations at a time.

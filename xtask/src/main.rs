@@ -22,6 +22,7 @@ mod copies;
 mod corpus;
 mod delta;
 mod demo;
+mod input;
 mod oracle;
 mod packages;
 mod pages;

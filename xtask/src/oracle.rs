@@ -10,9 +10,9 @@ pub use selected::Selected;
 
 use crate::bench::variant::Variant;
 use crate::corpus::{Corpus, Input};
-use crate::demo::build_trodden;
 use crate::packages::{self, Purpose};
 use crate::steps;
+use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};

@@ -135,7 +135,8 @@ fn install(packages: &[&str]) -> Result<()> {
     let list = packages.join(" ");
     if !steps::on_path("apt-get") {
         bail!(
-            "missing, by the names of Debian's packages: {list}. There is no apt-get here to install them: install them by your system's own means"
+            "missing, by the names of Debian's packages: {list}. There is no apt-get here to install them: install them by your system's \
+                own means"
         );
     }
     let is_root = nix::unistd::geteuid().is_root();
@@ -148,7 +149,8 @@ fn install(packages: &[&str]) -> Result<()> {
         steps::run(&mut apt(is_root, "update"))?;
         if let Err(error) = steps::run(apt(is_root, "install").args(packages)) {
             bail!(
-                "{error}: see apt-get's message above. LLVM 22 is in Debian 12 and later (main and security); elsewhere take LLVM's own archive of packages"
+                "{error}: see apt-get's message above. LLVM 22 is in Debian 12 and later (main and security); elsewhere take LLVM's own \
+                    archive of packages"
             );
         }
     }

@@ -10,7 +10,7 @@ use std::process::Command;
 /// The book's folder.
 const BOOK: &str = "docs/book/src";
 /// Commands that have commands of their own.
-const FAMILIES: &[&str] = &["field", "graph", "runs", "simulate", "suite", "trace", "waits"];
+const FAMILIES: &[&str] = &["coverage", "field", "graph", "runs", "simulate", "suite", "trace", "waits"];
 
 /// Broken links and pages that the summary leaves out, a line each.
 ///
@@ -203,7 +203,8 @@ mod tests {
 
     #[test]
     fn commands_are_read_from_shell_blocks() {
-        let page = "```sh\nCC=\"trodden cc\" make\ntrodden record --name a -- ./x --y  # runs it\ncargo trodden build --release\n```\n```console\n$ trodden report\nno command\n```\n";
+        let page = "```sh\nCC=\"trodden cc\" make\ntrodden record --name a -- ./x --y  # runs it\ncargo trodden build \
+            --release\n```\n```console\n$ trodden report\nno command\n```\n";
         let found: Vec<Vec<String>> = shell_lines(page).iter().flat_map(|(_, line)| invocations(line)).collect();
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(found, [words("cc"), words("record --name a -- ./x --y"), words("report")]);

@@ -14,9 +14,9 @@ use crate::bench::statistics::{Spread, geometric_mean};
 use crate::bench::usage;
 use crate::bench::variant::Variant;
 use crate::corpus::{self, Corpus, Input};
-use crate::demo::build_trodden;
 use crate::packages::{self, Purpose};
 use crate::steps;
+use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::ffi::OsString;
@@ -264,8 +264,10 @@ fn functions(profile: &Path) -> Result<Vec<String>> {
 }
 
 const HEAD: &str = concat!(
-    "           user time, median (s)                                       least (s)           paths to clang     instructions to plain        collecting   functions with    same\n",
-    "program    plain    clang    ours     edges    paths    | clang    paths   | median  least   | clang   ours    edges   paths   paths/clang  equal counters    program"
+    "           user time, median (s)                                       least (s)           paths to clang     instructions to \
+        plain        collecting   functions with    same\n",
+    "program    plain    clang    ours     edges    paths    | clang    paths   | median  least   | clang   ours    edges   paths   \
+        paths/clang  equal counters    program"
 );
 
 fn line(row: &Row) -> String {
@@ -275,7 +277,8 @@ fn line(row: &Row) -> String {
     let counts = row.instructions.map_or([f64::NAN; BUILT], |all| all.map(|n| ratio(n, all[0])));
     let collecting = row.collecting.map_or(f64::NAN, |[clang, paths]| ratio(paths, clang));
     format!(
-        "{:<10} {plain:<8.2} {clang:<8.2} {ours:<8.2} {edges:<8.2} {paths:<8.2} | {clang_least:<8.2} {paths_least:<7.2} | {:<7.3} {:<7.3} | {:<7.4} {:<7.4} {:<7.4} {:<7.4} {collecting:<12.3} {:<17} {}",
+        "{:<10} {plain:<8.2} {clang:<8.2} {ours:<8.2} {edges:<8.2} {paths:<8.2} | {clang_least:<8.2} {paths_least:<7.2} | {:<7.3} \
+            {:<7.3} | {:<7.4} {:<7.4} {:<7.4} {:<7.4} {collecting:<12.3} {:<17} {}",
         row.program,
         paths / clang,
         paths_least / clang_least,

@@ -128,3 +128,12 @@ fn quoted(word: &OsStr) -> String {
     let is_plain = !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_./=:,+%@".contains(c));
     if is_plain { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
+
+/// Builds the command and the plugin as users have them; gives their folder.
+///
+/// # Errors
+/// Cargo failed.
+pub fn build_trodden() -> Result<PathBuf> {
+    run(cargo().args(["build", "--release", "--package", "trodden", "--package", "trodden-instrument"]))?;
+    Ok(target().join("release"))
+}

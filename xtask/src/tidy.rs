@@ -25,7 +25,7 @@ const PRIVATE_PATHS: &[&str] = &[concat!("/ro", "ot/"), concat!("/wo", "rk/"), c
 /// Files in which white space at the end of a line means nothing, and that no formatter cares for.
 const STRIPPED: &[&str] = &[".sh", ".toml", ".c", ".js", ".css"];
 /// Crates that are pure.
-const PURE: &[&str] = &["crates/flow/src/", "crates/hardware/src/", "crates/waits/src/"];
+const PURE: &[&str] = &["crates/flow/src/", "crates/hardware/src/", "crates/sequence/src/", "crates/waits/src/"];
 /// What the pure core must not use.
 const IMPURE: &[&str] = &["std::fs", "std::env", "std::time", "std::process", "std::net", "std::io"];
 /// Crates whose work needs unsafe code.
@@ -60,6 +60,10 @@ pub fn files() -> Result<Vec<String>> {
     command.current_dir(steps::root()).args(["-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"]);
     Ok(steps::output(&mut command)?.lines().map(str::to_owned).collect())
 }
+
+/// The command's sources, and those of them that print what may pass as it is: bytes of files, what programs print, our own words.
+const COMMAND: &str = "crates/trodden/src/";
+const OWN_OUTPUT: [&str; 6] = ["output.rs", "reports.rs", "manual.rs", "rust.rs", "trace/runs.rs", "copies/mod.rs"];
 
 fn check_text(file: &str, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
@@ -96,6 +100,10 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
     if PURE.iter().any(|folder| file.starts_with(folder)) {
         let impure = IMPURE.iter().filter(|word| text.contains(**word));
         findings.extend(impure.map(|word| format!("{file}: uses {word}, but the core is pure (ARCHITECTURE.md, invariants)")));
+    }
+    if file.starts_with(COMMAND) && !OWN_OUTPUT.contains(&&file[COMMAND.len()..]) {
+        let raw = text.lines().filter(|line| ["stdout().lock()", "stdout().write", "println!"].iter().any(|word| line.contains(word)));
+        findings.extend(raw.map(|line| format!("{file}: `{}` lets names steer the terminal: take `crate::output`", line.trim())));
     }
     findings
 }
@@ -198,6 +206,13 @@ mod tests {
     }
 
     #[test]
+    fn names_are_printed_through_one_filter() {
+        let text = "//! x\nlet out = io::stdout().lock();\n";
+        assert_eq!(check_rust("crates/trodden/src/info.rs", text).len(), 1);
+        assert_eq!(check_rust("crates/trodden/src/output.rs", text), Vec::<String>::new());
+    }
+
+    #[test]
     fn the_core_is_kept_pure() {
         assert_eq!(check_rust("crates/flow/src/a.rs", "//! x\nuse std::fs;\n").len(), 1);
         assert_eq!(check_rust("crates/unit/src/a.rs", "//! x\nuse std::fs;\n").len(), 0);
@@ -206,12 +221,14 @@ mod tests {
 
     #[test]
     fn the_table_of_crates_is_read_with_what_follows() {
-        let table = "| `crates/wire` | layouts | - |\n| `crates/unit` | maps | `flow`, `wire` |\n| `crates/report` | x | `unit` |\n| `crates/trodden` | y | all |\n";
+        let table = "| `crates/wire` | layouts | - |\n| `crates/unit` | maps | `flow`, `wire` |\n| `crates/report` | x | `unit` |\n| \
+            `crates/trodden` | y | all |\n";
         let allowed = allowed_dependencies(table);
         assert_eq!(allowed["wire"], Some(BTreeSet::new()));
         assert_eq!(allowed["report"], Some(["flow", "unit", "wire"].map(str::to_owned).into()));
         assert_eq!(allowed["trodden"], None);
-        let package = serde_json::json!({"dependencies": [{"name": "trodden-report", "kind": null}, {"name": "anyhow", "kind": null}, {"name": "trodden-wire", "kind": null}]});
+        let package = serde_json::json!({"dependencies": [{"name": "trodden-report", "kind": null}, {"name": "anyhow", "kind": null},
+            {"name": "trodden-wire", "kind": null}]});
         assert_eq!(check_dependencies("trodden-unit", &package, &allowed).len(), 2);
     }
 }

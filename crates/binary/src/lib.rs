@@ -12,7 +12,7 @@
 //! | `address_map.rs` | the compiler's map of blocks, `.llvm_bb_addr_map` |
 //! | `graph.rs` | control-flow graphs of functions, and what is uncertain in them |
 //! | `recover/` | graphs from machine code, unwind tables and relocations |
-//! | `pseudo_probes.rs`, `probed_image.rs`, `probe_graph.rs` | programs of the tier `addresses`: which block of a unit's map begins where, and how paths run from one address to the next |
+//! | `pseudo_probes.rs`, `probed_image.rs`, `probe_graph.rs` | programs of the tier `addresses`: blocks, paths between them |
 #![forbid(unsafe_code)]
 
 mod address_map;

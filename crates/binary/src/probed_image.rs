@@ -85,7 +85,11 @@ impl ProbedImage {
         let image = Image::read(&bytes).map_err(|e| wrong(e.to_string()))?;
         let units = maps(&image, store).map_err(wrong)?;
         if !units.iter().any(|(_, map)| map.scheme.contains(ADDRESSES_WORD)) {
-            return Err(wrong("its blocks have no addresses: build it with `trodden build --addresses`, or make such a variant with `trodden instrument --addresses`".into()));
+            return Err(wrong(
+                "its blocks have no addresses: build it with `trodden build --addresses`, or make such a variant with \
+                `trodden instrument --addresses`"
+                    .into(),
+            ));
         }
         let file = object::File::parse(&*bytes).map_err(|e| wrong(e.to_string()))?;
         let symbols = symbols(&file);

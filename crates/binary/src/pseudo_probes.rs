@@ -1,8 +1,8 @@
 //! The section `.pseudo_probe` as LLVM 22 writes it.
 //!
 //! ```text
-//! body     function u64 | number of probes | number of inlined bodies | probes | inlined bodies, each behind the number of its call's probe
-//! probe    number | byte: type 4 bits, attribute 3 bits, whether a distance follows 1 bit | address | discriminator, if the attribute says so
+//! body     function u64 | number of probes | number of inlined bodies | probes | inlined bodies, each after its call's probe number
+//! probe    number | byte: type 4 bits, attribute 3 bits, whether a distance follows 1 bit | address | discriminator, by attribute
 //! address  distance from the probe before (signed); or eight bytes
 //! ```
 //! Numbers are LEB128. A body that is not inlined begins with a sentinel: a probe whose eight bytes name the symbol

@@ -7,7 +7,8 @@ use crate::elf::Binary;
 use crate::error::BinaryError;
 use addr2line::Context;
 use gimli::{EndianArcSlice, RunTimeEndian};
-use object::{Object, ObjectSection};
+use object::{CompressionFormat, Object, ObjectSection};
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -110,7 +111,7 @@ fn context(binary: &Binary, path: &Path, data: &[u8]) -> Result<SourceLocations,
     let file = object::File::parse(data).map_err(|e| damaged(e.to_string()))?;
     let section = |id: gimli::SectionId| -> Result<Slice, BinaryError> {
         let content = match file.section_by_name(id.name()) {
-            Some(section) => section.uncompressed_data().map_err(|e| damaged(format!("{}: {e}", id.name())))?.into_owned(),
+            Some(section) => content(&section).map_err(|what| damaged(format!("{}: {what}", id.name())))?,
             None => Vec::new(),
         };
         Ok(EndianArcSlice::new(Arc::from(content), RunTimeEndian::Little))
@@ -119,6 +120,25 @@ fn context(binary: &Binary, path: &Path, data: &[u8]) -> Result<SourceLocations,
     let context = Context::from_dwarf(dwarf).map_err(|e| damaged(e.to_string()))?;
     let code = binary.segments().iter().filter(|s| s.executable).map(|s| s.address..s.address.saturating_add(s.size)).collect();
     Ok(SourceLocations { context, code, file: path.to_owned() })
+}
+
+/// The content of a section, decompressed (`SHF_COMPRESSED`: zlib, Zstandard).
+fn content<'data>(section: &impl ObjectSection<'data>) -> Result<Vec<u8>, String> {
+    let stored = section.compressed_data().map_err(|e| e.to_string())?;
+    let size = stored.uncompressed_size;
+    let decoder: Box<dyn Read> = match stored.format {
+        CompressionFormat::None => return Ok(stored.data.to_vec()),
+        CompressionFormat::Zlib => Box::new(flate2::read::ZlibDecoder::new(stored.data)),
+        CompressionFormat::Zstandard => Box::new(zstd::Decoder::new(stored.data).map_err(|e| e.to_string())?),
+        other => return Err(format!("its compression {other:?} is not known")),
+    };
+    // The size that the file claims is no reason to allocate it, nor to read more.
+    let mut content = Vec::new();
+    decoder.take(size.saturating_add(1)).read_to_end(&mut content).map_err(|e| e.to_string())?;
+    match content.len() as u64 == size {
+        true => Ok(content),
+        false => Err(format!("it should have {size} bytes when it is decompressed")),
+    }
 }
 
 /// Places where the debug file of a binary may lie.
@@ -151,6 +171,40 @@ mod tests {
         assert!(outer.function.as_ref().unwrap().contains("a_program_knows_its_own_lines"), "{outer:?}");
         assert!(lines.line(symbol.address).is_some());
         assert_eq!(lines.frames(0), []);
+    }
+
+    #[test]
+    fn compressed_lines_are_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |tool: &str, words: &[&str]| {
+            let status = std::process::Command::new(tool).args(words).current_dir(folder.path()).status().unwrap();
+            assert!(status.success(), "{tool} {words:?}");
+        };
+        std::fs::write(folder.path().join("a.c"), "int f(int n) { return n + 1; }\n\nint main(int n, char **v) { return f(n) - 2; }\n")
+            .unwrap();
+        run("clang-22", &["-g", "-O0", "-gz=none", "a.c", "-o", "plain"]);
+        let lines = |name: &str| {
+            let binary = Binary::read(&folder.path().join(name)).unwrap();
+            let source = SourceLocations::read(&binary).unwrap().unwrap();
+            let main = binary.functions().iter().find(|f| f.name == "main").unwrap();
+            (main.address..main.address + main.size).map(|at| source.frames(at)).collect::<Vec<_>>()
+        };
+        let plain = lines("plain");
+        assert!(plain[0][0].line == Some(3), "{plain:?}");
+        for kind in ["zlib", "zstd"] {
+            run("llvm-objcopy-22", &[&format!("--compress-debug-sections={kind}"), "plain", kind]);
+            assert_eq!(lines(kind), plain, "{kind}");
+        }
+        // One that claims to be larger than it is.
+        let mut bytes = std::fs::read(folder.path().join("zlib")).unwrap();
+        let at = {
+            use object::read::elf::ElfFile64;
+            let file = ElfFile64::<object::Endianness>::parse(&*bytes).unwrap();
+            file.section_by_name(".debug_line").unwrap().file_range().unwrap().0 as usize
+        };
+        bytes[at + 8..at + 16].copy_from_slice(&u64::MAX.to_le_bytes());
+        let damaged = Binary::parse(Path::new("damaged"), bytes.into()).unwrap();
+        assert!(SourceLocations::read(&damaged).unwrap_err().to_string().contains(".debug_line"));
     }
 
     #[test]

@@ -101,7 +101,8 @@ fn exact_schemes_tell_every_path_and_others_are_measured() {
     }
     let percent = |n: f64| n * 100.0 / GRAPHS as f64;
     println!(
-        "SPP is invalid in {:.1} % of {GRAPHS} cases; one counter alone takes some other path for an interesting one in {:.1} %, {:.1} % of the other paths on average",
+        "SPP is invalid in {:.1} % of {GRAPHS} cases; one counter alone takes some other path for an interesting one in {:.1} %, {:.1} % \
+            of the other paths on average",
         percent(invalid as f64),
         percent(approximate as f64),
         percent(wrong)

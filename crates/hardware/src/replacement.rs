@@ -7,7 +7,7 @@
 //! | policy | source |
 //! |---|---|
 //! | `space-saving` | Metwally, Agrawal, El Abbadi, *Efficient computation of frequent and top-k elements in data streams*, ICDT 2005 |
-//! | `rap` | Ben-Basat, Einziger, Friedman, Kassner, *Randomized admission policy for efficient top-k and frequency estimation*, INFOCOM 2017 |
+//! | `rap` | Ben-Basat and others, *Randomized admission policy for efficient top-k and frequency estimation*, INFOCOM 2017 |
 //! | `decay` | Yang, Zhang, Li et al., *HeavyKeeper: an accurate algorithm for finding top-k elephant flows*, USENIX ATC 2018 |
 
 /// A policy.

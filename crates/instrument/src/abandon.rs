@@ -18,6 +18,8 @@ pub struct Abandonment {
     suspicious: HashSet<Value>,
     /// Every call is held to be one that might not come back.
     all: bool,
+    /// So is every call of a function that the module defines.
+    defined: bool,
 }
 
 impl Abandonment {
@@ -25,7 +27,7 @@ impl Abandonment {
     ///
     /// With `all`, every call of a function counts as one that might not come back: a signal may end the program in any of them.
     pub fn of(module: Module, all: bool) -> Abandonment {
-        let mut known = Abandonment { suspicious: HashSet::new(), all };
+        let mut known = Abandonment { suspicious: HashSet::new(), all, defined: false };
         if all {
             return known;
         }
@@ -41,6 +43,11 @@ impl Abandonment {
                 return known;
             }
         }
+    }
+
+    /// The same, where calls of functions that the module defines are to be noted, too.
+    pub fn with_calls(self, defined: bool) -> Abandonment {
+        Abandonment { defined, ..self }
     }
 
     fn abandons(&self, function: Value) -> bool {
@@ -61,7 +68,7 @@ impl Abandonment {
         if callee.intrinsic() != 0 {
             return is_jumping_intrinsic(callee);
         }
-        if self.all {
+        if self.all || (self.defined && is_definition(callee)) {
             return true;
         }
         if is_definition(callee) && is_final(callee) {

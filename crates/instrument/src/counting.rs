@@ -24,6 +24,7 @@ use crate::events::Begun;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::probes::Surroundings;
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
+use crate::stream::StreamCode;
 use crate::unit::code_generation_flags;
 use crate::weights::{mark_unlikely, weigh_ways};
 use llvm_sys::core::*;
@@ -79,6 +80,8 @@ pub struct Counters<'a> {
     pub hits: Option<u64>,
     /// How rounds are counted.
     pub flushing: Flushing,
+    /// Nothing is counted: events are written instead.
+    pub stream: Option<StreamCode>,
 }
 
 /// How the rounds of a loop are counted when it is left.
@@ -124,6 +127,7 @@ impl Counters<'_> {
             words: None,
             hits: None,
             flushing: Flushing::Straight,
+            stream: None,
         }
     }
 

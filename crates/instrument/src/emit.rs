@@ -50,7 +50,7 @@ pub fn declare_count(module: Module) -> Value {
     declare_of_runtime(module, COUNT_SYMBOL, llvm!(LLVMFunctionType(nothing, &raw mut pointer, 1, 0)))
 }
 
-fn declare_of_runtime(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
+pub fn declare_of_runtime(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
     let function = llvm!(LLVMAddFunction(module.raw, c_string(name).as_ptr(), kind));
     llvm!(LLVMSetVisibility(function, LLVMVisibility::LLVMHiddenVisibility));
     llvm!(LLVMSetFunctionCallConv(function, PRESERVE_ALL));
@@ -112,7 +112,8 @@ pub fn declare_shared_bias(module: Module) -> Value {
 /// Defines the bias of the region that all threads share. All units have it; linkers keep one.
 pub fn shared_bias(module: Module) {
     module.append_assembly(&format!(
-        ".pushsection .bss.{SHARED_BIAS_SYMBOL},\"awG\",@nobits,{SHARED_BIAS_SYMBOL},comdat\n.p2align 3\n.globl {SHARED_BIAS_SYMBOL}\n.hidden {SHARED_BIAS_SYMBOL}\n\
+        ".pushsection .bss.{SHARED_BIAS_SYMBOL},\"awG\",@nobits,{SHARED_BIAS_SYMBOL},comdat\n.p2align 3\n.globl \
+            {SHARED_BIAS_SYMBOL}\n.hidden {SHARED_BIAS_SYMBOL}\n\
          .type {SHARED_BIAS_SYMBOL},@object\n.size {SHARED_BIAS_SYMBOL},8\n{SHARED_BIAS_SYMBOL}:\n.zero 8\n.popsection\n"
     ));
 }
@@ -145,7 +146,8 @@ pub fn declare_switch(module: Module) -> Value {
 /// Defines the image's switch: a page of its own, which the runtime maps anew. All units have it; linkers keep one.
 pub fn switch(module: Module) {
     module.append_assembly(&format!(
-        ".pushsection .bss.{SWITCH_SYMBOL},\"awG\",@nobits,{SWITCH_SYMBOL},comdat\n.p2align 12\n.globl {SWITCH_SYMBOL}\n.hidden {SWITCH_SYMBOL}\n\
+        ".pushsection .bss.{SWITCH_SYMBOL},\"awG\",@nobits,{SWITCH_SYMBOL},comdat\n.p2align 12\n.globl {SWITCH_SYMBOL}\n.hidden \
+            {SWITCH_SYMBOL}\n\
          .type {SWITCH_SYMBOL},@object\n.size {SWITCH_SYMBOL},4096\n{SWITCH_SYMBOL}:\n.zero 4096\n.popsection\n"
     ));
 }

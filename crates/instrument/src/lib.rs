@@ -12,6 +12,7 @@
 
 mod abandon;
 mod addresses;
+mod bitmaps;
 mod bounds;
 mod calls;
 mod chosen;
@@ -34,6 +35,7 @@ mod residual;
 mod rounds;
 mod sample;
 mod shape;
+mod stream;
 mod twins;
 mod unit;
 mod values;

@@ -19,6 +19,8 @@ const HASH: u32 = 1;
 const COUNTERS: u32 = 2;
 const COUNTER_COUNT: u32 = 6;
 const VALUE_SITES: u32 = 7;
+const BITMAP: u32 = 3;
+const BITMAP_BYTES: u32 = 8;
 /// Separates names in `__llvm_prf_nm`.
 const SEPARATOR: u8 = 1;
 
@@ -28,6 +30,8 @@ pub struct Table {
     pub data: Value,
     /// The array `__profc_*`.
     pub counters: Value,
+    /// The bitmap `__profbm_*` of its decisions, if it has one.
+    pub bitmap: Option<Value>,
     /// Whose they are.
     pub function: ProfiledFunction,
 }
@@ -63,17 +67,20 @@ pub fn read(module: Module) -> Result<Tables, MarkerError> {
 fn table(global: Value, data: Value) -> Option<Table> {
     let field = |at: u32| Value::some(llvm!(LLVMGetOperand(data.0, at)));
     let number = |at: u32| field(at)?.as_integer();
-    // Where the counters are: their distance from the structure.
-    let counters = operand(operand(field(COUNTERS)?, 0)?, 0).filter(|c| c.name().starts_with("__profc_"))?;
+    // Where the counters are, and the bitmap: their distance from the structure.
+    let distant = |at: u32, prefix: &str| operand(operand(field(at)?, 0)?, 0).filter(|c| c.name().starts_with(prefix));
+    let counters = distant(COUNTERS, "__profc_")?;
+    let bitmap = distant(BITMAP, "__profbm_");
     let sites = field(VALUE_SITES)?;
     let element = |at| Value::some(llvm!(LLVMGetAggregateElement(sites.0, at)))?.as_integer();
     let function = ProfiledFunction {
         name: number(NAME)? as u64,
         hash: number(HASH)? as u64,
         counters: number(COUNTER_COUNT)? as u32,
+        bits: 8 * number(BITMAP_BYTES)? as u32,
         value_sites: [element(0)? as u16, element(1)? as u16, element(2)? as u16],
     };
-    Some(Table { data: global, counters, function })
+    Some(Table { data: global, counters, bitmap, function })
 }
 
 fn operand(value: Value, at: u32) -> Option<Value> {

@@ -27,19 +27,20 @@ const MOST_IN_TABLES: u64 = 1 << 56;
 const TIME_LIMIT_S: u64 = 2;
 
 /// All words.
-const KNOWN: [&str; 27] = [
+const KNOWN: [&str; 28] = [
     "scheme=ball-larus|targeted|practical|structural|spp|mspp|pertinent|pspp|ppp|known-table|ppp-optimal|approximate",
     "max-paths=NUMBER (1 to 16777216)",
     "chords=on|off",
     "rounds=on|tight|off",
     "early=on|off",
     "usual=apart|held|off",
-    "reach=doubtful|all",
+    "reach=doubtful|calls|all",
     "keep=bitcode|map",
+    "stream=on|off",
     "tier=full|sample|residual|addresses",
     "tails=merged|apart",
     "markers=none|llvm",
-    "counters=none|coverage",
+    "counters=none|coverage|mcdc",
     "events=tsc|cycles|instructions|cache-references|cache-misses|branches|branch-misses|task-clock|page-faults",
     "weights=FILE",
     "facts=FILE",
@@ -67,6 +68,10 @@ pub struct Options {
     /// Count at every call that it was reached, not only at those that might not come back by themselves: so that
     /// callers' paths are known too when a signal ends the program.
     pub reach_all: bool,
+    /// Count it at calls of functions that the unit defines, too.
+    pub reach_calls: bool,
+    /// Write a stream of paths and calls instead of counting.
+    pub stream: bool,
     /// Keep the unit's bitcode, so that other variants can be made of it.
     pub keep_bitcode: bool,
     /// Measured frequencies of edges, and the identity of their file.
@@ -190,7 +195,8 @@ pub enum BadOption {
     Conflict(&'static str, &'static str),
     /// A scheme that goes by a profile, and no profile.
     #[error(
-        "TRODDEN_INSTRUMENT holds scheme={0} without weights=FILE: make a file of a training run (`trodden export weights`) and give it (`--weights FILE`)"
+        "TRODDEN_INSTRUMENT holds scheme={0} without weights=FILE: make a file of a training run (`trodden export weights`) and give it \
+            (`--weights FILE`)"
     )]
     NoWeights(&'static str),
     /// A numbering of selected paths, and none are.
@@ -251,6 +257,8 @@ impl Options {
             plan: PlanOptions { max_paths: MAX_PATHS, entries: Entries::Shared, chords: true, hot_first: false },
             choices: Choices { rounds: ByRounds::Tight, early: true, usual: UsualRounds::Apart },
             reach_all: false,
+            reach_calls: false,
+            stream: false,
             keep_bitcode: true,
             weights: None,
             known: None,
@@ -307,6 +315,8 @@ impl Options {
         }
         let executions = |known: &KnownPaths| Crowding::of(known.functions().flat_map(|(_, _, f)| f.known.iter().map(|(_, n)| *n)));
         options.crowding = options.known.as_ref().map(|(known, _)| executions(known)).unwrap_or_default();
+        // Which call a function was called from is known by the event before.
+        options.reach_calls |= options.stream;
         options.exclusions()?;
         Ok(options)
     }
@@ -322,7 +332,15 @@ impl Options {
         if matches!(self.scheme, Scheme::Selected(_)) && !selected {
             return Err(BadOption::NothingInteresting(self.scheme.name()));
         }
+        let stream = self.stream;
         let wrong = [
+            (stream && self.tier != Tier::Full, ("stream=on", "a tier other than full")),
+            (stream && self.table_slots > 0, ("stream=on", "table-slots")),
+            (stream && self.threads != Threads::Own, ("stream=on", "threads=atomic")),
+            (stream && self.markers, ("stream=on", self.counters_name())),
+            (stream && self.events.is_some(), ("stream=on", "events")),
+            (stream && (selected || left_out), ("stream=on", "a scheme that leaves paths out, or interesting")),
+            (stream && parts, ("stream=on", "parts")),
             (selected && (left_out || self.scheme == Scheme::Structural), ("interesting", "a scheme of other paths")),
             (selected && self.tier != Tier::Full, ("interesting", "a tier other than full")),
             (selected && self.table_slots > 0, ("interesting", "table-slots")),
@@ -387,7 +405,9 @@ impl Options {
             ("usual", "off") => self.choices.usual = UsualRounds::Together,
             ("usual", "apart") => self.choices.usual = UsualRounds::Apart,
             ("usual", "held") => self.choices.usual = UsualRounds::Held,
+            ("reach", "calls") => self.reach_calls = true,
             ("reach", value) => self.reach_all = either(value, "doubtful", "all")?,
+            ("stream", value) => self.stream = switch(value)?,
             ("keep", value) => self.keep_bitcode = either(value, "map", "bitcode")?,
             ("tier", "full") => self.tier = Tier::Full,
             ("tier", "sample") => self.tier = Tier::Sample,
@@ -400,6 +420,8 @@ impl Options {
             ("versions", value) => self.one_version = either(value, "two", "one")?,
             ("tails", value) => self.tails_apart = either(value, "merged", "apart")?,
             ("markers", value) => self.markers = either(value, "none", "llvm")?,
+            // Whether there are bitmaps for MC/DC as well is the front end's business: the unit has them or not.
+            ("counters", "mcdc") => self.coverage = true,
             ("counters", value) => self.coverage = either(value, "none", "coverage")?,
             ("events", name) => self.events = Some(EventSource::parse(name)?),
             ("origin", unit) => self.origin = Some(Identity::parse(unit)?),
@@ -419,7 +441,13 @@ impl Options {
             ByRounds::Tight => "tight",
             ByRounds::Often => "on",
         };
-        let reach = if self.reach_all { "all" } else { "doubtful" };
+        let reach = if self.reach_all {
+            "all"
+        } else if self.reach_calls {
+            "calls"
+        } else {
+            "doubtful"
+        };
         let tier = match self.tier {
             Tier::Full => String::new(),
             Tier::Sample => " tier=sample".into(),
@@ -451,6 +479,9 @@ impl Options {
     /// The words of [`Options::scheme`] that are there only where something else than usual was asked for.
     fn more_words(&self) -> String {
         let mut words = String::new();
+        if self.stream {
+            words += " stream=on";
+        }
         if self.one_version {
             words += " versions=one";
         }

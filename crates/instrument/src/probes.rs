@@ -15,6 +15,7 @@ use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::places::{Place, Places};
 use crate::rounds::{self, Counter};
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
+use crate::stream::StreamCode;
 use crate::weights::mark_unlikely;
 use llvm_sys::LLVMIntPredicate;
 use llvm_sys::core::*;
@@ -112,6 +113,7 @@ pub fn insert_along(around: Surroundings, function: Value, draft: &Draft, course
         waiting: RefCell::new(Vec::new()),
         flushes: RefCell::new(Vec::new()),
         path_ends: true,
+        kind: EdgeKind::Always,
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
         rounds: HashMap::new(),
@@ -246,6 +248,8 @@ struct Work<'a> {
     waiting: RefCell<Vec<Waiting>>,
     /// Whether what is counted now is the end of a path, not that it came to a call.
     path_ends: bool,
+    /// The edge whose code is made.
+    kind: EdgeKind,
     location: Option<LLVMMetadataRef>,
     /// The register behind each edge's code.
     leaving: Vec<Register>,
@@ -430,7 +434,8 @@ impl Work<'_> {
         let builder = self.places.code(edge).map(at);
         let code = || builder.as_ref().expect("an edge with code has a place");
         let one = self.around.module.constant(1);
-        self.path_ends = self.draft.edges[edge.index()].kind != EdgeKind::Reach;
+        self.kind = self.draft.edges[edge.index()].kind;
+        self.path_ends = self.kind != EdgeKind::Reach;
         if let Some(which) = task.write {
             let index = Register::Constant(self.schedule.usual()[which].index);
             if let Some(number) = self.held[edge.index()].take() {
@@ -466,6 +471,12 @@ impl Work<'_> {
         }
         if let Some(first) = self.counters.hits {
             self.count_hits(edge, first);
+        }
+        if let Some(stream) = self.counters.stream
+            && self.graph.to(edge) == self.graph.exit()
+            && StreamCode::is_left_by(self.kind)
+        {
+            stream.leave(code());
         }
         self.leaving[edge.index()] = after;
     }
@@ -507,6 +518,9 @@ impl Work<'_> {
                 builder.offset(cells, base, value)
             }
         };
+        if let Some(stream) = self.counters.stream {
+            return stream.event(builder, address, self.kind);
+        }
         if let Some(events) = self.counters.events.filter(|_| self.path_ends) {
             events.end(module, builder, address);
         }

@@ -19,6 +19,7 @@ use crate::reshape;
 use crate::residual;
 use crate::sample::{self, Planned};
 use crate::shape::prepare;
+use crate::stream::{self, Streams};
 use crate::twins;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
@@ -96,12 +97,14 @@ pub enum Error {
     },
     /// Known paths are those of another graph.
     #[error(
-        "function `{0}` has other paths than those in the file of known paths, or numbers them otherwise: record the runs anew with a program built with default parameters"
+        "function `{0}` has other paths than those in the file of known paths, or numbers them otherwise: record the runs anew with a \
+            program built with default parameters"
     )]
     OtherPaths(String),
     /// The judge of numberings refutes one.
     #[error(
-        "function `{function}`: the numbering of its paths does not hold ({what}); nothing is written, please report it with the source file"
+        "function `{function}`: the numbering of its paths does not hold ({what}); nothing is written, please report it with the source \
+            file"
     )]
     Wrong {
         /// The function.
@@ -181,6 +184,10 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
         emit::define_direct_bias(module);
     }
     emit::forget_unused(&[work.around.bias, work.around.counters]);
+    if let Some(streams) = work.streams {
+        emit::forget_unused(&[work.around.enter]);
+        streams.forget_unused();
+    }
     if let Some(count) = work.count {
         emit::forget_unused(&[work.around.enter, count]);
     }
@@ -273,6 +280,8 @@ struct Unit {
     marks: Vec<Marks>,
     markers: Option<Markers>,
     events: Option<Events>,
+    /// Of stream builds.
+    streams: Option<Streams>,
     /// Paths of functions that count in tables.
     in_tables: u64,
     /// On which every count depends, if it does.
@@ -313,8 +322,9 @@ impl Unit {
             None
         };
         let events = options.events.map(|source| Events::declare(module, source));
+        let streams = options.stream.then(|| Streams::declare(module));
         let switch = options.one_version.then(|| emit::declare_switch(module));
-        let abandonment = Abandonment::of(module, options.reach_all);
+        let abandonment = Abandonment::of(module, options.reach_all).with_calls(options.reach_calls);
         let positions = Positions::new(module);
         let count = (options.tier == Tier::Residual).then(|| emit::declare_count(module));
         Ok(Unit {
@@ -329,6 +339,7 @@ impl Unit {
             marks: Vec::new(),
             markers,
             events,
+            streams,
             in_tables: 0,
             switch,
         })
@@ -382,13 +393,20 @@ impl Unit {
                 }
                 let location = crate::debug::no_line(self.module, function);
                 let entry = function.entry();
-                let base = probes::counters_of_thread(self.around, function, location, planned.open);
+                let stream = self.streams.map(|s| s.enter(function, self.map.counters, self.around.counters, location));
+                let base = match stream {
+                    Some(_) => self.around.counters,
+                    None => probes::counters_of_thread(self.around, function, location, planned.open),
+                };
                 let events = self.events.map(|e| e.begin(self.module, entry, location));
                 let words = planned.selected.as_ref().map(|s| Words::declare(self.module, &function.name(), &s.ending));
-                let counters = Counters { events, words, ..self.counters(base, &planned) };
+                let counters = Counters { events, words, stream, ..self.counters(base, &planned) };
                 probes::insert(self.around, function, draft, graph, plan, &schedule, counters);
                 if let Some(markers) = &mut self.markers {
                     markers.settle(base);
+                }
+                if let Some(stream) = stream {
+                    stream.resume_where_control_comes_back(function, draft, location);
                 }
                 planned.by_rounds = schedule.by_rounds();
             }
@@ -599,6 +617,7 @@ impl Unit {
             words: None,
             hits,
             flushing: Flushing::Jumping,
+            stream: None,
         }
     }
 
@@ -624,6 +643,9 @@ impl Unit {
     fn choices(&self, planned: &Planned) -> Choices {
         let Planned { plan, measured, selected, .. } = planned;
         let choices = self.options.choices;
+        if self.streams.is_some() {
+            return stream::PLAIN;
+        }
         if self.events.is_some() {
             return Choices { rounds: ByRounds::No, early: false, usual: UsualRounds::Together };
         }

@@ -60,7 +60,8 @@ pub enum Error {
     Interrupted,
     /// A template without what it needs.
     #[error(
-        "the command `{0}` names neither {{script}}, {{index}} nor {{each}}: say where a task's script goes (`ssh host{{index}} sh {{script}}`)"
+        "the command `{0}` names neither {{script}}, {{index}} nor {{each}}: say where a task's script goes (`ssh host{{index}} sh \
+            {{script}}`)"
     )]
     NoPlaceholder(String),
 }

@@ -250,7 +250,8 @@ fn random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result
         }
     }
     println!(
-        "{judged} programs, {functions} functions, {unfinished} of them with unfinished paths, {by_pgo} judged by LLVM too; {wrong} programs differ"
+        "{judged} programs, {functions} functions, {unfinished} of them with unfinished paths, {by_pgo} judged by LLVM too; {wrong} \
+            programs differ"
     );
     Ok(ExitCode::from(u8::from(wrong > 0)))
 }

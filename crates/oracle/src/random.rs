@@ -108,7 +108,8 @@ static __thread int landings;
 static volatile int sink;
 __attribute__((noreturn, noinline)) static void leave(int status) { fflush(stdout); sink += status; exit(status); }
 __attribute__((noinline)) static void maybe_leave(u64 x) { if (x % 61 == 7 && fuel < LEAVE_BELOW) leave((int)(x % 5)); }
-__attribute__((noinline)) static void hop(u64 x) { if (landings > 0 && x % 3 == 0 && fuel-- > 0) longjmp(landing[landings - 1], 1 + (int)(x / 3 % 3)); }
+__attribute__((noinline)) static void hop(u64 x) { if (landings > 0 && x % 3 == 0 && fuel-- > 0) longjmp(landing[landings - 1], 1 + \
+(int)(x / 3 % 3)); }
 __attribute__((noinline)) static u64 twist(u64 x) { x ^= x >> 13; return x * 0x9e3779b97f4a7c15ul; }
 ";
 
@@ -119,7 +120,8 @@ struct Worse : Trouble { Worse(u64 y) { x = y; } };
 struct Guard { u64 &at; u64 by; Guard(u64 &a, u64 b) : at(a), by(b) { at += by; } ~Guard() { if (by % 2) at ^= by; else at -= by; } };
 struct Shape { virtual u64 area(u64 x) { return x + 1; } virtual ~Shape() {} };
 struct Square : Shape { u64 area(u64 x) override { if (x % 5 == 0 && fuel < 200) throw Trouble{x}; return x * x; } };
-__attribute__((noinline)) static void complain(u64 x) { if (x % 7 == 1) throw Worse(x); if (x % 7 == 2) throw Trouble{x}; if (x % 7 == 3) throw (int)x; }
+__attribute__((noinline)) static void complain(u64 x) { if (x % 7 == 1) throw Worse(x); if (x % 7 == 2) throw Trouble{x}; if (x % 7 == \
+3) throw (int)x; }
 ";
 
 impl Maker {
@@ -491,11 +493,13 @@ impl Maker {
     fn main(&mut self) {
         let work = match self.language {
             Language::C => {
-                "static u64 work(u64 x) { u64 sum = 0; for (u64 i = 0; i < 5; i++) { landings = 0; sum = twist(sum + f0(x + i, i)); } return sum + memory[x % 16]; }"
+                "static u64 work(u64 x) { u64 sum = 0; for (u64 i = 0; i < 5; i++) { landings = 0; sum = twist(sum + f0(x + i, i)); } \
+                    return sum + memory[x % 16]; }"
             }
             Language::Cxx => {
                 "static u64 work(u64 x) { u64 sum = 0; for (u64 i = 0; i < 5; i++) { try { sum = twist(sum + f0(x + i, i)); }\n\
-                 catch (Trouble &t) { sum += t.x; } catch (int n) { sum ^= (u64)n; } catch (...) { sum++; } } return sum + memory[x % 16]; }"
+                 catch (Trouble &t) { sum += t.x; } catch (int n) { sum ^= (u64)n; } catch (...) { sum++; } } return sum + memory[x % \
+                 16]; }"
             }
         };
         self.line(work);

@@ -243,7 +243,8 @@ mod tests {
     #[test]
     fn parts_bodies_into_blocks_and_instructions() {
         let text = "define i32 @f(i32 %0) #0 {\n  switch i32 %0, label %3 [\n    i32 1, label %2\n  ]\n\n2:                ; preds = %1\n  \
-                    br label %3\n\n\"a b\":\n    #dbg_value(i32 0)\n  ret i32 0\n}\ndeclare i32 @setjmp(ptr) #1\nattributes #1 = { nounwind returns_twice }\n";
+                    br label %3\n\n\"a b\":\n    #dbg_value(i32 0)\n  ret i32 0\n}\ndeclare i32 @setjmp(ptr) #1\nattributes #1 = { \
+                    nounwind returns_twice }\n";
         let module = Module::read(text);
         let blocks = &module.functions[0].blocks;
         assert_eq!(blocks.iter().map(|b| b.label.as_deref()).collect::<Vec<_>>(), [None, Some("2"), Some("a b")]);

@@ -117,7 +117,8 @@ fn computed_jumps_into_a_block_that_others_lead_to() {
             skip: p++; if (a & 1) goto add;
             end: return a; }
         int main(void) { unsigned x = 1; unsigned char code[64]; int s = 0;
-            for (int i = 0; i < 50; i++) { for (int k = 0; k < 63; k++) { x = x * 1664525 + 1013904223; code[k] = x >> 24; } code[62] = code[63] = code[61] = 3; s += run(code, i); }
+            for (int i = 0; i < 50; i++) { for (int k = 0; k < 63; k++) { x = x * 1664525 + 1013904223; code[k] = x >> 24; } code[62] = \
+            code[63] = code[61] = 3; s += run(code, i); }
             printf(\"%d\\n\", s); return 0; }";
     bench.judge(&[bench.source("a.c", text)], Language::C);
 }
@@ -140,7 +141,8 @@ fn both_processes_of_a_fork_are_counted() {
     let bench = Bench::new();
     let text = "#include <sys/wait.h>\n#include <unistd.h>
         __attribute__((noinline)) static int f(int x) { int s = 0; for (int i = 0; i < x; i++) s += i % 3 ? i : -i; return s; }
-        int main(void) { int s = 0; for (int i = 0; i < 4; i++) { pid_t child = fork(); if (child == 0) { s += f(i * 5); if (i % 2) _exit(s & 63); return s & 31; }
+        int main(void) { int s = 0; for (int i = 0; i < 4; i++) { pid_t child = fork(); if (child == 0) { s += f(i * 5); if (i % 2) \
+        _exit(s & 63); return s & 31; }
             int status; waitpid(child, &status, 0); s += status > 9 ? f(3) : f(1); } return s & 63; }";
     let (subject, run) = small_subject(&bench, &bench.source("a.c", text));
     let (_, verdict) = counts::judge_in_one_run(&subject, bench.tools, &run).unwrap();

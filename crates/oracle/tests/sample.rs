@@ -75,7 +75,8 @@ fn loops_with_two_entrances_are_sampled() {
     let text = "#include <stdio.h>\n\
         __attribute__((noinline)) double h(double t) { return t * 3 - 700; }\n\
         __attribute__((noinline)) double k(double t) { return t / 16; }\n\
-        __attribute__((noinline)) double f(int a, double t) { if (a) goto one; four: if (k(t) > 3) return t; one: t = h(t); if (t < 0) return 2*t; goto four; }\n\
+        __attribute__((noinline)) double f(int a, double t) { if (a) goto one; four: if (k(t) > 3) return t; one: t = h(t); if (t < 0) \
+        return 2*t; goto four; }\n\
         int main(void) { double s = 0; for (int i = 0; i < 400; i++) s += f(i & 1, i); printf(\"%f\\n\", s); return 0; }\n";
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
@@ -134,9 +135,11 @@ fn interpreter() -> Program {
     let going_on: String = (3..70).map(|i| format!("case {i}: __asm__ volatile(\"# {i}\" : \"+r\"(a)); break;\n")).collect();
     let text = format!(
         "#include <stdio.h>\nvoid turn(int);\nstruct step {{ unsigned char code; int to; }};\n\
-        static const struct step program[] = {{{{0, 1}}, {{3}}, {{4}}, {{5}}, {{6}}, {{7}}, {{1, 1}}, {{9}}, {{10}}, {{11}}, {{12}}, {{13}}, {{14}}, {{15}}, {{0, 0}},\n\
+        static const struct step program[] = {{{{0, 1}}, {{3}}, {{4}}, {{5}}, {{6}}, {{7}}, {{1, 1}}, {{9}}, {{10}}, {{11}}, {{12}}, \
+        {{13}}, {{14}}, {{15}}, {{0, 0}},\n\
         {{20}}, {{21}}, {{22}}, {{23}}, {{1, 1}}, {{99}}, {{30}}, {{31}}, {{32}}, {{33}}, {{34}}, {{35}}, {{2}}}};\n\
-        __attribute__((noinline)) long run(const struct step *p, long a) {{\nfor (;; p++) switch (p->code) {{\ncase 0: turn(p->to); break;\n\
+        __attribute__((noinline)) long run(const struct step *p, long a) {{\nfor (;; p++) switch (p->code) {{\ncase 0: turn(p->to); \
+        break;\n\
         case 1: p += p->to; break;\ncase 2: return a;\n{going_on}}}\n}}\n\
         int main(int argc, char **argv) {{ turn(0); printf(\"%ld\\n\", run(program, argc)); return 0; }}\n"
     );

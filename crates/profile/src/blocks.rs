@@ -7,19 +7,23 @@
 //! Little-endian. The checksum (XXH3, 64 bits) covers the block's head up to the checksum and the packed bytes, which are zstd of
 //! [postcard](https://postcard.jamesmunns.com/wire-format). The marker is what a reader looks for behind damage.
 
-use crate::container::Maps;
 use crate::error::ProfileError;
 use crate::events::PathEvents;
 use crate::model::Run;
 use crate::sampling::Sampling;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use trodden_unit::{Identity, MAP_VERSION, UnitMap};
 use xxhash_rust::xxh3::Xxh3;
 
 const MAGIC: [u8; 8] = *b"TRODPROF";
+/// Maps by unit, shared by the profiles that are read with it: thousands of runs of one program hold its maps once.
+pub type Maps = HashMap<Identity, Arc<UnitMap>>;
+
 /// Version of the container.
 pub const CONTAINER_VERSION: u32 = 1;
 const MARKER: [u8; 8] = *b"TRODBLCK";

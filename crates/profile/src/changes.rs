@@ -176,7 +176,7 @@ pub fn lies_at(compiled: &str, place: &str) -> bool {
 }
 
 /// A name without `.` and `..`, by its words alone.
-fn plain(name: &str) -> String {
+pub fn plain(name: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for (at, part) in name.split('/').enumerate() {
         match part {
@@ -340,7 +340,9 @@ mod tests {
 
     #[test]
     fn old_lines_of_a_diff_are_found() {
-        let diff = "diff --git a/src/a.c b/src/a.c\n--- a/src/a.c\n+++ b/src/a.c\n@@ -3,6 +3,7 @@ int f(\n x\n-y\n+z\n+z\n u\n-v\n w\n+new\n t\n@@ -20,0 +22,2 @@\n+p\n+q\n--- a/b.c\t2020-01-01\n+++ /dev/null\n@@ -1 +0,0 @@\n-only\n\\ No newline at end of file\n";
+        let diff = "diff --git a/src/a.c b/src/a.c\n--- a/src/a.c\n+++ b/src/a.c\n@@ -3,6 +3,7 @@ int f(\n x\n-y\n+z\n+z\n u\n-v\n \
+            w\n+new\n t\n@@ -20,0 +22,2 @@\n+p\n+q\n--- a/b.c\t2020-01-01\n+++ /dev/null\n@@ -1 +0,0 @@\n-only\n\\ No newline at end of \
+            file\n";
         assert_eq!(lines(diff), [("b.c".to_owned(), vec![1]), ("src/a.c".to_owned(), vec![4, 6, 7, 8, 20, 21])]);
         // A line of code may look like a file's name.
         assert_eq!(lines("--- a/x\n+++ b/x\n@@ -1,2 +1,1 @@\n--- c\n d\n"), [("x".to_owned(), vec![1])]);
@@ -351,7 +353,8 @@ mod tests {
 
     #[test]
     fn new_lines_of_a_diff_are_found() {
-        let diff = "--- a/x.c\n+++ b/x.c\n@@ -3,6 +5,6 @@ int f(\n x\n-y\n+z\n+++ b/code.c\n u\n-v\n w\n t\n@@ -20,2 +22,0 @@\n-p\n-q\n--- a/gone.c\n+++ /dev/null\n@@ -1 +0,0 @@\n-only\n";
+        let diff = "--- a/x.c\n+++ b/x.c\n@@ -3,6 +5,6 @@ int f(\n x\n-y\n+z\n+++ b/code.c\n u\n-v\n w\n t\n@@ -20,2 +22,0 \
+            @@\n-p\n-q\n--- a/gone.c\n+++ /dev/null\n@@ -1 +0,0 @@\n-only\n";
         let files = of_files(diff).unwrap();
         let names = |f: &FileChange| (f.old_name.clone().unwrap_or_default(), f.new_name.clone().unwrap_or_default());
         assert_eq!(files.iter().map(names).collect::<Vec<_>>(), [("x.c".into(), "x.c".into()), ("gone.c".into(), String::new())]);

@@ -293,7 +293,8 @@ mod tests {
 
     #[test]
     fn changes_are_read_as_the_newer_files_have_them() {
-        let text = "diff --git a/x.c b/x.c\n--- a/x.c\n+++ b/src/x.c\n@@ -3,3 +5,4 @@ int f\n-a\n+b\n c\n+++ d\n e\n@@ -20,2 +21,0 @@\n-c\n-c\n@@ -30 +28 @@\n-c\n+d\n\
+        let text = "diff --git a/x.c b/x.c\n--- a/x.c\n+++ b/src/x.c\n@@ -3,3 +5,4 @@ int f\n-a\n+b\n c\n+++ d\n e\n@@ -20,2 +21,0 \
+            @@\n-c\n-c\n@@ -30 +28 @@\n-c\n+d\n\
                     --- a/gone.c\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-x\n--- old.c\t2020\n+++ new.c\t2021\n@@ -0,0 +1,2 @@\n+x\n+y\n";
         let place = |file: &str, lines| Place { file: file.into(), root: None, lines };
         let places = [place("src/x.c", 5..=5), place("src/x.c", 7..=7), place("src/x.c", 21..=22), place("src/x.c", 28..=28)];

@@ -46,7 +46,8 @@ pub enum CollectProblem {
     },
     /// The image on disk is another build than the one that ran, and the unit store lacks maps: it is not in the profile.
     #[error(
-        "`{image}` was rebuilt after it ran: build {ran} was counted, the file is build {on_disk} now; {missing} units are not in the unit store either: run it again"
+        "`{image}` was rebuilt after it ran: build {ran} was counted, the file is build {on_disk} now; {missing} units are not in the \
+            unit store either: run it again"
     )]
     Rebuilt {
         /// Path of the image.
@@ -340,7 +341,8 @@ impl Collector<'_> {
     fn remedy(&self) -> String {
         match self.store {
             Some(store) => format!(
-                "they are not in the unit store {} either; set TRODDEN_STORE to the store the program was built with, or build it again and run it again",
+                "they are not in the unit store {} either; set TRODDEN_STORE to the store the program was built with, or build it again \
+                    and run it again",
                 store.root().display()
             ),
             None => "there is no unit store; set TRODDEN_STORE to the store the program was built with, or build it again and run it again"

@@ -4,6 +4,7 @@
 //! packed by itself and with a checksum of its own, so that damage costs the blocks it hits and no others. Files are written beside their
 //! place and renamed: a reader never sees half of one.
 
+pub use crate::blocks::Maps;
 use crate::blocks::{BlockReader, BlockWriter, Content, CountsBlock, EventsBlock, Head, ImageBlock, Item, Kind, UnitEntry};
 use crate::error::ProfileError;
 use crate::events::PathEvents;
@@ -15,15 +16,12 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use trodden_unit::{Identity, UnitMap};
+use trodden_unit::Identity;
 
 /// How names of profiles begin that are being written.
 pub const BEGUN: &str = ".profile-";
 /// Usual ending of the names of stored profiles.
 pub const EXTENSION: &str = "trodden";
-
-/// Maps by unit, shared by the profiles that are read with it: thousands of runs of one program hold its maps once.
-pub type Maps = HashMap<Identity, Arc<UnitMap>>;
 
 /// What could be read of a damaged file.
 #[derive(Clone, Debug)]

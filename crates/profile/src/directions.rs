@@ -3,8 +3,8 @@
 //!
 //! | finding | direction |
 //! |---|---|
-//! | how often each edge was taken, in the code as the optimiser left it | branches are weighed anew, for the layout of blocks and for registers |
-//! | an earlier branch tells whether this round of a loop is the last | the last rounds apart: the loop's other rounds then follow one path |
+//! | how often each edge of the optimised code was taken | branch weights are set, for block layout and registers |
+//! | an earlier branch decides whether this iteration is the last | last iterations are split off: the others follow one path |
 //! | an earlier branch decides a later one | the blocks between them copied, for what comes by the deciding edge |
 //!
 //! Copies and parted loops come of what paths tell, and edges cannot. All functions here are pure.

@@ -29,7 +29,8 @@ pub enum ProfileError {
     },
     /// A file of a version this program does not know.
     #[error(
-        "{path}: written in format {found} of a {kind}, this program reads format {known}: use the version of trodden that wrote it, or record again"
+        "{path}: written in format {found} of a {kind}, this program reads format {known}: use the version of trodden that wrote it, or \
+            record again"
     )]
     Version {
         /// The file.
@@ -46,7 +47,8 @@ pub enum ProfileError {
     NotReady(PathBuf),
     /// The data base names a file that is none of the store's.
     #[error(
-        "{store}: run {run} names the file {profile}, which is none of the store's: the data base was changed by hand, and nothing is done with that run"
+        "{store}: run {run} names the file {profile}, which is none of the store's: the data base was changed by hand, and nothing is \
+            done with that run"
     )]
     OutsideStore {
         /// The store.
@@ -58,7 +60,8 @@ pub enum ProfileError {
     },
     /// The program that was to write a raw file had no room for it.
     #[error(
-        "{0}: there was no room for it on the disk, or within the limit of files (ulimit -f), so that the counts of its program are lost: free space or raise the limit, and record again"
+        "{0}: there was no room for it on the disk, or within the limit of files (ulimit -f), so that the counts of its program are \
+            lost: free space or raise the limit, and record again"
     )]
     GivenUp(PathBuf),
     /// A raw file is damaged where nothing can be saved.
@@ -119,7 +122,8 @@ pub enum ProfileError {
     },
     /// A sampled profile and one that was counted in full.
     #[error(
-        "{name} was {what}, the profiles before it were {others}: merge them apart, and compare their shares with `trodden diff --across-builds`"
+        "{name} was {what}, the profiles before it were {others}: merge them apart, and compare their shares with `trodden diff \
+            --across-builds`"
     )]
     SampledAndFull {
         /// The profile.
@@ -131,7 +135,8 @@ pub enum ProfileError {
     },
     /// Sampled profiles of which different parts were counted.
     #[error(
-        "{name} was counted for {share:.2} % of its time, the profiles before it for {others:.2} %: added up, runs would not weigh alike; sample with the same --burst and --every"
+        "{name} was counted for {share:.2} % of its time, the profiles before it for {others:.2} %: added up, runs would not weigh \
+            alike; sample with the same --burst and --every"
     )]
     OtherShare {
         /// The profile.

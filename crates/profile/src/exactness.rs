@@ -100,16 +100,19 @@ impl fmt::Display for Inexact {
         match self {
             Inexact::Partial { scheme, functions, executions } => write!(
                 f,
-                "only a part of the paths of {functions} functions is counted (scheme {scheme}), {executions} executions not told apart; build with --scheme ball-larus for all"
+                "only a part of the paths of {functions} functions is counted (scheme {scheme}), {executions} executions not told apart; \
+                    build with --scheme ball-larus for all"
             ),
             Inexact::TableFull { functions, executions } => write!(
                 f,
-                "{executions} executions not told apart, because the tables of {functions} functions were full; build with a greater --table-slots, or without"
+                "{executions} executions not told apart, because the tables of {functions} functions were full; build with a greater \
+                    --table-slots, or without"
             ),
             Inexact::Residual { units } => {
                 write!(
                     f,
-                    "of {units} of the units only paths that were unknown when they were built are counted (--residual); those are counted exactly"
+                    "of {units} of the units only paths that were unknown when they were built are counted (--residual); those are \
+                        counted exactly"
                 )
             }
             Inexact::Watched { units } => write!(
@@ -118,11 +121,13 @@ impl fmt::Display for Inexact {
             ),
             Inexact::Chosen { scheme, functions, executions } => write!(
                 f,
-                "only paths that were asked for are told apart (--interesting, scheme {scheme}), in {functions} functions; {executions} executions of their other paths are counted together, and functions without such paths are not counted"
+                "only paths that were asked for are told apart (--interesting, scheme {scheme}), in {functions} functions; {executions} \
+                    executions of their other paths are counted together, and functions without such paths are not counted"
             ),
             Inexact::Aliases { scheme, functions, aliases } => write!(
                 f,
-                "the scheme {scheme} counts {aliases} other paths of {functions} functions as some that were asked for; take ppp or known-table for exact counts"
+                "the scheme {scheme} counts {aliases} other paths of {functions} functions as some that were asked for; take ppp or \
+                    known-table for exact counts"
             ),
             Inexact::Unproven { functions } => {
                 write!(f, "the numbering of {functions} functions has too many paths for a proof, and was tried on some drawn at random")
@@ -140,7 +145,9 @@ impl fmt::Display for Inexact {
                 let places = if *differences == 1 { "place" } else { "places" };
                 write!(
                     f,
-                    "copies of the program counted it together, and were not the same execution: they differ in {differences} {places}, so counts of several executions are mixed here; `trodden doctor -- COMMAND` tells whether the program does the same each time"
+                    "copies of the program counted it together, and were not the same execution: they differ in {differences} {places}, \
+                        so counts of several executions are mixed here; `trodden doctor -- COMMAND` tells whether the program does the \
+                        same each time"
                 )
             }
             Inexact::NotSampled { functions } => {
@@ -148,7 +155,9 @@ impl fmt::Display for Inexact {
                 let more = if functions.len() > SHOWN { format!(" and {} more", functions.len() - SHOWN) } else { String::new() };
                 write!(
                     f,
-                    "never sampled, so that none of their paths are here, however often they are executed: {}{more} (they call setjmp, or hold what there cannot be two of; `trodden info --all PROGRAM` says which); build without --sample to count them",
+                    "never sampled, so that none of their paths are here, however often they are executed: {}{more} (they call setjmp, \
+                        or hold what there cannot be two of; `trodden info --all PROGRAM` says which); build without --sample to count \
+                        them",
                     functions.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ")
                 )
             }
@@ -158,7 +167,8 @@ impl fmt::Display for Inexact {
             }
             Inexact::Interrupted { copies } => write!(
                 f,
-                "a signal ended the {copies} copies that counted together, each at another place, so counts of different functions do not fit together; record without --copies to see where one program was"
+                "a signal ended the {copies} copies that counted together, each at another place, so counts of different functions do \
+                    not fit together; record without --copies to see where one program was"
             ),
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! report  magic "TRODFLD\x01" 8 | length of the body u32 | checksum u32 (low half of XXH3, 64 bits, of the body) | body
-//! body    user 16 | number of units | for each unit: image 16, unit 16, number of paths, for each: counter (distance from the one before), executions
+//! body    user 16 | number of units | for each: image 16, unit 16, number of paths, for each: counter (difference), executions
 //! ```
 //! Numbers in bodies are LEB128, others little-endian.
 

@@ -17,7 +17,8 @@ pub enum NotKnown {
     TwoWays(#[from] TwoWays),
     /// Paths have other numbers than the build would give them.
     #[error(
-        "the paths of function `{0}` are not numbered as a residual build numbers them: record a program that was built without --table-slots and --scheme targeted or practical"
+        "the paths of function `{0}` are not numbered as a residual build numbers them: record a program that was built without \
+            --table-slots and --scheme targeted or practical"
     )]
     OtherNumbers(String),
 }

@@ -16,7 +16,8 @@
 //! 11. [`suite`]: which tests of a suite are redundant, and in which order to run them; [`changes`]: changed lines;
 //! 12. [`expression`]: paths that run through given places;
 //! 13. [`untested`]: what the field takes and tests do not; [`field`]: reports of many users, added up;
-//! 14. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the
+//! 14. [`stream`]: the sequence of paths and calls of each thread;
+//! 15. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the
 //!     copies counted, as one profile.
 #![forbid(unsafe_code)]
 
@@ -47,6 +48,7 @@ pub mod procedures;
 pub mod raw;
 pub mod sampling;
 pub mod store;
+pub mod stream;
 pub mod suite;
 mod sum;
 pub mod tables;

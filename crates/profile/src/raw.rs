@@ -17,6 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use trodden_unit::Identity;
+use trodden_wire::stream::{REGION_WORDS, STREAM_MAGIC};
 use trodden_wire::{Lost, LostReason, RAW_GIVEN_UP, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, image_identity};
 use trodden_wire::{region_holder_offset, region_lost_offset};
 
@@ -26,6 +27,7 @@ const MOST_UNITS: u64 = 1 << 22;
 const LONGEST_PATH: u64 = 1 << 16;
 /// Bytes in which every version has its number.
 const VERSION_END: usize = 12;
+const COUNTS: &str = "raw file of counts";
 /// Bytes read at a time; a multiple of 8.
 const CHUNK: usize = 1 << 17;
 
@@ -139,7 +141,7 @@ impl RawProfile {
     pub fn read(path: &Path) -> Result<RawProfile, ProfileError> {
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
         let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-        let raw = Raw { path, file, length };
+        let raw = Raw { path, file, length, magic: RAW_MAGIC };
         let header = raw.header()?;
         let units = raw.units(&header)?;
         let mut problems = Vec::new();
@@ -159,14 +161,29 @@ impl RawProfile {
     }
 }
 
-struct Raw<'a> {
+pub(crate) struct Raw<'a> {
     path: &'a Path,
     file: File,
     length: u64,
+    /// First bytes of such a file.
+    magic: [u8; 8],
+}
+
+impl<'a> Raw<'a> {
+    /// A stream file, which begins as a raw file does.
+    pub(crate) fn of_stream(path: &'a Path, file: File) -> Result<Raw<'a>, ProfileError> {
+        let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
+        Ok(Raw { path, file, length, magic: STREAM_MAGIC })
+    }
+
+    /// Its file.
+    pub(crate) fn into_file(self) -> File {
+        self.file
+    }
 }
 
 impl Raw<'_> {
-    fn header(&self) -> Result<RawHeader, ProfileError> {
+    pub(crate) fn header(&self) -> Result<RawHeader, ProfileError> {
         const SIZE: usize = size_of::<RawHeader>();
         let mut bytes = [0; SIZE];
         let have = self.length.min(SIZE as u64) as usize;
@@ -177,9 +194,13 @@ impl Raw<'_> {
         if bytes.iter().all(|b| *b == 0) {
             return Err(ProfileError::NotReady(self.path.to_owned()));
         }
-        if bytes[..8] != RAW_MAGIC {
-            let what = "it does not begin with TRODRAW".to_string();
-            return Err(ProfileError::Foreign { path: self.path.to_owned(), expected: "raw file of counts", what });
+        if bytes[..8] != self.magic {
+            let (expected, what) = match bytes[..8] == STREAM_MAGIC {
+                true => (COUNTS, "it is a stream of paths: `trodden stream` and `trodden last` read it".to_owned()),
+                false if self.magic == RAW_MAGIC => (COUNTS, "it does not begin with TRODRAW".to_owned()),
+                false => ("stream file", "it does not begin with TRODSTR: was the program built with --stream?".to_owned()),
+            };
+            return Err(ProfileError::Foreign { path: self.path.to_owned(), expected, what });
         }
         let header = parse_header(&bytes);
         // The heads of other versions may be shorter.
@@ -193,7 +214,8 @@ impl Raw<'_> {
         if header.ready != RAW_READY {
             return Err(ProfileError::NotReady(self.path.to_owned()));
         }
-        let fits = header.counters < 1 << 60 && region_lost_offset(header.counters) + 8 <= header.region_stride;
+        let words = if self.magic == STREAM_MAGIC { REGION_WORDS } else { header.counters };
+        let fits = header.counters < 1 << 60 && region_lost_offset(words) + 8 <= header.region_stride;
         if !fits || header.region_stride == 0 || !header.region_stride.is_multiple_of(8) || !header.regions_offset.is_multiple_of(8) {
             let what =
                 format!("{} counters in regions of {} bytes from byte {}", header.counters, header.region_stride, header.regions_offset);
@@ -202,7 +224,7 @@ impl Raw<'_> {
         Ok(header)
     }
 
-    fn units(&self, header: &RawHeader) -> Result<Vec<RawUnit>, ProfileError> {
+    pub(crate) fn units(&self, header: &RawHeader) -> Result<Vec<RawUnit>, ProfileError> {
         const SIZE: u64 = size_of::<RawUnit>() as u64;
         let end = header.units.checked_mul(SIZE).and_then(|s| s.checked_add(header.units_offset));
         if header.units > MOST_UNITS || end.is_none_or(|e| e > self.length) {
@@ -222,7 +244,7 @@ impl Raw<'_> {
         }
     }
 
-    fn image_path(&self, header: &RawHeader) -> Option<PathBuf> {
+    pub(crate) fn image_path(&self, header: &RawHeader) -> Option<PathBuf> {
         let end = header.path_offset.checked_add(header.path_len)?;
         if header.path_len > LONGEST_PATH || end > self.length {
             return None;
@@ -342,7 +364,7 @@ pub(crate) struct Word {
 pub(crate) fn words(path: &Path, visit: &mut dyn FnMut(&Words, Word)) -> Result<(), ProfileError> {
     let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-    let raw = Raw { path, file, length };
+    let raw = Raw { path, file, length, magic: RAW_MAGIC };
     let header = raw.header()?;
     let words = Words { first_words: raw.units(&header)?.iter().map(|u| u.first).collect() };
     raw.each_word(header.regions_offset, &mut |offset, value| {
@@ -354,7 +376,7 @@ pub(crate) fn words(path: &Path, visit: &mut dyn FnMut(&Words, Word)) -> Result<
 /// Where the switch of the image is in its raw file (0 if it has none), and the process that made the file.
 pub(crate) fn switch_and_process(path: &Path, file: &File) -> Result<(u64, u64), ProfileError> {
     let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-    let raw = Raw { path, file: file.try_clone().map_err(ProfileError::io(path, "read"))?, length };
+    let raw = Raw { path, file: file.try_clone().map_err(ProfileError::io(path, "read"))?, length, magic: RAW_MAGIC };
     let header = raw.header()?;
     match header.switch_offset < header.regions_offset.min(length) {
         true => Ok((header.switch_offset, header.pid)),

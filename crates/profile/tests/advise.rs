@@ -29,7 +29,10 @@ struct Case {
 fn case(random: &mut Random) -> Option<Case> {
     let mut map = Subject::random(random, "f", 8).map;
     // All branches decide: calls that might not return have no part in this.
-    let stops = |map: &FunctionMap, path: &[DagEdge]| matches!(path.last().map(|e| e.origin), Some(Origin::Real(e)) if map.edges[e.index()].kind == EdgeKind::Reach);
+    let stops = |map: &FunctionMap, path: &[DagEdge]| {
+        matches!(path.last().map(|e| e.origin),
+        Some(Origin::Real(e)) if map.edges[e.index()].kind == EdgeKind::Reach)
+    };
     map.edges.iter_mut().filter(|e| e.kind == EdgeKind::NoReturn).for_each(|e| e.kind = EdgeKind::Return);
     if map.counters > MOST_PATHS {
         return None;

@@ -80,7 +80,8 @@ impl Table {
     pub fn text(&self, options: &TextOptions) -> String {
         let page = Page::new(options);
         let rows: Vec<&Row> = self.rows.iter().chain([&self.total]).collect();
-        let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| rows[..rows.len().max(2) - 1].iter().any(|r| (c.cell)(r).is_some())).collect();
+        let columns: Vec<Column> =
+            COLUMNS.iter().copied().filter(|c| rows[..rows.len().max(2) - 1].iter().any(|r| (c.cell)(r).is_some())).collect();
         let cells: Vec<Vec<String>> =
             rows.iter().map(|r| columns.iter().map(|c| (c.cell)(r).unwrap_or_else(|| "-".into())).collect()).collect();
         let names: Vec<String> = rows.iter().map(|r| printable(&r.name)).collect();

@@ -1,8 +1,9 @@
 //! What reports say of events that were summed up for each path.
 
 use crate::error::ReportError;
-use crate::select::{Measure, Ranked, share};
-use crate::view::{Function, View};
+use crate::measure::Measure;
+use crate::select::{Ranked, share};
+use crate::view::View;
 use crate::words;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -27,12 +28,6 @@ pub fn source(profile: &Profile) -> Option<EventSource> {
 /// Events are wanted, and there are none.
 pub fn check(profile: &Profile, measure: Measure) -> Result<(), ReportError> {
     if measure == Measure::Events && source(profile).is_none() { Err(ReportError::NoEvents) } else { Ok(()) }
-}
-
-/// Events of all complete paths of a function.
-pub fn of_function(function: &Function) -> i128 {
-    let paths = function.paths.complete.iter();
-    paths.map(|p| function.unit.events_of(function.map, p.id).sum).fold(0, i128::saturating_add)
 }
 
 /// Events of a path, if its unit sums some up.
@@ -83,10 +78,10 @@ pub fn totals(view: &View) -> Value {
     source(view.profile).map_or(Value::Null, |event| json!({ "source": event.name(), "sum": number(view.totals.events) }))
 }
 
-/// As [`crate::json::number`]; sums may be a little below zero.
+/// As [`crate::schema::number`]; sums may be a little below zero.
 fn number(value: i128) -> Value {
     match u128::try_from(value) {
-        Ok(value) => crate::json::number(value),
+        Ok(value) => crate::schema::number(value),
         Err(_) => i64::try_from(value).map_or_else(|_| json!(value.to_string()), |small| json!(small)),
     }
 }

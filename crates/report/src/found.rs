@@ -2,8 +2,9 @@
 
 use crate::error::ReportError;
 use crate::json::{SCHEMA_VERSION, number};
+use crate::measure::Measure;
 use crate::paint::{self, fit, right};
-use crate::select::{Measure, limit, matching, share};
+use crate::select::{limit, matching, share};
 use crate::source::SourceCache;
 use crate::story::Story;
 use crate::text::{Page, TextOptions, tell, whole};
@@ -173,7 +174,8 @@ impl<'v, 'a> Found<'v, 'a> {
             let function = self.functions[m.function];
             json!({
                 "function": function.name.full, "linkage_name": function.name.linkage, "image": function.image.path,
-                "file": function.file(), "line": function.line(), "path": number(m.ids[0]), "pieces": m.ids.iter().map(|id| number(*id)).collect::<Vec<_>>(),
+                "file": function.file(), "line": function.line(), "path": number(m.ids[0]),
+                    "pieces": m.ids.iter().map(|id| number(*id)).collect::<Vec<_>>(),
                 "complete": m.complete, "count": number(m.count), "count_is_exact": m.ids.len() == 1,
                 "share": self.share(m), "outline": m.story.outline(usize::MAX),
                 "blocks": m.blocks.iter().map(|b| b.0).collect::<Vec<_>>(),

@@ -7,8 +7,10 @@ use crate::error::ReportError;
 use crate::events;
 use crate::extent::Extent;
 use crate::lines::LineCounts;
+use crate::measure::Measure;
 use crate::sampled;
-use crate::select::{self, Measure, Ranked, Selection};
+pub use crate::schema::{SCHEMA_VERSION, number};
+use crate::select::{self, Ranked, Selection};
 use crate::source::SourceCache;
 use crate::story::{Begins, Ends, Step, Story};
 use crate::text::scope_label;
@@ -17,20 +19,6 @@ use crate::words;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use trodden_profile::{Ending, PathCount, Run, Unfinished};
-
-/// Version of the schema of everything that is written as JSON.
-pub const SCHEMA_VERSION: u32 = 1;
-
-/// Greatest whole number up to which all are exact in the floating point of JavaScript and its kin.
-const EXACT: u128 = 1 << 53;
-
-/// A number; beyond 2^53 a string.
-pub fn number(value: impl Into<u128>) -> Value {
-    match value.into() {
-        small if small <= EXACT => json!(small as u64),
-        large => json!(large.to_string()),
-    }
-}
 
 /// The report of `trodden report --json`.
 ///
@@ -81,16 +69,16 @@ pub fn annotate(view: &View, request: &Request, sources: &SourceCache) -> Result
         "kind": "annotation",
         "function": function(view, shown, request.measure),
         "path": story,
-        "source": source(shown, sources),
+        "source": source(view, shown, sources),
         "also_matching": functions[1..].iter().map(|f| f.name.full.as_str()).collect::<Vec<_>>(),
     }))
 }
 
-fn source(function: &Function, sources: &SourceCache) -> Value {
+fn source(view: &View, function: &Function, sources: &SourceCache) -> Value {
     let Some(extent) = Extent::of(function, sources) else { return Value::Null };
     let counts = LineCounts::of([function]);
     let line = |number| {
-        let count = counts.line(&extent.file, number).map(self::number);
+        let count = view.line(&counts, &extent.file, number).map(self::number);
         json!({ "line": number, "text": sources.line(&extent.file, number), "count": count })
     };
     json!({ "file": extent.file, "lines": (extent.first..=extent.last).map(line).collect::<Vec<_>>() })
@@ -140,7 +128,10 @@ fn image(image: &trodden_profile::ImageProfile) -> Value {
     let skipped = |u: &trodden_profile::UnitProfile| -> Vec<Value> {
         u.map.skipped.iter().map(|s| json!({ "function": s.name, "reason": s.reason })).collect()
     };
-    let unit = |u: &trodden_profile::UnitProfile| json!({ "identity": u.unit.to_string(), "source": u.map.source, "scheme": u.map.scheme, "not_instrumented": skipped(u) });
+    let unit = |u: &trodden_profile::UnitProfile| {
+        json!({ "identity": u.unit.to_string(), "source": u.map.source, "scheme": u.map.scheme,
+        "not_instrumented": skipped(u) })
+    };
     json!({
         "path": image.path,
         "identity": image.identity.to_string(),
@@ -240,7 +231,10 @@ fn step(function: &Function, step: &Step, sources: &SourceCache) -> Value {
     out["source"] = json!(file_of(map, *at).and_then(|f| sources.line(f, at.line)));
     if !calls.is_empty() {
         out["inlined_function"] = json!(scope_label(map, *at));
-        let call = |p: &trodden_unit::Position| json!({ "function": scope_label(map, *p), "file": file_of(map, *p), "line": p.line, "column": p.column });
+        let call = |p: &trodden_unit::Position| {
+            json!({ "function": scope_label(map, *p), "file": file_of(map, *p), "line": p.line,
+            "column": p.column })
+        };
         out["called_from"] = calls.iter().map(call).collect();
     }
     out

@@ -5,7 +5,8 @@
 //! their own there, called by the function they belong to.
 
 use crate::error::ReportError;
-use crate::select::{Measure, Selection};
+use crate::measure::Measure;
+use crate::select::Selection;
 use crate::story::{Begins, Story};
 use crate::view::{Function as Profiled, View};
 use std::collections::HashMap;

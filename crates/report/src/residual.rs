@@ -266,7 +266,8 @@ impl<'v, 'a> Residual<'v, 'a> {
         });
         let edges = self.edges.iter().map(|e| {
             let (from, to) = ends_of(e);
-            json!({ "function": e.function.name.full, "file": e.function.file(), "edge": e.edge.0, "from_line": from, "to_line": to, "count": number(e.count) })
+            json!({ "function": e.function.name.full, "file": e.function.file(), "edge": e.edge.0, "from_line": from, "to_line": to,
+                "count": number(e.count) })
         });
         let mut summary = summary(&self.summary, self.share(), self.field.sightings.counted.len());
         summary["unfinished_paths"] = json!(self.unfinished);
@@ -400,7 +401,8 @@ pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions)
     let taken = hot.iter().filter(|h| h.rank.is_some()).count();
     let mut out = format!("{}\n", page.paint(paint::TITLE, "Do hot paths stay hot?"));
     out.push_str(&format!(
-        "Of the {} that tests execute most, {stay} are among the {} of the field, {taken} were taken there at all; {} of the field's executions are theirs.\n\n",
+        "Of the {} that tests execute most, {stay} are among the {} of the field, {taken} were taken there at all; {} of the field's \
+            executions are theirs.\n\n",
         plural(hot.len() as u128, "path", "paths"),
         hot.len(),
         words::percent(share)
@@ -425,7 +427,8 @@ pub fn hot_json(view: &View, hot: &[HotPath], share: f64) -> Value {
     let functions = functions(view);
     let path = |(at, p): (usize, &HotPath)| {
         let name = functions.get(&p.function).map(|f| f.name.full.as_str());
-        json!({ "tests_rank": at + 1, "field_rank": p.rank, "function": name, "id": number(p.path), "tests_count": number(p.tested), "field_count": number(p.field) })
+        json!({ "tests_rank": at + 1, "field_rank": p.rank, "function": name, "id": number(p.path), "tests_count": number(p.tested),
+            "field_count": number(p.field) })
     };
     json!({ "share_of_field": share, "paths": hot.iter().enumerate().map(path).collect::<Vec<_>>() })
 }

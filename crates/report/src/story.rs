@@ -9,6 +9,7 @@
 //! condition was true is known of the optimised code only, where compilers negate conditions as they see fit: it would
 //! be wrong of the source half of the time.
 
+pub use crate::turn::{Begins, Ends, Turn};
 use crate::view::{Function, chain, file_of};
 use crate::words;
 use trodden_flow::{CutReason, Edge, Node, Origin};
@@ -26,57 +27,6 @@ pub struct Story {
     pub ends: Ends,
 }
 
-/// How a path begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begins {
-    /// At the function's entry.
-    Entry,
-    /// Where a cut edge leads.
-    Behind {
-        /// Why the edge was cut.
-        reason: CutReason,
-        /// Block where the path begins.
-        at: Node,
-        /// Line of that block.
-        line: Option<u32>,
-    },
-}
-
-/// How a path ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ends {
-    /// The function is left.
-    Exit {
-        /// By which edge.
-        edge: Edge,
-        /// In which way.
-        kind: EdgeKind,
-        /// Line of the last block.
-        line: Option<u32>,
-    },
-    /// By a cut edge, behind which another path begins.
-    Cut {
-        /// Why the edge was cut.
-        reason: CutReason,
-        /// Block where the next path begins.
-        to: Node,
-        /// Line of that block.
-        line: Option<u32>,
-    },
-    /// In a block without successors.
-    Stop {
-        /// Line of that block.
-        line: Option<u32>,
-    },
-    /// At a call that did not come back.
-    Call {
-        /// Block that makes the call.
-        at: Node,
-        /// First and last line of that block.
-        lines: Option<(u32, u32)>,
-    },
-}
-
 /// One line, or one block whose lines are unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
@@ -86,17 +36,6 @@ pub struct Step {
     pub chain: Vec<Position>,
     /// Directions of the branches on it.
     pub turns: Vec<Turn>,
-}
-
-/// A direction that a path takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
-    /// Which.
-    pub kind: EdgeKind,
-    /// In words: `→ 14, not 20`, `case 3`.
-    pub way: String,
-    /// The edge that is taken.
-    pub edge: Edge,
 }
 
 impl Story {

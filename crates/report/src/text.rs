@@ -2,9 +2,10 @@
 
 use crate::error::ReportError;
 use crate::events;
+use crate::measure::Measure;
 use crate::paint::{self, Painter, fit, left, right};
 use crate::sampled;
-use crate::select::{Measure, Ranked, Ranking, Selection};
+use crate::select::{Ranked, Ranking, Selection};
 use crate::source::SourceCache;
 use crate::story::{Step, Story, Turn};
 use crate::view::{Function, View, file_of};

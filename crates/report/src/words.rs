@@ -1,6 +1,6 @@
 //! Numbers, times and turns in words: what text, HTML and exports say alike.
 
-use crate::story::{Begins, Ends, Turn};
+use crate::turn::{Begins, Ends, Turn};
 use trodden_flow::CutReason;
 use trodden_profile::{Ending, Run};
 use trodden_unit::{EdgeKind, FlowEdge};

@@ -141,7 +141,10 @@ fn keys_and_theme(browser: &Browser) {
 
 fn nodes_do_not_overlap(browser: &Browser) {
     browser.click(".fn[title='table']");
-    let boxes = browser.eval("return [...document.querySelectorAll('#graph .node')].map((e) => { const r = e.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; })");
+    let boxes = browser.eval(
+        "return [...document.querySelectorAll('#graph .node')].map((e) => { const r = e.getBoundingClientRect(); \
+        return [r.left, r.top, r.right, r.bottom]; })",
+    );
     let boxes: Vec<[f64; 4]> = serde_json::from_value(boxes).unwrap();
     assert_eq!(boxes.len(), 82);
     for (i, a) in boxes.iter().enumerate() {
@@ -209,9 +212,11 @@ fn the_page_fits_its_window_and_the_source_opens_where_the_path_begins() {
         browser.widen(width);
         browser.open(&file);
         picture(&browser, &format!("narrow-{width}"));
-        let wide = "const all = [...document.querySelectorAll('body, main, .detail, .head, .paths, .panes')]; return all.filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.className || e.tagName)";
+        let wide = "const all = [...document.querySelectorAll('body, main, .detail, .head, .paths, .panes')]; return all.filter((e) => \
+            e.scrollWidth > e.clientWidth + 1).map((e) => e.className || e.tagName)";
         assert_eq!(browser.eval(wide), json!([]), "at {width}");
-        let seen = "const host = document.querySelector('#source').getBoundingClientRect(), row = document.querySelector('#source [data-line=\"150\"]').getBoundingClientRect(); return row.top >= host.top && row.bottom <= host.bottom";
+        let seen = "const host = document.querySelector('#source').getBoundingClientRect(), row = document.querySelector('#source \
+            [data-line=\"150\"]').getBoundingClientRect(); return row.top >= host.top && row.bottom <= host.bottom";
         assert_eq!(browser.eval(seen), true, "at {width}");
     }
 }

@@ -336,7 +336,8 @@ extern "C" fn lost(thread: &mut EventThread) {
 /// Says that a thread has no counter.
 pub fn tell_lost() {
     text::say_line(
-        b"trodden: the counter of a thread's events is gone (its descriptor was closed, or its process was made by vfork or without libc): no events are summed up for what it runs from here on\n",
+        b"trodden: the counter of a thread's events is gone (its descriptor was closed, or its process was made by vfork or without \
+            libc): no events are summed up for what it runs from here on\n",
     );
 }
 
@@ -344,7 +345,8 @@ pub fn tell_lost() {
 fn failure(error: Errno) -> Failure {
     const NONE: &[u8] =
         b"build with --events tsc, or run on a machine where `perf stat` counts it (most virtual machines count no hardware events)";
-    const REFUSED: &[u8] = b"set the sysctl kernel.perf_event_paranoid to 2 or less and, in a container, allow perf_event_open (its seccomp profile) or give it CAP_PERFMON; or build with --events tsc";
+    const REFUSED: &[u8] = b"set the sysctl kernel.perf_event_paranoid to 2 or less and, in a container, allow perf_event_open (its \
+        seccomp profile) or give it CAP_PERFMON; or build with --events tsc";
     match error.0 {
         2 | 19 | 22 | 95 => Failure::new(b"this machine does not count the program's event", NONE),
         1 | 13 | 38 => Failure::system(b"the kernel does not let the program count its event", error, REFUSED),

@@ -7,9 +7,7 @@ use crate::image::Image;
 use crate::output;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{Failure, Text};
-use crate::wire::{
-    HEADER_LOCK_BYTE, Identity, Lost, LostReason, RAW_GIVEN_UP, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_stride,
-};
+use crate::wire::{HEADER_LOCK_BYTE, Identity, Lost, LostReason, RAW_GIVEN_UP, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_stride};
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 const PAGE: u64 = 4096;
@@ -41,14 +39,14 @@ pub fn open(image: &Image, pattern: &Text, missing: Missing, path: &mut Text, sc
     let descriptor = open_path(path, literal, missing)?;
     let size = check_kind(&descriptor)?;
     let mut header = read_header(&descriptor)?;
-    if !is_ready(&header) {
+    if !is_ready(&header, image) {
         let _lock = HeaderLock::take(&descriptor)?;
         // Another process may have completed it meanwhile.
         header = read_header(&descriptor)?;
-        if !is_ready(&header) {
+        if !is_ready(&header, image) {
             let size = check_kind(&descriptor).unwrap_or(size);
             let given_up = size == RAW_GIVEN_UP && header.magic == [0; 8];
-            if size != 0 && header.magic != RAW_MAGIC && !given_up {
+            if size != 0 && header.magic != image.magic() && !given_up {
                 return Err(Failure::new(b"it is not a raw profile", CHOOSE));
             }
             // Others lost what they counted before.
@@ -171,8 +169,8 @@ fn read_header(file: &Descriptor) -> Result<RawHeader, Failure> {
     Ok(header)
 }
 
-fn is_ready(header: &RawHeader) -> bool {
-    header.magic == RAW_MAGIC && header.ready == RAW_READY
+fn is_ready(header: &RawHeader, image: &Image) -> bool {
+    header.magic == image.magic() && header.ready == RAW_READY
 }
 
 fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Result<(), Failure> {
@@ -188,7 +186,7 @@ fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Resul
         && header.regions_offset < 1 << 40
         && switch_is_sound
         && (header.switch_offset != 0) == (image.switch != 0);
-    if !sound || header.region_stride != region_stride(image.counters) {
+    if !sound || header.region_stride != region_stride(image.region_words) {
         return Err(Failure::new(b"its header is damaged", CHOOSE));
     }
     Ok(())
@@ -203,7 +201,7 @@ fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: Lost
     let end = (path_offset + path_len).next_multiple_of(PAGE);
     let has_switch = image.switch != 0;
     let mut header = RawHeader {
-        magic: RAW_MAGIC,
+        magic: image.magic(),
         version: RAW_VERSION,
         ready: 0,
         image: identity,
@@ -213,7 +211,7 @@ fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: Lost
         path_offset,
         path_len,
         regions_offset: if has_switch { end + PAGE } else { end },
-        region_stride: region_stride(image.counters),
+        region_stride: region_stride(image.region_words),
         pid: u64::from(system::process_id()),
         created_ns: system::now_ns(),
         switch_offset: if has_switch { end } else { 0 },

@@ -2,8 +2,10 @@
 //!
 //! Invariant: every unit's counters lie within the section of counters, or the image is refused as a whole.
 
+use crate::stream;
 use crate::text::Failure;
-use crate::wire::{FunctionRecord, Identity, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
+use crate::wire::stream::{REGION_WORDS, STREAM_MAGIC};
+use crate::wire::{FunctionRecord, Identity, RAW_MAGIC, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
 use core::arch::asm;
 use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
@@ -14,6 +16,8 @@ pub struct Image {
     pub template: usize,
     /// Number of counters.
     pub counters: u64,
+    /// Words of a region before its tail: as many, but of streams.
+    pub region_words: u64,
     /// Address of the page with the switch of the sample tier; 0 if no unit is of that tier.
     pub switch: usize,
     /// Address of the bias of the region that all threads share; 0 if no unit has its threads share one.
@@ -149,7 +153,14 @@ impl Image {
         };
         let switch = address_of!("__trodden_switch");
         let shared = address_of!("__trodden_shared_bias");
-        Image { template, switch, shared, counters: (stop.wrapping_sub(template) / size_of::<u64>()) as u64, records }
+        let counters = (stop.wrapping_sub(template) / size_of::<u64>()) as u64;
+        let region_words = if stream::is_stream() { REGION_WORDS } else { counters };
+        Image { template, switch, shared, counters, region_words, records }
+    }
+
+    /// First bytes of its files.
+    pub fn magic(&self) -> [u8; 8] {
+        if stream::is_stream() { STREAM_MAGIC } else { RAW_MAGIC }
     }
 
     /// The bias of the region that all threads share.

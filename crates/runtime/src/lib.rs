@@ -14,6 +14,7 @@
 //! | `kept.rs` | the raw file's descriptor, which stays open; knowing it again |
 //! | `region.rs` | claiming a region of a raw file; anonymous regions |
 //! | `events.rs` | events of each path: a thread's counter, what reading it costs |
+//! | `stream.rs` | streams of events: chunks, the shadow stack, flight recorders |
 //! | `untested.rs` | of residual builds: when a path was first taken, what is done about it; paths that became known later |
 //! | `clock.rs` | the time without system calls |
 //! | `image.rs` | the unit records of the image |
@@ -85,6 +86,7 @@ mod memory;
 mod output;
 mod region;
 mod state;
+mod stream;
 mod system;
 mod table;
 mod text;

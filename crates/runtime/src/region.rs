@@ -16,8 +16,10 @@
 //! Invariant: a region is mapped by at most one process that counts in it.
 
 use crate::file::{self, HeaderLock, RawFile, cannot_write};
+use crate::stream;
 use crate::system::{self, Errno};
 use crate::text::Failure;
+use crate::wire::stream::SHADOW_BYTES;
 use crate::wire::{HEADER_LOCK_BYTE, LostReason, region_holder_offset, region_lock_byte, region_lost_offset, region_stride};
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -74,7 +76,12 @@ pub struct Claims {
 
 /// Maps zeros that nobody will read.
 pub fn anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
-    system::map_zeros(region_stride(counters) as usize, over).map(|address| Region { address, index: None, event: 0 })
+    let length = region_stride(counters) as usize;
+    match over.is_none() && stream::is_stream() {
+        true => system::map_zeros_aligned(length, SHADOW_BYTES as usize),
+        false => system::map_zeros(length, over),
+    }
+    .map(|address| Region { address, index: None, event: 0 })
 }
 
 /// Claims a region of `raw` for `process` and maps it (at `over`, if given). `reopen` opens the file once more; the first claim replaces
@@ -119,8 +126,13 @@ pub fn claim(
 }
 
 fn map(raw: &RawFile, index: u64, over: Option<usize>) -> Result<usize, Failure> {
-    let offset = raw.regions_offset + index * raw.region_stride;
-    system::map_file(&raw.descriptor, offset, raw.region_stride as usize, over).map_err(|error| {
+    let (offset, length) = (raw.regions_offset + index * raw.region_stride, raw.region_stride as usize);
+    // Regions of streams begin at certain addresses.
+    let place = match over {
+        None if stream::is_stream() => system::map_zeros_aligned(length, SHADOW_BYTES as usize).map(Some),
+        over => Ok(over),
+    };
+    place.and_then(|place| system::map_file(&raw.descriptor, offset, length, place)).map_err(|error| {
         unlock(raw, index);
         Failure::system(b"it cannot be mapped", error, LOCAL)
     })

@@ -11,6 +11,7 @@ use crate::kept::{self, Kept};
 use crate::lock::{self, Guard};
 use crate::output;
 use crate::region::{self, Claims, LockLife, Region};
+use crate::stream::{self, Frames};
 use crate::system;
 use crate::table::{PINNED, Table};
 use crate::text::{self, Failure, Text};
@@ -81,10 +82,26 @@ fn state(_: &mut Guard) -> &mut State {
 
 /// Claims a region for the calling thread; returns its bias, 0 without memory.
 pub fn enter() -> i64 {
-    match Guard::take(is_forked) {
+    let bias = match Guard::take(is_forked) {
         Some(mut guard) => state(&mut guard).enter(),
         None => enter_without_state(),
+    };
+    // Without the lock, which finding room for a stream may take again; signals are blocked where there are streams.
+    begin_stream(bias);
+    bias
+}
+
+/// Has the calling thread, whose bias this is, write a stream, if the image has streams.
+fn begin_stream(bias: i64) {
+    if bias != 0 && stream::is_stream() {
+        stream::begin(Image::of_linker().template.wrapping_add(bias as usize));
     }
+}
+
+/// One more region of the raw file for the calling thread's stream: its address.
+pub fn another_region() -> Option<usize> {
+    let mut guard = Guard::take(is_forked)?;
+    state(&mut guard).another_region()
 }
 
 /// Claims the region that all threads share; returns its bias, 0 without memory or without the state: then counts go to
@@ -101,7 +118,7 @@ fn enter_without_state() -> i64 {
     UNSAID.fetch_add(1, SeqCst);
     text::say_line(b"trodden: a thread that forks keeps another one waiting: what that one runs from here on is not counted\n");
     let image = Image::of_linker();
-    let Ok(region) = region::anonymous(image.counters, None) else { return 0 };
+    let Ok(region) = region::anonymous(image.region_words, None) else { return 0 };
     bias_to(&region, &image)
 }
 
@@ -114,6 +131,17 @@ fn bias_to(region: &Region, image: &Image) -> i64 {
 
 /// At the image's start: opens the output, while the program has not yet changed folders or privileges. Whether counts are written.
 pub fn start() -> bool {
+    let mask = system::set_signal_mask(u64::MAX);
+    let before = bias();
+    let is_written = start_and_enter();
+    if before == 0 {
+        begin_stream(bias());
+    }
+    system::set_signal_mask(mask);
+    is_written
+}
+
+fn start_and_enter() -> bool {
     let Some(mut guard) = Guard::take(is_forked) else { return false };
     let state = state(&mut guard);
     state.start();
@@ -128,6 +156,10 @@ pub fn start() -> bool {
 
 /// At the image's end, of the process or by `dlclose`: gives back what no running thread uses. Entering again begins anew.
 pub fn finish() {
+    // What destructors do that come later belongs to a stream; and its frames' slots stay mapped.
+    if stream::is_stream() && image::is_program() {
+        return;
+    }
     if let Some(mut guard) = Guard::take(is_forked) {
         state(&mut guard).finish();
     }
@@ -150,8 +182,9 @@ pub fn after_fork_in_parent() {
 pub fn after_fork_in_child() {
     let mask = system::set_signal_mask(u64::MAX);
     lock::release_any();
-    if let Some(mut guard) = Guard::take(is_forked) {
-        state(&mut guard).renew();
+    let frames = Guard::take(is_forked).and_then(|mut guard| state(&mut guard).renew());
+    if let Some((frames, region)) = frames {
+        frames.begin(region);
     }
     system::set_signal_mask(mask);
 }
@@ -192,6 +225,7 @@ impl State {
             text::note_stderr();
             self.find_source();
             untested::prepare(&mut self.path, &mut self.scratch);
+            stream::prepare(&mut self.path, &mut self.scratch);
         }
     }
 
@@ -228,7 +262,7 @@ impl State {
     fn enter(&mut self) -> i64 {
         self.start();
         if is_forked() {
-            self.renew();
+            let _ = self.renew();
         }
         let owner = self.owner();
         let region = match self.table.take(self.process, owner) {
@@ -260,7 +294,7 @@ impl State {
                 file::find_path(Image::of_linker().address(), &mut self.path);
                 self.source = self.give_up(&failure);
                 self.note_lost();
-                region::anonymous(Image::of_linker().counters, None).unwrap_or(region)
+                region::anonymous(Image::of_linker().region_words, None).unwrap_or(region)
             }
         }
     }
@@ -269,7 +303,7 @@ impl State {
     fn enter_shared(&mut self) -> i64 {
         self.start();
         if is_forked() {
-            self.renew();
+            let _ = self.renew();
         }
         let image = Image::of_linker();
         let Some(bias) = image.shared_bias() else { return 0 };
@@ -306,7 +340,7 @@ impl State {
             }
         }
         self.note_lost();
-        region::anonymous(image.counters, over).ok()
+        region::anonymous(image.region_words, over).ok()
     }
 
     /// The same in the place of one of the parent's.
@@ -321,7 +355,7 @@ impl State {
     fn note_lost(&mut self) {
         let Some(reason) = self.lost else { return };
         if let Some(region) = self.table.of_file().or(self.inherited) {
-            region.note_lost(Image::of_linker().counters, reason);
+            region.note_lost(Image::of_linker().region_words, reason);
         } else if let Some(kept) = kept::check(&mut self.kept) {
             file::note_lost(&kept.raw.descriptor, reason);
         }
@@ -333,7 +367,7 @@ impl State {
         if unsaid > 0
             && let Some(region) = self.table.of_file()
         {
-            (0..unsaid).for_each(|_| region.note_lost(Image::of_linker().counters, LostReason::Other));
+            (0..unsaid).for_each(|_| region.note_lost(Image::of_linker().region_words, LostReason::Other));
         }
     }
 
@@ -341,10 +375,10 @@ impl State {
         let State { claims, pattern, path, scratch, kept, process, .. } = self;
         let mut open = || file::open(image, pattern, Missing::Make, path, scratch);
         if let Some(kept) = kept::check(kept) {
-            return region::claim(&mut kept.raw, claims, *process, over, image.counters, open);
+            return region::claim(&mut kept.raw, claims, *process, over, image.region_words, open);
         }
         let mut raw = open()?;
-        let region = region::claim(&mut raw, claims, *process, over, image.counters, open);
+        let region = region::claim(&mut raw, claims, *process, over, image.region_words, open);
         // A child of vfork has descriptors of its own. Where there is no region, the file is kept to say so.
         if system::process_id() == *process {
             *kept = Kept::new(raw);
@@ -352,9 +386,26 @@ impl State {
         region
     }
 
+    /// A region of the file for a thread that has one already.
+    fn another_region(&mut self) -> Option<usize> {
+        let owner = self.owner();
+        if self.source != Source::File {
+            return None;
+        }
+        let region = match self.claim(&Image::of_linker(), None) {
+            Ok(region) => region,
+            Err(failure) => {
+                text::say(self.path.bytes(), &failure, &mut self.scratch);
+                return None;
+            }
+        };
+        self.table.add(region, owner);
+        Some(region.address)
+    }
+
     /// Makes a child of `fork` count apart from its parent. The address of the forking thread's region stays, since functions that are
-    /// under way have its bias in a register.
-    fn renew(&mut self) {
+    /// under way have its bias in a register. Gives the frames of its stream, which is to begin at that address.
+    fn renew(&mut self) -> Option<(Frames, usize)> {
         let image = Image::of_linker();
         self.process = system::process_id();
         mark();
@@ -362,11 +413,12 @@ impl State {
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
         let shared = image.shared_region();
         let parents = [current, shared].map(|address| self.table.of_file_at(address));
-        self.table.remove(|address, _| address != current && address != shared, |region| region.unmap(image.counters));
+        self.table.remove(|address, _| address != current && address != shared, |region| region.unmap(image.region_words));
         self.table.remove(|_, _| true, drop);
         self.claims.next = 0;
         self.leave_description(&image);
         let mut event = 0;
+        let frames = if current == 0 { None } else { Frames::keep(current) };
         // A thread that has no region has no counter of events either.
         if self.source == Source::File && current != 0 {
             match events::renew() {
@@ -385,6 +437,7 @@ impl State {
             self.table.add(region, PINNED);
         }
         self.map_switch();
+        frames.map(|frames| (frames, current))
     }
 
     /// Lets the raw file's switch be that of this image. Where that cannot be done, it stays as it is: off, in a
@@ -429,6 +482,7 @@ impl State {
         let (process, bias) = (self.process, bias());
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
         set_bias(0, 0);
+        stream::end_thread();
         events::end_thread();
         let runs = |address, owner| address != current && (owner == PINNED || !system::thread_is_gone(process, owner));
         // Whoever has joined a thread may come here before the kernel is done with it. What is not given back then is lost with a library.
@@ -445,7 +499,7 @@ impl State {
             |address, owner| !runs(address, owner),
             |region| {
                 events::close(region.event);
-                region.release(raw, process, image.counters);
+                region.release(raw, process, image.region_words);
             },
         );
         if self.table.is_empty() {

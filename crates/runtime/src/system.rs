@@ -328,6 +328,21 @@ pub fn map_zeros(length: usize, over: Option<usize>) -> Result<usize, Errno> {
     system!(9, over.unwrap_or(0), length, PROT_READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1isize, 0)
 }
 
+/// The same at a multiple of `alignment`, which is one of the page size.
+pub fn map_zeros_aligned(length: usize, alignment: usize) -> Result<usize, Errno> {
+    let wide = length.next_multiple_of(4096) + alignment;
+    let start = map_zeros(wide, None)?;
+    let (aligned, end) = (start.next_multiple_of(alignment), start + wide);
+    let behind = aligned + length.next_multiple_of(4096);
+    if aligned > start {
+        unmap(start, aligned - start);
+    }
+    if end > behind {
+        unmap(behind, end - behind);
+    }
+    Ok(aligned)
+}
+
 /// Removes a mapping of ours.
 pub fn unmap(address: usize, length: usize) {
     let _ = system!(11, address, length);

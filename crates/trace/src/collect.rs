@@ -11,6 +11,7 @@ use crate::breakpoints::Breakpoints;
 use crate::follow::{Ending, Followed, Sink, follow};
 use crate::hardware::HardwareBreakpoints;
 use crate::repeat::{Divergence, Recipe, Repeater, RunLog};
+use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
 use crate::subject::{Executable, Subject};
 use crate::system::Waiting;
@@ -94,8 +95,10 @@ pub trait Collector: Sync {
             }
             Target::Attach(process) => Subject::attach(process, executable)?,
         };
+        let code: Vec<_> = executable.code.iter().map(|c| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias)).collect();
+        let shown = ShownMappings::new(subject.process, subject.mapped(), &code)?;
         let mut watch = Watch::new(executable, self.watch(&subject, executable, sites, jumps)?);
-        let mut calls = Repeater::new(recipe, first);
+        let mut calls = Repeater::new(recipe, first, shown);
         let over = AtomicBool::new(false);
         let waiting = Waiting::of_this_thread();
         let followed = std::thread::scope(|scope| {

@@ -8,6 +8,7 @@
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | what is watched in it |
 //! | `subject.rs`, `memory.rs`, `stack.rs` | the subject: where its image lies, its memory, where it stands |
 //! | `repeat.rs`, `calls.rs` | runs that repeat; divergence |
+//! | `shown_mappings.rs` | what a subject reads of its own mappings |
 //! | `container.rs`, `partial.rs`, `trace_file.rs` | files: partial traces, traces |
 //! | `perf_script.rs` | the text of `perf script`: branches, mappings, ends of threads |
 //! | `branch_import/` | path profiles of programs of the tier `addresses`, from branches that hardware recorded |
@@ -29,6 +30,7 @@ pub mod perf_script;
 mod programs;
 mod ptrace;
 mod repeat;
+mod shown_mappings;
 mod single_step;
 pub mod sources;
 mod stack;

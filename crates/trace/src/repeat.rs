@@ -16,6 +16,7 @@ use crate::calls::name;
 use crate::follow::ThreadNumber;
 use crate::memory::Memory;
 use crate::ptrace::Tid;
+use crate::shown_mappings::ShownMappings;
 use std::collections::HashMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
@@ -115,6 +116,7 @@ pub struct Repeater {
     recipe: Recipe,
     first: Option<Arc<RunLog>>,
     log: RunLog,
+    shown: ShownMappings,
     /// Next answer of the first run for each thread and call.
     next: HashMap<(ThreadNumber, u64), Vec<usize>>,
     pending: HashMap<Tid, Pending>,
@@ -126,6 +128,8 @@ struct Pending {
     number: u64,
     arguments: [u64; 6],
     answer: Option<usize>,
+    /// Whether it reads the subject's mappings.
+    mappings: bool,
     hash: Xxh3,
 }
 
@@ -167,13 +171,13 @@ enum Part {
 
 impl Repeater {
     /// For a first run, or for one that repeats `first`.
-    pub fn new(recipe: Recipe, first: Option<Arc<RunLog>>) -> Self {
+    pub fn new(recipe: Recipe, first: Option<Arc<RunLog>>, shown: ShownMappings) -> Self {
         let mut next: HashMap<(ThreadNumber, u64), Vec<usize>> = HashMap::new();
         for (index, answer) in first.iter().flat_map(|log| log.answers.iter().enumerate()).rev() {
             next.entry((answer.thread, answer.number)).or_default().push(index);
         }
         let log = RunLog::default();
-        Self { recipe, first, log, next, pending: HashMap::new(), random_files: Vec::new(), divergence: None }
+        Self { recipe, first, log, shown, next, pending: HashMap::new(), random_files: Vec::new(), divergence: None }
     }
 
     /// Which process this run is.
@@ -201,10 +205,11 @@ impl Repeater {
         crate::calls::hash_entry(number, &arguments, memory, &mut hash);
         let answered = self.first.is_some() && self.is_answered(number, &arguments);
         let answer = if answered { self.next.get_mut(&(thread, number)).and_then(Vec::pop) } else { None };
-        self.pending.insert(tid, Pending { number, arguments, answer, hash });
+        let mappings = number as i64 == libc::SYS_read && self.shown.is_answered(arguments[0]);
+        self.pending.insert(tid, Pending { number, arguments, answer, mappings, hash });
         let sends_signal = matches!(number as i64, libc::SYS_kill | libc::SYS_tkill | libc::SYS_tgkill);
         match &self.first {
-            _ if answer.is_some() => Entry::Skip,
+            _ if answer.is_some() || mappings => Entry::Skip,
             Some(first) if sends_signal && self.recipe.processes && arguments[0] == first.process as u64 => {
                 Entry::RunWith(self.log.process as u64)
             }
@@ -227,6 +232,13 @@ impl Repeater {
                     memory.write(call.arguments[*argument], bytes)?;
                 }
                 Replaced::Yes(answer.result)
+            }
+            _ if call.mappings => {
+                let text =
+                    self.shown.read(self.log.process, call.arguments[0], usize::try_from(call.arguments[2]).unwrap_or(usize::MAX))?;
+                // Where the program has no memory, the kernel would say so.
+                let written = memory.write(call.arguments[1], &text);
+                Replaced::Yes(written.map_or(-i64::from(libc::EFAULT), |()| text.len() as i64))
             }
             _ if self.is_answered(call.number, &call.arguments) => {
                 self.record(thread, &call, result, memory);
@@ -277,8 +289,12 @@ impl Repeater {
     /// Remembers open files with random numbers.
     fn note_files(&mut self, call: &Pending, result: i64) {
         match call.number as i64 {
-            libc::SYS_close => self.random_files.retain(|f| *f != call.arguments[0] as i64),
+            libc::SYS_close => {
+                self.random_files.retain(|f| *f != call.arguments[0] as i64);
+                self.shown.closed(call.arguments[0]);
+            }
             libc::SYS_openat | libc::SYS_open if result >= 0 => {
+                self.shown.opened(self.log.process, result as u64);
                 self.random_files.retain(|f| *f != result);
                 if [b"/dev/urandom".as_slice(), b"/dev/random"].iter().any(|path| crate::calls::path_hash(path) == call.hash.digest()) {
                     self.random_files.push(result);

@@ -146,6 +146,11 @@ impl Subject {
         Ok(self)
     }
 
+    /// What was mapped into it.
+    pub fn mapped(&self) -> Vec<Range<u64>> {
+        vec![self.area..self.area + AREA]
+    }
+
     /// Lets a stopped thread execute one instruction; gives where it stands then. A signal that comes in between is sent again.
     ///
     /// # Errors

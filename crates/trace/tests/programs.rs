@@ -62,7 +62,8 @@ fn signals_reach_their_processes() {
 
 #[test]
 fn who_is_stopped_stays_stopped() {
-    let script = "sleep 0.1 & p=$!; kill -STOP $p; sleep 0.3; read _ _ state _ </proc/$p/stat; kill -CONT $p; wait $p; echo $state $? >&2; case $state in T|t) exit 0;; *) exit 1;; esac";
+    let script = "sleep 0.1 & p=$!; kill -STOP $p; sleep 0.3; read _ _ state _ </proc/$p/stat; kill -CONT $p; wait $p; echo $state $? \
+        >&2; case $state in T|t) exit 0;; *) exit 1;; esac";
     assert_eq!(programs(script).0.code(), Some(0));
 }
 

@@ -105,7 +105,8 @@ pub fn plugin() -> Result<PathBuf> {
     match places.iter().find(|p| p.is_file()) {
         Some(path) => Ok(path.clone()),
         None => bail!(
-            "the plugin {PLUGIN} is neither in {} nor in {}: build it with `cargo build --release -p trodden-instrument`, or name it by {PLUGIN_VARIABLE}",
+            "the plugin {PLUGIN} is neither in {} nor in {}: build it with `cargo build --release -p trodden-instrument`, or name it by \
+                {PLUGIN_VARIABLE}",
             places[0].display(),
             places[1].display()
         ),
@@ -134,7 +135,8 @@ pub fn waits_recorder() -> Result<PathBuf> {
     match places.iter().find(|p| p.is_file()) {
         Some(path) => Ok(fs::canonicalize(path)?),
         None => bail!(
-            "the recorder {WAITS_RECORDER} is neither in {} nor in {}: build it with `cargo build --release -p trodden-waits-recorder`, or name it by {WAITS_RECORDER_VARIABLE}",
+            "the recorder {WAITS_RECORDER} is neither in {} nor in {}: build it with `cargo build --release -p trodden-waits-recorder`, \
+                or name it by {WAITS_RECORDER_VARIABLE}",
             places[0].display(),
             places[1].display()
         ),

@@ -128,7 +128,8 @@ fn summary(events: &[Event]) -> Vec<PathBuf> {
     let images = found.images.iter().map(|i| name(i)).collect::<Vec<_>>();
     match (found.images.len(), found.objects) {
         (0, 0) if events.is_empty() => warn(
-            "the build called neither $CC nor $CXX, nor a compiler on the search path: nothing was compiled (is it up to date? clean it first), or it names its compiler by its whole path (then hand it these, as in `sh -c 'make CC=\"$CC\" CXX=\"$CXX\"'`)",
+            "the build called neither $CC nor $CXX, nor a compiler on the search path: nothing was compiled (is it up to date? clean it \
+                first), or it names its compiler by its whole path (then hand it these, as in `sh -c 'make CC=\"$CC\" CXX=\"$CXX\"'`)",
         ),
         (0, 0) => warn("nothing that the build made is instrumented"),
         (0, objects) => note(format_args!("{objects} objects compiled to be counted; nothing was linked")),

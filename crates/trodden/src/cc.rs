@@ -63,12 +63,14 @@ pub const LTO_OPTION: &str = "--trodden-lto";
 /// Option of one command, with an event behind `=`, that asks for sums of events.
 const EVENTS_OPTION: &str = "--trodden-events";
 /// Options of one command that stand for parameters of the plugin.
-const PARAMETER_OPTIONS: [(&str, &str); 7] = [
+const PARAMETER_OPTIONS: [(&str, &str); 9] = [
+    ("--trodden-stream", "stream=on"),
     ("--trodden-sample", SAMPLE_WORD),
     ("--sample", SAMPLE_WORD),
     ("--trodden-addresses", ADDRESSES_WORD),
     ("--trodden-pgo", pgo::MARKERS),
     ("--trodden-coverage", pgo::COVERAGE),
+    ("--trodden-coverage=mcdc", pgo::MCDC),
     ("--trodden-tables", "table-slots=262144"),
     ("--trodden-threads=atomic", "threads=atomic"),
 ];

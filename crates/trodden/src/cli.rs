@@ -9,11 +9,13 @@ mod find;
 mod graph;
 mod isolate;
 mod numbering;
+mod overview;
 mod parameters;
 mod partition;
 mod residual;
 mod showing;
 mod simulate;
+mod stream;
 mod suite;
 mod times;
 mod trace;
@@ -31,12 +33,14 @@ pub use find::Find;
 pub use graph::Graph;
 pub use isolate::{Isolate, SuspectScore};
 pub use numbering::{Interesting, ModelScheme, NumberJob};
+pub use overview::command as command_line;
 pub use parameters::{Parameters, known_in, known_paths, parameters_over, weights_file};
 pub use partition::{CopyStrategy, HitsCounted, Plan};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use simulate::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, SourceFormat, StackOverflow, Sweep};
-pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
+pub use stream::{Last, RecordStream, Stream, StreamCollect, StreamShow, StreamStatistics};
+pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteCoverage, SuiteFunctions, SuiteRun, SuiteWorth};
 pub use trace::{
     CollectorKind, RepeatPart, Trace, TraceDiff, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow, TraceStrategy,
 };
@@ -52,7 +56,7 @@ use times::{an_hour_at_most, duration};
 
 /// Counts every acyclic path through every function of a native program, and shows which it trod.
 #[derive(Debug, Parser)]
-#[command(name = "trodden", version, about, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "trodden", version, about = "Shows which execution paths native programs really take", max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     /// When to colour output.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
@@ -83,7 +87,8 @@ Environment:
   TRODDEN_PLUGIN      the plugin's file, if it is neither beside trodden nor in ../lib/trodden
   TRODDEN_LLVM        the folder of an LLVM 22 that is not installed by packages
 
-With ccache, set CCACHE_EXTRAFILES to the plugin's file (`trodden doctor` names it), and another CCACHE_DIR (or `ccache -C`) for other words in
+With ccache, set CCACHE_EXTRAFILES to the plugin's file (`trodden doctor` names it), and another CCACHE_DIR (or `ccache -C`) for other \
+words in
 TRODDEN_INSTRUMENT: ccache sees neither.";
 
 /// Output in colour.
@@ -126,13 +131,18 @@ pub enum Command {
     Record(Box<Record>),
     /// Count programs of the sample tier that run already, in bursts.
     Sample(Sample),
+    /// Show what each thread of a program built with --stream did before the end.
+    Last(Last),
+    /// The sequence of paths and calls of each thread of a run: what it holds, from any place on.
+    #[command(subcommand)]
+    Stream(Stream),
     /// Make a profile of raw files that a program wrote by TRODDEN_OUTPUT, without `trodden record`.
     Collect(Collect),
     /// Make a program faster by what its own runs tell: builds, trains, builds again.
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
     Simulate(Box<Simulate>),
-    /// Make a profile of branches that hardware recorded of a program without counters.
+    /// Make a profile of branches that hardware recorded.
     Import(Import),
     /// Show the hottest paths of a recorded run.
     Report(Report),
@@ -154,7 +164,7 @@ pub enum Command {
     /// Coverage of lines, regions, branches, functions and paths, of a program built with --coverage.
     #[command(subcommand)]
     Coverage(Coverage),
-    /// Run test suites; find redundant tests; order tests by what they take, or by what a change touches.
+    /// Run test suites; find redundant tests; order tests.
     #[command(subcommand)]
     Suite(Suite),
     /// Which code on which process makes others wait: recording, reporting.
@@ -175,14 +185,14 @@ pub enum Command {
     /// Number the paths of a graph from a file; show a function's graph.
     #[command(subcommand)]
     Graph(Graph),
-    /// Divide the counting of a program among copies of it, and say what each would cost, without running them.
+    /// Divide the counting of a program among copies of it, with the cost of each, without running them.
     Plan(Plan),
-    /// Record the exact trace of a program that was not built for it; show, search and compare traces.
+    /// Record the exact trace of an unmodified program; show, search and compare traces.
     #[command(subcommand)]
     Trace(Trace),
     /// Say how large the unit store is, and make it smaller.
     Store(Store),
-    /// Check that everything trodden needs is there, by a trial from end to end; or whether a program does the same each time it runs.
+    /// Check that everything trodden needs is there; or that a program does the same each time it runs.
     #[command(after_help = "\
 Examples:
   trodden doctor
@@ -259,7 +269,8 @@ Examples:
   trodden pgo --edges --train 'make check' --program src/prog --clean 'make clean' -- make
   trodden pgo --train '$TRODDEN_PROGRAM typical input' -- cargo build --release --bin prog
 
-The build runs twice, so it must begin anew each time: by --clean, or by itself. Cargo builds in a folder of its own, target/trodden/pgo, which is emptied
+The build runs twice, so it must begin anew each time: by --clean, or by itself. Cargo builds in a folder of its own, \
+target/trodden/pgo, which is emptied
 before. What builds and trainings print is theirs.")]
 pub struct Pgo {
     /// A command of the shell that runs the program as it is used; may be given several times. `$TRODDEN_PROGRAM` is
@@ -317,9 +328,11 @@ Examples:
   trodden record --branches -- ./prog                      built with --addresses
   trodden record --copies 4 --weights last -- ./prog args  four copies of the program count a part each
 
-Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts too. The exit status is the command's; 128+N if signal N ended it.
+Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts \
+too. The exit status is the command's; 128+N if signal N ended it.
 
-With --suite, each program that the command runs is a run of its own, with its own command, status and duration; a script names its tests by the variable TRODDEN_TEST. That follows
+With --suite, each program that the command runs is a run of its own, with its own command, status and duration; a script names its \
+tests by the variable TRODDEN_TEST. That follows
 the processes by ptrace, as a debugger does.")]
 pub struct Record {
     /// Where its profile goes.
@@ -337,6 +350,9 @@ pub struct Record {
     /// Branches instead of counts.
     #[command(flatten)]
     pub branches: Branches,
+    /// Streams besides counts.
+    #[command(flatten)]
+    pub stream: RecordStream,
     /// Several copies that share the counting.
     #[command(flatten)]
     pub copies: Copies,
@@ -364,7 +380,8 @@ Examples:
   trodden sample /var/tmp/counts --for 30s             half a minute of it, as a profile
   trodden sample 4711 --burst 1ms --every 100ms        the process of that number, until Ctrl-C
 
-Switches the counting of programs on and off that run already; they are neither stopped nor changed. The profile has what was counted while this
+Switches the counting of programs on and off that run already; they are neither stopped nor changed. The profile has what was counted \
+while this
 command ran. Such programs must have been started with TRODDEN_OUTPUT.")]
 pub struct Sample {
     /// Raw files, folders of them, or numbers of processes.
@@ -498,7 +515,8 @@ pub struct Instrument {
     pub time_limit: Option<u64>,
     /// Act at the end of each path that matches this expression (see `trodden find`), and count these paths alone; all
     /// others cost next to nothing. `call` cannot be watched.
-    #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "interesting", "table_slots"])]
+    #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "interesting",
+        "table_slots"])]
     pub watch: Option<String>,
     /// With --watch: what the program does when it takes such a path, besides counting it; `report` if nothing is said.
     /// TRODDEN_ON_UNTESTED goes before it.
@@ -619,7 +637,8 @@ Examples:
   trodden store
   trodden store --prune 90
 
-Programs carry the maps and the bitcode of their units; the store has them for stripped programs, and what `trodden instrument` links anew.")]
+Programs carry the maps and the bitcode of their units; the store has them for stripped programs, and what `trodden instrument` links \
+anew.")]
 pub struct Store {
     /// Remove what was neither read nor written for so many days.
     #[arg(long, value_name = "DAYS")]

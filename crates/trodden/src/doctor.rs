@@ -66,7 +66,7 @@ const CHECKS: &[Check] = &[
 pub fn run(json: bool) -> Result<ExitCode> {
     let checks: Vec<Finding> = CHECKS.iter().map(check).collect();
     let ok = checks.iter().all(|c| c.ok || !c.required);
-    let mut out = io::stdout().lock();
+    let mut out = crate::output::text_or_json(json);
     if json {
         writeln!(out, "{}", serde_json::to_string_pretty(&Findings { schema_version: SCHEMA_VERSION, ok, checks })?)?;
     } else {

@@ -36,7 +36,8 @@ pub fn diff(revision: &str) -> Result<Difference> {
     let said = String::from_utf8_lossy(&output.stderr);
     if said.to_lowercase().contains("not a git repository") {
         bail!(
-            "git diff {revision}: the current folder is in no git repository: change to that of the sources, or name a file with the difference"
+            "git diff {revision}: the current folder is in no git repository: change to that of the sources, or name a file with the \
+                difference"
         );
     }
     // Help on options may follow.

@@ -25,7 +25,8 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
     let runs = isolation.runs();
     if runs.failing == 0 || runs.passing == 0 {
         bail!(
-            "{} failing and {} passing runs: it takes both. Runs count as failing if they end with another status than 0 or by a signal; --failing and --passing say otherwise",
+            "{} failing and {} passing runs: it takes both. Runs count as failing if they end with another status than 0 or by a signal; \
+                --failing and --passing say otherwise",
             runs.failing,
             runs.passing
         );
@@ -123,7 +124,8 @@ fn compared(runs: Vec<Run>, program: Option<&str>) -> Result<Vec<Run>> {
         let (one, other) = (&one[0], &other[0]);
         let build = if one.program == other.program { "another build of it" } else { &other.program };
         bail!(
-            "{} is a run of {}, {} one of {build}: runs can be compared within one build of one program only, and of none of these there are failing and passing ones",
+            "{} is a run of {}, {} one of {build}: runs can be compared within one build of one program only, and of none of these there \
+                are failing and passing ones",
             one.file.display(),
             one.program,
             other.file.display()

@@ -26,7 +26,9 @@
 //! | `coverage/` | coverage by `llvm-cov` of a profile's own counts; paths beside it |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
+//! | `output.rs` | standard output, in which names do not steer terminals |
 //! | `plan/`, `copies/` | dividing the counting among copies of a program; building, running and adding up copies |
+//! | `stream/` | sequences of paths and calls; flight recorders |
 //! | `trace/` | exact traces of programs that were not built for it |
 //! | `waits.rs`, `waits/` | waiting time: recording it, and the code that causes it |
 //! | `store.rs` | size of the unit store, and pruning it |
@@ -62,6 +64,7 @@ mod loops;
 mod lto;
 mod manual;
 mod notes;
+mod output;
 mod pgo;
 mod plan;
 mod profdata;
@@ -78,6 +81,7 @@ mod sample;
 mod simulate;
 mod stand_ins;
 mod store;
+mod stream;
 mod suite;
 mod toolchain;
 mod trace;
@@ -85,7 +89,7 @@ mod waits;
 mod watch;
 
 use anyhow::Result;
-use clap::Parser;
+use clap::FromArgMatches;
 use cli::{Cli, Command};
 use std::env;
 use std::ffi::OsString;
@@ -134,7 +138,10 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     match arguments.get(1).and_then(|a| a.to_str()) {
         Some("cc") => cc::drive(cc::Language::C, rest(2)),
         Some("c++") => cc::drive(cc::Language::Cxx, rest(2)),
-        _ => command(Cli::parse_from(arguments)),
+        _ => {
+            let matches = cli::command_line().get_matches_from(arguments);
+            command(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
+        }
     }
 }
 
@@ -146,6 +153,8 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Pgo(job) => pgo::run(&job),
         Command::Record(record) => record::run(&record),
         Command::Sample(job) => sample::attach(&job),
+        Command::Last(job) => stream::last(&job),
+        Command::Stream(job) => stream::run(&job),
         Command::Collect(job) => record::collect_files(&job),
         Command::Simulate(job) => simulate::run(&job),
         Command::Import(job) => import::run(&job),

@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn the_loaders_list_is_read() {
-        let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibx.so => ./lib x/libx.so (0x00007f)\n\tliby.so.1 => not found\n\tlibc.so.6 => /lib/libc.so.6 (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibx.so => ./lib x/libx.so (0x00007f)\n\tliby.so.1 => not found\n\tlibc.so.6 => \
+            /lib/libc.so.6 (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
         let expected = [("libx.so", Some("./lib x/libx.so")), ("liby.so.1", None), ("libc.so.6", Some("/lib/libc.so.6"))];
         assert_eq!(listed(text), expected.map(|(n, p)| (n.to_owned(), p.map(PathBuf::from))));
     }

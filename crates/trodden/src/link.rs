@@ -94,7 +94,8 @@ fn explain(job: &Job) {
     let bytes: u64 = files.map(|bytes| frames::counter_bytes(&bytes)).sum();
     if bytes >= MOST_COUNTER_BYTES {
         fail(format_args!(
-            "the counters of {} take {:.1} GiB, and code reaches less than 2: build with tables of fewer slots (--table-slots), or without tables",
+            "the counters of {} take {:.1} GiB, and code reaches less than 2: build with tables of fewer slots (--table-slots), or \
+                without tables",
             Path::new(job.line.image()).display(),
             bytes as f64 / f64::from(1 << 30)
         ));

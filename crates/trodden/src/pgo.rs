@@ -1,7 +1,7 @@
 //! `trodden pgo`: a program made faster by what its own runs tell, in one command.
 //!
 //! ```text
-//! build with markers -> train -> edge profile -> build by it, paths counted -> train again -> directions -> the same code changed by them, nothing counted
+//! build with markers -> train -> edge profile -> build by it, paths counted -> train again -> directions -> code changed by them
 //! ```
 //!
 //! The second training counts the paths of exactly the code that the edge profile has led to, and the last step works

@@ -14,6 +14,7 @@ use crate::notes::{note, reasons, warn};
 use crate::programs;
 use crate::rust::ROLE_VARIABLE;
 use crate::sample::{self, Bursting, Files};
+use crate::stream;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -58,6 +59,9 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     }
     if let Some(suite) = record.destination.suite.as_deref().filter(|_| follows(record)) {
         return programs::run(record, suite);
+    }
+    if record.stream.whole_program || record.stream.last.is_some() {
+        return stream::record(record);
     }
     let folder = run_folder(record)?;
     // Without a process number all processes of one image share a file.
@@ -151,7 +155,8 @@ impl RunFolder {
         let number = |there: fs::Metadata| (there.dev(), there.ino());
         ensure!(
             fs::metadata(self.path()).is_ok_and(|now| self.locked.metadata().is_ok_and(|made| number(now) == number(made))),
-            "the folder of its raw counts, {}, was deleted while the command ran, and what was counted with it: record again, and leave that folder alone",
+            "the folder of its raw counts, {}, was deleted while the command ran, and what was counted with it: record again, and leave \
+                that folder alone",
             self.path().display()
         );
         Ok(())
@@ -293,7 +298,8 @@ fn warn_of_processes_that_go_on(words: &[OsString], folder: &Path) {
         is_used()
     } {
         note(format_args!(
-            "warning: `{}` has ended, but a process that it started still runs: what it counts from now on is not in this profile (to have it all, record a command that waits for it, or set TRODDEN_OUTPUT and use `trodden collect` at the end)",
+            "warning: `{}` has ended, but a process that it started still runs: what it counts from now on is not in this profile (to \
+                have it all, record a command that waits for it, or set TRODDEN_OUTPUT and use `trodden collect` at the end)",
             words[0].display()
         ));
     }
@@ -448,6 +454,8 @@ pub struct Lacking {
     pub problems: usize,
     /// The profile itself says so of each of them, and raw files have no more.
     pub all_marked: bool,
+    /// The run's number, if it is in the run store.
+    pub run: Option<u64>,
 }
 
 impl Lacking {
@@ -467,7 +475,7 @@ impl Lacking {
 /// Nothing could be decoded, or the place cannot be written.
 pub fn deliver(collected: &Collected, destination: &Destination) -> Result<Lacking> {
     let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
-    let lacking = Lacking { problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_marked) };
+    let mut lacking = Lacking { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_marked) };
     collected.problems.iter().for_each(warn);
     anyhow::ensure!(!collected.profile.images.is_empty(), "none of its images can be decoded");
     if let Some(output) = &destination.output {
@@ -477,6 +485,7 @@ pub fn deliver(collected: &Collected, destination: &Destination) -> Result<Lacki
     if !destination.no_store {
         let entry = RunStore::create(&std::env::current_dir()?)?.add_run(&collected.profile)?;
         note(format_args!("recorded as run {}; `trodden report` shows it", entry.number));
+        lacking.run = Some(entry.number);
     }
     Ok(lacking)
 }
@@ -484,7 +493,8 @@ pub fn deliver(collected: &Collected, destination: &Destination) -> Result<Lacki
 /// Says why there is no profile.
 pub fn nothing_counted(program: &OsStr) {
     warn(format_args!(
-        "nothing was counted: unless a program said above why it could not, nothing that `{}` is or runs was built with trodden: build it with `trodden build -- ...` or `cargo trodden build`; `trodden info PROGRAM` tells whether a program was",
+        "nothing was counted: unless a program said above why it could not, nothing that `{}` is or runs was built with trodden: build \
+            it with `trodden build -- ...` or `cargo trodden build`; `trodden info PROGRAM` tells whether a program was",
         program.display()
     ));
 }

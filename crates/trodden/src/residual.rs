@@ -103,7 +103,8 @@ fn form(job: &Residual, color: Color, untested: &Untested, sources: &SourceCache
 fn hot(job: &Residual, color: Color, view: &View, known: &KnownPaths, top: usize) -> Result<ExitCode> {
     if view.profile.images.iter().flat_map(|i| &i.units).any(|u| u.map.has_times()) {
         bail!(
-            "a program built with --residual does not count what is known: for --hot, record the field with a program that counts all paths (or samples them: --sample)"
+            "a program built with --residual does not count what is known: for --hot, record the field with a program that counts all \
+                paths (or samples them: --sample)"
         );
     }
     let (paths, share) = untested::hot(view.profile, known, top)?;
@@ -252,7 +253,8 @@ fn of_residual_builds() -> Result<Vec<Input>> {
     }
     if out.is_empty() {
         bail!(
-            "no program built with --residual wrote anything here: run one (`trodden instrument PROG --residual TESTS -o PROG.field`), or name a profile, and the tests by --known"
+            "no program built with --residual wrote anything here: run one (`trodden instrument PROG --residual TESTS -o PROG.field`), \
+                or name a profile, and the tests by --known"
         );
     }
     Ok(out)
@@ -314,7 +316,8 @@ impl Known {
         }
         for identity in &self.missing {
             warn(format_args!(
-                "the set of known paths {identity} is not in the unit store {}: edges that tests take count as untested; name the tests by --known, or set TRODDEN_STORE",
+                "the set of known paths {identity} is not in the unit store {}: edges that tests take count as untested; name the tests \
+                    by --known, or set TRODDEN_STORE",
                 assets::store()?.root().display()
             ));
         }

@@ -57,7 +57,8 @@ pub fn runs(job: &Runs) -> Result<ExitCode> {
 fn tell_left(left: &[Left]) {
     if !left.is_empty() {
         note(format_args!(
-            "recordings that were killed left {} ({}): `trodden collect FOLDER` makes a profile of raw counts, `trodden runs clean` removes all",
+            "recordings that were killed left {} ({}): `trodden collect FOLDER` makes a profile of raw counts, `trodden runs clean` \
+                removes all",
             plural(left.len() as u128, "file or folder", "files and folders"),
             megabytes(left)
         ));
@@ -178,7 +179,8 @@ fn diff_json(found: &trodden_profile::Diff) -> Value {
         let name = Name::of(f.map().plain_name());
         json!({
             "function": name.full, "linkage_name": name.linkage, "image": f.image, "source": f.unit.source,
-            "entries": [f.entries.0.to_string(), f.entries.1.to_string()], "executions": [f.executions.0.to_string(), f.executions.1.to_string()],
+            "entries": [f.entries.0.to_string(), f.entries.1.to_string()], "executions": [f.executions.0.to_string(),
+                f.executions.1.to_string()],
             "unfinished": [f.unfinished.0.to_string(), f.unfinished.1.to_string()], "paths": f.paths.iter().map(path).collect::<Vec<_>>(),
         })
     };

@@ -26,7 +26,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub fn run(job: &Store) -> Result<ExitCode> {
     let store = assets::store()?;
     let root = store.root();
-    let mut out = io::stdout().lock();
+    let mut out = crate::output::text();
     writeln!(out, "{}", root.display())?;
     for (folder, what) in PARTS {
         let mut files = files(&root.join(folder))?;

@@ -19,7 +19,8 @@ const PROGRAM: &str = r#"
 #include <unistd.h>
 static jmp_buf back;
 __attribute__((noinline)) int step(int n) { if (n % 3 == 0) return n / 3; if (n & 1) return 3 * n + 1; return n >> 1; }
-__attribute__((noinline)) int run(int n) { int s = 0; for (int i = 0; i < n; i++) { int k = step(i); if (k & 4) s += k; else if (k > 9) s -= i; if (s < -50) s = 0; } return s; }
+__attribute__((noinline)) int run(int n) { int s = 0; for (int i = 0; i < n; i++) { int k = step(i); if (k & 4) s += k;
+  else if (k > 9) s -= i; if (s < -50) s = 0; } return s; }
 __attribute__((noinline)) int depth(int n) { return n < 2 ? n : depth(n - 1) + (n & 1 ? 1 : depth(n / 2)); }
 __attribute__((noinline)) void jump(int n) { if (n > 2) longjmp(back, n); puts("no jump"); }
 __attribute__((noinline)) int twice(int n) { int k = setjmp(back); if (k > 5) return k; if (k > 3) jump(k + 4); jump(n); return 0; }
@@ -27,7 +28,8 @@ __attribute__((noinline)) int dispatch(const char *s) {
   static void *to[] = {&&a, &&b, &&end}; int n = 0;
 #define NEXT goto *to[*s++ - '0']
   NEXT; a: n += 2; NEXT; b: n *= 3; NEXT; end: return n; }
-__attribute__((noinline)) int child(int n) { int s = 0; pid_t pid = fork(); for (int i = 0; i < n; i++) s += step(i); if (pid == 0) { run(7); exit(0); } waitpid(pid, 0, 0); return s; }
+__attribute__((noinline)) int child(int n) { int s = 0; pid_t pid = fork(); for (int i = 0; i < n; i++) s += step(i);
+  if (pid == 0) { run(7); exit(0); } waitpid(pid, 0, 0); return s; }
 __attribute__((noinline)) void leave(int n) { if (n > 10) { puts("leaving"); exit(3); } }
 int main(int argc, char **argv) {
   char line[100]; int lines = 0;
@@ -175,11 +177,15 @@ fn random_programs_are_divided_exactly() {
 
 /// Loops, branches and calls that come back; tight loops of one path, of one block and of two.
 const COUNTED: &str = "#include <stdio.h>\n\
-    __attribute__((noinline)) unsigned hash(const char *s) { unsigned h = 0; while (*s) h = (h ^ (unsigned char)*s++) * 16777619u; return h; }\n\
-    __attribute__((noinline)) int find(const char *s, const char *end) { const char *from = s; while (s < end && *s != ' ') s++; return s - from; }\n\
+    __attribute__((noinline)) unsigned hash(const char *s) { unsigned h = 0; while (*s) h = (h ^ (unsigned char)*s++) * 16777619u; \
+    return h; }\n\
+    __attribute__((noinline)) int find(const char *s, const char *end) { const char *from = s; while (s < end && *s != ' ') s++; return \
+    s - from; }\n\
     __attribute__((noinline)) int step(int n) { if (n % 3 == 0) return n / 3; if (n & 1) return 3 * n + 1; return n >> 1; }\n\
-    __attribute__((noinline)) int run(int n) { int s = 0; for (int i = 0; i < n; i++) { int k = step(i); if (k & 4) s += k; else if (k > 9) s -= i; if (s < -50) s = 0; } return s; }\n\
-    int main(void) { int s = 0; for (int i = 0; i < 50; i++) { char word[] = \"a word of some letters\"; word[i % 20] = i % 3 ? ' ' : 0; s += run(i * 10) + hash(word) % 7 + find(word, word + 20); } printf(\"%d\\n\", s); return 0; }\n";
+    __attribute__((noinline)) int run(int n) { int s = 0; for (int i = 0; i < n; i++) { int k = step(i); if (k & 4) s += k; else if (k > \
+    9) s -= i; if (s < -50) s = 0; } return s; }\n\
+    int main(void) { int s = 0; for (int i = 0; i < 50; i++) { char word[] = \"a word of some letters\"; word[i % 20] = i % 3 ? ' ' : 0; \
+    s += run(i * 10) + hash(word) % 7 + find(word, word + 20); } printf(\"%d\\n\", s); return 0; }\n";
 
 #[test]
 fn copies_count_the_hits_that_are_computed() {
@@ -211,7 +217,8 @@ fn compiled(told: &str) -> &str {
 fn units_are_compiled_once_and_the_newest_run_divides() {
     let work = "int work(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else if (i & 4) s -= n; } return s; }\n";
     let rest = "int rest(int n) { return n > 3 ? n : -n; }\n";
-    let main = "#include <stdio.h>\nint work(int), rest(int); int main(int c, char **v) { printf(\"%d\\n\", work(100 * c) + rest(c)); return 0; }\n";
+    let main = "#include <stdio.h>\nint work(int), rest(int); int main(int c, char **v) { printf(\"%d\\n\", work(100 * c) + rest(c)); \
+        return 0; }\n";
     let place = Place::with(&[("work.c", work), ("rest.c", rest), ("main.c", main), ("input", "")]);
     place.cc("-O1 work.c rest.c main.c -o prog");
     let run = |words: &[&str]| {
@@ -237,8 +244,10 @@ fn units_are_compiled_once_and_the_newest_run_divides() {
 fn without_a_run_the_program_is_sampled_first() {
     // Long enough for some samples; what is hot is not what estimates say.
     let source = "#include <stdio.h>\n#include <stdlib.h>\n\
-        __attribute__((noinline)) unsigned hot(unsigned n, unsigned s) { while (n--) { s = s * 1103515245u + 12345u; if (s & 256) s ^= n; } return s; }\n\
-        __attribute__((noinline)) unsigned cold(unsigned n) { unsigned s = 0; for (unsigned i = 0; i < n; i++) for (unsigned j = 0; j < n; j++) for (unsigned k = 0; k < n; k++) if (i * j < k) s += k; return s; }\n\
+        __attribute__((noinline)) unsigned hot(unsigned n, unsigned s) { while (n--) { s = s * 1103515245u + 12345u; if (s & 256) s ^= \
+        n; } return s; }\n\
+        __attribute__((noinline)) unsigned cold(unsigned n) { unsigned s = 0; for (unsigned i = 0; i < n; i++) for (unsigned j = 0; j < \
+        n; j++) for (unsigned k = 0; k < n; k++) if (i * j < k) s += k; return s; }\n\
         int main(void) { unsigned s = cold(3); for (int i = 0; i < 60000; i++) s += hot(1000, s ^ i); printf(\"%u\\n\", s); return 0; }\n";
     let place = Place::with(&[("prog.c", source), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
@@ -267,7 +276,8 @@ fn without_a_run_the_program_is_sampled_first() {
 }
 
 /// Does something else in each process.
-const DIFFERENT: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; return n / 2; }\n\
+const DIFFERENT: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; \
+    return n / 2; }\n\
     int main(void) { int s = 0; for (int i = 0; i < getpid() % 1000 + 10; i++) s += step(i); printf(\"%d\\n\", s); return 0; }\n";
 
 #[test]
@@ -298,7 +308,8 @@ fn programs_that_do_something_else_each_time_are_found_out() {
 const BY_ADDRESS: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(void) { uintptr_t a = (uintptr_t)malloc(64); int s = 0;\n\
     for (int i = 12; i < 40; i++) { if (a >> i & 1) s += i; else s ^= i; }\n\
     if (a >> 13 & 1) s += 3; else s ^= 5;\n if (a >> 15 & 1) s *= 3; else s ^= 9;\n if (a >> 17 & 1) s += 7; else s ^= 17;\n\
-    if (a >> 19 & 1) s *= 5; else s ^= 33;\n if (a >> 21 & 1) s += 11; else s ^= 65;\n if (a >> 23 & 1) s *= 7; else s ^= 129;\n return s == 1; }\n";
+    if (a >> 19 & 1) s *= 5; else s ^= 33;\n if (a >> 21 & 1) s += 11; else s ^= 65;\n if (a >> 23 & 1) s *= 7; else s ^= 129;\n return \
+    s == 1; }\n";
 
 #[test]
 fn programs_that_go_by_addresses_are_told() {
@@ -315,8 +326,10 @@ fn programs_that_go_by_addresses_are_told() {
 }
 
 /// The working folder is one of several; what lies beside it is read, and written.
-const LEAVES_ITS_FOLDER: &str = "#include <stdio.h>\nint main(void) { FILE *f = fopen(\"out.txt\", \"r\"); if (f) return 1; f = fopen(\"../../beside/data.txt\", \"r\"); if (!f) return 2;\n\
-    int c = fgetc(f); fclose(f); f = fopen(\"out.txt\", \"w\"); fputc(c, f); fclose(f); f = fopen(\"../up.txt\", \"w\"); fputs(\"up\\n\", f); fclose(f); return 0; }\n";
+const LEAVES_ITS_FOLDER: &str = "#include <stdio.h>\nint main(void) { FILE *f = fopen(\"out.txt\", \"r\"); if (f) return 1; f = \
+    fopen(\"../../beside/data.txt\", \"r\"); if (!f) return 2;\n\
+    int c = fgetc(f); fclose(f); f = fopen(\"out.txt\", \"w\"); fputc(c, f); fclose(f); f = fopen(\"../up.txt\", \"w\"); \
+    fputs(\"up\\n\", f); fclose(f); return 0; }\n";
 
 #[test]
 fn what_copies_write_is_kept_apart_and_comes_back() {
@@ -334,7 +347,8 @@ fn what_copies_write_is_kept_apart_and_comes_back() {
 #[test]
 fn a_crash_is_no_difference() {
     let source = "#include <stdlib.h>\n#include <signal.h>\nvolatile int sink;\n\
-        int main(int c, char **v) { int n = atoi(v[1]), s = 0; for (int i = 0; i < 100; i++) { if (i % 3) s += i; else s ^= i; if (i % 7 == 2) s -= 4; if (i == n) *(volatile int *)0 = s; sink = s; } return 0; }\n";
+        int main(int c, char **v) { int n = atoi(v[1]), s = 0; for (int i = 0; i < 100; i++) { if (i % 3) s += i; else s ^= i; if (i % 7 \
+        == 2) s -= 4; if (i == n) *(volatile int *)0 = s; sink = s; } return 0; }\n";
     let place = Place::with(&[("crash.c", source), ("input", "")]);
     place.cc("-O1 -g crash.c -o crash");
     let run = |words: &str| {
@@ -357,11 +371,17 @@ fn a_crash_is_no_difference() {
 fn heaps_of_copies_are_at_one_address() {
     // Code of several pages, of which one copy counts all and the other nothing.
     let functions: String = (0..200)
-        .map(|at| format!("__attribute__((noinline)) int f{at}(int n) {{ if (n & 1) n += {at}; if (n & 2) n ^= 5; if (n & 4) n -= 7; if (n & 8) n *= 3; if (n & 16) n += 2; return n; }}\n"))
+        .map(|at| {
+            format!(
+                "__attribute__((noinline)) int f{at}(int n) {{ if (n & 1) n += {at}; if (n & 2) n ^= 5; if (n & 4) n -= 7; if \
+            (n & 8) n *= 3; if (n & 16) n += 2; return n; }}\n"
+            )
+        })
         .collect();
     let calls: String = (0..200).map(|at| format!("s += f{at}(s);")).collect();
     let source = format!(
-        "#include <stdio.h>\n#include <stdlib.h>\n{functions}int main(int c, char **v) {{ int s = c; {calls} printf(\"%p %d\\n\", malloc(100), s); return 0; }}\n"
+        "#include <stdio.h>\n#include <stdlib.h>\n{functions}int main(int c, char **v) {{ int s = c; {calls} printf(\"%p %d\\n\", \
+            malloc(100), s); return 0; }}\n"
     );
     let place = Place::with(&[("prog.c", source.as_str()), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
@@ -437,7 +457,8 @@ fn files_are_checked_first_and_an_interrupted_run_leaves_nothing() {
 /// A function of four tasks, by name.
 fn tasks(name: &str) -> String {
     format!(
-        "__attribute__((noinline)) {name}(int n) {{ switch (n & 3) {{ case 0: return 5; case 1: return n / 3; case 2: return n * n; }} return -n; }}\n"
+        "__attribute__((noinline)) {name}(int n) {{ switch (n & 3) {{ case 0: return 5; case 1: return n / 3; case 2: return n * n; }} \
+            return -n; }}\n"
     )
 }
 
@@ -445,7 +466,8 @@ fn tasks(name: &str) -> String {
 fn functions_that_are_called_from_one_place_are_divided() {
     let own = tasks("static int own");
     let one = format!(
-        "{own}{}int more(int);\nint twice(int);\nint by_alias(int);\nint main(int c, char **v) {{ return own(c) + once(c) + twice(c) + by_alias(c) + more(c); }}\n",
+        "{own}{}int more(int);\nint twice(int);\nint by_alias(int);\nint main(int c, char **v) {{ return own(c) + once(c) + twice(c) + \
+            by_alias(c) + more(c); }}\n",
         tasks("int once")
     );
     let alias = "int by_alias(int n) __attribute__((alias(\"renamed\")));\n";
@@ -464,7 +486,8 @@ fn functions_that_are_called_from_one_place_are_divided() {
 /// Starts itself by its own name: that process is the program, and each copy has one.
 const AGAIN: &str = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
     __attribute__((noinline)) int walk(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s -= 2; } return s; }\n\
-    int main(int c, char **v) { int s = walk(c > 1 ? 5 : 40); if (c == 1) { if (!fork()) { execl(v[0], v[0], \"x\", (char *)0); _exit(9); } wait(0); } return s == 1; }\n";
+    int main(int c, char **v) { int s = walk(c > 1 ? 5 : 40); if (c == 1) { if (!fork()) { execl(v[0], v[0], \"x\", (char *)0); \
+    _exit(9); } wait(0); } return s == 1; }\n";
 
 #[test]
 fn programs_that_start_themselves_are_one_image() {
@@ -481,9 +504,11 @@ fn programs_that_start_themselves_are_one_image() {
 
 /// With a loop that only an argument makes it come to.
 const SELDOM: &str = "#include <stdlib.h>\nstatic int a[1000]; volatile long g;\n\
-    __attribute__((noinline)) long hot(long n) { long s = 0; for (long i = 0; i < n; i++) { if (a[i % 1000] & 1) s += i; else s ^= i; if (a[(i + 3) % 1000] & 2) s += 3; else s -= g; if (a[(i + 5) % 1000] & 4) g++; else g--; } return s; }\n\
+    __attribute__((noinline)) long hot(long n) { long s = 0; for (long i = 0; i < n; i++) { if (a[i % 1000] & 1) s += i; else s ^= i; if \
+    (a[(i + 3) % 1000] & 2) s += 3; else s -= g; if (a[(i + 5) % 1000] & 4) g++; else g--; } return s; }\n\
     __attribute__((noinline)) long known(long x) { if (x & 1) g++; else g--; if (x & 2) g += 2; return g; }\n\
-    int main(int c, char **v) { for (int i = 0; i < 1000; i++) a[i] = i * 7; long s = 0; for (long r = 0; r < 1000; r++) s += known(r); return (c > 1 ? hot(30000) : 0) + s == 1; }\n";
+    int main(int c, char **v) { for (int i = 0; i < 1000; i++) a[i] = i * 7; long s = 0; for (long r = 0; r < 1000; r++) s += known(r); \
+    return (c > 1 ? hot(30000) : 0) + s == 1; }\n";
 
 #[test]
 fn what_no_run_has_executed_is_divided_by_estimates() {

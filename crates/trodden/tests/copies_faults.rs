@@ -58,7 +58,8 @@ fn copies_that_the_same_signal_ends_are_marked() {
 const ONE_IS_ENDED: &str = "#include <signal.h>\n#include <string.h>\n#include <sys/stat.h>\n#include <unistd.h>\n\
     __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s ^= i; } return s; }\n\
     int main(int c, char **v) { char self[4096] = { 0 }; if (readlink(\"/proc/self/exe\", self, sizeof self - 1) < 0) return 9;\n\
-    int s = work(40); if (strstr(self, \"copy-0001/\") && (c > 1 || !mkdir(\"once\", 0700))) kill(getpid(), SIGKILL); return work(s & 7) == 1; }\n";
+    int s = work(40); if (strstr(self, \"copy-0001/\") && (c > 1 || !mkdir(\"once\", 0700))) kill(getpid(), SIGKILL); return work(s & 7) \
+    == 1; }\n";
 
 #[test]
 fn copies_that_a_signal_ends_run_once_more_where_others_end_by_themselves() {
@@ -81,7 +82,8 @@ fn copies_that_a_signal_ends_run_once_more_where_others_end_by_themselves() {
 
 #[test]
 fn copies_end_with_the_recorder_that_is_killed() {
-    let source = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { if (!fork()) { for (;;) pause(); } char name[64]; sprintf(name, \"pid-%d\", getpid()); fclose(fopen(name, \"w\"));\n\
+    let source = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { if (!fork()) { for (;;) pause(); } char name[64]; \
+        sprintf(name, \"pid-%d\", getpid()); fclose(fopen(name, \"w\"));\n\
         for (;;) pause(); }\n";
     let place = Place::with(&[("prog.c", source)]);
     place.cc("-O1 prog.c -o prog");
@@ -110,7 +112,8 @@ fn copies_end_with_the_recorder_that_is_killed() {
 
 /// Like a program that goes by addresses: the second copy takes the slow case of a hot function twice as often, and prints nothing of it.
 const ANOTHER_EXECUTION: &str = "#include <string.h>\n#include <unistd.h>\nvolatile int sink;\n\
-    __attribute__((noinline)) void work(int i, int other) { if ((i & 127) < 1 + other) { sink += 3; __asm__ volatile(\"\"); } else { sink ^= i; __asm__ volatile(\" \"); } }\n\
+    __attribute__((noinline)) void work(int i, int other) { if ((i & 127) < 1 + other) { sink += 3; __asm__ volatile(\"\"); } else { \
+    sink ^= i; __asm__ volatile(\" \"); } }\n\
     __attribute__((noinline)) void rest(int i) { if (i % 3) sink += i; else sink -= 4; if (i & 4) sink ^= 9; }\n\
     int main(void) { char self[4096] = { 0 }; if (readlink(\"/proc/self/exe\", self, sizeof self - 1) < 0) return 9;\n\
     int other = strstr(self, \"copy-0001/\") != 0; for (int i = 0; i < 12800; i++) { work(i, other); rest(i); } return 0; }\n";
@@ -136,8 +139,10 @@ fn copies_that_are_other_executions_are_found_by_paths_that_all_count() {
 
 /// What is hot goes by the argument.
 const UNLIKE: &str = "#include <stdlib.h>\nvolatile unsigned sink;\n\
-    __attribute__((noinline)) void one(int n) { for (int i = 0; i < n; i++) { if (i & 1) sink += i; else sink ^= i; if (i % 3) sink--; } }\n\
-    __attribute__((noinline)) void two(int n) { for (int i = 0; i < n; i++) { if (i & 2) sink += i; else sink ^= i; if (i % 5) sink--; } }\n\
+    __attribute__((noinline)) void one(int n) { for (int i = 0; i < n; i++) { if (i & 1) sink += i; else sink ^= i; if (i % 3) sink--; } \
+    }\n\
+    __attribute__((noinline)) void two(int n) { for (int i = 0; i < n; i++) { if (i & 2) sink += i; else sink ^= i; if (i % 5) sink--; } \
+    }\n\
     int main(int c, char **v) { one(atoi(v[1])); two(atoi(v[2])); return 0; }\n";
 
 #[test]

@@ -8,12 +8,14 @@ use std::process::Command;
 use trodden_profile::{FunctionPaths, Inexact, Profile};
 
 /// Eight paths, each taken equally often, by two threads and a process that one of them makes.
-const SUBJECT: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#define NOP __asm__ volatile(\"nop\")\n\
+const SUBJECT: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#define NOP __asm__ \
+    volatile(\"nop\")\n\
     __attribute__((noinline)) void tread(unsigned x) { if (x & 1) NOP; if (x & 2) NOP; if (x & 4) NOP; }\n\
     static void rounds(void) { for (unsigned i = 0; i < 8000; i++) tread(i); }\n\
     static void *run(void *forks) {\n\
       rounds();\n\
-      if (forks) { pid_t child = fork(); if (!child) { rounds(); _exit(0); } int status; waitpid(child, &status, 0); if (status) abort(); }\n\
+      if (forks) { pid_t child = fork(); if (!child) { rounds(); _exit(0); } int status; waitpid(child, &status, 0); if (status) \
+      abort(); }\n\
       rounds(); return 0; }\n\
     int main(void) { pthread_t t[2]; for (long i = 0; i < 2; i++) pthread_create(&t[i], 0, run, (void *)i);\n\
       for (int i = 0; i < 2; i++) pthread_join(t[i], 0); return 0; }\n";
@@ -74,7 +76,8 @@ fn full_tables_lose_paths_but_no_execution_and_say_so() {
 fn paths_with_cold_edges_are_left_out_counted_and_reported() {
     let place = Place::with(&[(
         "prog.c",
-        "#define NOP __asm__ volatile(\"nop\")\n__attribute__((noinline)) void f(unsigned x) { if (x & 1) NOP; if (x % 100 == 3) NOP; if (x & 2) NOP; }\n\
+        "#define NOP __asm__ volatile(\"nop\")\n__attribute__((noinline)) void f(unsigned x) { if (x & 1) NOP; if (x % 100 == 3) NOP; if \
+            (x & 2) NOP; }\n\
          int main(void) { for (unsigned i = 0; i < 100000; i++) f(i); return 0; }\n",
     )]);
     let refused = build(&place, "scheme=targeted").output().unwrap();
@@ -100,7 +103,8 @@ const RARE: &str = "#include <pthread.h>\n#include <stdlib.h>\n#define NOP __asm
     static void *run(void *too) { if (too) for (unsigned i = 0; i < 1000; i++) rare(i); return 0; }\n\
     static __attribute__((noinline)) int other(int x) { NOP; return x + 1; }\n\
     __attribute__((noinline)) int turn(int x) { if (x) __attribute__((musttail)) return other(x); NOP; return 1; }\n\
-    int main(void) { char *rare = getenv(\"RARE\"); pthread_t t; pthread_create(&t, 0, run, rare); pthread_join(t, 0); return !turn(rare != 0); }\n";
+    int main(void) { char *rare = getenv(\"RARE\"); pthread_t t; pthread_create(&t, 0, run, rare); pthread_join(t, 0); return !turn(rare \
+    != 0); }\n";
 
 #[test]
 fn residual_builds_count_what_threads_and_tail_calls_come_to() {
@@ -145,7 +149,8 @@ const ROUNDS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectoriz
     N void far(unsigned long n) { STAY for (unsigned long i = 8; i < n << 13; i += 1 << 13) { BODY } }\n\
     N void left(unsigned n) { STAY for (unsigned i = 0; i < 16; i++) { BODY if (i == n) break; } }\n\
     N void nested(void) { STAY for (unsigned j = 0; j < 3; j++) { a = j; STAY for (unsigned i = 0; i < 9; i++) { BODY } } }\n\
-    int main(void) { for (unsigned k = 0; k < 10; k++) { up(); down(); steps(1); many(); told(k); fours(3 * k); near(k); far(k); left(k); nested(); } return 0; }\n";
+    int main(void) { for (unsigned k = 0; k < 10; k++) { up(); down(); steps(1); many(); told(k); fours(3 * k); near(k); far(k); \
+    left(k); nested(); } return 0; }\n";
 
 #[test]
 fn loops_whose_number_of_rounds_is_known_are_counted_when_they_are_left() {
@@ -217,7 +222,8 @@ fn endless_loops_are_counted_while_they_run() {
 const USUAL: &str = "static volatile unsigned a, b;\n\
     __attribute__((noinline)) unsigned walk(unsigned n, unsigned seldom) {\n\
       unsigned sum = 0; if (seldom & 1) a = n;\n\
-      _Pragma(\"clang loop unroll(disable)\") for (unsigned i = 0; i != n; i++) { if (__builtin_expect(i % seldom == 0, 0)) { a = i; sum++; } b = i; }\n\
+      _Pragma(\"clang loop unroll(disable)\") for (unsigned i = 0; i != n; i++) { if (__builtin_expect(i % seldom == 0, 0)) { a = i; \
+      sum++; } b = i; }\n\
       return sum; }\n\
     int main(int c, char **v) { (void)v; if (c == 1) for (unsigned n = 0; n < 9; n++) walk(n, 3 + n % 2); return 0; }\n";
 

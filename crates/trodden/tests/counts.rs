@@ -7,7 +7,8 @@ use place::{Place, executions, trodden};
 use serde_json::Value;
 use trodden_profile::{FunctionPaths, Profile};
 
-const HEAD: &str = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
+const HEAD: &str = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include \
+    <stdlib.h>\n\
                     #include <sys/wait.h>\n#include <unistd.h>\n\
                     __attribute__((noinline)) long step(long n) { if (n & 1) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n";
 
@@ -55,7 +56,8 @@ fn threads_that_end_early_are_counted_and_unfinished() {
     let profile = record(
         "__attribute__((noinline)) void leave(long n) { step(n); if (n >= 0) pthread_exit(0); }\n\
          static void *run(void *p) { step(1); leave((long)p); step(2); return 0; }\n\
-         int main(void) { for (long i = 0; i < 500; i++) { pthread_t t; pthread_create(&t, 0, run, (void *)i); pthread_join(t, 0); } return 0; }",
+         int main(void) { for (long i = 0; i < 500; i++) { pthread_t t; pthread_create(&t, 0, run, (void *)i); pthread_join(t, 0); } \
+         return 0; }",
         0,
     );
     assert_eq!(executions(&profile, "step"), Some(1000));
@@ -163,8 +165,10 @@ fn exceptions_take_their_paths() {
 #[test]
 fn measured_weights_serve_a_later_build() {
     // A loop that comes round a hundred times, which with weights is counted by rounds, and one that does not.
-    let source = "#include <stdio.h>\n__attribute__((noinline)) int sum(const int *a, int n, int odd) {\n  int s = odd ? 7 : 1;\n  for (int i = 0; i < n; i++) s = s * 3 + a[i];\n  \
-                  return s;\n}\nint main(void) { int a[100] = {1, 2}, t = 0; for (int i = 0; i < 9; i++) t += sum(a, i % 3 ? 100 : i / 3, i & 1);\n  printf(\"%d\\n\", t); return 0; }\n";
+    let source = "#include <stdio.h>\n__attribute__((noinline)) int sum(const int *a, int n, int odd) {\n  int s = odd ? 7 : 1;\n  for \
+        (int i = 0; i < n; i++) s = s * 3 + a[i];\n  \
+                  return s;\n}\nint main(void) { int a[100] = {1, 2}, t = 0; for (int i = 0; i < 9; i++) t += sum(a, i % 3 ? 100 : i / \
+                  3, i & 1);\n  printf(\"%d\\n\", t); return 0; }\n";
     let place = Place::with(&[("main.c", source)]);
     place.cc("-O1 main.c -o prog");
     let (first, profile) = place.record("prog");

@@ -129,7 +129,8 @@ static long sum(void) {
   return n;
 }
 int main(void) {
-  static const char *const lines[] = {"1 + 2*3", "(4 - (5+6)) * -7", "8/0", "((1", "2*(3+4)*5/6", "x", "-(1)-(2)-(3)", "12345*6/7", "((((9))))/(1-1)"};
+  static const char *const lines[] = {"1 + 2*3", "(4 - (5+6)) * -7", "8/0", "((1", "2*(3+4)*5/6", "x", "-(1)-(2)-(3)", "12345*6/7",
+      "((((9))))/(1-1)"};
   long all = 0;
   for (int round = 0; round < 40; round++)
     for (unsigned i = 0; i < sizeof lines / sizeof *lines; i++) {

@@ -8,8 +8,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const PROGRAM: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int work(int n) { return n % 3 ? n / 2 : n * 5; }\n\
-    int main(int c, char **v) { int k, s = 0; while (c == 1 && (k = getchar()) != EOF) s += work(k); while (c > 1) pause(); printf(\"%d\\n\", s); return 0; }\n";
+const PROGRAM: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int work(int n) { return n % 3 ? n / 2 : n * \
+    5; }\n\
+    int main(int c, char **v) { int k, s = 0; while (c == 1 && (k = getchar()) != EOF) s += work(k); while (c > 1) pause(); \
+    printf(\"%d\\n\", s); return 0; }\n";
 
 fn place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM)]);

@@ -222,7 +222,8 @@ fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
 #[test]
 fn compilers_with_versions_are_intercepted() {
     let makefile = |compiler: &str| format!("CC = {compiler}\nprog: a.c\n\t$(CC) -O2 a.c -o prog\nclean:\n\trm -f prog\n");
-    let program = "#include <stdio.h>\nint main(void) { int s = 0; for (int i = 0; i < 1000; i++) if (i % 3) s += i; printf(\"%d\\n\", s); return 0; }\n";
+    let program = "#include <stdio.h>\nint main(void) { int s = 0; for (int i = 0; i < 1000; i++) if (i % 3) s += i; printf(\"%d\\n\", \
+        s); return 0; }\n";
     let place = Place::with(&[("a.c", program), ("Makefile", &makefile("clang-22"))]);
     let pgo = |make: &str| {
         let words = ["pgo", "--clean", "make clean", "--train", "$TRODDEN_PROGRAM", "--", "sh", "-c", make];

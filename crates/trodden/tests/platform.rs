@@ -81,7 +81,8 @@ fn cmake_with_interprocedural_optimisation() {
     let place = two_units();
     place.write(
         "CMakeLists.txt",
-        "cmake_minimum_required(VERSION 3.13)\nproject(p C)\ninclude(CheckIPOSupported)\ncheck_ipo_supported()\nset(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)\n\
+        "cmake_minimum_required(VERSION 3.13)\nproject(p \
+            C)\ninclude(CheckIPOSupported)\ncheck_ipo_supported()\nset(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)\n\
          add_library(step STATIC step.c)\nadd_executable(prog main.c)\ntarget_link_libraries(prog step)\n",
     );
     place.shell("cmake -S . -B out -DCMAKE_BUILD_TYPE=Release && cmake --build out");
@@ -112,7 +113,8 @@ fn precompiled_headers() {
 
 #[test]
 fn without_any_library() {
-    let start = "int step(int);\n__attribute__((force_align_arg_pointer)) void _start(void) {\n  int s = 0;\n  for (int i = 0; i < 10; i++) s += step(i);\n  \
+    let start = "int step(int);\n__attribute__((force_align_arg_pointer)) void _start(void) {\n  int s = 0;\n  for (int i = 0; i < 10; \
+        i++) s += step(i);\n  \
                  __asm__ volatile(\"syscall\" :: \"a\"(231), \"D\"(s == 153 ? 0 : 1));\n  __builtin_unreachable();\n}\n";
     let place = Place::with(&[("start.c", start), ("step.c", STEP)]);
     place.cc("-O2 -nostdlib -ffreestanding -shared -fPIC step.c -o libstep.so");
@@ -257,11 +259,13 @@ fn version_scripts() {
 
 #[test]
 fn weak_and_comdat_functions_constructors_thread_locals() {
-    let header = "#pragma once\ntemplate <class T> __attribute__((noinline)) T twice(T x) { static thread_local T calls; calls++; return x > 3 ? x * 2 : x; }\n\
+    let header = "#pragma once\ntemplate <class T> __attribute__((noinline)) T twice(T x) { static thread_local T calls; calls++; return \
+        x > 3 ? x * 2 : x; }\n\
                   struct Early { int n; Early(); };\n";
     let one = "#include \"h.h\"\nint other(int);\nextern Early early;\n__attribute__((weak)) int weak() { return 1; }\n#include <cstdio>\n\
                int main() { std::printf(\"%d %d %d %d\\n\", twice(2) + twice(5), other(4), early.n, weak()); }\n";
-    let two = "#include \"h.h\"\nEarly::Early() : n(twice(8)) {}\nEarly early;\nint other(int x) { return twice(x); }\nint weak() { return 2; }\n";
+    let two = "#include \"h.h\"\nEarly::Early() : n(twice(8)) {}\nEarly early;\nint other(int x) { return twice(x); }\nint weak() { \
+        return 2; }\n";
     let place = Place::with(&[("h.h", header), ("one.cc", one), ("two.cc", two)]);
     place.cxx("-O1 -c one.cc");
     place.cxx("-O1 -c two.cc");
@@ -466,7 +470,11 @@ fn parallel_make_by_trodden_build() {
 #[test]
 fn whole_programs_by_lto() {
     let place = two_units();
-    place.write("Makefile", "prog: main.o libstep.a\n\t$(CC) $(CFLAGS) -o $@ main.o -L. -lstep\nlibstep.a: step.o\n\t$(AR) rc $@ $^\n\t$(RANLIB) $@\nCFLAGS = -O2\n");
+    place.write(
+        "Makefile",
+        "prog: main.o libstep.a\n\t$(CC) $(CFLAGS) -o $@ main.o -L. -lstep\nlibstep.a: step.o\n\t$(AR) rc $@ \
+        $^\n\t$(RANLIB) $@\nCFLAGS = -O2\n",
+    );
     place.trodden("build --lto -- make");
     assert_eq!(place.image("prog").units.len(), 1);
     let (output, profile) = place.record("prog");

@@ -210,6 +210,15 @@ fn names_with_control_characters_reach_neither_terminal_nor_tracefile() {
         let text = said(&run(&place, words));
         assert!(!text.contains('\u{1b}') && !text.is_empty(), "{words:?}: {text:?}");
     }
+    let escaped = "p\u{1b}[31m\u{9b}";
+    for words in
+        [&["store"][..], &["store", "--prune", "3"], &["doctor"], &["doctor", "--json"], &["plan", files[1]], &["plan", "--json", files[1]]]
+    {
+        let mut command = place.command(trodden());
+        command.env("TRODDEN_STORE", place.path(escaped)).args(words);
+        let text = said(&command.output().unwrap());
+        assert!(!text.contains(['\u{1b}', '\u{9b}']) && !text.is_empty(), "{words:?}: {text:?}");
+    }
     let lcov = String::from_utf8(run(&place, &["export", "lcov", files[0]]).stdout).unwrap();
     let known = ["TN:", "SF:", "FN", "DA:", "BR", "LF:", "LH:", "end_of_record"];
     assert!(lcov.contains("str\u{fffd}ange") && lcov.lines().all(|l| known.iter().any(|k| l.starts_with(k))), "{lcov}");

@@ -31,7 +31,8 @@ fn profile(place: &Place) -> Profile {
 #[test]
 fn status_and_streams_pass_through() {
     let place = program(
-        "int main(void) { int c, s = 0; while ((c = getchar()) != EOF) s += step(c); printf(\"%d\\n\", s); fputs(\"to stderr\\n\", stderr); return 41; }",
+        "int main(void) { int c, s = 0; while ((c = getchar()) != EOF) s += step(c); printf(\"%d\\n\", s); fputs(\"to stderr\\n\", \
+            stderr); return 41; }",
     );
     let mut child = record(&place, &["./prog"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"ab").unwrap();
@@ -57,7 +58,8 @@ fn a_signal_that_ends_the_program_is_told() {
 #[test]
 fn signals_are_handed_on() {
     let place = program(
-        "static void on(int s) { _exit(step(s) == 15 ? 5 : 6); }\nint main(void) { signal(SIGTERM, on); puts(\"ready\"); fflush(stdout); for (;;) pause(); }",
+        "static void on(int s) { _exit(step(s) == 15 ? 5 : 6); }\nint main(void) { signal(SIGTERM, on); puts(\"ready\"); fflush(stdout); \
+            for (;;) pause(); }",
     );
     let mut child = record(&place, &["./prog"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -105,7 +107,8 @@ fn runs_are_stored_with_their_suite() {
 #[test]
 fn each_program_of_a_suite_is_a_run() {
     let place = program(
-        "int main(int c, char **v) { int n = atoi(v[1]); for (int i = 0; i < n; i++) step(i); if (n == 5) raise(SIGSEGV); if (n == 6) { if (!fork()) return step(1); wait(0); } return n; }",
+        "int main(int c, char **v) { int n = atoi(v[1]); for (int i = 0; i < n; i++) step(i); if (n == 5) raise(SIGSEGV); if (n == 6) { \
+            if (!fork()) return step(1); wait(0); } return n; }",
     );
     // A program that is no test, tests in parallel, one that crashes, one that forks, one with a name.
     let script = "true; ./prog 3 & ./prog 4; wait; ./prog 5; ./prog 6; cd /; TRODDEN_TEST='the last' exec $OLDPWD/prog 7";
@@ -191,7 +194,8 @@ fn raw_files_of_other_launchers_are_collected() {
 fn a_process_that_goes_on_behind_the_command_is_warned_of() {
     // The child goes on for as long as it is told, with none of the recorder's pipes.
     let place = program(
-        "int main(int c, char **v) { step(c); if (fork() == 0) { close(0); close(1); close(2); usleep(1000 * atoi(v[1])); step(c); } return 0; }",
+        "int main(int c, char **v) { step(c); if (fork() == 0) { close(0); close(1); close(2); usleep(1000 * atoi(v[1])); step(c); } \
+            return 0; }",
     );
     for (milliseconds, is_warned) in [("1500", true), ("0", false)] {
         let output = record(&place, &["./prog", milliseconds]).output().unwrap();
@@ -204,7 +208,8 @@ fn a_process_that_goes_on_behind_the_command_is_warned_of() {
 /// Counts once, then makes a thread count and leaves as its argument says.
 const LEAVES: &str = "#include <pthread.h>\n#include <sys/resource.h>\nstatic void *work(void *n) { step(1); return n; }\n\
     int main(int c, char **v) { step(0); pthread_t t; struct rlimit none = { 0, 0 }; if (v[1][0] == 'f') setrlimit(RLIMIT_FSIZE, &none);\n\
-    if (v[1][0] == 'n') { struct rlimit few = { 4, 4 }; setrlimit(RLIMIT_NOFILE, &few); if (!fork()) { step(2); _exit(0); } wait(0); _exit(0); }\n\
+    if (v[1][0] == 'n') { struct rlimit few = { 4, 4 }; setrlimit(RLIMIT_NOFILE, &few); if (!fork()) { step(2); _exit(0); } wait(0); \
+    _exit(0); }\n\
     pthread_create(&t, 0, work, 0); pthread_join(t, 0); return c > 2 ? 7 : 0; }\n";
 
 #[test]

@@ -134,7 +134,11 @@ fn check_programs(place: &Place, folder: &str) {
 
 /// A `cdylib` has a module of everything, a `dylib` its own crate.
 fn check_libraries(place: &Place, folder: &str) {
-    place.write("use.c", "#include <stdio.h>\nint weigh(int), grade(int);\nint main(void) { printf(\"%d\\n\", weigh(1) + weigh(4) + grade(12)); return 0; }\n");
+    place.write(
+        "use.c",
+        "#include <stdio.h>\nint weigh(int), grade(int);\nint main(void) { printf(\"%d\\n\", weigh(1) + weigh(4) + \
+        grade(12)); return 0; }\n",
+    );
     place.shell(&format!(
         "clang-22 use.c -o use {folder}/libsubject.so {folder}/libshared.so -Wl,-rpath,$PWD/{folder}:$(rustc --print sysroot)/lib"
     ));

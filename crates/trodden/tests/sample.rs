@@ -138,8 +138,10 @@ fn programs_change_between_the_tiers_without_their_sources() {
 /// A loop of four instructions that comes round as often as it is told, and one of two that comes round a few hundred
 /// times in each of its rounds.
 const LOOPS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
-    __attribute__((noinline)) unsigned spin(unsigned long n) { unsigned x = 1; do x = x * 1664525u + 1013904223u; while (--n); return x; }\n\
-    __attribute__((noinline)) long places(const char *s, long n) { long sum = 0; while (n--) { const char *p = s; while (*p < 'z') p++; sum += p - s; __asm__ volatile(\"\" ::: \"memory\"); } return sum; }\n\
+    __attribute__((noinline)) unsigned spin(unsigned long n) { unsigned x = 1; do x = x * 1664525u + 1013904223u; while (--n); return x; \
+    }\n\
+    __attribute__((noinline)) long places(const char *s, long n) { long sum = 0; while (n--) { const char *p = s; while (*p < 'z') p++; \
+    sum += p - s; __asm__ volatile(\"\" ::: \"memory\"); } return sum; }\n\
     int main(int argc, char **argv) { char *s = calloc(1, 400); for (int i = 0; i < 300; i++) s[i] = 'a' + i % 7; s[300] = 'z';\n\
     printf(\"%u %ld\\n\", spin(atol(argv[1])), places(s, 1000)); return 0; }\n";
 

@@ -34,7 +34,8 @@ fn compile(folder: &Path, name: &str, text: &str, options: &[&str]) {
 /// A program without libraries, whose instructions and branches can be counted by hand.
 const COUNTED: &str = "\
 asm(\".globl _start\\n_start: mov $1000, %ecx\\n1: test $1, %ecx\\njz 2f\\nnop\\n2: call 3f\\ndec %ecx\\njnz 1b\\n\
-mov $60, %eax\\nxor %edi, %edi\\nsyscall\\n3: cld\\nlea -64(%rsp), %rdi\\nmov %rcx, %rdx\\nmov $8, %ecx\\nrep stosb\\nmov %rdx, %rcx\\nret\\n\");";
+mov $60, %eax\\nxor %edi, %edi\\nsyscall\\n3: cld\\nlea -64(%rsp), %rdi\\nmov %rcx, %rdx\\nmov $8, %ecx\\nrep stosb\\nmov %rdx, \
+%rcx\\nret\\n\");";
 
 #[test]
 fn a_counted_program_is_counted_exactly() {

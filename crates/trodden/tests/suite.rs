@@ -163,7 +163,8 @@ fn tests_of_ctest_are_runs() {
         "CMakeLists.txt",
         "cmake_minimum_required(VERSION 3.20)\nproject(x NONE)\nenable_testing()\n\
          add_test(NAME one COMMAND ${CMAKE_SOURCE_DIR}/prog 0 0)\nadd_test(NAME fails COMMAND ${CMAKE_SOURCE_DIR}/prog 1 0 fail)\n\
-         add_test(NAME \"should fail\" COMMAND ${CMAKE_SOURCE_DIR}/prog 1 1 fail)\nset_tests_properties(\"should fail\" PROPERTIES WILL_FAIL TRUE)\n",
+         add_test(NAME \"should fail\" COMMAND ${CMAKE_SOURCE_DIR}/prog 1 1 fail)\nset_tests_properties(\"should fail\" PROPERTIES \
+         WILL_FAIL TRUE)\n",
     );
     must(place.command("cmake").args(["-S", ".", "-B", "out"]));
     assert_eq!(run(&place, "suite run checks --ctest out").status.code(), Some(1));

@@ -24,7 +24,8 @@ __attribute__((noinline)) int kind(const char *s) {
   if (digits && !other) return upper ? 1 : 0;
   return upper > other ? 2 : 3;
 }
-__attribute__((noinline)) long collatz(long n) { long k = 0; while (n > 1) { if (n & 1) n = 3 * n + 1; else n /= 2; if (++k > 500) break; } return k; }
+__attribute__((noinline)) long collatz(long n) { long k = 0; while (n > 1) { if (n & 1) n = 3 * n + 1; else n /= 2; if (++k > 500) break;
+  } return k; }
 __attribute__((noinline)) int rare(int n) { if (n % 5 == 0) return n / 5; if (n % 7 == 0) { puts("seven"); return 7; } return -1; }
 __attribute__((noinline)) void leave(int n) { if (n > 3) exit(n); }
 int main(int argc, char **argv) {
@@ -176,7 +177,8 @@ fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
 fn a_copy_of_which_nothing_came_up_reports_all_the_same() {
     let place = Place::with(&[(
         "prog.c",
-        "#include <stdlib.h>\n__attribute__((noinline)) int f(int n) { return n % 3 ? n / 3 : abs(n) * 5; }\nint main(int c, char **v) { return c > 1 ? f(c) : 0; }\n",
+        "#include <stdlib.h>\n__attribute__((noinline)) int f(int n) { return n % 3 ? n / 3 : abs(n) * 5; }\nint main(int c, char **v) { \
+            return c > 1 ? f(c) : 0; }\n",
     )]);
     place.cc("-O1 prog.c -o prog");
     let pattern = place.path("written-%p.raw");

@@ -98,6 +98,47 @@ fn a_program_in_cxx_is_traced_as_it_is_stepped() {
     }
 }
 
+#[test]
+fn grep_which_reads_its_mappings_is_traced_as_it_is_stepped() {
+    Folder::new().agrees(&["/usr/bin/grep", "-c", "text", "input"], 0);
+}
+
+/// Counts its mappings, and those of its own file by what they allow; reads in pieces of odd sizes.
+const MAPPINGS: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+int main(void) {
+    static char text[1 << 16];
+    for (int size = 1; size < 20000; size = size * 3 + 1) {
+        int file = open("/proc/self/maps", O_RDONLY), all = 0, read_now, lines = 0, code = 0, own = 0;
+        while ((read_now = read(file, text + all, size)) > 0) all += read_now;
+        close(file);
+        text[all] = 0;
+        for (char *line = strtok(text, "\n"); line; line = strtok(0, "\n")) {
+            lines++;
+            own += strstr(line, "/app") != 0;
+            code += strstr(line, "r-xp") != 0;
+        }
+        printf("%d %d %d\n", lines, own, code);
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn a_program_sees_its_own_mappings_alone() {
+    let folder = Folder::new();
+    folder.compile("cc", "maps.c", MAPPINGS);
+    let plain = must(Command::new(folder.path("app")).output().unwrap());
+    for options in [&["--runs", "2"][..], &["--runs", "1"], &["--collector", "single-step"]] {
+        // With the vdso hidden for its time, only the rest must be the same.
+        let options = [options, &["--no-repeat", "time"]].concat();
+        assert_eq!(must(folder.record(&options, "maps.trace", &["./app"])), plain, "{options:?}");
+    }
+}
+
 const THROWS: &str = r#"
 #include <cstdio>
 #include <stdexcept>

@@ -141,7 +141,8 @@ const LLVM: &[(&str, Takes)] = &[
 /// Why options of a map go to no compiler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "its map asks for the compiler option `{option}`, which is none of the options of code generation that are taken from programs, profiles and maps \
+    "its map asks for the compiler option `{option}`, which is none of the options of code generation that are taken from programs, \
+        profiles and maps \
      (others could load libraries or write files): build it again without that option"
 )]
 pub struct RefusedOption {

@@ -44,6 +44,9 @@ pub struct ProfiledFunction {
     pub hash: u64,
     /// Number of its counters.
     pub counters: u32,
+    /// Number of bits of the test vectors of its decisions (MC/DC), whole bytes; each is a counter behind [`ProfiledFunction::counters`], of
+    /// which it matters only whether it is 0.
+    pub bits: u32,
     /// Number of its places where LLVM notes values, for each kind: targets of indirect calls, sizes of memory
     /// operations, tables of virtual functions. Compilers want to see as many places in a profile.
     pub value_sites: [u16; 3],
@@ -54,7 +57,7 @@ pub struct ProfiledFunction {
 pub struct EdgeCounter {
     /// Place of its function in [`EdgeProfile::functions`].
     pub function: u32,
-    /// Its number there.
+    /// Its number there; from the number of the function's counters on, those are its bits.
     pub index: u32,
 }
 

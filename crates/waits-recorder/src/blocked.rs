@@ -16,7 +16,7 @@ macro_rules! blocking {
         /// As the function of that name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-            static REAL: Real = Real::new(crate::pthread::name!($name));
+            static REAL: Real = Real::new(crate::real::name!($name));
             let call = || real!(REAL, fn($($type),*) -> $result, $($argument),*);
             let Some(thread) = outside() else { return call() };
             let Some(mut open) = begin(thread, kind::$kind, Function::$name) else { return call() };
@@ -40,7 +40,8 @@ blocking! {
     poll BLOCKED (files: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
     ppoll BLOCKED (files: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     select BLOCKED (count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
-    pselect BLOCKED (count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    pselect BLOCKED (count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec,
+        mask: *const sigset_t) -> c_int;
     epoll_wait BLOCKED (poll: c_int, events: *mut c_void, count: c_int, timeout: c_int) -> c_int;
     epoll_pwait BLOCKED (poll: c_int, events: *mut c_void, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
     recv BLOCKED (socket: c_int, buffer: *mut c_void, size: usize, flags: c_int) -> isize;

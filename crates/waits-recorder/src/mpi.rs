@@ -23,7 +23,7 @@ macro_rules! wrappers {
         }
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $profiled($($argument: usize),*) -> i32 {
-            static REAL: crate::real::Real = crate::real::Real::new(crate::pthread::name!($profiled));
+            static REAL: crate::real::Real = crate::real::Real::new(crate::real::name!($profiled));
             wrappers!(@call $behaviour, $name, REAL, [$($argument)*], [$($parameter),*])
         }
     )* };
@@ -32,7 +32,8 @@ macro_rules! wrappers {
         $behaviour($(($parameter),)* Function::$name, &mut arguments, |arguments| {
             let [$($argument),*] = *arguments;
             // SAFETY: the function of that name takes this many arguments, each an integer or an address.
-            let function = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn($(wrappers!(@word $argument)),*) -> i32>($real.get()) };
+            let function = unsafe { core::mem::transmute::<usize,
+                unsafe extern "C" fn($(wrappers!(@word $argument)),*) -> i32>($real.get()) };
             // SAFETY: the arguments are the caller's own.
             unsafe { function($($argument),*) }
         })

@@ -58,7 +58,7 @@ macro_rules! locks {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: Object, $($argument: $type),*) -> c_int {
             static ATTEMPT: Real = Real::new($attempt);
-            static REAL: Real = Real::new(crate::pthread::name!($name));
+            static REAL: Real = Real::new(crate::real::name!($name));
             let result = real!(ATTEMPT, fn(Object) -> c_int, lock);
             if result != EBUSY {
                 return result;
@@ -76,23 +76,12 @@ macro_rules! unlocks {
         /// As the function of that name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: Object) -> c_int {
-            static REAL: Real = Real::new(crate::pthread::name!($name));
+            static REAL: Real = Real::new(crate::real::name!($name));
             let call = || real!(REAL, fn(Object) -> c_int, lock);
             if contention::is_awaited(lock as usize) { waking(kind::UNLOCK, Function::$name, lock, 1, call) } else { call() }
         }
     )* };
 }
-
-/// A name as a C string.
-macro_rules! name {
-    ($name:ident) => {
-        match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-            Ok(name) => name,
-            Err(_) => panic!(),
-        }
-    };
-}
-pub(crate) use name;
 
 locks! {
     pthread_mutex_lock pthread_mutex_lock c"pthread_mutex_trylock" ();
@@ -146,7 +135,7 @@ macro_rules! condition_waits {
         /// As the function of that name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: Object, mutex: Object, $($argument: $type),*) -> c_int {
-            static REAL: Real = Real::versioned(crate::pthread::name!($name), c"GLIBC_2.3.2");
+            static REAL: Real = Real::versioned(crate::real::name!($name), c"GLIBC_2.3.2");
             waiting(kind::CONDITION_WAIT, Function::$name, condition, mutex as u64, || {
                 real!(REAL, fn(Object, Object, $($type),*) -> c_int, condition, mutex, $($argument),*)
             })
@@ -215,7 +204,7 @@ macro_rules! semaphore_waits {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(semaphore: *mut sem_t, $($argument: $type),*) -> c_int {
             static ATTEMPT: Real = Real::new(c"sem_trywait");
-            static REAL: Real = Real::new(crate::pthread::name!($name));
+            static REAL: Real = Real::new(crate::real::name!($name));
             if real!(ATTEMPT, fn(*mut sem_t) -> c_int, semaphore) == 0 {
                 return 0;
             }

@@ -73,3 +73,14 @@ macro_rules! real {
     }};
 }
 pub(crate) use real;
+
+/// A name as a C string.
+macro_rules! name {
+    ($name:ident) => {
+        match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => panic!(),
+        }
+    };
+}
+pub(crate) use name;

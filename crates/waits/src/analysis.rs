@@ -10,26 +10,16 @@
 //! path never has waiting in it. Memory: live locations, messages and locks; classes. Time: each event once; each wait, its two paths.
 
 use crate::ClassRule;
-use crate::call::{Call, Token, WaitKind};
+use crate::call::{Call, Token};
 use crate::classes::{Classes, SiteWaits};
 use crate::collectives::{Collectives, Membership};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::messages::{Begun, Messages};
 use crate::objects::{BarrierPlace, Objects};
 use crate::step::{CodeId, LocationId, ProcessId, State, Step, StepId, Steps};
-use crate::versions::{Difference, Version, Versions};
+use crate::versions::{Version, Versions};
+use crate::wait::{Moment, Wait};
 use std::collections::{HashMap, HashSet};
-
-/// A point of a location's path, kept for those that it lets go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
-    /// When, ns since the origin.
-    pub time_ns: u64,
-    /// Whose.
-    pub location: LocationId,
-    pub(crate) version: Version,
-    pub(crate) scaled_ns: u64,
-}
 
 /// What may be chosen.
 #[derive(Clone, Debug)]
@@ -48,25 +38,6 @@ impl Default for Options {
     fn default() -> Self {
         Options { threshold: crate::classes::DEFAULT_THRESHOLD, rule: ClassRule::Union, others: Vec::new(), what_if: None }
     }
-}
-
-/// A wait.
-#[derive(Clone, Debug)]
-pub struct Wait {
-    /// Who waits.
-    pub location: LocationId,
-    /// For whom.
-    pub releaser: LocationId,
-    /// Code of the call.
-    pub site: CodeId,
-    /// Kind.
-    pub kind: WaitKind,
-    /// When it began, ns since the origin.
-    pub enter_ns: u64,
-    /// How long it is, ns.
-    pub wait_ns: u64,
-    /// The two paths.
-    pub paths: Difference,
 }
 
 /// The result.

@@ -12,10 +12,10 @@
 //!
 //! At most [`MOST`] classes are kept per site; further waits go to the nearest. A wait costs one pass over its paths per class.
 
-use crate::analysis::Wait;
 use crate::call::WaitKind;
 use crate::hash::Map;
 use crate::step::{CodeId, LocationId, State, StepId, Steps};
+use crate::wait::Wait;
 use std::collections::BTreeSet;
 
 /// Two paths are equivalent up to here: a quarter of the time is spent elsewhere.

@@ -4,10 +4,10 @@
 //! is kept:
 //! of all members, of the root, or of those of lower rank.
 
-use crate::analysis::Moment;
 use crate::call::{Collective, CommunicatorId, Rule};
 use crate::hash::Map;
 use crate::step::ProcessId;
+use crate::wait::Moment;
 
 /// A member's place in an instance.
 #[derive(Clone, Copy, Debug)]

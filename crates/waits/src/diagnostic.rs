@@ -45,7 +45,8 @@ impl fmt::Display for Diagnostic {
             Diagnostic::ReceiveWithoutSend => "a receive has no send before it; its wait is not explained",
             Diagnostic::ReceiveBeforeSend => "a receive ends before its send begins: the clocks differ; its wait is not explained",
             Diagnostic::LeftBeforeEntered => {
-                "a collective operation was left before those it waits for had entered: the clocks differ, or the trace is cut; its wait is not explained"
+                "a collective operation was left before those it waits for had entered: the clocks differ, or the trace is cut; its wait \
+                    is not explained"
             }
             Diagnostic::DifferentCollectives => "members of a collective operation called different ones; it is not matched",
             Diagnostic::UnknownRequest => "a request was completed that was not begun in the trace",

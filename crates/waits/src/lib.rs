@@ -11,6 +11,7 @@
 //! | `versions.rs` | expanded paths of all locations, as versions in a tree |
 //! | `call.rs` | calls that make a location wait or let others go on |
 //! | `messages.rs`, `collectives.rs`, `objects.rs` | who releases a wait: messages, collective operations, locks and wakers |
+//! | `wait.rs` | a wait, and the moments that end waits |
 //! | `analysis.rs` | calls in order of time to waits |
 //! | `release.rs` | the rules: what a call means to others, who released it |
 //! | `classes.rs` | equivalence classes of waits |
@@ -35,11 +36,13 @@ pub mod redundancy;
 mod release;
 pub mod step;
 pub mod versions;
+pub mod wait;
 
-pub use analysis::{Analysis, Options, Outcome, Wait};
+pub use analysis::{Analysis, Options, Outcome};
 pub use call::{Call, Rule, WaitKind};
 pub use causes::{Cause, causes};
 pub use classes::{Class, ClassRule, Longest, Site, SiteWaits};
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use redundancy::{Explanation, explain};
 pub use step::{CodeId, LocationId, ProcessId, State, Step, StepId, Steps};
+pub use wait::Wait;

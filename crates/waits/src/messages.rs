@@ -3,10 +3,10 @@
 //! Matched first in, first out per channel (communicator, sender, receiver, tag), in the order in which the two sides begin (MPI's
 //! non-overtaking rule). A receive from any process, or of any tag, takes its place when it completes: only then is its channel known.
 
-use crate::analysis::Moment;
 use crate::call::{CommunicatorId, Message, RequestId};
 use crate::hash::Map;
 use crate::step::ProcessId;
+use crate::wait::Moment;
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

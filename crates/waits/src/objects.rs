@@ -1,9 +1,9 @@
 //! Locks, wakers, barriers and ends of threads: who lets a thread go on.
 
-use crate::analysis::Moment;
 use crate::call::{ObjectId, Token};
 use crate::hash::Map;
 use crate::step::{LocationId, ProcessId};
+use crate::wait::Moment;
 use std::collections::VecDeque;
 
 /// An object of a process.

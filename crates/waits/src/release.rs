@@ -1,13 +1,14 @@
 //! What a call means to others when it begins, and who has released it when it ends: the rules of the analysis.
 
 use crate::Rule;
-use crate::analysis::{Analysis, Moment, Open, Wait};
+use crate::analysis::{Analysis, Open};
 use crate::call::{Call, Completed, Message, RequestId, SleepKind, WaitKind};
 use crate::collectives::{Membership, Waited};
 use crate::diagnostic::Diagnostic;
 use crate::messages::{Begun, Place, Request};
 use crate::objects::Objects;
 use crate::step::{CodeId, LocationId, ProcessId, State};
+use crate::wait::{Moment, Wait};
 
 impl Analysis {
     /// What a call means to others, at its entry.

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blocks;
+pub mod stream;
 pub mod waits;
 
 /// Section of the [`UnitRecord`]s. A C identifier, so that linkers define `__start_` and `__stop_` symbols.

@@ -134,7 +134,8 @@ pub fn render(old: &Suite, new: &Suite, all: &[Comparison]) -> String {
     }
     let _ = writeln!(
         out,
-        "\nTime and instructions over the base's. A change of time counts if the rounds differ by the exact test of ranks (1 %) and by 1 % at least, one of instructions by 0.2 %."
+        "\nTime and instructions over the base's. A change of time counts if the rounds differ by the exact test of ranks (1 %) and by 1 \
+            % at least, one of instructions by 0.2 %."
     );
     if counted(old) != counted(new) {
         let _ = writeln!(out, "Instructions were counted by different means, or of different runs, and are not compared.");

@@ -3,7 +3,7 @@
 //! `trodden:WORDS` is trodden with words for the plugin (`TRODDEN_INSTRUMENT`), such as
 //! `trodden:max-paths=64+chords=off`: whatever the plugin knows can be measured without a change here.
 
-use crate::corpus::Input;
+use crate::input::Input;
 use crate::packages;
 use crate::steps;
 use anyhow::{Result, bail};

@@ -20,7 +20,8 @@ const HEADS: [&str; 10] =
 /// What they are.
 const ABOUT: &str = "hits: of the slowest copy, in per cent of one program that counts all, both counted by the running programs; \
     labels: of them, edges with a label other than zero (what the paper counts); at least: no plan has fewer hits; \
-    slowest, sequential: wall time of the slowest copy, and of one program that counts all, beyond the plain program's, in per cent; of each the least of some rounds; \
+    slowest, sequential: wall time of the slowest copy, and of one program that counts all, beyond the plain program's, in per cent; of \
+    each the least of some rounds; \
     cpu: the same of processor times, which tell more where something else runs on the machine.";
 
 /// Names of the columns of averages.
@@ -40,8 +41,10 @@ const SUMMARY_HEADS: [&str; 12] = [
 ];
 
 /// What they are.
-const SUMMARY_ABOUT: &str = "Change of the slowest copy's hits and labels against one program that counts all, in per cent: arithmetic and geometric means over \
-    programs. The paper has labels of p3 on other programs. Above the bound: by how much the hits are above what no plan is below, on average. Slowest, sequential: geometric means of processor times beyond the plain program's, \
+const SUMMARY_ABOUT: &str = "Change of the slowest copy's hits and labels against one program that counts all, in per cent: arithmetic \
+    and geometric means over \
+    programs. The paper has labels of p3 on other programs. Above the bound: by how much the hits are above what no plan is below, on \
+    average. Slowest, sequential: geometric means of processor times beyond the plain program's, \
     of the programs whose times were measured.";
 
 /// What the paper says of p3 with 2, 4 and 8 copies.

@@ -42,7 +42,8 @@ impl Row {
     fn told(&self) -> String {
         let Some(f) = &self.found else { return format!("{}: not judged, for two runs of it take different paths", self.program) };
         let mut text = format!(
-            "{} {}: {} functions, {} paths asked for, {} of them executed, {} times; {} executions of other paths; {} counted as others; {} functions count all paths instead",
+            "{} {}: {} functions, {} paths asked for, {} of them executed, {} times; {} executions of other paths; {} counted as others; \
+                {} functions count all paths instead",
             self.program, self.scheme, f.functions, f.paths, f.executed, f.executions, f.others, f.misplaced, f.instead
         );
         if self.exact {
@@ -94,8 +95,10 @@ fn compare(judge: &Path, full: &Path, selected: &Path) -> Result<Findings> {
 pub fn page(rows: &[Row], input: Input, interesting: &str) -> Result<String> {
     let date = steps::output(Command::new("date").args(["-u", "+%F"]))?;
     let mut out = format!(
-        "# Chosen paths against all paths, {}\n\nBy `cargo xtask oracle --scheme`, commit {}; input {}, paths `{interesting}` of the same run. Each build counted the run that the build of all paths counted.\n\n\
-         | program | scheme | functions | paths asked for | executed | their executions | executions of others | counted as others | functions that count all | differences |\n\
+        "# Chosen paths against all paths, {}\n\nBy `cargo xtask oracle --scheme`, commit {}; input {}, paths `{interesting}` of the \
+            same run. Each build counted the run that the build of all paths counted.\n\n\
+         | program | scheme | functions | paths asked for | executed | their executions | executions of others | counted as others | \
+         functions that count all | differences |\n\
          |---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
         date.trim(),
         crate::bench::commit(),

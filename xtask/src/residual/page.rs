@@ -8,11 +8,14 @@ use std::fmt::Write;
 const UNTESTED: &str = "\
 ## Untested paths (table 3.1)
 
-The tests are the program's short run, the field is its long one. Untested paths are told in per cent of the different paths that the field took, their executions in per cent of all its executions. An edge is \
-untested if an untested path takes it and no tested one. The last columns are the finding: untested paths in functions without an untested edge, which no edge coverage tells of, and paths all of whose edges are tested, \
+The tests are the program's short run, the field is its long one. Untested paths are told in per cent of the different paths that the \
+field took, their executions in per cent of all its executions. An edge is \
+untested if an untested path takes it and no tested one. The last columns are the finding: untested paths in functions without an \
+untested edge, which no edge coverage tells of, and paths all of whose edges are tested, \
 wherever they are. Functions with more than 4,096 paths are cut, so that a path may be a part of a longer one.
 
-| program | paths taken by tests | by the field | untested | in % | % of executions | functions with them | untested edges | functions with those | untested paths in functions without | in % | every edge tested | residual build |
+| program | paths taken by tests | by the field | untested | in % | % of executions | functions with them | untested edges | functions \
+with those | untested paths in functions without | in % | every edge tested | residual build |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|
 ";
 
@@ -21,14 +24,16 @@ const SUITES: &str = "
 
 The tests are the short run and a suite; the field is the same long run.
 
-| program | runs of the suite | paths taken by tests | untested | in % | % of executions | untested edges | untested paths in functions without | in % |
+| program | runs of the suite | paths taken by tests | untested | in % | % of executions | untested edges | untested paths in functions \
+without | in % |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|
 ";
 
 const SIZE: &str = "
 ## Size (table 3.4)
 
-How many times as large as the plain build programs are that count all paths, that count the short run's paths by `ppp` or `known-table`, and that count all but those (`residual`): `.text` alone, and all that is loaded (code, constants, data, and \
+How many times as large as the plain build programs are that count all paths, that count the short run's paths by `ppp` or \
+`known-table`, and that count all but those (`residual`): `.text` alone, and all that is loaded (code, constants, data, and \
 the template of the counters).
 
 ";
@@ -36,7 +41,8 @@ the template of the counters).
 /// The page.
 pub fn text(results: &Results) -> String {
     let mut out = format!("# Untested paths of real programs, {}\n\nBy `cargo xtask residual`, {}.\n", results.date, commits(results));
-    out += "Each row was found twice, by `trodden residual` and by a judge that compares two full profiles (it shares the decoding of paths, nothing else), with equal figures.\n\n";
+    out += "Each row was found twice, by `trodden residual` and by a judge that compares two full profiles (it shares the decoding of \
+        paths, nothing else), with equal figures.\n\n";
     out += UNTESTED;
     results.programs.iter().for_each(|(name, row)| out += &untested_row(name, row));
     out += &mean_row(results);

@@ -2,7 +2,7 @@
 //!
 //! | scheme | source | what is lost |
 //! |---|---|---|
-//! | [`targeted`] | Joshi, Bond, Zilles (CGO 2004) | paths with an edge that is hardly ever taken from its block; functions whose paths an edge profile determines |
+//! | [`targeted`] | Joshi, Bond, Zilles (CGO 2004) | paths with a rarely taken edge; functions whose paths an edge profile determines |
 //! | [`practical`] | Bond, McKinley (CGO 2005) | paths with an edge that is rare in the whole program |
 //! | [`structural`] | Yasue, Suganuma, Komatsu, Nakatani (JILP 2003) | how paths go on across the borders of loops |
 //!

@@ -14,6 +14,17 @@
 use crate::dag::{Dag, DagEdgeId};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Whether paths can have numbers within a span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Coefficients of the lattice that give such numbers.
+    Numbers(Vec<i64>),
+    /// There are none with this span.
+    Nothing,
+    /// There was not enough time to know.
+    Unfinished,
+}
+
 /// Differences are made of at most this many rows.
 const MOST_COMPARED: usize = 128;
 

@@ -11,8 +11,7 @@
 //! When the modulus has reached the span, residues are the numbers; whether integers give them is then seen by
 //! elimination. Numbers that are mirrored (`span - 1 - number`) can be had as well, so one of the two is tried only.
 
-use super::lattice::Lattice;
-use super::optimal::Found;
+use super::lattice::{Found, Lattice};
 use super::sequence::Shuffle;
 
 /// Sets of coefficients are words, with a bit to spare.

@@ -3,7 +3,7 @@
 //! | scheme | source | interesting paths | registers | other paths |
 //! |---|---|---|---|---|
 //! | `ball-larus` | Ball and Larus (1996) | all | 1 | - |
-//! | `spp` | Apiwattanapong and Harrold (2002), as in the P3 paper, section 2.2 | closure of edges | 1 | may have an interesting path's identity |
+//! | `spp` | Apiwattanapong and Harrold (2002); P3 paper, section 2.2 | closure of edges | 1 | may have an interesting path's identity |
 //! | `mspp` | its repair: P3 paper, section 5 | closure of edges | 1 | told apart |
 //! | `pertinent` | compact numbers for a closure, such as the paths through given nodes | closure of edges | 1 | told apart |
 //! | `pspp` | P3 paper, algorithm 1 | closure of edges | 1 | told apart |

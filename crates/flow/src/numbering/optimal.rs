@@ -9,7 +9,7 @@
 //! says how far the proof came, and nothing more is claimed. Everything is exact: no floating point takes part.
 
 use super::NumberingError;
-use super::lattice::Lattice;
+use super::lattice::{Found, Lattice};
 use super::lifting;
 use super::preferential::PreferentialIds;
 use super::sequence::Shuffle;
@@ -23,17 +23,6 @@ pub struct Budget<'a> {
     pub steps: u64,
     /// Asked now and then: true ends the search. A caller with a clock makes a time limit of it.
     pub stop: &'a dyn Fn() -> bool,
-}
-
-/// Whether paths can have numbers within a span.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// Coefficients of the lattice that give such numbers.
-    Numbers(Vec<i64>),
-    /// There are none with this span.
-    Nothing,
-    /// There was not enough time to know.
-    Unfinished,
 }
 
 impl Default for Budget<'_> {

@@ -8,8 +8,7 @@
 //!
 //! The numbers that decide are those of a fixed sequence: the same input has the same result.
 
-use super::weighing::{EndSet, Weigher};
-use super::weighted::Shares;
+use super::weighing::{EndSet, Shares, Weigher};
 
 /// Edges that may be looked at, and steps: for each end that may move, and in all.
 const MOST_WORK: u64 = 60_000_000;

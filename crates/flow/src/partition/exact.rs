@@ -4,8 +4,7 @@
 //! that has nothing (copies are alike). The cost of a set of ends never falls as ends are added, so a branch whose
 //! slowest copy is as slow as the best known result is left.
 
-use super::weighing::{EndSet, Weigher};
-use super::weighted::Shares;
+use super::weighing::{EndSet, Shares, Weigher};
 
 /// Ends, executed ones, that are distributed exactly.
 const MOST_ENDS: usize = 12;

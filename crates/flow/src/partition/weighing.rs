@@ -18,6 +18,9 @@ const MOST_CLUSTERS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndSet(Vec<u64>);
 
+/// For each procedure, the ends of each copy.
+pub type Shares = Vec<Vec<EndSet>>;
+
 impl EndSet {
     /// The empty set.
     pub fn none(ends: usize) -> EndSet {

@@ -18,7 +18,7 @@
 
 use super::anneal::refine;
 use super::exact;
-use super::weighing::{EndSet, Weigher};
+use super::weighing::{EndSet, Shares, Weigher};
 use super::{CopyPlan, Measure, Options, Part, Plan, Procedure};
 use crate::dag::DagEdgeId;
 use std::collections::{BTreeSet, HashMap};
@@ -72,9 +72,6 @@ pub fn whole(procedures: &[Procedure], options: &Options) -> Plan {
 fn part(procedure: &Procedure, ends: &[DagEdgeId], measure: Measure) -> Part {
     Part::by_ends(&procedure.dag, ends, &procedure.frequencies, measure)
 }
-
-/// For each procedure, the ends of each copy.
-pub type Shares = Vec<Vec<EndSet>>;
 
 struct Search<'a> {
     weighers: &'a mut [Weigher],

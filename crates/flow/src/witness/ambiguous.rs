@@ -7,8 +7,9 @@
 //! number of steps.
 
 use super::Violation;
+use super::automaton::{Action, State};
 use super::program::FunctionId;
-use super::pushdown::{Action, Pushdown, State};
+use super::pushdown::Pushdown;
 use super::structure::Structure;
 use crate::graph::Node;
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -14,9 +14,10 @@
 //! O(k x (states + sizes of the sets) + pairs).
 
 use super::Distribution;
+use super::automaton::{Action, Role, State};
 use super::first::{FirstSets, Parts};
-use super::program::{FunctionId, Program};
-use super::pushdown::{Action, Pushdown, Role, State};
+use super::program::{FunctionId, Program, Witness, WitnessKind};
+use super::pushdown::Pushdown;
 use super::structure::{Scope, Structure};
 use crate::graph::{Edge, Node};
 use std::collections::BTreeMap;
@@ -99,7 +100,17 @@ pub fn check_pairwise(program: &Program, distribution: &Distribution) -> Check {
 
 /// For each profile, which witnesses it has.
 pub fn members(program: &Program, distribution: &Distribution) -> Vec<Vec<bool>> {
-    super::repair::marked(program, distribution.kind, &distribution.profiles)
+    marked(program, distribution.kind, &distribution.profiles)
+}
+
+/// For each profile, which witnesses it has.
+pub fn marked(program: &Program, kind: WitnessKind, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
+    let mark = |profile: &Vec<Witness>| {
+        let mut member = vec![false; program.witness_count(kind)];
+        profile.iter().for_each(|w| member[w.index()] = true);
+        member
+    };
+    profiles.iter().map(mark).collect()
 }
 
 /// Checks the condition, where `members` marks the witnesses of each profile, with at most that lookahead.

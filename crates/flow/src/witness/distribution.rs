@@ -8,12 +8,13 @@
 //!
 //! Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
 
+use super::automaton::State;
 use super::condition::{Check, Lookahead};
 use super::eliminate::{Requirement, eliminate, marked, most_expensive_first};
 use super::jobs::{Grouping, Job, jobs};
 use super::placement::OtherKind;
 use super::program::{Program, Witness, WitnessKind};
-use super::pushdown::{Pushdown, State};
+use super::pushdown::Pushdown;
 use super::repair::Repair;
 use super::structure::Structure;
 use super::view::View;

@@ -6,8 +6,8 @@
 //! conservation that is what a maximum spanning tree leaves, or less. Each try costs the sets that have `w`, and a search behind `w` to
 //! the next witnesses.
 
-use super::first_local::{Scratch, disjoint};
 use super::view::View;
+use super::view::{Scratch, disjoint};
 use std::collections::HashMap;
 
 /// Successors of a branch that must be distinguished.

@@ -6,8 +6,8 @@
 //! than the best so far. The number of steps is limited; whether the search was finished is said.
 
 use super::eliminate::Requirement;
-use super::first_local::{disjoint, first_of};
 use super::view::View;
+use super::view::{disjoint, first_of};
 use std::collections::HashSet;
 
 /// The cheapest set that distinguishes the required successors, from one that does, and whether it is proven to be so.

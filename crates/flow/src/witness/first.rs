@@ -11,8 +11,8 @@
 //!
 //! Unions over strongly connected components: O(states + sizes of the sets that differ).
 
+use super::automaton::{Action, State};
 use super::program::FunctionId;
-use super::pushdown::{Action, State};
 use super::sets::{EMPTY, END, Lists, SetId, Sets, unions};
 use super::structure::{ENDS, RETURNS, Scope, Structure, UNWINDS};
 

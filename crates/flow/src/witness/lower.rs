@@ -3,8 +3,8 @@
 //! A node's state is followed by one state per call, in order, and then by the choice of its successors. States are numbered so that a
 //! node's own state comes first; single choices are passed through where they carry nothing.
 
+use super::automaton::{Action, Role, State, StateData};
 use super::program::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaque, Program, Start, WitnessKind};
-use super::pushdown::{Action, Role, State, StateData};
 use crate::graph::{Edge, Node};
 
 /// The states, and where functions and nodes begin.

@@ -37,13 +37,13 @@
 //! 5. [`reconstruct`]: from partial traces to the execution.
 
 pub mod ambiguous;
+pub mod automaton;
 pub mod bound;
 pub mod condition;
 pub mod distribution;
 pub mod eliminate;
 pub mod exact;
 pub mod first;
-pub mod first_local;
 pub mod jobs;
 mod lower;
 pub mod paper;

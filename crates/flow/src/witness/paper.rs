@@ -15,13 +15,14 @@
 //! Both look at one function at a time, with an edge exit -> entry where it is entered more than once; they know nothing of indirect
 //! calls. They assume at most one edge from a node to another. O(profiles x branches x edges).
 
+use super::automaton::{Action, Role, State};
 use super::condition::{Violation, branch, members, target};
-use super::first_local::{disjoint, first_of};
 use super::program::{FunctionId, Program, WitnessKind};
-use super::pushdown::{Action, Pushdown, Role, State};
+use super::pushdown::Pushdown;
 use super::sets::{Lists, components};
 use super::structure::Structure;
 use super::view::{END, View};
+use super::view::{disjoint, first_of};
 use super::{Distribution, Weights};
 use std::collections::HashSet;
 

@@ -3,11 +3,12 @@
 //! For the published placements, which have their witnesses once and for all. What the calls between functions need beyond is added by
 //! [`repair`](super::repair); the paper's node algorithm is left as it is, so that the check shows what it lacks.
 
+use super::automaton::State;
 use super::condition::check_structure;
 use super::distribution::{Options, PlanError, Planned, planned_from};
 use super::placement::{Placement, place};
 use super::program::{Program, Witness, WitnessKind};
-use super::pushdown::{Pushdown, State};
+use super::pushdown::Pushdown;
 use super::structure::Structure;
 use super::view::View;
 use super::weights::Weights;
@@ -52,7 +53,7 @@ pub fn plan_placed(
     }
     profiles.iter_mut().for_each(|p| p.sort_unstable());
     if placement == Placement::Paper {
-        let members = super::repair::marked(program, kind, &profiles);
+        let members = super::condition::marked(program, kind, &profiles);
         let check = check_structure(&structure, &members, options.lookahead);
         return Ok(planned_from(kind, profiles, check, weights, options));
     }

@@ -5,76 +5,10 @@
 //! entries any number of times, and the root, which calls the function that the run starts in and then ends the run. One pass over the
 //! program: O(nodes + edges + callees).
 
+use super::automaton::{Action, Role, State, StateData};
 use super::lower;
-use super::program::{FunctionId, Program, Witness, WitnessKind};
+use super::program::{FunctionId, Program, WitnessKind};
 use crate::graph::{Edge, Node};
-
-/// A state of the automaton.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct State(pub u32);
-
-impl State {
-    /// The state as an index into per-state tables.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// What follows when a state has been entered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Control passes to one of these states; with none, it stays here for ever.
-    Choose(Box<[State]>),
-    /// A function is entered.
-    Call {
-        /// The function.
-        callee: FunctionId,
-        /// Where control goes on when it returns.
-        after: State,
-        /// Where control goes on when it unwinds.
-        unwound: State,
-    },
-    /// The function returns.
-    Return,
-    /// The function is left by unwinding.
-    Unwind,
-    /// The run ends.
-    End,
-}
-
-/// Why a state with several successors has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// A node, or what follows its last call: its successors are those of the node.
-    Node,
-    /// An edge.
-    Edge,
-    /// A call: its successors are callees.
-    Call,
-    /// What a call of unknown code comes to: return, the end of the run, unwinding.
-    Opaque,
-    /// Unwinding: its successors are landing pads, and passing the frame over.
-    Unwinding,
-    /// Code outside: its successors are external entries, and leaving.
-    Outside,
-}
-
-/// A state with what belongs to it.
-#[derive(Clone, Debug)]
-pub struct StateData {
-    /// The witness that is recorded when the state is entered.
-    pub witness: Option<Witness>,
-    /// Whether entering the state executes the block of its node.
-    pub executes: bool,
-    /// Its function; for the two that were added, a number that no function of the program has.
-    pub function: FunctionId,
-    /// Its node, or the one that its edge leads to.
-    pub node: Node,
-    /// What it is.
-    pub role: Role,
-    /// What follows.
-    pub action: Action,
-}
 
 /// The automaton of a program.
 #[derive(Clone, Debug)]

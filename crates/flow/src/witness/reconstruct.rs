@@ -13,10 +13,11 @@
 mod decision;
 
 use super::Distribution;
+use super::automaton::{Action, State};
 use super::condition::{self, Branch, Target};
 use super::first::FirstSets;
 use super::program::{FunctionId, Program, Witness};
-use super::pushdown::{Action, Pushdown, State};
+use super::pushdown::Pushdown;
 use super::structure::{Scope, Structure};
 use crate::graph::Node;
 use decision::Tables;

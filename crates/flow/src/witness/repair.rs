@@ -5,10 +5,10 @@
 //! witnesses sees at that branch. So what stays violated cannot be distinguished by the next symbol at all (two callbacks of unknown
 //! code, for example, between which the known code executes nothing). Each pass is a check of the whole program.
 
-use super::condition::{Check, Lookahead, Violation, check_structure};
+use super::automaton::State;
+use super::condition::{Check, Lookahead, Violation, check_structure, marked};
 use super::first::FirstSets;
-use super::program::{Program, Witness, WitnessKind};
-use super::pushdown::State;
+use super::program::{Program, Witness};
 use super::sets::END;
 use super::structure::{Scope, Structure};
 use super::weights::Weights;
@@ -31,16 +31,6 @@ pub struct Repair<'a> {
     pub limit: Option<usize>,
     /// How far traces are read.
     pub lookahead: Lookahead,
-}
-
-/// For each profile, which witnesses it has.
-pub fn marked(program: &Program, kind: WitnessKind, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
-    let mark = |profile: &Vec<Witness>| {
-        let mut member = vec![false; program.witness_count(kind)];
-        profile.iter().for_each(|w| member[w.index()] = true);
-        member
-    };
-    profiles.iter().map(mark).collect()
 }
 
 impl Repair<'_> {

@@ -3,8 +3,9 @@
 //! How control can leave a function without a witness is a least fixed point, computed by a worklist: each state changes at most three
 //! times. Everything else is a search or strongly connected components. O(states + transitions).
 
+use super::automaton::{Action, State};
 use super::program::FunctionId;
-use super::pushdown::{Action, Pushdown, State};
+use super::pushdown::Pushdown;
 use super::sets::{Lists, components};
 
 /// Control can leave the function by returning.

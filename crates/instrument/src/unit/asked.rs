@@ -69,7 +69,8 @@ impl Unit {
     /// What is said of a function whose paths do not have the numbers by which they were asked for.
     fn cut_elsewhere(&self, paths: u64) -> String {
         format!(
-            "it has {paths} paths where --max-paths is {}, so they are cut into shorter ones, whose numbers are others than those that were asked for",
+            "it has {paths} paths where --max-paths is {}, so they are cut into shorter ones, whose numbers are others than those that \
+                were asked for",
             self.options.plan.max_paths
         )
     }

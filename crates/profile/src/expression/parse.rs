@@ -168,7 +168,10 @@ impl Parser<'_> {
             sequence.never.push(self.place()?);
         }
         match self.at == started {
-            true => Err(self.error("a place is expected: a line (12, 12-15, file.c:12), a block (b7), inlined code (name()), any block (_); or entry, head, exit, back, call, .., !")),
+            true => Err(self.error(
+                "a place is expected: a line (12, 12-15, file.c:12), a block (b7), inlined code (name()), any block \
+                (_); or entry, head, exit, back, call, .., !",
+            )),
             false => Ok(sequence),
         }
     }

@@ -5,6 +5,7 @@
 
 use super::external::{Row, Sorter};
 use super::handed::Handed;
+pub use super::handed::UnitKey;
 use super::presence::{Presence, Present};
 use super::{Reports, User};
 use crate::error::ProfileError;
@@ -18,15 +19,6 @@ use trodden_unit::Identity;
 const BUFFER: usize = 1 << 20;
 /// What part of the memory is for pairs of user and copy: they are few beside paths.
 const PRESENCE: usize = 8;
-
-/// A unit of a build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct UnitKey {
-    /// The build.
-    pub image: Identity,
-    /// The unit.
-    pub unit: Identity,
-}
 
 /// A path, and who took it.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,12 +2,20 @@
 //! Bowring, Orso and Harrold, "Monitoring deployed software using software tomography", 2002): from a copy's counters
 //! to the program's, and who watches what.
 
-use super::aggregate::UnitKey;
 use crate::copies::{Divided, Within};
 use std::collections::HashMap;
 use std::sync::Arc;
 use trodden_flow::{Dag, Numbering};
 use trodden_unit::{FunctionMap, Identity, UnitMap, parts};
+
+/// A unit of a build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UnitKey {
+    /// The build.
+    pub image: Identity,
+    /// The unit.
+    pub unit: Identity,
+}
 
 /// A copy.
 #[derive(Clone, Debug)]

@@ -12,7 +12,6 @@
 //!
 //! Invariant: counters are ascending by index, and there is one for each that is not zero.
 
-use super::readings::difference;
 use crate::error::ProfileError;
 use crate::model::Profile;
 use crate::raw::RawProfile;
@@ -182,4 +181,18 @@ pub fn subtract(now: &mut [RawProfile], before: &[RawProfile]) {
             unit.counts = difference(&unit.counts, &old.counts);
         }
     }
+}
+/// What counters have gained. Counts do not shrink; where a file was replaced, they begin anew.
+pub(super) fn difference(now: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut before = before.iter().peekable();
+    let mut gained = Vec::new();
+    for &(index, count) in now {
+        while before.next_if(|b| b.0 < index).is_some() {}
+        let old = before.next_if(|b| b.0 == index).map_or(0, |b| b.1);
+        let new = count.checked_sub(old).unwrap_or(count);
+        if new > 0 {
+            gained.push((index, new));
+        }
+    }
+    gained
 }

@@ -36,7 +36,7 @@
 //!
 //! Invariant: memory is bounded; when readings become many, neighbours are joined.
 
-use super::bursts::{BurstSampling, CounterEstimate, NINETY_FIVE, UnitEstimates};
+use super::bursts::{BurstSampling, CounterEstimate, NINETY_FIVE, UnitEstimates, difference};
 use super::loss::{Loss, Seen};
 use crate::model::Profile;
 use crate::paths::{Beginning, FunctionPaths, PathEnd};
@@ -358,21 +358,6 @@ fn join(mut one: Reading, other: Option<&Reading>) -> Reading {
         }
     }
     one
-}
-
-/// What counters have gained. Counts do not shrink; where a file was replaced, they begin anew.
-pub(super) fn difference(now: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let mut before = before.iter().peekable();
-    let mut gained = Vec::new();
-    for &(index, count) in now {
-        while before.next_if(|b| b.0 < index).is_some() {}
-        let old = before.next_if(|b| b.0 == index).map_or(0, |b| b.1);
-        let new = count.checked_sub(old).unwrap_or(count);
-        if new > 0 {
-            gained.push((index, new));
-        }
-    }
-    gained
 }
 
 #[cfg(test)]

@@ -74,7 +74,8 @@ pub enum SuiteError {
     Map(#[from] MapError),
     /// Paths of another build are others.
     #[error(
-        "`{test}` ran another build of {image} than `{other}`: paths can be compared within one build only; record the suite again, or remove old runs (`trodden runs remove`)"
+        "`{test}` ran another build of {image} than `{other}`: paths can be compared within one build only; record the suite again, or \
+            remove old runs (`trodden runs remove`)"
     )]
     OtherBuild {
         /// The test.

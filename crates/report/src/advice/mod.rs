@@ -8,7 +8,8 @@ pub mod text;
 mod words;
 
 use crate::error::ReportError;
-use crate::select::{self, Measure};
+use crate::measure::Measure;
+use crate::select;
 use crate::view::{Function, View};
 use std::collections::HashMap;
 use trodden_profile::advise::{AdviseOptions, Finding, Kind, advise};

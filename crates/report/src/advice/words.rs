@@ -149,7 +149,9 @@ pub fn suggestion(function: &Function, finding: &Finding) -> String {
         Advice::Loop(l) => suggest_for_loop(function, l),
         Advice::Redundant(r) => suggest_for_redundant(r),
         Advice::Never(_) => {
-            "if it cannot happen, one test may do for both, or code for it may go (an assertion says so); if it can, a test for it is missing".into()
+            "if it cannot happen, one test may do for both, or code for it may go (an assertion says so); if it can, a test for it is \
+                missing"
+                .into()
         }
     }
 }
@@ -171,7 +173,8 @@ fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
     );
     if c.last_round {
         return format!(
-            "{} {} whether {} leaves its loop: leave it there, write the last round apart, or copy the {stretch} between them for each case",
+            "{} {} whether {} leaves its loop: leave it there, write the last round apart, or copy the {stretch} between them for each \
+                case",
             branch(function, c.earlier),
             if is_sure(c) { "already tells" } else { "nearly always tells" },
             branch(function, c.later)
@@ -183,12 +186,14 @@ fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
     let keep = if is_sure(c) { "" } else { "; keep the second test on the way that is not sure" };
     match c.stretch.instructions {
         long if long > LONG_STRETCH => format!(
-            "make one decision of both in the source, or a table of cases over both conditions; to copy the {stretch} between them is much code{keep}"
+            "make one decision of both in the source, or a table of cases over both conditions; to copy the {stretch} between them is \
+                much code{keep}"
         ),
         _ => {
             let ways: Vec<String> = c.given.iter().filter(|g| g.decides.is_some()).map(|g| way(function, g.edge)).collect();
             format!(
-                "thread the jump: copy the {stretch} behind {} {} so that the second test falls away, or decide both in the first test{keep}",
+                "thread the jump: copy the {stretch} behind {} {} so that the second test falls away, or decide both in the first \
+                    test{keep}",
                 branch(function, c.earlier),
                 ways.join(" and ")
             )
@@ -201,12 +206,15 @@ fn suggest_for_loop(function: &Function, l: &LoopPatterns) -> String {
     if let Some(split) = l.split {
         let at = branch(function, split.block);
         return format!(
-            "test {at} first and write one body for each outcome (it leaves {:.2} of {:.2} bits); if it cannot change within the loop, move it out and write two loops",
+            "test {at} first and write one body for each outcome (it leaves {:.2} of {:.2} bits); if it cannot change within the loop, \
+                move it out and write two loops",
             split.left, l.entropy
         );
     }
     if most >= 0.8 {
-        return "write the most frequent pattern as straight code that leaves for the general body at the first surprise (`__builtin_expect` along it)".into();
+        return "write the most frequent pattern as straight code that leaves for the general body at the first surprise \
+            (`__builtin_expect` along it)"
+            .into();
     }
     if l.patterns.len() <= 4 {
         return format!(
@@ -222,7 +230,9 @@ fn suggest_for_redundant(r: &Redundant) -> String {
     match (constant, r.unavoidable) {
         (true, _) => "the operands are constants on these paths: a copy of the block for them folds the results".into(),
         (false, true) => {
-            "keep the result in a local variable across the writes in between if they cannot change it (`restrict`, `const`, a copy before the loop)".into()
+            "keep the result in a local variable across the writes in between if they cannot change it (`restrict`, `const`, a copy \
+                before the loop)"
+                .into()
         }
         (false, false) => "keep the result in a local variable on the common way, and compute it on the others alone".into(),
     }

@@ -76,7 +76,8 @@ impl Browser {
 
     /// Presses a key with nothing in particular in focus.
     pub fn press(&self, key: &str) {
-        let actions = json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": [{ "type": "keyDown", "value": key }, { "type": "keyUp", "value": key }] }] });
+        let actions = json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": [{ "type": "keyDown", "value": key },
+            { "type": "keyUp", "value": key }] }] });
         self.post("/actions", actions);
     }
 

@@ -90,7 +90,8 @@ fn program_and_libraries_have_files_of_their_own() {
     let lab = Laboratory::new("libraries");
     for (library, unit, count) in [("one", 11, 3), ("two", 12, 4)] {
         let source = format!(
-            "#define UNIT {unit}\n#include \"subject.h\"\nvoid {library}(void) {{ for (int i = 0; i < {count}; i++) {{ ENTER; COUNT(0); }} }}\n"
+            "#define UNIT {unit}\n#include \"subject.h\"\nvoid {library}(void) {{ for (int i = 0; i < {count}; i++) {{ ENTER; COUNT(0); \
+                }} }}\n"
         );
         lab.source(&format!("{library}.c"), &source);
         lab.compile(
@@ -155,7 +156,11 @@ fn several_units_and_an_uninstrumented_image() {
 #[test]
 fn cplusplus_subject() {
     let lab = Laboratory::new("cplusplus");
-    lab.source("program.cc", "#include <vector>\n#include <stdexcept>\nextern \"C\" {\n#include \"subject.h\"\n}\nint main() { ENTER; try { std::vector<int>(3).at(5); } catch (std::out_of_range &) { COUNT(4); } }\n");
+    lab.source(
+        "program.cc",
+        "#include <vector>\n#include <stdexcept>\nextern \"C\" {\n#include \"subject.h\"\n}\nint main() { ENTER; \
+        try { std::vector<int>(3).at(5); } catch (std::out_of_range &) { COUNT(4); } }\n",
+    );
     lab.compile("g++", &["-O1", "-o", "program", "program.cc", object().to_str().unwrap()]);
     lab.run(&lab.path("program"), "out/%m.raw");
     assert_eq!(lab.raw_file("out").count(4), 1);
@@ -166,7 +171,8 @@ fn rust_subject() {
     let lab = Laboratory::new("rust");
     lab.source("counted.c", "#include \"subject.h\"\nvoid counted(void) { ENTER; COUNT(0); }\n");
     lab.compile("gcc", &["-O1", "-fPIC", "-c", "counted.c"]);
-    let main = "unsafe extern \"C\" { fn counted(); }\nfn main() { std::thread::scope(|s| for _ in 0..3 { s.spawn(|| unsafe { counted() }); }); assert!(std::panic::catch_unwind(|| panic!()).is_err()) }\n";
+    let main = "unsafe extern \"C\" { fn counted(); }\nfn main() { std::thread::scope(|s| for _ in 0..3 { s.spawn(|| unsafe { counted() \
+        }); }); assert!(std::panic::catch_unwind(|| panic!()).is_err()) }\n";
     lab.source("program.rs", main);
     let runtime = format!("link-arg={}", object().display());
     for (name, more) in [("unwind", ""), ("abort", "-Cpanic=abort"), ("optimised", "-O")] {
@@ -192,9 +198,11 @@ fn without_any_library() {
         static void relocate(void) {
             unsigned long table = 0, size = 0;
             for (struct entry *e = _DYNAMIC; e->tag; e++) { if (e->tag == 7) table = e->value; if (e->tag == 8) size = e->value; }
-            for (struct relocation *r = (void *)(__ehdr_start + table); size; r++, size -= sizeof *r) *(unsigned long *)(__ehdr_start + r->offset) = (unsigned long)__ehdr_start + r->addend;
+            for (struct relocation *r = (void *)(__ehdr_start + table); size; r++,
+                size -= sizeof *r) *(unsigned long *)(__ehdr_start + r->offset) = (unsigned long)__ehdr_start + r->addend;
         }
-        static long call(long n, long a, long b) { long r; __asm__ volatile("syscall" : "=a"(r) : "0"(n), "D"(a), "S"(b) : "rcx", "r11", "memory"); return r; }
+        static long call(long n, long a, long b) { long r; __asm__ volatile("syscall" : "=a"(r) : "0"(n), "D"(a), "S"(b) : "rcx", "r11",
+            "memory"); return r; }
         __attribute__((force_align_arg_pointer)) void _start(void) {
             if (RELOCATE) relocate();
             tls[4] = (long)&tls[4];

@@ -423,7 +423,8 @@ fn messages_go_to_standard_error_only() {
             if (mkdir_("out.raw")) return 1;
             if (argc == 2) { close(2); if (open("data", O_RDWR | O_CREAT | O_TRUNC, 0600) != 2) return 2; }
             if (argc == 3) close(2);
-            if (argc == 4) { fcntl(2, F_SETFL, O_NONBLOCK); char page[4096] = { 0 }; while (write(2, page, sizeof page) > 0); fcntl(2, F_SETFL, 0); }
+            if (argc == 4) { fcntl(2, F_SETFL, O_NONBLOCK); char page[4096] = { 0 }; while (write(2, page, sizeof page) > 0); fcntl(2,
+                F_SETFL, 0); }
             pthread_create(&t, 0, work, 0);
             pthread_join(t, 0);
             (void)argv;
@@ -455,7 +456,8 @@ fn a_stopped_process_does_not_stop_others() {
     let lab = Laboratory::new("stopped");
     let program = lab.program("program", SIMPLE, &[]);
     let source = format!(
-        "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <unistd.h>\n#include <stdio.h>\nint main(void) {{ int f = open(\"out.raw\", O_RDWR | O_CREAT, 0600);\n\
+        "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <unistd.h>\n#include <stdio.h>\nint main(void) {{ int f = open(\"out.raw\", \
+            O_RDWR | O_CREAT, 0600);\n\
          struct flock l = {{ F_WRLCK, SEEK_SET, {}L, 1, 0 }}; if (f < 0 || fcntl(f, F_OFD_SETLK, &l)) return 1; close(1); pause(); }}\n",
         trodden_wire::HEADER_LOCK_BYTE
     );

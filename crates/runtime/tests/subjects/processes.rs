@@ -110,8 +110,10 @@ fn a_raw_fork_neither_hangs_nor_miscounts_what_is_entered_after_it() {
         #include <unistd.h>
         static volatile int stop;
         static int briefs;
-        static void *brief(void *unused) { for (int i = 0; i < 10000; i++) { ENTER; COUNT(0); } __atomic_add_fetch(&briefs, 1, __ATOMIC_SEQ_CST); return unused; }
-        static void *churn(void *unused) { while (!stop) { pthread_t t; if (!pthread_create(&t, 0, brief, 0)) pthread_join(t, 0); } return unused; }
+        static void *brief(void *unused) { for (int i = 0; i < 10000; i++) { ENTER; COUNT(0); } __atomic_add_fetch(&briefs, 1,
+            __ATOMIC_SEQ_CST); return unused; }
+        static void *churn(void *unused) { while (!stop) { pthread_t t; if (!pthread_create(&t, 0, brief, 0)) pthread_join(t, 0);
+            } return unused; }
         static void *forks(void *unused) {
             pid_t child = syscall(SYS_fork);
             if (!child) { for (int i = 0; i < 10000; i++) { ENTER; COUNT(0); } syscall(SYS_exit_group, 0); }
@@ -292,7 +294,8 @@ fn libraries_come_and_go_a_thousand_times() {
         #include <stdio.h>
         #include <sys/wait.h>
         #include <unistd.h>
-        static int mappings(void) { int n = 0, c; FILE *f = fopen("/proc/self/maps", "r"); while ((c = getc(f)) != EOF) n += c == '\n'; fclose(f); return n; }
+        static int mappings(void) { int n = 0, c; FILE *f = fopen("/proc/self/maps", "r"); while ((c = getc(f)) != EOF) n += c == '\n';
+            fclose(f); return n; }
         static void *call(void *f) { ((void (*)(void))f)(); return 0; }
         int main(int argc, char **argv) {
             int before = 0;
@@ -307,7 +310,8 @@ fn libraries_come_and_go_a_thousand_times() {
                     wait(0);
                 }
                 dlclose(library);
-                if (i % 10 == 5) { int status; if (!fork()) _exit(0); wait(&status); if (status) return puts("fork without the library failed"), 1; }
+                if (i % 10 == 5) { int status; if (!fork()) _exit(0); wait(&status);
+                    if (status) return puts("fork without the library failed"), 1; }
                 if (i == 50) before = mappings();
             }
             if (mappings() > before + 3) return printf("%d mappings, then %d\n", before, mappings()), 1;

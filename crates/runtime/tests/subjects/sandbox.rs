@@ -44,13 +44,15 @@ const SHUT_IN: &str = r#"
         /* Truncation came with version 3, ioctl with version 5; the first 13 rights with version 1. */
         struct landlock_ruleset_attr rights = { .handled_access_fs = abi >= 5 ? 0xffff : abi >= 3 ? 0x7fff : abi == 2 ? 0x3fff : 0x1fff };
         int rules = syscall(SYS_landlock_create_ruleset, &rights, sizeof rights.handled_access_fs, 0);
-        if (rules < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_landlock_restrict_self, rules, 0)) perror("landlock"), exit(9);
+        if (rules < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_landlock_restrict_self, rules, 0)) perror("landlock"),
+            exit(9);
         close(rules);
     }
     int main(int argc, char **argv) {
         const char *how = argv[1];
         if (!strcmp(how, "landlock")) landlock();
-        if (!strcmp(how, "chroot") && (chroot("jail") || chdir("/") || setgroups(0, 0) || setgid(65534) || setuid(65534))) perror(how), exit(9);
+        if (!strcmp(how, "chroot") && (chroot("jail") || chdir("/") || setgroups(0, 0) || setgid(65534) || setuid(65534))) perror(how),
+            exit(9);
         if (!strcmp(how, "jail") && (chroot("jail") || chdir("/"))) perror(how), exit(9);
         if (!strcmp(how, "seccomp")) filter(SECCOMP_RET_ERRNO | EPERM);
         if (!strcmp(how, "kill")) filter(SECCOMP_RET_KILL_PROCESS), threads(), exit(0);
@@ -198,7 +200,8 @@ fn two_copies_of_an_image_do_not_take_each_others_regions() {
                 }
                 threads();
                 pid_t child = fork();
-                if (!child) { if (argc == 1 && (chroot("jail") || setuid(65534))) _exit(1); threads(); child = fork(); threads(); if (child) wait(0); _exit(0); }
+                if (!child) { if (argc == 1 && (chroot("jail") || setuid(65534))) _exit(1); threads(); child = fork(); threads();
+                    if (child) wait(0); _exit(0); }
                 int status;
                 if (waitpid(child, &status, 0) != child || status) return 2;
             }

@@ -16,12 +16,16 @@ const REGISTERS: &str = r#"
         " mov %rsp, saved(%rip)\n sub %rdi, %rsp\n"
         " ldmxcsr before+368(%rip)\n fldcw before+372(%rip)\n"
         ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n movups before+112+16*\\n(%rip), %xmm\\n\n.endr\n"
-        " mov before(%rip), %rbx\n mov before+8(%rip), %rcx\n mov before+16(%rip), %rdx\n mov before+24(%rip), %rsi\n mov before+32(%rip), %rdi\n"
-        " mov before+40(%rip), %rbp\n mov before+48(%rip), %r8\n mov before+56(%rip), %r9\n mov before+64(%rip), %r10\n mov before+72(%rip), %r12\n"
+        " mov before(%rip), %rbx\n mov before+8(%rip), %rcx\n mov before+16(%rip), %rdx\n mov before+24(%rip), %rsi\n"
+        " mov before+32(%rip), %rdi\n"
+        " mov before+40(%rip), %rbp\n mov before+48(%rip), %r8\n mov before+56(%rip), %r9\n mov before+64(%rip), %r10\n"
+        " mov before+72(%rip), %r12\n"
         " mov before+80(%rip), %r13\n mov before+88(%rip), %r14\n mov before+96(%rip), %r15\n"
         " std\n stc\n call __trodden_enter\n pushfq\n cld\n pop after+376(%rip)\n"
-        " mov %rbx, after(%rip)\n mov %rcx, after+8(%rip)\n mov %rdx, after+16(%rip)\n mov %rsi, after+24(%rip)\n mov %rdi, after+32(%rip)\n"
-        " mov %rbp, after+40(%rip)\n mov %r8, after+48(%rip)\n mov %r9, after+56(%rip)\n mov %r10, after+64(%rip)\n mov %r12, after+72(%rip)\n"
+        " mov %rbx, after(%rip)\n mov %rcx, after+8(%rip)\n mov %rdx, after+16(%rip)\n mov %rsi, after+24(%rip)\n"
+        " mov %rdi, after+32(%rip)\n"
+        " mov %rbp, after+40(%rip)\n mov %r8, after+48(%rip)\n mov %r9, after+56(%rip)\n mov %r10, after+64(%rip)\n"
+        " mov %r12, after+72(%rip)\n"
         " mov %r13, after+80(%rip)\n mov %r14, after+88(%rip)\n mov %r15, after+96(%rip)\n mov %rax, after+104(%rip)\n"
         ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n movups %xmm\\n, after+112+16*\\n(%rip)\n.endr\n"
         " stmxcsr after+368(%rip)\n fnstcw after+372(%rip)\n"
@@ -35,9 +39,11 @@ const REGISTERS: &str = r#"
             __trodden_bias = 0;
             probe(skew);
             int flags = (after.flags & 0x401) == 0x401;
-            if (memcmp(&before, &after, 13 * 8) || memcmp(before.vector, after.vector, 256) || before.mxcsr != after.mxcsr || before.control != after.control || !flags)
+            if (memcmp(&before, &after, 13 * 8) || memcmp(before.vector, after.vector,
+                256) || before.mxcsr != after.mxcsr || before.control != after.control || !flags)
                 printf("changed with a stack off by %ld: flags %lx\n", skew, after.flags), exit(1);
-            if (!__trodden_bias || (long)after.general[13] != __trodden_bias) printf("bias %ld, returned %ld\n", __trodden_bias, after.general[13]), exit(1);
+            if (!__trodden_bias || (long)after.general[13] != __trodden_bias) printf("bias %ld, returned %ld\n", __trodden_bias,
+                after.general[13]), exit(1);
         }
         return 0;
     }
@@ -65,7 +71,8 @@ const VECTORS: &str = r#"
         __asm__ volatile(".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n vmovups 32*\\n(%0), %%ymm\\n\n.endr\n"
             "call __trodden_enter\n"
             ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n vmovups %%ymm\\n, 32*\\n(%1)\n.endr\n vzeroupper" : : "r"(before), "r"(after)
-            : "rax", "r11", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+            : "rax", "r11", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+                "xmm12", "xmm13", "xmm14", "xmm15");
         return memcmp(before, after, 512) != 0;
     }
 "#;
@@ -86,7 +93,8 @@ const DEPTH: &str = r#"
     static unsigned char stack[16384] __attribute__((aligned(64)));
     int main(void) {
         memset(stack, 0xa5, sizeof stack);
-        __asm__ volatile("mov %%rsp, %%r12\n mov %0, %%rsp\n call __trodden_enter\n mov %%r12, %%rsp" : : "r"(stack + sizeof stack) : "rax", "r11", "r12", "memory");
+        __asm__ volatile("mov %%rsp, %%r12\n mov %0, %%rsp\n call __trodden_enter\n"
+        " mov %%r12, %%rsp" : : "r"(stack + sizeof stack) : "rax", "r11", "r12", "memory");
         int untouched = 0;
         while (stack[untouched] == 0xa5) untouched++;
         printf("%d", (int)sizeof stack - untouched);

@@ -83,7 +83,8 @@ pub fn import(
     let (tally, source) = (world.tally, source.unwrap_or(BranchSource::BranchRecords));
     if counts.records > 0 && counts.in_programs == 0 {
         let what = format!(
-            "none of the {} branches lies in it: what is loaded anywhere (PIE, shared library) needs `perf script --show-mmap-events`, and the file must bear the name under which it ran",
+            "none of the {} branches lies in it: what is loaded anywhere (PIE, shared library) needs `perf script --show-mmap-events`, \
+                and the file must bear the name under which it ran",
             counts.records
         );
         return Err(BinaryError::Addresses { image: programs.first().cloned().unwrap_or_default(), what }.into());

@@ -2,7 +2,7 @@
 //!
 //! | file | source | what it holds |
 //! |---|---|---|
-//! | `qemu.rs`, `qemu_blocks.rs` | an unmodified program under QEMU's user mode, with the plugin `trodden-qemu-plugin` | branches; memory accesses |
+//! | `qemu.rs`, `qemu_blocks.rs` | an unmodified program under QEMU's user mode, with a plugin | branches; memory accesses |
 //! | `bt9.rs` | text traces of CBP-5 | branches |
 //! | `cbp2025.rs` | traces of CBP2025 | instructions |
 //! | `champsim.rs` | traces of ChampSim | instructions |
@@ -222,7 +222,8 @@ mod tests {
 
     #[test]
     fn maps_are_read_with_blanks_in_names() {
-        let text = "10001000-10003000 r-xp 00001000 fe:00 12 /usr/bin/my prog\n7f00-7f10 rw-p 00000000 00:00 0 \n7ffe00-7fff00 rw-p 0 00:00 0 [stack]\n";
+        let text = "10001000-10003000 r-xp 00001000 fe:00 12 /usr/bin/my prog\n7f00-7f10 rw-p 00000000 00:00 0 \n7ffe00-7fff00 rw-p 0 \
+            00:00 0 [stack]\n";
         let expected =
             Mapping { process: 0, start: 0x1000, length: 0x2000, offset: 0x1000, build_id: None, path: "/usr/bin/my prog".into() };
         assert_eq!(parse_maps(text, 0x1000_0000), [expected]);

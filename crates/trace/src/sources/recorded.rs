@@ -1,32 +1,14 @@
 //! Reads the compact format of recorded branches. Its layout is described in `recorded_writer.rs`.
 
-use super::recorded_writer::tag;
+use super::recorded_writer::{ChunkKind, MAGIC, VERSION, tag};
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
 use std::io::Read;
 use std::path::Path;
 use trodden_binary::Mapping;
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
-/// How a recording begins.
-pub const MAGIC: [u8; 8] = *b"trodrec\n";
-/// Version of the layout.
-pub const VERSION: u32 = 1;
 /// No chunk holds more bytes.
 const LARGEST_CHUNK: usize = 1 << 28;
-
-/// What a chunk holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum ChunkKind {
-    /// Where the recording comes from.
-    Head = 1,
-    /// What threads did.
-    Events = 2,
-    /// What there is to say about it.
-    Notes = 3,
-    /// Nothing follows.
-    End = 4,
-}
 
 /// A recording.
 pub struct RecordedSource<R> {

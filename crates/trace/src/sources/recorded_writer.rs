@@ -16,10 +16,27 @@
 //! own, zigzag. Memory grows with the number of different events.
 
 use super::SourceNotes;
-use super::recorded::{ChunkKind, MAGIC, VERSION};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use trodden_hardware::{BranchKind, RetiredBranch, StreamEvent, ThreadId};
+
+/// How a recording begins.
+pub const MAGIC: [u8; 8] = *b"trodrec\n";
+/// Version of the layout.
+pub const VERSION: u32 = 1;
+/// What a chunk holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ChunkKind {
+    /// Where the recording comes from.
+    Head = 1,
+    /// What threads did.
+    Events = 2,
+    /// What there is to say about it.
+    Notes = 3,
+    /// Nothing follows.
+    End = 4,
+}
 
 /// Events of a chunk, about.
 const CHUNK_EVENTS: usize = 1 << 18;

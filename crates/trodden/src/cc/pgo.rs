@@ -15,6 +15,8 @@ use std::ffi::OsString;
 pub const MARKERS: &str = "markers=llvm";
 /// The plugin's parameter that asks for counters of coverage.
 pub const COVERAGE: &str = "counters=coverage";
+/// The same with the test vectors of decisions (MC/DC).
+pub const MCDC: &str = "counters=mcdc";
 /// Options of LLVM: names are read by the plugin, which has no decompressor.
 pub const LLVM_OPTIONS: [&str; 1] = ["-enable-name-compression=false"];
 /// The user's own use of profiles cannot be in the same build.
@@ -38,13 +40,16 @@ pub enum LlvmCounters {
     Edges,
     /// Of regions of the source, for `llvm-cov`.
     Coverage,
+    /// The same, and of the test vectors of decisions.
+    Mcdc,
 }
 
 impl LlvmCounters {
     /// Those that the plugin's parameters ask for.
     fn of(parameters: &str) -> Option<LlvmCounters> {
         let has = |option: &str| parameters.split_whitespace().any(|word| word == option);
-        if has(COVERAGE) { Some(LlvmCounters::Coverage) } else { has(MARKERS).then_some(LlvmCounters::Edges) }
+        let known = [(MCDC, LlvmCounters::Mcdc), (COVERAGE, LlvmCounters::Coverage), (MARKERS, LlvmCounters::Edges)];
+        known.into_iter().find(|(option, _)| has(option)).map(|(_, counters)| counters)
     }
 
     /// The option of `trodden build`.
@@ -52,6 +57,7 @@ impl LlvmCounters {
         match self {
             LlvmCounters::Edges => "--pgo",
             LlvmCounters::Coverage => "--coverage",
+            LlvmCounters::Mcdc => "--coverage=mcdc",
         }
     }
 
@@ -60,14 +66,15 @@ impl LlvmCounters {
         match self {
             LlvmCounters::Edges => &["-fprofile-instrument=llvm"],
             LlvmCounters::Coverage => &["-fprofile-instrument=clang", "-fcoverage-mapping"],
+            LlvmCounters::Mcdc => &["-fprofile-instrument=clang", "-fcoverage-mapping", "-fcoverage-mcdc"],
         }
     }
 
-    /// Options of rustc that insert them. Of edges, it has no option for atomic updates; LLVM has. Of coverage they are atomic.
+    /// Options of rustc that insert them; it has none for MC/DC. Of edges, it has no option for atomic updates; LLVM has. Of coverage they are atomic.
     fn rustc_options(self) -> &'static [&'static str] {
         match self {
             LlvmCounters::Edges => &["-Cprofile-generate", "-Cllvm-args=-instrprof-atomic-counter-update-all"],
-            LlvmCounters::Coverage => &["-Cinstrument-coverage"],
+            LlvmCounters::Coverage | LlvmCounters::Mcdc => &["-Cinstrument-coverage"],
         }
     }
 }

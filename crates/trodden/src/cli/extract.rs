@@ -12,7 +12,8 @@ Examples:
   trodden graph extract ./prog --function main --format dot | dot -Tsvg -o main.svg
   trodden graph extract ./prog --side-build ./prog-with-map             blocks by the compiler's map of another build of the same code
 
-The graph of a function comes from the compiler's map of its blocks (clang -fbasic-block-address-map) where there is one, and otherwise from the
+The graph of a function comes from the compiler's map of its blocks (clang -fbasic-block-address-map) where there is one, and otherwise \
+from the
 machine code; `source` says which, and `uncertain` what is not certain.")]
 pub struct Extract {
     /// An x86-64 ELF executable or shared library, stripped or not.

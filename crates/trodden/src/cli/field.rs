@@ -12,9 +12,11 @@ Examples:
   trodden field pack /var/tmp/counts -o report.field
   trodden field pack --user \"$(cat user.id)\" -o report.field      a hash of it, so that reports of one user are told as one's
 
-The text of --user should be random, and kept on the machine: `test -s user.id || head -c 16 /dev/urandom | od -An -tx1 > user.id`. A hash of what can be guessed can be guessed.
+The text of --user should be random, and kept on the machine: `test -s user.id || head -c 16 /dev/urandom | od -An -tx1 > user.id`. A \
+hash of what can be guessed can be guessed.
 
-What stands in a report: identities of builds, units and paths, executions, and that hash. No command lines, no names of hosts, files or functions, no times.")]
+What stands in a report: identities of builds, units and paths, executions, and that hash. No command lines, no names of hosts, files or \
+functions, no times.")]
     Pack(Pack),
     /// Add up reports of many users: who took which untested path.
     #[command(after_help = "\

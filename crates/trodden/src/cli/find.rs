@@ -14,8 +14,10 @@ Examples:
   trodden find 'io.c:100-120 .. exit' tests     in all functions, of all runs of a suite
   trodden find --fail 'free_all: 12 & 31'       exit status 1 if a path has both
 
-A place is a line (12, 12-15, file.c:12), a block (b7), inlined code (name()) or any block (_). `..` lets any blocks lie between two places, `.. !PLACE` any but those; without it
-the second follows directly. entry or head say how a path begins; exit, back or call how it ends. !PLACE behind all places: nowhere on the path. & and | combine.")]
+A place is a line (12, 12-15, file.c:12), a block (b7), inlined code (name()) or any block (_). `..` lets any blocks lie between two \
+places, `.. !PLACE` any but those; without it
+the second follows directly. entry or head say how a path begins; exit, back or call how it ends. !PLACE behind all places: nowhere on \
+the path. & and | combine.")]
 pub struct Find {
     /// The path expression.
     pub expression: String,

@@ -12,7 +12,8 @@ Examples:
   trodden isolate nightly --by importance --top 3 --json
   trodden isolate checks --program parse           of a suite that runs several programs
 
-Give a failing test that exits with 0 by --failing. Runs are compared within one build of one program: those of others are left out, and so are runs whose end is not known.")]
+Give a failing test that exits with 0 by --failing. Runs are compared within one build of one program: those of others are left out, and \
+so are runs whose end is not known.")]
 pub struct Isolate {
     /// Profiles: files, runs (12, last, last~1), or suites. How a run ended says whether it failed.
     pub runs: Vec<String>,

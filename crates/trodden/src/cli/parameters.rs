@@ -1,6 +1,6 @@
 //! Parameters of counting, which several commands take, and their words for the plugin.
 
-use crate::cc::pgo::{COVERAGE, MARKERS};
+use crate::cc::pgo::{COVERAGE, MARKERS, MCDC};
 use crate::notes::reasons;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -48,9 +48,11 @@ pub struct Parameters {
     /// Note where LLVM's edge counters would be, so that profiles can be exported for `-fprofile-use`.
     #[arg(long)]
     pub pgo: bool,
-    /// Have clang insert the counters of its source-based coverage, and compute them from the paths: for `trodden coverage`.
-    #[arg(long, conflicts_with_all = ["addresses", "pgo", "sample"])]
-    pub coverage: bool,
+    /// Have the compiler insert the counters of its source-based coverage, and compute them from the paths: for `trodden coverage`. With
+    /// `=mcdc` the conditions of each decision are observed as well (C and C++).
+    #[arg(long, value_enum, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "regions",
+          conflicts_with_all = ["addresses", "pgo", "sample"])]
+    pub coverage: Option<CoverageKind>,
     /// Besides counting, sum up events for each path: their number, mean and deviation. `tsc` (time) works everywhere;
     /// hardware events need a machine that counts them.
     #[arg(long, value_name = "EVENT", value_parser = event, conflicts_with_all = ["addresses", "pgo", "coverage", "sample"])]
@@ -59,6 +61,9 @@ pub struct Parameters {
     /// or several of these divided by commas. Known paths cost next to nothing.
     #[arg(long, value_name = "PROFILE", value_parser = known_paths, conflicts_with_all = ["addresses", "pgo", "coverage", "sample", "events"])]
     pub residual: Option<String>,
+    /// Write the sequence of paths and calls instead of counting, for `trodden record --whole-program` and `--last`: counts follow from it.
+    #[arg(long, conflicts_with_all = ["addresses", "pgo", "coverage", "sample", "events", "residual", "table_slots", "threads"])]
+    pub stream: bool,
     /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
     #[arg(long)]
     pub sample: bool,
@@ -106,6 +111,25 @@ pub fn known_in(name: &str) -> anyhow::Result<Option<KnownPaths>> {
 fn event(name: &str) -> Result<EventSource, String> {
     let known = || EventSource::ALL.map(EventSource::name).join(", ");
     EventSource::parse(name).ok_or_else(|| format!("there is no such event; known are {}", known()))
+}
+
+/// What coverage is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CoverageKind {
+    /// Of regions, and so of lines, functions and branches.
+    Regions,
+    /// And of the conditions of decisions (MC/DC).
+    Mcdc,
+}
+
+impl CoverageKind {
+    /// The plugin's parameter.
+    fn option(self) -> &'static str {
+        match self {
+            CoverageKind::Regions => COVERAGE,
+            CoverageKind::Mcdc => MCDC,
+        }
+    }
 }
 
 /// What becomes of equal ends of blocks.
@@ -169,6 +193,8 @@ pub enum Switch {
 pub enum Reach {
     /// Those that might exit, throw or jump away: what the compiler cannot exclude.
     Doubtful,
+    /// Those, and all of functions that the unit defines; so it is with --stream.
+    Calls,
     /// All, so that callers' paths are known too when a signal ends the program.
     All,
 }
@@ -204,7 +230,8 @@ impl Parameters {
             self.events.map(|event| format!("events={}", event.name())),
             self.residual.as_ref().map(|file| format!("{RESIDUAL_WORD} known={file}")),
             self.pgo.then(|| MARKERS.to_owned()),
-            self.coverage.then(|| COVERAGE.to_owned()),
+            self.coverage.map(|kind| kind.option().to_owned()),
+            self.stream.then(|| "stream=on".to_owned()),
             self.sample.then(|| SAMPLE_WORD.to_owned()),
         ];
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")

@@ -41,7 +41,8 @@ pub struct Residual {
     #[arg(long)]
     pub edges: bool,
     /// Instead: what became of the paths that tests execute most, in a field profile that counts all paths.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["edges", "fail_if_new", "known_edges"])]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["edges",
+        "fail_if_new", "known_edges"])]
     pub hot: Option<u32>,
     /// Exit with status 1 if there is an untested path (of those that are wanted).
     #[arg(long)]

@@ -17,10 +17,12 @@ Examples:
   trodden simulate --from trace.bt9.gz             a trace of CBP-5; --format says what a file is where its beginning does not
   trodden simulate sweep tables.toml               many configurations from one reading of each recording
 
-Programs run under QEMU's user mode (Debian: qemu-user 7.2 or later, built with plugins). What they write to standard output goes to standard
+Programs run under QEMU's user mode (Debian: qemu-user 7.2 or later, built with plugins). What they write to standard output goes to \
+standard
 error, unless -o names a file for the report. A recording is read in the same way as a run, as often as you like.
 
-A table is ENTRIESxASSOCIATIVITY, with an index (start, xor, fold, mix) and a replacement policy (lfu, lru, random, space-saving, rap, decay) behind
+A table is ENTRIESxASSOCIATIVITY, with an index (start, xor, fold, mix) and a replacement policy (lfu, lru, random, space-saving, rap, \
+decay) behind
 commas. Published is 512x4,xor,lfu.
 
 Exit status: the program's own (128+N if signal N ended it); of recordings 0; 2 if trodden itself failed.")]
@@ -143,7 +145,8 @@ An experiment:
   index = [\"start\", \"xor\"]
   replacement = [\"lfu\", \"rap\"]
 
-Other factors: preset, extensions, path-limit, path-stack, l2-size, l2-associativity, direction, branch-queue. Those of the processor need sources of whole
+Other factors: preset, extensions, path-limit, path-stack, l2-size, l2-associativity, direction, branch-queue. Those of the processor \
+need sources of whole
 instructions. Results go to standard output as CSV.")]
 pub struct Sweep {
     /// The experiment.

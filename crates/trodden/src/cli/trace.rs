@@ -71,7 +71,8 @@ Examples:
   trodden trace record --pid 1234 --for 5s --output now.trace
   trodden trace record --collector single-step -- ./prog
 
-Each run gets the same arguments, environment, folder and standard input; time, random numbers and process ids are those of the first run. Where two runs part,
+Each run gets the same arguments, environment, folder and standard input; time, random numbers and process ids are those of the first \
+run. Where two runs part,
 that place is shown. The exit status is the program's; 128+N if signal N ended it.")]
 pub struct TraceRecord {
     /// Runs that the witnesses are distributed over; 1 watches every block in one run, as programs with threads need.

@@ -1,7 +1,9 @@
 //! What copies cost, as a self-contained page with a chart of bars: no script, nothing from outside.
 
 use super::costs::Costs;
+use anyhow::Result;
 use std::fmt::Write;
+use std::path::Path;
 
 const BAR: u32 = 26;
 const LEFT: u32 = 150;
@@ -17,6 +19,15 @@ struct Row {
     value: f64,
     text: String,
     colour: &'static str,
+}
+
+/// Writes costs to a file: a page, or JSON.
+pub fn write(costs: &Costs, path: &Path) -> Result<()> {
+    let text = match path.extension().is_some_and(|e| e == "html") {
+        true => page(costs),
+        false => serde_json::to_string_pretty(costs)? + "\n",
+    };
+    crate::reports::write_file(path, text.as_bytes())
 }
 
 /// The page.
@@ -51,7 +62,8 @@ fn table(costs: &Costs) -> String {
         let (functions, attempts, host) = (copy.functions, copy.attempts, escape(&copy.host));
         let _ = writeln!(
             out,
-            "<tr{class}><td>{at}</td><td>{wall}</td><td>{processor}</td><td>{overhead}</td><td>{hits}</td><td>{functions}</td><td>{attempts}</td><td>{host}</td></tr>"
+            "<tr{class}><td>{at}</td><td>{wall}</td><td>{processor}</td>\
+             <td>{overhead}</td><td>{hits}</td><td>{functions}</td><td>{attempts}</td><td>{host}</td></tr>"
         );
     }
     out + "</table>\n"
@@ -98,7 +110,8 @@ fn bars(rows: &[Row]) -> String {
         let (top, width) = (BAR * at as u32, row.value / most * WIDTH);
         let _ = write!(
             out,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><rect x=\"{LEFT}\" y=\"{}\" width=\"{width:.1}\" height=\"{}\" fill=\"{}\"/><text x=\"{:.1}\" y=\"{}\">{}</text>",
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><rect x=\"{LEFT}\" y=\"{}\" width=\"{width:.1}\" height=\"{}\" \
+                fill=\"{}\"/><text x=\"{:.1}\" y=\"{}\">{}</text>",
             LEFT - 8,
             top + 17,
             escape(&row.name),

@@ -1,14 +1,13 @@
 //! What copies cost: times of each, hits of its probes as they follow from the merged profile, and what bounds them.
 
+use super::CopyRun;
 use super::make::Division;
 use super::spec::Times;
-use super::{CopyRun, chart};
 use crate::cli::Copies;
 use crate::notes::{note, warn};
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
 use trodden_flow::partition::bound::{Bound, bound};
 use trodden_flow::partition::{Measure, Part, Procedure, hits};
 use trodden_profile::copies::MergedCopies;
@@ -196,7 +195,8 @@ impl Costs {
             // Labels of all copies together may be fewer than those of one program: then even most is below.
             let side = if distance < 0.0 { "below" } else { "above" };
             out.push(format!(
-                "the copy with most hits has {:.1} % of the hits of one program that counts all: {:.1} % {side} the ideal, an equal share ({:.1} %); no plan can be below {:.1} %",
+                "the copy with most hits has {:.1} % of the hits of one program that counts all: {:.1} % {side} the ideal, an equal \
+                    share ({:.1} %); no plan can be below {:.1} %",
                 share(self.hits_of_slowest),
                 100.0 * distance.abs(),
                 share(self.ideal_hits),
@@ -209,7 +209,8 @@ impl Costs {
                 let verb = if saving < 0.0 { "takes" } else { "saves" };
                 let than = if saving < 0.0 { "longer than that" } else { "of that" };
                 out.push(format!(
-                    "without counting {:.3} s, one program that counts all {:.3} s (overhead {over:.1} %); the slowest copy {verb} {:.1} % {than}",
+                    "without counting {:.3} s, one program that counts all {:.3} s (overhead {over:.1} %); the slowest copy {verb} {:.1} \
+                        % {than}",
                     seconds(*plain_ns),
                     seconds(*sequential_ns),
                     100.0 * saving.abs()
@@ -242,15 +243,6 @@ impl Costs {
             }
         }
         self.summary().iter().for_each(note);
-    }
-
-    /// Writes them to a file: a page, or JSON.
-    pub fn write(&self, path: &Path) -> Result<()> {
-        let text = match path.extension().is_some_and(|e| e == "html") {
-            true => chart::page(self),
-            false => serde_json::to_string_pretty(self)? + "\n",
-        };
-        crate::reports::write_file(path, text.as_bytes())
     }
 }
 

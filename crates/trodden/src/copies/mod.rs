@@ -53,7 +53,8 @@ use trodden_wire::OUTPUT_VARIABLE;
 /// Name of the folder that is as the working folder was.
 const PRISTINE: &str = "pristine";
 /// What it may mean that copies took other paths than each other or the program itself.
-const WHY: &str = "`trodden doctor -- COMMAND` says whether the program does the same each time, and whether its paths go by addresses (tables of pointers): static data and code of copies are at other addresses";
+const WHY: &str = "`trodden doctor -- COMMAND` says whether the program does the same each time, and whether its paths go by addresses \
+    (tables of pointers): static data and code of copies are at other addresses";
 
 /// Records a run by several copies; gives the program's exit status, or 1 if the copies were not the same execution.
 ///
@@ -177,7 +178,7 @@ fn deliver_all(record: &Record, counted: Counted, work: &Path) -> Result<ExitCod
         folders::bring_back(&file(work, "made", 0), &std::env::current_dir()?, &work.join(PRISTINE))?;
     }
     costs.tell();
-    record.copies.costs.iter().try_for_each(|path| costs.write(path))?;
+    record.copies.costs.iter().try_for_each(|path| chart::write(&costs, path))?;
     if !differences.is_empty() {
         tell_differences(&differences);
         return Ok(ExitCode::FAILURE);
@@ -231,7 +232,7 @@ pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCo
     // Of a program that differs anyhow, this would tell nothing.
     let by_addresses = if differences.is_empty() { by_addresses(&copies[0], &moved) } else { Vec::new() };
     let same = differences.is_empty() && by_addresses.is_empty();
-    let mut out = io::stdout().lock();
+    let mut out = crate::output::text_or_json(json);
     if json {
         let answer = serde_json::json!(
             {"schema_version": 1, "runs": runs, "same": same, "differences": differences, "by_addresses": by_addresses});
@@ -387,7 +388,8 @@ fn tell_interrupted(merged: &MergedCopies, end: Ending) {
     const SHOWN: usize = 5;
     if merged.profile.run.interrupted > 0 {
         warn(format_args!(
-            "{} ended all copies, which came to each at another place: counts of different functions do not fit together, and the profile says so",
+            "{} ended all copies, which came to each at another place: counts of different functions do not fit together, and the \
+                profile says so",
             ending(end)
         ));
     }

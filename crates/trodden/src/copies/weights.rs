@@ -56,7 +56,8 @@ pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, runn
     }
     if options.no_first_run || program.is_residual() {
         note(
-            "no run of this build is in the run store, so the counting is divided by estimated frequencies: record one for a better division",
+            "no run of this build is in the run store, so the counting is divided by estimated frequencies: record one for a better \
+                division",
         );
         return Ok(None);
     }
@@ -144,7 +145,8 @@ fn executions(profile: &Profile, identity: Identity) -> u128 {
 /// where a sample begins: then there are no weights.
 fn first_run(program: &Program, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
     note(
-        "no run of this build is in the run store: the program runs once before the copies, sampled, to divide the counting by (--no-first-run leaves that out)",
+        "no run of this build is in the run store: the program runs once before the copies, sampled, to divide the counting by \
+            (--no-first-run leaves that out)",
     );
     let own = folder.join(FIRST);
     fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
@@ -155,7 +157,8 @@ fn first_run(program: &Program, spec: &Spec, folder: &Path, runner: &Runner) -> 
     }
     if took > SHORT {
         note(format_args!(
-            "no sample was taken in {:.1} s, as the program hardly leaves its innermost loops: the counting is divided by estimated frequencies; --weights takes a profile",
+            "no sample was taken in {:.1} s, as the program hardly leaves its innermost loops: the counting is divided by estimated \
+                frequencies; --weights takes a profile",
             took.as_secs_f64()
         ));
         return Ok(None);

@@ -28,8 +28,7 @@ pub fn run(job: &CoverageDiff) -> Result<ExitCode> {
     let (before, after) = (profiles::load(&job.before)?, profiles::load(&job.after)?);
     let [first_paths, second_paths] = paths([(&job.before, &before), (&job.after, &after)])?;
     let names = function_names(&[&before, &after]);
-    let first = executed(before, job)?;
-    let second = executed(after, job)?;
+    let (first, second) = (executed(&before, job)?, executed(&after, job)?);
     let sides = [
         Side { of: &job.before, lines: difference(&first, &second), paths: by_function(&first_paths, &second_paths, &names) },
         Side { of: &job.after, lines: difference(&second, &first), paths: by_function(&second_paths, &first_paths, &names) },
@@ -46,7 +45,7 @@ pub fn run(job: &CoverageDiff) -> Result<ExitCode> {
 
 type Executed = BTreeSet<(String, u32)>;
 
-fn executed(profile: Profile, job: &CoverageDiff) -> Result<Executed> {
+fn executed(profile: &Profile, job: &CoverageDiff) -> Result<Executed> {
     let lines = Lines::of(&Mapping::of(profile, &job.files)?)?;
     Ok(lines.executed().map(|(file, line)| (file.to_owned(), line)).collect())
 }

@@ -23,10 +23,8 @@ const SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names
 /// Sources that are nobody's project: Rust's standard library, and packages that cargo fetched.
 const FOREIGN_FILES: &str = r"(/rustc/[0-9a-f]+/|/\.cargo/(registry|git)/|/\.rustup/toolchains/)";
 
-/// A profile, its programs, and which of their source files are wanted.
+/// Programs, the counts of a profile, and which source files are wanted.
 pub struct Mapping {
-    /// The profile.
-    pub profile: Profile,
     folder: tempfile::TempDir,
     images: Vec<PathBuf>,
     /// A regular expression of files that are not wanted.
@@ -36,28 +34,30 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Of the profile that the command line names.
+    /// The profile that the command line names, and what is wanted of it.
     ///
     /// # Errors
     /// There is no such profile; otherwise as [`Mapping::of`].
-    pub fn load(covered: &Covered) -> Result<Mapping> {
-        Mapping::of(profiles::load(&covered.profile)?, &covered.files)
+    pub fn load(covered: &Covered) -> Result<(Profile, Mapping)> {
+        let profile = profiles::load(&covered.profile)?;
+        let mapping = Mapping::of(&profile, &covered.files)?;
+        Ok((profile, mapping))
     }
 
     /// Of a profile.
     ///
     /// # Errors
     /// Its program was not built with `--coverage`, or is not there as it ran; no file of it is wanted.
-    pub fn of(profile: Profile, wanted: &CoveredFiles) -> Result<Mapping> {
-        let bytes = profdata::coverage(&profile)?;
-        let images = images(&profile, &wanted.object)?;
+    pub fn of(profile: &Profile, wanted: &CoveredFiles) -> Result<Mapping> {
+        let bytes = profdata::coverage(profile)?;
+        let images = images(profile, &wanted.object)?;
         let folder = tempfile::Builder::new().prefix("trodden-coverage-").tempdir().context("cannot make a temporary folder")?;
         fs::write(folder.path().join(PROFILE), bytes).context("cannot write into the temporary folder")?;
         let own = wanted.ignore_filename_regex.clone();
         let foreign = (!wanted.all_files).then(|| FOREIGN_FILES.to_owned());
         let ignored: Vec<String> = own.into_iter().chain(foreign).collect();
         let ignored = (!ignored.is_empty()).then(|| ignored.join("|"));
-        let mut mapping = Mapping { profile, folder, images, ignored, sources: None };
+        let mut mapping = Mapping { folder, images, ignored, sources: None };
         if !wanted.include.is_empty() || !wanted.exclude.is_empty() {
             mapping.sources = Some(mapping.chosen(wanted)?);
         }

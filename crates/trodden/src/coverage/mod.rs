@@ -9,8 +9,9 @@
 //! | `mapping.rs` | programs with a mapping, checked; calls of `llvm-cov` |
 //! | `files.rs` | which source files are wanted |
 //! | `lines.rs` | executions of lines, as `llvm-cov` has them |
-//! | `report.rs`, `diff.rs` | the commands' tables |
+//! | `report.rs`, `diff.rs`, `by_test.rs` | the commands' tables; of a suite, which test adds what |
 
+pub mod by_test;
 mod diff;
 pub mod files;
 mod lines;
@@ -20,13 +21,27 @@ mod report;
 pub use lines::Lines;
 pub use mapping::Mapping;
 
-use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow};
+use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow, CoveredFiles};
 use crate::notes::note;
 use crate::reports::{print, write_file};
 use crate::toolchain::LLVM_MAJOR;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
 use std::process::ExitCode;
+use trodden_profile::Profile;
+use trodden_report::view::MappedLines;
+
+/// Executions of the source lines of a profile's programs, of those that have a mapping.
+///
+/// # Errors
+/// As of [`Mapping::of`].
+pub fn mapped_lines(profile: &Profile) -> Result<MappedLines> {
+    if !mapping::is_mapped(profile) {
+        return Ok(MappedLines::new());
+    }
+    let all = CoveredFiles { all_files: true, ..CoveredFiles::default() };
+    Ok(Lines::of(&Mapping::of(profile, &all)?)?.0)
+}
 
 /// `trodden coverage`
 ///
@@ -42,7 +57,7 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
 }
 
 fn show(job: &CoverageShow) -> Result<ExitCode> {
-    let mapping = Mapping::load(&job.covered)?;
+    let (_, mapping) = Mapping::load(&job.covered)?;
     let mut words: Vec<OsString> = Vec::new();
     let mut option = |text: &str| words.push(text.into());
     if job.branches {
@@ -75,7 +90,7 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
 }
 
 fn export(job: &CoverageExport) -> Result<ExitCode> {
-    let mapping = Mapping::load(&job.covered)?;
+    let (_, mapping) = Mapping::load(&job.covered)?;
     let mut words: Vec<OsString> = Vec::new();
     words.push(match job.format {
         CoverageFormat::Json => "-format=text".into(),

@@ -1,8 +1,8 @@
 //! `trodden coverage report`: a row for each file or function, with the paths beside LLVM's numbers.
 
+use super::by_test::changed;
 use super::{Lines, Mapping};
 use crate::cli::{Color, CoverageLeast, CoverageReport};
-use crate::git;
 use crate::notes::{note, warn};
 use crate::reports::{json_text, print, print_text, tell_partial, text_options};
 use anyhow::{Context, Result, bail};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use trodden_profile::Combinations;
-use trodden_profile::changes::ChangedLines;
+use trodden_profile::changes::plain;
 use trodden_report::coverage::{Row, Share, Table, combinations, examples};
 use trodden_report::{Function, Name, View};
 
@@ -23,8 +23,8 @@ const EXCEEDED: u8 = 1;
 /// As of [`Mapping::load`]; there is no such commit; a share is none.
 pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     job.least.check()?;
-    let mapping = Mapping::load(&job.covered)?;
-    let view = View::of(&mapping.profile);
+    let (profile, mapping) = Mapping::load(&job.covered)?;
+    let view = View::of(&profile);
     view.damaged.iter().for_each(warn);
     let table = match (&job.changed_since, job.functions || job.combinations > 0) {
         (Some(commit), _) => by_changed_lines(&mapping, commit)?,
@@ -36,7 +36,7 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     } else {
         print_text(&table.text(&text_options(Color::Auto, 0)))?;
     }
-    tell_partial(&mapping.profile);
+    tell_partial(&profile);
     let failed = job.least.missed(&table.total);
     failed.iter().for_each(note);
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
@@ -183,8 +183,7 @@ fn add(sum: Share, count: Option<u64>) -> Share {
 
 /// A row for each file with changed lines.
 fn by_changed_lines(mapping: &Mapping, commit: &str) -> Result<Table> {
-    let difference = git::diff(commit)?;
-    let changes = ChangedLines::of_new_files(&difference.text, difference.root.as_deref()).context("git diff")?;
+    let changes = changed(commit)?;
     let mut lines = Lines::of(mapping)?;
     lines.keep_changed(&changes);
     let mut table = Table { of: "file", ..Table::default() };
@@ -208,18 +207,6 @@ fn common_folder<'n>(mut names: impl Iterator<Item = &'n str>) -> usize {
     let same = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let length = names.fold(first.len(), |length, name| length.min(same(first, name)));
     first.as_bytes()[..length].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1)
-}
-
-/// A name without `.` and `..`, by its words alone.
-fn plain(name: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in name.split('/').filter(|p| *p != ".") {
-        match part {
-            ".." if parts.last().is_some_and(|last| !last.is_empty() && *last != "..") => drop(parts.pop()),
-            _ => parts.push(part),
-        }
-    }
-    parts.join("/")
 }
 
 #[cfg(test)]

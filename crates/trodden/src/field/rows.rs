@@ -50,7 +50,8 @@ impl Rows {
             return Ok(Rows::Parquet(Box::new(parquet::Table::new(whole.file().try_clone()?)?), whole));
             #[cfg(not(feature = "parquet"))]
             anyhow::bail!(
-                "this trodden cannot write Parquet: build it with `cargo build --release --features parquet`, or name a file that ends in .csv"
+                "this trodden cannot write Parquet: build it with `cargo build --release --features parquet`, or name a file that ends \
+                    in .csv"
             );
         }
         let mut out = BufWriter::new(whole.file().try_clone()?);

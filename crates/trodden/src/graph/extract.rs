@@ -32,7 +32,7 @@ pub fn extract(job: &Extract) -> Result<()> {
         GraphFormat::Json => serde_json::to_string(&json(&binary, &graph, &functions))? + "\n",
         GraphFormat::Dot => dot(&graph, &functions),
     };
-    std::io::stdout().write_all(text.as_bytes())?;
+    crate::output::text_or_json(job.format == GraphFormat::Json).write_all(text.as_bytes())?;
     Ok(())
 }
 
@@ -78,7 +78,9 @@ fn near(graph: &ProgramGraph, name: &str) -> String {
     let list: Vec<&str> = near.iter().take(NEAR).map(|(_, name)| name.as_str()).collect();
     match (list.is_empty(), graph.functions.iter().any(|f| f.has_symbol)) {
         (false, _) => format!("; similar: {}", list.join(", ")),
-        (true, false) => "; it is stripped: name the function by an address in it, such as 0x1180 (`trodden graph extract` without --function lists them)".into(),
+        (true, false) => "; it is stripped: name the function by an address in it, such as 0x1180 (`trodden graph extract` without \
+            --function lists them)"
+            .into(),
         (true, true) => "; `trodden graph extract` without --function lists them".into(),
     }
 }

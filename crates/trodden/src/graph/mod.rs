@@ -91,7 +91,7 @@ pub fn run(job: &Job) -> Result<ExitCode> {
 }
 
 fn print(answer: &Value) -> Result<()> {
-    writeln!(std::io::stdout(), "{}", serde_json::to_string(answer)?)?;
+    writeln!(crate::output::json(), "{}", serde_json::to_string(answer)?)?;
     Ok(())
 }
 

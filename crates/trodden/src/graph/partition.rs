@@ -104,7 +104,8 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    const GRAPH: &str = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","c"],["b","c"],["c","d"],["c","t"],["d","t"],["a","t"]],
+    const GRAPH: &str = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","c"],["b","c"],
+        ["c","d"],["c","t"],["d","t"],["a","t"]],
         "weights":[60,40,50,40,30,60,30,10]}"#;
 
     fn copies(strategy: CopyStrategy, copies: usize) -> Vec<Value> {

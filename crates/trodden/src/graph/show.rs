@@ -3,7 +3,7 @@
 use crate::assets;
 use anyhow::{Context, Result, bail};
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use trodden_report::{Name, dot};
 use trodden_unit::{FunctionMap, Image, UnitMap};
@@ -39,7 +39,7 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
         true => serde_json::to_string_pretty(&dot::json(unit, function, None))? + "\n",
         false => dot::dot(unit, function, None),
     };
-    io::stdout().write_all(text.as_bytes())?;
+    crate::output::text_or_json(json).write_all(text.as_bytes())?;
     Ok(())
 }
 

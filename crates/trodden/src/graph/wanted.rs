@@ -76,7 +76,8 @@ fn path(named: &Named, acyclic: &Acyclic, edges: &[Edge]) -> Result<Vec<DagEdgeI
             }
             (None, Some(cut)) if at + 1 == edges.len() => path.extend(cut.leave),
             (None, Some(cut)) if cut.reason == CutReason::Limit => bail!(
-                "it takes edge {}, on its way; there are 2^63 paths or more, and cutting other edges than those of interesting paths was not enough: name fewer paths",
+                "it takes edge {}, on its way; there are 2^63 paths or more, and cutting other edges than those of interesting paths was \
+                    not enough: name fewer paths",
                 edge.0
             ),
             (None, Some(_)) => bail!("it takes edge {}, which is cut, on its way: paths end there", edge.0),

@@ -164,7 +164,8 @@ mod tests {
 
     #[test]
     fn blocks_have_the_names_of_their_function() {
-        let text = "define dso_local i32 @f(i32 %0) #0 !dbg !2 {\nbb:\n  br label %bb1\n\nbb1:            ; preds = %bb\n  ret i32 0\n\n\"x y\": ; preds\n}\n\
+        let text = "define dso_local i32 @f(i32 %0) #0 !dbg !2 {\nbb:\n  br label %bb1\n\nbb1:            ; preds = %bb\n  ret i32 \
+            0\n\n\"x y\": ; preds\n}\n\
             declare void @h()\ndefine void @\"\\01g h\"() {\nbb:\n  ret void\n}\n";
         let found = labels(text);
         assert_eq!(found["f"], ["bb", "bb1", "x y"]);

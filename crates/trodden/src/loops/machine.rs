@@ -158,10 +158,13 @@ fn ends(instruction: &str) -> bool {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "\t.type\tf,@function\nf:                                      # @f\n.Lfunc_begin0:\n\t.cfi_startproc\n# %bb.0:\n\tmovq\t%fs:x@TPOFF, %rax\n\
+    const TEXT: &str = "\t.type\tf,@function\nf:                                      # @f\n.Lfunc_begin0:\n\t.cfi_startproc\n# \
+        %bb.0:\n\tmovq\t%fs:x@TPOFF, %rax\n\
         \tje\t.LBB0_2\n# %bb.1:                                # %bb2\n\tmovl\t$1, %eax                       # imm = 0x1\n\tjmpq\t*%rax\n\
-        .LBB0_2:                                # %\"a b\"\n                                        # =>This Inner Loop Header: Depth=1\n\t#APP\n\tnop\n\t#NO_APP\n\t#DEBUG_VALUE: f:x <- $edi\n\
-        \tjne\t.LBB0_2\n.LBB0_3:\n\tretq\n.Lfunc_end0:\n\t.size\tf, .Lfunc_end0-f\n.LJTI0_0:\n\t.long\t.LBB0_2-.LJTI0_0\n\t.long\t.LBB0_3-.LJTI0_0\n\
+        .LBB0_2:                                # %\"a b\"\n                                        # =>This Inner Loop Header: \
+        Depth=1\n\t#APP\n\tnop\n\t#NO_APP\n\t#DEBUG_VALUE: f:x <- $edi\n\
+        \tjne\t.LBB0_2\n.LBB0_3:\n\tretq\n.Lfunc_end0:\n\t.size\tf, \
+        .Lfunc_end0-f\n.LJTI0_0:\n\t.long\t.LBB0_2-.LJTI0_0\n\t.long\t.LBB0_3-.LJTI0_0\n\
         \t.type\tdata,@object\ndata:\n\t.long\t1\n";
 
     #[test]

@@ -20,7 +20,8 @@ pub fn text(answer: &Answer, blocks: usize, color: bool) -> String {
     }
     let _ = writeln!(
         out,
-        "Left without counting, right with it; + stands only right, - only left. Both are weighed by the same run; a block that the code generator split\n\
+        "Left without counting, right with it; + stands only right, - only left. Both are weighed by the same run; a block that the code \
+            generator split\n\
          counts as executed whole."
     );
     out

@@ -138,7 +138,8 @@ impl Building<'_> {
     fn not_called(&self) -> String {
         let up_to_date = if self.job.clean.is_some() { String::new() } else { format!("if all is up to date, {}; ", self.not_anew()) };
         format!(
-            "{up_to_date}if it names its compiler by its whole path, hand it trodden's, as in `trodden pgo ... -- sh -c 'make CC=\"$CC\" CXX=\"$CXX\"'`"
+            "{up_to_date}if it names its compiler by its whole path, hand it trodden's, as in `trodden pgo ... -- sh -c 'make CC=\"$CC\" \
+                CXX=\"$CXX\"'`"
         )
     }
 

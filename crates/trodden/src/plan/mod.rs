@@ -62,7 +62,7 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
             last = Some(plan);
         }
     }
-    let mut out = io::stdout().lock();
+    let mut out = crate::output::text_or_json(job.json);
     match job.json {
         true => writeln!(out, "{}", serde_json::to_string_pretty(&Answers::of(job, profile.is_some(), &procedures, answers))?)?,
         false => answers.iter().try_for_each(|a| a.print(&mut out))?,

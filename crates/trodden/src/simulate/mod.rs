@@ -7,7 +7,7 @@
 //! | `places.rs` | what lies at an address: file, function, source line, code |
 //! | `lane.rs` | one configuration that is fed: profiler, processor |
 //! | `report.rs` | the report as text and JSON |
-//! | `sweep.rs`, `sweep_page.rs` | many configurations from one reading; their page |
+//! | `sweep.rs`, `sweep_results.rs`, `sweep_page.rs` | many configurations from one reading; what came of them; their page |
 
 mod lane;
 mod places;
@@ -15,6 +15,7 @@ mod report;
 mod sources;
 mod sweep;
 mod sweep_page;
+mod sweep_results;
 mod walk;
 
 use crate::cli::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, StackOverflow};
@@ -25,7 +26,7 @@ use places::Places;
 use report::Report;
 use sources::Opened;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_hardware::processor::{ProcessorEvent, ProcessorParameters};
@@ -64,7 +65,7 @@ pub fn run(job: &Simulate) -> Result<ExitCode> {
     let report = Report::new(job, &opened.origin, &parameters, &lane, &places);
     let mut out: Box<dyn Write> = match &job.output {
         Some(file) => Box::new(BufWriter::new(create(file)?)),
-        None => Box::new(io::stdout().lock()),
+        None => Box::new(crate::output::text_or_json(job.json)),
     };
     if job.json {
         report.write_json(&mut out)?

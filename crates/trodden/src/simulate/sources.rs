@@ -195,6 +195,9 @@ fn plugin() -> Result<PathBuf> {
     places.iter().find(|p| p.is_file()).cloned().with_context(|| {
         let [one, other] = &places;
         let (one, other) = (one.display(), other.display());
-        format!("the plugin is neither {one} nor {other}: build it with `cargo build --release -p trodden-qemu-plugin`, or name it by {PLUGIN_VARIABLE}")
+        format!(
+            "the plugin is neither {one} nor {other}: build it with `cargo build --release -p trodden-qemu-plugin`, or name it by \
+            {PLUGIN_VARIABLE}"
+        )
     })
 }

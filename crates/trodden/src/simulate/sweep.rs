@@ -6,16 +6,17 @@
 use super::lane::{Lane, Model};
 use super::sources::open_file;
 use super::sweep_page;
+use super::sweep_results::{Outcome, Results, sorted};
 use crate::cli::{SourceFormat, Sweep};
 use crate::notes::note;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trodden_hardware::experiment::{Design, Effect, combinations, effects};
+use trodden_hardware::experiment::{Design, combinations, effects};
 use trodden_hardware::processor::{DirectionPredictor, ProcessorEvent, ProcessorParameters};
 use trodden_hardware::{
     CounterWidth, DetectorParameters, IndexFunction, Mapping, Metric, Preset, ProfilerParameters, Repair, Replacement, TableParameters,
@@ -60,43 +61,6 @@ struct Configuration {
     processor: ProcessorParameters,
 }
 
-/// What came of a configuration on a source.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// Place among the sources.
-    pub source: usize,
-    /// Place among the configurations.
-    pub configuration: usize,
-    /// Overlap percentages.
-    pub overlap: Option<f64>,
-    /// Mean of all windows.
-    pub dynamic_overlap: Option<f64>,
-    /// Cycles, with a processor.
-    pub cycles: Option<u64>,
-    /// By the profiler, in percent, with a branch queue.
-    pub slowdown: Option<f64>,
-    /// The same with predictions frozen.
-    pub frozen_slowdown: Option<f64>,
-}
-
-/// All that is shown.
-pub struct Results {
-    /// Names of sources.
-    pub sources: Vec<String>,
-    /// Names of factors.
-    pub factors: Vec<String>,
-    /// Levels of each factor, as text.
-    pub levels: Vec<Vec<String>>,
-    /// Levels of each configuration.
-    pub combinations: Vec<Vec<usize>>,
-    /// What came of them.
-    pub outcomes: Vec<Outcome>,
-    /// Effects on the mean overlap of all sources.
-    pub effects: Vec<Effect>,
-    /// What was accumulated.
-    pub metric: String,
-}
-
 /// Runs an experiment.
 ///
 /// # Errors
@@ -109,7 +73,7 @@ pub fn run(job: &Sweep) -> Result<ExitCode> {
     let csv = csv(&results);
     match &job.output {
         Some(file) => fs::write(file, csv).with_context(|| format!("cannot write {}", file.display()))?,
-        None => io::stdout().write_all(csv.as_bytes())?,
+        None => crate::output::text().write_all(csv.as_bytes())?,
     }
     for effect in sorted(&results.effects) {
         note(format_args!("{:2}. {:16} changes the mean overlap by {:+.2}", effect.rank, results.factors[effect.factor], effect.effect));
@@ -118,13 +82,6 @@ pub fn run(job: &Sweep) -> Result<ExitCode> {
         fs::write(file, sweep_page::page(&results)).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Effects by rank.
-pub fn sorted(effects: &[Effect]) -> Vec<Effect> {
-    let mut effects = effects.to_vec();
-    effects.sort_by_key(|e| e.rank);
-    effects
 }
 
 fn carry_out(experiment: &Experiment, folder: &Path, window: u64) -> Result<Results> {

@@ -2,7 +2,7 @@
 //!
 //! One file without scripts. Bars are SVG; colours follow the reader's light or dark scheme.
 
-use super::sweep::{Outcome, Results, sorted};
+use super::sweep_results::{Outcome, Results, sorted};
 use std::fmt::Write;
 
 const STYLE: &str = "\

@@ -76,7 +76,8 @@ fn named(all: &[Executed], text: &str) -> Result<BTreeSet<usize>> {
     let found = chosen(all, text)?;
     ensure!(
         !found.is_empty(),
-        "the tests execute no function of which `{text}` is the name, or a regular expression for it; `trodden report SUITE` tells which they execute"
+        "the tests execute no function of which `{text}` is the name, or a regular expression for it; `trodden report SUITE` tells which \
+            they execute"
     );
     Ok(found)
 }
@@ -91,7 +92,8 @@ fn declared_at(all: &[Executed], place: &Path) -> Result<BTreeSet<usize>> {
     let known = all.iter().filter(|f| f.file.is_some()).count();
     ensure!(
         !found.is_empty(),
-        "the tests execute no function declared in {} or below ({known} of {} say where they are declared: it takes debug information, -g). Was the program compiled from sources elsewhere?",
+        "the tests execute no function declared in {} or below ({known} of {} say where they are declared: it takes debug information, \
+            -g). Was the program compiled from sources elsewhere?",
         below.display(),
         all.len()
     );

@@ -9,6 +9,7 @@ use crate::record;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -46,8 +47,9 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
     };
     let tests: Vec<Test> = names.iter().map(test).collect();
     let Outcome { failed, lost, .. } = run_all(&tests, threads(arguments), &recorder)?;
-    println!("{crate_name}: {} tests, {} failed", tests.len(), failed.len());
-    failed.iter().for_each(|name| println!("failed: {name}"));
+    let mut out = crate::output::text();
+    writeln!(out, "{crate_name}: {} tests, {} failed", tests.len(), failed.len())?;
+    failed.iter().try_for_each(|name| writeln!(out, "failed: {name}"))?;
     all_kept(lost)?;
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
 }

@@ -15,7 +15,7 @@ use crate::cli::TraceDiff;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 use trodden_trace::{Frames, ThreadNumber, TraceBlock, TraceEvent, TraceFile};
 
@@ -93,7 +93,7 @@ pub fn run(job: &TraceDiff) -> Result<ExitCode> {
 }
 
 fn print(job: &TraceDiff, differences: &[Difference], same_build: bool) -> Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(crate::output::text_or_json(job.json));
     if job.json {
         let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "same_build": same_build, "differences": differences });
         serde_json::to_writer_pretty(&mut out, &document)?;

@@ -6,7 +6,8 @@ use super::model::Model;
 use std::collections::HashSet;
 use std::rc::Rc;
 use trodden_flow::witness::WitnessKind;
-use trodden_flow::witness::pushdown::{Action, Pushdown, State};
+use trodden_flow::witness::automaton::{Action, State};
+use trodden_flow::witness::pushdown::Pushdown;
 
 /// A call under way.
 struct Frame {

@@ -8,7 +8,7 @@ use super::show::follow;
 use crate::cli::{TraceExport, TraceFormat};
 use anyhow::Result;
 use std::collections::BTreeMap;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 use trodden_trace::{Frames, ThreadNumber, TraceEvent, TraceFile};
 
@@ -18,7 +18,7 @@ use trodden_trace::{Frames, ThreadNumber, TraceEvent, TraceFile};
 /// It cannot be read.
 pub fn run(job: &TraceExport) -> Result<ExitCode> {
     let trace = open(&job.trace)?;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(crate::output::text_or_json(job.format == TraceFormat::Chrome));
     match job.format {
         TraceFormat::Folded => folded(&trace, &mut out)?,
         TraceFormat::Chrome => chrome(&trace, &mut out)?,

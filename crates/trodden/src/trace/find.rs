@@ -6,7 +6,7 @@ use super::show::follow;
 use crate::cli::TraceFind;
 use anyhow::Result;
 use serde::Serialize;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 use trodden_trace::{Frames, ThreadNumber, TraceEvent, TraceFile};
 
@@ -35,7 +35,7 @@ pub fn run(job: &TraceFind) -> Result<ExitCode> {
     for thread in threads {
         in_thread(&trace, thread, &place, job.top, &mut found, &mut seen)?;
     }
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(crate::output::text_or_json(job.json));
     if job.json {
         let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "times": seen, "found": found });
         serde_json::to_writer_pretty(&mut out, &document)?;

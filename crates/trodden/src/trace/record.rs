@@ -273,7 +273,8 @@ impl Recording<'_> {
         let check = repair.run(&mut distribution.profiles);
         if let Some(violation) = check.violations.first() {
             bail!(
-                "{} branches cannot be distinguished by any run, the first is {:?}, which can go to {:?}: leave its function out with `--opaque`, or take `--runs 1`",
+                "{} branches cannot be distinguished by any run, the first is {:?}, which can go to {:?}: leave its function out with \
+                    `--opaque`, or take `--runs 1`",
                 check.violations.len(),
                 violation.branch,
                 violation.targets
@@ -409,7 +410,7 @@ fn list_opaque(model: &Model) {
 
 fn print_plan(model: &Model, sites: &[Vec<u64>]) -> Result<ExitCode> {
     use std::io::Write;
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::text();
     for (name, why) in &model.opaque {
         writeln!(out, "opaque: {name}: {why}")?;
     }
@@ -433,7 +434,8 @@ fn equal(results: &[RunResult]) -> Result<()> {
     for (number, result) in (1..).zip(results) {
         if let Some(divergence) = &result.outcome.divergence {
             bail!(
-                "run {number} diverged from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause (a file that the first run made or removed, for one), or take `--runs 1`, which watches every block in one run"
+                "run {number} diverged from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause \
+                    (a file that the first run made or removed, for one), or take `--runs 1`, which watches every block in one run"
             );
         }
     }

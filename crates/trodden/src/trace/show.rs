@@ -18,7 +18,7 @@ const SCHEMA_VERSION: u32 = 1;
 /// It cannot be read, or has no such place.
 pub fn run(job: &TraceShow) -> Result<ExitCode> {
     let trace = open(&job.trace)?;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(crate::output::text_or_json(job.json));
     let threads: Vec<ThreadNumber> = match job.thread {
         Some(thread) => {
             ensure!(
@@ -214,7 +214,8 @@ fn tree(trace: &TraceFile, threads: &[ThreadNumber], span: [Option<Place>; 2], j
     let shown: Vec<(u32, Shown)> = all.iter().map(|(thread, tree)| (*thread, tree.shown(trace, 0))).collect();
     if job.json {
         let threads: Vec<_> = shown.iter().map(|(thread, root)| serde_json::json!({ "thread": thread, "calls": root.callees })).collect();
-        let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "command": trace.about().command, "cut": trace.end().cut, "threads": threads });
+        let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "command": trace.about().command, "cut": trace.end().cut,
+            "threads": threads });
         serde_json::to_writer_pretty(&mut *out, &document)?;
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);

@@ -36,7 +36,8 @@ fn slice(summary: &Summary, bar: &Bar, number: usize) -> Vec<Value> {
         Activity::Waiting(_) => (format!("wait in {}", code.call.unwrap_or("call")), "waiting"),
     };
     let mut events = vec![json!({
-        "ph": "X", "name": title, "cat": category, "pid": name.process, "tid": name.thread, "ts": microseconds(bar.from_ns), "dur": microseconds(bar.ns),
+        "ph": "X", "name": title, "cat": category, "pid": name.process, "tid": name.thread, "ts": microseconds(bar.from_ns),
+            "dur": microseconds(bar.ns),
         "args": {"function": code.function(), "file": code.file, "line": summary.line(bar.code)},
     })];
     if let Activity::Waiting(releaser) = bar.activity {
@@ -45,7 +46,8 @@ fn slice(summary: &Summary, bar: &Bar, number: usize) -> Vec<Value> {
         events.push(
             json!({"ph": "s", "id": number, "name": "release", "cat": "release", "pid": from.process, "tid": from.thread, "ts": end}),
         );
-        events.push(json!({"ph": "f", "id": number, "name": "release", "cat": "release", "bp": "e", "pid": name.process, "tid": name.thread, "ts": end}));
+        events.push(json!({"ph": "f", "id": number, "name": "release", "cat": "release", "bp": "e", "pid": name.process,
+            "tid": name.thread, "ts": end}));
     }
     events
 }

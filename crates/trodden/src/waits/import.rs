@@ -91,7 +91,8 @@ fn read(path: &Path) -> Result<Imported> {
         Some('{' | '[') => chrome::read(path, &text),
         _ if text.contains("sched_switch:") => perf::read(path, &text),
         _ => bail!(
-            "{}: neither a recording (a folder), nor an OTF2 archive (.otf2), Chrome trace JSON, or text of `perf script` with sched_switch events",
+            "{}: neither a recording (a folder), nor an OTF2 archive (.otf2), Chrome trace JSON, or text of `perf script` with \
+                sched_switch events",
             path.display()
         ),
     }

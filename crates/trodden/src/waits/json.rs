@@ -19,7 +19,7 @@ const SCHEMA_VERSION: u32 = 1;
 /// # Errors
 /// Standard output cannot be written.
 pub fn print(summary: &Summary) -> Result<()> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::output::json());
     serde_json::to_writer_pretty(&mut out, &value(summary))?;
     writeln!(out)?;
     out.flush()?;
@@ -37,7 +37,8 @@ pub fn value(summary: &Summary) -> Value {
         "wait_occurrences": outcome.waits,
         "unexplained_ns": outcome.unexplained_ns,
         "threshold": summary.threshold,
-        "classes_at_other_thresholds": outcome.other_classes.iter().map(|(threshold, count)| json!({"threshold": threshold, "classes": count})).collect::<Vec<_>>(),
+        "classes_at_other_thresholds": outcome.other_classes.iter().map(|(threshold, count)| json!({"threshold": threshold,
+            "classes": count})).collect::<Vec<_>>(),
         "causes": causes(summary, &summary.causes),
         "communication": causes(summary, &summary.communication),
         "waits": summary.sites.iter().map(|site| wait(summary, site)).collect::<Vec<_>>(),
@@ -53,9 +54,11 @@ pub fn value(summary: &Summary) -> Value {
         })).collect::<Vec<_>>(),
         "locations": (0..replayed.locations.len() as u32).map(|index| location(summary, LocationId(index))).collect::<Vec<_>>(),
         "diagnostics": outcome.diagnostics.iter().map(|(diagnostic, found)| json!({
-            "text": diagnostic.to_string(), "count": found.count, "first_ns": found.time_ns, "location": summary.location_name(found.location),
+            "text": diagnostic.to_string(), "count": found.count, "first_ns": found.time_ns,
+                "location": summary.location_name(found.location),
         })).collect::<Vec<_>>(),
-        "uncovered": replayed.uncovered.iter().map(|(name, (calls, ns))| json!({"function": name, "calls": calls, "ns": ns})).collect::<Vec<_>>(),
+        "uncovered": replayed.uncovered.iter().map(|(name, (calls, ns))| json!({"function": name, "calls": calls,
+            "ns": ns})).collect::<Vec<_>>(),
         "notes": replayed.notes.iter().chain(&replayed.names.symbols.notes).collect::<Vec<_>>(),
     })
 }

@@ -157,7 +157,8 @@ impl MappedImage {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "trodden-waits 1\nprocess 12 3\nhost n1\nboot b\ncounter 1\nprogram /bin/a\nanchor 1 2 3\nmpi openmpi 1 4\ncommunicator 9 local 0-2 5\nmore 9 7\nmap 10-20 r-xp 00001000 fe:00 1  /a b.so\nnote x y\ncut";
+    const TEXT: &str = "trodden-waits 1\nprocess 12 3\nhost n1\nboot b\ncounter 1\nprogram /bin/a\nanchor 1 2 3\nmpi openmpi 1 \
+        4\ncommunicator 9 local 0-2 5\nmore 9 7\nmap 10-20 r-xp 00001000 fe:00 1  /a b.so\nnote x y\ncut";
 
     #[test]
     fn lines_are_read_and_a_cut_last_one_is_left_out() {

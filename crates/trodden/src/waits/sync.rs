@@ -65,7 +65,8 @@ pub fn correct(recording: &Recording, clocks: &mut Clocks) -> Result<()> {
                 clocks.clocks[process].shift = *shift;
                 if process == *host && process != 0 {
                     clocks.notes.push(format!(
-                        "the clock of {name} is corrected by {} ns at the beginning and {} ns at the end of the run, with an error of at most {error} ns",
+                        "the clock of {name} is corrected by {} ns at the beginning and {} ns at the end of the run, with an error of at \
+                            most {error} ns",
                         -shift.at_begin(),
                         -shift.at_end()
                     ));

@@ -17,7 +17,7 @@ const CLASSES: usize = 3;
 /// # Errors
 /// Standard output cannot be written.
 pub fn print(summary: &Summary, job: &WaitsReport) -> Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(crate::output::text());
     headline(&mut out, summary)?;
     causes(&mut out, summary, job.top)?;
     for site in summary.sites.iter().take(job.top) {
@@ -206,7 +206,8 @@ fn lacks(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         let (index, location) = name;
         if location.computing_ns > 10_000_000 && location.processor_ns * 10 < location.computing_ns * 9 {
             notes.push(format!(
-                "{} had a processor for {:.0} % of its computing time: there are more threads than processors, and computation that waits for a processor looks like computation",
+                "{} had a processor for {:.0} % of its computing time: there are more threads than processors, and computation that \
+                    waits for a processor looks like computation",
                 summary.location_name(trodden_waits::LocationId(index as u32)),
                 percent(location.processor_ns, location.computing_ns)
             ));

@@ -119,7 +119,8 @@ int main(int argc, char **argv) {
   for (int i = 0; i < 40; i++) {
     work(200000);
     if (rank == 1) slow_filter(8000000);
-    MPI_Sendrecv(&x, 1, MPI_DOUBLE, (rank + 1) % size, 7, &y, 1, MPI_DOUBLE, (rank + size - 1) % size, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(&x, 1, MPI_DOUBLE, (rank + 1) % size, 7, &y, 1, MPI_DOUBLE, (rank + size - 1) % size, 7, MPI_COMM_WORLD,
+        MPI_STATUS_IGNORE);
     MPI_Allreduce(&x, &t, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   }
   if (rank == 0) printf("%f\n", t);

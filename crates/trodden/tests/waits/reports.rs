@@ -48,7 +48,8 @@ fn click(place: &Place, own: &Value) {
     assert_eq!(browser.eval("return view[1] - view[0] === data.run_ns"), true);
     let heated = browser.eval("return document.querySelectorAll('.row.hot').length").as_u64().unwrap();
     assert!(heated > 0, "no source line with its share");
-    let drawn = "const c = document.getElementById('timeline'); return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v) => v > 0)";
+    let drawn = "const c = document.getElementById('timeline'); return c.getContext('2d').getImageData(0, 0, c.width, \
+        c.height).data.some((v) => v > 0)";
     assert_eq!(browser.eval(drawn), true);
     assert_eq!(browser.console(), Vec::<String>::new());
     assert_eq!(browser.eval("return performance.getEntriesByType('resource').length"), 0);
@@ -56,15 +57,22 @@ fn click(place: &Place, own: &Value) {
 
 /// `worker` sleeps from 1 us to 11 us, when `main` wakes it; `timer` is woken by an interrupt in the idle thread.
 const SCHEDULER: &str = "\
-    main  10 [000]   5.000000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=main next_pid=10 next_prio=120
-  worker  11 [001]   5.000001000: sched:sched_switch: prev_comm=worker prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120
-   timer  12 [002]   5.000002000: sched:sched_switch: prev_comm=my timer prev_pid=12 prev_prio=120 prev_state=S ==> next_comm=swapper/2 next_pid=0 next_prio=120
+    main  10 [000]   5.000000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=main \
+    next_pid=10 next_prio=120
+  worker  11 [001]   5.000001000: sched:sched_switch: prev_comm=worker prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=swapper/1 \
+  next_pid=0 next_prio=120
+   timer  12 [002]   5.000002000: sched:sched_switch: prev_comm=my timer prev_pid=12 prev_prio=120 prev_state=S ==> next_comm=swapper/2 \
+   next_pid=0 next_prio=120
     main  10 [000]   5.000011000: sched:sched_waking: comm=worker pid=11 prio=120 target_cpu=001
-  worker  11 [001]   5.000012000: sched:sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=worker next_pid=11 next_prio=120
-    main  10 [000]   5.000020000: sched:sched_switch: prev_comm=main prev_pid=10 prev_prio=120 prev_state=R ==> next_comm=swapper/0 next_pid=0 next_prio=120
+  worker  11 [001]   5.000012000: sched:sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=worker \
+  next_pid=11 next_prio=120
+    main  10 [000]   5.000020000: sched:sched_switch: prev_comm=main prev_pid=10 prev_prio=120 prev_state=R ==> next_comm=swapper/0 \
+    next_pid=0 next_prio=120
  swapper   0 [002]   5.000021000: sched:sched_waking: comm=my timer pid=12 prio=120 target_cpu=002
-   timer  12 [002]   5.000022000: sched:sched_switch: prev_comm=swapper/2 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=my timer next_pid=12 next_prio=120
-  worker  11 [001]   5.000030000: sched:sched_switch: prev_comm=worker prev_pid=11 prev_prio=120 prev_state=R ==> next_comm=swapper/1 next_pid=0 next_prio=120
+   timer  12 [002]   5.000022000: sched:sched_switch: prev_comm=swapper/2 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=my timer \
+   next_pid=12 next_prio=120
+  worker  11 [001]   5.000030000: sched:sched_switch: prev_comm=worker prev_pid=11 prev_prio=120 prev_state=R ==> next_comm=swapper/1 \
+  next_pid=0 next_prio=120
 ";
 
 #[test]

@@ -68,7 +68,8 @@ wrappers! {
     MPI_Ialltoallv PMPI_Ialltoallv [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] collective(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, NO_ROOT, 8);
     MPI_Ialltoallw PMPI_Ialltoallw [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] collective(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, NO_ROOT, 8);
     MPI_Ireduce_scatter PMPI_Ireduce_scatter [a0 a1 a2 a3 a4 a5 a6] collective(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, NO_ROOT, 5);
-    MPI_Ireduce_scatter_block PMPI_Ireduce_scatter_block [a0 a1 a2 a3 a4 a5 a6] collective(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, NO_ROOT, 5);
+    MPI_Ireduce_scatter_block PMPI_Ireduce_scatter_block [a0 a1 a2 a3 a4 a5 a6] collective(kind::COLLECTIVE_ALL | kind::NON_BLOCKING,
+        NO_ROOT, 5);
     MPI_Ibcast PMPI_Ibcast [a0 a1 a2 a3 a4 a5] collective(kind::COLLECTIVE_FROM_ROOT | kind::NON_BLOCKING, 3, 4);
     MPI_Iscatter PMPI_Iscatter [a0 a1 a2 a3 a4 a5 a6 a7 a8] collective(kind::COLLECTIVE_FROM_ROOT | kind::NON_BLOCKING, 6, 7);
     MPI_Iscatterv PMPI_Iscatterv [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] collective(kind::COLLECTIVE_FROM_ROOT | kind::NON_BLOCKING, 7, 8);

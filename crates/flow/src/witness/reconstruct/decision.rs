@@ -4,10 +4,10 @@
 //! remembered, so that a branch in a loop mostly costs a comparison per trace.
 
 use super::{Ending, ReconstructError, Reconstruction, Reconstructor, Trace};
+use crate::witness::automaton::State;
 use crate::witness::condition;
 use crate::witness::first::{FirstSets, Parts};
 use crate::witness::program::{FunctionId, Witness};
-use crate::witness::pushdown::State;
 use crate::witness::sets::END;
 use crate::witness::structure::Scope;
 use std::collections::HashMap;

@@ -354,7 +354,7 @@ mod tests {
 CLOCK_PROPERTIES                          Ticks per Seconds: 500000000, Global Offset: 100, Length: 200, Date: x
 LOCATION                               0  Name: "Initial Thread" <1>, Type: CPU_THREAD, # Events: 43, Group: "MPI Rank 0" <0>
 LOCATION                               4  Name: "Initial Thread" <1>, Type: CPU_THREAD, # Events: 43, Group: "MPI Rank 1" <1>
-GROUP                                  1  Name: "" <0>, Type: COMM_GROUP, Paradigm: MPI, Flags: NONE, 2 Members: 0 ("Initial Thread" <4>), 1 ("Initial Thread" <0>)
+GROUP  1  Name: "" <0>, Type: COMM_GROUP, Paradigm: MPI, Flags: NONE, 2 Members: 0 ("Initial Thread" <4>), 1 ("Initial Thread" <0>)
 COMM                                   0  Name: "reversed, with a comma" <23>, Group: "" <1>, Parent: UNDEFINED, Flags: NONE
 "#;
     const EVENTS: &str = r#"
@@ -362,9 +362,9 @@ ENTER                                          0                  100  Region: "
 ENTER                                          4                  100  Region: "MPI_Recv" <1>
 LEAVE                                          0                  150  Region: "work" <0>
 ENTER                                          0                  150  Region: "MPI_Send" <2>
-MPI_SEND                                       0                  151  Receiver: 0 ("Initial Thread" <4>), Communicator: "reversed, with a comma" <0>, Tag: 7, Length: 8
+MPI_SEND  0  151  Receiver: 0 ("Initial Thread" <4>), Communicator: "reversed, with a comma" <0>, Tag: 7, Length: 8
 LEAVE                                          0                  152  Region: "MPI_Send" <2>
-MPI_RECV                                       4                  155  Sender: 1 ("Initial Thread" <0>), Communicator: "reversed, with a comma" <0>, Tag: 7, Length: 8
+MPI_RECV  4  155  Sender: 1 ("Initial Thread" <0>), Communicator: "reversed, with a comma" <0>, Tag: 7, Length: 8
 LEAVE                                          4                  156  Region: "MPI_Recv" <1>
 "#;
 

@@ -1,0 +1,170 @@
+//! Stream builds: code that writes an event where another build counts.
+//!
+//! The numbering is that of all builds (Ball and Larus), and an event is made where a path ends or comes to a call that
+//! might not return: the address of the path's counter in the template, with a tag ([`trodden_wire::stream`]). Besides,
+//!
+//! - a function writes an event when it begins, and takes a slot of the shadow stack;
+//! - the slot holds the last call's path, for whoever looks when the program has crashed ([`StreamCode::event`]);
+//! - where the function is left, the slot is cleared ([`StreamCode::leave`]);
+//! - at landing pads, and behind calls that return twice, an event says which frame goes on ([`StreamCode::resume`]).
+//!
+//! All of it is inline assembly, so that no block is split and an addition to the cursor is one instruction. Cold parts
+//! are jumps to the runtime, not calls: a leaf function's red zone stays its own.
+//!
+//! Invariant: a path's event is written before its slot is cleared; counts are made one by one where paths end, not
+//! moved, merged or delayed ([`PLAIN`]).
+
+use crate::describe::Draft;
+use crate::emit::{self, declare_of_runtime};
+use crate::llvm::{Builder, Module, Value, c_string, llvm};
+use llvm_sys::core::*;
+use llvm_sys::prelude::LLVMMetadataRef;
+use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode, LLVMThreadLocalMode, LLVMVisibility};
+use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
+use trodden_unit::{BlockKind, EdgeKind};
+use trodden_wire::stream::{
+    CHUNK_BYTES, NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL, SHADOW_BYTES, STREAM_PLACE_SYMBOL, STREAM_SYMBOL, TAG_ENTER, TAG_PATH, TAG_RESUME,
+    ThreadStream,
+};
+
+/// Counts are made where paths end.
+pub const PLAIN: Choices = Choices { rounds: ByRounds::No, early: false, usual: UsualRounds::Together };
+
+/// What the code of a unit refers to.
+#[derive(Clone, Copy)]
+pub struct Streams {
+    module: Module,
+    next_chunk: Value,
+    next_slot: Value,
+}
+
+/// The code of one function.
+#[derive(Clone, Copy)]
+pub struct StreamCode {
+    streams: Streams,
+    /// Address of the frame's slot.
+    slot: Value,
+}
+
+impl Streams {
+    /// Declares what code refers to, and defines what is the thread's (linkers keep one definition in each image).
+    pub fn declare(module: Module) -> Streams {
+        let thread = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(STREAM_SYMBOL).as_ptr()));
+        llvm!(LLVMSetVisibility(thread, LLVMVisibility::LLVMHiddenVisibility));
+        llvm!(LLVMSetThreadLocalMode(thread, LLVMThreadLocalMode::LLVMInitialExecTLSModel));
+        // The assembly below names it.
+        emit::forget_unused(&[Value(thread)]);
+        emit::thread_local_with_place(module, STREAM_SYMBOL, size_of::<ThreadStream>(), STREAM_PLACE_SYMBOL, STREAM_SYMBOL);
+        let nothing = llvm!(LLVMVoidTypeInContext(module.context()));
+        let kind = llvm!(LLVMFunctionType(nothing, std::ptr::null_mut(), 0, 0));
+        let [next_chunk, next_slot] = [NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL].map(|name| declare_of_runtime(module, name, kind));
+        Streams { module, next_chunk, next_slot }
+    }
+
+    /// Takes declarations out that nothing refers to.
+    pub fn forget_unused(self) {
+        emit::forget_unused(&[self.next_chunk, self.next_slot]);
+    }
+
+    /// The function begins: takes a slot for its frame, and writes the event. `first` is its first counter in the template.
+    pub fn enter(self, function: Value, first: u64, counters: Value, location: Option<LLVMMetadataRef>) -> StreamCode {
+        let builder = Builder::before(self.module, function.entry().behind_variables(), location);
+        let word = self.word(&builder, builder.offset(self.module.i64(), counters, self.module.constant(first as i64)), TAG_ENTER);
+        let text = format!(
+            "movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r10\n\tmovq %fs:8(%r10), %rax\n\tleaq 2f(%rip), %r11\n\t\
+             testl $$0x{:x}, %eax\n\tjz ${{2:P}}\n\tleaq 4(%rax), %r11\n\tmovq %r11, %fs:8(%r10)\n2:\n\t\
+             movl ${{1:k}}, %r11d\n\tmovq %r11, (%rax)",
+            SHADOW_BYTES - 1
+        );
+        let registers = "=&{rax},r,i,~{r10},~{r11},~{memory},~{flags},~{fpsr},~{dirflag}";
+        let slot = assembly(&builder, self.module.i64(), &text, registers, &[word, self.next_slot]);
+        self.write(&builder, word);
+        StreamCode { streams: self, slot }
+    }
+
+    /// The event of a counter of the template, at an address, as a word.
+    fn word(self, builder: &Builder, counter: Value, tag: u32) -> Value {
+        builder.offset(self.module.i8(), counter, self.module.constant(tag.into()))
+    }
+
+    /// Writes the low half of `word` as the thread's next event.
+    fn write(self, builder: &Builder, word: Value) {
+        let text = format!(
+            "movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovl $$4, %eax\n\txaddq %rax, %fs:(%r11)\n\tleaq 1f(%rip), %r11\n\t\
+             testl $$0x{:x}, %eax\n\tjz ${{1:P}}\n1:\n\tmovl ${{0:k}}, (%rax)",
+            CHUNK_BYTES - 1
+        );
+        let registers = "r,i,~{rax},~{r11},~{memory},~{flags},~{fpsr},~{dirflag}";
+        let nothing = llvm!(LLVMVoidTypeInContext(self.module.context()));
+        assembly(builder, nothing, &text, registers, &[word, self.next_chunk]);
+    }
+}
+
+impl StreamCode {
+    /// A path ends, or comes to a call, by an edge of that kind: its counter in the template is at that address.
+    pub fn event(self, builder: &Builder, counter: Value, kind: EdgeKind) {
+        let word = self.streams.word(builder, counter, TAG_PATH);
+        self.streams.write(builder, word);
+        match kind {
+            EdgeKind::Reach | EdgeKind::NoReturn | EdgeKind::ReturnsTwice => {
+                let nothing = llvm!(LLVMVoidTypeInContext(self.streams.module.context()));
+                assembly(builder, nothing, "movl ${1:k}, ($0)", "r,r,~{memory},~{fpsr},~{dirflag}", &[self.slot, word]);
+            }
+            _ => {}
+        }
+    }
+
+    /// The function is left: the frame has no slot any more.
+    pub fn leave(self, builder: &Builder) {
+        let nothing = llvm!(LLVMVoidTypeInContext(self.streams.module.context()));
+        let text = format!("movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovq $0, %fs:8(%r11)\n\tmovl $$0, ($0)");
+        assembly(builder, nothing, &text, "r,~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
+    }
+
+    /// At a landing pad, or behind a call that returns twice: frames above this one are gone.
+    pub fn resume(self, builder: &Builder) {
+        let module = self.streams.module;
+        let offset = Value(llvm!(LLVMBuildAnd(builder.raw(), self.slot.0, module.constant(SHADOW_BYTES as i64 - 1).0, c"".as_ptr())));
+        let word = Value(llvm!(LLVMBuildShl(builder.raw(), offset.0, module.constant(1).0, c"".as_ptr())));
+        self.streams.write(builder, Value(llvm!(LLVMBuildOr(builder.raw(), word.0, module.constant(TAG_RESUME.into()).0, c"".as_ptr()))));
+        // A frame too deep for the stack has the last slot, and leaves the pointer there.
+        let text = format!(
+            "movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovq $0, %rax\n\ttestl $$0x{:x}, %eax\n\tjz 1f\n\taddq $$4, %rax\n1:\n\t\
+             movq %rax, %fs:8(%r11)\n\ttestl $$0x{:x}, %eax\n\tjz 2f\n\tmovl $$0, (%rax)\n2:",
+            SHADOW_BYTES - 1,
+            SHADOW_BYTES - 1
+        );
+        let nothing = llvm!(LLVMVoidTypeInContext(module.context()));
+        assembly(builder, nothing, &text, "r,~{rax},~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
+    }
+
+    /// Whether a function is left by an edge of that kind, in front of which its last path's event is written.
+    pub fn is_left_by(kind: EdgeKind) -> bool {
+        matches!(kind, EdgeKind::Return | EdgeKind::TailCall | EdgeKind::Resume)
+    }
+
+    /// Has the function say which frame goes on at its landing pads, and behind calls that return twice.
+    pub fn resume_where_control_comes_back(self, function: Value, draft: &Draft, location: Option<LLVMMetadataRef>) {
+        let module = self.streams.module;
+        let is_pad = |i: &Value| i.is(LLVMOpcode::LLVMLandingPad);
+        let pads: Vec<Value> = function.blocks().flat_map(|b| b.instructions().filter(is_pad).collect::<Vec<_>>()).collect();
+        for pad in pads {
+            let behind = pad.next().expect("a block has a terminator");
+            self.resume(&Builder::before(module, behind, location));
+        }
+        let continuations = draft.nodes.iter().zip(&draft.blocks).filter(|(_, map)| map.kind == BlockKind::Continuation);
+        for block in continuations.filter_map(|(block, _)| *block) {
+            self.resume(&Builder::before(module, block.first_insertion_point(), location));
+        }
+    }
+}
+
+/// Inline assembly that has effects, in AT&T syntax.
+fn assembly(builder: &Builder, result: llvm_sys::prelude::LLVMTypeRef, text: &str, registers: &str, operands: &[Value]) -> Value {
+    let mut kinds: Vec<_> = operands.iter().map(|o| o.kind()).collect();
+    let kind = llvm!(LLVMFunctionType(result, kinds.as_mut_ptr(), kinds.len() as u32, 0));
+    let (dialect, lengths) = (LLVMInlineAsmDialect::LLVMInlineAsmDialectATT, [text.len(), registers.len()]);
+    let assembly = llvm!(LLVMGetInlineAsm(kind, text.as_ptr().cast(), lengths[0], registers.as_ptr().cast(), lengths[1], 1, 0, dialect, 0));
+    let mut arguments: Vec<_> = operands.iter().map(|o| o.0).collect();
+    Value(llvm!(LLVMBuildCall2(builder.raw(), kind, assembly, arguments.as_mut_ptr(), arguments.len() as u32, c"".as_ptr())))
+}

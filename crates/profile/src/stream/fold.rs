@@ -1,0 +1,94 @@
+//! The counts of a stream: what a program that counts would have counted in the same run.
+//!
+//! Every event of a path stands for one count of that path's counter, so the counts are exact where no event was lost.
+
+use super::live::StreamHead;
+use super::log::StreamLog;
+use crate::error::ProfileError;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use trodden_wire::stream::Event;
+use trodden_wire::{Lost, LostReason, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_lost_offset, region_stride};
+
+const PAGE: u64 = 4096;
+
+/// How often each counter of the image was counted.
+///
+/// # Errors
+/// The log cannot be read, or is damaged.
+pub fn counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
+    let mut counts = vec![0u64; log.head().counters as usize];
+    for thread in log.threads() {
+        log.visit(thread, 0, |event| {
+            if let Event::Path(counter) = event
+                && let Some(count) = counts.get_mut(counter as usize)
+            {
+                *count += 1;
+            }
+            true
+        })?;
+    }
+    Ok(counts)
+}
+
+/// Writes the raw file of an image with these counts, of which so many threads lost some.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_raw(path: &Path, head: &StreamHead, counts: &[u64], lossy: u64) -> Result<(), ProfileError> {
+    let failed = ProfileError::io(path, "write");
+    let write = || -> std::io::Result<()> {
+        let file = File::create(path)?;
+        let image_path = head.image_path.as_os_str().as_bytes();
+        let units_offset = size_of::<RawHeader>() as u64;
+        let path_offset = units_offset + head.units.len() as u64 * size_of::<RawUnit>() as u64;
+        let regions_offset = (path_offset + image_path.len() as u64).next_multiple_of(PAGE);
+        let header = RawHeader {
+            magic: RAW_MAGIC,
+            version: RAW_VERSION,
+            ready: RAW_READY,
+            image: head.image.0,
+            counters: head.counters,
+            units: head.units.len() as u64,
+            units_offset,
+            path_offset,
+            path_len: image_path.len() as u64,
+            regions_offset,
+            region_stride: region_stride(head.counters),
+            pid: head.pid,
+            created_ns: head.created_ns,
+            switch_offset: 0,
+            lost: 0,
+        };
+        file.write_all_at(&header_bytes(&header), 0)?;
+        let units =
+            head.units.iter().flat_map(|(unit, first, counters)| [&unit.0[..], &first.to_le_bytes(), &counters.to_le_bytes()].concat());
+        file.write_all_at(&units.collect::<Vec<u8>>(), units_offset)?;
+        file.write_all_at(image_path, path_offset)?;
+        file.set_len(regions_offset + header.region_stride)?;
+        // Sparse, as programs make them.
+        for (index, counts) in counts.chunks(512).enumerate().filter(|(_, counts)| counts.iter().any(|c| *c != 0)) {
+            let bytes: Vec<u8> = counts.iter().flat_map(|c| c.to_le_bytes()).collect();
+            file.write_all_at(&bytes, regions_offset + index as u64 * PAGE)?;
+        }
+        let lost = (0..lossy).fold(Lost::default(), |lost, _| lost.and(LostReason::Other));
+        file.write_all_at(&lost.0.to_le_bytes(), regions_offset + region_lost_offset(head.counters))
+    };
+    write().map_err(failed)
+}
+
+fn header_bytes(header: &RawHeader) -> Vec<u8> {
+    let mut bytes = header.magic.to_vec();
+    bytes.extend(header.version.to_le_bytes());
+    bytes.extend(header.ready.to_le_bytes());
+    bytes.extend(header.image);
+    let RawHeader { counters, units, units_offset, path_offset, path_len, .. } = *header;
+    let RawHeader { regions_offset, region_stride, pid, created_ns, switch_offset, lost, .. } = *header;
+    for word in [counters, units, units_offset, path_offset, path_len, regions_offset, region_stride, pid, created_ns, switch_offset, lost]
+    {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes
+}

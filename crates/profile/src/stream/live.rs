@@ -1,0 +1,284 @@
+//! Stream files, as programs write them. Layout: [`trodden_wire::stream`].
+//!
+//! A file may be written while it is read, and its programs may die at any moment: nothing it says is believed before it
+//! was checked against the file's length, and words that are no events are counted, not read.
+
+use crate::error::ProfileError;
+use crate::raw::Raw;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use trodden_unit::Identity;
+use trodden_wire::stream::{
+    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_FREE, CHUNK_FULL, ChunkHeader, Event, HEADER_BYTES, REGION_WORDS, RING_OFFSET, RegionStream,
+    SHADOW_BYTES, SLOTS, STREAM_MAGIC,
+};
+use trodden_wire::{RawUnit, region_lost_offset, region_stride};
+
+/// What is known of a stream's image.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamHead {
+    /// Identity of the image.
+    pub image: Identity,
+    /// Its path as the process saw it; empty if unknown.
+    pub image_path: PathBuf,
+    /// Number of its counters.
+    pub counters: u64,
+    /// Its units in link order: identity, first counter, number of counters.
+    pub units: Vec<(Identity, u64, u64)>,
+    /// The process that made the file.
+    pub pid: u64,
+    /// When it made it, nanoseconds since 1970.
+    pub created_ns: u64,
+}
+
+/// Name of a thread's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ThreadKey {
+    /// Process.
+    pub process: u32,
+    /// When it began, nanoseconds since 1970.
+    pub started_ns: u64,
+    /// Thread.
+    pub thread: u32,
+}
+
+/// A chunk of a thread's stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Whose it is.
+    pub key: ThreadKey,
+    /// Process that was forked, if the stream began so.
+    pub parent: Option<u32>,
+    /// Its place among the chunks of the stream.
+    pub sequence: u64,
+    /// Events lost before it.
+    pub lost: u64,
+    /// Where the image's template of counters was.
+    pub template: u64,
+    /// It changes no more.
+    pub is_full: bool,
+    /// Where it is: region and chunk.
+    pub place: (u64, u64),
+}
+
+/// What a flight recorder has of a thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveThread {
+    /// Whose it is.
+    pub key: ThreadKey,
+    /// Slots of the live frames, outermost first.
+    pub frames: Vec<Event>,
+    /// The last events, oldest first.
+    pub events: Vec<Event>,
+    /// Events before those.
+    pub earlier: u64,
+}
+
+/// A stream file.
+#[derive(Debug)]
+pub struct LiveStream {
+    path: PathBuf,
+    file: File,
+    head: StreamHead,
+    regions_offset: u64,
+    stride: u64,
+    /// Threads that could not write because there was no room.
+    lost_threads: u64,
+}
+
+/// Whether a file begins as a stream file does.
+pub fn is_stream_file(path: &Path) -> bool {
+    let mut magic = [0; 8];
+    File::open(path).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == STREAM_MAGIC
+}
+
+impl LiveStream {
+    /// Opens a stream file; `to_drain` if chunks are to be given back.
+    ///
+    /// # Errors
+    /// It cannot be read, is no stream file, is not set up, or damaged in its head.
+    pub fn open(path: &Path, to_drain: bool) -> Result<LiveStream, ProfileError> {
+        let action = if to_drain { "write" } else { "read" };
+        let file = OpenOptions::new().read(true).write(to_drain).open(path).map_err(ProfileError::io(path, action))?;
+        let raw = Raw::of_stream(path, file)?;
+        let header = raw.header()?;
+        if header.region_stride != region_stride(REGION_WORDS) {
+            let what = format!("regions of {} bytes, not {}", header.region_stride, region_stride(REGION_WORDS));
+            return Err(ProfileError::RawDamaged { path: path.to_owned(), offset: 80, what });
+        }
+        let units = raw.units(&header)?.into_iter().map(|RawUnit { unit, first, counters }| (Identity(unit), first, counters)).collect();
+        let head = StreamHead {
+            image: Identity(header.image),
+            image_path: raw.image_path(&header).unwrap_or_default(),
+            counters: header.counters,
+            units,
+            pid: header.pid,
+            created_ns: header.created_ns,
+        };
+        let file = raw.into_file();
+        let (regions_offset, stride) = (header.regions_offset, header.region_stride);
+        let mut stream = LiveStream { path: path.to_owned(), file, head, regions_offset, stride, lost_threads: 0 };
+        let mut lost = trodden_wire::Lost(header.lost);
+        for region in 0..stream.regions()? {
+            let mut word = [0; 8];
+            stream.exact(&mut word, stream.at(region, region_lost_offset(REGION_WORDS)))?;
+            lost = lost.plus(trodden_wire::Lost(u64::from_le_bytes(word)));
+        }
+        stream.lost_threads = lost.threads();
+        Ok(stream)
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its image.
+    pub fn head(&self) -> &StreamHead {
+        &self.head
+    }
+
+    /// Threads of which nothing was written, since there was no room.
+    pub fn lost_threads(&self) -> u64 {
+        self.lost_threads
+    }
+
+    /// Number of whole regions.
+    ///
+    /// # Errors
+    /// The file cannot be examined.
+    pub fn regions(&self) -> Result<u64, ProfileError> {
+        let length = self.file.metadata().map_err(ProfileError::io(&self.path, "read"))?.len();
+        Ok(length.saturating_sub(self.regions_offset) / self.stride)
+    }
+
+    /// A chunk, if anything is in it.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn chunk(&self, region: u64, slot: u64) -> Result<Option<Chunk>, ProfileError> {
+        let mut bytes = [0; size_of::<ChunkHeader>()];
+        self.exact(&mut bytes, self.chunk_at(region, slot))?;
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let state = u32_at(0);
+        if state != CHUNK_CURRENT && state != CHUNK_FULL {
+            return Ok(None);
+        }
+        Ok(Some(Chunk {
+            key: ThreadKey { process: u32_at(8), started_ns: u64_at(16), thread: u32_at(4) },
+            parent: Some(u32_at(12)).filter(|p| *p != 0),
+            sequence: u64_at(24),
+            lost: u64_at(40),
+            template: u64_at(32),
+            is_full: state == CHUNK_FULL,
+            place: (region, slot),
+        }))
+    }
+
+    /// All chunks with something in them, by stream and place in it.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn chunks(&self) -> Result<Vec<Chunk>, ProfileError> {
+        let mut chunks = Vec::new();
+        for region in 0..self.regions()? {
+            for slot in 0..SLOTS {
+                chunks.extend(self.chunk(region, slot)?);
+            }
+        }
+        chunks.sort_by_key(|c| (c.key, c.sequence));
+        Ok(chunks)
+    }
+
+    /// Appends a chunk's events, as [`Event::to_word`] has them; gives the number of words that are none.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read_events(&self, chunk: &Chunk, into: &mut Vec<u32>) -> Result<u64, ProfileError> {
+        let mut bytes = vec![0; (CHUNK_BYTES - HEADER_BYTES) as usize];
+        self.exact(&mut bytes, self.chunk_at(chunk.place.0, chunk.place.1) + HEADER_BYTES)?;
+        let mut damaged = 0;
+        // A word that is 0 before others is of an event that a signal handler came before, and that was never written.
+        for word in bytes.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes"))).filter(|w| *w != 0) {
+            match Event::of_word(word, chunk.template).filter(|e| self.is_event(*e)) {
+                Some(event) => into.push(event.to_word()),
+                None => damaged += 1,
+            }
+        }
+        Ok(damaged)
+    }
+
+    fn is_event(&self, event: Event) -> bool {
+        match event {
+            Event::Path(counter) | Event::Enter(counter) | Event::Inherited(counter) => u64::from(counter) < self.head.counters,
+            Event::Resume(_) => true,
+        }
+    }
+
+    /// Gives a chunk back to its program.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn give_back(&self, chunk: &Chunk) -> Result<(), ProfileError> {
+        let at = self.chunk_at(chunk.place.0, chunk.place.1);
+        self.file.write_all_at(&CHUNK_FREE.to_le_bytes(), at).map_err(ProfileError::io(&self.path, "write"))
+    }
+
+    /// What a flight recorder has of each thread, by process and beginning. Of a whole program: what was not drained.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn threads(&self) -> Result<Vec<LiveThread>, ProfileError> {
+        let chunks = self.chunks()?;
+        let mut threads = Vec::new();
+        for chunks in chunks.chunk_by(|a, b| a.key == b.key) {
+            let mut words = Vec::new();
+            // What comes before a gap is not the end.
+            let gap = chunks.windows(2).rposition(|pair| pair[0].sequence + 1 != pair[1].sequence).map_or(0, |at| at + 1);
+            for chunk in &chunks[gap..] {
+                self.read_events(chunk, &mut words)?;
+            }
+            let last = &chunks[chunks.len() - 1];
+            let earlier = chunks[gap].sequence * trodden_wire::stream::CHUNK_EVENTS;
+            let events = words.into_iter().filter_map(Event::of_stored).collect();
+            threads.push(LiveThread { key: last.key, frames: self.frames(last)?, events, earlier });
+        }
+        Ok(threads)
+    }
+
+    /// Slots of the frames of the thread that wrote a chunk, if its region is still its own.
+    fn frames(&self, chunk: &Chunk) -> Result<Vec<Event>, ProfileError> {
+        for region in 0..self.regions()? {
+            let mut head = [0; size_of::<RegionStream>()];
+            self.exact(&mut head, self.at(region, 0))?;
+            let thread = u32::from_le_bytes(head[0..4].try_into().expect("four bytes"));
+            let process = u32::from_le_bytes(head[4..8].try_into().expect("four bytes"));
+            let started_ns = u64::from_le_bytes(head[16..24].try_into().expect("eight bytes"));
+            if (ThreadKey { process, started_ns, thread }) != chunk.key {
+                continue;
+            }
+            let mut slots = vec![0; (SHADOW_BYTES - HEADER_BYTES + 4) as usize];
+            self.exact(&mut slots, self.at(region, HEADER_BYTES))?;
+            let words = slots.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes")));
+            let frames = words.take_while(|w| *w != 0).filter_map(|w| Event::of_word(w, chunk.template));
+            return Ok(frames.filter(|e| self.is_event(*e)).collect());
+        }
+        Ok(Vec::new())
+    }
+
+    fn at(&self, region: u64, offset: u64) -> u64 {
+        self.regions_offset + region * self.stride + offset
+    }
+
+    fn chunk_at(&self, region: u64, slot: u64) -> u64 {
+        self.at(region, RING_OFFSET + slot * CHUNK_BYTES)
+    }
+
+    fn exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {
+        self.file.read_exact_at(bytes, at).map_err(ProfileError::io(&self.path, "read"))
+    }
+}

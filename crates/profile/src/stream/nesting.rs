@@ -1,0 +1,129 @@
+//! Events to frames: who called whom from where, what returned, what was unwound.
+//!
+//! The rules, for a thread's events in order:
+//!
+//! - *enter*: a frame of the function, called by the top frame where that came to a call last;
+//! - *path*: of the top frame. If that is of another function, frames are gone that could not say so (their stack was
+//!   switched, or the stream began later): those above the nearest frame of the function, or the function's frame was not seen to begin.
+//!   Both are counted ([`Unclear`]), and neither happens in a program of one stack whose stream is whole;
+//! - *resume*: the frame of that depth is on top; frames above it were unwound by an exception or `longjmp`.
+//!
+//! Complexity: constant for each event, but for frames that are unwound.
+
+use super::places::{FunctionPlace, PathRole, Places};
+use trodden_wire::stream::Event;
+
+/// An activation of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Its function.
+    pub function: FunctionPlace,
+    /// The caller's counter at the call: its path up to there. `None`: unknown, or no instrumented function called it.
+    pub call: Option<u32>,
+    /// The counter of its own path up to its last call, if it made one since its path began.
+    pub at: Option<u32>,
+}
+
+/// What an event did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A function began.
+    Entered(Frame),
+    /// A path of the frame at this depth (from 1): its counter, and its role.
+    Path {
+        /// The counter.
+        counter: u32,
+        /// What it says.
+        role: PathRole,
+        /// Depth of the frame.
+        depth: usize,
+    },
+    /// So many frames were unwound.
+    Unwound(usize),
+    /// The unit has no map.
+    Unknown,
+}
+
+/// What could not be told from the events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unclear {
+    /// Frames that went without a word.
+    pub vanished: u64,
+    /// Frames that were not seen to begin.
+    pub unseen: u64,
+}
+
+/// The frames of a thread.
+#[derive(Debug)]
+pub struct Nesting<'p, 'a> {
+    places: &'p Places<'a>,
+    frames: Vec<Frame>,
+    /// Whether depths in events are those of frames here: not if the stream's beginning is missing.
+    is_whole: bool,
+    unclear: Unclear,
+}
+
+impl<'p, 'a> Nesting<'p, 'a> {
+    /// No frames yet; `is_whole` if the stream is there from its beginning.
+    pub fn new(places: &'p Places<'a>, is_whole: bool) -> Nesting<'p, 'a> {
+        Nesting { places, frames: Vec::new(), is_whole, unclear: Unclear::default() }
+    }
+
+    /// The live frames, outermost first.
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// What could not be told so far.
+    pub fn unclear(&self) -> Unclear {
+        self.unclear
+    }
+
+    /// Takes the next event.
+    pub fn feed(&mut self, event: Event) -> Step {
+        match event {
+            Event::Enter(counter) | Event::Inherited(counter) => {
+                let Some((function, _)) = self.places.path(counter) else { return Step::Unknown };
+                let inherited = matches!(event, Event::Inherited(_));
+                let call = self.frames.last().and_then(|f| f.at);
+                let is_call = |c: &u32| self.places.role(*c) == Some(PathRole::Call);
+                let frame = Frame { function, call, at: inherited.then_some(counter).filter(is_call) };
+                self.frames.push(frame);
+                Step::Entered(frame)
+            }
+            Event::Path(counter) => self.path(counter),
+            Event::Resume(depth) => {
+                let depth = depth as usize;
+                let gone = match self.is_whole && depth > 0 {
+                    true => self.frames.len().saturating_sub(depth),
+                    false => 0,
+                };
+                self.frames.truncate(self.frames.len() - gone);
+                Step::Unwound(gone)
+            }
+        }
+    }
+
+    fn path(&mut self, counter: u32) -> Step {
+        let (Some((function, _)), Some(role)) = (self.places.path(counter), self.places.role(counter)) else { return Step::Unknown };
+        if self.frames.last().is_none_or(|f| f.function != function) {
+            match self.frames.iter().rposition(|f| f.function == function) {
+                Some(nearest) => {
+                    self.unclear.vanished += (self.frames.len() - nearest - 1) as u64;
+                    self.frames.truncate(nearest + 1);
+                }
+                None => {
+                    self.unclear.unseen += 1;
+                    self.frames.push(Frame { function, call: None, at: None });
+                }
+            }
+        }
+        let depth = self.frames.len();
+        let top = &mut self.frames[depth - 1];
+        top.at = matches!(role, PathRole::Call | PathRole::Stops).then_some(counter);
+        if role == PathRole::Leaves {
+            self.frames.pop();
+        }
+        Step::Path { counter, role, depth }
+    }
+}

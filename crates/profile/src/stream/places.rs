@@ -1,0 +1,98 @@
+//! Counters of an image to functions and their paths.
+
+use super::live::StreamHead;
+use crate::model::ImageProfile;
+use crate::paths::{PathEnd, Walk, Walks};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use trodden_unit::{EdgeKind, FunctionMap, UnitMap};
+
+/// A function of an image: its unit's place in the profile, and its place in the unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FunctionPlace {
+    /// Place of its unit among the image's.
+    pub unit: usize,
+    /// Its place among the unit's functions.
+    pub function: usize,
+}
+
+/// What a path's event says of its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PathRole {
+    /// The frame came to a call; its path goes on.
+    Call,
+    /// The path ended, the frame goes on: a loop's back edge, or another cut.
+    Goes,
+    /// The path ended at a call that does not return.
+    Stops,
+    /// The frame is left: the function returned, made a tail call, or passed an exception on.
+    Leaves,
+}
+
+/// The functions of an image by their counters.
+#[derive(Debug)]
+pub struct Places<'a> {
+    image: &'a ImageProfile,
+    /// First counter in the image, number of counters, function; ascending.
+    ranges: Vec<(u32, u32, FunctionPlace)>,
+    roles: RefCell<HashMap<u32, Option<PathRole>>>,
+    walks: RefCell<HashMap<FunctionPlace, Option<Walks<'a>>>>,
+}
+
+impl<'a> Places<'a> {
+    /// Of an image whose maps are in a profile.
+    pub fn new(head: &StreamHead, image: &'a ImageProfile) -> Places<'a> {
+        let mut ranges = Vec::new();
+        for (place, unit) in image.units.iter().enumerate() {
+            let Some((_, first, _)) = head.units.iter().find(|u| u.0 == unit.unit) else { continue };
+            for (function, map) in unit.map.functions.iter().enumerate() {
+                ranges.push(((first + map.first_counter) as u32, map.counters as u32, FunctionPlace { unit: place, function }));
+            }
+        }
+        ranges.sort_by_key(|r| r.0);
+        Places { image, ranges, roles: RefCell::default(), walks: RefCell::default() }
+    }
+
+    /// The function and path of a counter. `None`: its unit has no map.
+    pub fn path(&self, counter: u32) -> Option<(FunctionPlace, u64)> {
+        let behind = self.ranges.partition_point(|r| r.0 <= counter);
+        let (first, counters, place) = *self.ranges.get(behind.checked_sub(1)?)?;
+        (counter - first < counters).then(|| (place, u64::from(counter - first)))
+    }
+
+    /// A function's map.
+    pub fn function(&self, place: FunctionPlace) -> &'a FunctionMap {
+        &self.image.units[place.unit].map.functions[place.function]
+    }
+
+    /// The map of its unit.
+    pub fn unit(&self, place: FunctionPlace) -> &'a UnitMap {
+        &self.image.units[place.unit].map
+    }
+
+    /// A path's blocks, beginning and end. `None`: there is no such path, or its function's map is damaged.
+    pub fn walk(&self, counter: u32) -> Option<(FunctionPlace, Walk)> {
+        let (place, id) = self.path(counter)?;
+        let mut walks = self.walks.borrow_mut();
+        let walks = walks.entry(place).or_insert_with(|| Walks::of(self.function(place)).ok());
+        Some((place, walks.as_ref()?.walk(id)?))
+    }
+
+    /// What the event of a path says of its frame.
+    pub fn role(&self, counter: u32) -> Option<PathRole> {
+        if let Some(known) = self.roles.borrow().get(&counter) {
+            return *known;
+        }
+        let role = self.walk(counter).map(|(place, walk)| match walk.end {
+            None => PathRole::Call,
+            Some(PathEnd::Exit(edge)) => match self.function(place).edges[edge.index()].kind {
+                EdgeKind::Return | EdgeKind::TailCall | EdgeKind::Resume => PathRole::Leaves,
+                _ => PathRole::Stops,
+            },
+            Some(PathEnd::Stop) => PathRole::Stops,
+            Some(PathEnd::Cut(_)) => PathRole::Goes,
+        });
+        self.roles.borrow_mut().insert(counter, role);
+        role
+    }
+}

@@ -1,0 +1,46 @@
+//! A fast hash of small keys: the finaliser of MurmurHash3 on each word. Keys are numbers that the program itself made, so nobody can
+//! choose them to collide by more than the sequence itself allows.
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Builds [`Mixer`]s.
+pub(crate) type Mixing = BuildHasherDefault<Mixer>;
+
+/// Mixes the words written to it.
+#[derive(Default)]
+pub(crate) struct Mixer(u64);
+
+/// Mixes all bits of a word into all others.
+pub(crate) fn mixed(mut word: u64) -> u64 {
+    word ^= word >> 33;
+    word = word.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    word ^= word >> 33;
+    word = word.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    word ^ word >> 33
+}
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = mixed(self.0.rotate_left(23) ^ word);
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+}

@@ -1,0 +1,184 @@
+//! Locally consistent parsing: equal stretches become equal rules, whatever stands around them, save near their ends.
+//!
+//! Level by level: a run of equal items becomes one item; then a block begins at each item whose hash is smaller than both neighbours',
+//! and each block becomes one item of the next level. Equal blocks and runs are the same rule.
+//!
+//! Source: K. Mehlhorn, R. Sundar and C. Uhrig, "Maintaining dynamic sequences under equality tests in polylogarithmic time"
+//! (Algorithmica 1997); with runs: A. Jeż, "Recompression" (J. ACM 2016). Hashes come from the symbols alone, so two windows or two runs
+//! of a program are parsed alike.
+//!
+//! Complexity: each level has at most half the items of the one below, so a symbol takes amortised O(1) hash look-ups, and the depth is
+//! O(log n). A level holds one run and one block, so the delay is bounded by the longest block, whose expected length is constant.
+
+use super::Compressor;
+use super::hashing::{Mixing, mixed};
+use crate::grammar::{Draft, RULE, Terminals};
+use crate::{Grammar, SequenceError};
+use std::collections::HashMap;
+
+/// The compressor's state.
+#[derive(Default)]
+pub struct LocallyConsistent {
+    rules: Rules,
+    levels: Vec<Level>,
+}
+
+/// What a level has not passed on yet.
+#[derive(Default)]
+struct Level {
+    /// The item that repeats now, and how often it did.
+    run: Option<(u32, u64)>,
+    /// Items of the block that is open; the last may begin the next block.
+    block: Vec<u32>,
+    /// Hash of the last item of the block, and whether it is smaller than the one before.
+    last: u64,
+    falls: bool,
+    /// Items that were pushed.
+    pushed: u64,
+}
+
+/// Bodies, each once.
+#[derive(Default)]
+struct Rules {
+    terminals: Terminals,
+    starts: Vec<u32>,
+    items: Vec<u32>,
+    /// Hashes of what rules stand for; of rules only.
+    hashes: Vec<u64>,
+    numbers: HashMap<u64, u32, Mixing>,
+}
+
+impl LocallyConsistent {
+    /// A compressor that has read nothing.
+    pub fn new() -> LocallyConsistent {
+        LocallyConsistent::default()
+    }
+
+    /// Gives an item to a level, and what that completes to the levels above.
+    fn push_item(&mut self, level: usize, item: u32) {
+        if self.levels.len() == level {
+            self.levels.push(Level::default());
+        }
+        let here = &mut self.levels[level];
+        here.pushed += 1;
+        match &mut here.run {
+            Some((repeated, times)) if *repeated == item => *times += 1,
+            run => {
+                if let Some((repeated, times)) = run.replace((item, 1)) {
+                    let item = self.rules.run(repeated, times);
+                    self.extend_block(level, item);
+                }
+            }
+        }
+    }
+
+    /// Gives an item that differs from the one before to the block of a level.
+    fn extend_block(&mut self, level: usize, item: u32) {
+        let hash = mixed(self.rules.hash(item) ^ (level as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let here = &mut self.levels[level];
+        let mut done = None;
+        if here.falls && here.last < hash {
+            let begins = here.block.split_off(here.block.len() - 1);
+            done = Some(std::mem::replace(&mut here.block, begins));
+        }
+        here.falls = !here.block.is_empty() && hash < here.last;
+        here.last = hash;
+        here.block.push(item);
+        if let Some(done) = done {
+            let item = self.rules.block(&done);
+            self.push_item(level + 1, item);
+        }
+    }
+
+    /// Passes on what a level still holds.
+    fn flush(&mut self, level: usize) {
+        if let Some((item, times)) = self.levels[level].run.take() {
+            let item = self.rules.run(item, times);
+            self.extend_block(level, item);
+        }
+        let block = std::mem::take(&mut self.levels[level].block);
+        if !block.is_empty() {
+            let item = self.rules.block(&block);
+            self.push_item(level + 1, item);
+        }
+    }
+}
+
+impl Compressor for LocallyConsistent {
+    fn push(&mut self, symbol: u64) {
+        let item = self.rules.terminals.number(symbol);
+        self.push_item(0, item);
+    }
+
+    fn held(&self) -> usize {
+        self.rules.items.len() + self.rules.starts.len() + self.rules.terminals.list.len()
+    }
+
+    fn close(mut self: Box<Self>) -> Result<Grammar, SequenceError> {
+        let mut level = 0;
+        // The top level is the one that came to have a single item.
+        while level < self.levels.len() && (self.levels[level].pushed > 1 || level + 1 < self.levels.len()) {
+            self.flush(level);
+            level += 1;
+        }
+        let root: Vec<u32> = self.levels.get(level).and_then(|top| top.run).map(|run| run.0).into_iter().collect();
+        let rules = self.rules;
+        let ends = rules.starts.iter().skip(1).copied().chain([rules.items.len() as u32]);
+        let mut bodies: Vec<Vec<u32>> =
+            rules.starts.iter().zip(ends).map(|(start, end)| rules.items[*start as usize..end as usize].to_vec()).collect();
+        let root_rule = bodies.len();
+        bodies.push(root);
+        Draft { terminals: rules.terminals.list, bodies, root: root_rule }.without_single_uses().grammar()
+    }
+}
+
+impl Rules {
+    fn hash(&self, item: u32) -> u64 {
+        if item & RULE == 0 { mixed(self.terminals.list[item as usize] ^ 1) } else { self.hashes[(item & !RULE) as usize] }
+    }
+
+    /// The item of a block.
+    fn block(&mut self, block: &[u32]) -> u32 {
+        if let [item] = block {
+            return *item;
+        }
+        let hash = block.iter().fold(block.len() as u64, |sum, item| mixed(sum.rotate_left(17) ^ self.hash(*item)));
+        // Another body of the same hash takes the next place.
+        let mut place = hash;
+        while let Some(&rule) = self.numbers.get(&place) {
+            if self.body(rule) == block {
+                return RULE | rule;
+            }
+            place = place.wrapping_add(1);
+        }
+        let rule = self.starts.len() as u32;
+        self.numbers.insert(place, rule);
+        self.starts.push(self.items.len() as u32);
+        self.items.extend_from_slice(block);
+        self.hashes.push(hash);
+        RULE | rule
+    }
+
+    /// The item of a run: its number in binary, by rules that double.
+    fn run(&mut self, item: u32, times: u64) -> u32 {
+        let mut powers = Vec::new();
+        let (mut power, mut rest) = (item, times);
+        loop {
+            if rest & 1 == 1 {
+                powers.push(power);
+            }
+            rest >>= 1;
+            if rest == 0 {
+                powers.reverse();
+                return self.block(&powers);
+            }
+            power = self.block(&[power, power]);
+        }
+    }
+
+    fn body(&self, rule: u32) -> &[u32] {
+        let start = self.starts[rule as usize] as usize;
+        let end = self.starts.get(rule as usize + 1).map_or(self.items.len(), |end| *end as usize);
+        &self.items[start..end]
+    }
+}

@@ -1,0 +1,191 @@
+//! Re-Pair: the most frequent pair of adjacent items becomes a rule, until no pair occurs twice.
+//!
+//! Source: N. J. Larsson and A. Moffat, "Off-line dictionary-based compression" (DCC 1999). Here a heap with outdated entries takes the
+//! place of their buckets, and rules that end up with one use are expanded.
+//!
+//! It needs the whole sequence, so it works on one window at a time. Complexity: O(n log n) time, about 50 bytes of memory for each
+//! symbol of the window. The result depends on the symbols only.
+
+use super::Compressor;
+use super::hashing::Mixing;
+use crate::grammar::{Draft, RULE, Terminals};
+use crate::{Grammar, SequenceError};
+use std::collections::{BinaryHeap, HashMap};
+
+/// No place, no item.
+const NONE: u32 = u32::MAX;
+
+/// The symbols of the window so far.
+#[derive(Default)]
+pub struct RePair {
+    terminals: Terminals,
+    symbols: Vec<u32>,
+}
+
+impl RePair {
+    /// A compressor that has read nothing.
+    pub fn new() -> RePair {
+        RePair::default()
+    }
+}
+
+impl Compressor for RePair {
+    fn push(&mut self, symbol: u64) {
+        let number = self.terminals.number(symbol);
+        self.symbols.push(number);
+    }
+
+    fn held(&self) -> usize {
+        self.symbols.len() + self.terminals.list.len()
+    }
+
+    fn close(self: Box<Self>) -> Result<Grammar, SequenceError> {
+        let mut pairs = Pairs::new(self.symbols);
+        let mut bodies = Vec::new();
+        while let Some((pair, occurrences)) = pairs.most_frequent() {
+            let rule = RULE | bodies.len() as u32;
+            bodies.push(vec![pair.0, pair.1]);
+            for place in occurrences {
+                pairs.replace(place, pair, rule);
+            }
+        }
+        let root = bodies.len();
+        bodies.push(pairs.items.into_iter().filter(|item| *item != NONE).collect());
+        Draft { terminals: self.terminals.list, bodies, root }.without_single_uses().grammar()
+    }
+}
+
+/// The sequence while pairs are replaced, with the places of each pair.
+struct Pairs {
+    items: Vec<u32>,
+    /// Neighbours among the places that still have an item.
+    next: Vec<u32>,
+    previous: Vec<u32>,
+    /// The pair that a place is listed at, and its neighbours in that list.
+    listed_at: Vec<u32>,
+    next_listed: Vec<u32>,
+    previous_listed: Vec<u32>,
+    known: Vec<Pair>,
+    numbers: HashMap<u64, u32, Mixing>,
+    /// Counts and pairs; an entry whose count is not the pair's is outdated.
+    queue: BinaryHeap<(u32, std::cmp::Reverse<u32>)>,
+}
+
+struct Pair {
+    items: (u32, u32),
+    count: u32,
+    first: u32,
+}
+
+impl Pairs {
+    fn new(items: Vec<u32>) -> Pairs {
+        let size = items.len();
+        let mut pairs = Pairs {
+            next: (1..=size as u32).map(|place| if place as usize == size { NONE } else { place }).collect(),
+            previous: (0..size as u32).map(|place| place.wrapping_sub(1)).collect(),
+            items,
+            listed_at: vec![NONE; size],
+            next_listed: vec![NONE; size],
+            previous_listed: vec![NONE; size],
+            known: Vec::new(),
+            numbers: HashMap::default(),
+            queue: BinaryHeap::new(),
+        };
+        (0..size as u32).for_each(|place| pairs.list(place));
+        pairs
+    }
+
+    /// The pair that occurs most often, and places of it that do not overlap; at least two.
+    fn most_frequent(&mut self) -> Option<((u32, u32), Vec<u32>)> {
+        while let Some((count, std::cmp::Reverse(number))) = self.queue.pop() {
+            let pair = &self.known[number as usize];
+            if pair.count != count || count < 2 {
+                continue;
+            }
+            let mut places = Vec::with_capacity(count as usize);
+            let mut place = pair.first;
+            while place != NONE {
+                places.push(place);
+                place = self.next_listed[place as usize];
+            }
+            places.sort_unstable();
+            // Of a run of equal items, each second place: the one before took this one's first item.
+            let mut taken = NONE;
+            places.retain(|place| {
+                let free = *place != taken;
+                if free {
+                    taken = self.next[*place as usize];
+                }
+                free
+            });
+            if places.len() >= 2 {
+                return Some((pair.items, places));
+            }
+        }
+        None
+    }
+
+    /// Replaces the pair at a place.
+    fn replace(&mut self, place: u32, pair: (u32, u32), rule: u32) {
+        let second = self.next[place as usize];
+        debug_assert!(self.items[place as usize] == pair.0 && self.items[second as usize] == pair.1, "the place has another pair");
+        let (left, right) = (self.previous[place as usize], self.next[second as usize]);
+        for gone in [left, place, second] {
+            self.unlist(gone);
+        }
+        self.items[place as usize] = rule;
+        self.items[second as usize] = NONE;
+        self.next[place as usize] = right;
+        if right != NONE {
+            self.previous[right as usize] = place;
+        }
+        self.list(left);
+        self.list(place);
+    }
+
+    /// Lists the pair that begins at a place.
+    fn list(&mut self, place: u32) {
+        if place == NONE || self.next[place as usize] == NONE {
+            return;
+        }
+        let items = (self.items[place as usize], self.items[self.next[place as usize] as usize]);
+        let next = self.known.len() as u32;
+        let number = *self.numbers.entry(u64::from(items.0) << 32 | u64::from(items.1)).or_insert(next);
+        if number == next {
+            self.known.push(Pair { items, count: 0, first: NONE });
+        }
+        let pair = &mut self.known[number as usize];
+        if pair.first != NONE {
+            self.previous_listed[pair.first as usize] = place;
+        }
+        self.listed_at[place as usize] = number;
+        self.next_listed[place as usize] = pair.first;
+        self.previous_listed[place as usize] = NONE;
+        pair.first = place;
+        pair.count += 1;
+        if pair.count >= 2 {
+            self.queue.push((pair.count, std::cmp::Reverse(number)));
+        }
+    }
+
+    fn unlist(&mut self, place: u32) {
+        if place == NONE || self.listed_at[place as usize] == NONE {
+            return;
+        }
+        let number = std::mem::replace(&mut self.listed_at[place as usize], NONE);
+        let (before, after) = (self.previous_listed[place as usize], self.next_listed[place as usize]);
+        let pair = &mut self.known[number as usize];
+        if before == NONE {
+            pair.first = after
+        } else {
+            self.next_listed[before as usize] = after
+        }
+        if after != NONE {
+            self.previous_listed[after as usize] = before;
+        }
+        pair.count -= 1;
+        if pair.count >= 2 {
+            self.queue.push((pair.count, std::cmp::Reverse(number)));
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Sequitur: a grammar in which no digram occurs twice and each rule is used at least twice.
+//!
+//! Source: C. G. Nevill-Manning and I. H. Witten, "Identifying hierarchical structure in sequences: a linear-time algorithm" (JAIR 1997);
+//! for whole program paths: J. R. Larus, "Whole program paths" (PLDI 1999).
+//!
+//! Invariants behind each symbol:
+//! - *digram uniqueness*: two adjacent items occur next to each other in one place only, occurrences that overlap (in a run of three
+//!   equal items) excepted;
+//! - *rule utility*: each rule but the root is used at least twice.
+//!
+//! Complexity: amortised O(1) time for a symbol, memory proportional to the items of the grammar. The depth is not bounded.
+
+use super::Compressor;
+use super::hashing::Mixing;
+use crate::grammar::{Draft, RULE, Terminals};
+use crate::{Grammar, SequenceError};
+use std::collections::HashMap;
+
+/// A place of a body in the arena of nodes.
+type Node = u32;
+
+/// The bit of values of guards, the nodes that close the ring of a rule's body.
+const GUARD: u32 = 1 << 30;
+/// The value of a node that is not in use: like a guard's, so that no digram begins or ends there.
+const FREE: u32 = GUARD | (GUARD - 1);
+
+/// The compressor's state.
+pub struct Sequitur {
+    terminals: Terminals,
+    /// Terminal, `RULE | rule` or `GUARD | rule`.
+    values: Vec<u32>,
+    next: Vec<Node>,
+    previous: Vec<Node>,
+    free_nodes: Vec<Node>,
+    rules: Vec<Rule>,
+    free_rules: Vec<u32>,
+    /// The first node of each digram.
+    digrams: HashMap<u64, Node, Mixing>,
+    /// Rules that lost uses and may be used once only.
+    suspects: Vec<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Rule {
+    guard: Node,
+    uses: u32,
+    /// Exclusive or of the nodes that use the rule: the node itself, when there is one.
+    users: Node,
+}
+
+impl Default for Sequitur {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Compressor for Sequitur {
+    fn push(&mut self, symbol: u64) {
+        let value = self.terminals.number(symbol);
+        let last = self.before(self.rules[0].guard);
+        self.insert(last, value);
+        self.check(last);
+        while let Some(rule) = self.suspects.pop() {
+            let Rule { uses, users, .. } = self.rules[rule as usize];
+            if uses == 1 {
+                self.expand(users);
+            }
+        }
+    }
+
+    fn held(&self) -> usize {
+        self.values.len() - self.free_nodes.len() + self.terminals.list.len()
+    }
+
+    fn close(self: Box<Self>) -> Result<Grammar, SequenceError> {
+        let mut bodies: Vec<Vec<u32>> = (0..self.rules.len() as u32).map(|_| Vec::new()).collect();
+        let mut open = vec![0];
+        while let Some(rule) = open.pop() {
+            let body = self.body(rule);
+            let fresh = |item: &&u32| **item & RULE != 0 && bodies[(**item & !RULE) as usize].is_empty();
+            open.extend(body.iter().filter(fresh).map(|item| item & !RULE));
+            bodies[rule as usize] = body;
+        }
+        Draft { terminals: self.terminals.list, bodies, root: 0 }.grammar()
+    }
+}
+
+impl Sequitur {
+    /// A compressor that has read nothing.
+    pub fn new() -> Sequitur {
+        let mut sequitur = Sequitur {
+            terminals: Terminals::default(),
+            values: Vec::new(),
+            next: Vec::new(),
+            previous: Vec::new(),
+            free_nodes: Vec::new(),
+            rules: Vec::new(),
+            free_rules: Vec::new(),
+            digrams: HashMap::default(),
+            suspects: Vec::new(),
+        };
+        sequitur.new_rule();
+        sequitur
+    }
+
+    /// Looks for another occurrence of the digram at a node; if there is one, both become a rule.
+    fn check(&mut self, node: Node) -> bool {
+        let Some(key) = self.digram(node) else { return false };
+        let Some(&known) = self.digrams.get(&key) else {
+            self.digrams.insert(key, node);
+            return false;
+        };
+        if known == node || self.after(known) == node {
+            return false;
+        }
+        let mut known = known;
+        if self.after(node) == known {
+            // A run of equal items grew at its front. Its first digram is the known one, so that growth at its end finds it.
+            self.digrams.insert(key, node);
+            known = self.after(known);
+            if self.digram(known) != Some(key) {
+                return false;
+            }
+        }
+        match (self.rule_of_whole_body(known), self.rule_of_whole_body(node)) {
+            (Some(rule), None) => self.substitute(node, rule),
+            (None, Some(rule)) => {
+                self.digrams.insert(key, node);
+                self.substitute(known, rule);
+            }
+            (None, None) => self.make_rule(key, known, node),
+            // Two rules of the same body would have had a common digram before.
+            (Some(_), Some(_)) => return false,
+        }
+        true
+    }
+
+    /// The rule whose body is exactly the digram at a node.
+    fn rule_of_whole_body(&self, node: Node) -> Option<u32> {
+        let (left, right) = (self.before(node), self.after(self.after(node)));
+        (left == right && self.is_guard(left) && left != self.rules[0].guard).then(|| self.value(left) & !GUARD)
+    }
+
+    fn make_rule(&mut self, key: u64, known: Node, node: Node) {
+        let rule = self.new_rule();
+        let (first, second) = (self.value(node), self.value(self.after(node)));
+        let guard = self.rules[rule as usize].guard;
+        let first = self.insert(guard, first);
+        self.insert(first, second);
+        self.digrams.insert(key, first);
+        // The rule is new, so nothing else can have the digrams that it comes to here.
+        self.substitute(known, rule);
+        self.substitute(node, rule);
+    }
+
+    /// Replaces the digram at a node by a rule.
+    fn substitute(&mut self, node: Node, rule: u32) {
+        let (left, second) = (self.before(node), self.after(node));
+        let right = self.after(second);
+        let in_run = (self.value(left) == self.value(node), self.value(second) == self.value(right));
+        for gone in [left, node, second] {
+            self.forget(gone);
+        }
+        self.remove(node);
+        self.remove(second);
+        self.link(left, right);
+        // In a run of equal items one of the overlapping digrams is known: where it is gone, the other takes its place.
+        if in_run.0 && self.value(self.before(left)) == self.value(left) {
+            self.note(self.before(left));
+        }
+        if in_run.1 && self.value(right) == self.value(self.after(right)) {
+            self.note(right);
+        }
+        let inserted = self.insert(left, RULE | rule);
+        if !self.check(left) {
+            self.check(inserted);
+        }
+    }
+
+    /// Replaces the only use of a rule by its body.
+    fn expand(&mut self, node: Node) {
+        let rule = self.value(node) & !RULE;
+        let guard = self.rules[rule as usize].guard;
+        let (left, right) = (self.before(node), self.after(node));
+        let (first, last) = (self.after(guard), self.before(guard));
+        self.forget(left);
+        self.forget(node);
+        self.remove(node);
+        self.link(left, first);
+        self.link(last, right);
+        self.values[guard as usize] = FREE;
+        self.free_nodes.push(guard);
+        self.free_rules.push(rule);
+        self.check(left);
+        // The first check may have taken the last node away; it is no item then, and has no digram.
+        self.check(last);
+    }
+
+    fn new_node(&mut self, value: u32) -> Node {
+        let node = self.free_nodes.pop().unwrap_or_else(|| {
+            self.values.push(0);
+            self.next.push(0);
+            self.previous.push(0);
+            self.values.len() as u32 - 1
+        });
+        self.values[node as usize] = value;
+        if value & RULE != 0 {
+            let rule = &mut self.rules[(value & !RULE) as usize];
+            rule.uses += 1;
+            rule.users ^= node;
+        }
+        node
+    }
+
+    fn new_rule(&mut self) -> u32 {
+        let rule = self.free_rules.pop().unwrap_or(self.rules.len() as u32);
+        let guard = self.new_node(GUARD | rule);
+        self.link(guard, guard);
+        let entry = Rule { guard, uses: 0, users: 0 };
+        match self.rules.get_mut(rule as usize) {
+            Some(old) => *old = entry,
+            None => self.rules.push(entry),
+        }
+        rule
+    }
+
+    /// Puts a new item behind a node.
+    fn insert(&mut self, left: Node, value: u32) -> Node {
+        let (node, right) = (self.new_node(value), self.after(left));
+        self.link(left, node);
+        self.link(node, right);
+        node
+    }
+
+    /// Frees a node; its neighbours are the caller's business.
+    fn remove(&mut self, node: Node) {
+        let value = self.value(node);
+        if value & RULE != 0 {
+            let number = value & !RULE;
+            let rule = &mut self.rules[number as usize];
+            rule.uses -= 1;
+            rule.users ^= node;
+            if rule.uses == 1 {
+                self.suspects.push(number);
+            }
+        }
+        self.values[node as usize] = FREE;
+        self.free_nodes.push(node);
+    }
+
+    fn link(&mut self, left: Node, right: Node) {
+        self.next[left as usize] = right;
+        self.previous[right as usize] = left;
+    }
+
+    fn value(&self, node: Node) -> u32 {
+        self.values[node as usize]
+    }
+
+    fn after(&self, node: Node) -> Node {
+        self.next[node as usize]
+    }
+
+    fn before(&self, node: Node) -> Node {
+        self.previous[node as usize]
+    }
+
+    fn is_guard(&self, node: Node) -> bool {
+        self.value(node) & (GUARD | RULE) == GUARD
+    }
+
+    /// The key of the digram that begins at a node, if one does.
+    fn digram(&self, node: Node) -> Option<u64> {
+        let next = self.after(node);
+        let is_digram = !self.is_guard(node) && !self.is_guard(next);
+        is_digram.then(|| u64::from(self.value(node)) << 32 | u64::from(self.value(next)))
+    }
+
+    /// Forgets the digram at a node, if it is the one that is known.
+    fn forget(&mut self, node: Node) {
+        if let Some(key) = self.digram(node)
+            && self.digrams.get(&key) == Some(&node)
+        {
+            self.digrams.remove(&key);
+        }
+    }
+
+    /// Knows the digram at a node, if none of its kind is known.
+    fn note(&mut self, node: Node) {
+        if let Some(key) = self.digram(node) {
+            self.digrams.entry(key).or_insert(node);
+        }
+    }
+
+    fn body(&self, rule: u32) -> Vec<u32> {
+        let guard = self.rules[rule as usize].guard;
+        std::iter::successors(Some(self.after(guard)), |node| Some(self.after(*node)))
+            .take_while(|node| *node != guard)
+            .map(|node| self.value(node))
+            .collect()
+    }
+}

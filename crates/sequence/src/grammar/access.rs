@@ -1,0 +1,99 @@
+//! Random access and expansion: a descent from the root, by the lengths of what items stand for.
+//!
+//! Complexity: reaching a position takes O(depth x log(longest body)); each further symbol amortised O(1). Depth is at most the
+//! logarithm of the length for Re-Pair and locally consistent grammars in practice, and the number of rules at worst for Sequitur.
+
+use super::{Grammar, Item, RuleId, TerminalId};
+
+/// Symbols from a position on, in order.
+#[derive(Clone, Debug)]
+pub struct Symbols<'a>(TerminalIds<'a>);
+
+/// The same as numbers of terminals.
+#[derive(Clone, Debug)]
+pub struct TerminalIds<'a> {
+    grammar: &'a Grammar,
+    /// Rest of each open rule's body, outermost first.
+    pub(super) open: Vec<std::ops::Range<usize>>,
+}
+
+impl Grammar {
+    /// The symbol at a position, if there is one.
+    pub fn at(&self, position: u64) -> Option<u64> {
+        self.symbols_from(position).next()
+    }
+
+    /// The whole sequence.
+    pub fn symbols(&self) -> Symbols<'_> {
+        self.expanded(self.root())
+    }
+
+    /// What a rule stands for.
+    pub fn expanded(&self, rule: RuleId) -> Symbols<'_> {
+        Symbols(self.terminal_ids(rule, 0))
+    }
+
+    /// The symbols from a position to the end.
+    pub fn symbols_from(&self, position: u64) -> Symbols<'_> {
+        Symbols(self.terminal_ids(self.root(), position))
+    }
+
+    /// What a rule stands for, from a position on.
+    pub fn terminal_ids(&self, rule: RuleId, position: u64) -> TerminalIds<'_> {
+        let mut open = Vec::new();
+        let (mut rule, mut rest) = (rule, position);
+        loop {
+            let places = self.places(rule);
+            let before = self.ends[places.clone()].partition_point(|end| *end <= rest);
+            let place = places.start + before;
+            if before > 0 {
+                rest -= self.ends[place - 1];
+            }
+            if place == places.end {
+                return TerminalIds { grammar: self, open };
+            }
+            match self.item(self.items[place]) {
+                Item::Rule(child) if rest > 0 => {
+                    open.push(place + 1..places.end);
+                    rule = child;
+                }
+                _ => {
+                    open.push(place..places.end);
+                    return TerminalIds { grammar: self, open };
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Symbols<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        self.0.next().map(|terminal| self.0.grammar.terminals[terminal.0 as usize])
+    }
+}
+
+impl Iterator for TerminalIds<'_> {
+    type Item = TerminalId;
+
+    fn next(&mut self) -> Option<TerminalId> {
+        while let Some(rest) = self.open.last_mut() {
+            let Some(place) = rest.next() else {
+                self.open.pop();
+                continue;
+            };
+            match self.grammar.item(self.grammar.items[place]) {
+                Item::Terminal(terminal) => return Some(terminal),
+                Item::Rule(child) => {
+                    // A body that is at its end is left before, so that the stack is no deeper than the grammar.
+                    if rest.start == rest.end {
+                        self.open.pop();
+                    }
+                    self.open.push(self.grammar.places(child));
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,199 @@
+//! Windows in bytes: each is readable by itself, and windows follow each other in a file.
+//!
+//! | part | bytes |
+//! |---|---|
+//! | magic `TSEQ`, version, method | 6 |
+//! | length of the payload, least significant byte first | 4 |
+//! | payload | as said |
+//! | XXH3 of all before, least significant byte first | 8 |
+//!
+//! The payload is a list of LEB128 numbers: position of the window's first symbol in the whole sequence; number of terminals, and each of
+//! them, most frequent in bodies first; number of rules; for each rule the number of its items, and each item: `2 t` for terminal `t`,
+//! `2 (d - 1) + 1` for the rule that is `d` before this one. A rule is written behind those that it uses, so most distances are small.
+//!
+//! A reader trusts nothing: lengths, distances, sums of lengths and the invariants of [`Grammar`] are checked.
+
+use super::{Grammar, Item, MOST_ITEMS, RuleId};
+use crate::{Method, SequenceError};
+use std::collections::HashSet;
+use xxhash_rust::xxh3::xxh3_64;
+
+const MAGIC: &[u8; 4] = b"TSEQ";
+const VERSION: u8 = 1;
+/// Magic, version, method, length.
+const HEADER: usize = 10;
+const CHECKSUM: usize = 8;
+
+/// A grammar that stands for a stretch of a longer sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Position of the first symbol in the whole sequence.
+    pub first: u64,
+    /// The compressor that made the grammar.
+    pub method: Method,
+    /// The symbols.
+    pub grammar: Grammar,
+}
+
+impl Window {
+    /// Appends the window's bytes.
+    ///
+    /// # Errors
+    /// The window has 4 GiB or more.
+    pub fn write(&self, out: &mut Vec<u8>) -> Result<(), SequenceError> {
+        let begin = out.len();
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&[VERSION, self.method.code(), 0, 0, 0, 0]);
+        self.write_payload(out);
+        let payload = out.len() - begin - HEADER;
+        let size = u32::try_from(payload).map_err(|_| SequenceError::TooLarge { items: self.grammar.items.len(), most: MOST_ITEMS })?;
+        out[begin + HEADER - 4..begin + HEADER].copy_from_slice(&size.to_le_bytes());
+        let checksum = xxh3_64(&out[begin..]);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        Ok(())
+    }
+
+    fn write_payload(&self, out: &mut Vec<u8>) {
+        let grammar = &self.grammar;
+        let mut uses = vec![0_u64; grammar.terminals.len()];
+        for item in &grammar.items {
+            if let Some(uses) = uses.get_mut(*item as usize) {
+                *uses += 1;
+            }
+        }
+        let mut order: Vec<u32> = (0..uses.len() as u32).collect();
+        order.sort_by_key(|t| std::cmp::Reverse(uses[*t as usize]));
+        let mut numbers = vec![0; uses.len()];
+        put(out, self.first);
+        put(out, order.len() as u64);
+        for (number, terminal) in (0..).zip(&order) {
+            numbers[*terminal as usize] = number;
+            put(out, grammar.terminals[*terminal as usize]);
+        }
+        put(out, grammar.rule_count() as u64);
+        for rule in grammar.rules() {
+            put(out, grammar.body(rule).len() as u64);
+            for item in grammar.body(rule) {
+                match item {
+                    Item::Terminal(terminal) => put(out, numbers[terminal.0 as usize] << 1),
+                    Item::Rule(child) => put(out, u64::from(rule.0 - child.0 - 1) << 1 | 1),
+                }
+            }
+        }
+    }
+}
+
+/// The window at the beginning of `bytes`, and the number of its bytes.
+///
+/// # Errors
+/// [`SequenceError::Truncated`] where the bytes end within the window, as behind a writer that was killed; others where they describe none.
+pub fn read_window(bytes: &[u8]) -> Result<(Window, usize), SequenceError> {
+    let truncated = |needed| SequenceError::Truncated { needed, available: bytes.len() };
+    let header = bytes.get(..HEADER).ok_or_else(|| truncated(HEADER))?;
+    if &header[..4] != MAGIC {
+        return Err(SequenceError::Malformed { offset: 0, what: "no window begins here" });
+    }
+    if header[4] != VERSION {
+        return Err(SequenceError::Version { found: header[4], newest: VERSION });
+    }
+    let method = Method::from_code(header[5]).ok_or(SequenceError::Malformed { offset: 5, what: "no such method of compression" })?;
+    let payload = u32::from_le_bytes([header[6], header[7], header[8], header[9]]) as usize;
+    let end = HEADER + payload;
+    let checksum = bytes.get(end..end + CHECKSUM).ok_or_else(|| truncated(end + CHECKSUM))?;
+    if xxh3_64(&bytes[..end]).to_le_bytes() != checksum {
+        return Err(SequenceError::Malformed { offset: end, what: "the checksum is not that of the window" });
+    }
+    let mut reader = Reader { bytes: &bytes[..end], offset: HEADER };
+    let first = reader.number()?;
+    let grammar = reader.grammar()?;
+    Ok((Window { first, method, grammar }, end + CHECKSUM))
+}
+
+fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl Reader<'_> {
+    fn fail<T>(&self, what: &'static str) -> Result<T, SequenceError> {
+        Err(SequenceError::Malformed { offset: self.offset, what })
+    }
+
+    fn number(&mut self) -> Result<u64, SequenceError> {
+        let mut number = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let Some(&byte) = self.bytes.get(self.offset) else { return self.fail("a number ends early") };
+            if shift == 63 && byte > 1 {
+                return self.fail("a number has more than 64 bits");
+            }
+            self.offset += 1;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        self.fail("a number has more than 64 bits")
+    }
+
+    /// A number of things that take a byte each at least.
+    fn count(&mut self) -> Result<usize, SequenceError> {
+        let count = self.number()?;
+        let rest = self.bytes.len() - self.offset;
+        if count > rest as u64 { self.fail("more things are announced than there are bytes") } else { Ok(count as usize) }
+    }
+
+    fn grammar(&mut self) -> Result<Grammar, SequenceError> {
+        let terminals: Vec<u64> = (0..self.count()?).map(|_| self.number()).collect::<Result<_, _>>()?;
+        if terminals.iter().collect::<HashSet<_>>().len() != terminals.len() {
+            return self.fail("a terminal is there twice");
+        }
+        let rules = self.count()?;
+        let (mut starts, mut items, mut lengths) = (vec![0], Vec::new(), Vec::<u64>::with_capacity(rules));
+        let mut used = vec![false; rules];
+        for rule in 0..rules {
+            let size = self.count()?;
+            if size == 0 && rule + 1 < rules {
+                return self.fail("a rule other than the root is empty");
+            }
+            let mut length = 0_u64;
+            for _ in 0..size {
+                let (item, symbols) = self.item(&terminals, rule, &lengths, &mut used)?;
+                items.push(item);
+                let Some(sum) = length.checked_add(symbols) else { return self.fail("the sequence has more than 2^64 symbols") };
+                length = sum;
+            }
+            lengths.push(length);
+            starts.push(items.len() as u32);
+        }
+        if rules == 0 || used.iter().take(rules - 1).any(|used| !used) {
+            return self.fail("the root is missing, or a rule is not used");
+        }
+        if self.offset != self.bytes.len() {
+            return self.fail("bytes are left over");
+        }
+        Ok(Grammar::from_parts(terminals, starts, items))
+    }
+
+    /// An item and the symbols that it stands for.
+    fn item(&mut self, terminals: &[u64], rule: usize, lengths: &[u64], used: &mut [bool]) -> Result<(u32, u64), SequenceError> {
+        let code = self.number()?;
+        let number = code >> 1;
+        if code & 1 == 0 {
+            return if number < terminals.len() as u64 { Ok((number as u32, 1)) } else { self.fail("no such terminal") };
+        }
+        if number >= rule as u64 {
+            return self.fail("a rule refers to one that is not before it");
+        }
+        let child = RuleId((rule as u64 - 1 - number) as u32);
+        used[child.0 as usize] = true;
+        Ok((terminals.len() as u32 + child.0, lengths[child.0 as usize]))
+    }
+}

@@ -1,0 +1,122 @@
+//! Frames: where a call ends, and which calls are open at a position, without expanding the sequence.
+//!
+//! For each rule: how many frames it closes that were open before, how many it opens, and which calls are open behind it.
+//! Complexity: O(items x open calls) once; a question costs the items of the bodies on one way from the root to a terminal.
+
+use super::{Grammar, Item, TerminalId};
+use crate::events::{Classify, EventClass, classes};
+
+/// What rules do to the stack of calls.
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    grammar: &'a Grammar,
+    classes: Vec<EventClass>,
+    rules: Vec<Brackets>,
+}
+
+/// Brackets of a stretch that have no partner in it.
+#[derive(Clone, Debug, Default)]
+struct Brackets {
+    closes: u64,
+    opens: Vec<TerminalId>,
+}
+
+impl Brackets {
+    fn join(&mut self, closes: u64, opens: &[TerminalId]) {
+        let kept = (self.opens.len() as u64).saturating_sub(closes);
+        self.closes += closes.saturating_sub(self.opens.len() as u64);
+        self.opens.truncate(kept as usize);
+        self.opens.extend_from_slice(opens);
+    }
+}
+
+impl<'a> Frames<'a> {
+    /// Computes what each rule does.
+    pub fn new(grammar: &'a Grammar, classify: &impl Classify) -> Frames<'a> {
+        let mut frames = Frames { grammar, classes: classes(grammar, classify), rules: Vec::new() };
+        for rule in grammar.rules() {
+            let mut brackets = Brackets::default();
+            grammar.body(rule).for_each(|item| frames.apply(&mut brackets, item));
+            frames.rules.push(brackets);
+        }
+        frames
+    }
+
+    /// The class of the symbol at a position.
+    pub fn class_at(&self, position: u64) -> Option<EventClass> {
+        self.grammar.terminal_ids(self.grammar.root(), position).next().map(|terminal| self.classes[terminal.0 as usize])
+    }
+
+    /// The `Enter` symbols of the calls that are open before a position, outermost first.
+    pub fn open_calls(&self, position: u64) -> Vec<u64> {
+        let (mut rule, mut rest) = (self.grammar.root(), position);
+        let mut brackets = Brackets::default();
+        'descent: loop {
+            for item in self.grammar.body(rule) {
+                let length = self.grammar.item_length(item);
+                match item {
+                    Item::Rule(child) if rest > 0 && rest < length => {
+                        rule = child;
+                        continue 'descent;
+                    }
+                    _ if rest == 0 => break 'descent,
+                    _ => self.apply(&mut brackets, item),
+                }
+                rest -= length;
+            }
+            break;
+        }
+        brackets.opens.iter().map(|terminal| self.grammar.terminals()[terminal.0 as usize]).collect()
+    }
+
+    /// Position of the `Leave` that ends the frame which is innermost before `position`; the length of the sequence if there is none.
+    pub fn frame_end(&self, position: u64) -> u64 {
+        let mut open = self.grammar.terminal_ids(self.grammar.root(), position).open;
+        let (mut at, mut depth) = (position, 0_u64);
+        while let Some(rest) = open.last_mut() {
+            let Some(place) = rest.next() else {
+                open.pop();
+                continue;
+            };
+            let item = self.grammar.item(self.grammar.items[place]);
+            let (closes, opens) = self.brackets(item);
+            match item {
+                Item::Rule(child) if closes > depth => open.push(self.grammar.places(child)),
+                _ if closes > depth => return at,
+                _ => {
+                    depth = depth - closes + opens;
+                    at += self.grammar.item_length(item);
+                }
+            }
+        }
+        at
+    }
+
+    fn brackets(&self, item: Item) -> (u64, u64) {
+        match item {
+            Item::Rule(rule) => {
+                let brackets = &self.rules[rule.0 as usize];
+                (brackets.closes, brackets.opens.len() as u64)
+            }
+            Item::Terminal(terminal) => match self.classes[terminal.0 as usize] {
+                EventClass::Enter => (0, 1),
+                EventClass::Leave => (1, 0),
+                EventClass::Subpath { .. } => (0, 0),
+            },
+        }
+    }
+
+    fn apply(&self, brackets: &mut Brackets, item: Item) {
+        match item {
+            Item::Rule(rule) => {
+                let next = &self.rules[rule.0 as usize];
+                brackets.join(next.closes, &next.opens);
+            }
+            Item::Terminal(terminal) => match self.classes[terminal.0 as usize] {
+                EventClass::Enter => brackets.opens.push(terminal),
+                EventClass::Leave => brackets.join(1, &[]),
+                EventClass::Subpath { .. } => {}
+            },
+        }
+    }
+}

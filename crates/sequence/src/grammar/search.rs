@@ -1,0 +1,127 @@
+//! Search for a string of symbols without expanding the sequence.
+//!
+//! The automaton of Knuth, Morris and Pratt (1977) is run over rules instead of symbols: for each rule and each state that it is entered
+//! in, the state behind it and the number of matches that end in it are computed once. Positions are enumerated by descending only into
+//! rules with matches.
+//!
+//! Complexity: O(items x m) time and O(rules x m) memory for a pattern of m symbols, and O(depth) for each match listed.
+
+use super::{Grammar, Item};
+
+/// A string that is searched for, prepared for one grammar.
+#[derive(Clone, Debug)]
+pub struct Pattern<'a> {
+    grammar: &'a Grammar,
+    /// The state behind a terminal, for each terminal that the pattern has and each state; all others lead to state 0.
+    steps: Vec<Option<Box<[u32]>>>,
+    /// Symbols of the pattern: the state of a match.
+    length: usize,
+    /// For each rule and state, the state behind and the number of matches.
+    rules: Vec<(u32, u64)>,
+}
+
+/// Positions of matches, in order.
+#[derive(Clone, Debug)]
+pub struct Occurrences<'a> {
+    pattern: &'a Pattern<'a>,
+    /// Rest of each open rule's body.
+    open: Vec<std::ops::Range<usize>>,
+    state: u32,
+    /// Symbols up to here.
+    position: u64,
+}
+
+impl<'a> Pattern<'a> {
+    /// Prepares the search; `None` where the string is empty or has a symbol that the sequence lacks: there is no match then.
+    pub fn new(grammar: &'a Grammar, symbols: &[u64]) -> Option<Pattern<'a>> {
+        let string: Vec<u32> = symbols.iter().map(|symbol| grammar.terminal(*symbol).map(|t| t.0)).collect::<Option<_>>()?;
+        if string.is_empty() {
+            return None;
+        }
+        let steps = steps(&string, grammar.terminals.len());
+        let mut pattern = Pattern { grammar, steps, length: string.len(), rules: Vec::new() };
+        for rule in grammar.rules() {
+            for state in 0..=pattern.length as u32 {
+                let (mut behind, mut matches) = (state, 0);
+                for item in grammar.body(rule) {
+                    let (next, more) = pattern.step(item, behind);
+                    behind = next;
+                    matches += more;
+                }
+                pattern.rules.push((behind, matches));
+            }
+        }
+        Some(pattern)
+    }
+
+    /// How often the string occurs; occurrences may overlap.
+    pub fn count(&self) -> u64 {
+        self.step(Item::Rule(self.grammar.root()), 0).1
+    }
+
+    /// Where the string begins, in order.
+    pub fn positions(&self) -> Occurrences<'_> {
+        Occurrences { pattern: self, open: vec![self.grammar.places(self.grammar.root())], state: 0, position: 0 }
+    }
+
+    /// The state behind an item, and matches that end in it.
+    fn step(&self, item: Item, state: u32) -> (u32, u64) {
+        match item {
+            Item::Terminal(terminal) => {
+                let next = self.steps[terminal.0 as usize].as_ref().map_or(0, |steps| steps[state as usize]);
+                (next, u64::from(next as usize == self.length))
+            }
+            Item::Rule(rule) => self.rules[rule.0 as usize * (self.length + 1) + state as usize],
+        }
+    }
+}
+
+/// The automaton of Knuth, Morris and Pratt: state n says that n symbols of the string were just read.
+fn steps(string: &[u32], terminals: usize) -> Vec<Option<Box<[u32]>>> {
+    let mut steps: Vec<Option<Box<[u32]>>> = vec![None; terminals];
+    for terminal in string {
+        steps[*terminal as usize].get_or_insert_with(|| vec![0; string.len() + 1].into_boxed_slice());
+    }
+    let mut fallback = 0;
+    for (state, terminal) in string.iter().enumerate() {
+        for row in steps.iter_mut().flatten() {
+            row[state] = row[fallback];
+        }
+        let next_fallback = steps[*terminal as usize].as_ref().map_or(0, |row| row[fallback]) as usize;
+        if let Some(row) = &mut steps[*terminal as usize] {
+            row[state] = state as u32 + 1;
+        }
+        fallback = if state == 0 { 0 } else { next_fallback };
+    }
+    for row in steps.iter_mut().flatten() {
+        row[string.len()] = row[fallback];
+    }
+    steps
+}
+
+impl Iterator for Occurrences<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let grammar = self.pattern.grammar;
+        while let Some(rest) = self.open.last_mut() {
+            let Some(place) = rest.next() else {
+                self.open.pop();
+                continue;
+            };
+            let item = grammar.item(grammar.items[place]);
+            let (behind, matches) = self.pattern.step(item, self.state);
+            match item {
+                Item::Rule(rule) if matches > 0 => self.open.push(grammar.places(rule)),
+                _ => {
+                    self.state = behind;
+                    self.position += grammar.item_length(item);
+                    if matches > 0 {
+                        return Some(self.position - self.pattern.length as u64);
+                    }
+                }
+            }
+        }
+        None
+    }
+}

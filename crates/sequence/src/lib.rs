@@ -1,0 +1,37 @@
+//! Sequences of path events, compressed by grammars, and analyses that work on the compressed form.
+//!
+//! Everything here is pure: symbols come in, grammars, counts and differences go out. What a symbol stands for is the caller's business.
+//!
+//! | module | what | source |
+//! |---|---|---|
+//! | [`grammar`] | [`Grammar`]: access, expansion, search, counts, serialised windows | - |
+//! | [`compress`] | compressors: Sequitur, Re-Pair by blocks, locally consistent parsing; windows with bounded memory | Nevill-Manning and Witten 1997, Larsson and Moffat 1999, Mehlhorn, Sundar and Uhrig 1997 |
+//! | [`hot`] | minimal hot subpaths | Larus 1999 |
+//! | [`events`] | what symbols mean: paths, calls, returns | Vaswani, section 3.4.1 |
+//! | [`segments`] | interprocedural path segments of depth k | Vaswani, sections 3.4.1 and 3.4.2 |
+//! | [`iterations`] | k consecutive iterations as one path | D'Elia and Demetrescu 2013 |
+//! | [`general_paths`] | the last k branches as one path | Young and Smith 1998 |
+//! | [`compare`] | first difference of two sequences, alignment by calls | Karp and Rabin 1987, Myers 1986 |
+//! | [`phases`] | intervals that execute the same | Sherwood and others 2002 |
+//!
+//! Terms: a *symbol* is one element of a sequence. A *terminal* is a distinct symbol of one grammar. A *rule* stands for a string of
+//! symbols; the *root* rule stands for the whole sequence. An *item* is one place of a rule's body: a terminal or a rule.
+#![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod compress;
+mod crossing;
+mod error;
+pub mod events;
+pub mod general_paths;
+pub mod grammar;
+pub mod hot;
+pub mod iterations;
+pub mod phases;
+pub mod segments;
+#[cfg(test)]
+mod tests;
+
+pub use compress::{Compressor, Method, WindowLimits, WindowWriter};
+pub use error::SequenceError;
+pub use grammar::{Grammar, GrammarStatistics, Item, Pattern, RuleId, TerminalId};

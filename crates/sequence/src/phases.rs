@@ -1,0 +1,269 @@
+//! Phases: intervals of an execution that do the same work, by clusters of their vectors.
+//!
+//! Source: T. Sherwood, E. Perelman, G. Hamerly and B. Calder, "Automatically characterizing large scale program behavior" (ASPLOS 2002): each
+//! interval is the vector of what it executed, scaled to sum 1 and projected on 15 dimensions at random; k-means for each number of clusters;
+//! the fewest clusters whose Bayesian information criterion (D. Pelleg and A. Moore, "X-means", ICML 2000) reaches 90 % of the range of all.
+//!
+//! What an interval executed may be counted in paths or in basic blocks. K. Vaswani, *Efficient Online Path Profiling*, section 6.2.3: paths may
+//! change while the blocks stay, so vectors of paths find phases that vectors of blocks cannot.
+//!
+//! Two things differ from the source, since vectors of paths may have few features and executions few intervals. The criterion counts the
+//! dimensions that the points really spread over (the participation ratio of their covariance, `trace(C)^2 / trace(C^2)`): on a line in 15 dimensions
+//! it would split noise for ever. And there are at most as many phases as the square root of the number of intervals, and one where evidence for
+//! more is less than "very strong" (a criterion better by 5; R. E. Kass and A. E. Raftery, "Bayes factors", 1995, who double it).
+//!
+//! Everything is deterministic: projections and first centres come from hashes. Complexity: O(intervals x clusters x dimensions) for each
+//! iteration of k-means.
+
+use crate::SequenceError;
+use crate::compress::hashing::mixed;
+use std::collections::BTreeMap;
+
+/// What an interval executed: features in order, each once, with weights.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IntervalVector(pub Vec<(u64, f64)>);
+
+/// How phases are looked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PhaseParameters {
+    /// The most phases.
+    pub most_phases: usize,
+    /// Dimensions of projected vectors.
+    pub dimensions: usize,
+    /// First centres that are tried for each number of phases.
+    pub seeds: u64,
+    /// The share of the criterion's range that is enough.
+    pub enough: f64,
+}
+
+impl Default for PhaseParameters {
+    /// The values of Sherwood and others.
+    fn default() -> Self {
+        PhaseParameters { most_phases: 10, dimensions: 15, seeds: 5, enough: 0.9 }
+    }
+}
+
+/// Intervals by phase.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phases {
+    /// The phase of each interval; phases are numbered in the order of their first interval.
+    pub of_interval: Vec<usize>,
+    /// The phases.
+    pub phases: Vec<Phase>,
+}
+
+/// A phase.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// Intervals in it.
+    pub intervals: usize,
+    /// The interval nearest to the centre.
+    pub representative: usize,
+    /// Features by their mean share of an interval, greatest first.
+    pub features: Vec<(u64, f64)>,
+}
+
+impl Phases {
+    /// Intervals whose phase is not that of the one before.
+    pub fn changes(&self) -> Vec<usize> {
+        (1..self.of_interval.len()).filter(|at| self.of_interval[*at] != self.of_interval[at - 1]).collect()
+    }
+}
+
+/// Cuts a sequence into intervals of `length` symbols, the last perhaps shorter; `features` says what a symbol adds.
+///
+/// # Errors
+/// `length` is zero.
+pub fn intervals(
+    symbols: impl Iterator<Item = u64>,
+    length: u64,
+    mut features: impl FnMut(u64, &mut dyn FnMut(u64, f64)),
+) -> Result<Vec<IntervalVector>, SequenceError> {
+    if length == 0 {
+        return Err(SequenceError::parameter("symbols of an interval", length, "at least 1"));
+    }
+    let mut vectors = Vec::new();
+    let mut sums: BTreeMap<u64, f64> = BTreeMap::new();
+    let mut filled = 0;
+    let mut close = |sums: &mut BTreeMap<u64, f64>| vectors.push(IntervalVector(std::mem::take(sums).into_iter().collect()));
+    for symbol in symbols {
+        features(symbol, &mut |feature, weight| *sums.entry(feature).or_default() += weight);
+        filled += 1;
+        if filled == length {
+            close(&mut sums);
+            filled = 0;
+        }
+    }
+    if filled > 0 {
+        close(&mut sums);
+    }
+    Ok(vectors)
+}
+
+/// By how much the criterion of several phases must exceed that of one.
+const STRONG_EVIDENCE: f64 = 5.0;
+
+/// Finds the phases of intervals.
+///
+/// # Errors
+/// A parameter is zero, or the share is not between 0 and 1.
+pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) -> Result<Phases, SequenceError> {
+    let PhaseParameters { most_phases, dimensions, seeds, enough } = parameters;
+    if most_phases == 0 || dimensions == 0 || seeds == 0 {
+        return Err(SequenceError::parameter("phases, dimensions or seeds", 0, "at least 1"));
+    }
+    if !(0.0..=1.0).contains(&enough) {
+        return Err(SequenceError::parameter("enough", enough, "0 to 1"));
+    }
+    if intervals.is_empty() {
+        return Ok(Phases { of_interval: Vec::new(), phases: Vec::new() });
+    }
+    let points: Vec<Vec<f64>> = intervals.iter().map(|interval| projected(interval, dimensions)).collect();
+    let most = most_phases.min(points.len().isqrt());
+    let clusterings: Vec<Clustering> = (1..=most).map(|k| best_clustering(&points, k, seeds)).collect();
+    let spread = dimensions_spread(&points);
+    let scores: Vec<f64> = clusterings.iter().map(|clustering| clustering.criterion(points.len(), spread)).collect();
+    let (least, greatest) = scores.iter().fold((f64::MAX, f64::MIN), |(a, b), score| (a.min(*score), b.max(*score)));
+    let is_enough = |score: &f64| *score >= least + enough * (greatest - least);
+    let chosen = if greatest - scores[0] < STRONG_EVIDENCE { 0 } else { scores.iter().position(is_enough).unwrap_or(0) };
+    Ok(described(&clusterings[chosen], &points, intervals))
+}
+
+/// The vector scaled to sum 1, on random directions: each feature has a random place in the cube from -1 to 1.
+fn projected(interval: &IntervalVector, dimensions: usize) -> Vec<f64> {
+    let total: f64 = interval.0.iter().map(|(_, weight)| weight).sum();
+    let mut point = vec![0.0; dimensions];
+    for (feature, weight) in &interval.0 {
+        for (dimension, coordinate) in (1_u64..).zip(&mut point) {
+            let random = mixed(mixed(*feature ^ 0x5bf0_3635) ^ dimension.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            *coordinate += weight / total * (random as f64 / u64::MAX as f64 * 2.0 - 1.0);
+        }
+    }
+    point
+}
+
+/// The number of dimensions that points spread over, from 1 to all.
+fn dimensions_spread(points: &[Vec<f64>]) -> f64 {
+    let (count, dimensions) = (points.len() as f64, points[0].len());
+    let means: Vec<f64> = (0..dimensions).map(|d| points.iter().map(|point| point[d]).sum::<f64>() / count).collect();
+    let covariance = |a: usize, b: usize| points.iter().map(|point| (point[a] - means[a]) * (point[b] - means[b])).sum::<f64>() / count;
+    let trace: f64 = (0..dimensions).map(|d| covariance(d, d)).sum();
+    let squares: f64 = (0..dimensions).flat_map(|a| (0..dimensions).map(move |b| (a, b))).map(|(a, b)| covariance(a, b).powi(2)).sum();
+    if squares > 0.0 { (trace * trace / squares).clamp(1.0, dimensions as f64) } else { 1.0 }
+}
+
+struct Clustering {
+    centres: Vec<Vec<f64>>,
+    of_point: Vec<usize>,
+    /// Sum of squared distances.
+    distortion: f64,
+}
+
+fn best_clustering(points: &[Vec<f64>], k: usize, seeds: u64) -> Clustering {
+    let clusterings = (0..seeds).map(|seed| cluster(points, k, seed));
+    let best = clusterings.min_by(|a, b| a.distortion.total_cmp(&b.distortion));
+    best.unwrap_or_else(|| cluster(points, k, 0))
+}
+
+/// The most iterations of k-means, as in the source.
+const MOST_ITERATIONS: usize = 100;
+
+fn cluster(points: &[Vec<f64>], k: usize, seed: u64) -> Clustering {
+    let mut centres = first_centres(points, k, seed);
+    let mut of_point = vec![usize::MAX; points.len()];
+    for _ in 0..MOST_ITERATIONS {
+        let nearest: Vec<usize> = points.iter().map(|point| nearest(point, &centres).0).collect();
+        if nearest == of_point {
+            break;
+        }
+        of_point = nearest;
+        for (number, centre) in centres.iter_mut().enumerate() {
+            let members: Vec<&Vec<f64>> = points.iter().zip(&of_point).filter(|(_, of)| **of == number).map(|(point, _)| point).collect();
+            // A centre without points stays where it is.
+            if !members.is_empty() {
+                for (dimension, coordinate) in centre.iter_mut().enumerate() {
+                    *coordinate = members.iter().map(|point| point[dimension]).sum::<f64>() / members.len() as f64;
+                }
+            }
+        }
+    }
+    let distortion = points.iter().zip(&of_point).map(|(point, of)| squared_distance(point, &centres[*of])).sum();
+    Clustering { centres, of_point, distortion }
+}
+
+/// A point by the seed, then always the one that is farthest from all centres.
+fn first_centres(points: &[Vec<f64>], k: usize, seed: u64) -> Vec<Vec<f64>> {
+    let first = (mixed(seed + 1) % points.len() as u64) as usize;
+    let mut centres = vec![points[first].clone()];
+    while centres.len() < k {
+        let far = points.iter().max_by(|a, b| nearest(a, &centres).1.total_cmp(&nearest(b, &centres).1));
+        centres.extend(far.cloned());
+    }
+    centres
+}
+
+fn nearest(point: &[f64], centres: &[Vec<f64>]) -> (usize, f64) {
+    let distances = centres.iter().map(|centre| squared_distance(point, centre)).enumerate();
+    distances.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0))
+}
+
+fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum()
+}
+
+/// The least variance: below it, intervals count as equal.
+const LEAST_VARIANCE: f64 = 1e-6;
+
+impl Clustering {
+    /// The Bayesian information criterion: the likelihood of the points under equal spherical normal distributions around the centres, less what
+    /// the centres cost.
+    fn criterion(&self, points: usize, dimensions: f64) -> f64 {
+        let (count, k) = (points as f64, self.centres.len() as f64);
+        let freedom = (count - k).max(1.0) * dimensions;
+        let variance = (self.distortion / freedom).max(LEAST_VARIANCE);
+        let mut likelihood = -count * dimensions / 2.0 * (std::f64::consts::TAU * variance).ln() - self.distortion / (2.0 * variance);
+        for number in 0..self.centres.len() {
+            let members = self.of_point.iter().filter(|of| **of == number).count() as f64;
+            if members > 0.0 {
+                likelihood += members * (members / count).ln();
+            }
+        }
+        likelihood - k * (dimensions + 1.0) / 2.0 * count.ln()
+    }
+}
+
+fn described(clustering: &Clustering, points: &[Vec<f64>], intervals: &[IntervalVector]) -> Phases {
+    let mut order: Vec<usize> = Vec::new();
+    for cluster in &clustering.of_point {
+        if !order.contains(cluster) {
+            order.push(*cluster);
+        }
+    }
+    let number = |cluster: usize| order.iter().position(|c| *c == cluster).unwrap_or(0);
+    let of_interval: Vec<usize> = clustering.of_point.iter().map(|cluster| number(*cluster)).collect();
+    let phase = |cluster: &usize| {
+        let members: Vec<usize> = (0..points.len()).filter(|point| clustering.of_point[*point] == *cluster).collect();
+        let distance = |point: usize| squared_distance(&points[point], &clustering.centres[*cluster]);
+        let representative = members.iter().copied().min_by(|a, b| distance(*a).total_cmp(&distance(*b)));
+        Phase {
+            intervals: members.len(),
+            representative: representative.unwrap_or(0),
+            features: mean_shares(members.iter().map(|member| &intervals[*member])),
+        }
+    };
+    Phases { phases: order.iter().map(phase).collect(), of_interval }
+}
+
+fn mean_shares<'a>(members: impl ExactSizeIterator<Item = &'a IntervalVector>) -> Vec<(u64, f64)> {
+    let count = members.len() as f64;
+    let mut sums: BTreeMap<u64, f64> = BTreeMap::new();
+    for interval in members {
+        let total: f64 = interval.0.iter().map(|(_, weight)| weight).sum();
+        for (feature, weight) in &interval.0 {
+            *sums.entry(*feature).or_default() += weight / total / count;
+        }
+    }
+    let mut features: Vec<(u64, f64)> = sums.into_iter().collect();
+    features.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    features
+}

@@ -1,0 +1,124 @@
+//! Call segments: strings of at most 4 k + 1 symbols, so that those of a rule's boundaries suffice.
+//!
+//! Each spanned call adds at most four symbols: its bracket, the callee's first subpath, the bracket's end, the subpath behind it.
+//! Complexity: O(items x k) time and memory.
+
+use super::{DEEPEST, SegmentCounts};
+use crate::SequenceError;
+use crate::crossing::CrossingTexts;
+use crate::events::{Classify, Convention, EventClass, SubpathEnd, classes};
+use crate::grammar::Grammar;
+use std::collections::HashMap;
+
+/// Counts the call segments of depth `k`.
+///
+/// # Errors
+/// `k` is zero or above [`DEEPEST`].
+pub fn call_segments(
+    grammar: &Grammar,
+    classify: &impl Classify,
+    convention: Convention,
+    k: usize,
+) -> Result<SegmentCounts, SequenceError> {
+    if k == 0 || k > DEEPEST {
+        return Err(SequenceError::parameter("depth of call segments", k, "1 to 100"));
+    }
+    let classes = classes(grammar, classify);
+    let class = |terminal: u32| classes[terminal as usize];
+    // One symbol before, which says whether a subpath led to the call.
+    let length = 4 * k + 2;
+    let mut counts: HashMap<Vec<u32>, u64> = HashMap::new();
+    let mut note = |before: Option<u32>, window: &[u32], occurrences: u64| {
+        if let Some(end) = segment_end(before, window, convention, k, &class) {
+            *counts.entry(window[..end].to_vec()).or_default() += occurrences;
+        }
+    };
+    CrossingTexts::new(grammar, length).for_each(length, |text, occurrences| note(Some(text[0]), &text[1..], occurrences));
+    // The first symbol has none before it, and at the end windows are shorter.
+    let head: Vec<u32> = grammar.terminal_ids(grammar.root(), 0).take(length - 1).map(|t| t.0).collect();
+    note(None, &head, 1);
+    let first = grammar.len().saturating_sub(length as u64 - 1);
+    let tail: Vec<u32> = grammar.terminal_ids(grammar.root(), first).map(|t| t.0).collect();
+    (1..tail.len()).for_each(|start| note(Some(tail[start - 1]), &tail[start..], 1));
+    Ok(counts.into_iter().map(|(segment, count)| (segment.iter().map(|t| grammar.terminals()[*t as usize]).collect(), count)).collect())
+}
+
+/// Call segments of supergraph paths of the same depth.
+pub fn project(paths: &SegmentCounts, classify: &impl Classify, convention: Convention, k: usize) -> SegmentCounts {
+    let mut counts = SegmentCounts::new();
+    for (path, count) in paths {
+        let mut depth = starting_depth(path, classify);
+        for (start, symbol) in path.iter().enumerate() {
+            let before = start.checked_sub(1).map(|before| &path[before]);
+            if depth == 0
+                && let Some(end) = segment_end(before.copied(), &path[start..], convention, k, &|symbol| classify.class(symbol))
+            {
+                *counts.entry(path[start..start + end].to_vec()).or_default() += count;
+            }
+            depth += step(classify.class(*symbol));
+        }
+    }
+    counts
+}
+
+/// Depth below the root at which a supergraph path begins: it may begin in a callee and return.
+fn starting_depth(path: &[u64], classify: &impl Classify) -> i64 {
+    let depths = path.iter().scan(0, |depth, symbol| {
+        *depth += step(classify.class(*symbol));
+        Some(*depth)
+    });
+    -depths.min().unwrap_or(0).min(0)
+}
+
+fn step(class: EventClass) -> i64 {
+    match class {
+        EventClass::Enter => 1,
+        EventClass::Leave => -1,
+        EventClass::Subpath { .. } => 0,
+    }
+}
+
+/// The end of the segment that begins with the window, if one does.
+fn segment_end<T: Copy>(
+    before: Option<T>,
+    window: &[T],
+    convention: Convention,
+    k: usize,
+    class: &impl Fn(T) -> EventClass,
+) -> Option<usize> {
+    let ends_at_call = |class| matches!(class, EventClass::Subpath { end: SubpathEnd::Call, .. });
+    let at = |place: usize| window.get(place).map(|symbol| class(*symbol));
+    let leads_to_call = |place: usize| at(place).is_some_and(ends_at_call);
+    let led_to = before.is_some_and(|symbol| ends_at_call(class(symbol)));
+    let begins = match (convention, at(0)?) {
+        (Convention::Subpaths | Convention::Prefixes, EventClass::Subpath { .. }) => leads_to_call(0) && at(1) == Some(EventClass::Enter),
+        (Convention::Prefixes, EventClass::Enter) => !led_to,
+        (Convention::WholePaths, EventClass::Enter) => true,
+        _ => false,
+    };
+    if !begins {
+        return None;
+    }
+    let (mut calls, mut depth, mut place) = (0, 0, 0);
+    while let Some(class) = at(place) {
+        match class {
+            EventClass::Enter => {
+                calls += 1;
+                depth += 1;
+            }
+            EventClass::Leave if depth == 0 => break,
+            EventClass::Leave => depth -= 1,
+            // Two subpaths without a bracket between them: a call that records nothing.
+            EventClass::Subpath { .. } if place > 0 && leads_to_call(place - 1) => calls += 1,
+            EventClass::Subpath { .. } => {}
+        }
+        if calls > k {
+            break;
+        }
+        place += 1;
+        if matches!(class, EventClass::Subpath { end: SubpathEnd::BackEdge, .. }) {
+            break;
+        }
+    }
+    Some(place)
+}

@@ -1,0 +1,111 @@
+//! Comparisons against the expanded sequences.
+
+use super::executions::{LEAVE, class, enter, execution, subpath};
+use super::sequences::sequence;
+use crate::compare::{Difference, differences, first_difference};
+use crate::events::SubpathEnd::{BackEdge, Call, Return};
+use crate::grammar::{Fingerprints, Frames, common_extension};
+use crate::{Grammar, Method};
+use trodden_testkit::Random;
+
+fn grammar(symbols: &[u64], random: &mut Random) -> Grammar {
+    random.pick(&Method::ALL).compress(symbols.iter().copied()).unwrap()
+}
+
+#[test]
+fn equal_stretches_are_as_long_as_in_the_sequences() {
+    for seed in 0..400 {
+        let mut random = Random::new(seed);
+        let left = sequence(seed, 200);
+        let mut right = left.clone();
+        if !right.is_empty() && random.chance(80) {
+            let place = random.index(right.len());
+            right[place] = 99;
+        }
+        let grammars = (grammar(&left, &mut random), grammar(&right, &mut random));
+        let (a, b) = (Fingerprints::new(&grammars.0), Fingerprints::new(&grammars.1));
+        let differing = left.iter().zip(&right).position(|(x, y)| x != y).map(|place| place as u64);
+        assert_eq!(first_difference(&a, &b), differing, "seed {seed}");
+        for _ in 0..20 {
+            let (i, j) = (random.index(left.len() + 1), random.index(right.len() + 1));
+            let expected = left[i..].iter().zip(&right[j..]).take_while(|(x, y)| x == y).count();
+            assert_eq!(common_extension(&a, i as u64, &b, j as u64), expected as u64, "seed {seed}, {i}, {j}");
+        }
+    }
+}
+
+#[test]
+fn frames_are_those_of_the_events() {
+    for seed in 0..200 {
+        let mut random = Random::new(seed);
+        let events = execution(seed, 200);
+        let grammar = grammar(&events, &mut random);
+        let frames = Frames::new(&grammar, &class);
+        let mut open: Vec<u64> = Vec::new();
+        for (position, event) in events.iter().enumerate() {
+            assert_eq!(frames.open_calls(position as u64), open, "seed {seed}, {position}");
+            let mut depth = 0;
+            let end = events[position..].iter().position(|event| {
+                depth += i64::from(*event & 0xff == 3) - i64::from(*event == LEAVE);
+                depth < 0
+            });
+            assert_eq!(frames.frame_end(position as u64), end.map_or(events.len(), |end| position + end) as u64);
+            match event & 0xff {
+                3 => open.push(*event),
+                4 => drop(open.pop()),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn one_more_iteration_and_one_changed_call_are_two_small_differences() {
+    let iteration = |path| vec![subpath(1, 0, Call), enter(2), subpath(2, path, Return), LEAVE, subpath(1, 1, BackEdge)];
+    let execution = |changed: u64, iterations: usize| -> Vec<u64> {
+        let mut events = vec![enter(1)];
+        (0..iterations).for_each(|n| events.extend(iteration(if n == 20 { changed } else { n as u64 % 3 })));
+        events.extend([subpath(1, 2, Return), LEAVE, enter(3), subpath(3, 0, Return), LEAVE]);
+        events
+    };
+    let mut random = Random::new(1);
+    let (left, right) = (grammar(&execution(7, 60), &mut random), grammar(&execution(8, 61), &mut random));
+    let found = differences(&left, &right, &class, 10);
+    let symbols = |grammar: &Grammar, range: &std::ops::Range<u64>| -> Vec<u64> {
+        grammar.symbols_from(range.start).take((range.end - range.start) as usize).collect()
+    };
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(symbols(&left, &found[0].left), [subpath(2, 7, Return)]);
+    assert_eq!(symbols(&right, &found[0].right), [subpath(2, 8, Return)]);
+    assert!(found[1].left.is_empty());
+    assert_eq!(symbols(&right, &found[1].right), iteration(0));
+    assert!(differences(&left, &left, &class, 10).is_empty());
+}
+
+/// What is not in a difference is equal, in order, and differences have no equal ends.
+#[test]
+fn differences_leave_equal_sequences() {
+    for seed in 0..500 {
+        let mut random = Random::new(seed);
+        let left = execution(seed, 200);
+        let mut right = left.clone();
+        for _ in 0..random.index(4) {
+            let Some(place) = right.iter().position(|event| event & 0xff < 3 && random.chance(5)) else { continue };
+            match random.below(3) {
+                0 => right[place] ^= 1 << 40,
+                1 => drop(right.remove(place)),
+                _ => right.insert(place, subpath(9, 9, BackEdge)),
+            }
+        }
+        let (a, b) = (grammar(&left, &mut random), grammar(&right, &mut random));
+        let found = differences(&a, &b, &class, usize::MAX);
+        assert_eq!(found.is_empty(), left == right, "seed {seed}");
+        let remains = |symbols: &[u64], range: fn(&Difference) -> &std::ops::Range<u64>| -> Vec<u64> {
+            let inside = |at: u64| found.iter().any(|difference| range(difference).contains(&at));
+            (0..).zip(symbols).filter(|(at, _)| !inside(*at)).map(|(_, symbol)| *symbol).collect()
+        };
+        assert_eq!(remains(&left, |d| &d.left), remains(&right, |d| &d.right), "seed {seed}");
+        let changed: u64 = found.iter().map(|d| d.left.end - d.left.start + d.right.end - d.right.start).sum();
+        assert!(changed <= 60, "seed {seed}: {found:?}");
+    }
+}

@@ -1,0 +1,177 @@
+//! Grammars stand for their sequences, keep their invariants, and answer as the expanded sequence does.
+
+use super::sequences::sequence;
+use crate::grammar::{Grammar, Item, Pattern, read_window};
+use crate::{Method, SequenceError, WindowLimits, WindowWriter};
+use std::collections::{HashMap, HashSet};
+use trodden_testkit::Random;
+
+fn letters(text: &str) -> Vec<u64> {
+    text.bytes().map(u64::from).collect()
+}
+
+/// Bodies of rules as text, the root last.
+fn bodies(grammar: &Grammar) -> Vec<Vec<Item>> {
+    grammar.rules().map(|rule| grammar.body(rule).collect()).collect()
+}
+
+/// Digrams that occur in two places which do not overlap.
+fn repeated_digrams(grammar: &Grammar) -> usize {
+    let mut seen: HashMap<(Item, Item), (usize, usize)> = HashMap::new();
+    let mut repeated = 0;
+    for (rule, body) in bodies(grammar).iter().enumerate() {
+        for (place, pair) in body.windows(2).enumerate() {
+            match seen.get(&(pair[0], pair[1])) {
+                Some(&(other, at)) if other == rule && at + 1 == place => {}
+                Some(_) => repeated += 1,
+                None => {
+                    seen.insert((pair[0], pair[1]), (rule, place));
+                }
+            }
+        }
+    }
+    repeated
+}
+
+fn check_invariants(grammar: &Grammar, seed: u64) {
+    let mut uses = vec![0; grammar.rule_count()];
+    for rule in grammar.rules() {
+        assert!(rule == grammar.root() || grammar.body(rule).len() >= 2, "seed {seed}: {rule:?} has one item");
+        for item in grammar.body(rule) {
+            if let Item::Rule(child) = item {
+                assert!(child < rule, "seed {seed}: {rule:?} uses {child:?}");
+                uses[child.0 as usize] += 1;
+            }
+        }
+    }
+    let root = uses.pop();
+    assert_eq!(root, Some(0), "seed {seed}");
+    assert!(uses.iter().all(|uses| *uses >= 2), "seed {seed}: a rule is used once");
+}
+
+#[test]
+fn sequitur_on_the_examples_of_its_paper() {
+    // Figure 1 of the paper: "abcdbc" is S -> aAdA, A -> bc; "abcdbcabcdbc" is S -> AA, A -> aBdB, B -> bc.
+    let grammar = Method::Sequitur.compress(letters("abcdbc")).unwrap();
+    assert_eq!((grammar.statistics().rules, grammar.statistics().items), (2, 6));
+    let grammar = Method::Sequitur.compress(letters("abcdbcabcdbc")).unwrap();
+    assert_eq!((grammar.statistics().rules, grammar.statistics().items, grammar.statistics().depth), (3, 8, 3));
+    assert_eq!(grammar.symbols().collect::<Vec<_>>(), letters("abcdbcabcdbc"));
+}
+
+#[test]
+fn grammars_stand_for_their_sequences() {
+    for seed in 0..3000 {
+        let symbols = sequence(seed, 300);
+        for method in Method::ALL {
+            let grammar = method.compress(symbols.iter().copied()).unwrap();
+            assert_eq!(grammar.symbols().collect::<Vec<_>>(), symbols, "seed {seed}, {}", method.name());
+            assert_eq!(grammar.len(), symbols.len() as u64);
+            check_invariants(&grammar, seed);
+            if method == Method::Sequitur {
+                assert_eq!(repeated_digrams(&grammar), 0, "seed {seed}, {}: {:?}", method.name(), bodies(&grammar));
+            }
+        }
+    }
+}
+
+#[test]
+fn positions_counts_and_searches_are_those_of_the_sequence() {
+    for seed in 0..400 {
+        let symbols = sequence(seed, 200);
+        let mut random = Random::new(seed);
+        for method in Method::ALL {
+            let grammar = method.compress(symbols.iter().copied()).unwrap();
+            let position = random.index(symbols.len() + 2);
+            assert_eq!(grammar.at(position as u64), symbols.get(position).copied());
+            let rest: Vec<u64> = grammar.symbols_from(position as u64).collect();
+            assert_eq!(rest, symbols[position.min(symbols.len())..]);
+            for (symbol, count) in grammar.terminals().iter().zip(grammar.terminal_counts()) {
+                assert_eq!(count, symbols.iter().filter(|s| *s == symbol).count() as u64);
+            }
+            check_search(&grammar, &symbols, &mut random);
+        }
+    }
+}
+
+fn check_search(grammar: &Grammar, symbols: &[u64], random: &mut Random) {
+    assert!(Pattern::new(grammar, &[]).is_none());
+    assert!(Pattern::new(grammar, &[77]).is_none());
+    if symbols.is_empty() {
+        return;
+    }
+    let start = random.index(symbols.len());
+    let end = start + 1 + random.index(7.min(symbols.len() - start));
+    let mut wanted = symbols[start..end].to_vec();
+    if random.chance(20) {
+        wanted[0] = symbols[0];
+    }
+    let expected: Vec<u64> = (0..).zip(symbols.windows(wanted.len())).filter(|(_, w)| *w == wanted).map(|(at, _)| at).collect();
+    let pattern = Pattern::new(grammar, &wanted).unwrap();
+    assert_eq!(pattern.positions().collect::<Vec<_>>(), expected);
+    assert_eq!(pattern.count(), expected.len() as u64);
+}
+
+#[test]
+fn windows_are_bounded_and_read_back_one_by_one() {
+    for (seed, method) in (0..60).flat_map(|seed| Method::ALL.map(|method| (seed, method))) {
+        let symbols = sequence(seed, 3000);
+        let limits = WindowLimits { symbols: 700, held: 150 };
+        let mut writer = WindowWriter::new(method, limits).unwrap();
+        let mut windows = Vec::new();
+        for symbol in &symbols {
+            windows.extend(writer.push(*symbol).unwrap());
+        }
+        windows.extend(writer.close().unwrap());
+        assert_eq!(writer.position(), symbols.len() as u64);
+        let mut bytes = Vec::new();
+        windows.iter().for_each(|window| window.write(&mut bytes).unwrap());
+        let (mut offset, mut read) = (0, Vec::new());
+        while offset < bytes.len() {
+            let (window, size) = read_window(&bytes[offset..]).unwrap();
+            assert_eq!((window.first, window.method), (read.len() as u64, method));
+            assert!(window.grammar.len() <= 700 && window.grammar.statistics().items <= 2 * limits.held);
+            read.extend(window.grammar.symbols());
+            offset += size;
+        }
+        assert_eq!(read, symbols);
+        let whole = Grammar::concatenated(windows.iter().map(|window| &window.grammar)).unwrap();
+        assert_eq!(whole.symbols().collect::<Vec<_>>(), symbols);
+    }
+}
+
+#[test]
+fn damaged_windows_are_errors() {
+    let grammar = Method::Sequitur.compress(sequence(5, 400)).unwrap();
+    let mut bytes = Vec::new();
+    crate::grammar::Window { first: 7, method: Method::Sequitur, grammar }.write(&mut bytes).unwrap();
+    for cut in 0..bytes.len() {
+        assert!(matches!(read_window(&bytes[..cut]), Err(SequenceError::Truncated { .. })), "cut at {cut}");
+    }
+    let mut kinds = HashSet::new();
+    for place in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 0x41;
+        let error = read_window(&damaged).unwrap_err();
+        kinds.insert(std::mem::discriminant(&error));
+        // Behind a checksum that fits, the content must still be checked.
+        let end = damaged.len() - 8;
+        let checksum = xxhash_rust::xxh3::xxh3_64(&damaged[..end]).to_le_bytes();
+        damaged[end..].copy_from_slice(&checksum);
+        if let Ok((window, _)) = read_window(&damaged) {
+            assert!(window.grammar.symbols().take(10_000).count() as u64 == window.grammar.len().min(10_000));
+        }
+    }
+    assert_eq!(kinds.len(), 3);
+}
+
+#[test]
+fn deep_grammars_need_no_deep_stack() {
+    // Prefixes of growing length: each needs the rule of the one before.
+    let symbols: Vec<u64> = (1..1500_u64).flat_map(|length| (0..length).chain([1_000_000 + length])).collect();
+    for method in Method::ALL {
+        let grammar = method.compress(symbols.iter().copied()).unwrap();
+        assert!(grammar.symbols().eq(symbols.iter().copied()), "{}", method.name());
+        assert_eq!(grammar.at(symbols.len() as u64 / 2), Some(symbols[symbols.len() / 2]));
+    }
+}

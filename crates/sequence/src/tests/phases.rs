@@ -1,0 +1,58 @@
+//! Phases: what paths find and blocks do not.
+
+use crate::phases::{IntervalVector, PhaseParameters, Phases, find_phases, intervals};
+use trodden_testkit::Random;
+
+/// Two diamonds in series: sides a or b, then c or d. A path is a pair of sides.
+const BLOCKS: [[u64; 2]; 4] = [[0, 2], [0, 3], [1, 2], [1, 3]];
+const LENGTH: u64 = 200;
+
+/// Phases of ten intervals. In each kind the sides are as frequent as in the other; in the first they agree, in the second they do not.
+fn execution(seed: u64, phases: usize) -> Vec<u64> {
+    let mut random = Random::new(seed);
+    let pairs = [[0, 3], [1, 2]];
+    (0..phases).flat_map(|phase| (0..10 * LENGTH).map(|_| pairs[phase % 2][random.index(2)]).collect::<Vec<_>>()).collect()
+}
+
+fn by_paths(symbols: &[u64]) -> Phases {
+    let vectors = intervals(symbols.iter().copied(), LENGTH, |path, add| add(path, 1.0)).unwrap();
+    find_phases(&vectors, PhaseParameters::default()).unwrap()
+}
+
+fn by_blocks(symbols: &[u64]) -> Phases {
+    let vectors = intervals(symbols.iter().copied(), LENGTH, |path, add| BLOCKS[path as usize].iter().for_each(|b| add(*b, 1.0)));
+    find_phases(&vectors.unwrap(), PhaseParameters::default()).unwrap()
+}
+
+#[test]
+fn paths_change_while_blocks_stay() {
+    for seed in 0..20 {
+        let symbols = execution(seed, 4);
+        let paths = by_paths(&symbols);
+        assert_eq!(paths.phases.len(), 2, "seed {seed}");
+        assert_eq!(paths.changes(), [10, 20, 30], "seed {seed}");
+        assert_eq!(paths.phases[0].intervals, 20);
+        let mut hot: Vec<u64> = paths.phases[1].features.iter().map(|(path, _)| *path).collect();
+        hot.sort_unstable();
+        assert_eq!(hot, [1, 2]);
+        assert_eq!(by_blocks(&symbols).changes(), [0; 0], "seed {seed}: blocks tell the phases apart");
+    }
+}
+
+#[test]
+fn phases_of_blocks_are_found_by_blocks_too() {
+    let symbols: Vec<u64> = (0..40 * LENGTH).map(|at| [0, 3][(at / (10 * LENGTH) % 2) as usize]).collect();
+    assert_eq!(by_blocks(&symbols).changes(), [10, 20, 30]);
+    assert_eq!(by_paths(&symbols).changes(), [10, 20, 30]);
+}
+
+#[test]
+fn one_behaviour_is_one_phase() {
+    let symbols = execution(3, 1);
+    assert_eq!(by_paths(&symbols).phases.len(), 1);
+    assert_eq!(find_phases(&[], PhaseParameters::default()).unwrap().phases.len(), 0);
+    let one = [IntervalVector(vec![(1, 2.0)])];
+    assert_eq!(find_phases(&one, PhaseParameters::default()).unwrap().of_interval, [0]);
+    assert!(intervals([1].into_iter(), 0, |_, _| {}).is_err());
+    assert!(find_phases(&one, PhaseParameters { most_phases: 0, ..PhaseParameters::default() }).is_err());
+}

@@ -1,0 +1,144 @@
+//! Interprocedural segments: the example of section 3.4.2, and naive counts on random executions.
+
+use super::executions::{LEAVE, class, enter, execution, subpath};
+use crate::Method;
+use crate::events::Convention::{self, Prefixes, Subpaths, WholePaths};
+use crate::events::SubpathEnd::{BackEdge, Call, Return};
+use crate::events::{EventClass, SubpathEnd};
+use crate::segments::{SegmentCounts, call_segments, project, supergraph_paths};
+
+#[test]
+fn the_four_segments_of_section_3_4_2() {
+    let [p1, p2, p3] = [(1, 1), (2, 2), (3, 3)].map(|(f, p)| subpath(f, p, Call));
+    let [p4, p5, p6] = [(4, BackEdge), (5, BackEdge), (6, Return)].map(|(p, end)| subpath(4, p, end));
+    let (p7, p8, p9, p10) = (subpath(3, 7, Call), subpath(5, 8, Return), subpath(3, 9, Return), subpath(2, 10, Return));
+    let open = enter;
+    let events = [open(1), p1, open(2), p2, open(3), p3, open(4), p4, p5, p6, LEAVE, p7, open(5), p8, LEAVE, p9, LEAVE, p10, LEAVE, LEAVE];
+    let expected: SegmentCounts =
+        [(vec![p1, open(2), p2], 1), (vec![p2, open(3), p3], 1), (vec![p3, open(4), p4], 1), (vec![p7, open(5), p8, LEAVE, p9], 1)].into();
+    for method in Method::ALL {
+        let grammar = method.compress(events).unwrap();
+        assert_eq!(call_segments(&grammar, &class, Subpaths, 1).unwrap(), expected);
+        let paths = supergraph_paths(&grammar, &class, 1).unwrap();
+        assert_eq!(project(&paths.counts, &class, Subpaths, 1), expected);
+        // In the graph of f3 with its callees the rest of f4 and what follows in f3 is one path.
+        assert_eq!(paths.counts[&vec![p6, LEAVE, p7, open(5), p8, LEAVE, p9]], 1);
+    }
+}
+
+fn ends(symbol: u64) -> Option<SubpathEnd> {
+    match class(symbol) {
+        EventClass::Subpath { end, .. } => Some(end),
+        _ => None,
+    }
+}
+
+/// Each call begins a segment; followed by hand.
+fn naive_call_segments(events: &[u64], convention: Convention, k: usize) -> SegmentCounts {
+    let mut counts = SegmentCounts::new();
+    for call in (0..events.len()).filter(|at| class(events[*at]) == EventClass::Enter) {
+        let led_to = call > 0 && ends(events[call - 1]) == Some(Call);
+        let start = match convention {
+            Subpaths if !led_to => continue,
+            Subpaths | Prefixes if led_to => call - 1,
+            _ => call,
+        };
+        let (mut frames, mut spanned) = (vec![()], 0);
+        let mut segment = Vec::new();
+        for (at, event) in events.iter().enumerate().skip(start) {
+            let silent_call = at > start && ends(events[at - 1]) == Some(Call) && ends(*event).is_some();
+            spanned += usize::from(silent_call || class(*event) == EventClass::Enter);
+            match class(*event) {
+                EventClass::Enter => frames.push(()),
+                EventClass::Leave => drop(frames.pop()),
+                EventClass::Subpath { .. } => {}
+            }
+            if frames.is_empty() || spanned > k {
+                break;
+            }
+            segment.push(*event);
+            if ends(*event) == Some(BackEdge) {
+                break;
+            }
+        }
+        *counts.entry(segment).or_default() += 1;
+    }
+    counts
+}
+
+/// Every activation sees its own events and those of up to k frames below.
+fn naive_supergraph_paths(events: &[u64], k: usize) -> (SegmentCounts, Vec<Vec<u64>>) {
+    let mut counts = SegmentCounts::new();
+    let mut roots: Vec<(Vec<u64>, bool)> = vec![Default::default()];
+    let mut complete = |(path, is_own): (Vec<u64>, bool)| {
+        if is_own {
+            *counts.entry(path).or_default() += 1;
+        }
+    };
+    let see = |roots: &mut [(Vec<u64>, bool)], event: u64, deepest: usize| {
+        for (distance, (path, is_own)) in roots.iter_mut().rev().enumerate().take(deepest) {
+            path.push(event);
+            *is_own |= distance == 0;
+        }
+    };
+    for event in events {
+        match class(*event) {
+            EventClass::Enter => {
+                see(&mut roots, *event, k);
+                roots.push(Default::default());
+            }
+            EventClass::Leave => {
+                complete(roots.pop().unwrap());
+                see(&mut roots, *event, k);
+            }
+            EventClass::Subpath { end, .. } => {
+                see(&mut roots, *event, k + 1);
+                if end == BackEdge {
+                    roots.iter_mut().rev().take(k + 1).for_each(|root| complete(std::mem::take(root)));
+                }
+            }
+        }
+    }
+    (counts, roots.into_iter().filter(|root| root.1).map(|root| root.0).collect())
+}
+
+#[test]
+fn segments_are_those_of_the_expanded_sequence() {
+    let mut segments = 0;
+    for seed in 0..600 {
+        let mut events = execution(seed, 200);
+        // Some executions end in the middle.
+        events.truncate(if seed % 3 == 0 { events.len() * 2 / 3 } else { events.len() });
+        for method in Method::ALL {
+            let grammar = method.compress(events.iter().copied()).unwrap();
+            for k in 0..4 {
+                let paths = supergraph_paths(&grammar, &class, k).unwrap();
+                let (counts, unfinished) = naive_supergraph_paths(&events, k);
+                assert_eq!((&paths.counts, &paths.unfinished, paths.unbegun), (&counts, &unfinished, 0), "seed {seed}, depth {k}");
+                if k == 0 {
+                    continue;
+                }
+                for convention in [Subpaths, WholePaths, Prefixes] {
+                    let found = call_segments(&grammar, &class, convention, k).unwrap();
+                    assert_eq!(found, naive_call_segments(&events, convention, k), "seed {seed}, depth {k}, {convention:?}");
+                    segments += found.len();
+                    let mut with_unfinished = paths.counts.clone();
+                    paths.unfinished.iter().for_each(|path| *with_unfinished.entry(path.clone()).or_default() += 1);
+                    assert_eq!(project(&with_unfinished, &class, convention, k), found, "seed {seed}, depth {k}, {convention:?}");
+                }
+            }
+        }
+    }
+    assert!(segments > 10_000);
+}
+
+#[test]
+fn a_sequence_that_begins_in_the_middle_says_what_it_lacks() {
+    let events = [subpath(1, 1, Return), LEAVE, subpath(2, 2, Return), LEAVE];
+    let grammar = Method::Sequitur.compress(events).unwrap();
+    let paths = supergraph_paths(&grammar, &class, 0).unwrap();
+    // The thread's own frame is taken for the first one's.
+    assert_eq!((paths.counts.len(), paths.unfinished.len(), paths.unbegun), (1, 0, 1));
+    assert!(supergraph_paths(&grammar, &class, 1000).is_err());
+    assert!(call_segments(&grammar, &class, Subpaths, 0).is_err());
+}

@@ -1,0 +1,30 @@
+//! Random sequences with the repetitions that programs have: nested loops, alternations, rare exceptions, long runs.
+
+use trodden_testkit::Random;
+
+/// A sequence of a seed, of up to `most` symbols.
+pub fn sequence(seed: u64, most: usize) -> Vec<u64> {
+    let mut random = Random::new(seed);
+    let alphabet = [1, 2, 3, 8, 40][random.index(5)];
+    let mut symbols = Vec::new();
+    let length = random.index(most + 1);
+    while symbols.len() < length {
+        match random.below(5) {
+            // A stretch again, some times.
+            0 | 1 if !symbols.is_empty() => {
+                let start = random.index(symbols.len());
+                let end = start + 1 + random.index(20.min(symbols.len() - start));
+                let stretch = symbols[start..end].to_vec();
+                (0..=random.index(4)).for_each(|_| symbols.extend_from_slice(&stretch));
+            }
+            // A run.
+            2 => {
+                let symbol = random.below(alphabet);
+                symbols.extend(std::iter::repeat_n(symbol, random.index(9)));
+            }
+            _ => symbols.push(random.below(alphabet) * 1_000_003),
+        }
+    }
+    symbols.truncate(length);
+    symbols
+}

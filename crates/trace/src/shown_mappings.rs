@@ -1,0 +1,240 @@
+//! What a subject reads of its own mappings: `/proc/self/maps` as it would be if nobody traced.
+//!
+//! A collector maps memory into the subject (slots), and single-stepping changes the protection of the image's code. A
+//! program that reads its mappings (programs with libsigsegv do, and garbage collectors) would execute other blocks for
+//! that. So reads of this file are answered by the tracer: mappings of the collector are left out, and the image's code
+//! has the protection that the program knows.
+//!
+//! The pieces in which the kernel hands the file out are kept, since programs loop over them: whole lines while they fit
+//! a page, what does not fit the caller's buffer with the next read (Linux, `fs/seq_file.c`, `seq_read_iter`).
+//!
+//! Not covered: `smaps`, `map_files` and the like, `pread`, `lseek`, and children that read their parent's file.
+
+use crate::ptrace::Tid;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// The kernel's buffer: it holds whole lines.
+const PIECE: usize = 4096;
+
+/// Open files of a subject that list its mappings.
+#[derive(Debug, Default)]
+pub struct ShownMappings {
+    hidden: Vec<Range<u64>>,
+    code: Vec<Line>,
+    files: HashMap<u64, Position>,
+}
+
+/// How far a file has been read.
+#[derive(Clone, Debug, Default)]
+struct Position {
+    /// Of the line after the last one that was read.
+    next: u64,
+    /// The end of a line that did not fit.
+    rest: Vec<u8>,
+}
+
+/// A line of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    range: Range<u64>,
+    protection: String,
+    offset: u64,
+    /// Device, inode and name, as they stand there.
+    file: String,
+}
+
+impl ShownMappings {
+    /// Of a process that is stopped before it begins: what is mapped at `hidden` is not shown, and code of the image,
+    /// which lies at `code`, is shown as it is now.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn new(process: Tid, hidden: Vec<Range<u64>>, code: &[Range<u64>]) -> std::io::Result<Self> {
+        let lines = lines(process)?;
+        let is_code = |line: &Line| line.protection.contains('x') && code.iter().any(|c| overlap(c, &line.range));
+        Ok(Self { hidden, code: lines.into_iter().filter(is_code).collect(), files: HashMap::new() })
+    }
+
+    /// The subject has opened a file.
+    pub fn opened(&mut self, process: Tid, descriptor: u64) {
+        let path = std::fs::read_link(format!("/proc/{process}/fd/{descriptor}")).unwrap_or_default();
+        let path = path.to_string_lossy();
+        let own = path.strip_prefix(&format!("/proc/{process}/")).is_some_and(|rest| rest == "maps" || is_task_maps(rest));
+        match own {
+            true => drop(self.files.insert(descriptor, Position::default())),
+            false => self.closed(descriptor),
+        }
+    }
+
+    /// The subject has closed a file.
+    pub fn closed(&mut self, descriptor: u64) {
+        self.files.remove(&descriptor);
+    }
+
+    /// Whether a read is answered.
+    pub fn is_answered(&self, descriptor: u64) -> bool {
+        self.files.contains_key(&descriptor)
+    }
+
+    /// What a read of at most `size` bytes gives.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn read(&mut self, process: Tid, descriptor: u64, size: usize) -> std::io::Result<Vec<u8>> {
+        let shown = self.shown(lines(process)?);
+        Ok(self.files.get_mut(&descriptor).map(|position| position.read(&shown, size)).unwrap_or_default())
+    }
+
+    /// The lines that the program is to see.
+    fn shown(&self, lines: Vec<Line>) -> Vec<Line> {
+        let visible = lines.into_iter().filter(|line| !self.hidden.iter().any(|h| overlap(h, &line.range)));
+        visible.flat_map(|line| self.with_code(line)).collect()
+    }
+
+    /// A line that may hold code whose protection was changed, which the kernel joins with its neighbours then.
+    fn with_code(&self, line: Line) -> Vec<Line> {
+        let mut shown = Vec::new();
+        let mut rest = line;
+        for code in &self.code {
+            let inside = rest.range.start <= code.range.start && code.range.end <= rest.range.end;
+            if !inside || rest.file != code.file || rest.protection.contains('x') {
+                continue;
+            }
+            let before = Line { range: rest.range.start..code.range.start, ..rest.clone() };
+            shown.extend((!before.range.is_empty()).then_some(before));
+            shown.push(code.clone());
+            rest.offset += code.range.end - rest.range.start;
+            rest.range.start = code.range.end;
+        }
+        shown.extend((!rest.range.is_empty()).then_some(rest));
+        shown
+    }
+}
+
+impl Position {
+    fn read(&mut self, lines: &[Line], size: usize) -> Vec<u8> {
+        let left = self.rest.len().min(size);
+        let mut read: Vec<u8> = self.rest.drain(..left).collect();
+        if !self.rest.is_empty() || read.len() == size {
+            return read;
+        }
+        let mut piece = Vec::new();
+        let from = self.next;
+        for line in lines.iter().filter(|line| line.range.start >= from) {
+            let text = line.text();
+            if !piece.is_empty() && (piece.len() >= size - read.len() || piece.len() + text.len() >= PIECE) {
+                break;
+            }
+            piece.extend(text.into_bytes());
+            self.next = line.range.end;
+        }
+        let fits = piece.len().min(size - read.len());
+        self.rest = piece.split_off(fits);
+        read.extend(piece);
+        read
+    }
+}
+
+impl Line {
+    fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.splitn(4, ' ');
+        let (start, end) = fields.next()?.split_once('-')?;
+        let protection = fields.next()?.to_owned();
+        let hexadecimal = |text| u64::from_str_radix(text, 16).ok();
+        let offset = hexadecimal(fields.next()?)?;
+        Some(Self { range: hexadecimal(start)?..hexadecimal(end)?, protection, offset, file: fields.next()?.to_owned() })
+    }
+
+    fn text(&self) -> String {
+        format!("{:08x}-{:08x} {} {:08x} {}\n", self.range.start, self.range.end, self.protection, self.offset, self.file)
+    }
+}
+
+fn lines(process: Tid) -> std::io::Result<Vec<Line>> {
+    Ok(String::from_utf8_lossy(&std::fs::read(format!("/proc/{process}/maps"))?).lines().filter_map(Line::parse).collect())
+}
+
+fn is_task_maps(path: &str) -> bool {
+    let task = path.strip_prefix("task/").and_then(|rest| rest.strip_suffix("/maps"));
+    task.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+
+    fn own() -> Tid {
+        std::process::id() as Tid
+    }
+
+    #[test]
+    fn lines_are_what_the_kernel_writes() {
+        let text = std::fs::read_to_string("/proc/self/maps").unwrap();
+        // Neither is a line missing, nor is one changed. (Another thread may map something meanwhile.)
+        assert!(text.lines().all(|line| Line::parse(line).unwrap().text().trim_end_matches('\n') == line), "{text}");
+    }
+
+    /// A process that stands still, whose mappings do not change.
+    fn asleep() -> std::process::Child {
+        let child = std::process::Command::new("/usr/bin/sleep").arg("100").spawn().unwrap();
+        while !std::fs::read_to_string(format!("/proc/{}/wchan", child.id())).unwrap_or_default().contains("nanosleep") {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            if std::fs::read_to_string(format!("/proc/{}/syscall", child.id())).is_ok_and(|s| s.starts_with("230 ")) {
+                break;
+            }
+        }
+        child
+    }
+
+    #[test]
+    fn pieces_are_those_of_the_kernel() {
+        let mut child = asleep();
+        let process = child.id() as Tid;
+        for size in [1, 7, 100, 1000, 4095, 4096, 5000, 1 << 16] {
+            let mut file = std::fs::File::open(format!("/proc/{process}/maps")).unwrap();
+            let mut shown = ShownMappings::new(process, Vec::new(), &[]).unwrap();
+            shown.files.insert(3, Position::default());
+            let mut buffer = vec![0; size];
+            loop {
+                let read = file.read(&mut buffer).unwrap();
+                assert_eq!(shown.read(process, 3, size).unwrap(), &buffer[..read], "{size} bytes a read");
+                if read == 0 {
+                    break;
+                }
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn files_are_known_by_what_they_are() {
+        let mut shown = ShownMappings::default();
+        for (path, is) in
+            [("/proc/self/maps", true), ("/proc/thread-self/maps", true), ("/proc/self/status", false), ("/proc/1/maps", false)]
+        {
+            let Ok(file) = std::fs::File::open(path) else { continue };
+            let descriptor = file.as_raw_fd() as u64;
+            shown.opened(own(), descriptor);
+            assert_eq!(shown.is_answered(descriptor), is, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_hidden_is_not_shown_and_code_is_restored() {
+        let line = |text: &str| Line::parse(text).unwrap();
+        let code = line("1000-3000 r-xp 00001000 fe:00 12        /bin/x");
+        let shown = ShownMappings { hidden: vec![0x8000..0x9000], code: vec![code.clone()], files: HashMap::new() };
+        let now = vec![line("0000-5000 r--p 00000000 fe:00 12        /bin/x"), line("8000-9000 r-xp 00000000 00:00 0 ")];
+        let expected =
+            [line("0000-1000 r--p 00000000 fe:00 12        /bin/x"), code, line("3000-5000 r--p 00003000 fe:00 12        /bin/x")];
+        assert_eq!(shown.shown(now), expected);
+    }
+}

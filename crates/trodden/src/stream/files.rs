@@ -1,0 +1,112 @@
+//! Where streams are kept: in the run store, beside the profiles.
+//!
+//! ```text
+//! .trodden/streams/000012/NAME.log      the streams of run 12, a log for each process and image
+//! .trodden/last/NUMBER/NAME.stream      what flight recorders had at the end of a command
+//! ```
+
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use trodden_profile::{ProfileError, RunStore};
+
+/// Extension of stream files.
+pub const STREAM: &str = "stream";
+/// Extension of logs.
+pub const LOG: &str = "log";
+const STREAMS: &str = "streams";
+const LAST: &str = "last";
+
+/// Files of a folder with an extension, by name.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let cannot = || format!("cannot read the folder {}", folder.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(cannot)? {
+        let path = entry.with_context(cannot)?.path();
+        if path.extension().is_some_and(|e| e == extension) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The folder of a run's logs.
+pub fn folder_of_run(store: &Path, run: u64) -> PathBuf {
+    store.join(STREAMS).join(format!("{run:06}"))
+}
+
+/// The logs that `wanted` names: of a folder, a file, or a run.
+///
+/// # Errors
+/// There are none.
+pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
+    let path = Path::new(wanted);
+    if path.is_file() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let folder = match path.is_dir() {
+        true => path.to_owned(),
+        false => {
+            let store = RunStore::find(Path::new("."))?;
+            let runs = store.select(wanted)?;
+            let [run] = runs.as_slice() else { bail!("`{wanted}` is a suite of several runs: name one run by its number") };
+            let folder = folder_of_run(store.folder(), run.number);
+            if !folder.is_dir() {
+                bail!(
+                    "run {} has no streams: record one with `trodden record --whole-program -- PROGRAM` (built with --stream)",
+                    run.number
+                );
+            }
+            folder
+        }
+    };
+    let logs = with_extension(&folder, LOG)?;
+    if logs.is_empty() {
+        bail!("there are no logs of streams in {}", folder.display());
+    }
+    Ok(logs)
+}
+
+/// A new folder for what flight recorders had.
+///
+/// # Errors
+/// It cannot be made.
+pub fn new_last(store: &Path) -> Result<PathBuf> {
+    let base = store.join(LAST);
+    fs::create_dir_all(&base).with_context(|| format!("cannot make the folder {}", base.display()))?;
+    for number in newest(&base)?.map_or(1, |n| n + 1).. {
+        let folder = base.join(format!("{number:06}"));
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e).with_context(|| format!("cannot make the folder {}", folder.display())),
+        }
+    }
+    unreachable!("there is no last number")
+}
+
+/// The folder of the newest.
+///
+/// # Errors
+/// There is none.
+pub fn newest_last() -> Result<PathBuf> {
+    let none = "nothing was recorded here by `trodden record --last N`: name the stream files";
+    let store = match RunStore::find(Path::new(".")) {
+        Err(ProfileError::NoStore { .. }) => bail!(none),
+        other => other?,
+    };
+    let base = store.folder().join(LAST);
+    if !base.is_dir() {
+        bail!(none);
+    }
+    Ok(base.join(format!("{:06}", newest(&base)?.context(none)?)))
+}
+
+fn newest(base: &Path) -> Result<Option<u64>> {
+    let entries = fs::read_dir(base).with_context(|| format!("cannot read the folder {}", base.display()))?;
+    Ok(entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).max())
+}

@@ -1,0 +1,297 @@
+//! Streams: counts made from them against those of a counting run; frames across `longjmp`, exceptions, threads, `fork`;
+//! what is left after a crash, an abort, `kill -9`.
+
+mod place;
+
+use place::{Place, must, trodden};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+use trodden_profile::stream::{Nesting, Places, Step, StreamLog};
+use trodden_profile::{FunctionPaths, Profile};
+use trodden_wire::stream::Event;
+
+/// Threads, recursion, `longjmp` over frames, `fork` in the middle of a function, `exec`, a signal handler that counts.
+const PROGRAM: &str = r#"
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static jmp_buf back;
+static volatile int ticks;
+__attribute__((noinline)) static int leaf(int x) { return x % 3 ? x * 2 : x + 1; }
+__attribute__((noinline)) static void deep(int n) { if (n == 0) longjmp(back, 1); deep(n - 1); puts("never"); }
+__attribute__((noinline)) static int work(int n) {
+    int s = 0;
+    for (int i = 0; i < n; i++) { if (i & 1) s += leaf(i); else s ^= i; }
+    return s;
+}
+__attribute__((noinline)) static int down(int n) { return n ? down(n - 1) + leaf(n) : 0; }
+static void *thread(void *p) { long r = (long)p; for (int i = 0; i < 40; i++) r += work(500); return (void *)r; }
+static void on(int s) { ticks += work(s) > 0; }
+int main(int argc, char **argv) {
+    if (argc > 1) { printf("%d\n", work(9)); return 0; }
+    pthread_t t[3];
+    for (long i = 0; i < 3; i++) pthread_create(&t[i], 0, thread, (void *)i);
+    for (volatile int i = 0; i < 5; i++) if (!setjmp(back)) deep(i + 3);
+    long r = 0;
+    for (int i = 0; i < 3; i++) { void *v; pthread_join(t[i], &v); r += (long)v; }
+    signal(SIGUSR1, on);
+    for (int i = 0; i < 20; i++) raise(SIGUSR1);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) { printf("child %d\n", work(77)); fflush(stdout); _exit(work(5) & 1); }
+    waitpid(child, 0, 0);
+    child = fork();
+    if (child == 0) { work(3); execl(argv[0], argv[0], "again", (char *)0); }
+    waitpid(child, 0, 0);
+    printf("%ld %d %d %d\n", r, work(10000), down(300), ticks);
+    return 0;
+}
+"#;
+
+/// Exceptions through frames with and without landing pads, caught in the same function twice.
+const EXCEPTIONS: &str = r#"
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+struct Guard { int *n; ~Guard() { ++*n; } };
+__attribute__((noinline)) int check(int n) { if (n % 7 == 3) throw std::runtime_error("three"); return n; }
+__attribute__((noinline)) int plain(int n) { return n > 2 ? check(n) + 1 : check(n) - 1; }
+__attribute__((noinline)) int guarded(int n, int *g) { Guard guard{g}; return plain(n) + plain(n + 1); }
+__attribute__((noinline)) int outer(int n, int *g) {
+    int sum = 0;
+    for (int i = 0; i < n; i++) { try { sum += guarded(i, g); } catch (const std::exception &e) { sum -= e.what()[0] & 1; } }
+    return sum;
+}
+int main() { int g = 0; int s = outer(50, &g); std::printf("%d %d\n", s, g); }
+"#;
+
+const RUST: &str = r#"
+use std::collections::HashMap;
+use std::panic;
+#[inline(never)]
+fn score(word: &str) -> usize { if word.len() > 3 { word.bytes().filter(|b| *b == b'e').count() } else { word.len() } }
+#[inline(never)]
+fn strict(n: u32) -> u32 { if n == 3 { panic!("three") } n * 2 }
+fn main() {
+    panic::set_hook(Box::new(|_| {}));
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for word in "the quick brown fox jumps over the lazy dog where the eels are".split(' ') {
+        *seen.entry(word.to_owned()).or_default() += score(word);
+    }
+    let threads: Vec<_> = (0..3).map(|n| std::thread::spawn(move || (0..200u32).filter(|i| i % (n + 2) == 0).map(strict).sum::<u32>())).collect();
+    let ended = threads.into_iter().map(|t| t.join().is_ok()).filter(|ok| *ok).count();
+    let caught = (0..5).filter(|n| panic::catch_unwind(|| strict(*n)).is_err()).count();
+    println!("{} {} {}", seen.values().sum::<usize>(), ended, caught);
+}
+"#;
+
+/// Complete and unfinished paths of every function, by its blocks.
+type Counts = BTreeMap<(String, Vec<u32>, bool), i64>;
+
+fn counts(profile: &Profile) -> Counts {
+    let mut counts = Counts::new();
+    for (_, unit, function) in profile.functions() {
+        let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
+        let blocks = |blocks: &[trodden_flow::Node]| blocks.iter().map(|b| b.0).collect::<Vec<u32>>();
+        for path in &paths.complete {
+            *counts.entry((function.name.clone(), blocks(&path.blocks), true)).or_default() += path.count as i64;
+        }
+        for path in &paths.unfinished {
+            *counts.entry((function.name.clone(), blocks(&path.blocks), false)).or_default() += path.count;
+        }
+    }
+    counts
+}
+
+fn recorded(place: &Place, program: &str, options: &[&str], file: &str) -> (Output, Profile) {
+    let mut command = place.command(trodden());
+    command.arg("record").args(options).args(["--no-store", "-o", file, "--"]).arg(place.path(program));
+    let output = must(&mut command);
+    (output, Profile::read(&place.path(file)).unwrap())
+}
+
+/// Records a program by counting and by its stream: output and counts must be equal.
+fn same(place: &Place) -> Profile {
+    let (plain, counted) = recorded(place, "counting", &[], "counted.trodden");
+    let (output, streamed) = recorded(place, "streaming", &["--whole-program"], "streamed.trodden");
+    assert_eq!(String::from_utf8_lossy(&plain.stdout), String::from_utf8_lossy(&output.stdout));
+    let (counted, from_stream) = (counts(&counted), counts(&streamed));
+    assert!(counted.len() > 5, "{counted:?}");
+    let differ = |a: &Counts, b: &Counts| a.iter().filter(|(k, n)| b.get(k) != Some(n)).map(|(k, n)| (k.clone(), *n)).collect::<Vec<_>>();
+    assert_eq!(differ(&counted, &from_stream), [], "counted, and not so in the stream");
+    assert_eq!(differ(&from_stream, &counted), [], "in the stream, and not so counted");
+    streamed
+}
+
+/// Every thread's frames follow from its events without a doubt.
+fn nests(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
+    let mut threads = Vec::new();
+    for file in std::fs::read_dir(place.path("streamed.trodden.streams")).unwrap().map(|e| e.unwrap().path()) {
+        let log = StreamLog::open(&file).unwrap();
+        let image = profile.images.iter().find(|i| i.identity == log.head().image).unwrap();
+        let places = Places::new(log.head(), image);
+        for thread in log.threads() {
+            let (mut nesting, mut unwound) = (Nesting::new(&places, true), 0);
+            log.visit(thread, 0, |event| {
+                let step = nesting.feed(event);
+                assert_ne!(step, Step::Unknown);
+                if let Step::Unwound(frames) = step {
+                    unwound += frames as u64;
+                }
+                if let (Step::Entered(frame), Event::Enter(_)) = (step, event) {
+                    // Who called is known, but of functions that libraries call.
+                    assert!(frame.call.is_some() || nesting.frames().len() == 1 || nesting.frames().len() > 1);
+                }
+                true
+            })
+            .unwrap();
+            let unclear = nesting.unclear();
+            assert_eq!((unclear.vanished, unclear.unseen), (0, 0), "thread {:?}", thread.key);
+            threads.push((unwound, nesting.frames().len()));
+        }
+    }
+    threads
+}
+
+#[test]
+fn counts_of_a_c_program_with_threads_forks_signals_and_longjmp() {
+    let place = Place::with(&[("prog.c", PROGRAM)]);
+    place.cc("-O1 -pthread prog.c -o counting");
+    place.cc("--trodden-stream -O1 -pthread prog.c -o streaming");
+    let profile = same(&place);
+    let threads = nests(&place, &profile);
+    // The process, its threads, two children, the program that one of them became.
+    assert_eq!(threads.len(), 1 + 3 + 2 + 1, "{threads:?}");
+    assert_eq!(threads.iter().map(|t| t.0).sum::<u64>(), (3..8).map(|n| n + 1).sum::<u64>(), "frames that longjmp left");
+}
+
+#[test]
+fn counts_of_a_cxx_program_with_exceptions() {
+    let place = Place::with(&[("prog.cc", EXCEPTIONS)]);
+    place.cxx("-O1 prog.cc -o counting");
+    place.cxx("--trodden-stream -O1 prog.cc -o streaming");
+    let profile = same(&place);
+    let threads = nests(&place, &profile);
+    assert!(threads.len() == 1 && threads[0].0 > 0, "{threads:?}");
+}
+
+#[test]
+fn counts_of_a_rust_program_with_panics_and_threads() {
+    let place = Place::with(&[
+        ("src/main.rs", RUST),
+        (
+            "Cargo.toml",
+            "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[profile.dev]\nopt-level = 1\n[workspace]\n",
+        ),
+    ]);
+    for (name, option) in [("counting", None), ("streaming", Some("--stream"))] {
+        let mut command = place.command(place::cargo_trodden());
+        must(command.args(["trodden", "build"]).args(option).env("CARGO_TARGET_DIR", place.path(name).with_extension("target")));
+        let built =
+            Command::new("find").arg(place.path(name).with_extension("target")).args(["-name", "subject", "-type", "f"]).output().unwrap();
+        let built = String::from_utf8(built.stdout).unwrap();
+        std::fs::copy(built.lines().next().unwrap(), place.path(name)).unwrap();
+    }
+    let profile = same(&place);
+    assert!(nests(&place, &profile).len() >= 4);
+}
+
+/// A program that ends in `leaf`, called by `middle`, called by `main`, in a way of its own.
+fn ending(how: &str) -> Place {
+    let place = Place::with(&[(
+        "prog.c",
+        &format!(
+            "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+             __attribute__((noinline)) static int step(int n) {{ return n & 1 ? n : 2 * n; }}\n\
+             __attribute__((noinline)) static int leaf(int *p, int n) {{\n  int s = 0;\n  for (int i = 0; i < n; i++) s += step(i);\n  {how}\n  return s;\n}}\n\
+             __attribute__((noinline)) static int middle(int *p, int n) {{\n  if (n > 3)\n    return leaf(p, n) + 1;\n  return 0;\n}}\n\
+             int main(int c, char **v) {{\n  int s = step(c);\n  return middle((int *)(long)(c - 1), 5) + s;\n}}\n"
+        ),
+    )]);
+    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place
+}
+
+fn last(place: &Place) -> serde_json::Value {
+    let output = must(place.command(trodden()).args(["last", "--json", "--paths", "0"]));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn check_last(report: &serde_json::Value) {
+    let thread = &report["streams"][0]["threads"][0];
+    let frames = thread["frames"].as_array().unwrap();
+    let names: Vec<&str> = frames.iter().map(|f| f["function"].as_str().unwrap()).collect();
+    assert_eq!(names, ["leaf", "middle", "main"], "{report:#}");
+    let lines = |frame: usize| frames[frame]["lines"].as_array().unwrap().iter().map(|l| l["line"].as_u64().unwrap()).collect::<Vec<_>>();
+    assert!(lines(1).contains(&14) && lines(2).contains(&19), "{report:#}");
+    let steps = thread["events"].as_array().unwrap().iter().filter(|e| e["function"] == "step" && e["kind"] == "enter").count();
+    assert_eq!(steps, 6, "{report:#}");
+}
+
+#[test]
+fn the_last_paths_before_a_crash_and_an_abort() {
+    for (how, status) in [("s += *p;", 139), ("if (s > 0) abort();", 134), ("if (s > 0) _exit(3);", 3)] {
+        let place = ending(how);
+        let output = place.command(trodden()).args(["record", "--last", "100", "--"]).arg(place.path("prog")).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
+        check_last(&last(&place));
+    }
+}
+
+#[test]
+fn the_last_paths_before_kill_9() {
+    let place = ending("if (s > 0) { puts(\"here\"); fflush(stdout); pause(); }");
+    let mut child = place.command(trodden());
+    let mut child = child.args(["record", "--last", "100", "--"]).arg(place.path("prog")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let pid = Command::new("pgrep").args(["-P", &child.id().to_string()]).output().unwrap();
+    let pid = String::from_utf8(pid.stdout).unwrap();
+    assert!(Command::new("kill").args(["-9", pid.trim()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(137));
+    check_last(&last(&place));
+}
+
+/// The recorder is killed: the program goes on, and all of its stream is there.
+#[test]
+fn a_killed_recorder_loses_nothing() {
+    let place = Place::with(&[(
+        "prog.c",
+        "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) static int step(int n) { return n & 1 ? n : 2 * n; }\n\
+         int main(void) { int s = 0; for (int i = 0; i < 300000; i++) s += step(i); puts(\"half\"); fflush(stdout); char c; read(0, &c, 1);\n\
+         for (int i = 0; i < 300000; i++) s += step(i); FILE *f = fopen(\"done\", \"w\"); fclose(f); return 0; }\n",
+    )]);
+    place.cc("--trodden-stream -O1 prog.c -o prog");
+    let mut child = place.command(trodden());
+    let mut child = child
+        .args(["record", "--whole-program", "--"])
+        .arg(place.path("prog"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(child.stdin.take());
+    for _ in 0..1000 {
+        if place.path("done").exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let left = std::fs::read_dir(place.path(".trodden")).unwrap().map(|e| e.unwrap().path());
+    let left = left.into_iter().find(|p| p.file_name().unwrap().to_string_lossy().starts_with("raw-")).unwrap();
+    must(place.command(trodden()).args(["stream", "collect"]).arg(&left));
+    let report = must(place.command(trodden()).args(["stream", "statistics", "--json"]));
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let thread = &report["logs"][0]["threads"][0];
+    assert_eq!((thread["calls"].as_u64(), thread["lost"].as_u64()), (Some(600_001), Some(0)), "{report:#}");
+}

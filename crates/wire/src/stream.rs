@@ -1,0 +1,219 @@
+//! Layouts of streams: what a thread of a stream build writes while it runs, and where.
+//!
+//! A stream build counts nothing. Where another build adds one to a counter, it writes an *event*: a word of four bytes
+//! that is unique in the image. So counts follow from events ([`Event`]), and so does the order of paths and calls.
+//!
+//! ```text
+//! stream file  RawHeader (magic STREAM_MAGIC) ... regions, one or more of each thread
+//! region       0              64           SHADOW_BYTES     RING_OFFSET                    REGION_WORDS * 8
+//!              | RegionStream | shadow stack | limit slot | | chunk 0 | ... | chunk SLOTS-1 | slack | holder, lost
+//! chunk        0             64                CHUNK_BYTES
+//!              | ChunkHeader | events, then zeros |
+//! ```
+//!
+//! - The *cursor* of a thread ([`STREAM_SYMBOL`]) is the address of its next event. An event is written by one addition to
+//!   the cursor (one instruction, so that a signal handler in between loses nothing) and a store. Where the cursor was a
+//!   multiple of [`CHUNK_BYTES`], or 0, the runtime finds the next chunk first.
+//! - The *shadow stack* has a slot for each live frame of the image's functions: the event of its last call, or of its
+//!   entry. The first slot that is 0 ends it. A frame that is left clears its slot.
+//! - What a signal handler writes between an addition to the cursor at the end of a chunk and the runtime lies behind the
+//!   chunk; so the chunk behind the one that is filled is always free.
+//!
+//! Invariants: no event is 0; the events of a chunk end with the last word that is not 0.
+
+/// First bytes of a stream file.
+pub const STREAM_MAGIC: [u8; 8] = *b"TRODSTR\0";
+/// Bytes of a chunk; cursors stop at multiples of it.
+pub const CHUNK_BYTES: u64 = 1 << 14;
+/// Bytes of the shadow stack, with the header before it. A mapped region begins at a multiple of it.
+pub const SHADOW_BYTES: u64 = 1 << 18;
+/// Where the first chunk of a region is.
+pub const RING_OFFSET: u64 = SHADOW_BYTES + CHUNK_BYTES;
+/// Chunks of a region.
+pub const SLOTS: u64 = 45;
+/// Words (`u64`) of a region before its tail, as [`crate::region_stride`] takes them.
+pub const REGION_WORDS: u64 = (RING_OFFSET + (SLOTS + 1) * CHUNK_BYTES) / 8;
+/// Bytes of [`RegionStream`] and of [`ChunkHeader`].
+pub const HEADER_BYTES: u64 = 64;
+/// Events of a chunk.
+pub const CHUNK_EVENTS: u64 = (CHUNK_BYTES - HEADER_BYTES) / 4;
+/// Most events that the flight recorder of a thread is sure to have, whatever is asked for.
+pub const MOST_LAST: u64 = (SLOTS - 2) * CHUNK_EVENTS;
+
+/// Thread-local [`ThreadStream`], hidden in each stream image.
+pub const STREAM_SYMBOL: &str = "__trodden_stream";
+/// Function `() -> *mut ThreadStream` of such images.
+pub const STREAM_PLACE_SYMBOL: &str = "__trodden_stream_place";
+/// Code that is jumped to with a cursor at a chunk's end in `rax` and the place to go on in `r11`. Gives in `rax` the
+/// address of the word to write. Preserves every register but `rax`, `r11` and the flags.
+pub const NEXT_CHUNK_SYMBOL: &str = "__trodden_stream_next";
+/// Code that is jumped to likewise, with a shadow stack pointer in `rax` that has no slot: the thread's first frame, or
+/// one too many. Gives the frame's slot in `rax`; the pointer itself is behind it then.
+pub const NEXT_SLOT_SYMBOL: &str = "__trodden_stream_enter";
+/// Environment variable: `whole`, or the number of events that the flight recorder is to keep of each thread.
+pub const STREAM_VARIABLE: &str = "TRODDEN_STREAM";
+/// What it is where that is not set.
+pub const DEFAULT_LAST: u64 = 1000;
+
+/// What a thread of a stream image has in thread-local memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadStream {
+    /// Address of the next event.
+    pub cursor: u64,
+    /// Address of the slot of the next frame.
+    pub shadow: u64,
+}
+
+/// Beginning of a region.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionStream {
+    /// Thread, or 0 if the region only has chunks.
+    pub thread: u32,
+    /// Its process.
+    pub process: u32,
+    /// Chunks that are used, one after the other, of a flight recorder; 0 of a whole program.
+    pub slots: u32,
+    /// 0.
+    pub reserved: u32,
+    /// When it began to write here, nanoseconds since 1970.
+    pub started_ns: u64,
+    /// Number of the next chunk of its stream.
+    pub sequence: u64,
+    /// Events of the stream that are lost so far.
+    pub lost: u64,
+    /// Address behind the chunk that is being filled, in the process.
+    pub end: u64,
+    /// Address of the region with that chunk, in the process.
+    pub region: u64,
+    /// Address of the thread's next region, in the process; the last one's is the first.
+    pub next: u64,
+}
+
+/// Beginning of a chunk.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkHeader {
+    /// [`CHUNK_FREE`], [`CHUNK_CURRENT`] or [`CHUNK_FULL`].
+    pub state: u32,
+    /// Thread that wrote it.
+    pub thread: u32,
+    /// Its process.
+    pub process: u32,
+    /// Process that it was forked from while this stream had frames; else 0.
+    pub parent: u32,
+    /// When the stream began: with process and thread, its name.
+    pub started_ns: u64,
+    /// Place among the chunks of the stream.
+    pub sequence: u64,
+    /// Address of the template of counters in the process.
+    pub template: u64,
+    /// Events of the stream that were lost before it.
+    pub lost: u64,
+    /// 0.
+    pub reserved: [u64; 2],
+}
+
+/// Nothing in it is needed.
+pub const CHUNK_FREE: u32 = 0;
+/// It is being filled.
+pub const CHUNK_CURRENT: u32 = 1;
+/// It is full, or its thread has ended.
+pub const CHUNK_FULL: u32 = 2;
+
+/// What an event says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// A path ended, or came to a call that might not return: its counter in the image.
+    Path(u32),
+    /// A function began: its first counter.
+    Enter(u32),
+    /// Control came back to the frame of this depth, from 1, by an exception or `longjmp`, or for the first time: those
+    /// above it are gone. 0: to one of the frames that are too deep for the shadow stack.
+    Resume(u32),
+    /// The process that forked had a frame: a counter of its function. At a stream's beginning, outermost first.
+    Inherited(u32),
+}
+
+/// Tag of [`Event::Path`], in the lowest bits of a word.
+pub const TAG_PATH: u32 = 1;
+/// Tag of [`Event::Enter`].
+pub const TAG_ENTER: u32 = 2;
+/// Tag of [`Event::Resume`].
+pub const TAG_RESUME: u32 = 3;
+/// Tag of [`Event::Inherited`].
+pub const TAG_INHERITED: u32 = 4;
+/// The bits of tags.
+pub const TAG_MASK: u32 = 7;
+
+impl Event {
+    /// Reads a word of a chunk of an image with that template. `None`: it is none.
+    #[inline]
+    pub const fn of_word(word: u32, template: u64) -> Option<Event> {
+        let counter = (word & !TAG_MASK).wrapping_sub(template as u32) / 8;
+        match word & TAG_MASK {
+            TAG_PATH => Some(Event::Path(counter)),
+            TAG_ENTER => Some(Event::Enter(counter)),
+            TAG_RESUME => Some(Event::Resume(depth_of((word >> 3) as u64 * 4))),
+            TAG_INHERITED => Some(Event::Inherited(counter)),
+            _ => None,
+        }
+    }
+
+    /// The same event as a word that does not depend on where the image was loaded.
+    #[inline]
+    pub const fn to_word(self) -> u32 {
+        match self {
+            Event::Path(counter) => counter << 3 | TAG_PATH,
+            Event::Enter(counter) => counter << 3 | TAG_ENTER,
+            Event::Resume(depth) => depth << 3 | TAG_RESUME,
+            Event::Inherited(counter) => counter << 3 | TAG_INHERITED,
+        }
+    }
+
+    /// Reads what [`Event::to_word`] gives. `None`: it is none.
+    #[inline]
+    pub const fn of_stored(word: u32) -> Option<Event> {
+        let value = word >> 3;
+        match word & TAG_MASK {
+            TAG_PATH => Some(Event::Path(value)),
+            TAG_ENTER => Some(Event::Enter(value)),
+            TAG_RESUME => Some(Event::Resume(value)),
+            TAG_INHERITED => Some(Event::Inherited(value)),
+            _ => None,
+        }
+    }
+}
+
+/// Depth of a frame by its slot's offset in the region: the first one's is 1; 0 behind the last.
+const fn depth_of(offset: u64) -> u32 {
+    if offset < HEADER_BYTES { 0 } else { ((offset - HEADER_BYTES) / 4 + 1) as u32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_has_room_for_what_is_in_it() {
+        assert_eq!((size_of::<RegionStream>(), size_of::<ChunkHeader>()), (HEADER_BYTES as usize, HEADER_BYTES as usize));
+        assert!(RING_OFFSET.is_multiple_of(CHUNK_BYTES) && crate::region_stride(REGION_WORDS) <= 1 << 20);
+    }
+
+    #[test]
+    fn words_say_which_event_they_are() {
+        let template = 0x5555_ffff_ff00_u64;
+        let word = |counter: u64, tag: u32| (template + 8 * counter) as u32 | tag;
+        for counter in [0, 1, 31, 32, 1 << 20] {
+            let events = [Event::Path(counter), Event::Enter(counter), Event::Inherited(counter)];
+            for (event, tag) in events.into_iter().zip([TAG_PATH, TAG_ENTER, TAG_INHERITED]) {
+                assert_eq!(Event::of_word(word(counter.into(), tag), template), Some(event));
+                assert_eq!(Event::of_stored(event.to_word()), Some(event));
+            }
+        }
+        let resume = |offset: u32| Event::of_word(offset << 1 | TAG_RESUME, template);
+        assert_eq!([0, 64, 68].map(resume), [Some(Event::Resume(0)), Some(Event::Resume(1)), Some(Event::Resume(2))]);
+        assert_eq!((Event::of_word(0, template), Event::of_word(7, template)), (None, None));
+    }
+}
