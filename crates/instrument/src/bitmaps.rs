@@ -101,7 +101,7 @@ fn result(user: Value, of: Value, constant: u64) -> Option<u64> {
 }
 
 fn is_branch(user: Value) -> bool {
-    is_instruction(user) && user.successors().len() == 2 && !llvm!(LLVMIsABranchInst(user.0)).is_null()
+    is_instruction(user) && user.is(LLVMOpcode::LLVMBr) && user.successors().len() == 2
 }
 
 /// Makes a jump of a branch whose condition is known.
