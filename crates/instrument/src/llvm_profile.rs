@@ -192,7 +192,7 @@ fn is_table(name: &str) -> bool {
     ["__profd_", "__profvp_", "__llvm_prf_", "__llvm_profile_"].iter().any(|p| name.starts_with(p))
 }
 
-/// Records of functions, names of files, names of functions; the linker makes of them the sections `__llvm_covfun`, `__llvm_covmap`, `__llvm_prf_names`.
+/// Records of functions, names of files, names of functions: the sections `__llvm_covfun`, `__llvm_covmap`, `__llvm_prf_names`.
 fn is_mapping(name: &str) -> bool {
     ["__covrec_", "__llvm_coverage_mapping", "__llvm_prf_nm"].iter().any(|p| name.starts_with(p))
 }

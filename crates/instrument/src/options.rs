@@ -112,7 +112,7 @@ pub struct Options {
     pub one_version: bool,
     /// Take LLVM's edge counters, with which the unit was compiled, out of it, and note where they were.
     pub markers: bool,
-    /// These counters are those of clang's or rustc's coverage, and the unit's mapping of them to regions of its sources stays in the program.
+    /// These are the counters of clang's or rustc's coverage; the unit's mapping of them to regions of its sources stays in the program.
     pub coverage: bool,
     /// Sum this up for each path.
     pub events: Option<EventSource>,

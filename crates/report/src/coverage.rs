@@ -52,8 +52,8 @@ pub struct Row {
     pub mcdc: Option<Share>,
     /// Paths of the optimised code, if it has any of its own.
     pub paths: Option<Combinations>,
-    /// Untested combinations, in words.
-    pub examples: Vec<String>,
+    /// What is not covered, in words.
+    pub remarks: Vec<String>,
 }
 
 /// A table.
@@ -95,10 +95,40 @@ impl Table {
             let line = format!("{}{}", paint::left(name, first), texts.collect::<String>());
             let style = if at == self.rows.len() { paint::TITLE } else { anstyle::Style::new() };
             out += &format!("{}\n", page.paint(style, &line));
-            row.examples.iter().for_each(|example| out += &format!("    never together: {}\n", printable(example)));
+            row.remarks.iter().for_each(|remark| out += &format!("    {}\n", printable(remark)));
         }
         out
     }
+}
+
+/// Tables as one page for browsers, without scripts.
+pub fn page(title: &str, tables: &[Table]) -> String {
+    let mut out =
+        format!("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{}</title>\n<style>{STYLE}</style>\n", escaped(title));
+    out += &format!("<h1>{}</h1>\n", escaped(title));
+    for table in tables {
+        let rows: Vec<&Row> = table.rows.iter().chain([&table.total]).collect();
+        let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| table.rows.iter().any(|r| (c.cell)(r).is_some())).collect();
+        let titles: String = columns.iter().map(|c| format!("<th>{}</th>", c.title)).collect();
+        out += &format!("<table><thead><tr><th>{}</th>{titles}</tr></thead><tbody>\n", table.of);
+        for row in rows {
+            let cells: String =
+                columns.iter().map(|c| format!("<td>{}</td>", escaped(&(c.cell)(row).unwrap_or_else(|| "-".into())))).collect();
+            let remarks: String = row.remarks.iter().map(|r| format!("<div>{}</div>", escaped(r))).collect();
+            out += &format!("<tr><th>{}{remarks}</th>{cells}</tr>\n", escaped(&row.name));
+        }
+        out += "</tbody></table>\n";
+    }
+    out + "</html>\n"
+}
+
+const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#1c1c1c;background:#fff}\
+    table{border-collapse:collapse;margin-bottom:2rem}th,td{padding:.25rem .9rem;border-bottom:1px solid #ddd;text-align:right;\
+    font-variant-numeric:tabular-nums;vertical-align:top}th:first-child{text-align:left;font-weight:500}thead th{font-weight:600}\
+    tbody tr:last-child{font-weight:600}div{font:12px ui-monospace,monospace;color:#666;max-width:60ch}";
+
+fn escaped(text: &str) -> String {
+    printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// A column of the table.
@@ -109,10 +139,10 @@ struct Column {
 }
 
 const COLUMNS: &[Column] = &[
-    Column { title: "regions", cell: |r| Some(share(r.regions)) },
+    Column { title: "regions", cell: |r| (r.regions.all > 0).then(|| share(r.regions)) },
     Column { title: "functions", cell: |r| r.functions.map(share) },
     Column { title: "lines", cell: |r| r.lines.map(share) },
-    Column { title: "branches", cell: |r| Some(share(r.branches)) },
+    Column { title: "branches", cell: |r| (r.branches.all > 0).then(|| share(r.branches)) },
     Column { title: "MC/DC", cell: |r| r.mcdc.map(share) },
     Column { title: "paths taken of possible", cell: |r| r.paths.map(|p| format!("{} of {}", p.taken, amount(p.possible))) },
     Column { title: "untested combinations", cell: |r| r.paths.map(|p| amount(p.untested)) },
@@ -133,7 +163,7 @@ fn row_json(row: &Row) -> Value {
         row.paths.map(|p| json!({ "possible": p.possible.to_string(), "taken": p.taken, "untested_combinations": p.untested.to_string() }));
     json!({
         "name": row.name, "regions": row.regions.json(), "functions": row.functions.map(Share::json), "lines": row.lines.map(Share::json),
-        "branches": row.branches.json(), "mcdc": row.mcdc.map(Share::json), "paths": paths, "never_together": row.examples,
+        "branches": row.branches.json(), "mcdc": row.mcdc.map(Share::json), "paths": paths, "remarks": row.remarks,
     })
 }
 
@@ -149,7 +179,7 @@ pub fn examples(function: &Function, most: usize) -> Vec<String> {
             let line = step.chain.last().map_or_else(|| "?".to_owned(), |p| p.line.to_string());
             format!("{line} {}", words::turns(&step.turns))
         });
-        format!("path {}: {}", path.id, begins.into_iter().chain(turns).collect::<Vec<_>>().join("; "))
+        format!("never together: path {}: {}", path.id, begins.into_iter().chain(turns).collect::<Vec<_>>().join("; "))
     };
     untested(function.map, &function.dag, &function.paths, most).iter().map(told).collect()
 }
@@ -170,6 +200,8 @@ mod tests {
         let text = table.text(&TextOptions::default());
         assert!(text.contains("3/4  75.00%") && text.starts_with("file") && !text.contains("MC/DC") && !text.contains("paths"), "{text}");
         assert_eq!(table.json()["rows"][0]["regions"]["covered"], 3);
+        let of_template = Table { rows: vec![Row { name: "f<int>".into(), ..table.rows[0].clone() }], ..table };
+        assert!(page("a & b", &[of_template]).contains("<th>f&lt;int&gt;</th>"));
         assert_eq!((Share::default().percent(), amount(12_345_678_901)), (100.0, "1.2e10".to_owned()));
     }
 }

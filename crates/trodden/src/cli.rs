@@ -110,8 +110,9 @@ pub enum Command {
     Cc {
         /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
         /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-pgo` for an edge
-        /// profile as well, `--trodden-coverage` for coverage as well, `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths
-        /// would be cut, `--trodden-threads=atomic` for counters that threads share.
+        /// profile as well, `--trodden-coverage` (with conditions: `--trodden-coverage=mcdc`) for coverage as well,
+        /// `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
+        /// `--trodden-threads=atomic` for counters that threads share.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -120,8 +121,9 @@ pub enum Command {
     Cxx {
         /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
         /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-pgo` for an edge
-        /// profile as well, `--trodden-coverage` for coverage as well, `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths
-        /// would be cut, `--trodden-threads=atomic` for counters that threads share.
+        /// profile as well, `--trodden-coverage` (with conditions: `--trodden-coverage=mcdc`) for coverage as well,
+        /// `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
+        /// `--trodden-threads=atomic` for counters that threads share.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },

@@ -41,7 +41,8 @@ pub fn coverage(profile: &Profile) -> Result<Vec<u8>> {
     match indexed(profile) {
         Err(error) if matches!(error.downcast_ref(), Some(EdgeError::NoMarkers)) => {
             bail!(
-                "the program was built without coverage: build it with `trodden build --coverage -- ...` (`trodden cc --trodden-coverage`, `cargo trodden build --coverage`), and record again"
+                "the program was built without coverage: build it with `trodden build --coverage -- ...` (`trodden cc \
+                --trodden-coverage`, `cargo trodden build --coverage`), and record again"
             )
         }
         other => other,

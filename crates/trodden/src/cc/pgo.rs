@@ -1,4 +1,4 @@
-//! Builds with LLVM's counters, which the compiler inserts early and the plugin takes out late: for profile-guided optimisation, and for coverage.
+//! Builds with LLVM's counters, which the compiler inserts early and the plugin takes out late: for profile-guided optimisation and coverage.
 //!
 //! A profile for `-fprofile-use` must hold the values of LLVM's own counters, and `llvm-cov` wants those of clang's or
 //! rustc's coverage. So clang is asked for its instrumentation (by options of its front end, for those of the driver
@@ -70,7 +70,7 @@ impl LlvmCounters {
         }
     }
 
-    /// Options of rustc that insert them; it has none for MC/DC. Of edges, it has no option for atomic updates; LLVM has. Of coverage they are atomic.
+    /// Options of rustc that insert them; it has none for MC/DC. Those of coverage are updated atomically; of edges LLVM has the option for it.
     fn rustc_options(self) -> &'static [&'static str] {
         match self {
             LlvmCounters::Edges => &["-Cprofile-generate", "-Cllvm-args=-instrprof-atomic-counter-update-all"],

@@ -59,7 +59,8 @@ pub struct Parameters {
     pub events: Option<EventSource>,
     /// Count only paths that this profile does not have: a file, a run, a suite, known paths (`trodden export known`),
     /// or several of these divided by commas. Known paths cost next to nothing.
-    #[arg(long, value_name = "PROFILE", value_parser = known_paths, conflicts_with_all = ["addresses", "pgo", "coverage", "sample", "events"])]
+    #[arg(long, value_name = "PROFILE", value_parser = known_paths,
+          conflicts_with_all = ["addresses", "pgo", "coverage", "sample", "events"])]
     pub residual: Option<String>,
     /// Write the sequence of paths and calls instead of counting, for `trodden record --whole-program` and `--last`: counts follow from it.
     #[arg(long, conflicts_with_all = ["addresses", "pgo", "coverage", "sample", "events", "residual", "table_slots", "threads"])]

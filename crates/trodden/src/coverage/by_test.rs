@@ -154,7 +154,7 @@ fn text(placed: &[Placed], all_lines: usize, with_lines: bool) -> String {
     writeln!(out, "{} tests execute {covered} of {all_lines} lines and take {paths} paths", placed.len()).expect("writing to a string");
     let idle = placed.iter().filter(|p| p.new_lines.is_empty() && p.new_paths > 0).count();
     if idle > 0 {
-        note(format_args!("{idle} of the tests add no line, but paths that no test before them takes"));
+        note(format_args!("{idle} of the tests add paths that no test before takes, and no line"));
     }
     out
 }

@@ -147,7 +147,7 @@ fn images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
 
 /// Whether a file is the image that ran, with its mapping.
 fn check(path: &Path, image: &ImageProfile) -> Result<()> {
-    if image.path.is_empty() {
+    if path.as_os_str().is_empty() {
         bail!("the profile does not say which file the program was: name it by --object");
     }
     if !path.is_file() {
@@ -166,7 +166,8 @@ fn check(path: &Path, image: &ImageProfile) -> Result<()> {
         let size = file.section_by_name(section).map_or(0, |s| s.size());
         ensure!(
             size > 0,
-            "{} has no section {section}, without which there is no coverage: it was taken out of the program; name the file as it was linked by --object",
+            "{} has no section {section}, without which there is no coverage: it was taken out of the program; name the file as it \
+                was linked by --object",
             path.display()
         );
     }

@@ -29,6 +29,8 @@ use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use trodden_profile::Profile;
+use trodden_report::View;
+use trodden_report::coverage::page;
 use trodden_report::view::MappedLines;
 
 /// Executions of the source lines of a profile's programs, of those that have a mapping.
@@ -57,7 +59,7 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
 }
 
 fn show(job: &CoverageShow) -> Result<ExitCode> {
-    let (_, mapping) = Mapping::load(&job.covered)?;
+    let (profile, mapping) = Mapping::load(&job.covered)?;
     let mut words: Vec<OsString> = Vec::new();
     let mut option = |text: &str| words.push(text.into());
     if job.branches {
@@ -83,10 +85,23 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
             mapping.llvm_cov("show", &words)?;
             let index = folder.join("index.html");
             ensure!(index.is_file(), "llvm-cov-{LLVM_MAJOR} wrote no {}: is the folder writable?", index.display());
-            note(format_args!("the pages are in {}", index.display()));
+            let paths = folder.join(PATHS_PAGE);
+            write_file(&paths, paths_page(&profile, &mapping)?.as_bytes())?;
+            note(format_args!("the pages are {} (sources) and {} (paths)", index.display(), paths.display()));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The page that `llvm-cov` has not: how much of all paths was taken, and what was never executed together.
+const PATHS_PAGE: &str = "paths.html";
+/// Untested combinations of one function on it.
+const SHOWN_COMBINATIONS: usize = 5;
+
+fn paths_page(profile: &Profile, mapping: &Mapping) -> Result<String> {
+    let view = View::of(profile);
+    let tables = [report::by_file(mapping, &view)?, report::by_function(mapping, &view, SHOWN_COMBINATIONS)?];
+    Ok(page("Coverage, with paths", &tables))
 }
 
 fn export(job: &CoverageExport) -> Result<ExitCode> {

@@ -1,6 +1,7 @@
 //! `trodden coverage report`: a row for each file or function, with the paths beside LLVM's numbers.
 
 use super::by_test::changed;
+use super::diff::ranges;
 use super::{Lines, Mapping};
 use crate::cli::{Color, CoverageLeast, CoverageReport};
 use crate::notes::{note, warn};
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 use trodden_profile::Combinations;
 use trodden_profile::changes::plain;
 use trodden_report::coverage::{Row, Share, Table, combinations, examples};
+use trodden_report::words::plural;
 use trodden_report::{Function, Name, View};
 
 /// Exit status when a threshold is not reached.
@@ -72,14 +74,18 @@ impl CoverageLeast {
     }
 }
 
-fn by_file(mapping: &Mapping, view: &View) -> Result<Table> {
+pub fn by_file(mapping: &Mapping, view: &View) -> Result<Table> {
     let data = mapping.export(&["-summary-only"])?;
     let paths = paths_by_file(view);
     let mut table = Table { of: "file", ..Table::default() };
     for file in data["files"].as_array().into_iter().flatten() {
         let name = file["filename"].as_str().unwrap_or_default();
         let own = paths.get(&plain(name)).copied();
-        table.rows.push(Row { paths: own, ..summary(name.to_owned(), &file["summary"])? });
+        let row = Row { paths: own, ..summary(name.to_owned(), &file["summary"])? };
+        // Headers without code are in the mapping, too.
+        if row.regions.all > 0 || row.paths.is_some() {
+            table.rows.push(row);
+        }
     }
     let paths = table.rows.iter().filter_map(|r| r.paths).reduce(Combinations::plus);
     table.total = Row { paths, ..summary("total".into(), &data["totals"])? };
@@ -130,7 +136,7 @@ fn paths_by_file(view: &View) -> BTreeMap<String, Combinations> {
 }
 
 /// A row for each function of the source. Those that are instances of one template are several.
-fn by_function(mapping: &Mapping, view: &View, most: usize) -> Result<Table> {
+pub fn by_function(mapping: &Mapping, view: &View, most: usize) -> Result<Table> {
     let data = mapping.export(&[])?;
     let wanted: BTreeSet<&str> = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str()).collect();
     let functions: Vec<&Function> = distinct(view);
@@ -143,7 +149,7 @@ fn by_function(mapping: &Mapping, view: &View, most: usize) -> Result<Table> {
         row.regions = regions(&function["regions"]);
         row.branches = branches(&function["branches"]);
         row.paths = own.map(|f| combinations(f));
-        row.examples = own.map_or_else(Vec::new, |f| examples(f, most));
+        row.remarks = own.map_or_else(Vec::new, |f| examples(f, most));
         table.rows.push(row);
     }
     table.rows.sort_by_key(|r| std::cmp::Reverse(r.paths.map_or(0, |p| p.untested)));
@@ -191,13 +197,14 @@ fn by_changed_lines(mapping: &Mapping, commit: &str) -> Result<Table> {
     for (name, lines) in &lines.0 {
         let share = lines.values().fold(Share::default(), |sum, n| add(sum, Some(*n)));
         total = Share { all: total.all + share.all, hit: total.hit + share.hit };
-        let missed: Vec<String> = lines.iter().filter(|(_, n)| **n == 0).map(|(line, _)| line.to_string()).collect();
-        let examples = if missed.is_empty() { Vec::new() } else { vec![format!("lines {}", missed.join(", "))] };
-        table.rows.push(Row { name: name.clone(), lines: Some(share), examples, ..Row::default() });
+        let missed: Vec<u32> = lines.iter().filter(|(_, n)| **n == 0).map(|(line, _)| *line).collect();
+        let word = if missed.len() == 1 { "line" } else { "lines" };
+        let remarks = if missed.is_empty() { Vec::new() } else { vec![format!("not executed: {word} {}", ranges(&missed))] };
+        table.rows.push(Row { name: name.clone(), lines: Some(share), remarks, ..Row::default() });
     }
     table.total = Row { name: "changed lines".into(), lines: Some(total), ..Row::default() };
-    let all = changes.lines().0;
-    note(format_args!("{all} lines changed since {commit}; {} of them have code", total.all));
+    let all = plural(changes.lines().0 as u128, "line", "lines");
+    note(format_args!("{all} changed since {commit}; {} of them have code", total.all));
     Ok(table)
 }
 
