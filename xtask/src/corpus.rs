@@ -191,7 +191,7 @@ impl Corpus {
         if let Some(trained) = variant.trained() {
             let file = self.learnt(program, trained)?;
             let words = variables.iter_mut().filter(|(name, _)| *name == "TRODDEN_INSTRUMENT");
-            words.for_each(|(_, words)| words.push(format!(" {}={}", trained.name(), file.display())));
+            words.for_each(|(_, words)| words.push(format!(" {}={}", trained.name(), encoded(&file))));
         }
         command.envs(variables).env("BUILD", variant.folder());
         self.step(&mut command)
@@ -223,13 +223,6 @@ impl Corpus {
         let mut export = Command::new(steps::target().join("release/trodden"));
         steps::output(export.args(["export", trained.name()]).arg(&stored).arg("-o").arg(&file))?;
         Ok(file)
-    }
-
-    /// The file of what earlier runs say that a variant's build was given, if it was given any.
-    pub fn given(&self, program: &str, variant: &Variant) -> Option<PathBuf> {
-        let trained = variant.trained()?;
-        let stored = self.stored(program, trained.runs());
-        std::path::absolute(stored.with_extension(trained.name())).ok()
     }
 
     /// The stored profile of a program's run, as trodden counts by default.
@@ -405,4 +398,9 @@ fn recorded(command: &Command, profile: &Path) -> Command {
 /// The script that fetches, builds and runs.
 pub fn script() -> PathBuf {
     steps::root().join("corpus/recipe.sh")
+}
+
+/// A file's name as a setting's value: drivers read `%XX` as a byte.
+fn encoded(file: &Path) -> percent_encoding::PercentEncode<'_> {
+    percent_encoding::percent_encode(file.as_os_str().as_encoded_bytes(), percent_encoding::NON_ALPHANUMERIC)
 }

@@ -126,8 +126,7 @@ pub fn verdict(corpus: &Corpus, program: &str, variant: &Variant, input: Input, 
         std::fs::remove_file(&report).with_context(|| format!("cannot remove {}", report.display()))?;
     }
     let plugin = judge.with_file_name("libtrodden_instrument.so");
-    let given = corpus.given(program, variant).map(|file| format!(" --given {}", file.display())).unwrap_or_default();
-    let runner = format!("env TRODDEN_PLUGIN={} {} judge --report {}{given} --", plugin.display(), judge.display(), report.display());
+    let runner = format!("env TRODDEN_PLUGIN={} {} judge --report {} --", plugin.display(), judge.display(), report.display());
     let outcome = corpus.run(program, variant, input, &runner);
     let text = std::fs::read_to_string(&report).unwrap_or_default();
     match outcome {

@@ -157,7 +157,7 @@ fn by_clang(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
 /// The same, made of paths.
 fn by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
     let mut variables = Variant::trodden().build_environment()?;
-    variables.push(("TRODDEN_INSTRUMENT", "markers=llvm".into()));
+    variables.push(("TRODDEN_INSTRUMENT", "observe=edge-profile".into()));
     corpus.build_as("trodden-pgo", program, &variables)?;
     let counts = work.join("counts");
     fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;

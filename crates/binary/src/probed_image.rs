@@ -12,7 +12,7 @@ use object::{Object, ObjectKind, ObjectSection, ObjectSegment, ObjectSymbol, Sec
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_unit::marks::{ADDRESSES_WORD, Mark, probe_function};
+use trodden_unit::marks::{Mark, probe_function};
 use trodden_unit::{FunctionMap, Identity, Image, UnitMap, UnitStore};
 
 /// A function of an image, by its place in [`ProbedImage::functions`].
@@ -78,13 +78,13 @@ impl ProbedImage {
     /// Reads an image; maps it does not carry come from the store.
     ///
     /// # Errors
-    /// It cannot be read, was not built with `tier=addresses`, or lacks symbols or maps.
+    /// It cannot be read, was not built with `--addresses`, or lacks symbols or maps.
     pub fn read(path: &Path, store: Option<&UnitStore>) -> Result<ProbedImage, BinaryError> {
         let wrong = |what: String| BinaryError::Addresses { image: path.to_owned(), what };
         let bytes = std::fs::read(path).map_err(BinaryError::read(path))?;
         let image = Image::read(&bytes).map_err(|e| wrong(e.to_string()))?;
         let units = maps(&image, store).map_err(wrong)?;
-        if !units.iter().any(|(_, map)| map.scheme.contains(ADDRESSES_WORD)) {
+        if !units.iter().any(|(_, map)| map.experiment.marks_addresses()) {
             return Err(wrong(
                 "its blocks have no addresses: build it with `trodden build --addresses`, or make such a variant with \
                 `trodden instrument --addresses`"

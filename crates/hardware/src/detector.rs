@@ -83,6 +83,16 @@ pub enum PathEnd {
     Limit,
 }
 
+impl PathEnd {
+    /// Its name in files: that of the class of branches, or `limit`.
+    pub fn name(self) -> &'static str {
+        match self {
+            PathEnd::Branch(class) => class.name(),
+            PathEnd::Limit => "limit",
+        }
+    }
+}
+
 /// A path that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletedPath {

@@ -13,8 +13,8 @@ use std::mem::offset_of;
 use std::path::Path;
 use trodden_unit::{Identity, UnitMap};
 use trodden_wire::{
-    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, DIRECT_BIAS_SYMBOL, DIRECT_PLACE_SYMBOL, FRAMES_SECTION, FUNCTIONS_SECTION,
-    FunctionRecord, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord,
+    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, DEFAULT_OUTPUT_SYMBOL, DIRECT_BIAS_SYMBOL, DIRECT_PLACE_SYMBOL, FRAMES_SECTION,
+    FUNCTIONS_SECTION, FunctionRecord, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord,
 };
 
 /// Name of the unit's counters; local to the object file.
@@ -100,6 +100,15 @@ pub fn thread_local_with_place(module: Module, symbol: &str, size: usize, place:
 /// A hidden symbol, in the assembly that both syntaxes have.
 pub fn label(name: &str, kind: &str, size: usize) -> String {
     format!(".globl {name}\n.hidden {name}\n.type {name},@{kind}\n.size {name},{size}\n{name}:\n")
+}
+
+/// Defines the pattern of the image's files, where the environment of a run has none. All units have it; linkers keep one.
+pub fn default_output(module: Module, pattern: &[u8]) {
+    let text: String = pattern.iter().map(|b| format!("\\{b:03o}")).collect();
+    module.append_assembly(&format!(
+        ".pushsection .rodata.{DEFAULT_OUTPUT_SYMBOL},\"aG\",@progbits,{DEFAULT_OUTPUT_SYMBOL},comdat\n{}.asciz \"{text}\"\n.popsection\n",
+        label(DEFAULT_OUTPUT_SYMBOL, "object", pattern.len() + 1)
+    ));
 }
 
 /// Declares the bias of the region that all threads share, which [`shared_bias`] defines.

@@ -20,7 +20,7 @@ use crate::llvm::{Builder, Module, Value, c_string, llvm};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode, LLVMThreadLocalMode, LLVMVisibility};
-use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
+use trodden_flow::program::{ByRounds, Choices, UsualRounds};
 use trodden_unit::{BlockKind, EdgeKind};
 use trodden_wire::stream::{
     CHUNK_BYTES, NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL, SHADOW_BYTES, STREAM_PLACE_SYMBOL, STREAM_SYMBOL, TAG_ENTER, TAG_PATH, TAG_RESUME,

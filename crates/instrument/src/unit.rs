@@ -26,17 +26,19 @@ use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::core::*;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
-use trodden_flow::plan::Share;
+use trodden_flow::program::{ByRounds, Cells, Choices, NumberedPaths, UsualRounds};
 use trodden_flow::residual::Known;
-use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
-use trodden_flow::{Graph, GraphError, Node, Plan, Residual, Schedule};
+use trodden_flow::{Graph, GraphError, Node, Plan, ProbeProgram, Residual};
 use trodden_unit::events::CELLS;
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore};
+use trodden_unit::{
+    Counted, Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore,
+};
 use trodden_unit::{Version, shape};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL, UNTESTED_SYMBOL};
 
@@ -85,7 +87,7 @@ pub enum Error {
         source: GraphError,
     },
     /// The unit is assembled by an assembler that knows no pseudo probes.
-    #[error("tier=addresses needs clang's own assembler: compile without -fno-integrated-as")]
+    #[error("--addresses needs clang's own assembler: compile without -fno-integrated-as")]
     ForeignAssembler,
     /// Probes that the sample tier cannot work with.
     #[error("function `{function}`: {what}; please report it with the source file")]
@@ -143,7 +145,7 @@ pub enum Outcome {
 
 /// Instruments a module in place, or only writes what its blocks compute.
 pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outcome, Error> {
-    let options = Options::parse(&std::env::var("TRODDEN_INSTRUMENT").unwrap_or_default())?;
+    let options = Options::of_environment(|name| std::env::var_os(name))?;
     if options.markers {
         markers::mark(module);
     }
@@ -187,6 +189,9 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
     if let Some(streams) = work.streams {
         emit::forget_unused(&[work.around.enter]);
         streams.forget_unused();
+        if let Some(pattern) = &work.options.recorder {
+            emit::default_output(module, pattern.as_bytes());
+        }
     }
     if let Some(count) = work.count {
         emit::forget_unused(&[work.around.enter, count]);
@@ -200,7 +205,7 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
     let map = work.finish();
     let bitcode = if map.1.keep_bitcode { bitcode } else { Vec::new() };
     let frame = store(&Frame::pack(unit, &map.0, &bitcode))?;
-    emit::sections(module, unit, words, map.0.events.is_some(), &frame);
+    emit::sections(module, unit, words, map.0.events().is_some(), &frame);
     if map.0.has_times() {
         emit::functions(module, &map.0);
     }
@@ -233,7 +238,7 @@ fn mark_addresses(module: Module, options: Options, unit: Identity, bitcode: Vec
 /// A unit is its code and how it is instrumented, by which version.
 fn identity(bitcode: &[u8], options: &Options) -> Identity {
     let mut content = Identity::of(bitcode).0.to_vec();
-    content.extend(options.scheme().bytes());
+    content.extend(options.experiment.to_string().bytes());
     content.extend(code_generation_flags().concat().bytes());
     content.extend(env!("CARGO_PKG_VERSION").bytes());
     content.extend(trodden_unit::MAP_VERSION.to_le_bytes());
@@ -252,8 +257,9 @@ pub fn code_generation_flags() -> Vec<String> {
     words.split('\u{1f}').filter(|w| !w.is_empty()).map(str::to_owned).collect()
 }
 
-/// The plan by which known paths were counted, with probes where they hardly ever come; and what is known.
-fn residual_plan(planned: &Planned, known: &KnownFunction, options: &Options) -> Option<(Plan, Residual)> {
+/// The program that counts what is not known, by the numbering by which known paths were counted: in several versions of
+/// the code, if there may be any. None if the function has other paths.
+fn residual_program(planned: &Planned, known: &KnownFunction, options: &Options, versions: bool) -> Option<ProbeProgram> {
     let Planned { graph, frequencies, .. } = planned;
     let (dag, numbering) = Plan::cut_at(graph, &known.cuts, options.plan.entries).ok()?;
     if numbering.paths() != known.paths {
@@ -263,7 +269,8 @@ fn residual_plan(planned: &Planned, known: &KnownFunction, options: &Options) ->
     let (paths, single) = (&known.known, &residual::hubs(&planned.draft));
     let residual = Residual::of(&dag, &numbering, Known { paths, single, aside: &aside, crowding: options.crowding });
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
-    Some((Plan { dag, numbering, probes, partial: None, share: None }, residual))
+    let plan = Plan { dag, numbering, probes, partial: None, share: None };
+    Some(if versions { residual.versions(graph, &plan) } else { residual.looked_up(graph, &plan) })
 }
 
 struct Unit {
@@ -300,7 +307,8 @@ impl Unit {
             source: module.source(),
             producer: String::new(),
             target: module.target(),
-            scheme: options.scheme(),
+            experiment: options.experiment.clone(),
+            counted: Counted::Paths,
             codegen: code_generation_flags(),
             files: Vec::new(),
             scopes: Vec::new(),
@@ -309,7 +317,6 @@ impl Unit {
             instead: Vec::new(),
             counters: 0,
             edge_profile: None,
-            events: options.events,
             calls: calls::of(module),
             aliases: calls::aliases(module),
         };
@@ -367,29 +374,21 @@ impl Unit {
     }
 
     fn instrument(&mut self, function: Value) -> Result<(), Error> {
-        let doubles = self.options.tier == Tier::Residual && sample::reason_not_to_double(function).is_none();
         let standing = (self.options.tier == Tier::Addresses).then(|| Standing::of(function));
         let mut planned = self.plan(function)?;
         if let Some(skipped) = self.is_left_to_edges(&planned) {
             self.map.skipped.push(skipped);
             return Ok(());
         }
-        let Planned { draft, graph, plan, frequencies, .. } = &planned;
+        let choices = self.choices(&planned);
         match standing {
-            Some(standing) => self.marks.push(standing.marks(function, draft)),
-            None if doubles && let (Some(count), Some(known), Some(residual)) = (self.count, self.known(&planned), &planned.residual) => {
-                let choices = self.choices(&planned);
-                residual::insert(self.around, count, &planned, residual, &known, self.map.counters, choices);
-            }
-            None if let Some(count) = self.count => {
-                let (known, choices) = (self.known(&planned), self.choices(&planned));
-                residual::insert_into_one(self.around, count, &planned, known.as_ref(), self.map.counters, choices);
-            }
+            Some(standing) => self.marks.push(standing.marks(function, &planned.draft)),
+            None if let Some(count) = self.count => residual::insert(self.around, count, &planned, self.map.counters, choices),
             None => {
-                let choices = self.choices(&planned);
-                let mut schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
-                if let Some(share) = plan.share.as_ref().filter(|_| self.options.count_hits) {
-                    schedule.count_hits(graph, &plan.dag, &share.part);
+                let Planned { draft, graph, program, frequencies, .. } = &mut planned;
+                probes::run_passes(program, frequencies, &places::block_properties(draft, graph), choices);
+                if self.options.count_hits {
+                    program.count_hits();
                 }
                 let location = crate::debug::no_line(self.module, function);
                 let entry = function.entry();
@@ -399,16 +398,19 @@ impl Unit {
                     None => probes::counters_of_thread(self.around, function, location, planned.open),
                 };
                 let events = self.events.map(|e| e.begin(self.module, entry, location));
-                let words = planned.selected.as_ref().map(|s| Words::declare(self.module, &function.name(), &s.ending));
+                let Planned { draft, program, .. } = &planned;
+                let words = match program.cells() {
+                    Cells::Interesting(cells) => Some(Words::declare(self.module, &function.name(), &cells.ending)),
+                    Cells::Paths { .. } | Cells::Labels { .. } => None,
+                };
                 let counters = Counters { events, words, stream, ..self.counters(base, &planned) };
-                probes::insert(self.around, function, draft, graph, plan, &schedule, counters);
+                probes::insert(self.around, function, draft, program, counters);
                 if let Some(markers) = &mut self.markers {
                     markers.settle(base);
                 }
                 if let Some(stream) = stream {
                     stream.resume_where_control_comes_back(function, draft, location);
                 }
-                planned.by_rounds = schedule.by_rounds();
             }
         }
         self.finish_code(function, &[function])?;
@@ -436,6 +438,7 @@ impl Unit {
             self.map.producer = self.positions.producer(function).unwrap_or_default();
         }
         let position = self.positions.of_function(function);
+        let versions = sample::reason_not_to_double(function).is_none();
         // Before the function's blocks change: whether its callers have all claimed regions.
         // Some functions claim none: those that are left to edge profiles, and those that count unknown paths only.
         let claims_none = self.options.scheme == Scheme::Targeted || self.options.tier == Tier::Residual;
@@ -459,21 +462,10 @@ impl Unit {
             true => self.plan_of_part(&function.name(), &draft, &graph)?,
             false => self.plan_by_scheme(&draft, &graph, &frequencies, measured),
         };
-        let mut planned = Planned {
-            plan,
-            function,
-            position,
-            draft,
-            graph,
-            residual: None,
-            selected: None,
-            frequencies,
-            measured,
-            open,
-            by_rounds: Vec::new(),
-        };
+        let mut planned =
+            Planned { program: ProbeProgram::of_plan(&graph, &plan), function, position, draft, graph, frequencies, measured, open };
         if !is_part {
-            self.plan_for_paths(&mut planned)?;
+            self.plan_for_paths(&mut planned, versions)?;
         }
         asked::judge(&planned)?;
         Ok(planned)
@@ -481,17 +473,13 @@ impl Unit {
 
     /// What is known of a function's paths, if that is the tier's business and anything is.
     fn known_of(&self, name: &str, draft: &Draft) -> Option<&KnownFunction> {
-        let (known, _) = self.options.known.as_ref()?;
+        let known = self.options.known.as_ref()?;
         let version = Version { shape: shape(&draft.blocks, &draft.edges), code: draft.code };
         known.of(&self.map.source, name, version).filter(|k| k.edges.len() == draft.edges.len())
     }
 
-    fn known(&self, planned: &Planned) -> Option<KnownFunction> {
-        self.known_of(&planned.function.name(), &planned.draft).cloned()
-    }
-
     fn part_of(&self, name: &str) -> Option<&FunctionPart> {
-        self.options.parts.as_ref()?.0.of(self.options.origin?, name)
+        self.options.parts.as_ref()?.of(self.options.origin?, name)
     }
 
     /// The plan of this copy's part of a function.
@@ -509,7 +497,7 @@ impl Unit {
         match self.options.scheme {
             Scheme::Targeted if measured => baselines::targeted(graph, &draft.forced, frequencies, &aside, &options),
             Scheme::Practical if measured => {
-                let all = self.options.weights.as_ref().map_or(0.0, |(weights, _)| weights.total());
+                let all = self.options.weights.as_ref().map_or(0.0, |weights| weights.total());
                 baselines::practical(graph, &draft.forced, frequencies, &aside, all, &options)
             }
             Scheme::Structural => baselines::structural(graph, &draft.forced, frequencies, &options),
@@ -522,8 +510,9 @@ impl Unit {
 
     /// Whether a function is not counted, because an edge profile determines its paths: the reason.
     fn is_left_to_edges(&self, planned: &Planned) -> Option<Skipped> {
-        let Planned { function, plan, measured, .. } = planned;
-        let obvious = self.options.scheme == Scheme::Targeted && *measured && baselines::is_obvious(plan.numbered(), &plan.numbering);
+        let Planned { function, program, measured, .. } = planned;
+        let obvious =
+            self.options.scheme == Scheme::Targeted && *measured && baselines::is_obvious(&program.paths().dag, &program.paths().numbering);
         let reason = "an edge profile determines how often its paths are taken (targeted path profiling)";
         obvious.then(|| Skipped { name: function.name(), reason: reason.into() })
     }
@@ -544,12 +533,8 @@ impl Unit {
     /// Enters a function into the map.
     fn enter(&mut self, planned: Planned) {
         let storage = self.storage(&planned);
-        let Planned { function, position, draft, plan, selected, by_rounds, .. } = planned;
-        // Of selected paths the map has the numbers that all paths have.
-        let (dag, numbering) = match selected {
-            Some(selected) => (selected.dag, selected.numbering),
-            None => (plan.numbered().clone(), plan.numbering),
-        };
+        let Planned { function, position, draft, program, .. } = planned;
+        let NumberedPaths { dag, numbering } = program.paths();
         let counters = numbering.paths();
         let words = match &storage {
             Storage::Array { beyond } => counters + beyond,
@@ -573,29 +558,26 @@ impl Unit {
             edges: draft.edges,
             dag: dag.edges().to_vec(),
             values: numbering.values().to_vec(),
-            cuts: plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
-            by_rounds,
+            cuts: program.dag().cuts().iter().map(|c| (c.edge, c.reason)).collect(),
+            by_rounds: program.by_rounds(),
         });
         self.map.counters += words;
     }
 
     /// Where the next function's counts are kept.
     fn storage(&self, planned: &Planned) -> Storage {
-        let plan = &planned.plan;
-        if let Some(selected) = &planned.selected {
-            return Storage::Chosen(chosen::described(selected, self.map.counters));
-        }
-        if let Some(Share { labels, words, .. }) = &plan.share {
-            return Storage::Labels(LabelWords {
+        match planned.program.cells() {
+            Cells::Interesting(cells) => Storage::Chosen(chosen::described(cells, self.map.counters)),
+            Cells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
                 first_word: self.map.counters,
-                words: *words,
+                words: *cells,
                 with_hits: self.options.count_hits,
                 labels: labels.clone(),
-            });
-        }
-        match self.options.in_table(plan.numbering.paths()) {
-            false => Storage::Array { beyond: plan.partial.as_ref().map_or(0, |p| p.beyond) },
-            true => Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots }),
+            }),
+            Cells::Paths { .. } if self.options.in_table(planned.program.paths().numbering.paths()) => {
+                Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots })
+            }
+            Cells::Paths { overflow } => Storage::Array { beyond: *overflow },
         }
     }
 
@@ -626,7 +608,7 @@ impl Unit {
     fn frequencies(&self, name: &str, draft: &Draft, graph: &Graph) -> (Frequencies, bool) {
         const UNSEEN: f64 = 1e-3;
         let estimate = Frequencies::estimate(graph, &branch_weights(graph, &draft.hints));
-        let known = self.options.weights.as_ref().and_then(|(w, _)| w.of(name, shape(&draft.blocks, &draft.edges), draft.edges.len()));
+        let known = self.options.weights.as_ref().and_then(|w| w.of(name, shape(&draft.blocks, &draft.edges), draft.edges.len()));
         let of_paths = || self.known_of(name, draft).or_else(|| self.asked_of(name, draft)).map(|k| k.edges.as_slice());
         // Paths may be asked for that nobody has seen yet.
         match known.or_else(of_paths).filter(|edges| edges.iter().any(|n| *n > 0)) {
@@ -641,7 +623,8 @@ impl Unit {
     /// Rounds pay in loops that are known to come round often, in tight ones, and where the program counts them; most
     /// loops do not come round often. Where events are summed up, they are read when a path ends, and then only.
     fn choices(&self, planned: &Planned) -> Choices {
-        let Planned { plan, measured, selected, .. } = planned;
+        let Planned { program, measured, .. } = planned;
+        let is_interesting = matches!(program.cells(), Cells::Interesting(_));
         let choices = self.options.choices;
         if self.streams.is_some() {
             return stream::PLAIN;
@@ -649,7 +632,8 @@ impl Unit {
         if self.events.is_some() {
             return Choices { rounds: ByRounds::No, early: false, usual: UsualRounds::Together };
         }
-        if self.options.one_version || self.options.in_table(plan.numbering.paths()) || selected.is_some() || self.options.count_hits {
+        if self.options.one_version || self.options.in_table(program.paths().numbering.paths()) || is_interesting || self.options.count_hits
+        {
             // A way out would count what was not seen, or look for paths that were not taken; and each round has hits of its own.
             return Choices { rounds: ByRounds::No, usual: choices.usual.min(UsualRounds::Apart), ..choices };
         }

@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use trodden_profile::Profile;
 use trodden_trace::{BranchImport, import};
-use trodden_unit::marks::ADDRESSES_WORD;
 
 /// How windows are taken.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +62,7 @@ pub fn check(
     let subject = Subject::read(&counted, counting.link_of_units(&counted)?, folder)?;
     let run = Run { place: folder.join("subject"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
     let (expected, counts) = subject.count_paths(&run, &[])?;
-    let words = Variant { parameters: format!("{} {ADDRESSES_WORD}", variant.parameters), ..variant.clone() };
+    let words = Variant { parameters: format!("{} observe=addresses", variant.parameters), ..variant.clone() };
     let marking = Build { variant: &words, ..counting };
     let marked = folder.join("addresses");
     let objects = marking.objects(sources, true)?;

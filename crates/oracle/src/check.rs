@@ -8,14 +8,15 @@ use crate::{counts, log, pgo};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trodden_unit::Image;
+use trodden_unit::experiment::EXPERIMENT_VARIABLE;
+use trodden_unit::{Image, Settings, UnitStore};
 
 /// How a program is compiled and instrumented.
 #[derive(Clone, Debug)]
 pub struct Variant {
     /// Options of clang.
     pub options: Vec<String>,
-    /// Words for the plugin.
+    /// Settings of the build, as the drivers read them.
     pub parameters: String,
     /// Source in C of what is linked in besides, not instrumented.
     pub helper: Option<&'static str>,
@@ -87,6 +88,15 @@ pub fn check_sources(
     Ok(findings)
 }
 
+/// The file of a request to the plugin, in a store, for settings as the drivers read them.
+///
+/// # Errors
+/// They spell no settings, make no sense, or name a file that cannot be read.
+pub fn request(settings: &str, store: &Path) -> Result<PathBuf, Error> {
+    let inputs = UnitStore::at(store).inputs();
+    Ok(settings.parse::<Settings>()?.request(&inputs)?.write(&inputs)?)
+}
+
 pub(crate) struct Build<'a> {
     pub language: Language,
     pub variant: &'a Variant,
@@ -108,7 +118,8 @@ impl Build<'_> {
             if instrumented {
                 let mut plugin = OsString::from("-fpass-plugin=");
                 plugin.push(&self.tools.plugin);
-                clang.arg(plugin).env("TRODDEN_STORE", self.folder.join("store")).env("TRODDEN_INSTRUMENT", &self.variant.parameters);
+                let store = self.folder.join("store");
+                clang.env(EXPERIMENT_VARIABLE, request(&self.variant.parameters, &store)?).arg(plugin).env("TRODDEN_STORE", store);
                 clang.env("TRODDEN_CODEGEN", self.variant.options.join("\u{1f}"));
             }
             run(&mut clang)?;
@@ -158,13 +169,13 @@ impl Variant {
             "threads=atomic table-slots=700 array-paths=2",
             "max-paths=64",
             "max-paths=2",
-            "reach=all rounds=on",
+            "reach=all trip-counts=on",
             "max-paths=16 chords=off",
-            "rounds=on",
-            "chords=off rounds=on early=off",
+            "trip-counts=on",
+            "chords=off trip-counts=on early=off",
             "max-paths=1000000",
             "early=off",
-            "max-paths=64 rounds=on",
+            "max-paths=64 trip-counts=on",
         ];
         let variant = |(i, level): (usize, &&str)| Variant {
             options: vec![(*level).into()],

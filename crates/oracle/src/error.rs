@@ -61,6 +61,15 @@ pub enum Error {
     /// Branches could not be made a profile.
     #[error(transparent)]
     Import(#[from] trodden_trace::ImportError),
+    /// Settings of a build that cannot be read.
+    #[error(transparent)]
+    Spelling(#[from] trodden_unit::experiment::SpellingError),
+    /// Settings of a build that make no sense.
+    #[error(transparent)]
+    Request(#[from] trodden_unit::experiment::RequestError),
+    /// A file of an earlier profile that the build was given.
+    #[error(transparent)]
+    Input(#[from] trodden_unit::experiment::InputError),
     /// A unit's frame cannot be read.
     #[error(transparent)]
     Frame(#[from] trodden_unit::FrameError),

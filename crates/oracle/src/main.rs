@@ -45,9 +45,6 @@ enum Task {
         /// Append the verdict to this file instead of the standard error output.
         #[arg(long)]
         report: Option<PathBuf>,
-        /// A file of an earlier profile that the build was given (`weights=FILE` and the like); may be said several times.
-        #[arg(long, value_name = "FILE")]
-        given: Vec<PathBuf>,
         /// Replay a log of every step as well: short runs only.
         #[arg(long)]
         log: bool,
@@ -134,7 +131,7 @@ fn run(task: Task) -> Result<ExitCode, Error> {
             compactness(&profile, Limits { function: Duration::from_millis(limit_ms), profile: Duration::from_secs(total_s) })
         }
         Task::Branches { output, window, apart, command } => branches(&output, window, apart, &command),
-        Task::Judge { store, report, given, log, command } => trial::judge(&trial::Trial { store, report, given, log, command }),
+        Task::Judge { store, report, log, command } => trial::judge(&trial::Trial { store, report, log, command }),
         Task::File { sources, options } => files(&sources, &options),
         Task::Random { seeds, first, keep } => random_programs(first..first + seeds, keep),
     }

@@ -9,7 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use trodden_profile::{RawProfile, tables};
-use trodden_unit::{Identity, Image, UnitMap};
+use trodden_unit::experiment::{Action, InputFolder, Keep, Request};
+use trodden_unit::{Identity, Image, UnitMap, UnitStore};
 
 /// A program.
 #[derive(Debug)]
@@ -22,8 +23,8 @@ pub struct Subject {
     pub link: Link,
     /// Where the judge keeps its files.
     pub folder: PathBuf,
-    /// Files of earlier profiles that the build was given, by identity.
-    pub given: HashMap<String, PathBuf>,
+    /// Files of earlier profiles that the build was given.
+    pub inputs: InputFolder,
 }
 
 /// A unit of a program.
@@ -114,20 +115,14 @@ impl Subject {
             fs::write(&bitcode, frame.bitcode()?).map_err(Error::file(&bitcode))?;
             units.push(Unit { identity: placed.unit, map: frame.map()?, bitcode });
         }
-        Ok(Subject { program: program.to_owned(), units, link, folder: folder.to_owned(), given: HashMap::new() })
+        let inputs = UnitStore::at(folder.join("store")).inputs();
+        Ok(Subject { program: program.to_owned(), units, link, folder: folder.to_owned(), inputs })
     }
 
-    /// The same program, with the files of earlier profiles that its build was given: a unit's scheme names them by identity.
-    ///
-    /// # Errors
-    /// One cannot be read.
-    pub fn with_files(mut self, files: &[PathBuf]) -> Result<Subject, Error> {
-        for file in files {
-            let file = std::path::absolute(file).map_err(Error::file(file))?;
-            let identity = Identity::of(&fs::read(&file).map_err(Error::file(&file))?);
-            self.given.insert(identity.to_string(), file);
-        }
-        Ok(self)
+    /// The same program, built by a store of units with the files of earlier profiles that its build was given.
+    #[must_use]
+    pub fn of_store(self, store: &UnitStore) -> Subject {
+        Subject { inputs: store.inputs(), ..self }
     }
 
     /// Makes the program with marks: in the place of trodden's probes, or beside them, so that both count in one run.
@@ -162,17 +157,19 @@ impl Subject {
     /// Clang refuses it.
     pub fn object(&self, tools: &Toolkit, unit: &Unit, module: &Path, object: &Path, probes: bool) -> Result<(), Error> {
         let store = self.folder.join("store");
-        let parameters = self.with_paths(&format!("scheme={}", unit.map.scheme));
-        tools.object(module, &unit.map.codegen, object, probes.then_some((store.as_path(), parameters.as_str())))
+        let request = match probes {
+            true => Some(self.request(unit, &UnitStore::at(&store).inputs())?),
+            false => None,
+        };
+        tools.object(module, &unit.map.codegen, object, request.as_deref().map(|request| (store.as_path(), request)))
     }
 
-    /// The words of a scheme, with paths instead of the identities of files.
-    fn with_paths(&self, scheme: &str) -> String {
-        let with_path = |word: &str| match word.split_once('=').and_then(|(key, value)| Some((key, self.given.get(value)?))) {
-            Some((key, file)) => format!("{key}={}", file.display()),
-            None => word.to_owned(),
-        };
-        scheme.split(' ').map(with_path).collect::<Vec<_>>().join(" ")
+    /// The request by which a unit was built, and the files that it names, in a folder of the judge's own.
+    fn request(&self, unit: &Unit, folder: &InputFolder) -> Result<PathBuf, Error> {
+        for (kind, identity) in unit.map.experiment.inputs() {
+            folder.put(&self.inputs.get(kind, identity)?)?;
+        }
+        Ok(Request::new(unit.map.experiment.clone(), Action::Instrument, Keep::Bitcode)?.write(folder)?)
     }
 
     /// The same program instrumented anew after its units were changed; they stand in the same order.
@@ -180,7 +177,7 @@ impl Subject {
     /// # Errors
     /// It is not the same program.
     pub fn again(&self, program: &Path) -> Result<Subject, Error> {
-        let new = Subject { given: self.given.clone(), ..Subject::read(program, self.link.clone(), &self.folder)? };
+        let new = Subject { inputs: self.inputs.clone(), ..Subject::read(program, self.link.clone(), &self.folder)? };
         let names = |s: &Subject| s.units.iter().map(|u| u.map.source.clone()).collect::<Vec<_>>();
         match new.units.len() == self.units.len() {
             true => Ok(new),
@@ -304,18 +301,42 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trodden_unit::experiment::InputError;
+    use trodden_unit::{Counted, KnownPaths, Settings};
 
     #[test]
-    fn files_that_a_build_was_given_are_found_by_their_identity() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("weights");
-        fs::write(&file, "of a run").unwrap();
+    fn files_that_a_build_was_given_are_found_by_their_content() {
+        let place = tempfile::tempdir().unwrap();
+        let (store, judge) = (UnitStore::at(place.path().join("store")), place.path().join("judge"));
+        let file = place.path().join("known");
+        fs::write(&file, KnownPaths::default().to_bytes()).unwrap();
+        let settings: Settings = format!("known={}", file.display()).parse().unwrap();
+        let experiment = settings.request(&store.inputs()).unwrap().experiment;
+        let map = UnitMap {
+            source: "a.c".into(),
+            producer: String::new(),
+            target: String::new(),
+            experiment: experiment.clone(),
+            counted: Counted::Paths,
+            codegen: vec![],
+            files: vec![],
+            scopes: vec![],
+            functions: vec![],
+            skipped: vec![],
+            instead: vec![],
+            counters: 0,
+            edge_profile: None,
+            calls: vec![],
+            aliases: vec![],
+        };
+        let unit = Unit { identity: Identity([1; 16]), map, bitcode: PathBuf::new() };
         let link = Link { driver: "clang", directory: PathBuf::new(), words: Vec::new() };
-        let subject = Subject { program: PathBuf::new(), units: Vec::new(), link, folder: PathBuf::new(), given: HashMap::new() };
-        let subject = subject.with_files(std::slice::from_ref(&file)).unwrap();
-        let (known, other) = (Identity::of(b"of a run"), Identity::of(b"of another"));
-        let words = subject.with_paths(&format!("scheme=ball-larus weights={known} known={other} chords=off"));
-        assert_eq!(words, format!("scheme=ball-larus weights={} known={other} chords=off", file.display()));
-        assert!(subject.with_files(&[folder.path().join("none")]).is_err());
+        let inputs = InputFolder::at(place.path().join("nothing"));
+        let subject = Subject { program: PathBuf::new(), units: Vec::new(), link, folder: judge.clone(), inputs };
+        let missing = subject.request(&unit, &InputFolder::at(&judge));
+        assert!(matches!(missing, Err(Error::Input(InputError::Missing { .. }))), "{missing:?}");
+        let file = subject.of_store(&store).request(&unit, &InputFolder::at(&judge)).unwrap();
+        let (read, folder) = Request::read(&file).unwrap();
+        assert_eq!((&read.experiment, folder.path(experiment.known().unwrap()).is_file()), (&experiment, true));
     }
 }

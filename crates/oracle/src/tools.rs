@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use trodden_unit::experiment::EXPERIMENT_VARIABLE;
+use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
 /// Where LLVM's tools are, and trodden's plugin and runtime.
 #[derive(Clone, Debug)]
@@ -44,7 +46,7 @@ impl Toolkit {
     /// A tool of LLVM.
     pub fn command(&self, tool: &str) -> Command {
         let mut command = Command::new(self.llvm.join(tool));
-        command.env_remove("TRODDEN_OUTPUT").env_remove("TRODDEN_INSTRUMENT");
+        command.env_remove("TRODDEN_OUTPUT").env_remove(SETTINGS_VARIABLE).env_remove(EXPERIMENT_VARIABLE);
         command
     }
 
@@ -57,22 +59,18 @@ impl Toolkit {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Makes an object of a module that is optimised already; with trodden's probes if a store for its units and words
-    /// for the plugin are given.
+    /// Makes an object of a module that is optimised already; with trodden's probes if a store for its units and the
+    /// file of a request to the plugin are given.
     ///
     /// # Errors
     /// Clang refuses it.
-    pub fn object(&self, module: &Path, codegen: &[String], output: &Path, probes: Option<(&Path, &str)>) -> Result<(), Error> {
+    pub fn object(&self, module: &Path, codegen: &[String], output: &Path, probes: Option<(&Path, &Path)>) -> Result<(), Error> {
         let mut clang = self.command("clang");
         clang.args(codegen).args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes", "-x", "ir", "-c"]);
-        if let Some((store, parameters)) = probes {
+        if let Some((store, request)) = probes {
             let mut plugin = std::ffi::OsString::from("-fpass-plugin=");
             plugin.push(&self.plugin);
-            clang
-                .arg(plugin)
-                .env("TRODDEN_STORE", store)
-                .env("TRODDEN_INSTRUMENT", parameters)
-                .env("TRODDEN_CODEGEN", codegen.join("\u{1f}"));
+            clang.arg(plugin).env("TRODDEN_STORE", store).env(EXPERIMENT_VARIABLE, request).env("TRODDEN_CODEGEN", codegen.join("\u{1f}"));
         }
         run(clang.arg(module).arg("-o").arg(output)).map(drop)
     }

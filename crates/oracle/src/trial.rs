@@ -16,8 +16,6 @@ pub struct Trial {
     pub store: Option<PathBuf>,
     /// Where the verdict goes.
     pub report: Option<PathBuf>,
-    /// Files of earlier profiles that the build was given.
-    pub given: Vec<PathBuf>,
     /// Whether to replay a log.
     pub log: bool,
     /// The program and its arguments.
@@ -31,7 +29,7 @@ pub fn judge(trial: &Trial) -> Result<ExitCode, Error> {
     let (name, arguments) = trial.command.split_first().expect("the command line asks for one");
     let run = run_of(name, arguments, folder.path())?;
     let store = trial.store.clone().or_else(|| UnitStore::root_from(|name| std::env::var_os(name))).unwrap_or_default();
-    let subject = program::read(Path::new(name), &store, folder.path())?.with_files(&trial.given)?;
+    let subject = program::read(Path::new(name), &store, folder.path())?.of_store(&UnitStore::at(&store));
     let mut text = String::new();
     let (outcome, by_blocks) = counts::judge_in_one_run(&subject, &tools, &run)?;
     let mut equal = describe(&mut text, name, "block counters", &by_blocks);

@@ -48,7 +48,7 @@ fn seeds() -> Vec<u64> {
 }
 
 fn variant(level: &str, parameters: &str) -> Variant {
-    Variant { options: vec![level.into()], parameters: format!("tier=sample {parameters}"), helper: Some(HELPER) }
+    Variant { options: vec![level.into()], parameters: format!("when=bursts {parameters}"), helper: Some(HELPER) }
 }
 
 #[test]

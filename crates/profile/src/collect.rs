@@ -221,7 +221,7 @@ impl Collector<'_> {
                         true => self.by_path(&path, unit, &map),
                         false => unit,
                     };
-                    let (counts, events) = if map.events.is_some() { events::take_apart(&unit) } else { (unit.counts, Vec::new()) };
+                    let (counts, events) = if map.events().is_some() { events::take_apart(&unit) } else { (unit.counts, Vec::new()) };
                     let mut counts = chosen::by_path(&map, counts);
                     if map.has_times() {
                         timed.push((units.len(), place));

@@ -6,7 +6,8 @@ use crate::model::Profile;
 use crate::sampling::is_sampled;
 use std::collections::BTreeSet;
 use std::fmt;
-use trodden_unit::{Aliases, EDGES_WORD, FunctionMap, UnitMap, parts};
+use trodden_unit::experiment::Spelling;
+use trodden_unit::{Aliases, Counted, FunctionMap, UnitMap, parts};
 
 /// How reasons begin for which functions of the sample tier are not counted.
 const NOT_SAMPLED: &str = "it is not sampled";
@@ -203,8 +204,7 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
     let (mut copy, mut watched, mut edges) = (0u64, 0u64, 0u64);
     let mut not_sampled = BTreeSet::new();
     for (map, at) in maps {
-        let has_word = |word: &str| map.scheme.split(' ').any(|w| w == word);
-        edges += u64::from(has_word(EDGES_WORD));
+        edges += u64::from(map.counted == Counted::Edges);
         if is_sampled(map) {
             let refused = map.skipped.iter().filter(|s| s.reason.starts_with(NOT_SAMPLED));
             not_sampled.extend(refused.map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
@@ -215,7 +215,7 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
         copy += u64::from(is_copy);
         for function in map.functions.iter().filter(|_| !is_copy) {
             let executions = untold(at, function);
-            let name = || map.scheme.split(' ').next().unwrap_or_default().to_owned();
+            let name = || map.experiment.scheme().name().to_owned();
             if let Some(words) = function.chosen() {
                 chosen_scheme = name();
                 chosen = (chosen.0 + 1, chosen.1.saturating_add(executions));

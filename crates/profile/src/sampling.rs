@@ -6,7 +6,7 @@ mod loss;
 pub mod readings;
 
 pub use branches::{BranchSampling, BranchSource, Losses, Observed};
-pub use bursts::{BurstSampling, CounterEstimate, Estimate, SAMPLE_TIER, Switch, UnitEstimates, is_sampled, subtract};
+pub use bursts::{BurstSampling, CounterEstimate, Estimate, Switch, UnitEstimates, is_sampled, subtract};
 pub use readings::{Readings, Sampled, SwitchedOn};
 
 use serde::{Deserialize, Serialize};

@@ -3,6 +3,7 @@
 //! ```text
 //! .trodden/runs.db              SQLite: runs, suites, builds (tables in `SCHEMA`; any SQLite client can query it)
 //! .trodden/profiles/000001.trodden   the profile of run 1
+//! .trodden/streams/000001/      its streams, if they were recorded
 //! ```
 //!
 //! Runs are numbered from 1, and no number is given twice. Several programs may record at a time: a number is reserved
@@ -27,6 +28,8 @@ pub const FOLDER: &str = ".trodden";
 const DATABASE: &str = "runs.db";
 /// The folder of the profiles.
 const PROFILES: &str = "profiles";
+/// The folder of streams, by the number of their run.
+const STREAMS: &str = "streams";
 /// How names of folders of raw counts begin.
 pub const RAW: &str = "raw-";
 /// "TROD": tells `file` and others whose database it is.
@@ -269,10 +272,19 @@ impl RunStore {
             t.execute("DELETE FROM runs WHERE number = ?1", [signed(number)])?;
             forget_unused(t)
         })?;
-        match std::fs::remove_file(&entry.profile) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(ProfileError::io(&entry.profile, "remove")(e)),
-            _ => Ok(()),
+        let streams = self.streams(number);
+        for (removed, path) in [(std::fs::remove_file(&entry.profile), &entry.profile), (std::fs::remove_dir_all(&streams), &streams)] {
+            match removed {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(ProfileError::io(path, "remove")(e)),
+                _ => {}
+            }
         }
+        Ok(())
+    }
+
+    /// The folder of a run's streams, if it has any.
+    pub fn streams(&self, number: u64) -> PathBuf {
+        self.folder.join(STREAMS).join(format!("{number:06}"))
     }
 
     /// Whether a run's profile is where the store keeps profiles.

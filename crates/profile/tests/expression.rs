@@ -7,13 +7,14 @@ use trodden_testkit::{Random, Subject};
 use trodden_unit::{FunctionMap, UnitMap};
 
 fn unit() -> UnitMap {
-    let (source, producer, target, scheme) = ("a.c".into(), String::new(), String::new(), String::new());
+    let (source, producer, target) = ("a.c".into(), String::new(), String::new());
     let (codegen, files, scopes, functions, skipped) = (vec![], vec![], vec![], vec![], vec![]);
     UnitMap {
         source,
         producer,
         target,
-        scheme,
+        experiment: Default::default(),
+        counted: Default::default(),
         codegen,
         files,
         scopes,
@@ -24,7 +25,6 @@ fn unit() -> UnitMap {
         edge_profile: None,
         calls: vec![],
         aliases: vec![],
-        events: None,
     }
 }
 

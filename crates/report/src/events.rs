@@ -15,7 +15,7 @@ use trodden_unit::EventSource;
 /// for sums of them would mean nothing.
 pub fn source(profile: &Profile) -> Option<EventSource> {
     let units = profile.images.iter().flat_map(|i| &i.units);
-    let names: BTreeSet<&str> = units.filter_map(|u| u.map.events).map(EventSource::name).collect();
+    let names: BTreeSet<&str> = units.filter_map(|u| u.map.events()).map(EventSource::name).collect();
     match names.into_iter().collect::<Vec<_>>()[..] {
         [name] => EventSource::parse(name),
         _ => None,
@@ -33,7 +33,7 @@ pub fn check(profile: &Profile, measure: Measure) -> Result<(), ReportError> {
 /// Events of a path, if its unit sums some up.
 fn of_path(ranked: &Ranked) -> Option<(EventSource, PathEvents)> {
     let (unit, map) = (ranked.function.unit, ranked.function.map);
-    unit.map.events.map(|event| (event, unit.events_of(map, ranked.path.id)))
+    unit.map.events().map(|event| (event, unit.events_of(map, ranked.path.id)))
 }
 
 /// A line about a path: mean, deviation, total.

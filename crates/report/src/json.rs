@@ -129,7 +129,7 @@ fn image(image: &trodden_profile::ImageProfile) -> Value {
         u.map.skipped.iter().map(|s| json!({ "function": s.name, "reason": s.reason })).collect()
     };
     let unit = |u: &trodden_profile::UnitProfile| {
-        json!({ "identity": u.unit.to_string(), "source": u.map.source, "scheme": u.map.scheme,
+        json!({ "identity": u.unit.to_string(), "source": u.map.source, "scheme": u.map.experiment.to_string(),
         "not_instrumented": skipped(u) })
     };
     json!({

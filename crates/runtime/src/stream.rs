@@ -205,7 +205,7 @@ impl Frames {
     pub fn keep(base: usize) -> Option<Frames> {
         let thread = thread_stream()?;
         let slots = base + HEADER;
-        let count = (thread.shadow as usize).wrapping_sub(slots).min(SHADOW - HEADER) / WORD;
+        let count = (thread.shadow as usize).saturating_sub(slots).min(SHADOW - HEADER) / WORD;
         let address = system::map_zeros(SHADOW, None).ok()?;
         // SAFETY: both are mapped, the second is fresh.
         unsafe { core::ptr::copy_nonoverlapping(slots as *const u32, address as *mut u32, count) };
@@ -257,13 +257,15 @@ fn find_room(stopped: usize) -> usize {
         thread.cursor = (to + (kept + 1) * WORD) as u64;
         return to;
     }
-    if stopped != 0 && cursor == stopped + WORD {
-        // A handler filled all of the chunk behind.
-        stream.lost += CHUNK_BYTES / 4;
-    } else if !cursor.is_multiple_of(CHUNK) {
-        // The handler's last event changed chunks.
+    let end = stream.end as usize;
+    if end != 0 && (end - CHUNK + HEADER..end).contains(&cursor) {
+        // The thread began just now, or a handler's last event changed chunks.
         thread.cursor += WORD as u64;
         return cursor;
+    }
+    if stopped != 0 {
+        // A handler filled all of the chunk behind.
+        stream.lost += CHUNK_BYTES / 4;
     }
     let Some(to) = advance(stream, 0) else { return nowhere() };
     thread.cursor = (to + WORD) as u64;

@@ -1,12 +1,14 @@
 //! Two sequences compared: where they first differ, and what each did that the other did not, aligned by calls.
 //!
-//! From a difference on, both sequences are in the same frames, since all before was equal. What each executes in the innermost frame to its end is a list of
-//! units: paths of that frame, and whole calls. The lists are aligned (E. W. Myers, "An O(ND) difference algorithm and its variations",
-//! Algorithmica 1986); of what is left over, calls of the same function stand for each other, in order, and are compared in turn. Behind the
-//! frame the comparison goes on. So one more iteration or one changed call is one small difference, however long the execution is.
+//! From a difference on, both sequences are in the same frames, since all before was equal. What each executes in the innermost frame to
+//! its end is a list of units: paths of that frame, and whole calls. The lists are aligned (E. W. Myers, "An O(ND) difference algorithm
+//! and its variations", Algorithmica 1986); of what is left over, calls of the same function stand for each other, in order, and are
+//! compared in turn. Behind the frame the comparison goes on. So one more iteration or one changed call is one small difference, however
+//! long the execution is.
 //!
-//! Equal stretches, calls among them, are told from fingerprints ([`crate::grammar::Fingerprints`]) and never expanded.
-//! Frames of more than [`MOST_UNITS`] units behind a difference are not aligned: the rest of the frame is one difference.
+//! Equal stretches, calls among them, are told from fingerprints ([`crate::grammar::Fingerprints`]) and never expanded. Of a long frame,
+//! [`MOST_UNITS`] units are aligned at a time, up to the longest stretch that both have; from there the comparison goes on. If they have
+//! none in common, the rest of the frame is one difference.
 
 use crate::events::{Classify, EventClass};
 use crate::grammar::{Fingerprint, Fingerprints, Frames, Grammar, common_extension};
@@ -14,8 +16,8 @@ use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The most units of a frame that are aligned.
-pub const MOST_UNITS: usize = 4000;
+/// The most units of a frame that are aligned at a time.
+pub const MOST_UNITS: usize = 2000;
 
 /// Stretches of two sequences that stand in the same place and differ. One of them may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,23 +95,31 @@ impl Comparison<'_> {
         }
     }
 
-    /// Differences of the rest of a frame: whole units at once, and pairs of stretches inside calls that are still to be compared.
+    /// Differences of the rest of a frame: whole units at once, and pairs of stretches that are still to be compared.
     fn align(&mut self, left: Range<u64>, right: Range<u64>) -> Vec<(Range<u64>, Range<u64>)> {
-        let (Some(a), Some(b)) = (self.left.units(left.clone()), self.right.units(right.clone())) else {
-            self.differences.push(Difference { left, right, aligned: false });
-            return Vec::new();
-        };
+        let (a, b) = (self.left.units(left.clone()), self.right.units(right.clone()));
         let keys = |units: &[Unit]| units.iter().map(|unit| unit.fingerprint).collect::<Vec<_>>();
+        let mut operations = capture_diff_slices(Algorithm::Myers, &keys(&a), &keys(&b));
+        let start = |units: &[Unit], index: usize, end: u64| units.get(index).map_or(end, |unit| unit.stretch.start);
+        let mut rest = None;
+        if !reaches(&a, left.end) || !reaches(&b, right.end) {
+            let equal = |operation: &DiffOp| if matches!(operation, DiffOp::Equal { .. }) { operation.old_range().len() } else { 0 };
+            let anchor = (0..operations.len()).rev().max_by_key(|index| equal(&operations[*index]));
+            let Some(anchor) = anchor.filter(|index| equal(&operations[*index]) > 0) else {
+                self.differences.push(Difference { left, right, aligned: false });
+                return Vec::new();
+            };
+            let (old, new) = (operations[anchor].old_range(), operations[anchor].new_range());
+            rest = Some((start(&a, old.start, left.end)..left.end, start(&b, new.start, right.end)..right.end));
+            operations.truncate(anchor);
+        }
         let mut inner = Vec::new();
-        for operation in capture_diff_slices(Algorithm::Myers, &keys(&a), &keys(&b)) {
-            if matches!(operation, DiffOp::Equal { .. }) {
-                continue;
-            }
+        for operation in operations.iter().filter(|operation| !matches!(operation, DiffOp::Equal { .. })) {
             let (old, new) = (operation.old_range(), operation.new_range());
-            let start = |units: &[Unit], index: usize, end: u64| units.get(index).map_or(end, |unit| unit.stretch.start);
             let at = (start(&a, old.start, left.end), start(&b, new.start, right.end));
             self.pair(&a[old], &b[new], at, &mut inner);
         }
+        inner.extend(rest);
         inner
     }
 
@@ -140,21 +150,23 @@ impl Comparison<'_> {
     }
 }
 
+/// Whether the units are all of a stretch that ends there.
+fn reaches(units: &[Unit], end: u64) -> bool {
+    units.len() < MOST_UNITS || units.last().is_some_and(|unit| unit.stretch.end >= end)
+}
+
 impl Side<'_> {
-    /// The units of a stretch of one frame; `None` if they are too many.
-    fn units(&self, stretch: Range<u64>) -> Option<Vec<Unit>> {
+    /// The first units of a stretch of one frame.
+    fn units(&self, stretch: Range<u64>) -> Vec<Unit> {
         let mut units = Vec::new();
         let mut at = stretch.start;
-        while at < stretch.end {
-            if units.len() == MOST_UNITS {
-                return None;
-            }
+        while at < stretch.end && units.len() < MOST_UNITS {
             let is_call = self.frames.class_at(at) == Some(EventClass::Enter);
             let end = if is_call { (self.frames.frame_end(at + 1) + 1).min(stretch.end) } else { at + 1 };
             let call = is_call.then(|| self.grammar.at(at)).flatten();
             units.push(Unit { stretch: at..end, fingerprint: self.fingerprints.stretch(at, end), call });
             at = end;
         }
-        Some(units)
+        units
     }
 }

@@ -245,6 +245,29 @@ impl Grammar {
         draft.grammar()
     }
 
+    /// The sequence without the symbols that `keep` refuses. Time and memory are linear in the items; nothing is expanded.
+    ///
+    /// # Errors
+    /// None: the result has no more items.
+    pub fn retained(&self, keep: impl Fn(u64) -> bool) -> Result<Grammar, SequenceError> {
+        let mut terminals = Terminals::default();
+        let kept: Vec<Option<u32>> = self.terminals.iter().map(|s| keep(*s).then(|| terminals.number(*s))).collect();
+        let mut bodies: Vec<Vec<u32>> = Vec::with_capacity(self.rule_count());
+        for rule in self.rules() {
+            let mut body = Vec::new();
+            for item in self.body(rule) {
+                match item {
+                    Item::Terminal(terminal) => body.extend(kept[terminal.0 as usize]),
+                    // A rule of which at most one item is left is that item.
+                    Item::Rule(child) if bodies[child.0 as usize].len() < 2 => body.extend(bodies[child.0 as usize].first().copied()),
+                    Item::Rule(child) => body.push(RULE | child.0),
+                }
+            }
+            bodies.push(body);
+        }
+        Draft { terminals: terminals.list, root: bodies.len() - 1, bodies }.grammar()
+    }
+
     fn item(&self, item: u32) -> Item {
         let count = self.terminals.len() as u32;
         if item < count { Item::Terminal(TerminalId(item)) } else { Item::Rule(RuleId(item - count)) }

@@ -1,16 +1,19 @@
 //! Phases: intervals of an execution that do the same work, by clusters of their vectors.
 //!
-//! Source: T. Sherwood, E. Perelman, G. Hamerly and B. Calder, "Automatically characterizing large scale program behavior" (ASPLOS 2002): each
-//! interval is the vector of what it executed, scaled to sum 1 and projected on 15 dimensions at random; k-means for each number of clusters;
-//! the fewest clusters whose Bayesian information criterion (D. Pelleg and A. Moore, "X-means", ICML 2000) reaches 90 % of the range of all.
+//! Source: T. Sherwood, E. Perelman, G. Hamerly and B. Calder, "Automatically characterizing large scale program behavior" (ASPLOS 2002):
+//! each interval is the vector of what it executed, scaled to sum 1 and projected on 15 dimensions at random; k-means for each number of
+//! clusters; the fewest clusters whose Bayesian information criterion (D. Pelleg and A. Moore, "X-means", ICML 2000) reaches 90 % of the
+//! range of all.
 //!
-//! What an interval executed may be counted in paths or in basic blocks. K. Vaswani, *Efficient Online Path Profiling*, section 6.2.3: paths may
-//! change while the blocks stay, so vectors of paths find phases that vectors of blocks cannot.
+//! What an interval executed may be counted in paths or in basic blocks. K. Vaswani, *Efficient Online Path Profiling*, section 6.2.3:
+//! paths may change while the blocks stay, so vectors of paths find phases that vectors of blocks cannot.
 //!
-//! Two things differ from the source, since vectors of paths may have few features and executions few intervals. The criterion counts the
-//! dimensions that the points really spread over (the participation ratio of their covariance, `trace(C)^2 / trace(C^2)`): on a line in 15 dimensions
-//! it would split noise for ever. And there are at most as many phases as the square root of the number of intervals, and one where evidence for
-//! more is less than "very strong" (a criterion better by 5; R. E. Kass and A. E. Raftery, "Bayes factors", 1995, who double it).
+//! Some things differ from the source, since vectors of paths may have few features and executions few intervals. The criterion counts
+//! the dimensions that the points really spread over (the participation ratio of their covariance, `trace(C)^2 / trace(C^2)`): on a line
+//! in 15 dimensions it would split noise for ever. Differences that sampling explains are no phases: an interval of W events has a
+//! variance of 1 / W over all features, and no cluster is taken to be narrower. And there are at most as many phases as the square root
+//! of the number of intervals, and one where evidence for more is less than "very strong" (a criterion better by 5; R. E. Kass and A. E.
+//! Raftery, "Bayes factors", 1995, who double it).
 //!
 //! Everything is deterministic: projections and first centres come from hashes. Complexity: O(intervals x clusters x dimensions) for each
 //! iteration of k-means.
@@ -19,7 +22,7 @@ use crate::SequenceError;
 use crate::compress::hashing::mixed;
 use std::collections::BTreeMap;
 
-/// What an interval executed: features in order, each once, with weights.
+/// What an interval executed: features in order, each once, with the number of their executions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IntervalVector(pub Vec<(u64, f64)>);
 
@@ -122,16 +125,25 @@ pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) ->
     let most = most_phases.min(points.len().isqrt());
     let clusterings: Vec<Clustering> = (1..=most).map(|k| best_clustering(&points, k, seeds)).collect();
     let spread = dimensions_spread(&points);
-    let scores: Vec<f64> = clusterings.iter().map(|clustering| clustering.criterion(points.len(), spread)).collect();
+    let events = intervals.iter().map(total).sum::<f64>() / intervals.len() as f64;
+    // A random direction has a mean square of a third in each dimension.
+    let least_variance = dimensions as f64 / 3.0 / (events.max(1.0) * spread);
+    let score = |clustering: &Clustering| clustering.criterion(points.len(), spread, least_variance);
+    let scores: Vec<f64> = clusterings.iter().map(score).collect();
     let (least, greatest) = scores.iter().fold((f64::MAX, f64::MIN), |(a, b), score| (a.min(*score), b.max(*score)));
     let is_enough = |score: &f64| *score >= least + enough * (greatest - least);
     let chosen = if greatest - scores[0] < STRONG_EVIDENCE { 0 } else { scores.iter().position(is_enough).unwrap_or(0) };
     Ok(described(&clusterings[chosen], &points, intervals))
 }
 
+/// Events of an interval.
+fn total(interval: &IntervalVector) -> f64 {
+    interval.0.iter().map(|(_, weight)| weight).sum::<f64>().max(f64::MIN_POSITIVE)
+}
+
 /// The vector scaled to sum 1, on random directions: each feature has a random place in the cube from -1 to 1.
 fn projected(interval: &IntervalVector, dimensions: usize) -> Vec<f64> {
-    let total: f64 = interval.0.iter().map(|(_, weight)| weight).sum();
+    let total = total(interval);
     let mut point = vec![0.0; dimensions];
     for (feature, weight) in &interval.0 {
         for (dimension, coordinate) in (1_u64..).zip(&mut point) {
@@ -211,16 +223,13 @@ fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum()
 }
 
-/// The least variance: below it, intervals count as equal.
-const LEAST_VARIANCE: f64 = 1e-6;
-
 impl Clustering {
-    /// The Bayesian information criterion: the likelihood of the points under equal spherical normal distributions around the centres, less what
-    /// the centres cost.
-    fn criterion(&self, points: usize, dimensions: f64) -> f64 {
+    /// The Bayesian information criterion: the likelihood of the points under equal spherical normal distributions around the centres,
+    /// less what the centres cost.
+    fn criterion(&self, points: usize, dimensions: f64, least_variance: f64) -> f64 {
         let (count, k) = (points as f64, self.centres.len() as f64);
         let freedom = (count - k).max(1.0) * dimensions;
-        let variance = (self.distortion / freedom).max(LEAST_VARIANCE);
+        let variance = (self.distortion / freedom).max(least_variance);
         let mut likelihood = -count * dimensions / 2.0 * (std::f64::consts::TAU * variance).ln() - self.distortion / (2.0 * variance);
         for number in 0..self.centres.len() {
             let members = self.of_point.iter().filter(|of| **of == number).count() as f64;
@@ -258,7 +267,7 @@ fn mean_shares<'a>(members: impl ExactSizeIterator<Item = &'a IntervalVector>) -
     let count = members.len() as f64;
     let mut sums: BTreeMap<u64, f64> = BTreeMap::new();
     for interval in members {
-        let total: f64 = interval.0.iter().map(|(_, weight)| weight).sum();
+        let total = total(interval);
         for (feature, weight) in &interval.0 {
             *sums.entry(*feature).or_default() += weight / total / count;
         }

@@ -60,7 +60,8 @@ pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (
         source: source.into(),
         producer: "a compiler".into(),
         target: "x86_64-unknown-linux-gnu".into(),
-        scheme: "ball-larus".into(),
+        experiment: Default::default(),
+        counted: Default::default(),
         codegen: vec!["-O2".into()],
         files: vec![source.into()],
         scopes: Vec::new(),
@@ -71,7 +72,6 @@ pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (
         edge_profile: None,
         calls: vec![],
         aliases: vec![],
-        events: None,
     };
     (map, subjects)
 }

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`PtraceBreakpoints`] | any number of sites | a stop a hit |
 //! | [`SingleStep`] | every instruction | a stop an instruction |
+//! | [`Trampolines`] | any number of sites | some instructions a hit |
 //! | [`Hardware`] | four sites | a stop a hit; code is untouched |
 
 use crate::CollectError;
@@ -15,7 +16,10 @@ use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
 use crate::subject::{Executable, Subject};
 use crate::system::Waiting;
+use crate::trampolines;
 use crate::watch::{Watch, Watched};
+use std::collections::HashSet;
+use std::ops::Range;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +45,10 @@ pub struct Run<'a> {
     pub sites: &'a [u64],
     /// Those sites that are indirect jumps whose targets are recorded behind them, ascending.
     pub jumps: &'a [u64],
+    /// All blocks of the image, ascending by address of the file: where code can be replaced.
+    pub blocks: &'a [Range<u64>],
+    /// Where blocks start that code may enter in their middle, as far as is known: one byte of them may be replaced, and no more.
+    pub guarded: &'a HashSet<u64>,
     /// What is made to repeat.
     pub recipe: Recipe,
     /// The first run, if this one repeats it.
@@ -72,22 +80,23 @@ pub trait Collector: Sync {
         None
     }
 
-    /// What is set in a subject that is stopped.
+    /// What is set in a subject that is stopped, for a run's sites.
     ///
     /// # Errors
     /// A site cannot be watched.
-    fn watch(&self, subject: &Subject, executable: &Executable, sites: &[u64], jumps: &[u64]) -> Result<Watched, CollectError>;
+    fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError>;
 
     /// Carries out a run.
     ///
     /// # Errors
     /// The program cannot be started or followed.
     fn collect(&self, run: Run, sink: &mut dyn Sink) -> Result<RunOutcome, CollectError> {
-        let Run { target, executable, sites, jumps, recipe, first, stop, limit } = run;
+        let mut run = run;
+        let (executable, recipe, stop, limit) = (run.executable, run.recipe, run.stop, run.limit);
         if let Some(core) = recipe.core {
             crate::subject::pin(core)?;
         }
-        let (subject, threads) = match target {
+        let (subject, threads) = match std::mem::replace(&mut run.target, Target::Attach(0)) {
             Target::Start(command) => {
                 let subject = Subject::start(*command, executable, &recipe)?;
                 let thread = subject.process;
@@ -96,9 +105,10 @@ pub trait Collector: Sync {
             Target::Attach(process) => Subject::attach(process, executable)?,
         };
         let code: Vec<_> = executable.code.iter().map(|c| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias)).collect();
-        let shown = ShownMappings::new(subject.process, subject.mapped(), &code)?;
-        let mut watch = Watch::new(executable, self.watch(&subject, executable, sites, jumps)?);
-        let mut calls = Repeater::new(recipe, first, shown);
+        let mut watch = Watch::new(executable, self.watch(&subject, &run)?);
+        let mapped = [subject.mapped()].into_iter().chain(watch.mapped()).collect();
+        let shown = ShownMappings::new(subject.process, mapped, &code)?;
+        let mut calls = Repeater::new(recipe, run.first.take(), shown);
         let over = AtomicBool::new(false);
         let waiting = Waiting::of_this_thread();
         let followed = std::thread::scope(|scope| {
@@ -141,11 +151,29 @@ impl Collector for PtraceBreakpoints {
         "ptrace"
     }
 
-    fn watch(&self, subject: &Subject, executable: &Executable, sites: &[u64], jumps: &[u64]) -> Result<Watched, CollectError> {
-        if sites.is_empty() {
+    fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {
+        if run.sites.is_empty() {
             return Ok(Watched::Nothing);
         }
-        Ok(Watched::Breakpoints(Breakpoints::set(subject, executable, sites, jumps)?))
+        Ok(Watched::Breakpoints(Breakpoints::set(subject, run.executable, run.sites, run.jumps)?))
+    }
+}
+
+/// Jumps to copies of blocks that record themselves.
+#[derive(Clone, Copy, Debug)]
+pub struct Trampolines;
+
+impl Collector for Trampolines {
+    fn name(&self) -> &'static str {
+        "trampolines"
+    }
+
+    fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {
+        if run.sites.is_empty() {
+            return Ok(Watched::Nothing);
+        }
+        let set = trampolines::Trampolines::set(subject, run)?;
+        Ok(Watched::Trampolines(Box::new(set)))
     }
 }
 
@@ -158,8 +186,8 @@ impl Collector for SingleStep {
         "single-step"
     }
 
-    fn watch(&self, subject: &Subject, executable: &Executable, _: &[u64], _: &[u64]) -> Result<Watched, CollectError> {
-        Ok(Watched::Steps(Stepping::new(subject, executable)))
+    fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {
+        Ok(Watched::Steps(Stepping::new(subject, run.executable)))
     }
 }
 
@@ -176,8 +204,8 @@ impl Collector for Hardware {
         Some(crate::hardware::MOST)
     }
 
-    fn watch(&self, subject: &Subject, _: &Executable, sites: &[u64], _: &[u64]) -> Result<Watched, CollectError> {
-        let in_memory = sites.iter().map(|s| s.wrapping_add(subject.bias)).collect();
+    fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {
+        let in_memory = run.sites.iter().map(|s| s.wrapping_add(subject.bias)).collect();
         Ok(Watched::Hardware(HardwareBreakpoints::new(in_memory)?))
     }
 }

@@ -77,12 +77,12 @@ pub fn displace(code: &[u8], address: u64, slot: u64) -> Result<Displaced, Displ
 }
 
 /// `int 0x80` and the like, which iced counts among calls.
-fn is_software_interrupt(instruction: &Instruction) -> bool {
+pub fn is_software_interrupt(instruction: &Instruction) -> bool {
     matches!(instruction.code(), Code::Syscall | Code::Sysenter | Code::Int_imm8 | Code::Into | Code::Int1 | Code::Int3)
 }
 
 /// The jump to where a call goes, to run behind a push of eight bytes.
-fn call_as_jump(call: &Instruction) -> Option<Instruction> {
+pub fn call_as_jump(call: &Instruction) -> Option<Instruction> {
     match call.code() {
         Code::Call_rel32_64 => Instruction::with_branch(Code::Jmp_rel32_64, call.near_branch_target()).ok(),
         Code::Call_rm64 => {

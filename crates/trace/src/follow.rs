@@ -4,6 +4,7 @@
 //!
 //! | stop | what is done |
 //! |---|---|
+//! | trap where a ring is full | drained |
 //! | trap at a breakpoint | recorded; the thread goes on in the slot: one stop a hit |
 //! | other trap, other signal | delivered; a fault in a slot is moved back to the instruction's own place before |
 //! | system call | answered or compared by [`repeat`](crate::repeat) |
@@ -44,6 +45,19 @@ pub trait Sink {
     /// # Errors
     /// It cannot be stored.
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow>;
+
+    /// A thread has come to many sites, one after the other.
+    ///
+    /// # Errors
+    /// They cannot be stored.
+    fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<Flow> {
+        for site in sites {
+            if self.record(thread, u64::from(*site))? == Flow::Enough {
+                return Ok(Flow::Enough);
+            }
+        }
+        Ok(Flow::GoOn)
+    }
 }
 
 /// How a trace ended.
@@ -95,9 +109,9 @@ pub fn follow(
     let mut state =
         Following { subject, watch, calls, sink, tasks: HashMap::new(), early: HashMap::new(), followed, cycles: 0, over: false };
     for thread in threads {
-        let task = state.new_thread();
+        let (task, number) = state.new_thread();
         state.tasks.insert(*thread, task);
-        state.watch.begin_thread(subject, *thread)?;
+        state.watch.begin_thread(subject, *thread, number)?;
         state.go_on(*thread, 0)?;
     }
     loop {
@@ -121,6 +135,7 @@ pub fn follow(
             break;
         }
     }
+    state.watch.end_all(state.sink)?;
     Ok(state.followed)
 }
 
@@ -164,9 +179,10 @@ struct Following<'a> {
 }
 
 impl Following<'_> {
-    fn new_thread(&mut self) -> Task {
+    fn new_thread(&mut self) -> (Task, ThreadNumber) {
         self.followed.threads += 1;
-        Task { role: Role::Recorded(ThreadNumber(self.followed.threads - 1)), counted: None }
+        let number = ThreadNumber(self.followed.threads - 1);
+        (Task { role: Role::Recorded(number), counted: None }, number)
     }
 
     fn stopped(&mut self, thread: Tid, what: Stop) -> Result<Flow, CollectError> {
@@ -178,7 +194,7 @@ impl Following<'_> {
         };
         let role = task.role;
         match (what, role) {
-            (Stop::Ended(status), _) => self.ended(thread, status),
+            (Stop::Ended(status), _) => self.ended(thread, status)?,
             (Stop::GroupStopped, _) => unless_gone(ptrace::listen(thread))?,
             (Stop::Made { child, kind }, _) => {
                 self.made(thread, child, kind)?;
@@ -214,11 +230,11 @@ impl Following<'_> {
         Ok(unless_gone(ptrace::resume(thread, how, signal))?)
     }
 
-    fn ended(&mut self, thread: Tid, status: i32) {
+    fn ended(&mut self, thread: Tid, status: i32) -> io::Result<()> {
         self.tasks.remove(&thread);
-        self.watch.end_thread(thread);
+        self.watch.end_thread(thread, self.sink)?;
         if thread != self.subject.process {
-            return;
+            return Ok(());
         }
         self.followed.status = Some(status);
         if !self.over {
@@ -229,6 +245,7 @@ impl Following<'_> {
         }
         // Guests go on by themselves.
         self.tasks.retain(|_, task| matches!(task.role, Role::Recorded(_)));
+        Ok(())
     }
 
     /// The process is another program: threads are gone, and breakpoints with the image.
@@ -243,12 +260,13 @@ impl Following<'_> {
         let from_guest = self.tasks.get(&parent).is_some_and(|task| task.role == Role::Guest);
         let shares = !from_guest && shares_memory(self.subject.process, child)?;
         let task = match shares && !self.over {
-            true => self.new_thread(),
+            true => self.new_thread().0,
             false => Task { role: Role::Guest, counted: None },
         };
-        let (copied, recorded) = (!shares && !from_guest && !self.over, matches!(task.role, Role::Recorded(_)));
+        let copied = !shares && !from_guest && !self.over;
+        let recorded = if let Role::Recorded(number) = task.role { Some(number) } else { None };
         if kind != Made::Clone || !shares {
-            self.followed.untraced_children += u32::from(!recorded);
+            self.followed.untraced_children += u32::from(recorded.is_none());
         }
         self.tasks.insert(child, task);
         if self.early.remove(&child).is_none() {
@@ -264,9 +282,10 @@ impl Following<'_> {
         if copied {
             ptrace::set_options(child, false)?;
             self.watch.clean(&Memory::open(child)?)?;
+            self.watch.leave_copy(self.subject, child, true, false)?;
         }
-        if recorded {
-            self.watch.begin_thread(self.subject, child)?;
+        if let Some(number) = recorded {
+            self.watch.begin_thread(self.subject, child, number)?;
         }
         self.go_on(child, 0)
     }
@@ -275,7 +294,7 @@ impl Following<'_> {
         let memory = &self.subject.memory;
         match ptrace::system_call(thread)? {
             CallStop::Entry { number: call, arguments } => {
-                self.watch.note_system_call(call, &arguments, memory);
+                self.watch.note_system_call(call, &arguments, memory)?;
                 if matches!(call as i64, libc::SYS_execve | libc::SYS_execveat) {
                     self.followed.stack = self.watch.stack(self.subject, thread);
                 }
@@ -321,10 +340,16 @@ impl Following<'_> {
     /// A signal is about to be delivered: a thread in a slot is put where it would be without slots.
     fn before_delivery(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
-        let in_image = self.watch.is_code(at.wrapping_sub(self.subject.bias));
+        let in_copy = self.watch.is_copy(at);
+        let in_image = in_copy || self.watch.is_code(at.wrapping_sub(self.subject.bias));
         let synchronous = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP);
         if !synchronous && (in_image || self.watch.in_slot(at).is_some()) {
             self.followed.asynchronous_signals += 1;
+        }
+        if in_copy {
+            let information = ptrace::signal_information(thread)?;
+            self.watch.leave_copy(self.subject, thread, false, synchronous)?;
+            ptrace::set_signal_information(thread, &information)?;
         }
         match self.watch.in_slot(at) {
             Some(InSlot::Before(_, address)) => {
@@ -371,19 +396,26 @@ impl Following<'_> {
         let mut pending = Vec::new();
         while let Some(thread) = waiting.pop() {
             match ptrace::wait(thread)? {
-                Some((_, Stop::Ended(status))) => self.ended(thread, status),
+                Some((_, Stop::Ended(status))) => self.ended(thread, status)?,
                 Some((_, Stop::Signal(signal))) => pending.push((thread, self.watch.undo_hit(thread, signal)?)),
                 Some(_) => pending.push((thread, 0)),
                 None => {}
             }
         }
         if !self.over && self.followed.status.is_none() {
+            for (thread, _) in pending.iter().filter(|(thread, _)| self.tasks.get(thread).is_some_and(|t| t.role != Role::Guest)) {
+                self.watch.leave_copy(self.subject, *thread, true, false)?;
+            }
             self.watch.clean(&self.subject.memory)?;
             self.watch.leave(self.subject, pending.first().map(|p| p.0))?;
+            let threads: Vec<Tid> =
+                pending.iter().map(|p| p.0).filter(|t| self.tasks.get(t).is_some_and(|t| t.role != Role::Guest)).collect();
+            self.subject.unmap(&threads, self.watch.mapped().into_iter())?;
         }
         for (thread, signal) in pending {
             unless_gone(ptrace::detach(thread, signal))?;
         }
+        self.watch.end_all(self.sink)?;
         Ok(self.followed)
     }
 }

@@ -6,6 +6,7 @@
 //! | `collect.rs` | collectors: a run to a partial trace |
 //! | `follow.rs` | the loop that follows a subject with its threads, signals and children |
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | what is watched in it |
+//! | `trampolines.rs`, `block_copies.rs`, `rings.rs` | blocks that record themselves |
 //! | `subject.rs`, `memory.rs`, `stack.rs` | the subject: where its image lies, its memory, where it stands |
 //! | `repeat.rs`, `calls.rs` | runs that repeat; divergence |
 //! | `shown_mappings.rs` | what a subject reads of its own mappings |
@@ -15,6 +16,7 @@
 //! | `system.rs`, `ptrace.rs` | the system calls |
 //! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
 
+mod block_copies;
 mod branch_import;
 mod breakpoints;
 mod calls;
@@ -30,6 +32,7 @@ pub mod perf_script;
 mod programs;
 mod ptrace;
 mod repeat;
+mod rings;
 mod shown_mappings;
 mod single_step;
 pub mod sources;
@@ -37,10 +40,11 @@ mod stack;
 mod subject;
 mod system;
 mod trace_file;
+mod trampolines;
 mod watch;
 
 pub use branch_import::{BranchImport, ImportError, import};
-pub use collect::{Collector, Hardware, PtraceBreakpoints, Run, RunOutcome, SingleStep, Target};
+pub use collect::{Collector, Hardware, PtraceBreakpoints, Run, RunOutcome, SingleStep, Target, Trampolines};
 pub use displaced::{DisplaceError, displace};
 pub use error::CollectError;
 pub use follow::{Ending, Flow, Followed, Sink, ThreadNumber};

@@ -91,12 +91,34 @@ impl PartialWriter {
 
 impl Sink for PartialWriter {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow> {
+        self.buffer(thread).push(what);
+        self.symbols += 1;
+        self.flush_if_full(thread)
+    }
+
+    fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<Flow> {
+        for piece in sites.chunks(BLOCK) {
+            self.buffer(thread).extend(piece.iter().map(|site| u64::from(*site)));
+            self.symbols += piece.len() as u64;
+            if self.flush_if_full(thread)? == Flow::Enough {
+                return Ok(Flow::Enough);
+            }
+        }
+        Ok(Flow::GoOn)
+    }
+}
+
+impl PartialWriter {
+    fn buffer(&mut self, thread: ThreadNumber) -> &mut Vec<u64> {
         let index = thread.0 as usize;
         if self.buffers.len() <= index {
             self.buffers.resize(index + 1, Vec::new());
         }
-        self.symbols += 1;
-        self.buffers[index].push(what);
+        &mut self.buffers[index]
+    }
+
+    fn flush_if_full(&mut self, thread: ThreadNumber) -> io::Result<Flow> {
+        let index = thread.0 as usize;
         // A symbol takes about a byte when it is packed.
         let full = |most: u64| self.writer.size() + self.buffers[index].len() as u64 >= most;
         if self.buffers[index].len() < BLOCK && !self.most.is_some_and(full) {

@@ -164,6 +164,19 @@ pub fn signal_cause(thread: Tid) -> io::Result<(i32, i32, u64)> {
     Ok((information.si_signo, information.si_code, address))
 }
 
+/// All that is said of the signal that a thread is about to get.
+pub fn signal_information(thread: Tid) -> io::Result<libc::siginfo_t> {
+    // SAFETY: plain numbers, for which zeros are valid.
+    let mut information: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    request(libc::PTRACE_GETSIGINFO, thread, 0, &raw mut information as usize)?;
+    Ok(information)
+}
+
+/// Says it again, when the thread has been stepped meanwhile.
+pub fn set_signal_information(thread: Tid, information: &libc::siginfo_t) -> io::Result<()> {
+    request(libc::PTRACE_SETSIGINFO, thread, 0, std::ptr::from_ref(information) as usize)
+}
+
 /// A system call at its beginning or end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStop {

@@ -231,7 +231,7 @@ mod tests {
     fn what_is_hidden_is_not_shown_and_code_is_restored() {
         let line = |text: &str| Line::parse(text).unwrap();
         let code = line("1000-3000 r-xp 00001000 fe:00 12        /bin/x");
-        let shown = ShownMappings { hidden: vec![0x8000..0x9000], code: vec![code.clone()], files: HashMap::new() };
+        let shown = ShownMappings { hidden: Vec::from([0x8000..0x9000; 1]), code: vec![code.clone()], files: HashMap::new() };
         let now = vec![line("0000-5000 r--p 00000000 fe:00 12        /bin/x"), line("8000-9000 r-xp 00000000 00:00 0 ")];
         let expected =
             [line("0000-1000 r--p 00000000 fe:00 12        /bin/x"), code, line("3000-5000 r--p 00003000 fe:00 12        /bin/x")];

@@ -16,20 +16,21 @@ use std::ops::Range;
 const DEEPEST: usize = 100_000;
 
 /// Where a thread stands in the image, innermost first: its instruction pointer if that is in the image, then return
-/// addresses, as addresses of the file.
+/// addresses, as addresses of the file. `original` says where in the image an instruction outside of it comes from.
 ///
 /// # Errors
 /// The thread is gone.
-pub fn walk(executable: &Executable, subject: &Subject, thread: Tid) -> io::Result<Vec<u64>> {
+pub fn walk(executable: &Executable, subject: &Subject, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
     let registers = ptrace::registers(thread)?;
+    let here = original(registers.rip);
     let mut unwinder: UnwinderX86_64<Vec<u8>> = UnwinderX86_64::new();
     for module in modules(subject.process)? {
         unwinder.add_module(module);
     }
     let mut cache = CacheX86_64::new();
-    let start = UnwindRegsX86_64::new(registers.rip, registers.rsp, registers.rbp);
+    let start = UnwindRegsX86_64::new(here, registers.rsp, registers.rbp);
     let mut read = |address: u64| subject.memory.word(address).map_err(|_| ());
-    let mut frames = unwinder.iter_frames(registers.rip, start, &mut cache, &mut read);
+    let mut frames = unwinder.iter_frames(here, start, &mut cache, &mut read);
     let mut found = Vec::new();
     for _ in 0..DEEPEST {
         let Ok(Some(frame)) = frames.next() else { break };

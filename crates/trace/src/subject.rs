@@ -16,6 +16,9 @@ use std::process::Command;
 /// Bytes of the area near the image that slots lie in.
 pub const AREA: u64 = 32 << 20;
 
+/// Places that are tried for it.
+const AREAS: u64 = 8;
+
 const AT_NULL: u64 = 0;
 const AT_IGNORE: u64 = 1;
 const AT_ENTRY: u64 = 9;
@@ -130,25 +133,41 @@ impl Subject {
     fn with_area(mut self, executable: &Executable) -> Result<Self, CollectError> {
         let start = executable.span.start.wrapping_add(self.bias);
         // Below the image, since the heap grows above it; programs at fixed low addresses have no room there.
-        let wanted = if start > 4 * AREA { (start & !0xfff) - 2 * AREA } else { 0x6000_0000 };
+        let wanted = if start > 64 * AREA { (start & !0xfff) - 2 * AREA } else { 0x6000_0000 };
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
-        let arguments = [wanted, AREA, protection, flags, u64::MAX, 0];
-        let got = self.inject(self.process, None, libc::SYS_mmap, arguments)?;
-        if got as u64 != wanted {
-            return Err(CollectError::Unexpected {
-                what: format!("no memory at {wanted:#x} for slots near the image (mmap gave {got:#x})"),
-            });
+        let mut got = 0;
+        // An earlier collection may have left its area: a thread was in it.
+        for place in (0..AREAS).map(|n| wanted - n * AREA) {
+            got = self.inject(self.process, None, libc::SYS_mmap, [place, AREA, protection, flags, u64::MAX, 0])?;
+            if got as u64 == place {
+                self.area = place;
+                // A stub for later calls.
+                self.memory.write(self.area, STUB)?;
+                return Ok(self);
+            }
         }
-        self.area = wanted;
-        // A stub for later calls.
-        self.memory.write(self.area, STUB)?;
-        Ok(self)
+        Err(CollectError::Unexpected { what: format!("no memory at {wanted:#x} for slots near the image (mmap gave {got:#x})") })
+    }
+
+    /// Takes out of a process that goes on what was mapped into it, if none of its threads, which are stopped, is there.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn unmap(&self, threads: &[Tid], mapped: impl Iterator<Item = Range<u64>>) -> Result<(), CollectError> {
+        let Some(first) = threads.first() else { return Ok(()) };
+        for range in mapped.chain([self.mapped()]) {
+            let inside = threads.iter().any(|t| ptrace::instruction_pointer(*t).is_ok_and(|at| range.contains(&at)));
+            if !inside {
+                self.inject(*first, None, libc::SYS_munmap, [range.start, range.end - range.start, 0, 0, 0, 0])?;
+            }
+        }
+        Ok(())
     }
 
     /// What was mapped into it.
-    pub fn mapped(&self) -> Vec<Range<u64>> {
-        vec![self.area..self.area + AREA]
+    pub fn mapped(&self) -> Range<u64> {
+        self.area..self.area + AREA
     }
 
     /// Lets a stopped thread execute one instruction; gives where it stands then. A signal that comes in between is sent again.
@@ -209,7 +228,8 @@ impl Subject {
         if at.is_none() {
             self.memory.write(place, &hidden)?;
         }
-        ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..saved })?;
+        // With the number of a system call that was interrupted: the kernel begins it again.
+        ptrace::set_registers(thread, &saved)?;
         if held != 0 {
             self.send(thread, held);
         }

@@ -10,7 +10,9 @@ use crate::memory::Memory;
 use crate::ptrace::{self, Resume, Tid};
 use crate::single_step::Stepping;
 use crate::subject::{Executable, Subject};
+use crate::trampolines::Trampolines;
 use std::io;
+use std::ops::Range;
 
 /// What is watched.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub enum Watched {
     Nothing,
     /// `int3` at sites, and slots.
     Breakpoints(Breakpoints),
+    /// Copies of blocks that record themselves.
+    Trampolines(Box<Trampolines>),
     /// Debug registers.
     Hardware(HardwareBreakpoints),
     /// Every instruction of the image.
@@ -64,8 +68,9 @@ impl Watch {
     ///
     /// # Errors
     /// It cannot be prepared.
-    pub fn begin_thread(&mut self, subject: &Subject, thread: Tid) -> Result<(), CollectError> {
+    pub fn begin_thread(&mut self, subject: &Subject, thread: Tid, number: ThreadNumber) -> Result<(), CollectError> {
         match &mut self.what {
+            Watched::Trampolines(trampolines) => trampolines.begin_thread(thread, number),
             Watched::Hardware(hardware) => hardware.begin_thread(thread),
             Watched::Steps(steps) => steps.begin_thread(subject, thread),
             _ => Ok(()),
@@ -73,9 +78,50 @@ impl Watch {
     }
 
     /// A thread is gone.
-    pub fn end_thread(&mut self, thread: Tid) {
-        if let Watched::Steps(steps) = &mut self.what {
-            steps.end_thread(thread);
+    ///
+    /// # Errors
+    /// What it has seen cannot be stored.
+    pub fn end_thread(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<()> {
+        match &mut self.what {
+            Watched::Steps(steps) => steps.end_thread(thread),
+            Watched::Trampolines(trampolines) => trampolines.end_thread(thread, sink)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The collection is over, and nothing runs that is watched.
+    ///
+    /// # Errors
+    /// What was seen cannot be stored.
+    pub fn end_all(&mut self, sink: &mut dyn Sink) -> io::Result<()> {
+        match &mut self.what {
+            Watched::Trampolines(trampolines) => trampolines.end_all(sink),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is mapped into the subject, besides the area of slots.
+    pub fn mapped(&self) -> Option<Range<u64>> {
+        match &self.what {
+            Watched::Trampolines(trampolines) => Some(trampolines.span()),
+            _ => None,
+        }
+    }
+
+    /// Whether an address in memory is in a copy of the image's code.
+    pub fn is_copy(&self, address: u64) -> bool {
+        matches!(&self.what, Watched::Trampolines(trampolines) if trampolines.is_copy(address))
+    }
+
+    /// Lets a stopped thread stand in the image and not in a copy: see [`Trampolines::leave_copy`].
+    ///
+    /// # Errors
+    /// The thread cannot be followed.
+    pub fn leave_copy(&mut self, subject: &Subject, thread: Tid, all: bool, caused: bool) -> Result<(), CollectError> {
+        match &mut self.what {
+            Watched::Trampolines(trampolines) => trampolines.leave_copy(subject, thread, all, caused),
+            _ => Ok(()),
         }
     }
 
@@ -104,7 +150,8 @@ impl Watch {
             Watched::Nothing => Trap::Foreign,
             Watched::Hardware(hardware) => hardware.trap(thread, number, signal, sink)?,
             Watched::Steps(steps) => steps.trap(subject, thread, number, signal, sink)?,
-            Watched::Breakpoints(_) if signal != libc::SIGTRAP => Trap::Foreign,
+            Watched::Breakpoints(_) | Watched::Trampolines(_) if signal != libc::SIGTRAP => Trap::Foreign,
+            Watched::Trampolines(trampolines) => trampolines.trap(subject, thread, sink)?.map_or(Trap::Foreign, Trap::Recorded),
             Watched::Breakpoints(breakpoints) => match breakpoint_hit(breakpoints, thread)? {
                 Some(site) => Trap::Recorded(record_hit(breakpoints, subject, (thread, number), site, counted, sink)?),
                 None => Trap::Foreign,
@@ -122,7 +169,7 @@ impl Watch {
     /// # Errors
     /// The thread cannot be followed.
     pub fn undo_hit(&mut self, thread: Tid, signal: i32) -> Result<i32, CollectError> {
-        match &self.what {
+        match &mut self.what {
             Watched::Breakpoints(breakpoints) if signal == libc::SIGTRAP => match breakpoint_hit(breakpoints, thread)? {
                 Some(site) => {
                     ptrace::set_instruction_pointer(thread, breakpoints.address(site))?;
@@ -130,6 +177,7 @@ impl Watch {
                 }
                 None => Ok(signal),
             },
+            Watched::Trampolines(trampolines) if signal == libc::SIGTRAP => Ok(if trampolines.undo_trap(thread)? { 0 } else { signal }),
             Watched::Steps(_) | Watched::Hardware(_) if signal == libc::SIGTRAP => Ok(0),
             _ => Ok(signal),
         }
@@ -150,6 +198,7 @@ impl Watch {
     pub fn clean(&self, memory: &Memory) -> io::Result<()> {
         match &self.what {
             Watched::Breakpoints(breakpoints) => breakpoints.remove(memory),
+            Watched::Trampolines(trampolines) => trampolines.remove(memory),
             _ => Ok(()),
         }
     }
@@ -166,11 +215,19 @@ impl Watch {
     }
 
     /// A system call begins.
-    pub fn note_system_call(&mut self, number: u64, arguments: &[u64; 6], memory: &Memory) {
+    ///
+    /// # Errors
+    /// The program takes for itself what the watch needs.
+    pub fn note_system_call(&mut self, number: u64, arguments: &[u64; 6], memory: &Memory) -> Result<(), CollectError> {
+        const SET_GS: u64 = 0x1001;
+        if number as i64 == libc::SYS_arch_prctl && arguments[0] == SET_GS && matches!(self.what, Watched::Trampolines(_)) {
+            return Err(CollectError::Unexpected { what: "it uses the register gs itself: take `--collector ptrace`".to_owned() });
+        }
         let [signal, action, ..] = *arguments;
         if number as i64 == libc::SYS_rt_sigaction && signal == libc::SIGTRAP as u64 && action != 0 {
             self.trap_action = memory.read_some(action, ACTION).try_into().ok();
         }
+        Ok(())
     }
 
     /// A system call has ended.
@@ -192,7 +249,11 @@ impl Watch {
 
     /// Return addresses on a stopped thread's stack that lead to the image, innermost first; where it stands itself comes first.
     pub fn stack(&self, subject: &Subject, thread: Tid) -> Vec<u64> {
-        crate::stack::walk(&self.executable, subject, thread).unwrap_or_default()
+        let original = |address| match &self.what {
+            Watched::Trampolines(trampolines) => trampolines.original(address),
+            _ => address,
+        };
+        crate::stack::walk(&self.executable, subject, thread, original).unwrap_or_default()
     }
 }
 

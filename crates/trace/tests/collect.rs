@@ -1,6 +1,6 @@
 //! Collectors against each other on programs that nobody built for it: what breakpoints see is what stepping sees at the same places.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -33,6 +33,8 @@ fn collect(collector: &dyn Collector, command: Command, sites: &[u64], first: Op
         executable: &executable,
         sites,
         jumps: &[],
+        blocks: &[],
+        guarded: &HashSet::new(),
         recipe,
         first,
         stop: &stop,

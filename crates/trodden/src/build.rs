@@ -1,9 +1,10 @@
 //! `trodden build -- COMMAND`: runs a build with the drivers as its compilers, and says what was instrumented.
 
 use crate::assets;
-use crate::cc::{LTO_VARIABLE, PARAMETERS_VARIABLE};
+use crate::cc::LTO_VARIABLE;
 use crate::cli::Build;
 use crate::events::{self, Event, LOG_VARIABLE};
+use crate::experiment;
 use crate::instrument::WRITES_NOTHING;
 use crate::link::exit_code;
 use crate::notes::{note, warn};
@@ -41,7 +42,7 @@ pub struct Built {
 /// # Errors
 /// The command cannot be run, or a part of trodden is missing.
 pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<Built> {
-    build.parameters.check(false, false)?;
+    let settings = build.parameters.settings().over(experiment::of_environment()?);
     Tool::Clang.find()?;
     assets::plugin()?;
     let store = assets::store()?;
@@ -51,8 +52,7 @@ pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<Built>
     command.args(&build.command[1..]).envs(variables.iter().map(|(name, value)| (name, value)));
     command.env("CC", drivers.join("trodden-cc")).env("CXX", drivers.join("trodden-c++"));
     command.env(STORE_VARIABLE, store.root()).env(LOG_VARIABLE, log.path());
-    let parameters = build.parameters.words_over(&env::var(PARAMETERS_VARIABLE).unwrap_or_default());
-    command.env(PARAMETERS_VARIABLE, parameters);
+    experiment::set(&mut command, &experiment::file(&experiment::resolve(settings)?)?);
     let mut first = Vec::new();
     if !build.only_variables {
         first.push(drivers.join("path"));

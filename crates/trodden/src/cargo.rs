@@ -9,9 +9,9 @@
 //! keeps plain builds. C and C++ that build scripts compile for the target go through the drivers.
 
 use crate::assets;
-use crate::cc::{CARGO_FOLDER_VARIABLE, PARAMETERS_VARIABLE, pgo};
-use crate::cli::parameters_over;
-use crate::cli::{known_paths, weights_file};
+use crate::cc::{CARGO_FOLDER_VARIABLE, pgo};
+use crate::cli::Parameters;
+use crate::experiment;
 use crate::link::exit_code;
 use crate::notes::note;
 use crate::rust;
@@ -22,37 +22,17 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use trodden_profile::sampling::SAMPLE_TIER as SAMPLE_WORD;
-use trodden_unit::marks::ADDRESSES_WORD;
+use trodden_unit::Identity;
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{Identity, RESIDUAL_WORD};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Parameters of the plugin with a value, as `trodden build` has them.
-const PARAMETERS: [&str; 12] = [
-    "--scheme",
-    "--max-paths",
-    "--table-slots",
-    "--array-paths",
-    "--threads",
-    "--chords",
-    "--reach",
-    "--keep",
-    "--weights",
-    "--tails",
-    "--events",
-    "--residual",
-];
-/// Those without.
-const FLAGS: [(&str, &str); 4] =
-    [("--sample", SAMPLE_WORD), ("--addresses", ADDRESSES_WORD), ("--pgo", pgo::MARKERS), ("--coverage", pgo::COVERAGE)];
 const HELP: &str = "\
 Builds, runs, tests or benches a Rust package with its paths counted.
 
 Usage: cargo trodden <build|run|test|bench> [OPTIONS] [cargo's options] [-- arguments]
 
 Options, as of `trodden build`: --scheme S, --max-paths N, --table-slots N, --array-paths N, --threads own|atomic,
---chords on|off, --reach doubtful|all, --keep bitcode|map, --weights FILE, --sample, --addresses, --tails merged|apart, --pgo,
+--chords on|off, --reach may-not-return|calls|all, --keep bitcode|map, --weights FILE, --sample, --addresses, --tail-merging on|off, --pgo,
 --coverage[=mcdc], --events EVENT, --residual PROFILE.
 Everything else goes to cargo. Programs are in target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record
 what they run; `trodden report` shows it. With --pgo, `trodden export profdata` makes a profile for -Cprofile-use of it.
@@ -111,8 +91,8 @@ struct Invocation {
     words: Vec<OsString>,
     /// How many of them come before `--`.
     own: usize,
-    /// The plugin's parameters.
-    parameters: Vec<String>,
+    /// How paths are counted.
+    parameters: Parameters,
     /// The target triple, if it is given.
     target: Option<String>,
     /// The profile, if it is given.
@@ -123,8 +103,11 @@ struct Invocation {
 
 impl Invocation {
     fn read(arguments: Vec<OsString>) -> Result<Invocation> {
-        let mut out = Invocation::default();
-        let mut rest = arguments.into_iter();
+        let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
+        let mut own = arguments[..end].to_vec();
+        let parameters = Parameters::taken_from(&mut own)?;
+        let mut out = Invocation { parameters, ..Invocation::default() };
+        let mut rest = own.into_iter().chain(arguments[end..].iter().cloned());
         while let Some(word) = rest.next() {
             let text = word.to_string_lossy().into_owned();
             if text == "--" {
@@ -137,11 +120,7 @@ impl Invocation {
                 Some((option, value)) => (option.to_owned(), Some(value.to_owned())),
                 None => (text.clone(), None),
             };
-            if let Some((_, word)) = FLAGS.iter().find(|(flag, _)| text == *flag) {
-                out.parameters.push((*word).into());
-                continue;
-            }
-            if !PARAMETERS.contains(&option.as_str()) && !["--target", "--profile", "--target-dir"].contains(&option.as_str()) {
+            if !["--target", "--profile", "--target-dir"].contains(&option.as_str()) {
                 if text == "--release" || text == "-r" {
                     out.profile = Some("release".into());
                 }
@@ -157,15 +136,7 @@ impl Invocation {
                     out.words.push(format!("--profile={value}").into());
                     out.profile = Some(value);
                 }
-                "--weights" => {
-                    let file = weights_file(&value).map_err(|what| anyhow::anyhow!("--weights {value}: {what}"))?;
-                    out.parameters.push(format!("weights={file}"));
-                }
-                "--residual" => {
-                    let file = known_paths(&value).map_err(|what| anyhow::anyhow!("--residual {value}: {what}"))?;
-                    out.parameters.push(format!("{RESIDUAL_WORD} known={file}"));
-                }
-                parameter => out.parameters.push(format!("{}={value}", &parameter[2..])),
+                _ => {}
             }
         }
         out.own = out.words.len();
@@ -203,8 +174,10 @@ fn cargo(verb: &str, invocation: &Invocation, recorder: &[String]) -> Result<Com
         command.arg("--config").arg(runner(&target, recorder)?);
     }
     command.args(&invocation.words[invocation.own..]);
-    let parameters = parameters(invocation);
-    if !pgo::names_matter(&parameters) {
+    let settings = invocation.parameters.settings().over(experiment::of_environment()?);
+    let names_matter = pgo::names_matter(&settings);
+    let request = experiment::file(&experiment::resolve(settings)?)?;
+    if !names_matter {
         // Where a profile is collected or used, names must be those of the other build, and cargo makes them of the settings, too.
         let variable = invocation.profile(verb).to_uppercase().replace('-', "_");
         command.env(format!("CARGO_PROFILE_{variable}_LTO"), "fat");
@@ -213,10 +186,11 @@ fn cargo(verb: &str, invocation: &Invocation, recorder: &[String]) -> Result<Com
     if env::var_os("RUSTC_WRAPPER").is_some_and(|w| !w.is_empty()) {
         note("RUSTC_WRAPPER is not used: trodden stands there itself");
     }
-    let way = way(&parameters)?;
+    let way = way(&request)?;
     command.env("RUSTC_WRAPPER", assets::wrapper_for(&store, way)?).env(rust::ROLE_VARIABLE, rust::WRAPPER);
     command.env(rust::WAY_VARIABLE, way.to_string());
-    command.env(STORE_VARIABLE, store.root()).env(PARAMETERS_VARIABLE, parameters);
+    command.env(STORE_VARIABLE, store.root());
+    experiment::set(&mut command, &request);
     let drivers = assets::drivers(&store)?;
     let underscored = target.replace('-', "_");
     command.env(format!("CC_{underscored}"), drivers.join("trodden-cc")).env(format!("CXX_{underscored}"), drivers.join("trodden-c++"));
@@ -224,24 +198,16 @@ fn cargo(verb: &str, invocation: &Invocation, recorder: &[String]) -> Result<Com
     Ok(command)
 }
 
-/// What decides how the plugin changes a program: its parameters, the content of the files that they name, and the plugin itself.
+/// What decides how the plugin changes a program: the request, whose file is named by its content and names others so, and
+/// the plugin itself.
 ///
 /// # Errors
-/// A file cannot be read.
-fn way(parameters: &str) -> Result<Identity> {
-    let named = parameters.split_whitespace().filter_map(|word| word.split_once('=')).map(|(_, value)| PathBuf::from(value));
-    let files = named.filter(|path| path.is_absolute() && path.is_file()).chain([assets::plugin()?]);
-    let mut content = parameters.to_owned();
-    for file in files {
-        let bytes = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        content.push_str(&format!(" {}", Identity::of(&bytes)));
-    }
-    Ok(Identity::of(content.as_bytes()))
-}
-
-fn parameters(invocation: &Invocation) -> String {
-    let old = env::var(PARAMETERS_VARIABLE).unwrap_or_default();
-    parameters_over(&old, &invocation.parameters.join(" "))
+/// The plugin cannot be read.
+fn way(request: &Path) -> Result<Identity> {
+    let plugin = assets::plugin()?;
+    let bytes = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
+    let name = request.file_name().unwrap_or_default().to_string_lossy();
+    Ok(Identity::of(format!("{name} {}", Identity::of(&bytes)).as_bytes()))
 }
 
 /// The words by which `trodden` records what cargo runs.
@@ -302,7 +268,8 @@ mod tests {
         let found = read("run --release --pgo --max-paths 9 --bin x --scheme=ball-larus --reach all --sample -- --release --target y");
         assert_eq!(found.words, ["run", "--release", "--bin", "x", "--", "--release", "--target", "y"].map(OsString::from));
         assert_eq!(found.own, 4);
-        assert_eq!(found.parameters, ["markers=llvm", "max-paths=9", "scheme=ball-larus", "reach=all", "tier=sample"]);
+        let settings = found.parameters.settings().to_string();
+        assert_eq!(settings, "scheme=ball-larus max-paths=9 reach=all when=bursts observe=edge-profile");
         assert_eq!(found.profile("run"), "release");
         assert_eq!(found.target, None);
     }

@@ -14,8 +14,8 @@ mod options;
 pub mod pgo;
 
 use crate::assets;
-use crate::cli::parameters_over;
 use crate::events::{self, Event};
+use crate::experiment;
 use crate::link;
 use crate::notes::note;
 use crate::toolchain::Tool;
@@ -27,9 +27,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use trodden_profile::sampling::SAMPLE_TIER as SAMPLE_WORD;
-use trodden_unit::EventSource;
-use trodden_unit::marks::ADDRESSES_WORD;
+use trodden_unit::Settings;
 
 /// The language whose driver clang is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +48,6 @@ impl Language {
     }
 }
 
-/// Variable with parameters for the plugin: `key=value` words.
-pub const PARAMETERS_VARIABLE: &str = "TRODDEN_INSTRUMENT";
 /// Variable with the options by which machine code is made, for the plugin to keep; separated by [`CODEGEN_SEPARATOR`].
 pub const CODEGEN_VARIABLE: &str = "TRODDEN_CODEGEN";
 /// Separates words in [`CODEGEN_VARIABLE`].
@@ -62,15 +58,15 @@ pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
 pub const LTO_OPTION: &str = "--trodden-lto";
 /// Option of one command, with an event behind `=`, that asks for sums of events.
 const EVENTS_OPTION: &str = "--trodden-events";
-/// Options of one command that stand for parameters of the plugin.
-const PARAMETER_OPTIONS: [(&str, &str); 9] = [
-    ("--trodden-stream", "stream=on"),
-    ("--trodden-sample", SAMPLE_WORD),
-    ("--sample", SAMPLE_WORD),
-    ("--trodden-addresses", ADDRESSES_WORD),
-    ("--trodden-pgo", pgo::MARKERS),
-    ("--trodden-coverage", pgo::COVERAGE),
-    ("--trodden-coverage=mcdc", pgo::MCDC),
+/// Options of one command that stand for settings.
+const SETTING_OPTIONS: [(&str, &str); 9] = [
+    ("--trodden-stream", "observe=stream"),
+    ("--trodden-sample", "when=bursts"),
+    ("--sample", "when=bursts"),
+    ("--trodden-addresses", "observe=addresses"),
+    ("--trodden-pgo", "observe=edge-profile"),
+    ("--trodden-coverage", "observe=coverage"),
+    ("--trodden-coverage=mcdc", "observe=mcdc"),
     ("--trodden-tables", "table-slots=262144"),
     ("--trodden-threads=atomic", "threads=atomic"),
 ];
@@ -80,11 +76,9 @@ const PARAMETER_OPTIONS: [(&str, &str); 9] = [
 /// # Errors
 /// Clang or a part of trodden is missing.
 pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCode> {
-    let asked = PARAMETER_OPTIONS.iter().filter(|(option, _)| take_option(&mut arguments, option));
-    let mut words: Vec<String> = asked.map(|(_, word)| (*word).to_owned()).collect();
-    words.extend(take_events_option(&mut arguments)?);
-    if !words.is_empty() {
-        return drive_again(language, &arguments, &words.join(" "));
+    let own = take_settings(&mut arguments)?;
+    if own != Settings::default() || experiment::settings_variable().is_some() {
+        return drive_again(language, &arguments, own);
     }
     let clang = language.tool().find()?;
     let lto = take_lto_option(&mut arguments);
@@ -158,12 +152,13 @@ fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], enviro
     Err(error).with_context(|| format!("cannot run {}", clang.display()))
 }
 
-/// Runs the driver again with parameters where all of its parts find them: in the environment.
-fn drive_again(language: Language, arguments: &[OsString], words: &str) -> Result<ExitCode> {
+/// Runs the driver again with its settings resolved where all of its parts find them: in the environment.
+fn drive_again(language: Language, arguments: &[OsString], own: Settings) -> Result<ExitCode> {
+    let request = experiment::resolve(own.over(experiment::of_environment()?))?;
     let trodden = assets::own_folder()?.join("trodden");
     let mut command = Command::new(&trodden);
     command.arg(if language == Language::C { "cc" } else { "c++" }).args(arguments);
-    command.env(PARAMETERS_VARIABLE, parameters_over(&env::var(PARAMETERS_VARIABLE).unwrap_or_default(), words));
+    experiment::set(&mut command, &experiment::file(&request)?);
     Err(command.exec()).with_context(|| format!("cannot run {}", trodden.display()))
 }
 
@@ -177,15 +172,17 @@ fn take_option(arguments: &mut Vec<OsString>, option: &str) -> bool {
     arguments.len() < before
 }
 
-/// `--trodden-events=NAME` as the plugin's word.
-fn take_events_option(arguments: &mut Vec<OsString>) -> Result<Option<String>> {
-    let value =
-        |word: &OsString| word.to_str().and_then(|w| w.strip_prefix(EVENTS_OPTION)).and_then(|w| w.strip_prefix('=')).map(str::to_owned);
-    let Some(name) = arguments.iter().find_map(value) else { return Ok(None) };
-    arguments.retain(|word| value(word).is_none());
-    let known = || EventSource::ALL.map(EventSource::name).join(", ");
-    anyhow::ensure!(EventSource::parse(&name).is_some(), "{EVENTS_OPTION}={name}: there is no such event; known are {}", known());
-    Ok(Some(format!("events={name}")))
+/// The settings that options of this command stand for; they are taken out.
+fn take_settings(arguments: &mut Vec<OsString>) -> Result<Settings> {
+    let asked = SETTING_OPTIONS.iter().filter(|(option, _)| take_option(arguments, option));
+    let text: Vec<&str> = asked.map(|(_, setting)| *setting).collect();
+    let mut settings: Settings = text.join(" ").parse()?;
+    let value = |word: &OsString| word.to_str()?.strip_prefix(EVENTS_OPTION)?.strip_prefix('=').map(OsString::from);
+    if let Some(name) = arguments.iter().find_map(value) {
+        arguments.retain(|word| value(word).is_none());
+        settings.set("events", &name).with_context(|| format!("{EVENTS_OPTION}={}: there is no such event", name.display()))?;
+    }
+    Ok(settings)
 }
 
 /// `cargo trodden` names here the folder of what is built for the target. Code that build scripts compile for

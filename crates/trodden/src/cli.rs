@@ -13,6 +13,7 @@ mod overview;
 mod parameters;
 mod partition;
 mod residual;
+mod sequences;
 mod showing;
 mod simulate;
 mod stream;
@@ -34,9 +35,12 @@ pub use graph::Graph;
 pub use isolate::{Isolate, SuspectScore};
 pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use overview::command as command_line;
-pub use parameters::{Parameters, known_in, known_paths, parameters_over, weights_file};
+pub use parameters::Parameters;
 pub use partition::{CopyStrategy, HitsCounted, Plan};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
+pub use sequences::{
+    StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments,
+};
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use simulate::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, SourceFormat, StackOverflow, Sweep};
 pub use stream::{Last, RecordStream, Stream, StreamCollect, StreamShow, StreamStatistics};
@@ -81,7 +85,7 @@ check failed, 2 if trodden itself failed.";
 const DRIVER_HELP: &str = "\
 Environment:
   TRODDEN_STORE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
-  TRODDEN_INSTRUMENT  how to count: words such as max-paths=1000, chords=off, keep=map, tier=sample, events=tsc
+  TRODDEN_INSTRUMENT  how drivers count: settings such as max-paths=1000 chords=off keep=map when=bursts events=tsc
   TRODDEN_LTO=1       optimise programs as a whole (as --trodden-lto)
   TRODDEN_QUIET=1     no notes on standard error
   TRODDEN_PLUGIN      the plugin's file, if it is neither beside trodden nor in ../lib/trodden
@@ -517,8 +521,7 @@ pub struct Instrument {
     pub time_limit: Option<u64>,
     /// Act at the end of each path that matches this expression (see `trodden find`), and count these paths alone; all
     /// others cost next to nothing. `call` cannot be watched.
-    #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "interesting",
-        "table_slots"])]
+    #[arg(long, value_name = "EXPRESSION")]
     pub watch: Option<String>,
     /// With --watch: what the program does when it takes such a path, besides counting it; `report` if nothing is said.
     /// TRODDEN_ON_UNTESTED goes before it.

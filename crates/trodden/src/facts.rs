@@ -2,6 +2,7 @@
 //! once more, which writes facts and makes no code.
 
 use crate::assets;
+use crate::experiment;
 use crate::notes::note;
 use crate::rebuild::{Compiler, codegen_of, on_all_processors};
 use anyhow::{Context, Result};
@@ -11,6 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use trodden_report::Function;
+use trodden_unit::experiment::{Action, InputFolder, Request};
 use trodden_unit::facts::{FunctionFacts, UnitFacts};
 use trodden_unit::{CodegenOptions, Frame, Identity, Image, UnitMap, UnitStore};
 
@@ -116,8 +118,9 @@ fn one(compiler: &Compiler, folder: &Path, Job { unit, map, codegen, bitcode }: 
     let [input, output, result] = ["bc", "o", "facts"].map(|end| format!("{unit}.{end}"));
     fs::write(folder.join(&input), bitcode)?;
     let mut command = compiler.command(Path::new(&input), codegen, Path::new(&output));
-    // The words of the variable cannot hold blanks, which folders may have: so names are relative.
-    command.current_dir(folder).env(crate::cc::PARAMETERS_VARIABLE, format!("facts={result}"));
+    let request = Request { action: Action::Describe { output: folder.join(&result).into() }, ..Request::default() };
+    command.current_dir(folder);
+    experiment::set(&mut command, &request.write(&InputFolder::at(folder))?);
     compiler.run(command, Path::new(&input))?;
     let mut facts = UnitFacts::from_bytes(&fs::read(folder.join(&result)).context("the plugin wrote no facts: is it of this version?")?)?;
     if facts.files != map.files || facts.scopes != map.scopes {

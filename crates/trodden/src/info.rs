@@ -185,7 +185,7 @@ impl ImageSummary {
         self.units.push(UnitSummary {
             unit: unit.to_owned(),
             source: map.source.clone(),
-            scheme: map.scheme.clone(),
+            scheme: map.experiment.to_string(),
             codegen: map.codegen.clone(),
             functions: map.functions.len(),
             counters: paths,
@@ -203,7 +203,7 @@ impl ImageSummary {
         };
         writeln!(out, "  counted    {} functions{copies} in {} units, {} paths", self.functions, self.units.len(), self.counters)?;
         for (scheme, count) in self.schemes() {
-            writeln!(out, "  scheme     {scheme} ({count} units)")?;
+            writeln!(out, "  experiment {scheme} ({count} units)")?;
         }
         let lines = self.units.iter().map(|u| {
             let bitcode = if u.bitcode { "" } else { ", no bitcode" };

@@ -5,8 +5,9 @@
 //! names mean what they meant, and only absolute names are changed.
 
 use crate::assets;
-use crate::cc::{PARAMETERS_VARIABLE, arguments::CommandLine, read};
+use crate::cc::{arguments::CommandLine, read};
 use crate::cli::{Instrument, OnUntested};
+use crate::experiment;
 use crate::frames;
 use crate::interesting;
 use crate::link::{self, is_of_the_system};
@@ -27,7 +28,8 @@ use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_profile::RunStore;
 use trodden_report::words::plural;
-use trodden_unit::{Frame, INTERESTING_KEY, Identity, Image, KnownPaths, RESIDUAL_WORD, UnitMap, UnitStore, WATCHED_KEY};
+use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Input, InputKind, Request, exclusions};
+use trodden_unit::{Frame, Identity, Image, Settings, UnitMap, UnitStore};
 use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
 
 /// Said of programs that count for nobody by themselves.
@@ -40,25 +42,13 @@ pub const WRITES_NOTHING: &str =
 /// The program is not instrumented, its recipe or bitcode is missing, or a tool fails.
 pub fn run(job: &Instrument) -> Result<ExitCode> {
     let (program, output) = (&job.program, &job.output);
-    job.parameters.check(!job.interesting.is_empty(), job.watch.is_some())?;
-    let mut words = job.parameters.words();
-    if !job.interesting.is_empty() {
-        let paths = interesting::paths(&job.interesting, program)?;
-        let asked: usize = paths.functions().map(|(_, _, f)| f.known.len()).sum();
-        let (paths_said, of) = (plural(asked as u128, "path", "paths"), plural(paths.len() as u128, "function", "functions"));
-        note(format_args!("{paths_said} of {of} {} asked for", if asked == 1 { "is" } else { "are" }));
-        words += &format!(" {INTERESTING_KEY}={}", interesting::file(&paths)?);
-        words += &job.time_limit.map_or_else(String::new, |seconds| format!(" time-limit={seconds}"));
-    }
-    if let Some(expression) = &job.watch {
-        words += &format!(" {RESIDUAL_WORD} {WATCHED_KEY}={}", interesting::file(&watch::others(expression, program)?)?);
-    }
+    let request = request(job)?;
     let defaults = Defaults::of(job);
-    let made = make_with(program, output, &words, &defaults)?;
+    let made = make_with(program, output, &request, &defaults)?;
     let made = made.ok_or_else(|| anyhow!("{} has no instrumented unit", output.display()))?;
     tell(&made);
-    if let Some(file) = &job.parameters.residual {
-        let known = KnownPaths::from_bytes(&fs::read(file).with_context(|| format!("cannot read {file}"))?)?;
+    if let Some(known) = request.experiment.known_set() {
+        let known = experiment::paths_of(InputKind::Known, known)?;
         let maps: Vec<UnitMap> = made.frames.iter().filter_map(|f| f.map().ok()).collect();
         tell_known(&known, &maps.iter().collect::<Vec<_>>(), "all their paths are counted");
     }
@@ -74,20 +64,41 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a variant with parameters of the plugin; gives its image, unless nothing in it is instrumented.
+/// What is asked for. It is checked before anything is read.
+fn request(job: &Instrument) -> Result<Request> {
+    let place = || Some(Input::File(PathBuf::new()));
+    let mut settings = Settings { time_limit_s: job.time_limit, ..job.parameters.settings() };
+    settings.interesting = if job.interesting.is_empty() { None } else { place() };
+    settings.watched = job.watch.as_ref().and_then(|_| place());
+    exclusions::check(&settings)?;
+    if !job.interesting.is_empty() {
+        let paths = interesting::paths(&job.interesting, &job.program)?;
+        let asked: usize = paths.functions().map(|(_, _, f)| f.known.len()).sum();
+        let (paths_said, of) = (plural(asked as u128, "path", "paths"), plural(paths.len() as u128, "function", "functions"));
+        note(format_args!("{paths_said} of {of} {} asked for", if asked == 1 { "is" } else { "are" }));
+        settings.interesting = Some(experiment::stored(&paths)?);
+    }
+    if let Some(expression) = &job.watch {
+        settings.watched = Some(experiment::stored(&watch::others(expression, &job.program)?)?);
+    }
+    experiment::resolve(settings)
+}
+
+/// Makes a variant as a request says; gives its image, unless nothing in it is instrumented.
 ///
 /// # Errors
 /// The program is not instrumented, its recipe or bitcode is missing, or a tool fails.
-pub fn make(program: &Path, output: &Path, words: &str) -> Result<Option<Image>> {
-    make_with(program, output, words, &Defaults::default())
+pub fn make(program: &Path, output: &Path, request: &Request) -> Result<Option<Image>> {
+    make_with(program, output, request, &Defaults::default())
 }
 
-fn make_with(program: &Path, output: &Path, words: &str, defaults: &Defaults) -> Result<Option<Image>> {
+fn make_with(program: &Path, output: &Path, request: &Request, defaults: &Defaults) -> Result<Option<Image>> {
+    let request = experiment::file(request)?;
     let inputs = Inputs::of(program)?;
     let place = Place::new(&inputs.recipe)?;
     note(format_args!("compiling {} units from their bitcode", inputs.frames.len()));
-    let rebuilder = Rebuilder::compile(&Compiler::new(words.into())?, &inputs.frames, &place.folder.path().join("units"))?;
-    inputs.link(&place, rebuilder, output, words, defaults, None)
+    let rebuilder = Rebuilder::compile(&Compiler::new(request.clone().into())?, &inputs.frames, &place.folder.path().join("units"))?;
+    inputs.link(&place, rebuilder, output, &request, defaults, None)
 }
 
 /// What a program was linked of.
@@ -123,7 +134,7 @@ impl Inputs {
         Ok(Inputs { recipe, contents, frames, origin })
     }
 
-    /// Links the program anew with objects that were made of its units with parameters of the plugin; gives its image,
+    /// Links the program anew with objects that were made of its units by a request's file; gives its image,
     /// unless nothing in it is instrumented. It finds shared libraries where the program itself does. Where the
     /// environment says nothing, it writes to files of the pattern `writes`, if there is one.
     ///
@@ -133,13 +144,13 @@ impl Inputs {
         &self,
         objects: HashMap<Identity, PathBuf>,
         output: &Path,
-        words: &str,
+        request: &Path,
         writes: Option<&str>,
     ) -> Result<Option<Image>> {
         let place = Place::new(&self.recipe)?;
         let rebuilder = Rebuilder::of(objects, place.folder.path());
         let defaults = Defaults { output: writes.map(str::to_owned), ..Defaults::default() };
-        self.link(&place, rebuilder, output, words, &defaults, Some(&self.origin))
+        self.link(&place, rebuilder, output, request, &defaults, Some(&self.origin))
     }
 
     fn link(
@@ -147,7 +158,7 @@ impl Inputs {
         place: &Place,
         rebuilder: Rebuilder,
         output: &Path,
-        words: &str,
+        request: &Path,
         defaults: &Defaults,
         origin: Option<&Path>,
     ) -> Result<Option<Image>> {
@@ -161,7 +172,7 @@ impl Inputs {
             // In front: of several definitions, which are weak, the first counts.
             line.splice(0..0, ["-Xlinker".into(), object.into()]);
         }
-        link_there(&self.recipe, place, &read(&line), words)
+        link_there(&self.recipe, place, &read(&line), request)
     }
 }
 
@@ -220,7 +231,7 @@ fn tell(image: &Image) {
 
 /// How the units of an image are counted.
 fn scheme(image: &Image) -> String {
-    let mut schemes: Vec<String> = image.frames.iter().filter_map(|f| f.map().ok()).map(|m| m.scheme).collect();
+    let mut schemes: Vec<String> = image.frames.iter().filter_map(|f| f.map().ok()).map(|m| m.experiment.to_string()).collect();
     schemes.sort();
     schemes.dedup();
     schemes.join(" or ")
@@ -366,14 +377,14 @@ fn unit_of_store(store: &UnitStore, unit: &str) -> Result<Frame> {
 }
 
 /// Runs the link in its place. The driver works by the current folder, and this process has nothing else to do.
-fn link_there(recipe: &Recipe, place: &Place, line: &CommandLine, parameters: &str) -> Result<Option<Image>> {
+fn link_there(recipe: &Recipe, place: &Place, line: &CommandLine, request: &Path) -> Result<Option<Image>> {
     let driver = match recipe.driver {
         Driver::Clang => Tool::Clang,
         Driver::ClangCxx => Tool::ClangCxx,
     };
     let clang = driver.find()?;
     let mut environment: Vec<(OsString, OsString)> = recipe.environment.iter().map(|(k, v)| (k.into(), v.to_os())).collect();
-    environment.push((PARAMETERS_VARIABLE.into(), parameters.into()));
+    environment.push((EXPERIMENT_VARIABLE.into(), request.into()));
     let job = link::Job { clang: &clang, arguments: &line.words, line, added: Vec::new(), environment };
     let back = env::current_dir();
     env::set_current_dir(place.of(&place.directory))?;

@@ -1,16 +1,15 @@
-//! The sets of `--interesting`: words of the command line to paths of a program, united, and to the file that the plugin reads.
+//! The sets of `--interesting`: words of the command line to paths of a program, united.
 
-use crate::assets;
-use crate::cli::known_in;
+use crate::experiment::known_in;
 use crate::git::{self, Difference};
 use crate::plan::units;
 use crate::profiles::{LAST, load};
 use anyhow::{Context, Result, bail};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use trodden_profile::choice::{self, Place};
 use trodden_report::Name;
-use trodden_unit::{FunctionMap, Identity, KnownPaths, UnitMap};
+use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 
 /// The paths of a program that are in one of the sets.
 ///
@@ -34,20 +33,6 @@ pub fn paths(sets: &[String], program: &Path) -> Result<KnownPaths> {
         bail!("no function of {} has a path in --interesting: take a profile of this program", program.display());
     }
     Ok(all)
-}
-
-/// Writes a set of paths beside the units of the store, where builds find it; gives its name as a word for the plugin.
-///
-/// # Errors
-/// It cannot be written.
-pub fn file(paths: &KnownPaths) -> Result<String> {
-    let bytes = paths.to_bytes();
-    let path: PathBuf = std::path::absolute(assets::store()?.root().join("known").join(Identity::of(&bytes).to_string()))?;
-    assets::write_whole(&path, &bytes)?;
-    match path.to_str().filter(|p| !p.contains(char::is_whitespace)) {
-        Some(word) => Ok(word.to_owned()),
-        None => bail!("{} has blanks in its name: set TRODDEN_STORE to a folder without", path.display()),
-    }
 }
 
 fn one(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
@@ -90,7 +75,7 @@ fn one(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
 
 /// The executed paths of a profile, or those of a file of paths.
 fn of_profile(wanted: &str) -> Result<KnownPaths> {
-    match known_in(wanted)? {
+    match known_in(Path::new(wanted))? {
         Some(paths) => Ok(paths),
         None => Ok(load(wanted)?.complete_paths()?),
     }

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `cli.rs` | syntax of the command line |
+//! | `experiment.rs` | from settings of builds to the file that the plugin reads |
 //! | `cc.rs`, `cc/arguments.rs` | compiler drivers |
 //! | `link.rs`, `recipe.rs` | linking; what is kept of a link |
 //! | `rebuild.rs`, `frames.rs`, `instrument.rs` | other variants of a program, without its sources |
@@ -21,6 +22,7 @@
 //! | `residual.rs` | untested paths: what the field takes and tests do not |
 //! | `field.rs`, `field/` | reports of untested paths from many machines |
 //! | `simulate/` | the model of the hardware path profiler on programs that QEMU runs, and on recorded branches |
+//! | `sequences/` | questions asked of sequences of paths and calls |
 //! | `import.rs` | profiles of branches that hardware recorded |
 //! | `profdata.rs`, `cc/pgo.rs` | LLVM's profiles, for `-fprofile-use` and `llvm-cov`; builds that collect for them |
 //! | `coverage/` | coverage by `llvm-cov` of a profile's own counts; paths beside it |
@@ -47,6 +49,7 @@ mod copies;
 mod coverage;
 mod doctor;
 mod events;
+mod experiment;
 mod facts;
 mod field;
 mod find;
@@ -78,6 +81,7 @@ mod residual;
 mod runs;
 mod rust;
 mod sample;
+mod sequences;
 mod simulate;
 mod stand_ins;
 mod store;

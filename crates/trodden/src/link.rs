@@ -5,8 +5,9 @@
 
 use crate::assets;
 use crate::cc::arguments::{CommandLine, InputKind};
-use crate::cc::{PARAMETERS_VARIABLE, with_added};
+use crate::cc::with_added;
 use crate::events::{self, Event};
+use crate::experiment::request_in;
 use crate::frames;
 use crate::notes::{fail, reasons, warn};
 use crate::recipe::{Driver, FileInput, Made, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
@@ -20,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
-use trodden_unit::marks::ADDRESSES_WORD;
+use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Keep, Request};
 use trodden_unit::{Identity, Image, UnitStore};
 
 /// A link to make.
@@ -37,9 +38,6 @@ pub struct Job<'a> {
     /// Variables to set for compiling.
     pub environment: Vec<(OsString, OsString)>,
 }
-
-/// The plugin's parameter that has directions carried out, and nothing counted.
-pub const APPLY_KEY: &str = "apply=";
 
 /// Code finds its counters by distances of 32 bits.
 const MOST_COUNTER_BYTES: u64 = 1 << 31;
@@ -62,14 +60,14 @@ pub fn drive(job: &Job) -> Result<ExitCode> {
 /// # Errors
 /// Clang cannot be run, or the store cannot be written.
 pub fn run(job: &Job) -> Result<(ExitStatus, Option<Image>)> {
-    let store = assets::store()?;
+    let (store, request) = (assets::store()?, request_of(job)?);
     let dependencies = tempfile::Builder::new().prefix("trodden-link-").suffix(".d").tempfile().context("cannot make a temporary file")?;
     let listed = listed_dependencies(job.line, dependencies.path());
     let mut added = job.added.clone();
     let dependencies = listed.as_deref().filter(|_| job.line.dependency_file.is_none());
-    added.extend(link_options(job.line, &store, dependencies, counts_nothing(job))?);
+    added.extend(link_options(job.line, &store, dependencies, request.counts_nothing())?);
     let path = Path::new(job.line.image());
-    let status = match is_without_start_up(job.line) && !counts_nothing(job) {
+    let status = match is_without_start_up(job.line) && !request.counts_nothing() {
         true => link_with_entry(job, &added, &assets::start_object(&store)?)?,
         false => linker(job, &added).status().with_context(|| cannot_run(job))?,
     };
@@ -79,7 +77,8 @@ pub fn run(job: &Job) -> Result<(ExitStatus, Option<Image>)> {
     }
     let image = read_image(path);
     if let Some(image) = &image
-        && !keeps_only_maps(job)
+        // Without bitcode no variant can be made, so no recipe is wanted.
+        && request.keep == Keep::Bitcode
         && let Err(error) = keep(job, &store, image, listed.as_deref())
     {
         warn(format_args!("other variants of {} cannot be made later: {}", Path::new(job.line.image()).display(), reasons(&error)));
@@ -198,18 +197,10 @@ fn read_image(path: &Path) -> Option<Image> {
     Image::read(&fs::read(path).ok()?).ok()
 }
 
-/// Whether nothing that is linked counts, so that the program needs no runtime.
-fn counts_nothing(job: &Job) -> bool {
-    let own = job.environment.iter().rfind(|(name, _)| name == PARAMETERS_VARIABLE).map(|(_, words)| words.clone());
-    let words = own.or_else(|| env::var_os(PARAMETERS_VARIABLE)).unwrap_or_default();
-    words.to_string_lossy().split_whitespace().any(|word| word == ADDRESSES_WORD || word.starts_with(APPLY_KEY))
-}
-
-/// Without bitcode no variant can be made, so no recipe is wanted.
-fn keeps_only_maps(job: &Job) -> bool {
-    let own = job.environment.iter().find(|(name, _)| name == PARAMETERS_VARIABLE).map(|(_, words)| words.clone());
-    let words = own.or_else(|| env::var_os(PARAMETERS_VARIABLE)).unwrap_or_default();
-    words.to_string_lossy().split_whitespace().any(|word| word == "keep=map")
+/// What the units that are linked were made by.
+fn request_of(job: &Job) -> Result<Request> {
+    let own = job.environment.iter().rfind(|(name, _)| name == EXPERIMENT_VARIABLE).map(|(_, file)| file.clone());
+    request_in(own.or_else(|| env::var_os(EXPERIMENT_VARIABLE)))
 }
 
 /// Keeps the recipe of a link that was made.

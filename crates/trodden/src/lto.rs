@@ -6,15 +6,15 @@
 //! and archives of machine code take part as they are.
 
 use crate::cc::arguments::{CommandLine, InputKind};
-use crate::cc::{PARAMETERS_VARIABLE, read, with_added};
+use crate::cc::{read, with_added};
 use crate::events::{self, Event};
+use crate::experiment;
 use crate::frames::{self, Member};
 use crate::link::{self, exit_code};
 use crate::rebuild::Compiler;
 use crate::toolchain::Tool;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -59,7 +59,7 @@ fn link_whole(clang: &Path, arguments: &[OsString], line: &CommandLine, mut adde
     }
     let words = if is_bitcode(&fs::read(&module)?) {
         let object = place.path().join("whole.o");
-        Compiler::new(env::var_os(PARAMETERS_VARIABLE).unwrap_or_default())?.object(&module, &codegen(line), &object)?;
+        Compiler::new(experiment::variable_for_plugin())?.object(&module, &codegen(line), &object)?;
         without_bitcode(line, &object, place.path())?
     } else {
         arguments.to_vec()

@@ -11,8 +11,8 @@
 mod building;
 
 use crate::cli::Pgo;
+use crate::experiment;
 use crate::instrument;
-use crate::link::APPLY_KEY;
 use crate::notes::note;
 use crate::{profdata, record};
 use anyhow::{Context, Result, ensure};
@@ -22,7 +22,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_profile::directions::{Directed, DirectionOptions, collected, directed};
-use trodden_unit::Direction;
+use trodden_unit::experiment::Input;
+use trodden_unit::{Direction, Settings};
 
 /// Builds, trains, builds, trains, and makes the program.
 ///
@@ -45,10 +46,8 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     let output = job.output.clone().unwrap_or_else(|| with_ending(&program));
     let file = folder.path().join("directions");
     fs::write(&file, collected(&directed).to_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
-    let word = file.to_str().filter(|f| !f.contains(char::is_whitespace));
-    let word =
-        word.with_context(|| format!("the temporary folder {} has blanks in its name: set TMPDIR to one without", file.display()))?;
-    instrument::make(&program, &output, &format!("{APPLY_KEY}{word}"))?;
+    let settings = Settings { apply: Some(Input::File(file)), ..Settings::default() };
+    instrument::make(&program, &output, &experiment::resolve(settings)?)?;
     tell(&output, &directed);
     if let Some(kept) = &job.keep_profile {
         fs::copy(&profile, kept).with_context(|| format!("cannot write {}", kept.display()))?;

@@ -47,6 +47,16 @@ pub fn recover(wanted: &str) -> Result<(Profile, Vec<String>)> {
     Ok((merged.profile.with_context(|| format!("none of the runs of `{wanted}` can be read"))?, lost))
 }
 
+/// Reads the profile in a file, whose name may hold any bytes.
+///
+/// # Errors
+/// It cannot be read.
+pub fn load_file(file: &Path) -> Result<Profile> {
+    let found = Profile::recover(file)?;
+    losses(file, &found.lost).iter().for_each(warn);
+    Ok(found.profile)
+}
+
 /// What is said of a damaged file of which the intact part is used.
 pub fn losses(file: &Path, lost: &[Loss]) -> Vec<String> {
     let Some(first) = lost.first() else { return Vec::new() };

@@ -5,7 +5,7 @@
 //! assembly) is kept as it is, and the caller told.
 
 use crate::assets;
-use crate::cc::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, PARAMETERS_VARIABLE};
+use crate::cc::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use crate::frames::{self, Member};
 use crate::notes::Progress;
 use crate::toolchain::Tool;
@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use trodden_unit::experiment::EXPERIMENT_VARIABLE;
+use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_unit::{CodegenOptions, Frame, Identity, UnitMap};
 
@@ -26,18 +28,18 @@ pub struct Compiler {
     clang: PathBuf,
     plugin: OsString,
     store: PathBuf,
-    parameters: OsString,
+    request: OsString,
 }
 
 impl Compiler {
-    /// A compiler with the plugin's parameters.
+    /// A compiler with the file of a request to the plugin; empty: by default.
     ///
     /// # Errors
     /// Clang, the plugin or the store is missing.
-    pub fn new(parameters: OsString) -> Result<Compiler> {
+    pub fn new(request: OsString) -> Result<Compiler> {
         let mut plugin = OsString::from("-fpass-plugin=");
         plugin.push(assets::plugin()?);
-        Ok(Compiler { clang: Tool::Clang.find()?, plugin, store: assets::store()?.root().to_owned(), parameters })
+        Ok(Compiler { clang: Tool::Clang.find()?, plugin, store: assets::store()?.root().to_owned(), request })
     }
 
     /// Makes an object.
@@ -70,7 +72,7 @@ impl Compiler {
             .args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes"])
             .arg(&self.plugin);
         command.args(["-x", "ir", "-c"]).arg(bitcode).arg("-o").arg(output);
-        command.env(STORE_VARIABLE, &self.store).env(PARAMETERS_VARIABLE, &self.parameters);
+        command.env(STORE_VARIABLE, &self.store).env(EXPERIMENT_VARIABLE, &self.request).env_remove(SETTINGS_VARIABLE);
         command.env(CODEGEN_VARIABLE, codegen.words().join(CODEGEN_SEPARATOR));
         command
     }

@@ -1,17 +1,19 @@
 //! `trodden residual`: which paths does the field take that the tests have not? Profiles are weeded by
 //! `trodden_profile::untested`, and written by the crate `trodden-report`.
 //!
-//! What a build knew is found by the word `known=` in its units' schemes: the file of that identity lies in the store
-//! (`known/`), where `--residual` put it.
+//! What a build knew is named by its units' experiments: the file of that identity lies in the store (`inputs/`), where
+//! `--residual` put it.
 
 use crate::assets;
-use crate::cli::{Color, Residual, ResidualFormat, ResidualOrder, known_paths};
+use crate::cli::{Color, Residual, ResidualFormat, ResidualOrder};
 use crate::coverage::files::Files;
+use crate::experiment;
 use crate::notes::{printable_styled, reasons, warn};
 use crate::profiles;
 use crate::reports::{self, json_text};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -21,7 +23,8 @@ use trodden_profile::{Builds, Merger, Profile, ProfileError, RawProfile, Run, Ru
 use trodden_report::residual::{Field, Order, Residual as Untested, RunLabel, Wanted, hot_json, hot_text};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View, lcov, sarif};
-use trodden_unit::{Image, KnownPaths, RESIDUAL_WORD, UnitMap};
+use trodden_unit::experiment::{InputError, InputKind};
+use trodden_unit::{Identity, Image, KnownPaths, UnitMap};
 use trodden_wire::{COUNTERS_SECTION, KNOWN_MAGIC, checksum};
 
 /// Folder in the run store into which programs built with `--residual` write by themselves.
@@ -30,8 +33,6 @@ pub const FIELD_FOLDER: &str = "field";
 const NEW: u8 = 1;
 /// Paths shown on a terminal.
 const SHOWN: usize = 10;
-/// Begins the word of a unit's scheme that names the known paths.
-const KNOWN_KEY: &str = "known=";
 
 /// Shows untested paths.
 ///
@@ -266,9 +267,9 @@ pub struct Known {
     /// All of it.
     pub paths: KnownPaths,
     /// Identities of the sets that builds knew, which were added.
-    added: BTreeSet<String>,
+    added: BTreeSet<Identity>,
     /// Those that are nowhere to be found.
-    missing: BTreeSet<String>,
+    missing: BTreeSet<Identity>,
 }
 
 impl Known {
@@ -277,13 +278,7 @@ impl Known {
     /// # Errors
     /// There is no such profile, or its paths are cut otherwise.
     pub fn add_wanted(&mut self, wanted: &str) -> Result<()> {
-        let file = known_paths(wanted).map_err(|what| anyhow::anyhow!("--known {wanted}: {what}"))?;
-        self.add_file(Path::new(&file))
-    }
-
-    fn add_file(&mut self, file: &Path) -> Result<()> {
-        let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let known = KnownPaths::from_bytes(&bytes).with_context(|| file.display().to_string())?;
+        let known = experiment::known_paths(OsStr::new(wanted)).with_context(|| format!("--known {wanted}"))?;
         Ok(self.paths.unite(known)?)
     }
 
@@ -292,13 +287,17 @@ impl Known {
     /// # Errors
     /// A set is damaged, or of paths that are cut otherwise.
     pub fn add_of_builds(&mut self, profile: &Profile) -> Result<()> {
-        let maps = profile.images.iter().flat_map(|i| &i.units).map(|u| &*u.map);
-        let named: BTreeSet<&str> = maps.filter_map(set_of).collect();
-        for identity in named.into_iter().filter(|i| !self.added.contains(*i)).map(str::to_owned).collect::<Vec<_>>() {
-            let file = assets::store()?.root().join("known").join(&identity);
-            match file.is_file() {
-                true => self.add_file(&file)?,
-                false => drop(self.missing.insert(identity.clone())),
+        let units = profile.images.iter().flat_map(|i| &i.units);
+        let named: BTreeSet<Identity> = units.filter_map(|u| u.map.experiment.known_set()).collect();
+        let folder = experiment::inputs()?;
+        for identity in named.difference(&self.added.clone()).copied() {
+            match folder.get(InputKind::Known, identity) {
+                Ok(bytes) => {
+                    let known = KnownPaths::from_bytes(&bytes).with_context(|| folder.path(identity).display().to_string())?;
+                    self.paths.unite(known)?;
+                }
+                Err(InputError::Missing { .. }) => drop(self.missing.insert(identity)),
+                Err(error) => return Err(error.into()),
             }
             self.added.insert(identity);
         }
@@ -344,12 +343,6 @@ pub fn tell_known(known: &KnownPaths, maps: &[&UnitMap], then: &str) {
     } else if !same {
         warn(format_args!("the tests know no function of this program, and {then}: were they recorded with it?"));
     }
-}
-
-/// The set that a unit's build knew.
-pub fn set_of(map: &UnitMap) -> Option<&str> {
-    let mut words = map.scheme.split(' ');
-    words.any(|w| w == RESIDUAL_WORD).then(|| map.scheme.split(' ').find_map(|w| w.strip_prefix(KNOWN_KEY))).flatten()
 }
 
 /// A file for `TRODDEN_KNOWN`: the known paths as counters of a program.

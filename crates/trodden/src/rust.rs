@@ -13,7 +13,8 @@
 //! | `staticlib` | nothing: it is linked elsewhere |
 
 use crate::assets;
-use crate::cc::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, PARAMETERS_VARIABLE, pgo, read};
+use crate::cc::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, pgo, read};
+use crate::experiment;
 use crate::link as linking;
 use crate::notes::{note, warn};
 use crate::rebuild::Compiler;
@@ -59,7 +60,7 @@ pub fn wrap(arguments: Vec<OsString>) -> Result<ExitCode> {
         }
         last = Some(status);
     }
-    if names_matter() {
+    if names_matter()? {
         job.remove_temporaries()?;
     }
     Ok(last.map_or(ExitCode::SUCCESS, linking::exit_code))
@@ -70,15 +71,15 @@ pub fn wrap(arguments: Vec<OsString>) -> Result<ExitCode> {
 /// those without.
 fn version(rustc: &OsStr) -> Result<ExitCode> {
     let status = Command::new(rustc).arg("-vV").status().with_context(|| format!("cannot run {}", rustc.display()))?;
-    if !names_matter() {
+    if !names_matter()? {
         println!("trodden: {}", env::var(WAY_VARIABLE).unwrap_or_default());
     }
     Ok(linking::exit_code(status))
 }
 
 /// Whether a profile is collected or used, which goes by names.
-fn names_matter() -> bool {
-    pgo::names_matter(&env::var(PARAMETERS_VARIABLE).unwrap_or_default())
+fn names_matter() -> Result<bool> {
+    Ok(pgo::names_matter(&experiment::of_environment()?))
 }
 
 /// A crate that rustc compiles for the target.
@@ -212,8 +213,8 @@ impl Job {
 
     /// One module of everything.
     fn program(&self, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
-        let mut command = self.base(rustc, types);
-        if names_matter() {
+        let mut command = self.base(rustc, types)?;
+        if names_matter()? {
             // Asked for bitcode, rustc makes one part of a crate rather than as many as otherwise, and a profile would
             // not fit the names in them.
             command.arg(format!("--emit={}", emit.join(","))).args(["-Clto=fat", "-Csave-temps"]);
@@ -239,7 +240,7 @@ impl Job {
 
     /// Libraries of Rust's own kinds.
     fn library(&self, rustc: &OsStr, types: &[&str]) -> Result<Command> {
-        let mut command = self.base(rustc, types);
+        let mut command = self.base(rustc, types)?;
         if !types.contains(&"dylib") {
             command.arg(format!("--emit={}", self.emit.join(",")));
             command.args(self.lto.iter().map(|l| format!("-Clto={l}")));
@@ -250,14 +251,14 @@ impl Job {
         Ok(command)
     }
 
-    fn base(&self, rustc: &OsStr, types: &[&str]) -> Command {
+    fn base(&self, rustc: &OsStr, types: &[&str]) -> Result<Command> {
         let mut command = Command::new(rustc);
         command.args(&self.words).args(types.iter().map(|t| format!("--crate-type={t}")));
         if !self.debug {
             command.arg("-Cdebuginfo=line-tables-only");
         }
-        command.args(pgo::rustc_options());
-        command
+        command.args(pgo::rustc_options()?);
+        Ok(command)
     }
 
     fn with_linker(&self, command: &mut Command) -> Result<()> {
@@ -303,7 +304,7 @@ fn option_word(word: &OsStr, option: &str, value: Option<&str>) -> OsString {
 pub fn link(arguments: Vec<OsString>) -> Result<ExitCode> {
     let clang = Tool::Clang.find()?;
     let mut words = read(&arguments).words;
-    if pgo::wanted().is_some() {
+    if pgo::wanted()?.is_some() {
         pgo::without_runtime(&mut words);
     }
     let written = env::var_os(MODULE_VARIABLE).map(PathBuf::from).filter(|m| m.is_file());
@@ -337,7 +338,7 @@ fn swap(words: &mut [OsString], module: &Path) -> Result<()> {
     let kept = env::var(CODEGEN_VARIABLE).unwrap_or_default();
     let codegen = CodegenOptions::of_command_line(kept.split(CODEGEN_SEPARATOR).map(str::to_owned).collect());
     let object = module.with_extension("trodden.o");
-    let compiler = Compiler::new(env::var_os(PARAMETERS_VARIABLE).unwrap_or_default())?;
+    let compiler = Compiler::new(experiment::variable_for_plugin())?;
     compiler.object(module, &codegen, &object)?;
     words[at] = object.into();
     Ok(())

@@ -1,7 +1,7 @@
 //! `trodden store`: how large the unit store is, and making it smaller.
 //!
-//! The store grows with every build: the frames of units (`units`), what links were made of (`links`, `objects`), and
-//! objects of copies (`copies`). A program that carries its frames is reported without it; stripped programs and
+//! The store grows with every build: the frames of units (`units`), earlier profiles that builds were given (`inputs`),
+//! what links were made of (`links`, `objects`), and objects of copies (`copies`). A program that carries its frames is reported without it; stripped programs and
 //! `trodden instrument` need it.
 
 use crate::assets;
@@ -15,8 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-const PARTS: [(&str, &str); 4] =
-    [("units", "units of programs"), ("links", "links"), ("objects", "inputs of links"), (OBJECTS, "objects of copies")];
+const PARTS: [(&str, &str); 5] = [
+    ("units", "units of programs"),
+    ("inputs", "files that builds were given"),
+    ("links", "links"),
+    ("objects", "inputs of links"),
+    (OBJECTS, "objects of copies"),
+];
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Prints what the store holds; removes old files first if that is asked for.

@@ -112,7 +112,7 @@ fn residual_builds_count_what_threads_and_tail_calls_come_to() {
     assert!(build(&place, "").status().unwrap().success());
     record(&place);
     assert!(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).status().unwrap().success());
-    assert!(build(&place, &format!("tier=residual known={}", place.path("known").display())).status().unwrap().success());
+    assert!(build(&place, &format!("known={}", place.path("known").display())).status().unwrap().success());
     let again = place.command(trodden()).args(["record", "--no-store", "-o", "rare.trodden", "--", "./prog"]).env("RARE", "1").status();
     assert!(again.unwrap().success());
     let profile = Profile::read(&place.path("rare.trodden")).unwrap();
@@ -157,7 +157,7 @@ fn loops_whose_number_of_rounds_is_known_are_counted_when_they_are_left() {
     let place = Place::with(&[("prog.c", ROUNDS)]);
     assert!(build(&place, "").status().unwrap().success());
     let counted = record(&place);
-    assert!(build(&place, "rounds=off").status().unwrap().success());
+    assert!(build(&place, "trip-counts=off").status().unwrap().success());
     let off = record(&place);
     let sorted = |profile: &Profile, name: &str| {
         let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
@@ -193,7 +193,7 @@ fn a_loop_whose_rounds_the_program_counts_has_no_counter_besides() {
         return n; }\nint main(int c, char **v) { (void)v; char s[32]; return walk(c, s) == 0; }\n";
     let place = Place::with(&[("prog.c", WALK)]);
     let number = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("shr"));
-    assert_eq!((number(""), number("rounds=off")), (1, 0));
+    assert_eq!((number(""), number("trip-counts=off")), (1, 0));
     let steps = |parameters: &str| walk_of(&place, parameters, |l| ["incq\t%", "decq\t%"].iter().any(|i| l.starts_with(i)));
     assert_eq!(steps(""), 0);
 }
@@ -207,7 +207,7 @@ fn endless_loops_are_counted_while_they_run() {
           while (rounds < 1000 || turns < 1000) usleep(1000);\n\
           return 0; }\n";
     let place = Place::with(&[("prog.c", ENDLESS)]);
-    for parameters in ["", "rounds=on usual=held"] {
+    for parameters in ["", "trip-counts=on dominant-iteration=register"] {
         assert!(build(&place, parameters).status().unwrap().success());
         let profile = record(&place);
         for name in ["spin", "turn"] {
@@ -242,7 +242,7 @@ fn a_loop_that_no_test_entered_is_counted_in_place_by_an_address_found_once() {
     let run = |words: &[&str]| assert!(place.command(trodden()).args(words).output().unwrap().status.success(), "{words:?}");
     run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
     run(&["export", "known", "test.trodden", "-o", "known"]);
-    let parameters = format!("tier=residual known={}", place.path("known").display());
+    let parameters = format!("known={}", place.path("known").display());
     assert_eq!(walk_of(&place, &parameters, |l| l.contains("__trodden_direct_bias@")), 1);
     let counts = |l: &str| ["incq\t", "addq\t%", "subq\t%"].iter().any(|i| l.starts_with(i)) && l.contains('(');
     assert!(walk_of(&place, &parameters, counts) > 2);
@@ -261,11 +261,11 @@ fn a_tight_loop_that_no_test_entered_is_counted_by_rounds() {
     let run = |words: &[&str]| assert!(place.command(trodden()).args(words).output().unwrap().status.success(), "{words:?}");
     run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
     run(&["export", "known", "test.trodden", "-o", "known"]);
-    let parameters = |more: &str| format!("tier=residual known={}{more}", place.path("known").display());
+    let parameters = |more: &str| format!("known={}{more}", place.path("known").display());
     // A number of rounds is added, or one each time.
     let is_sum = |l: &str| (l.starts_with("addq\t%") || l.starts_with("subq\t%")) && l.contains('(');
     assert_eq!(walk_of(&place, &parameters(""), is_sum), 1);
-    assert_eq!(walk_of(&place, &parameters(" rounds=off usual=off"), is_sum), 0);
+    assert_eq!(walk_of(&place, &parameters(" trip-counts=off dominant-iteration=shared"), is_sum), 0);
 }
 
 #[test]
@@ -280,11 +280,11 @@ fn the_usual_round_of_a_short_loop_has_an_instruction_of_its_own_or_a_register()
         unit.counts_of(function).collect::<Vec<_>>()
     };
     // One for the usual round, or none, but a sum where the loop is left.
-    assert_eq!(additions(""), additions("usual=off") + 1);
-    assert_eq!(additions("usual=held"), additions("usual=off"));
-    assert_eq!([sums("usual=held"), sums(""), sums("usual=off")], [1, 0, 0]);
-    let held = counts("usual=held");
-    assert_eq!(held, counts("usual=off"));
+    assert_eq!(additions(""), additions("dominant-iteration=shared") + 1);
+    assert_eq!(additions("dominant-iteration=register"), additions("dominant-iteration=shared"));
+    assert_eq!([sums("dominant-iteration=register"), sums(""), sums("dominant-iteration=shared")], [1, 0, 0]);
+    let held = counts("dominant-iteration=register");
+    assert_eq!(held, counts("dominant-iteration=shared"));
     assert_eq!(held, counts(""));
     assert_eq!(held.iter().map(|(_, count)| count).sum::<u64>(), 1 + 36);
 }
@@ -303,15 +303,15 @@ const INTERRUPTED: &str = "#include <signal.h>\n#include <stdio.h>\n#include <sy
 fn what_signal_handlers_count_is_not_lost_whether_code_is_optimised_or_not() {
     let place = Place::with(&[("prog.c", INTERRUPTED)]);
     for level in ["-O0", "-O2"] {
-        for tier in ["", "tier=residual"] {
+        for is_residual in [false, true] {
             let mut compile = place.command(trodden());
             compile.args(["cc", level, "prog.c", "-o", "prog"]);
-            if !tier.is_empty() {
+            if is_residual {
                 // The run without an argument takes no path of `step`.
                 assert!(build(&place, "").status().unwrap().success());
                 record(&place);
                 assert!(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).status().unwrap().success());
-                compile.env("TRODDEN_INSTRUMENT", format!("tier=residual known={}", place.path("known").display()));
+                compile.env("TRODDEN_INSTRUMENT", format!("known={}", place.path("known").display()));
             }
             assert!(compile.status().unwrap().success());
             let run =
@@ -320,7 +320,7 @@ fn what_signal_handlers_count_is_not_lost_whether_code_is_optimised_or_not() {
             let profile = Profile::read(&place.path("run.trodden")).unwrap();
             let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "step").unwrap();
             let counted: u64 = unit.counts_of(function).map(|(_, count)| count).sum();
-            assert_eq!(counted, expected, "{level} {tier}");
+            assert_eq!(counted, expected, "{level} {is_residual}");
         }
     }
 }

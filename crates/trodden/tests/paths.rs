@@ -168,7 +168,7 @@ fn code_generation_is_told_how_often_known_paths_enter_a_function() {
     must(place.command(trodden()).args(["record", "-o", "run.trodden", "./prog"]));
     must(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]));
     let mut residual = place.command(trodden());
-    residual.env("TRODDEN_INSTRUMENT", format!("tier=residual known={}", place.path("known").display()));
+    residual.env("TRODDEN_INSTRUMENT", format!("known={}", place.path("known").display()));
     must(residual.args(["cc", "-O1", "-w", "-S", "-mllvm", "-stop-after=finalize-isel", "prog.c", "-o", "prog.mir"]));
     let text = std::fs::read_to_string(place.path("prog.mir")).unwrap();
     let counts = text.lines().filter_map(|line| line.split_once("\"function_entry_count\", i64 "));

@@ -350,8 +350,8 @@ fn libraries_take_as_little_thread_local_storage_as_the_guide_says() {
     place.cc("-O2 main.c step.c -o prog");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]));
     place.trodden("export known run.trodden -o known");
-    let residual = format!("tier=residual known={}", place.path("known").display());
-    for (tier, expected) in [("", 8), ("tier=sample", 8), (residual.as_str(), 16), ("events=instructions", 40)] {
+    let residual = format!("known={}", place.path("known").display());
+    for (tier, expected) in [("", 8), ("when=bursts", 8), (residual.as_str(), 16), ("events=instructions", 40)] {
         let mut compile = place.command(trodden());
         compile.args(["cc", "-O2", "-fPIC", "-shared", "step.c", "-o", "libstep.so"]).env("TRODDEN_INSTRUMENT", tier);
         assert!(compile.status().unwrap().success(), "{tier}");

@@ -40,7 +40,7 @@ fn a_run_is_sampled_and_told_so() {
     let place = place();
     let info = place.command(trodden()).args(["info", "--all", "prog"]).output().unwrap();
     let text = String::from_utf8_lossy(&info.stdout).into_owned();
-    assert!(text.contains("tier=sample") && !text.contains(".counted"), "{text}");
+    assert!(text.contains("when=bursts") && !text.contains(".counted"), "{text}");
     let output = record(&place, &["--burst", "1ms", "--every", "10ms"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stderr).contains("sampled: counted for"), "{output:?}");
@@ -126,8 +126,8 @@ fn programs_change_between_the_tiers_without_their_sources() {
     for (from, to, parameters, sampled) in [("prog", "full", "", false), ("full", "again", "--sample", true)] {
         let output = place.trodden(&format!("instrument {from} -o {to} {parameters}"));
         assert!(!String::from_utf8_lossy(&output.stderr).contains("stays as it is"), "{output:?}");
-        let schemes: Vec<String> = place.image(to).frames.iter().map(|f| f.map().unwrap().scheme).collect();
-        assert_eq!((schemes.len(), schemes[0].contains("tier=sample")), (1, sampled), "{schemes:?}");
+        let found: Vec<bool> = place.image(to).frames.iter().map(|f| f.map().unwrap().experiment.is_sampled()).collect();
+        assert_eq!(found, [sampled]);
     }
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./full", "50"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));

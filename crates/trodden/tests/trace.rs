@@ -76,6 +76,11 @@ fn gzip_is_traced_as_it_is_stepped() {
     let folder = Folder::new();
     let blocks = folder.agrees(&["/usr/bin/gzip", "-c", "input"], 0);
     assert!(blocks.len() > 5000, "{} blocks", blocks.len());
+    // So does each other way: one run, breakpoints.
+    for options in [&["--runs", "1"][..], &["--runs", "1", "--collector", "ptrace"], &["--runs", "4", "--collector", "ptrace"]] {
+        must(folder.record(options, "other.trace", &["/usr/bin/gzip", "-c", "input"]));
+        assert!(folder.addresses("other.trace") == blocks, "{options:?}");
+    }
     // Each strategy gives the same trace.
     for strategy in ["fine", "grouped", "weighted"] {
         must(folder.record(&["--runs", "3", "--strategy", strategy], "other.trace", &["/usr/bin/gzip", "-c", "input"]));
@@ -319,18 +324,27 @@ fn limits_and_secrets() {
 #[test]
 fn a_running_process_is_attached_to() {
     let folder = Folder::new();
-    let text =
-        "#include <unistd.h>\nstatic volatile int n;\nstatic void tick(void) { n++; usleep(1000); }\nint main(void) { for (;;) tick(); }\n";
+    let text = "#include <unistd.h>\nstatic volatile int n;\nstatic void tick(void) { n++; if (usleep(1000)) _exit(9); }\nint main(void) { for (;;) tick(); }\n";
     folder.compile("cc", "ticks.c", text);
     let mut process = Command::new(folder.path("app")).spawn().unwrap();
     let id = process.id().to_string();
-    let output = folder.trodden(&["trace", "record", "--pid", &id, "--for", "300ms", "--output", "t.trace"]);
-    assert!(output.status.success(), "{}", errors(&output));
-    // It runs on.
-    assert!(process.try_wait().unwrap().is_none());
+    let mappings = || std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap().lines().count();
+    let before = mappings();
+    // Each leaves the process as it was, so that another can come.
+    for collector in ["trampolines", "ptrace", "trampolines", "single-step"] {
+        let words = ["trace", "record", "--collector", collector, "--pid", &id, "--for", "300ms", "--output", "t.trace"];
+        let output = folder.trodden(&words);
+        assert!(output.status.success(), "{collector}: {}", errors(&output));
+        assert!(!folder.addresses("t.trace").is_empty(), "{collector}");
+        // It runs on.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(process.try_wait().unwrap().is_none(), "{collector}");
+        if collector == "trampolines" {
+            assert_eq!(mappings(), before);
+        }
+    }
     process.kill().unwrap();
     process.wait().unwrap();
-    assert!(!folder.addresses("t.trace").is_empty());
 }
 
 #[test]

@@ -171,13 +171,16 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Experiment;
+    use crate::map::Counted;
 
     fn map() -> UnitMap {
         UnitMap {
             source: "a.c".into(),
             producer: String::new(),
             target: String::new(),
-            scheme: "ball-larus".into(),
+            experiment: Experiment::default(),
+            counted: Counted::Paths,
             codegen: vec![],
             files: vec![],
             scopes: vec![],
@@ -188,7 +191,6 @@ mod tests {
             edge_profile: None,
             calls: vec![],
             aliases: vec![],
-            events: None,
         }
     }
 
@@ -205,6 +207,15 @@ mod tests {
         assert_eq!(frames[0].map().unwrap(), map());
         assert_eq!(frames[0].bitcode().unwrap(), b"BC");
         assert_eq!(frames[1].bitcode(), Err(FrameError::NoBitcode(Identity([2; 16]))));
+    }
+
+    #[test]
+    fn another_format_is_refused_by_name_with_the_remedy() {
+        let mut bytes = Frame::pack(Identity([1; 16]), &map(), b"BC").to_bytes();
+        bytes[8] -= 1;
+        let (_, errors) = Frame::read_all(&bytes);
+        let said = errors[0].to_string();
+        assert!(said.contains(&Identity([1; 16]).to_string()) && said.contains("rebuild the program"), "{said}");
     }
 
     #[test]

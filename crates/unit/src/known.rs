@@ -12,15 +12,6 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use trodden_flow::{CutReason, Edge};
 
-/// The word for units that count unknown paths only, as in their scheme.
-pub const RESIDUAL_WORD: &str = "tier=residual";
-/// The key of the word for the file of known paths, as in the scheme of units that do not count these.
-pub const KNOWN_KEY: &str = "known";
-/// The same where the file holds all paths but those that are watched for.
-pub const WATCHED_KEY: &str = "watched";
-/// The key of the word for units that count only paths that were asked for, as in their scheme.
-pub const INTERESTING_KEY: &str = "interesting";
-
 const MAGIC: [u8; 8] = *b"TRODKNW\x02";
 
 /// Known paths of functions.

@@ -5,12 +5,13 @@
 
 use crate::edge_profile::EdgeProfile;
 use crate::events::{CELLS, EventSource};
+use crate::experiment::Experiment;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 9;
+pub const MAP_VERSION: u32 = 10;
 
 /// Identity of a unit (hash of its bitcode and of how it was instrumented) or of an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -56,8 +57,10 @@ pub struct UnitMap {
     pub producer: String,
     /// Target triple.
     pub target: String,
-    /// How the unit was instrumented (`ball-larus`, with its options as `key=value` words after it).
-    pub scheme: String,
+    /// What was observed of the unit.
+    pub experiment: Experiment,
+    /// What its counters stand for.
+    pub counted: Counted,
     /// Options of clang by which machine code was made of the bitcode and which the bitcode does not hold (`-O2`, `-fPIC`).
     pub codegen: Vec<String>,
     /// Source files that positions name; absolute where the compiler knew the folder.
@@ -75,12 +78,20 @@ pub struct UnitMap {
     pub counters: u64,
     /// What turns the unit's paths into LLVM's edge profile, if it was built to be optimised by that.
     pub edge_profile: Option<EdgeProfile>,
-    /// What is summed up for each path besides its count, if anything.
-    pub events: Option<EventSource>,
     /// Functions that the unit's code calls by name.
     pub calls: Vec<Callee>,
     /// Other names of its functions, by which they may be called, as constructors of C++ are.
     pub aliases: Vec<Alias>,
+}
+
+/// What the numbers of a unit's paths stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Counted {
+    /// Paths.
+    #[default]
+    Paths,
+    /// Edges, each as a path of its own: what copies that count edges add up to.
+    Edges,
 }
 
 /// Another name of a function of a unit.
@@ -413,7 +424,7 @@ impl UnitMap {
     /// elsewhere; several where events are summed up; two where it is noted when they were counted first. `None` if
     /// they are more than can be.
     pub fn words(&self) -> Option<u64> {
-        let each = match (self.events, self.has_times()) {
+        let each = match (self.events(), self.has_times()) {
             (Some(_), _) => CELLS,
             (None, true) => 2,
             (None, false) => 1,
@@ -424,12 +435,17 @@ impl UnitMap {
     /// Whether behind the counters there are as many words for when each was counted first
     /// ([`trodden_wire::FunctionRecord`]): of the residual tier.
     pub fn has_times(&self) -> bool {
-        self.scheme.split(' ').any(|word| word == crate::RESIDUAL_WORD)
+        self.experiment.is_residual()
     }
 
     /// Whether it counts only paths that are watched for.
     pub fn is_watched(&self) -> bool {
-        self.scheme.split(' ').any(|word| word.split_once('=').is_some_and(|(key, _)| key == crate::WATCHED_KEY))
+        self.experiment.is_watched()
+    }
+
+    /// What is summed up for each path besides its count, if anything.
+    pub fn events(&self) -> Option<EventSource> {
+        self.experiment.events()
     }
 
     /// How many of its counters are in regions; those behind them are of paths that are counted in words that are not one for each path.

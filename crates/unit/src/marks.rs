@@ -6,9 +6,6 @@
 
 use crate::map::Identity;
 
-/// Word of a unit's scheme by which it is known that its blocks are marked and nothing is counted.
-pub const ADDRESSES_WORD: &str = "tier=addresses";
-
 /// Identifier of a function of a unit, by its place in the unit's map, in pseudo probes.
 pub fn probe_function(unit: Identity, function: u32) -> u64 {
     let mut content = unit.0.to_vec();

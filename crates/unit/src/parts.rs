@@ -14,14 +14,6 @@ use trodden_flow::{CutReason, Edge};
 
 const MAGIC: [u8; 8] = *b"TRODPRT\x01";
 
-/// The word for units of a copy, as in their scheme: with the identity of the file of parts.
-pub const PARTS_WORD: &str = "parts=";
-/// The word for the unit that a copy's unit was made of, as in its scheme.
-pub const ORIGIN_WORD: &str = "origin=";
-
-/// The word for units in whose maps each path is an edge, as in their scheme.
-pub const EDGES_WORD: &str = "paths=edges";
-
 /// A copy's parts of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
@@ -70,7 +62,7 @@ impl Parts {
 
 /// The unit of which a copy's unit was made; `None` if it is no copy's.
 pub fn origin(map: &UnitMap) -> Option<Identity> {
-    map.scheme.split(' ').find_map(|word| Identity::parse(word.strip_prefix(ORIGIN_WORD)?))
+    map.experiment.part().map(|part| part.origin)
 }
 
 /// A file that holds no parts.

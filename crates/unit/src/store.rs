@@ -5,6 +5,7 @@
 //!
 //! `ROOT/units/ab/abcdef....unit`; ROOT is `$TRODDEN_STORE`, else `$XDG_DATA_HOME/trodden`, else `$HOME/.local/share/trodden`.
 
+use crate::experiment::InputFolder;
 use crate::frame::{Frame, FrameError};
 use crate::map::Identity;
 use std::ffi::OsString;
@@ -37,6 +38,11 @@ impl UnitStore {
     /// The root folder.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// The folder of files that builds read.
+    pub fn inputs(&self) -> InputFolder {
+        InputFolder::at(self.root.join("inputs"))
     }
 
     /// Where a unit's frame lies, or would.

@@ -1,7 +1,7 @@
 //! Ways to build a program of the corpus, and what its runs need: a table, one entry per way.
 //!
-//! `trodden:WORDS` is trodden with words for the plugin (`TRODDEN_INSTRUMENT`), such as
-//! `trodden:max-paths=64+chords=off`: whatever the plugin knows can be measured without a change here.
+//! `trodden:WORDS` is trodden with settings of `TRODDEN_INSTRUMENT`, such as
+//! `trodden:max-paths=64+chords=off`: whatever drivers know can be measured without a change here.
 
 use crate::input::Input;
 use crate::packages;
@@ -31,7 +31,7 @@ struct Kind {
     compiler: Compiler,
     /// Flags of C and C++ compilations and of links, beside [`FLAGS`].
     flags: &'static str,
-    /// Words for the plugin that the variant stands for.
+    /// Settings that the variant stands for.
     words: &'static str,
     /// What it takes of a profile of earlier runs.
     trained: Option<Trained>,
@@ -68,7 +68,7 @@ pub enum Trained {
 }
 
 impl Trained {
-    /// The name of the export that has it, and of the plugin's word for its file.
+    /// The name of the export that has it, and of the setting for its file.
     pub fn name(self) -> &'static str {
         match self {
             Trained::Weights => "weights",
@@ -171,30 +171,23 @@ static KINDS: &[Kind] = &[
     Kind {
         name: "continuous",
         about: "register always kept, counts behind a switch that is off here",
-        words: "tier=sample versions=one",
+        words: "when=bursts versions=one",
         ..TRODDEN
     },
-    Kind { name: "sample-off", about: "built for sampling, while nobody samples", words: "tier=sample", ..TRODDEN },
+    Kind { name: "sample-off", about: "built for sampling, while nobody samples", words: "when=bursts", ..TRODDEN },
     Kind {
         name: "sample",
         about: "the same program, sampled by `trodden record`; the recorder's own time is not in it",
-        words: "tier=sample",
+        words: "when=bursts",
         build_of: Some("sample-off"),
         recorded: true,
         counts: &[],
         ..TRODDEN
     },
-    Kind {
-        name: "residual",
-        about: "only paths that the short run did not take",
-        words: "tier=residual",
-        trained: Some(Trained::Known),
-        ..TRODDEN
-    },
+    Kind { name: "residual", about: "only paths that the short run did not take", trained: Some(Trained::Known), ..TRODDEN },
     Kind {
         name: "residual-suite",
         about: "only paths that neither the short run nor the suite of tests took",
-        words: "tier=residual",
         trained: Some(Trained::KnownWithSuite),
         ..TRODDEN
     },
@@ -372,9 +365,10 @@ impl Variant {
     /// Whether its counts are all that happened, so that they can be judged: not if paths are left out, threads lose
     /// counts or a switch is off.
     pub fn is_exact(&self) -> bool {
-        const NOT: [&str; 5] = ["scheme=targeted", "scheme=practical", "tier=sample", "tier=residual", "table-slots=700"];
+        const NOT: [&str; 4] = ["scheme=targeted", "scheme=practical", "when=bursts", "table-slots=700"];
         let words = format!("{} {}", self.kind.words, self.words);
-        self.is_trodden() && self.kind.chosen.is_none() && !words.split_whitespace().any(|w| NOT.contains(&w))
+        let knows = matches!(self.kind.trained, Some(Trained::Known | Trained::KnownWithSuite));
+        self.is_trodden() && !knows && self.kind.chosen.is_none() && !words.split_whitespace().any(|w| NOT.contains(&w))
     }
 
     /// What runs it, if it is not run by itself.

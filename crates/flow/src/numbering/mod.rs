@@ -35,9 +35,10 @@ pub use preferential::{MOST_RESTARTS, PreferentialIds, preferential};
 pub use selective::{modified_selective, pertinent, precise_selective, selective};
 
 use crate::dag::Dag;
+use serde::{Deserialize, Serialize};
 
 /// How paths are numbered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Scheme {
     /// Every path has a number.
     BallLarus,

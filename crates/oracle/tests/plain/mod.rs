@@ -20,7 +20,9 @@ pub fn build(program: &Program, level: &str, words: &str, more: &[PathBuf], tool
     compile.current_dir(folder).args([level, "-w", "-gline-tables-only", "-c"]).arg(plugin).arg(name).args(["-o", "subject.o"]);
     // Freed memory of the compiler is overwritten: what the plugin used after it freed it does not go by unseen.
     compile.env("MALLOC_PERTURB_", "165");
-    run(compile.env("TRODDEN_STORE", folder.join("store")).env("TRODDEN_INSTRUMENT", words));
+    let store = folder.join("store");
+    let request = trodden_oracle::check::request(words, &store).unwrap();
+    run(compile.env("TRODDEN_STORE", store).env("TRODDEN_EXPERIMENT", request));
     let mut link = tools.command(driver);
     link.arg(folder.join("subject.o")).arg(&tools.runtime).args(more).args(["-pthread", "-o"]).arg(&path);
     run(&mut link);

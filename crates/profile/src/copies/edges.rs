@@ -8,15 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use trodden_flow::partition::edges::{Network, cut_all, dag};
 use trodden_flow::{Dag, Edge, Node, Numbering};
-use trodden_unit::{BlockKind, EDGES_WORD, EdgeKind, FunctionMap, Identity, MapError, Storage, UnitMap};
+use trodden_unit::{BlockKind, Counted, EdgeKind, FunctionMap, Identity, MapError, Storage, UnitMap};
 
 /// The same unit with a path for each edge.
 ///
 /// # Errors
 /// The map is damaged.
 pub fn unit_of_edges(map: &UnitMap) -> Result<UnitMap, MapError> {
-    let mut out =
-        UnitMap { functions: Vec::new(), counters: 0, edge_profile: None, scheme: format!("{} {EDGES_WORD}", map.scheme), ..map.clone() };
+    let mut out = UnitMap { functions: Vec::new(), counters: 0, edge_profile: None, counted: Counted::Edges, ..map.clone() };
     for function in &map.functions {
         let graph = function.graph()?;
         let dag = dag(&graph, &cut_all(&graph, &function.cuts));
@@ -74,7 +73,7 @@ pub(super) fn complete(
 
 /// Identities of its own for what counts edges: under those of the program there are counts of paths.
 pub fn rename(image: &mut ImageProfile) {
-    let other = |identity: Identity| Identity::of(format!("{EDGES_WORD} {identity}").as_bytes());
+    let other = |identity: Identity| Identity::of(format!("paths=edges {identity}").as_bytes());
     image.identity = other(image.identity);
     image.units.iter_mut().for_each(|unit| unit.unit = other(unit.unit));
 }

@@ -22,8 +22,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use trodden_unit::{Identity, UnitMap};
 
-/// Word in the scheme of units of the sample tier.
-pub const SAMPLE_TIER: &str = "tier=sample";
 /// Two-sided 95 % of the normal distribution.
 pub(super) const NINETY_FIVE: f64 = 1.96;
 
@@ -128,7 +126,7 @@ impl UnitEstimates {
 
 /// Whether a unit counts only while its image's switch is on.
 pub fn is_sampled(map: &UnitMap) -> bool {
-    map.scheme.split(' ').any(|word| word == SAMPLE_TIER)
+    map.experiment.is_sampled()
 }
 
 impl Profile {

@@ -44,7 +44,8 @@ impl UnitBuilder {
             source: source.into(),
             producer: "clang version 22".into(),
             target: "x86_64-unknown-linux-gnu".into(),
-            scheme: "ball-larus".into(),
+            experiment: Default::default(),
+            counted: Default::default(),
             codegen: Vec::new(),
             files: files.iter().map(|f| f.to_string()).collect(),
             scopes: Vec::new(),
@@ -55,7 +56,6 @@ impl UnitBuilder {
             edge_profile: None,
             calls: vec![],
             aliases: vec![],
-            events: None,
         };
         UnitBuilder { map, counts: BTreeMap::new() }
     }

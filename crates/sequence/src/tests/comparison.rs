@@ -82,6 +82,20 @@ fn one_more_iteration_and_one_changed_call_are_two_small_differences() {
     assert!(differences(&left, &left, &class, 10).is_empty());
 }
 
+#[test]
+fn long_frames_are_aligned_piece_by_piece() {
+    let mut random = Random::new(3);
+    let left: Vec<u64> = (0..30_000).map(|_| subpath(1, random.below(3), BackEdge)).collect();
+    let mut right = left.clone();
+    right.remove(25_000);
+    right[14_000] = subpath(1, 9, BackEdge);
+    right.insert(7, subpath(1, 8, BackEdge));
+    let (a, b) = (grammar(&left, &mut random), grammar(&right, &mut random));
+    let found = differences(&a, &b, &class, 10);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found.iter().all(|difference| difference.aligned && difference.left.end - difference.left.start <= 1));
+}
+
 /// What is not in a difference is equal, in order, and differences have no equal ends.
 #[test]
 fn differences_leave_equal_sequences() {

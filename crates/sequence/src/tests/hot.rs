@@ -29,7 +29,7 @@ fn brute_force(symbols: &[u64], parameters: HotParameters) -> Vec<HotSubpath> {
 #[test]
 fn hot_subpaths_are_those_of_the_sequence() {
     let mut found = 0;
-    for seed in 0..600 {
+    for seed in 0..250 {
         let mut random = Random::new(seed);
         let symbols = sequence(seed, 120);
         let shortest = 1 + random.index(4);
@@ -42,7 +42,7 @@ fn hot_subpaths_are_those_of_the_sequence() {
             found += hot.len();
         }
     }
-    assert!(found > 1000);
+    assert!(found > 400);
 }
 
 #[test]

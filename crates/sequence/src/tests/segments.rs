@@ -105,7 +105,7 @@ fn naive_supergraph_paths(events: &[u64], k: usize) -> (SegmentCounts, Vec<Vec<u
 #[test]
 fn segments_are_those_of_the_expanded_sequence() {
     let mut segments = 0;
-    for seed in 0..600 {
+    for seed in 0..250 {
         let mut events = execution(seed, 200);
         // Some executions end in the middle.
         events.truncate(if seed % 3 == 0 { events.len() * 2 / 3 } else { events.len() });
@@ -129,7 +129,7 @@ fn segments_are_those_of_the_expanded_sequence() {
             }
         }
     }
-    assert!(segments > 10_000);
+    assert!(segments > 3_000);
 }
 
 #[test]

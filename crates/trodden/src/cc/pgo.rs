@@ -5,18 +5,13 @@
 //! would link LLVM's runtime, too), with atomic updates, which the optimiser leaves whole; what the plugin makes of them
 //! is described in [`trodden_unit::edge_profile`].
 
-use super::PARAMETERS_VARIABLE;
 use super::arguments::CommandLine;
+use crate::experiment::of_environment;
 use anyhow::{Result, bail};
 use std::env;
 use std::ffi::OsString;
+use trodden_unit::experiment::{Observe, Settings};
 
-/// The plugin's parameter that asks for LLVM's counters of edges.
-pub const MARKERS: &str = "markers=llvm";
-/// The plugin's parameter that asks for counters of coverage.
-pub const COVERAGE: &str = "counters=coverage";
-/// The same with the test vectors of decisions (MC/DC).
-pub const MCDC: &str = "counters=mcdc";
 /// Options of LLVM: names are read by the plugin, which has no decompressor.
 pub const LLVM_OPTIONS: [&str; 1] = ["-enable-name-compression=false"];
 /// The user's own use of profiles cannot be in the same build.
@@ -45,11 +40,14 @@ pub enum LlvmCounters {
 }
 
 impl LlvmCounters {
-    /// Those that the plugin's parameters ask for.
-    fn of(parameters: &str) -> Option<LlvmCounters> {
-        let has = |option: &str| parameters.split_whitespace().any(|word| word == option);
-        let known = [(MCDC, LlvmCounters::Mcdc), (COVERAGE, LlvmCounters::Coverage), (MARKERS, LlvmCounters::Edges)];
-        known.into_iter().find(|(option, _)| has(option)).map(|(_, counters)| counters)
+    /// Those that settings ask for.
+    pub fn of(settings: &Settings) -> Option<LlvmCounters> {
+        match settings.observe? {
+            Observe::EdgeProfile => Some(LlvmCounters::Edges),
+            Observe::Coverage => Some(LlvmCounters::Coverage),
+            Observe::Mcdc => Some(LlvmCounters::Mcdc),
+            _ => None,
+        }
     }
 
     /// The option of `trodden build`.
@@ -94,19 +92,25 @@ pub fn used() -> Option<OsString> {
 }
 
 /// Whether names of functions must be those of a plain build, because a profile goes by them.
-pub fn names_matter(parameters: &str) -> bool {
-    LlvmCounters::of(parameters) == Some(LlvmCounters::Edges) || used().is_some()
+pub fn names_matter(settings: &Settings) -> bool {
+    LlvmCounters::of(settings) == Some(LlvmCounters::Edges) || used().is_some()
 }
 
 /// The counters that the environment asks for.
-pub fn wanted() -> Option<LlvmCounters> {
-    env::var(PARAMETERS_VARIABLE).ok().and_then(|p| LlvmCounters::of(&p))
+///
+/// # Errors
+/// The environment's settings cannot be read.
+pub fn wanted() -> Result<Option<LlvmCounters>> {
+    Ok(LlvmCounters::of(&of_environment()?))
 }
 
 /// What is added to rustc.
-pub fn rustc_options() -> Vec<OsString> {
+///
+/// # Errors
+/// The environment's settings cannot be read.
+pub fn rustc_options() -> Result<Vec<OsString>> {
     let mut options = Vec::new();
-    if let Some(counters) = wanted() {
+    if let Some(counters) = wanted()? {
         options.extend(counters.rustc_options().iter().map(OsString::from));
         options.extend(LLVM_OPTIONS.into_iter().map(|a| OsString::from(format!("-Cllvm-args={a}"))));
     }
@@ -115,7 +119,7 @@ pub fn rustc_options() -> Vec<OsString> {
         option.push(file);
         option
     }));
-    options
+    Ok(options)
 }
 
 /// Takes LLVM's runtime for profiles, which nothing in the program needs any more, out of a link that rustc asks for.
@@ -139,7 +143,7 @@ pub fn without_runtime(words: &mut Vec<OsString>) {
 /// # Errors
 /// The user's own options have to do with profiles.
 pub fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
-    let Some(counters) = wanted().filter(|_| line.kind.compiles()) else { return Ok(Vec::new()) };
+    let Some(counters) = wanted()?.filter(|_| line.kind.compiles()) else { return Ok(Vec::new()) };
     let is_foreign = |word: &str| FOREIGN.iter().any(|f| word.starts_with(f));
     if let Some(word) = line.words.iter().map(|w| w.to_string_lossy()).find(|w| is_foreign(w)) {
         bail!("{word} cannot be used together with `{}`: leave it out of this build, which inserts what is needed", counters.option());

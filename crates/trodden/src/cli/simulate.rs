@@ -85,7 +85,7 @@ pub struct Simulate {
     /// Entries of the queue between processor and profiler: says how much the profiler slows the processor down.
     #[arg(long, value_name = "N")]
     pub branch_queue: Option<usize>,
-    /// Write the sequence of paths to this file, a line each: thread, start, outcomes.
+    /// Write the sequence of paths to this file, a line each: thread, start, outcomes, what ended it.
     #[arg(long, value_name = "FILE")]
     pub sequence: Option<PathBuf>,
     /// Instructions of a window of the dynamic overlap.

@@ -1,5 +1,6 @@
 //! The syntax of `trodden stream`, `trodden last`, and of recording streams.
 
+use super::StreamAnalysis;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use trodden_wire::stream::MOST_LAST;
@@ -25,6 +26,9 @@ pub enum Stream {
     Show(StreamShow),
     /// Make logs and counts of stream files that a program wrote without `trodden record`, or that a killed recorder left.
     Collect(StreamCollect),
+    /// Questions.
+    #[command(flatten)]
+    Analysis(StreamAnalysis),
 }
 
 /// `trodden stream statistics`

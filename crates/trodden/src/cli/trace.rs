@@ -26,6 +26,8 @@ pub enum Trace {
 /// Ways to see that a program comes to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CollectorKind {
+    /// Jumps, written into the program in memory, to copies of blocks that record themselves; needs no privilege.
+    Trampolines,
     /// Breakpoints by ptrace, with displaced instructions; needs no privilege.
     Ptrace,
     /// Every instruction by ptrace: slow, for small inputs and as a check.
@@ -81,7 +83,7 @@ pub struct TraceRecord {
     /// The file that the trace goes to.
     #[arg(short, long, value_name = "FILE", default_value = "out.trace")]
     pub output: PathBuf,
-    /// How to see that the program comes to a place.
+    /// How to see that the program comes to a place; default: trampolines where they work, else ptrace.
     #[arg(long, value_enum)]
     pub collector: Option<CollectorKind>,
     /// How witnesses are distributed.

@@ -2,11 +2,10 @@
 
 use super::objects::Objects;
 use super::weights::Weights;
-use crate::assets;
 use crate::cli::Copies;
+use crate::experiment;
 use crate::instrument::Inputs;
 use crate::plan;
-use crate::residual;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -16,27 +15,20 @@ use trodden_flow::partition::{self, CopyPlan, Measure, Options, Plan, Procedure,
 use trodden_launch::Stop;
 use trodden_profile::copies::{Divided, edges};
 use trodden_profile::{Profile, has_usual_numbers, procedures};
-use trodden_unit::{Frame, Identity, Image, PARTS_WORD, Parts, RESIDUAL_WORD, UnitMap};
+use trodden_unit::experiment::exclusions::Choice;
+use trodden_unit::experiment::{Keep, Threads, Timing, Versions};
+use trodden_unit::{Frame, Identity, Image, Parts, Settings, UnitMap};
 
 /// How names of folders of copies begin; their numbers follow.
 pub const COPY: &str = "copy-";
-/// Words of schemes that copies take over from the program.
-const TAKEN_OVER: [&str; 2] = ["reach=", "threads="];
-/// Words that copies of a program that counts unknown paths only take over as well: its functions are in them as they are in it.
-const RESIDUAL_TOO: [&str; 5] = [RESIDUAL_WORD, PATHS_WORD, "chords=", "rounds=", "early="];
-/// The word by which functions are cut.
-const PATHS_WORD: &str = "max-paths=";
-
 /// A program whose counting can be divided.
 pub struct Program {
     /// The program.
     pub divided: Divided,
     /// Its distinct units.
     units: Vec<(Frame, UnitMap)>,
-    /// Words of the plugin for all copies.
-    words: String,
-    /// The set of known paths, if it counts unknown paths only.
-    known: Option<PathBuf>,
+    /// Settings of all copies.
+    settings: Settings,
 }
 
 impl Program {
@@ -58,17 +50,13 @@ impl Program {
         };
         let mut known = HashSet::new();
         units.retain(|(frame, _)| known.insert(frame.unit));
-        let words = words(&units)?;
-        let known = match words.contains(RESIDUAL_WORD) {
-            true => Some(known_of(&units)?),
-            false => None,
-        };
-        Ok(Program { divided, units, words, known })
+        let settings = settings(&units)?;
+        Ok(Program { divided, units, settings })
     }
 
     /// Whether it counts unknown paths only.
     pub fn is_residual(&self) -> bool {
-        self.known.is_some()
+        self.settings.known.is_some()
     }
 
     /// Divides the counting of its edges.
@@ -105,11 +93,17 @@ impl Program {
         &self.units
     }
 
-    /// Words by which a variant of another tier has the same paths under the same numbers.
-    pub fn words_with_paths(&self) -> String {
-        let cut = self.units.first().and_then(|(_, map)| map.scheme.split(' ').find(|w| w.starts_with(PATHS_WORD)));
-        let one_version = if self.words.contains("threads=") { "versions=one" } else { "" };
-        format!("{} {} {one_version}", self.words, cut.unwrap_or_default())
+    /// Settings of a variant that counts the same paths under the same numbers, all of them, in bursts.
+    pub fn sampled(&self) -> Settings {
+        let threads = self.settings.threads;
+        Settings {
+            when: Some(Timing::Bursts),
+            versions: (threads == Some(Threads::Atomic)).then_some(Versions::One),
+            keep: Some(Keep::Map),
+            max_paths: self.units.first().map(|(_, map)| map.experiment.placement().max_paths),
+            known: None,
+            ..self.settings.clone()
+        }
     }
 }
 
@@ -121,10 +115,8 @@ pub struct Division {
     units: Vec<(Frame, UnitMap)>,
     /// What each copy does in each function of those units, in order.
     pub copies: Vec<CopyPlan>,
-    /// Words of the plugin for all copies.
-    words: String,
-    /// The set of known paths, if the program counts unknown paths only.
-    known: Option<PathBuf>,
+    /// Settings of all copies.
+    settings: Settings,
     /// Hits of each copy in the run by which the counting was divided, if there was one on the same input.
     expected: Option<Vec<u64>>,
 }
@@ -158,19 +150,19 @@ impl Division {
         }
         let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
         let mut division = Division::planned(program, plan);
-        division.words += if options.count_hits { " hits=counted" } else { "" };
+        division.settings.count_hits = options.count_hits.then_some(true);
         Ok(Division { expected, ..division })
     }
 
     /// What a plan for the program's units says.
     pub fn planned(program: Program, plan: Plan) -> Division {
-        let Program { divided: program, units, words, known } = program;
-        Division { program, units, copies: plan.copies, words, known, expected: None }
+        let Program { divided: program, units, settings } = program;
+        Division { program, units, copies: plan.copies, settings, expected: None }
     }
 
     /// Whether the program counts unknown paths only.
     pub fn is_residual(&self) -> bool {
-        self.known.is_some()
+        self.settings.known.is_some()
     }
 
     /// Whether a copy that counted nothing should have counted something, as the earlier run says.
@@ -186,8 +178,10 @@ impl Division {
     pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>, stop: &Stop) -> Result<Vec<PathBuf>> {
         let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
         let inputs = Inputs::of(Path::new(&self.program.path))?;
-        let words = format!("{} keep=map", self.words);
-        let mut objects = Objects::with(&words, self.known.as_deref())?;
+        let settings = Settings { keep: Some(Keep::Map), ..self.settings.clone() };
+        let mut objects = Objects::with(&settings)?;
+        // What links and the plugin ask a part for is asked of each unit.
+        let request = experiment::file(&experiment::resolve(Settings { count_hits: None, ..settings.clone() })?)?;
         let copies: Vec<HashMap<Identity, PathBuf>> = self
             .copies
             .iter()
@@ -205,7 +199,7 @@ impl Division {
             let own = folder.join(format!("{COPY}{at:04}"));
             fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
             let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));
-            inputs.link_with(objects, &program, &words, writes).with_context(|| format!("copy {at} cannot be linked"))?;
+            inputs.link_with(objects, &program, &request, writes).with_context(|| format!("copy {at} cannot be linked"))?;
             Ok(program)
         };
         copies.into_iter().enumerate().map(link).collect()
@@ -243,26 +237,13 @@ impl Division {
     }
 }
 
-/// The file of the known paths of a program that counts unknown paths only.
-fn known_of(units: &[(Frame, UnitMap)]) -> Result<PathBuf> {
-    let sets: HashSet<Option<&str>> = units.iter().map(|(_, map)| residual::set_of(map)).collect();
-    let sets: Vec<Option<&str>> = sets.into_iter().collect();
-    let [Some(set)] = sets[..] else { bail!("units of the program know different paths: build all alike") };
-    let file = assets::store()?.root().join("known").join(set);
-    ensure!(file.is_file(), "the set of known paths {set} is not in the unit store: set TRODDEN_STORE to that of the build");
-    Ok(file)
-}
-
-/// Words for all copies, after a check that the program counts all its paths under their usual numbers.
-fn words(units: &[(Frame, UnitMap)]) -> Result<String> {
-    let mut all: Option<String> = None;
+/// Settings of all copies, after a check that the program counts all its paths under their usual numbers. Copies of a
+/// program that counts unknown paths only have its functions as they are in it.
+fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
+    let mut all: Option<Settings> = None;
     for (_, map) in units {
-        let is_special = |word: &str| {
-            ["tier=", "events=", "markers=", "counters=", PARTS_WORD].iter().any(|s| word.starts_with(s)) && word != RESIDUAL_WORD
-        };
-        let special = map.scheme.split(' ').find(|word| is_special(word));
-        if let Some(word) = special {
-            bail!("the unit of {} is built with {word}, which copies cannot share: build it with default parameters", map.source);
+        if let Some(what) = special(map) {
+            bail!("the unit of {} is built with {what}, which copies cannot share: build it with default parameters", map.source);
         }
         for function in &map.functions {
             ensure!(
@@ -271,14 +252,43 @@ fn words(units: &[(Frame, UnitMap)]) -> Result<String> {
                 function.name
             );
         }
-        let residual = map.has_times();
-        let is_taken = |w: &str| TAKEN_OVER.iter().any(|t| w.starts_with(t)) || residual && RESIDUAL_TOO.iter().any(|t| w.starts_with(t));
-        let taken: Vec<&str> = map.scheme.split(' ').filter(|w| is_taken(w)).collect();
-        let taken = taken.join(" ");
+        let said = Settings::from(&map.experiment);
+        let common = Settings { reach: said.reach, threads: said.threads, ..Settings::default() };
+        let taken = match map.experiment.is_residual() {
+            false => common,
+            true => Settings {
+                known: said.known,
+                max_paths: said.max_paths,
+                chords: said.chords,
+                trip_counts: said.trip_counts,
+                early: said.early,
+                ..common
+            },
+        };
         match &all {
-            Some(known) if *known != taken => bail!("units of the program are built with different --reach or --threads: build all alike"),
+            Some(others) if others.known != taken.known => bail!("units of the program know different paths: build all alike"),
+            Some(others) if *others != taken => {
+                bail!("units of the program are built with different --reach or --threads: build all alike")
+            }
             _ => all = Some(taken),
         }
     }
     Ok(all.unwrap_or_default())
+}
+
+/// What a unit is built with that copies cannot share.
+fn special(map: &UnitMap) -> Option<&'static str> {
+    let made = Settings::from(&map.experiment);
+    let refused = [
+        Choice::Bursts,
+        Choice::Addresses,
+        Choice::EdgeProfile,
+        Choice::Coverage,
+        Choice::Events,
+        Choice::Part,
+        Choice::Watched,
+        Choice::Stream,
+        Choice::Trace,
+    ];
+    refused.into_iter().find(|choice| choice.is_made(&made)).map(Choice::spelling)
 }

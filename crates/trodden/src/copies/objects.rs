@@ -4,7 +4,7 @@
 //! part of it, the plugin's parameters and the compiler.
 
 use crate::assets;
-use crate::cc::PARAMETERS_VARIABLE;
+use crate::experiment;
 use crate::notes::note;
 use crate::rebuild::{Compiler, codegen_of, on_all_processors};
 use anyhow::{Context, Result};
@@ -13,13 +13,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_launch::Stop;
-use trodden_unit::{Frame, Identity, ORIGIN_WORD, PARTS_WORD, Parts};
+use trodden_unit::experiment::{Input, InputFolder, InputKind};
+use trodden_unit::{Frame, Identity, Parts, Settings};
 
 /// Their folder in the store.
 pub const FOLDER: &str = "copies";
-
-/// The file of known paths, beside what is compiled.
-const KNOWN: &str = "known";
 
 /// Makes objects of copies, each once.
 pub struct Objects<'a> {
@@ -27,25 +25,21 @@ pub struct Objects<'a> {
     compiler: Compiler,
     /// What they all follow from.
     common: Identity,
-    words: &'a str,
-    /// The known paths of copies that count unknown ones only.
-    known: Option<Vec<u8>>,
+    settings: &'a Settings,
     /// Those that are wanted and not there.
     open: BTreeMap<PathBuf, (&'a Frame, Option<Vec<u8>>)>,
     wanted: usize,
 }
 
 impl<'a> Objects<'a> {
-    /// Objects made with these words of the plugin, and a file of known paths for those that count unknown ones only.
+    /// Objects made with these settings.
     ///
     /// # Errors
     /// Clang, the plugin or the store is missing.
-    pub fn with(words: &'a str, known: Option<&Path>) -> Result<Objects<'a>> {
+    pub fn with(settings: &'a Settings) -> Result<Objects<'a>> {
         let compiler = Compiler::new(OsString::new())?;
-        let known = known.map(|file| fs::read(file).with_context(|| format!("cannot read {}", file.display()))).transpose()?;
-        let set = known.as_deref().map(Identity::of);
-        let common = Identity::of(format!("{} {words} {set:?}", compiler.identity()?).as_bytes());
-        Ok(Objects { folder: assets::store()?.root().join(FOLDER), compiler, common, words, known, open: BTreeMap::new(), wanted: 0 })
+        let common = Identity::of(format!("{} {settings}", compiler.identity()?).as_bytes());
+        Ok(Objects { folder: assets::store()?.root().join(FOLDER), compiler, common, settings, open: BTreeMap::new(), wanted: 0 })
     }
 
     /// Where the object of a unit in a copy with these parts will be; without parts, that of all of the unit.
@@ -72,8 +66,8 @@ impl<'a> Objects<'a> {
             self.wanted
         ));
         let scratch = tempfile::Builder::new().prefix("trodden-parts-").tempdir().context("cannot make a temporary folder")?;
-        if let Some(known) = &self.known {
-            fs::write(scratch.path().join(KNOWN), known)?;
+        if let Some(known) = self.settings.known.as_ref().and_then(Input::stored) {
+            InputFolder::at(scratch.path()).put(&experiment::inputs()?.get(InputKind::Known, known)?)?;
         }
         let mut open: Vec<_> = self.open.iter().collect();
         // Large ones first, so that none is left over when all others are done.
@@ -87,20 +81,19 @@ impl<'a> Objects<'a> {
     fn compile(&self, frame: &Frame, parts: Option<&[u8]>, to: &Path, scratch: &Path) -> Result<()> {
         let map = frame.map()?;
         let stem = to.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let [input, output, plan] = ["bc", "o", "parts"].map(|end| format!("{stem}.{end}"));
+        let [input, output] = ["bc", "o"].map(|end| format!("{stem}.{end}"));
         fs::write(scratch.join(&input), frame.bitcode().with_context(|| format!("no copy of {}", map.source))?)?;
-        let mut words = self.words.to_owned();
-        if self.known.is_some() {
-            words += &format!(" known={KNOWN}");
-        }
+        let folder = InputFolder::at(scratch);
+        let mut settings = self.settings.clone();
         if let Some(parts) = parts {
-            fs::write(scratch.join(&plan), parts)?;
-            words += &format!(" {PARTS_WORD}{plan} {ORIGIN_WORD}{}", frame.unit);
+            settings.part = Some(Input::Stored(folder.put(parts)?));
+            settings.origin = Some(frame.unit);
         }
+        let request = settings.request(&folder)?.write(&folder)?;
         let codegen = codegen_of(&map).with_context(|| format!("unit of {}", map.source))?;
         let mut command = self.compiler.command(Path::new(&input), &codegen, Path::new(&output));
-        // The words of the variable cannot hold blanks, which folders may have: so names are relative.
-        command.current_dir(scratch).env(PARAMETERS_VARIABLE, words);
+        command.current_dir(scratch);
+        experiment::set(&mut command, &request);
         self.compiler.run(command, Path::new(&input)).with_context(|| format!("unit of {}", map.source))?;
         let made = fs::read(scratch.join(&output))?;
         assets::write_whole(to, &made).with_context(|| format!("cannot write {}", to.display()))?;

@@ -8,6 +8,7 @@ use super::objects::Objects;
 use super::spec::Spec;
 use super::{Failed, Runner, launch, results};
 use crate::cli::{CopyStrategy, Record};
+use crate::experiment;
 use crate::instrument::Inputs;
 use crate::notes::{note, warn};
 use crate::profiles;
@@ -18,7 +19,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trodden_profile::merge::{Builds, Merger};
-use trodden_profile::sampling::SAMPLE_TIER;
 use trodden_profile::{Profile, RunEntry, RunStore};
 use trodden_unit::Identity;
 
@@ -186,11 +186,13 @@ fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Ru
 
 fn make_sampled(program: &Program, folder: &Path, runner: &Runner) -> Result<PathBuf> {
     let inputs = Inputs::of(Path::new(&program.divided.path))?;
-    let words = format!("{} keep=map {SAMPLE_TIER}", program.words_with_paths());
-    let mut objects = Objects::with(&words, None)?;
+    let settings = program.sampled();
+    let mut objects = Objects::with(&settings)?;
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.want(frame, None))).collect();
     objects.make(runner.stop)?;
     let sampled = folder.join("sampled");
-    inputs.link_with(made, &sampled, &words, None).context("the program cannot be linked for a first run")?;
+    inputs
+        .link_with(made, &sampled, &experiment::file(&experiment::resolve(settings.clone())?)?, None)
+        .context("the program cannot be linked for a first run")?;
     Ok(sampled)
 }

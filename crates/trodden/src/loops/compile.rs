@@ -4,8 +4,9 @@
 
 use super::machine::{self, Functions};
 use crate::assets;
-use crate::cc::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, PARAMETERS_VARIABLE};
-use crate::cli::{Parameters, parameters_over};
+use crate::cc::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
+use crate::cli::Parameters;
+use crate::experiment;
 use crate::rebuild::codegen_of;
 use crate::toolchain::{LLVM_MAJOR, Tool, is_program};
 use anyhow::{Context, Result, bail};
@@ -14,8 +15,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_unit::experiment::Keep;
 use trodden_unit::store::STORE_VARIABLE;
-use trodden_unit::{Frame, INTERESTING_KEY, KNOWN_KEY, RESIDUAL_WORD, UnitMap, WATCHED_KEY};
+use trodden_unit::{Frame, Settings, UnitMap};
 
 /// Both versions of a unit.
 #[derive(Debug)]
@@ -43,52 +45,15 @@ pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
     run(Command::new(opt()?).args(["-passes=function(instnamer)", "-S"]).arg(&bitcode).arg("-o").arg(&named))?;
     let text = fs::read_to_string(&named)?;
     let plain = compile(&map, &named, &folder.path().join("plain.s"), None)?;
-    let words = scheme_words(&map.scheme).with_context(|| format!("unit of {}", map.source))?;
-    let words = parameters_over(&words, &parameters.words());
-    let counted = compile(&map, &named, &folder.path().join("counted.s"), Some((&words, folder.path())))?;
+    // The unit with names is another unit, which nobody wants in the store.
+    let settings = Settings { keep: Some(Keep::Map), ..parameters.settings().over(Settings::from(&map.experiment)) };
+    let request = experiment::resolve(settings).and_then(|request| experiment::file(&request));
+    let request = request.with_context(|| format!("unit of {}", map.source))?;
+    let counted = compile(&map, &named, &folder.path().join("counted.s"), Some((&request, folder.path())))?;
     Ok(Assembly { labels: labels(&text), plain: machine::read(&plain), counted: machine::read(&counted) })
 }
 
-/// Words of a scheme that the plugin takes as they are: none of them names a file, since maps may come from anywhere.
-const PLAIN_KEYS: &[&str] = &[
-    "max-paths",
-    "chords",
-    "rounds",
-    "early",
-    "usual",
-    "reach",
-    "tier",
-    "tails",
-    "markers",
-    "counters",
-    "events",
-    "table-slots",
-    "array-paths",
-    "threads",
-    "order",
-    "versions",
-    "hits",
-    "time-limit",
-];
-/// Words that are left out: of files a map has the identity only, so they have to be given again (`--weights`).
-const FILE_KEYS: &[&str] = &["weights", KNOWN_KEY, WATCHED_KEY, INTERESTING_KEY, "known-cap"];
-
-/// A stored scheme in the plugin's words.
-fn scheme_words(scheme: &str) -> Result<String> {
-    let is_name = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    let mut words = Vec::new();
-    for word in scheme.split_whitespace().filter(|w| *w != RESIDUAL_WORD) {
-        match word.split_once('=') {
-            None if is_name(word) => words.push(format!("scheme={word}")),
-            Some((key, value)) if PLAIN_KEYS.contains(&key) && is_name(value) => words.push(word.to_owned()),
-            Some((key, _)) if FILE_KEYS.contains(&key) => {}
-            _ => bail!("its map says that it was instrumented by `{}`, which cannot be done again: build it again", word.escape_debug()),
-        }
-    }
-    Ok(words.join(" "))
-}
-
-fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&str, &Path)>) -> Result<String> {
+fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
     let codegen = codegen_of(map).with_context(|| format!("unit of {}", map.source))?;
     let mut command = Command::new(Tool::Clang.find()?);
     command.args(codegen.words()).args([
@@ -101,11 +66,11 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&str, &
         "-mllvm",
         "-enable-tail-merge=false",
     ]);
-    if let Some((words, folder)) = counting {
+    if let Some((request, folder)) = counting {
         let mut plugin = OsString::from("-fpass-plugin=");
         plugin.push(assets::plugin()?);
-        // The unit with names is another unit, which nobody wants in the store.
-        command.arg(plugin).env(STORE_VARIABLE, folder.join("store")).env(PARAMETERS_VARIABLE, format!("{words} keep=map"));
+        command.arg(plugin).env(STORE_VARIABLE, folder.join("store"));
+        experiment::set(&mut command, request);
         command.env(CODEGEN_VARIABLE, codegen.words().join(CODEGEN_SEPARATOR));
     }
     run(command.args(["-x", "ir", "-S"]).arg(named).arg("-o").arg(output)).with_context(|| format!("unit of {}", map.source))?;
@@ -171,19 +136,5 @@ mod tests {
         assert_eq!(found["f"], ["bb", "bb1", "x y"]);
         assert_eq!(found["g h"], ["bb"]);
         assert_eq!(found.len(), 2);
-    }
-
-    #[test]
-    fn a_stored_scheme_is_what_the_plugin_reads() {
-        let read = |scheme| scheme_words(scheme).map_err(|e| e.to_string());
-        assert_eq!(read("ball-larus max-paths=64 chords=on weights=00ff").unwrap(), "scheme=ball-larus max-paths=64 chords=on");
-    }
-
-    #[test]
-    fn a_stored_scheme_names_no_file() {
-        for word in ["facts=/etc/passwd", "apply=x", "parts=x", "tier=../x", "origin=00", "keep=/x", "a/b"] {
-            let error = scheme_words(&format!("ball-larus {word}")).unwrap_err().to_string();
-            assert!(error.contains(&format!("`{word}`")), "{error}");
-        }
     }
 }

@@ -26,7 +26,7 @@ pub struct MachineBlock {
 pub fn read(text: &str) -> Functions {
     let mut functions = Functions::new();
     let tables = jump_tables(text);
-    let mut lines = text.lines();
+    let mut lines = compiled(text);
     let mut typed = None;
     while let Some(line) = lines.next() {
         if let Some(name) = line.trim().strip_prefix(".type").and_then(|rest| rest.trim().rsplit_once(',')) {
@@ -40,6 +40,17 @@ pub fn read(text: &str) -> Functions {
         }
     }
     functions
+}
+
+/// Lines that the code generator made: assembly that the module holds as such has functions without the marks of their ends.
+fn compiled(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_inline = false;
+    text.lines().filter(move |line| {
+        is_inline |= line.contains("Start of file scope inline assembly");
+        let is_compiled = !is_inline;
+        is_inline &= !line.contains("End of file scope inline assembly");
+        is_compiled
+    })
 }
 
 /// The blocks of a function, up to its end.
@@ -166,6 +177,13 @@ mod tests {
         \tjne\t.LBB0_2\n.LBB0_3:\n\tretq\n.Lfunc_end0:\n\t.size\tf, \
         .Lfunc_end0-f\n.LJTI0_0:\n\t.long\t.LBB0_2-.LJTI0_0\n\t.long\t.LBB0_3-.LJTI0_0\n\
         \t.type\tdata,@object\ndata:\n\t.long\t1\n";
+
+    #[test]
+    fn functions_in_a_modules_own_assembly_end_nowhere() {
+        let own =
+            "\t# Start of file scope inline assembly\n\t.type\tplace,@function\nplace:\n\tret\n\t# End of file scope inline assembly\n";
+        assert_eq!(read(&format!("{own}{TEXT}")), read(TEXT));
+    }
 
     #[test]
     fn functions_blocks_and_names_are_read() {

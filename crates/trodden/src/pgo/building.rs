@@ -7,7 +7,7 @@
 use crate::assets;
 use crate::build;
 use crate::cargo;
-use crate::cc::pgo::{MARKERS, USE_VARIABLE};
+use crate::cc::pgo::USE_VARIABLE;
 use crate::cli::{Build, Parameters, Pgo};
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::{OsStr, OsString};
@@ -121,7 +121,7 @@ impl Building<'_> {
     fn check(&self, program: &Path, markers: bool) -> Result<()> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
-        let marked = image.frames.iter().filter_map(|f| f.map().ok()).any(|m| m.scheme.contains(MARKERS));
+        let marked = image.frames.iter().filter_map(|f| f.map().ok()).any(|m| m.experiment.has_edge_profile());
         ensure!(marked == markers, "{} was not built anew: {}", program.display(), self.not_anew());
         Ok(())
     }

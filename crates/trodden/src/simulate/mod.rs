@@ -87,7 +87,8 @@ fn feed(job: &Simulate, opened: &mut Opened, lane: &mut Lane) -> Result<SourceNo
     let mut failure = None;
     let mut observe = |thread: ThreadId, completed: &CompletedPath| {
         if let Some(out) = &mut sequence
-            && let Err(error) = writeln!(out, "{} {} {}", thread.0, completed.path.start, report::outcomes(&completed.path))
+            && let Err(error) =
+                writeln!(out, "{} {} {} {}", thread.0, completed.path.start, report::outcomes(&completed.path), completed.end.name())
         {
             failure.get_or_insert(error);
         }

@@ -14,7 +14,6 @@ use trodden_profile::{ProfileError, RunStore};
 pub const STREAM: &str = "stream";
 /// Extension of logs.
 pub const LOG: &str = "log";
-const STREAMS: &str = "streams";
 const LAST: &str = "last";
 
 /// Files of a folder with an extension, by name.
@@ -34,11 +33,6 @@ pub fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The folder of a run's logs.
-pub fn folder_of_run(store: &Path, run: u64) -> PathBuf {
-    store.join(STREAMS).join(format!("{run:06}"))
-}
-
 /// The logs that `wanted` names: of a folder, a file, or a run.
 ///
 /// # Errors
@@ -54,7 +48,7 @@ pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
             let store = RunStore::find(Path::new("."))?;
             let runs = store.select(wanted)?;
             let [run] = runs.as_slice() else { bail!("`{wanted}` is a suite of several runs: name one run by its number") };
-            let folder = folder_of_run(store.folder(), run.number);
+            let folder = store.streams(run.number);
             if !folder.is_dir() {
                 bail!(
                     "run {} has no streams: record one with `trodden record --whole-program -- PROGRAM` (built with --stream)",

@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trodden_profile::stream::{LiveStream, LiveThread, Nesting, PathRole, Step};
+use trodden_profile::stream::{LiveStream, LiveThread, Nesting, Step};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 use trodden_wire::stream::Event;
@@ -144,10 +144,7 @@ fn of_event(event: Event, step: Step, depth: usize, told: &Told) -> Option<Event
         }
         (Step::Path { counter, role, depth }, _) => {
             let (function, _) = told.places.path(counter)?;
-            let kind = told.role(role);
-            // The callee's frame says where it was called from; an exit says how.
-            let path = (role != PathRole::Call || kind == "call").then(|| told.path(counter));
-            Some(EventReport { depth: depth - 1, kind, function: told.name(function), path })
+            Some(EventReport { depth: depth - 1, kind: told.role(role), function: told.name(function), path: Some(told.path(counter)) })
         }
         (Step::Unwound(0), _) => None,
         (Step::Unwound(frames), _) => {

@@ -8,12 +8,12 @@
 //! | `last.rs` | `trodden last` |
 //! | `show.rs`, `statistics.rs` | `trodden stream show`, `statistics` |
 
-mod files;
+pub mod files;
 mod last;
 mod record;
 mod show;
 mod statistics;
-mod told;
+pub mod told;
 
 use crate::cli::Stream;
 use anyhow::Result;
@@ -31,5 +31,6 @@ pub fn run(job: &Stream) -> Result<ExitCode> {
         Stream::Statistics(job) => statistics::run(job),
         Stream::Show(job) => show::run(job),
         Stream::Collect(job) => record::collect(job),
+        Stream::Analysis(job) => crate::sequences::run(job),
     }
 }

@@ -120,7 +120,7 @@ fn keep(job: &Record, run: Run, folder: &Path, drained: &Drained) -> Result<bool
         warn(format_args!("{} are no events: the program overwrote its stream", plural(drained.damaged.into(), "word", "words")));
     }
     let place = match (lacking.run, &job.destination.output) {
-        (Some(run), _) => files::folder_of_run(RunStore::create(&std::env::current_dir()?)?.folder(), run),
+        (Some(run), _) => RunStore::create(&std::env::current_dir()?)?.streams(run),
         (None, output) => {
             let mut name = output.clone().unwrap_or_default().into_os_string();
             name.push(".streams");
@@ -256,7 +256,7 @@ pub fn collect(job: &StreamCollect) -> Result<ExitCode> {
     let profile = collect_profile(raw_files(folder.path())?, run, assets::store().ok().as_ref());
     profile.problems.iter().for_each(warn);
     let entry = store.add_run(&profile.profile)?;
-    move_logs(&files::with_extension(folder.path(), LOG)?, &files::folder_of_run(store.folder(), entry.number))?;
+    move_logs(&files::with_extension(folder.path(), LOG)?, &store.streams(entry.number))?;
     note(format_args!("recorded as run {}; `trodden report` shows it", entry.number));
     ensure!(lossy == 0, "events of {} are lost", plural(lossy.into(), "thread", "threads"));
     Ok(ExitCode::SUCCESS)

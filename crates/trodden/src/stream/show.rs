@@ -3,6 +3,7 @@
 use super::files;
 use super::told::{Told, maps};
 use crate::cli::StreamShow;
+use crate::output;
 use crate::reports;
 use anyhow::{Context, Result};
 use std::io::{self, BufWriter, Write};
@@ -26,7 +27,7 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
     let sources = SourceCache::new(&provider);
     let told = Told::new(log.head(), &profile, &view, &sources);
     let mut nesting = Nesting::new(&told.places, true);
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(output::text());
     let (mut number, end) = (0u64, if job.count == 0 { u64::MAX } else { job.from.saturating_add(job.count) });
     let mut failed = None;
     // From the beginning: depths are known from there.

@@ -1,10 +1,13 @@
 //! Which collectors can work here: each follows this program itself for a moment, and must see its entry.
 
 use anyhow::{Context, Result, ensure};
+use std::collections::HashSet;
 use std::io;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use trodden_trace::{Collector, Executable, Flow, Hardware, PtraceBreakpoints, Recipe, Run, SingleStep, Sink, Target, ThreadNumber};
+use trodden_trace::{
+    Collector, Executable, Flow, Hardware, PtraceBreakpoints, Recipe, Run, SingleStep, Sink, Target, ThreadNumber, Trampolines,
+};
 
 /// Sees the first thing, and has enough.
 struct First(u64);
@@ -21,7 +24,7 @@ impl Sink for First {
 /// # Errors
 /// None does; the reason of the first.
 pub fn collectors() -> Result<String> {
-    let all: [&dyn Collector; 3] = [&PtraceBreakpoints, &SingleStep, &Hardware];
+    let all: [&dyn Collector; 4] = [&Trampolines, &PtraceBreakpoints, &SingleStep, &Hardware];
     let tried: Vec<(&str, Result<()>)> = all.into_iter().map(|c| (c.name(), works(c))).collect();
     let working: Vec<&str> = tried.iter().filter(|(_, result)| result.is_ok()).map(|(name, _)| *name).collect();
     if let (true, Some((_, Err(error)))) = (working.is_empty(), tried.into_iter().next()) {
@@ -30,16 +33,31 @@ pub fn collectors() -> Result<String> {
     Ok(working.join(", "))
 }
 
-fn works(collector: &dyn Collector) -> Result<()> {
+/// Whether a collector works.
+///
+/// # Errors
+/// It does not: why.
+pub fn works(collector: &dyn Collector) -> Result<()> {
     let own = std::env::current_exe().context("this program cannot be found")?;
     let executable = Executable::read(&own)?;
     let sites = [executable.entry];
+    let block = executable.entry..executable.entry + 8;
     let mut command = Command::new(&own);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let stop = AtomicBool::new(false);
     let target = Target::Start(Box::new(command));
-    let run =
-        Run { target, executable: &executable, sites: &sites, jumps: &[], recipe: Recipe::NONE, first: None, stop: &stop, limit: None };
+    let run = Run {
+        target,
+        executable: &executable,
+        sites: &sites,
+        jumps: &[],
+        blocks: std::slice::from_ref(&block),
+        guarded: &HashSet::new(),
+        recipe: Recipe::NONE,
+        first: None,
+        stop: &stop,
+        limit: None,
+    };
     let mut seen = First(0);
     std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut seen)).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;

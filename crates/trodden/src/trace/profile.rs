@@ -19,7 +19,9 @@ use trodden_flow::graph::{Edge, Graph, Node};
 use trodden_flow::limit::{Limited, cut_to_limit};
 use trodden_profile::{Collected, Ending, ImageProfile, Profile, Run, UnitProfile};
 use trodden_trace::{StoredEnding, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
-use trodden_unit::{Block, BlockKind, EdgeKind, FlowEdge, FunctionMap, Identity, Position, Scope, Storage, UnitMap, digest, shape};
+use trodden_unit::{
+    Block, BlockKind, Counted, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, Position, Scope, Storage, UnitMap, digest, shape,
+};
 
 /// Functions with more paths are cut.
 const MOST_PATHS: u64 = 1 << 24;
@@ -227,7 +229,8 @@ fn unit_map(trace: &TraceFile, functions: Vec<FunctionMap>) -> UnitMap {
         source: about.image.clone(),
         producer: String::new(),
         target: "x86_64-unknown-linux-gnu".to_owned(),
-        scheme: "ball-larus trace".to_owned(),
+        experiment: Experiment::of_trace(),
+        counted: Counted::Paths,
         codegen: Vec::new(),
         files: about.files.clone(),
         scopes: (0..).zip(&about.functions).map(scope).collect(),
@@ -236,7 +239,6 @@ fn unit_map(trace: &TraceFile, functions: Vec<FunctionMap>) -> UnitMap {
         skipped: Vec::new(),
         instead: Vec::new(),
         edge_profile: None,
-        events: None,
         calls: Vec::new(),
         aliases: Vec::new(),
     }

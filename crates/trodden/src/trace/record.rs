@@ -15,6 +15,7 @@ use crate::cli::{CollectorKind, TraceRecord, TraceStrategy};
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use trodden_flow::witness::structure::Structure;
 use trodden_flow::witness::{Distribution, Lookahead, Options, Order, ReconstructError, Strategy, Weights, Witness, WitnessKind};
 use trodden_trace::{
     Collector, Ending, Followed, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, SingleStep, StoredEnding, ThreadNumber, TraceAbout,
-    TraceEnd, TraceWriter,
+    TraceEnd, TraceWriter, Trampolines,
 };
 
 /// Assumptions, in the order in which they are tried.
@@ -50,15 +51,30 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
     let mut recording = Recording { job, subject, image: Image::read(&binary)?, binary, map, graphs, folder, observed: BTreeSet::new() };
-    let kind = job.collector.unwrap_or(CollectorKind::Ptrace);
+    let kind = job.collector.unwrap_or_else(|| usual_collector(job));
     match job.runs == 1 || job.pid.is_some() || kind == CollectorKind::SingleStep {
         true => recording.in_one_run(collector(kind)),
         false => recording.in_several_runs(collector(kind)),
     }
 }
 
+/// Trampolines where they work. A process that runs already gets breakpoints, which change one byte at each place.
+fn usual_collector(job: &TraceRecord) -> CollectorKind {
+    if job.pid.is_some() {
+        return CollectorKind::Ptrace;
+    }
+    match super::doctor::works(&Trampolines) {
+        Ok(()) => CollectorKind::Trampolines,
+        Err(error) => {
+            note(format_args!("trampolines do not work here, breakpoints do their work: {}", crate::notes::reasons(&error)));
+            CollectorKind::Ptrace
+        }
+    }
+}
+
 fn collector(kind: CollectorKind) -> &'static dyn Collector {
     match kind {
+        CollectorKind::Trampolines => &Trampolines,
         CollectorKind::Ptrace => &PtraceBreakpoints,
         CollectorKind::SingleStep => &SingleStep,
         CollectorKind::Hardware => &Hardware,
@@ -161,6 +177,7 @@ impl Recording<'_> {
             sites.len()
         );
         list_opaque(&model);
+        (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
         let result = self.subject.single_run(collector, &sites, &jumps, &self.folder, shows)?;
         let partial = PartialTrace::open(&result.partial)?;
         let hits = Hits { code: &code, sites: &sites, jumps: &jumps, steps };
@@ -196,6 +213,9 @@ impl Recording<'_> {
         let (mut model, mut code) = self.model(ASSUMPTIONS[0], Some(&observed))?;
         list_opaque(&model);
         let log = Arc::new(first.outcome.log.clone());
+        // The first run has shown where uncertain jumps lead.
+        let leads_elsewhere = |doubt: &Doubt| *doubt == Doubt::UnresolvedJump;
+        (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &leads_elsewhere);
         for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {
                 (model, code) = self.model(assumption, Some(&observed))?;
@@ -360,20 +380,37 @@ fn about_run(sites: &[u64], result: &RunResult) -> RunAbout {
     RunAbout { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
 }
 
+/// Whether a doubt is about where an indirect jump leads.
+fn is_uncertain_jump(doubt: &Doubt) -> bool {
+    matches!(
+        doubt,
+        Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::Amended { .. }
+    )
+}
+
 /// Indirect jumps whose targets are not certain, ascending.
 fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
-    let is_jump = |d: &Doubt| {
-        matches!(
-            d,
-            Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::Amended { .. }
-        )
-    };
     let mut jumps = BTreeSet::new();
     for function in &graphs.functions {
         let ends: HashSet<u64> = function.blocks.iter().filter(|b| b.end == BlockEnd::IndirectJump).map(|b| b.last).collect();
-        jumps.extend(function.uncertain.iter().filter(|u| is_jump(&u.doubt) && ends.contains(&u.address)).map(|u| u.address));
+        jumps.extend(function.uncertain.iter().filter(|u| is_uncertain_jump(&u.doubt) && ends.contains(&u.address)).map(|u| u.address));
     }
     jumps.into_iter().collect()
+}
+
+/// All blocks, ascending, for code to be replaced in; and where those start that are in functions with a jump that may
+/// lead elsewhere, into their middle.
+fn replaceable(graphs: &ProgramGraph, leads_elsewhere: &dyn Fn(&Doubt) -> bool) -> (Vec<Range<u64>>, HashSet<u64>) {
+    let (mut blocks, mut guarded) = (Vec::new(), HashSet::new());
+    for function in &graphs.functions {
+        blocks.extend(function.blocks.iter().map(|b| b.start..b.end_address()));
+        if function.uncertain.iter().any(|u| leads_elsewhere(&u.doubt)) {
+            guarded.extend(function.blocks.iter().map(|b| b.start));
+        }
+    }
+    blocks.sort_by_key(|b: &Range<u64>| (b.start, b.end));
+    blocks.dedup_by_key(|b| b.start);
+    (blocks, guarded)
 }
 
 /// Those, and indirect tail calls: where these lead decides to whom calls return.

@@ -5,9 +5,10 @@
 
 use crate::cli::{RepeatPart, TraceRecord};
 use anyhow::{Context, Result};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,10 @@ pub struct Subject<'a> {
     job: &'a TraceRecord,
     /// Its image.
     pub executable: Executable,
+    /// All blocks of the image, ascending.
+    pub blocks: Vec<Range<u64>>,
+    /// Where those of them start that code may enter in their middle.
+    pub guarded: HashSet<u64>,
     input: Input,
     recipe: Recipe,
     stop: AtomicBool,
@@ -113,7 +118,7 @@ impl<'a> Subject<'a> {
             core: None,
         };
         let input = if job.pid.is_some() { Input::Null } else { input()? };
-        Ok(Self { job, executable, input, recipe, stop: AtomicBool::new(false) })
+        Ok(Self { job, executable, blocks: Vec::new(), guarded: HashSet::new(), input, recipe, stop: AtomicBool::new(false) })
     }
 
     /// The first run: it watches where some indirect jumps lead, and whether some other places are executed. Its output
@@ -209,7 +214,8 @@ impl<'a> Subject<'a> {
         let recipe = Recipe { core, ..self.recipe };
         let Watched { sites, jumps, first } = watched;
         let (stop, limit) = (&self.stop, self.job.duration);
-        let run = Run { target, executable: &self.executable, sites, jumps, recipe, first, stop, limit };
+        let (executable, blocks, guarded) = (&self.executable, self.blocks.as_slice(), &self.guarded);
+        let run = Run { target, executable, sites, jumps, blocks, guarded, recipe, first, stop, limit };
         let outcome = std::thread::scope(|scope| {
             for (pipe, which) in outputs {
                 scope.spawn(move || drain(pipe, which, shows));

@@ -48,7 +48,16 @@ impl Place {
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.folder.path()).env("TRODDEN_STORE", self.path("store"));
-        for variable in ["TRODDEN_INSTRUMENT", "TRODDEN_LTO", "TRODDEN_QUIET", "TRODDEN_OUTPUT", "TRODDEN_LOG", "MAKEFLAGS", "CFLAGS"] {
+        for variable in [
+            "TRODDEN_INSTRUMENT",
+            "TRODDEN_EXPERIMENT",
+            "TRODDEN_LTO",
+            "TRODDEN_QUIET",
+            "TRODDEN_OUTPUT",
+            "TRODDEN_LOG",
+            "MAKEFLAGS",
+            "CFLAGS",
+        ] {
             command.env_remove(variable);
         }
         command

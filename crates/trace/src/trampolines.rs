@@ -1,0 +1,327 @@
+//! Trampolines: jumps in the image that lead to copies of its blocks, which record themselves in a ring in memory. No
+//! kernel entry a hit; a thread stops when its ring is full, and at what cannot be replaced by a jump.
+//!
+//! [`block_copies`](crate::block_copies) says what the copies are, and [`rings`](crate::rings) what they write to. This
+//! file puts them into a subject, and knows at any stop where in the image a thread is: signals are delivered to
+//! threads that stand in the image, as the program would see them. One that comes in a head undoes or completes it; one that
+//! comes at an instruction whose bytes are replaced is delivered behind it, unless that instruction caused it.
+//!
+//! Invariants: a block is recorded once each time that its first instruction begins; a thread's stream has all of its
+//! hits in order, whether a copy or the tracer recorded them; a child by `fork` stands in its image, and writes to no ring.
+
+use crate::CollectError;
+use crate::block_copies::{Copies, Patch, Place, Wanted, copies};
+use crate::collect::Run;
+use crate::follow::{Flow, Sink, ThreadNumber};
+use crate::memory::Memory;
+use crate::ptrace::{self, Registers, Tid};
+use crate::rings::{Ring, Rings, code_bytes, standing};
+use crate::subject::{AREA, Subject};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::ops::Range;
+
+/// Copies begin behind the stub for system calls, and room for its arguments.
+const FIRST: u64 = 4096;
+/// Room for a path.
+const PATH: u64 = 256;
+/// How far apart patches may lie to be written by one system call.
+const RUN: u64 = 4096;
+/// `si_code` of a trap by `int3`: SI_KERNEL.
+const BY_BREAKPOINT: i32 = 0x80;
+/// Instructions that a thread is stepped over at most, to stand where it would in the image.
+const MOST_STEPS: usize = 16;
+const INT3: u8 = 0xcc;
+
+/// Trampolines in a process.
+#[derive(Debug)]
+pub struct Trampolines {
+    area: Range<u64>,
+    places: Vec<(u64, Place)>,
+    /// Addresses of sites.
+    sites: Vec<u64>,
+    /// What was written, and what was there before, ascending.
+    patches: Vec<Written>,
+    /// Breakpoints by address: where threads go on, and the site if it is an indirect jump whose target is recorded.
+    traps: HashMap<u64, (u64, Option<u32>)>,
+    rings: Rings,
+    threads: HashMap<Tid, Recorded>,
+}
+
+#[derive(Debug)]
+struct Written {
+    address: u64,
+    before: [u8; 5],
+    now: [u8; 5],
+    length: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Recorded {
+    ring: Ring,
+    number: ThreadNumber,
+    /// A site that was taken back, for a signal to be delivered before it, and the cursor then.
+    taken_back: Option<(u32, i64)>,
+}
+
+/// Where a stopped thread is.
+enum Standing {
+    /// Not in a copy.
+    Outside,
+    /// At a place in a copy.
+    At(Place),
+    /// In the middle of what stands for one instruction.
+    Between,
+}
+
+impl Trampolines {
+    /// Puts a run's into a subject.
+    ///
+    /// # Errors
+    /// An address is no code of the image, its instruction cannot be moved, or there are more than fit.
+    pub fn set(subject: &Subject, run: &Run) -> Result<Self, CollectError> {
+        let (executable, sites) = (run.executable, run.sites);
+        let in_memory = |address: u64| address.wrapping_add(subject.bias);
+        if let Some(address) = sites.iter().find(|site| !executable.is_code(**site)) {
+            return Err(CollectError::NoCode { address: *address, path: executable.path.clone() });
+        }
+        let ranges = |all: &[Range<u64>]| all.iter().map(|b| in_memory(b.start)..in_memory(b.end)).collect::<Vec<_>>();
+        let by_address: HashMap<u64, u32> = sites.iter().map(|s| in_memory(*s)).zip(0..).collect();
+        let jumps: HashSet<u64> = run.jumps.iter().map(|jump| in_memory(*jump)).collect();
+        let guarded = run.guarded.iter().map(|start| in_memory(*start)).collect();
+        let (code, blocks) = (code_bytes(&subject.memory, &ranges(&executable.code))?, ranges(run.blocks));
+        let standing = standing(subject.process);
+        let wanted = Wanted { code: &code, blocks: &blocks, sites: &by_address, jumps: &jumps, guarded: &guarded, standing: &standing };
+        let made = copies(&wanted, subject.area + FIRST)?;
+        if FIRST + made.code.len() as u64 > AREA {
+            let most = sites.len() * (AREA - FIRST) as usize / made.code.len();
+            return Err(CollectError::TooManySites { sites: sites.len(), most });
+        }
+        let rings = Rings::map(subject, subject.area + PATH, subject.area)?;
+        subject.memory.write(subject.area + FIRST, &made.code)?;
+        let set = Self::of(made, sites.iter().map(|s| in_memory(*s)).collect(), &by_address, subject, rings)?;
+        set.write(&subject.memory, |patch| patch.now)?;
+        Ok(set)
+    }
+
+    fn of(made: Copies, sites: Vec<u64>, numbers: &HashMap<u64, u32>, subject: &Subject, rings: Rings) -> Result<Self, CollectError> {
+        let (mut patches, mut traps) = (Vec::new(), HashMap::new());
+        for (address, patch) in made.patches {
+            let mut before = [0; 5];
+            let read = subject.memory.read_some(address, 5);
+            before[..read.len()].copy_from_slice(&read);
+            let mut now = before;
+            let length = match patch {
+                Patch::Jump(to) => {
+                    now[0] = 0xe9;
+                    now[1..].copy_from_slice(&(to.wrapping_sub(address + 5) as u32).to_le_bytes());
+                    5
+                }
+                Patch::Breakpoint { to, jump } => {
+                    now[0] = INT3;
+                    traps.insert(address, (to, jump.then(|| numbers[&address])));
+                    1
+                }
+            };
+            patches.push(Written { address, before, now, length });
+        }
+        patches.sort_unstable_by_key(|patch| patch.address);
+        let area = subject.area + FIRST..subject.area + FIRST + made.code.len() as u64;
+        Ok(Self { area, places: made.places, sites, patches, traps, rings, threads: HashMap::new() })
+    }
+
+    /// What they have mapped.
+    pub fn span(&self) -> Range<u64> {
+        self.rings.span()
+    }
+
+    /// Gives a stopped thread its ring.
+    ///
+    /// # Errors
+    /// It is gone, or there are too many.
+    pub fn begin_thread(&mut self, thread: Tid, number: ThreadNumber) -> Result<(), CollectError> {
+        let ring = self.rings.acquire()?;
+        let registers = ptrace::registers(thread)?;
+        ptrace::set_registers(thread, &Registers { gs_base: self.rings.address(ring), ..registers })?;
+        self.threads.insert(thread, Recorded { ring, number, taken_back: None });
+        Ok(())
+    }
+
+    /// Records what is left of a thread that is gone.
+    ///
+    /// # Errors
+    /// It cannot be stored.
+    pub fn end_thread(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<()> {
+        let Some(ended) = self.threads.get(&thread).copied() else { return Ok(()) };
+        // Its last block is where the signal came that ended it.
+        let last = match ended.taken_back {
+            Some((site, cursor)) if cursor == self.rings.cursor(ended.ring)? => Some(site),
+            _ => None,
+        };
+        self.drain(thread, sink)?;
+        if let Some(site) = last {
+            sink.record(ended.number, u64::from(site))?;
+        }
+        self.rings.release(ended.ring);
+        self.threads.remove(&thread);
+        Ok(())
+    }
+
+    /// Records what is left of all threads.
+    ///
+    /// # Errors
+    /// It cannot be stored.
+    pub fn end_all(&mut self, sink: &mut dyn Sink) -> io::Result<()> {
+        let threads: Vec<Tid> = self.threads.keys().copied().collect();
+        threads.into_iter().try_for_each(|thread| self.end_thread(thread, sink))
+    }
+
+    /// Records what is in a stopped thread's ring.
+    fn drain(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<Flow> {
+        let Some(recorded) = self.threads.get_mut(&thread) else { return Ok(Flow::GoOn) };
+        recorded.taken_back = None;
+        sink.record_sites(recorded.number, &self.rings.take(recorded.ring)?)
+    }
+
+    /// What SIGTRAP of a thread means: `None` if it is the program's own.
+    ///
+    /// # Errors
+    /// The thread cannot be followed, or what it has seen not be stored.
+    pub fn trap(&mut self, subject: &Subject, thread: Tid, sink: &mut dyn Sink) -> Result<Option<Flow>, CollectError> {
+        let at = ptrace::instruction_pointer(thread)?;
+        let Some(recorded) = self.threads.get(&thread).copied() else { return Ok(None) };
+        if ptrace::signal_cause(thread)?.1 != BY_BREAKPOINT {
+            return Ok(None);
+        }
+        if let Standing::At(Place::Head { saved: false, .. }) = self.standing(at) {
+            let registers = ptrace::registers(thread)?;
+            ptrace::set_registers(thread, &Registers { rcx: self.rings.saved(recorded.ring)?, ..registers })?;
+            return Ok(Some(self.drain(thread, sink)?));
+        }
+        let Some((to, jump)) = self.traps.get(&at.wrapping_sub(1)).copied() else { return Ok(None) };
+        ptrace::set_instruction_pointer(thread, to)?;
+        let Some(site) = jump else { return Ok(Some(Flow::GoOn)) };
+        self.drain(thread, sink)?;
+        sink.record(recorded.number, u64::from(site))?;
+        Ok(Some(sink.record(recorded.number, subject.step(thread)?.wrapping_sub(subject.bias))?))
+    }
+
+    /// A trap that has not been recorded when the collection ends: it happens again, without trampolines.
+    ///
+    /// # Errors
+    /// The thread cannot be followed.
+    pub fn undo_trap(&mut self, thread: Tid) -> Result<bool, CollectError> {
+        let at = ptrace::instruction_pointer(thread)?;
+        if ptrace::signal_cause(thread)?.1 != BY_BREAKPOINT {
+            return Ok(false);
+        }
+        if let (Standing::At(Place::Head { site, saved: false }), Some(recorded)) = (self.standing(at), self.threads.get(&thread)) {
+            let registers = ptrace::registers(thread)?;
+            let (rcx, rip) = (self.rings.saved(recorded.ring)?, self.sites[site as usize]);
+            ptrace::set_registers(thread, &Registers { rcx, rip, ..registers })?;
+            return Ok(true);
+        }
+        let is_trap = self.traps.contains_key(&at.wrapping_sub(1));
+        if is_trap {
+            ptrace::set_instruction_pointer(thread, at - 1)?;
+        }
+        Ok(is_trap)
+    }
+
+    /// Lets a stopped thread stand in the image. `all`: it records no more, and every instruction is there, since patches are taken out;
+    /// `caused`: the instruction that it stands at causes the signal that it has stopped for, and is not stepped over.
+    ///
+    /// # Errors
+    /// The thread cannot be followed.
+    pub fn leave_copy(&mut self, subject: &Subject, thread: Tid, all: bool, caused: bool) -> Result<(), CollectError> {
+        if all {
+            ptrace::set_registers(thread, &Registers { gs_base: 0, ..ptrace::registers(thread)? })?;
+        }
+        for _ in 0..MOST_STEPS {
+            let registers = ptrace::registers(thread)?;
+            let (rip, rcx) = match self.standing(registers.rip) {
+                Standing::Outside => return Ok(()),
+                Standing::At(Place::Head { site, saved }) => (self.sites[site as usize], self.register(thread, saved, &registers)?),
+                Standing::At(Place::Recorded { site, saved }) => {
+                    self.take_back(thread, site)?;
+                    (self.sites[site as usize], self.register(thread, saved, &registers)?)
+                }
+                Standing::At(Place::Body { original, intact }) if intact || all => (original, registers.rcx),
+                Standing::At(Place::Body { .. }) | Standing::Between if caused => return Ok(()),
+                Standing::At(Place::Body { .. }) | Standing::Between => {
+                    subject.step(thread)?;
+                    continue;
+                }
+            };
+            return Ok(ptrace::set_registers(thread, &Registers { rip, rcx, ..registers })?);
+        }
+        Ok(())
+    }
+
+    /// Where in the image an address is.
+    pub fn original(&self, address: u64) -> u64 {
+        match self.standing(address) {
+            Standing::At(Place::Head { site, .. } | Place::Recorded { site, .. }) => self.sites[site as usize],
+            Standing::At(Place::Body { original, .. }) => original,
+            Standing::Outside | Standing::Between => address,
+        }
+    }
+
+    /// Whether an address is in a copy.
+    pub fn is_copy(&self, address: u64) -> bool {
+        self.area.contains(&address)
+    }
+
+    /// Takes the patches out of a memory: this process's, or that of a child that has a copy.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn remove(&self, memory: &Memory) -> io::Result<()> {
+        self.write(memory, |patch| patch.before)
+    }
+
+    fn register(&self, thread: Tid, saved: bool, registers: &Registers) -> io::Result<u64> {
+        match self.threads.get(&thread) {
+            Some(recorded) if saved => self.rings.saved(recorded.ring),
+            _ => Ok(registers.rcx),
+        }
+    }
+
+    /// The site is recorded when the thread comes to it again.
+    fn take_back(&mut self, thread: Tid, site: u32) -> io::Result<()> {
+        if let Some(recorded) = self.threads.get_mut(&thread) {
+            let cursor = self.rings.cursor(recorded.ring)? - 4;
+            self.rings.set_cursor(recorded.ring, cursor)?;
+            recorded.taken_back = Some((site, cursor));
+        }
+        Ok(())
+    }
+
+    fn standing(&self, address: u64) -> Standing {
+        if !self.area.contains(&address) {
+            return Standing::Outside;
+        }
+        match self.places.binary_search_by_key(&address, |place| place.0) {
+            Ok(at) => Standing::At(self.places[at].1),
+            Err(_) => Standing::Between,
+        }
+    }
+
+    /// Writes at each patch, runs of near ones together.
+    fn write(&self, memory: &Memory, bytes: impl Fn(&Written) -> [u8; 5]) -> io::Result<()> {
+        let mut rest = self.patches.as_slice();
+        while let Some(first) = rest.first() {
+            let near = rest.windows(2).take_while(|pair| pair[1].address - pair[0].address < RUN).count() + 1;
+            let (run, behind) = rest.split_at(near);
+            let mut code = vec![0; (run[near - 1].address - first.address) as usize + run[near - 1].length];
+            memory.read(first.address, &mut code)?;
+            for patch in run {
+                let at = (patch.address - first.address) as usize;
+                code[at..at + patch.length].copy_from_slice(&bytes(patch)[..patch.length]);
+            }
+            memory.write(first.address, &code)?;
+            rest = behind;
+        }
+        Ok(())
+    }
+}

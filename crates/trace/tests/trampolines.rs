@@ -1,0 +1,271 @@
+//! Trampolines against single-stepping, on programs as the system ships them: every block of the image, in order.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use trodden_binary::{AddressMap, Binary, recover};
+use trodden_trace::{
+    Collector, Executable, Flow, PtraceBreakpoints, Recipe, Run, RunOutcome, SingleStep, Sink, Target, ThreadNumber, Trampolines,
+};
+
+/// Streams in memory.
+#[derive(Default)]
+struct Streams(Vec<Vec<u64>>);
+
+impl Sink for Streams {
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> std::io::Result<Flow> {
+        self.0.resize(self.0.len().max(thread.0 as usize + 1), Vec::new());
+        self.0[thread.0 as usize].push(what);
+        Ok(Flow::GoOn)
+    }
+}
+
+/// All blocks of a program, ascending.
+fn blocks(program: &Path) -> Vec<Range<u64>> {
+    let binary = Binary::read(program).unwrap();
+    let map = AddressMap::read(&binary).unwrap();
+    let graph = recover(&binary, map.as_ref(), &[]).unwrap();
+    let mut blocks: Vec<Range<u64>> = graph.functions.iter().flat_map(|f| &f.blocks).map(|b| b.start..b.end_address()).collect();
+    blocks.sort_by_key(|b| (b.start, b.end));
+    blocks.dedup_by_key(|b| b.start);
+    blocks
+}
+
+fn collect(collector: &dyn Collector, command: Command, blocks: &[Range<u64>]) -> (Vec<Vec<u64>>, RunOutcome) {
+    let sites: Vec<u64> = blocks.iter().map(|b| b.start).collect();
+    collect_some(collector, command, blocks, &sites)
+}
+
+/// What a run shows of some sites.
+fn collect_some(collector: &dyn Collector, command: Command, blocks: &[Range<u64>], sites: &[u64]) -> (Vec<Vec<u64>>, RunOutcome) {
+    let executable = Executable::read(Path::new(command.get_program())).unwrap();
+    let mut streams = Streams::default();
+    let recipe = Recipe { core: trodden_trace::cores().first().copied(), ..Recipe::ALL };
+    let target = Target::Start(Box::new(command));
+    let stop = AtomicBool::new(false);
+    let run = Run {
+        target,
+        executable: &executable,
+        sites,
+        jumps: &[],
+        blocks,
+        guarded: &HashSet::new(),
+        recipe,
+        first: None,
+        stop: &stop,
+        limit: None,
+    };
+    let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut streams)).join().unwrap()).unwrap();
+    if collector.name() == "single-step" {
+        streams.0.iter_mut().for_each(|stream| stream.retain(|address| sites.binary_search(address).is_ok()));
+    } else {
+        streams.0.iter_mut().flatten().for_each(|site| *site = sites[*site as usize]);
+    }
+    (streams.0, outcome)
+}
+
+fn command(line: &[&str], input: &Path) -> Command {
+    let mut command = Command::new(line[0]);
+    command.args(&line[1..]).stdin(File::open(input).unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn agrees(line: &[&str], input: &str) {
+    if !Path::new(line[0]).exists() {
+        eprintln!("skipped: {} is not installed", line[0]);
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("input");
+    std::fs::write(&file, input).unwrap();
+    let blocks = blocks(Path::new(line[0]));
+    let (expected, first) = collect(&SingleStep, command(line, &file), &blocks);
+    let (found, second) = collect(&Trampolines, command(line, &file), &blocks);
+    assert_eq!(first.followed.status, second.followed.status, "{line:?}");
+    let parts = found[0].iter().zip(&expected[0]).position(|(a, b)| a != b);
+    let near = |stream: &[u64]| format!("{:x?}", &stream[parts.unwrap_or(0).saturating_sub(3)..stream.len().min(parts.unwrap_or(0) + 4)]);
+    assert!(
+        found == expected,
+        "{line:?}: {} and {} blocks, they part at {parts:?}: {} and {}",
+        found[0].len(),
+        expected[0].len(),
+        near(&found[0]),
+        near(&expected[0])
+    );
+    assert!(found[0].len() > 20, "{line:?}");
+}
+
+const TEXT: &str = "a small text, a small text\nof two lines\n";
+
+#[test]
+fn gzip() {
+    agrees(&["/usr/bin/gzip", "-c"], TEXT);
+}
+
+#[test]
+fn sed() {
+    agrees(&["/usr/bin/sed", "s/a\\(.\\)/\\1b/g"], TEXT);
+}
+
+#[test]
+fn sort() {
+    agrees(&["/usr/bin/sort", "-r"], TEXT);
+}
+
+#[test]
+fn grep() {
+    agrees(&["/usr/bin/grep", "-c", "t[ex]*t"], TEXT);
+}
+
+#[test]
+fn a_shell_that_gets_a_signal() {
+    agrees(&["/usr/bin/dash", "-c", "for i in 1 2 3; do echo $i; done; trap 'echo t' TERM; kill $$; exit 3"], "");
+}
+
+#[test]
+fn mawk() {
+    agrees(&["/usr/bin/mawk", "{ n += length($0); print substr($0, 2) } END { print n }"], TEXT);
+}
+
+#[test]
+fn children_run_as_if_nobody_traced() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"
+        #include <signal.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        __attribute__((noinline)) static int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i & 1 ? i : 3; return s; }
+        static void caught(int s) { (void)s; }
+        int main(void) {
+            int status, sum = 0;
+            signal(SIGTRAP, caught);
+            for (int i = 0; i < 3; i++) {
+                pid_t child = fork();
+                if (child == 0) { __asm__ volatile("int3"); _exit(work(i + 4)); }
+                waitpid(child, &status, 0);
+                sum += WEXITSTATUS(status) + work(i);
+            }
+            pid_t child = vfork();
+            if (child == 0) _exit(7);
+            waitpid(child, &status, 0);
+            return system("exit 5") / 256 + sum + WEXITSTATUS(status);
+        }"#;
+    std::fs::write(folder.path().join("a.c"), source).unwrap();
+    for options in [&["-O1"][..], &["-O1", "-static"]] {
+        let status = Command::new("cc").current_dir(folder.path()).args(options).args(["a.c", "-o", "app"]).status().unwrap();
+        assert!(status.success());
+        let app = folder.path().join("app");
+        let plain = Command::new(&app).status().unwrap();
+        assert!(plain.code().unwrap() > 12);
+        let blocks = blocks(&app);
+        let (found, outcome) = collect(&Trampolines, command(&[app.to_str().unwrap()], &folder.path().join("a.c")), &blocks);
+        assert_eq!(outcome.followed.status, Some(plain.code().unwrap() << 8), "{options:?}");
+        let (expected, _) = collect(&PtraceBreakpoints, command(&[app.to_str().unwrap()], &folder.path().join("a.c")), &blocks);
+        assert!(found[0] == expected[0], "{options:?}: {} and {} blocks", found[0].len(), expected[0].len());
+    }
+}
+
+#[test]
+fn a_program_in_cxx_with_exceptions_and_signals() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"
+        #include <cstdio>
+        #include <stdexcept>
+        #include <csignal>
+        static volatile int signals;
+        static void handler(int) { for (int i = 0; i < 3; i++) signals = signals + i; }
+        __attribute__((noinline)) int risky(int i) { if (i % 3 == 0) throw std::runtime_error("three"); return i * 2; }
+        __attribute__((noinline)) int careful(int i) { try { return risky(i); } catch (const std::exception &) { return -1; } }
+        int main() {
+            std::signal(SIGUSR1, handler);
+            int sum = 0;
+            for (int i = 0; i < 8; i++) { sum += careful(i); std::raise(SIGUSR1); }
+            for (int i = 0; i < 4; i++) switch (sum % 5 + i) { case 0: sum++; break; case 1: sum += 2; break; case 2: sum *= 3; break; case 3: sum -= 7; }
+            std::printf("%d %d\n", sum, signals);
+            return 0;
+        }"#;
+    std::fs::write(folder.path().join("a.cc"), source).unwrap();
+    let status = Command::new("c++").current_dir(folder.path()).args(["-O2", "a.cc", "-o", "app"]).status().unwrap();
+    assert!(status.success());
+    agrees(&[folder.path().join("app").to_str().unwrap()], "");
+}
+
+#[test]
+fn rings_that_are_full_lose_nothing() {
+    // More hits than a ring holds, counted by the program's own result.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("a.c"),
+        "int main(void) { unsigned s = 1; for (unsigned i = 0; i < 2000000; i++) s = s * 31 + (s & 4 ? i : 7); return s >> 28; }\n",
+    )
+    .unwrap();
+    let status = Command::new("clang-22").current_dir(folder.path()).args(["-O0", "a.c", "-o", "app"]).status().unwrap();
+    assert!(status.success());
+    let app = folder.path().join("app");
+    let blocks = blocks(&app);
+    let input = folder.path().join("a.c");
+    let (found, outcome) = collect(&Trampolines, command(&[app.to_str().unwrap()], &input), &blocks);
+    let plain = Command::new(&app).status().unwrap();
+    assert_eq!(outcome.followed.status, Some(plain.code().unwrap() << 8));
+    // What the loop's condition says, once more than its body.
+    let mut counts = std::collections::BTreeMap::<u64, u64>::new();
+    found[0].iter().for_each(|block| *counts.entry(*block).or_default() += 1);
+    let mut most: Vec<u64> = counts.into_values().filter(|n| *n >= 2_000_000).collect();
+    most.sort_unstable();
+    assert_eq!(most, [2_000_000, 2_000_000, 2_000_001]);
+}
+
+#[test]
+fn threads_and_timers() {
+    // Signals come at any time: each thread's own blocks are those of a run with breakpoints, the handlers' come in between.
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"
+        #include <pthread.h>
+        #include <signal.h>
+        #include <stdio.h>
+        #include <sys/time.h>
+        static volatile int ticks;
+        static void tick(int s) { (void)s; for (int i = 0; i < 5; i++) ticks += i & 1; }
+        __attribute__((noinline)) static long work(long n) { long s = n; for (long i = 0; i < 300000; i++) s = s * 7 + (s & 2 ? i : -i) + (s & 8 ? 3 : 1); return s; }
+        static void *run(void *p) { return (void *)work((long)p); }
+        int main(void) {
+            struct itimerval every = {{0, 500}, {0, 500}};
+            signal(SIGALRM, tick);
+            setitimer(ITIMER_REAL, &every, 0);
+            pthread_t t[3];
+            long sum = 0;
+            for (long i = 0; i < 3; i++) pthread_create(&t[i], 0, run, (void *)i);
+            for (int i = 0; i < 3; i++) { void *r; pthread_join(t[i], &r); sum += (long)r; }
+            return (int)(sum & 63);
+        }"#;
+    std::fs::write(folder.path().join("a.c"), source).unwrap();
+    let status = Command::new("cc").current_dir(folder.path()).args(["-O1", "-pthread", "a.c", "-o", "app"]).status().unwrap();
+    assert!(status.success());
+    let app = folder.path().join("app");
+    let plain = Command::new(&app).status().unwrap();
+    let blocks = blocks(&app);
+    let (found, outcome) = collect(&Trampolines, command(&[app.to_str().unwrap()], &folder.path().join("a.c")), &blocks);
+    assert_eq!(outcome.followed.status, Some(plain.code().unwrap() << 8));
+    assert_eq!(found.len(), 4);
+    let symbol = |name: &str| {
+        Binary::read(&app).unwrap().functions().iter().find(|f| f.name == name).map(|f| f.address..f.address + f.size).unwrap()
+    };
+    let (tick, work) = (symbol("tick"), symbol("work"));
+    assert!(outcome.followed.asynchronous_signals > 3, "{outcome:?}");
+    assert!(found.iter().flatten().filter(|block| **block == tick.start).count() > 3);
+    for stream in &found[1..] {
+        let own: Vec<u64> = stream.iter().copied().filter(|block| work.contains(block)).collect();
+        assert!(own.len() > 300_000, "{} blocks", own.len());
+    }
+    let again = |collector: &dyn Collector| {
+        let command = command(&[app.to_str().unwrap()], &folder.path().join("a.c"));
+        let (found, _) = collect_some(collector, command, &blocks, &[work.start]);
+        found.iter().flatten().filter(|block| **block == work.start).count()
+    };
+    assert_eq!((again(&Trampolines), again(&PtraceBreakpoints)), (3, 3));
+}

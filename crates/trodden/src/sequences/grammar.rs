@@ -1,0 +1,90 @@
+//! `trodden stream grammar`: the methods of compression beside each other, on one recording.
+//!
+//! Times are processor time of one run on this machine, and differ from run to run.
+
+use super::{print, recording};
+use crate::cli::StreamGrammar;
+use anyhow::Result;
+use nix::time::ClockId;
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::Duration;
+use trodden_sequence::{Grammar, Method, WindowLimits, WindowWriter};
+
+#[derive(Serialize)]
+struct Document {
+    events: u64,
+    distinct: usize,
+    methods: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    method: &'static str,
+    windows: usize,
+    items: usize,
+    rules: usize,
+    /// Rules on the longest chain, of any window.
+    depth: usize,
+    bytes: usize,
+    bytes_per_million_events: f64,
+    ns_per_event: f64,
+}
+
+/// Compresses the sequence by each method.
+///
+/// # Errors
+/// The recording cannot be read.
+pub fn run(job: &StreamGrammar) -> Result<ExitCode> {
+    let opened = recording::open(&job.input)?;
+    let limits = WindowLimits { held: job.held as usize, ..WindowLimits::default() };
+    let rows = Method::ALL.into_iter().map(|method| row(&opened.grammar, method, limits)).collect::<Result<_>>()?;
+    let document = Document { events: opened.grammar.len(), distinct: opened.grammar.terminals().len(), methods: rows };
+    print(job.input.json, &document, |out| {
+        writeln!(out, "{} events, {} of them distinct", document.events, document.distinct)?;
+        writeln!(
+            out,
+            "{:<20}{:>8}{:>11}{:>10}{:>8}{:>12}{:>18}{:>10}",
+            "method", "windows", "items", "rules", "depth", "bytes", "bytes/10^6 events", "ns/event"
+        )?;
+        for row in &document.methods {
+            writeln!(
+                out,
+                "{:<20}{:>8}{:>11}{:>10}{:>8}{:>12}{:>18.0}{:>10.0}",
+                row.method, row.windows, row.items, row.rules, row.depth, row.bytes, row.bytes_per_million_events, row.ns_per_event
+            )?;
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(grammar: &Grammar, method: Method, limits: WindowLimits) -> Result<Row> {
+    let begin = processor_time()?;
+    let mut writer = WindowWriter::new(method, limits)?;
+    let mut windows = Vec::new();
+    for symbol in grammar.symbols() {
+        windows.extend(writer.push(symbol)?);
+    }
+    windows.extend(writer.close()?);
+    let elapsed_ns = (processor_time()? - begin).as_nanos() as f64;
+    let mut bytes = Vec::new();
+    windows.iter().try_for_each(|window| window.write(&mut bytes))?;
+    let statistics: Vec<_> = windows.iter().map(|window| window.grammar.statistics()).collect();
+    let events = grammar.len().max(1) as f64;
+    Ok(Row {
+        method: method.name(),
+        windows: windows.len(),
+        items: statistics.iter().map(|s| s.items).sum(),
+        rules: statistics.iter().map(|s| s.rules).sum(),
+        depth: statistics.iter().map(|s| s.depth).max().unwrap_or(0),
+        bytes: bytes.len(),
+        bytes_per_million_events: bytes.len() as f64 * 1e6 / events,
+        ns_per_event: elapsed_ns / events,
+    })
+}
+
+/// Processor time of this thread: other programs on the machine do not count.
+fn processor_time() -> Result<Duration> {
+    Ok(ClockId::CLOCK_THREAD_CPUTIME_ID.now()?.into())
+}

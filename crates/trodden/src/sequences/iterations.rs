@@ -1,0 +1,205 @@
+//! `trodden stream iterations`: k consecutive iterations as one path, and patterns that they repeat; or the last branches as a path.
+
+use super::recording::{self, EventTable, Opened};
+use super::{first, percent, print, write_sources};
+use crate::cli::StreamIterations;
+use anyhow::{Result, ensure};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use trodden_sequence::events::{Classify, EventClass, SubpathEnd};
+use trodden_sequence::general_paths::{GeneralPaths, GeneralPosition};
+use trodden_sequence::iterations::IterationProfile;
+
+/// The longest pattern that is searched for.
+const LONGEST_PERIOD: usize = 8;
+
+#[derive(Serialize)]
+struct Document {
+    iterations: usize,
+    paths: Vec<Row>,
+    patterns: Vec<Pattern>,
+    /// Where paths run.
+    sources: BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    function: String,
+    count: u64,
+    /// For each iteration its events.
+    iterations: Vec<Vec<String>>,
+}
+
+#[derive(Serialize)]
+struct Pattern {
+    function: String,
+    period: usize,
+    /// Paths of k iterations that go on with it.
+    count: u64,
+    percent: f64,
+    advice: String,
+    iterations: Vec<Vec<String>>,
+}
+
+/// Counts them.
+///
+/// # Errors
+/// The recording cannot be read, or a parameter is out of its range.
+pub fn run(job: &StreamIterations) -> Result<ExitCode> {
+    let opened = recording::open(&job.input)?;
+    match job.branches {
+        Some(branches) => general_paths(job, &opened, branches),
+        None => iterations(job, &opened),
+    }
+}
+
+fn iterations(job: &StreamIterations, opened: &Opened) -> Result<ExitCode> {
+    let table = &opened.table;
+    let mut profile = IterationProfile::new(job.iterations)?;
+    // A prefix follows from its whole path.
+    for symbol in opened.grammar.symbols().filter(|symbol| !table.entry(*symbol).is_prefix) {
+        profile.push(symbol, table.class(symbol))?;
+    }
+    let mut rows = Vec::new();
+    let mut patterns = Vec::new();
+    for (function, forest) in profile.functions() {
+        for (paths, count) in forest.counts(job.iterations) {
+            rows.push((count, function, paths));
+        }
+        for period in 2..=(job.iterations / 2).min(LONGEST_PERIOD) {
+            for found in profile.repeated_patterns(function, period, job.share / 100.0) {
+                let percent = percent(found.count, found.of);
+                let iterations = found.paths.iter().map(|path| table.labels(path)).collect();
+                let advice = advice(period);
+                let function = table.function_name(function).to_owned();
+                patterns.push(Pattern { function, period, count: found.count, percent, advice, iterations });
+            }
+        }
+    }
+    patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.count));
+    let patterns = first(patterns, job.input.top);
+    rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))));
+    let row = |(count, function, paths): (u64, u32, Vec<u32>)| Row {
+        function: table.function_name(function).to_owned(),
+        count,
+        iterations: paths.iter().map(|path| table.labels(profile.path(*path))).collect(),
+    };
+    let paths: Vec<Row> = first(rows, job.input.top).into_iter().map(row).collect();
+    let shown = paths.iter().map(|row| &row.iterations).chain(patterns.iter().map(|pattern| &pattern.iterations));
+    let sources = table.sources(shown.flatten().flatten());
+    let document = Document { iterations: job.iterations, paths, patterns, sources };
+    print(job.input.json, &document, |out| {
+        writeln!(out, "paths of {} consecutive iterations", job.iterations)?;
+        let joined = |iterations: &[Vec<String>]| iterations.iter().map(|events| events.join(" ")).collect::<Vec<_>>().join("  |  ");
+        for row in &document.paths {
+            writeln!(out, "{:>12}  {}", row.count, joined(&row.iterations))?;
+        }
+        for pattern in &document.patterns {
+            writeln!(
+                out,
+                "{}: {} ({} times, {:.1} %)\n{:>14}{}",
+                pattern.function,
+                pattern.advice,
+                pattern.count,
+                pattern.percent,
+                "",
+                joined(&pattern.iterations)
+            )?;
+        }
+        write_sources(out, &document.sources)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn advice(period: usize) -> String {
+    match period {
+        2 => "every second iteration takes the other path: unroll the loop twice, and each copy has one path".into(),
+        _ => format!("{period} paths take turns: unroll the loop {period} times, and each copy has one path"),
+    }
+}
+
+#[derive(Serialize)]
+struct GeneralDocument {
+    branches: usize,
+    distinct: usize,
+    paths: Vec<GeneralRow>,
+}
+
+#[derive(Serialize)]
+struct GeneralRow {
+    count: u64,
+    /// Edges between blocks.
+    branches: Vec<(String, String)>,
+}
+
+fn general_paths(job: &StreamIterations, opened: &Opened, k: usize) -> Result<ExitCode> {
+    let mut paths = GeneralPaths::new(k)?;
+    let mut edges = Edges::default();
+    let mut frames = vec![(paths.start(), None)];
+    for symbol in opened.grammar.symbols() {
+        match opened.table.class(symbol) {
+            EventClass::Enter => frames.push((paths.start(), None)),
+            EventClass::Leave if frames.len() > 1 => drop(frames.pop()),
+            EventClass::Leave => frames = vec![(paths.start(), None)],
+            EventClass::Subpath { .. } if opened.table.entry(symbol).is_prefix => {}
+            EventClass::Subpath { end, .. } => {
+                if let Some((position, last)) = frames.last_mut() {
+                    walk(&mut paths, position, last, &mut edges, &opened.table, symbol)?;
+                    if end == SubpathEnd::Return {
+                        *last = None;
+                    }
+                }
+            }
+        }
+    }
+    let mut rows: Vec<(&[u64], u64)> = paths.counts().into_iter().collect();
+    rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    let distinct = rows.len();
+    let names = |(from, to)| (opened.table.block_name(from).to_owned(), opened.table.block_name(to).to_owned());
+    let row = |(branches, count): (&[u64], u64)| GeneralRow {
+        count,
+        branches: branches.iter().map(|edge| names(edges.list[*edge as usize])).collect(),
+    };
+    let document = GeneralDocument { branches: k, distinct, paths: first(rows, job.input.top).into_iter().map(row).collect() };
+    print(job.input.json, &document, |out| {
+        writeln!(out, "{} different paths of up to {} branches", document.distinct, k)?;
+        for row in &document.paths {
+            let branches: Vec<String> = row.branches.iter().map(|(from, to)| format!("{from} -> {to}")).collect();
+            writeln!(out, "{:>12}  {}", row.count, branches.join("  "))?;
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Edges between blocks, by number.
+#[derive(Default)]
+struct Edges {
+    list: Vec<(u64, u64)>,
+    numbers: std::collections::HashMap<(u64, u64), u64>,
+}
+
+/// The branches of a path, from the block before it on.
+fn walk(
+    paths: &mut GeneralPaths,
+    position: &mut GeneralPosition,
+    last: &mut Option<u64>,
+    edges: &mut Edges,
+    table: &EventTable,
+    symbol: u64,
+) -> Result<()> {
+    let entry = table.entry(symbol);
+    ensure!(!entry.blocks.is_empty(), "path `{}` does not name its blocks: --branches needs those of all paths", entry.label);
+    for block in &entry.blocks {
+        if let Some(from) = last.replace(*block) {
+            let next = edges.list.len() as u64;
+            let edge = *edges.numbers.entry((from, *block)).or_insert(next);
+            if edge == next {
+                edges.list.push((from, *block));
+            }
+            paths.push(position, edge);
+        }
+    }
+    Ok(())
+}

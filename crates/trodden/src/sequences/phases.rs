@@ -1,0 +1,135 @@
+//! `trodden stream phases`: intervals that execute the same paths; beside them what a detector by basic blocks finds.
+
+use super::recording::{self, Opened, path_events};
+use super::{phases_page, print, write_sources};
+use crate::cli::StreamPhases;
+use anyhow::{Context, Result};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use trodden_sequence::phases::{PhaseParameters, Phases, find_phases, intervals};
+
+/// Hot paths that are shown of a phase.
+const SHOWN: usize = 5;
+
+/// What was found.
+#[derive(Serialize)]
+pub struct Document {
+    /// Events of paths in an interval.
+    pub interval: u64,
+    /// By vectors of paths.
+    pub by_paths: Found,
+    /// By vectors of basic blocks, if the events name them.
+    pub by_blocks: Option<Found>,
+    /// Where paths run.
+    pub sources: BTreeMap<String, String>,
+}
+
+/// Phases by one kind of vector.
+#[derive(Serialize)]
+pub struct Found {
+    /// The phase of each interval.
+    pub of_interval: Vec<usize>,
+    /// Intervals whose phase is not that of the one before.
+    pub changes: Vec<usize>,
+    /// The phases.
+    pub phases: Vec<Row>,
+}
+
+/// A phase.
+#[derive(Serialize)]
+pub struct Row {
+    /// Intervals in it.
+    pub intervals: usize,
+    /// The interval that stands for it best.
+    pub representative: usize,
+    /// The most frequent paths, with their share in percent; of blocks their names.
+    pub hot: Vec<(String, f64)>,
+}
+
+/// Finds them.
+///
+/// # Errors
+/// The recording cannot be read, a parameter is out of its range, or the page cannot be written.
+pub fn run(job: &StreamPhases) -> Result<ExitCode> {
+    let opened = recording::open(&job.input)?;
+    let interval = job.interval.unwrap_or_else(|| path_events(&opened.grammar, &opened.table).div_ceil(100).max(1));
+    let parameters = PhaseParameters { most_phases: job.most, ..PhaseParameters::default() };
+    let table = &opened.table;
+    let by_paths = phases(&opened, interval, parameters, |symbol, add| add(symbol, 1.0))?;
+    let by_blocks = if has_blocks(&opened) {
+        let add_blocks = |symbol, add: &mut dyn FnMut(u64, f64)| table.entry(symbol).blocks.iter().for_each(|block| add(*block, 1.0));
+        Some(found(phases(&opened, interval, parameters, add_blocks)?, |block| table.block_name(block).to_owned()))
+    } else {
+        None
+    };
+    let by_paths = found(by_paths, |symbol| table.label(symbol).to_owned());
+    let sources = table.sources(by_paths.phases.iter().flat_map(|phase| phase.hot.iter().map(|(label, _)| label)));
+    let document = Document { interval, by_paths, by_blocks, sources };
+    if let Some(file) = &job.html {
+        let title = match job.input.recording.parse::<u64>() {
+            Ok(run) => format!("run {run}"),
+            Err(_) => job.input.recording.clone(),
+        };
+        std::fs::write(file, phases_page::page(&title, &document)).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    print(job.input.json, &document, |out| {
+        write_text(out, &document)?;
+        write_sources(out, &document.sources)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn has_blocks(opened: &Opened) -> bool {
+    let mut paths = opened.grammar.terminals().iter().filter(|symbol| opened.table.is_path(**symbol));
+    paths.all(|symbol| !opened.table.entry(*symbol).blocks.is_empty())
+}
+
+fn phases(opened: &Opened, interval: u64, parameters: PhaseParameters, features: impl Fn(u64, &mut dyn FnMut(u64, f64))) -> Result<Phases> {
+    let paths = opened.grammar.symbols().filter(|symbol| opened.table.is_path(*symbol));
+    Ok(find_phases(&intervals(paths, interval, features)?, parameters)?)
+}
+
+fn found(phases: Phases, label: impl Fn(u64) -> String) -> Found {
+    let changes = phases.changes();
+    let rows = phases.phases.iter().map(|phase| Row {
+        intervals: phase.intervals,
+        representative: phase.representative,
+        hot: phase.features.iter().take(SHOWN).map(|(feature, share)| (label(*feature), 100.0 * share)).collect(),
+    });
+    Found { changes, phases: rows.collect(), of_interval: phases.of_interval }
+}
+
+/// Phases of so many intervals are drawn as letters in one line.
+const LINE: usize = 100;
+
+fn write_text(out: &mut dyn std::io::Write, document: &Document) -> std::io::Result<()> {
+    writeln!(out, "intervals of {} paths", document.interval)?;
+    let kinds = [("paths", Some(&document.by_paths)), ("basic blocks", document.by_blocks.as_ref())];
+    for (name, found) in kinds.into_iter().filter_map(|(name, found)| Some((name, found?))) {
+        writeln!(out, "\nby {name}: {} phases, {} changes", found.phases.len(), found.changes.len())?;
+        for line in found.of_interval.chunks(LINE) {
+            writeln!(out, "  {}", line.iter().map(|phase| letter(*phase)).collect::<String>())?;
+        }
+        for (number, phase) in found.phases.iter().enumerate() {
+            let hot: Vec<String> = phase.hot.iter().map(|(label, share)| format!("{label} {share:.1} %")).collect();
+            writeln!(
+                out,
+                "  {}  {:>5} intervals, like number {}: {}",
+                letter(number),
+                phase.intervals,
+                phase.representative,
+                hot.join(", ")
+            )?;
+        }
+    }
+    if document.by_blocks.is_none() {
+        writeln!(out, "\nThe events do not name blocks: there is nothing to compare with.")?;
+    }
+    Ok(())
+}
+
+/// A letter for a phase, for text.
+pub fn letter(phase: usize) -> char {
+    (b'A' + (phase % 26) as u8) as char
+}

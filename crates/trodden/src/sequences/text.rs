@@ -1,0 +1,161 @@
+//! Recordings as text.
+//!
+//! Two formats. What `trodden simulate --preset whole-program --sequence` writes: `THREAD START OUTCOMES END`, where a path that ended at
+//! a call is followed by the callee's first. And events, fields separated by tabulators:
+//!
+//! ```text
+//! #trodden events 1
+//! convention   subpaths | whole-paths | prefixes      (before all events; subpaths if the line is missing)
+//! thread       NAME                                   (events below are of this thread)
+//! enter        FUNCTION
+//! path         FUNCTION  PATH  call | loop | return  [BLOCK ...]
+//! leave
+//! ```
+//!
+//! Empty lines and lines that begin with `#` mean nothing. Each error names its line.
+
+use super::recording::{EventTable, PathEvent, Recording, RecordingWriter};
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use trodden_sequence::events::{Convention, SubpathEnd};
+use trodden_sequence::{Method, WindowLimits};
+
+const HEADER: &str = "#trodden events 1";
+
+/// Reads a file of either format.
+///
+/// # Errors
+/// It cannot be read, or a line is not understood.
+pub fn read(file: &Path, method: Method, limits: WindowLimits, table: &mut EventTable) -> Result<Recording> {
+    let mut lines = BufReader::new(File::open(file)?);
+    let mut line = String::new();
+    let mut writer = RecordingWriter::new(method, limits);
+    let mut events = Events { table, writer: &mut writer, convention: Convention::Subpaths, thread: None };
+    let mut simulated: Option<HashMap<String, Frames>> = None;
+    for number in 1_u64.. {
+        line.clear();
+        if lines.read_line(&mut line).with_context(|| format!("line {number}"))? == 0 {
+            break;
+        }
+        let text = line.trim_end_matches(['\n', '\r']);
+        if number == 1 && text != HEADER {
+            simulated = Some(HashMap::new());
+        }
+        let taken = match &mut simulated {
+            Some(frames) => events.take_simulated(text, frames),
+            None => events.take(text),
+        };
+        taken.with_context(|| format!("line {number}: `{}`", text.chars().take(80).collect::<String>()))?;
+    }
+    let convention = events.convention;
+    writer.finish(convention)
+}
+
+struct Events<'a> {
+    table: &'a mut EventTable,
+    writer: &'a mut RecordingWriter,
+    convention: Convention,
+    thread: Option<usize>,
+}
+
+/// The frames of a simulated thread.
+#[derive(Default)]
+struct Frames {
+    functions: Vec<u32>,
+    /// The last path ended at a call.
+    calls: bool,
+}
+
+impl Events<'_> {
+    fn take(&mut self, line: &str) -> Result<()> {
+        if line.is_empty() || line.starts_with('#') {
+            return Ok(());
+        }
+        let fields: Vec<&str> = line.split('\t').collect();
+        let symbol = match fields[..] {
+            ["convention", name] => {
+                self.convention = convention(name)?;
+                return Ok(());
+            }
+            ["thread", name] => {
+                self.thread = Some(self.writer.thread(name)?);
+                return Ok(());
+            }
+            ["enter", function] => {
+                let function = self.table.function(function);
+                self.table.enter(function)
+            }
+            ["leave"] => self.table.leave(),
+            ["path", function, path, end, ref blocks @ ..] => {
+                let (function, end) = (self.table.function(function), path_end(end)?);
+                let named = |table: &mut EventTable| blocks.iter().map(|block| table.block(function, block)).collect();
+                let is_prefix = self.convention == Convention::Prefixes && end == SubpathEnd::Call;
+                self.table.path(&PathEvent { function, end, is_prefix, source: None }, path, named)
+            }
+            _ => bail!("it is none of convention, thread, enter, leave, path with their fields, separated by tabulators"),
+        };
+        let thread = match self.thread {
+            Some(thread) => thread,
+            None => self.writer.thread("main")?,
+        };
+        self.thread = Some(thread);
+        self.writer.push(thread, symbol)
+    }
+
+    fn take_simulated(&mut self, line: &str, frames: &mut HashMap<String, Frames>) -> Result<()> {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [thread, start, outcomes, end] = fields[..] else {
+            bail!("neither events (the first line would be `{HEADER}`) nor a sequence of `trodden simulate` (thread, start, outcomes, end)")
+        };
+        ensure!(outcomes.bytes().all(|b| b == b'0' || b == b'1'), "outcomes are digits 0 and 1");
+        let number = self.writer.thread(thread)?;
+        if !frames.contains_key(thread) {
+            frames.insert(thread.to_owned(), Frames::default());
+        }
+        let Some(frames) = frames.get_mut(thread) else { return Ok(()) };
+        if std::mem::take(&mut frames.calls) || frames.functions.is_empty() {
+            let function = self.table.function(start);
+            let enter = self.table.enter(function);
+            frames.functions.push(function);
+            self.writer.push(number, enter)?;
+        }
+        let Some(function) = frames.functions.last().copied() else { return Ok(()) };
+        let (end, is_return) = match end {
+            "call" => (SubpathEnd::Call, false),
+            "return" => (SubpathEnd::Return, true),
+            "backward" | "backward-not-taken" | "indirect" | "forward" | "limit" => (SubpathEnd::BackEdge, false),
+            _ => bail!("`{end}` ends no path: call, return, backward, backward-not-taken, indirect, forward or limit"),
+        };
+        let symbol =
+            self.table.path(&PathEvent { function, end, is_prefix: false, source: None }, &format!("{start}/{outcomes}"), |_| Vec::new());
+        self.writer.push(number, symbol)?;
+        frames.calls = end == SubpathEnd::Call;
+        if is_return {
+            frames.functions.pop();
+            let leave = self.table.leave();
+            self.writer.push(number, leave)?;
+        }
+        Ok(())
+    }
+}
+
+fn convention(name: &str) -> Result<Convention> {
+    Ok(match name {
+        "subpaths" => Convention::Subpaths,
+        "whole-paths" => Convention::WholePaths,
+        "prefixes" => Convention::Prefixes,
+        _ => bail!("a convention is subpaths, whole-paths or prefixes"),
+    })
+}
+
+fn path_end(name: &str) -> Result<SubpathEnd> {
+    Ok(match name {
+        "call" => SubpathEnd::Call,
+        "loop" => SubpathEnd::BackEdge,
+        "return" => SubpathEnd::Return,
+        _ => bail!("a path ends with call, loop or return"),
+    })
+}

@@ -1,0 +1,167 @@
+//! What a build is asked to observe reaches the plugin, the map and every reader of it: with files of any name, from
+//! the command line and the environment, and again from a program's own map.
+
+mod place;
+
+use place::{Place, must, trodden};
+use serde_json::Value;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::process::Command;
+use trodden_unit::Experiment;
+use trodden_unit::experiment::{InputFolder, Paths, Request};
+
+/// `mix` has a loop of two paths, of four if there is an argument; `rare` is called then.
+const PROGRAM: &str = "#include <stdio.h>\n\
+    __attribute__((noinline)) unsigned mix(volatile unsigned *p, int n, int often) {\n\
+      for (int i = 0; i < n; i++) { if (*p & 1) *p = *p * 3 + 1; else *p = *p / 2 + i; if (i % 8 < often) *p ^= 5; }\n\
+      return *p; }\n\
+    __attribute__((noinline)) int rare(int n) { return n > 2 ? puts(\"many\") : puts(\"one\"); }\n\
+    int main(int argc, char **argv) { volatile unsigned v = 9; printf(\"%u\\n\", mix(&v, 1000, argc - 1)); return argc > 1 ? !rare(argc) : 0; }\n";
+
+fn recorded() -> Place {
+    let place = Place::with(&[("a.c", PROGRAM)]);
+    place.cc("-O2 -g -fno-unroll-loops a.c -o prog");
+    place.trodden("record -o run.trodden -- ./prog");
+    place
+}
+
+/// Instructions per iteration of the loop of `mix`, without and with counting.
+fn loop_of(place: &Place, words: &str) -> (f64, f64) {
+    let found: Value = serde_json::from_slice(&place.trodden(&format!("loops --json --function mix {words}")).stdout).unwrap();
+    let [only] = &found["loops"].as_array().unwrap()[..] else { panic!("{found}") };
+    (only["plain"].as_f64().unwrap(), only["counted"].as_f64().unwrap())
+}
+
+fn experiment(place: &Place, program: &str) -> Experiment {
+    place.image(program).frames[0].map().unwrap().experiment
+}
+
+fn refused(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(!output.status.success(), "{command:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn loops_are_those_of_builds_by_known_and_by_interesting_paths() {
+    let place = recorded();
+    let record = |program: &str| {
+        let (file, program) = (format!("{program}.trodden"), format!("./{program}"));
+        must(place.command(trodden()).args(["record", "--no-store", "-o", &file, "--", &program, "x"]));
+    };
+    record("prog");
+    let (_, full) = loop_of(&place, "./prog prog.trodden");
+    place.trodden("export known run.trodden -o known");
+    for (made, options) in [("residual", "--residual known"), ("chosen", "--interesting top:1:run.trodden")] {
+        place.trodden(&format!("instrument prog -o {made} {options}"));
+        record(made);
+        assert_eq!(experiment(&place, made).inputs().len(), 1, "{made}");
+        let (plain, counted) = loop_of(&place, &format!("./{made} {made}.trodden"));
+        assert!(counted > plain && counted != full, "{made}: {plain} to {counted}; all paths: {full}");
+    }
+}
+
+#[test]
+fn what_a_store_has_lost_is_named_with_the_remedy() {
+    let place = recorded();
+    place.trodden("instrument prog -o chosen --interesting top:1:run.trodden");
+    place.trodden("record --no-store -o chosen.trodden -- ./chosen");
+    let Paths::Interesting { set, .. } = experiment(&place, "chosen").paths() else { panic!("no interesting paths") };
+    std::fs::remove_file(InputFolder::at(place.path("store/inputs")).path(set)).unwrap();
+    let error = refused(place.command(trodden()).args(["loops", "./chosen", "chosen.trodden"]));
+    assert!(error.contains(&set.to_string()) && error.contains("--interesting") && error.contains("TRODDEN_STORE"), "{error}");
+}
+
+#[test]
+fn names_of_files_may_hold_blanks_quotes_and_any_bytes() {
+    let place = recorded();
+    let name = |text: &[u8]| -> OsString { place.path("").join(OsStr::from_bytes(text)).into_os_string() };
+    let (weights, known, store) = (name(b"of 'a run' \"x\" \xff=%20"), name(b"known, \"all\" \xfe"), name(b"a store 'y' \xfd"));
+    must(place.command(trodden()).args(["export", "weights", "run.trodden", "-o"]).arg(&weights));
+    must(place.command(trodden()).args(["export", "known", "run.trodden", "-o"]).arg(&known));
+    let build = |output: &str| {
+        let mut command = place.command(trodden());
+        command.env("TRODDEN_STORE", &store).args(["build", "--residual"]).arg(&known).arg("--weights").arg(&weights);
+        must(command.args(["--", "cc", "-O2", "a.c", "-o", output]));
+    };
+    build("by-option");
+    let encoded = |file: &OsString| -> String { file.clone().into_vec().iter().map(|byte| format!("%{byte:02X}")).collect() };
+    let mut driver = place.command(trodden());
+    driver.env("TRODDEN_STORE", &store).env("TRODDEN_INSTRUMENT", format!("weights={} known={}", encoded(&weights), encoded(&known)));
+    must(driver.args(["cc", "-O2", "a.c", "-o", "by-variable"]));
+    let (one, other) = (experiment(&place, "by-option"), experiment(&place, "by-variable"));
+    assert!(one.known().is_some() && one.placement().weights.is_some(), "{one}");
+    assert_eq!(one, other);
+    let mut record = place.command(trodden());
+    must(record.env("TRODDEN_STORE", &store).args(["record", "--no-store", "-o", "rare.trodden", "--", "./by-option", "x"]));
+    let profile = trodden_profile::Profile::read(&place.path("rare.trodden")).unwrap();
+    let executed: Vec<&str> =
+        profile.functions().filter(|(_, u, f)| u.counts_of(f).any(|(_, n)| n > 0)).map(|(_, _, f)| &*f.name).collect();
+    assert_eq!(executed, ["rare", "main"]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_read_or_written() {
+    let place = Place::with(&[("a.c", PROGRAM)]);
+    let cases = [
+        (vec!["build", "--events", "tsc", "--residual", "nothing", "--", "true"], "--events does not go together with --residual"),
+        (vec!["build", "--sample", "--table-slots", "8", "--", "true"], "--sample (when=bursts) does not go together with --table-slots"),
+        (vec!["build", "--tail-merging", "off", "--", "true"], "--tail-merging makes no sense without --addresses"),
+        (vec!["instrument", "nothing", "-o", "x", "--watch", "f", "--events", "tsc"], "--events does not go together with --watch"),
+        (vec!["build", "--scheme", "targeted", "--", "true"], "trodden export weights"),
+    ];
+    for (words, reason) in cases {
+        let error = refused(place.command(trodden()).args(&words));
+        assert!(error.contains(reason), "{words:?}: {error}");
+        assert!(!place.path("store").exists(), "{words:?}");
+    }
+    let error = refused(place.command(trodden()).args(["cc", "-c", "a.c"]).env("TRODDEN_INSTRUMENT", "chords=maybe"));
+    assert!(error.contains("`chords=maybe`") && error.contains("chords=on|off"), "{error}");
+    let error = refused(place.command(trodden()).args(["build", "--residual", "nothing", "--", "true"]));
+    assert!(error.contains("nothing") && !place.path("store/inputs").exists(), "{error}");
+}
+
+#[test]
+fn options_win_over_the_environment_and_that_over_the_build() {
+    let place = Place::with(&[("a.c", PROGRAM)]);
+    let script = "cc -O2 a.c -o one && TRODDEN_INSTRUMENT='max-paths=9 keep=map' cc -O2 a.c -o two && cc --trodden-sample -O2 a.c -o three";
+    let mut build = place.command(trodden());
+    build.env("TRODDEN_INSTRUMENT", "reach=all chords=off").args([
+        "build",
+        "--max-paths",
+        "64",
+        "--chords",
+        "on",
+        "--",
+        "sh",
+        "-ec",
+        script,
+    ]);
+    must(&mut build);
+    let text = |program| experiment(&place, program).to_string();
+    assert_eq!(text("one"), "scheme=ball-larus max-paths=64 chords=on trip-counts=tight early=on reach=all");
+    assert_eq!(text("two"), text("one").replace("max-paths=64", "max-paths=9"));
+    assert_eq!(text("three"), format!("{} when=bursts", text("one")));
+    assert!(place.image("one").frames[0].has_bitcode() && !place.image("two").frames[0].has_bitcode());
+}
+
+#[test]
+fn the_plugin_takes_requests_only() {
+    let place = Place::with(&[("a.c", PROGRAM)]);
+    place.cc("-c a.c -o first.o");
+    let plugin = trodden().with_file_name("libtrodden_instrument.so");
+    let clang = |variable: &str, value: &OsStr| {
+        let mut command = place.command("clang-22");
+        command.arg(format!("-fpass-plugin={}", plugin.display())).args(["-c", "a.c", "-o", "a.o"]).env(variable, value);
+        command
+    };
+    let error = refused(&mut clang("TRODDEN_INSTRUMENT", OsStr::new("when=bursts")));
+    assert!(error.contains("read by trodden's drivers"), "{error}");
+    let folder = InputFolder::at(place.path("in puts"));
+    let request = Request::default().write(&folder).unwrap();
+    must(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
+    std::fs::write(&request, b"TRODEXP\x09").unwrap();
+    let error = refused(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
+    assert!(error.contains("another version of trodden"), "{error}");
+}

@@ -1,0 +1,176 @@
+//! `trodden stream`: questions asked of sequences, of text and of recorded programs.
+
+mod place;
+
+use place::{Place, must, trodden};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use trodden_profile::{FunctionPaths, Profile};
+
+/// The sequence of section 3.4.2 of the thesis.
+const EXAMPLE: &str = "#trodden events 1
+thread\tmain
+enter\tf1
+path\tf1\tp1\tcall
+enter\tf2
+path\tf2\tp2\tcall
+enter\tf3
+path\tf3\tp3\tcall
+enter\tf4
+path\tf4\tp4\tloop
+path\tf4\tp5\tloop
+path\tf4\tp6\treturn
+leave
+path\tf3\tp7\tcall
+enter\tf5
+path\tf5\tp8\treturn
+leave
+path\tf3\tp9\treturn
+leave
+path\tf2\tp10\treturn
+leave
+leave
+";
+
+fn ask(place: &Place, status: i32, arguments: &[&str]) -> Value {
+    let output = place.command(trodden()).arg("stream").args(arguments).arg("--json").output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {error}");
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {error}"));
+    assert_eq!(answer["schema_version"], 1);
+    answer
+}
+
+fn error(place: &Place, arguments: &[&str]) -> String {
+    let output = place.command(trodden()).arg("stream").args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn rows(answer: &Value, rows: &str) -> Vec<String> {
+    let text = |row: &Value| {
+        row["events"].as_array().unwrap().iter().map(|event| event.as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    answer[rows].as_array().unwrap().iter().map(text).collect()
+}
+
+#[test]
+fn the_example_of_the_thesis_as_text() {
+    let place = Place::with(&[("example.events", EXAMPLE)]);
+    let answer = ask(&place, 0, &["segments", "example.events"]);
+    let mut segments = rows(&answer, "segments");
+    segments.sort();
+    let expected = ["f1:p1 enter f2 f2:p2", "f2:p2 enter f3 f3:p3", "f3:p3 enter f4 f4:p4", "f3:p7 enter f5 f5:p8 leave f3:p9"];
+    assert_eq!(segments, expected);
+    let answer = ask(&place, 0, &["segments", "example.events", "--supergraph"]);
+    assert!(rows(&answer, "segments").contains(&"f4:p6 leave f3:p7 enter f5 f5:p8 leave f3:p9".to_owned()));
+    let answer = ask(&place, 0, &["find", "example.events", "leave", "f3:p7"]);
+    assert_eq!((&answer["occurrences"], &answer["found"][0]["position"]), (&1.into(), &10.into()));
+    assert_eq!(answer["found"][0]["open_calls"].as_array().unwrap().len(), 4);
+    let answer = ask(&place, 0, &["grammar", "example.events"]);
+    assert_eq!((&answer["events"], answer["methods"].as_array().unwrap().len()), (&20.into(), 3));
+}
+
+#[test]
+fn what_is_not_understood_is_an_error_with_its_line() {
+    let place = Place::with(&[("bad.events", "#trodden events 1\nenter\tf\npath\tf\tp\tsomewhere\n"), ("other.txt", "hello\n")]);
+    let message = error(&place, &["segments", "bad.events"]);
+    assert!(message.contains("line 3") && message.contains("call, loop or return"), "{message}");
+    assert!(error(&place, &["hot", "other.txt"]).contains("#trodden events 1"));
+    let place = Place::with(&[("example.events", EXAMPLE)]);
+    assert!(error(&place, &["segments", "example.events", "--depth", "0"]).contains("1 to 100"));
+    assert!(error(&place, &["find", "example.events", "f9:p9"]).contains("no event `f9:p9`"));
+    assert!(error(&place, &["hot", "example.events", "--thread", "4"]).contains("has 1 threads (main)"));
+    assert!(error(&place, &["iterations", "example.events", "--branches", "2"]).contains("does not name its blocks"));
+}
+
+#[test]
+fn branches_and_differences_of_text() {
+    let iteration = |side: usize| format!("path\tf\t{side}\tloop\thead\t{}\n", ["left", "right"][side]);
+    let events = |iterations: usize| {
+        let body: String = (0..iterations).map(|n| iteration(n % 2)).collect();
+        format!("#trodden events 1\nenter\tf\n{body}path\tf\tout\treturn\thead\nleave\n")
+    };
+    let place = Place::with(&[("a.events", &events(20)), ("b.events", &events(21))]);
+    let answer = ask(&place, 0, &["iterations", "a.events"]);
+    assert_eq!(answer["patterns"][0]["period"], 2);
+    assert_eq!(answer["paths"][0]["iterations"].as_array().unwrap().len(), 4);
+    let answer = ask(&place, 0, &["iterations", "a.events", "--branches", "2"]);
+    // head-left, left-head, head-right, right-head: each after its predecessor, and the first alone.
+    assert_eq!(answer["distinct"], 5);
+    let answer = ask(&place, 1, &["diff", "a.events", "b.events"]);
+    assert_eq!(answer["differences"].as_array().unwrap().len(), 1);
+    assert_eq!(answer["differences"][0]["right"]["events"][0], "f:0");
+    assert_eq!(ask(&place, 0, &["diff", "a.events", "a.events"])["equal"], true);
+}
+
+/// Two diamonds in series: in two phases of four their sides agree, in two they do not, and each side is as frequent in all.
+const PHASES: &str = r##"
+#include <stdio.h>
+#include <stdlib.h>
+static unsigned state = 1;
+__attribute__((noinline)) static int step(int a, int b) {
+    int r = 0;
+    if (a) { __asm__ volatile("# left" : "+r"(r)); r += 3; } else { __asm__ volatile("# right" : "+r"(r)); r ^= 9; }
+    if (b) { __asm__ volatile("# up" : "+r"(r)); r *= 5; } else { __asm__ volatile("# down" : "+r"(r)); r -= 7; }
+    return r;
+}
+int main(int argc, char **argv) {
+    int extra = argc > 1 ? atoi(argv[1]) : 0, sum = 0;
+    for (int phase = 0; phase < 4; phase++) {
+        for (int i = 0; i < 5000 + (phase == 2) * extra; i++) {
+            state = state * 1103515245 + 12345;
+            int side = state >> 16 & 1;
+            sum += step(side, phase & 1 ? !side : side);
+        }
+    }
+    printf("%d\n", sum);
+    return 0;
+}
+"##;
+
+fn record(place: &Place, name: &str, arguments: &[&str]) -> Profile {
+    let file = format!("{name}.trodden");
+    let mut command = place.command(trodden());
+    command.args(["record", "--whole-program", "--no-store", "-o", &file, "--"]).arg(place.path("prog")).args(arguments);
+    must(&mut command);
+    Profile::read(&place.path(&file)).unwrap()
+}
+
+#[test]
+fn phases_that_differ_in_paths_but_not_in_blocks() {
+    let place = Place::with(&[("prog.c", PHASES)]);
+    place.cc("--trodden-stream -O1 prog.c -o prog");
+    let profile = record(&place, "a", &[]);
+    let answer = ask(&place, 0, &["phases", "a.trodden.streams", "--html", "phases.html"]);
+    let changes: Vec<u64> = answer["by_paths"]["changes"].as_array().unwrap().iter().map(|c| c.as_u64().unwrap()).collect();
+    assert_eq!((changes.len(), answer["by_paths"]["phases"].as_array().unwrap().len()), (3, 2), "{changes:?}");
+    assert!(changes.iter().zip([25, 50, 75]).all(|(change, expected)| change.abs_diff(expected) <= 1), "{changes:?}");
+    assert_eq!(answer["by_blocks"]["changes"].as_array().unwrap().len(), 0);
+    assert!(std::fs::read_to_string(place.path("phases.html")).unwrap().contains("<svg"));
+    counts_are_those_of_the_profile(&place, &profile);
+    record(&place, "b", &["1"]);
+    let answer = ask(&place, 1, &["diff", "a.trodden.streams", "b.trodden.streams"]);
+    let first = &answer["differences"][0];
+    assert!(first["left"]["start"].as_u64() == answer["first_difference"].as_u64(), "{answer}");
+    let answer = ask(&place, 0, &["hot", "a.trodden.streams", "--threshold", "5"]);
+    assert!(!rows(&answer, "subpaths").is_empty());
+    assert!(!answer["sources"].as_object().unwrap().is_empty());
+}
+
+/// Supergraph paths of depth 0 are the paths of the functions: their counts are those of the profile.
+fn counts_are_those_of_the_profile(place: &Place, profile: &Profile) {
+    let answer = ask(place, 0, &["segments", "a.trodden.streams", "--supergraph", "--depth", "0", "--top", "0"]);
+    let mut found: BTreeMap<String, u64> = BTreeMap::new();
+    for (row, events) in answer["segments"].as_array().unwrap().iter().zip(rows(&answer, "segments")) {
+        *found.entry(events.rsplit(' ').next().unwrap().to_owned()).or_default() += row["count"].as_u64().unwrap();
+    }
+    let mut expected = BTreeMap::new();
+    for (_, unit, function) in profile.functions() {
+        for path in FunctionPaths::decode(function, unit.counts_of(function)).unwrap().complete {
+            expected.insert(format!("{}:{}", function.name, path.id), path.count);
+        }
+    }
+    assert!(expected.len() >= 6, "{expected:?}");
+    assert_eq!(found, expected);
+}

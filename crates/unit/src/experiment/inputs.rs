@@ -1,0 +1,241 @@
+//! Files that builds read, by their content: a folder in which each has its [`Identity`] as its name.
+//!
+//! An experiment names files so, and so their own names may hold any bytes, may change, and may be of another machine.
+//! `ROOT/inputs/abcdef...`; requests to the plugin lie there, too, beside the files that they name.
+
+use super::settings::{Input, Settings};
+use crate::{Directions, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoWeights, Parts, Weights};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A folder of files by their content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputFolder {
+    folder: PathBuf,
+}
+
+/// What a file is to a build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InputKind {
+    /// Measured frequencies.
+    Weights,
+    /// Known paths.
+    Known,
+    /// All paths but the watched ones.
+    Watched,
+    /// Interesting paths.
+    Interesting,
+    /// A copy's part.
+    Part,
+    /// A plan of transformations.
+    Apply,
+}
+
+/// Why a file is of no use to a build.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// It cannot be read.
+    #[error("{key}: the file {file} cannot be read ({source}): give one that can", file = file.display())]
+    Unreadable {
+        /// The setting's key.
+        key: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// What happened.
+        source: io::Error,
+    },
+    /// It is not such a file.
+    #[error("{key}: {file}: {reason}", file = file.display())]
+    Content {
+        /// The setting's key.
+        key: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// What is wrong, with the remedy.
+        reason: ContentError,
+    },
+    /// It cannot be stored.
+    #[error("cannot write {file} ({source}): set TRODDEN_STORE to a folder that can be written", file = file.display())]
+    Unwritable {
+        /// The file.
+        file: PathBuf,
+        /// What happened.
+        source: io::Error,
+    },
+    /// It is not there.
+    #[error(
+        "the file {identity} ({key}) of the build is not in {folder}: set TRODDEN_STORE to the store of that build, or {remedy}",
+        folder = folder.display()
+    )]
+    Missing {
+        /// The setting's key.
+        key: &'static str,
+        /// What to do.
+        remedy: &'static str,
+        /// The file's identity.
+        identity: Identity,
+        /// Where it should be.
+        folder: PathBuf,
+    },
+    /// Its content is not that of its name.
+    #[error("the file {file} is damaged: remove it, and build again from the files that were given", file = file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+/// What a file that is no such file lacks.
+#[derive(Debug, thiserror::Error)]
+pub enum ContentError {
+    /// Of measured frequencies.
+    #[error(transparent)]
+    Weights(#[from] NoWeights),
+    /// Of paths.
+    #[error(transparent)]
+    KnownPaths(#[from] NoKnownPaths),
+    /// Of a copy's part.
+    #[error(transparent)]
+    Parts(#[from] NoParts),
+    /// Of a plan of transformations.
+    #[error(transparent)]
+    Directions(#[from] NoDirections),
+}
+
+impl InputKind {
+    /// All kinds.
+    pub const ALL: [InputKind; 6] =
+        [InputKind::Weights, InputKind::Known, InputKind::Watched, InputKind::Interesting, InputKind::Part, InputKind::Apply];
+
+    /// The key of its setting.
+    pub fn key(self) -> &'static str {
+        match self {
+            InputKind::Weights => "weights",
+            InputKind::Known => "known",
+            InputKind::Watched => "watched",
+            InputKind::Interesting => "interesting",
+            InputKind::Part => "part",
+            InputKind::Apply => "apply",
+        }
+    }
+
+    /// What to do where such a file is lost.
+    fn remedy(self) -> &'static str {
+        match self {
+            InputKind::Weights => "give it again (--weights)",
+            InputKind::Known => "give the profile again (--residual)",
+            InputKind::Watched => "make the program again (trodden instrument --watch)",
+            InputKind::Interesting => "make the program again (trodden instrument --interesting)",
+            InputKind::Part => "take the program of which the copy was made",
+            InputKind::Apply => "run `trodden pgo` again",
+        }
+    }
+
+    /// The file of this kind that settings name.
+    pub fn of(self, settings: &Settings) -> Option<&Input> {
+        match self {
+            InputKind::Weights => settings.weights.as_ref(),
+            InputKind::Known => settings.known.as_ref(),
+            InputKind::Watched => settings.watched.as_ref(),
+            InputKind::Interesting => settings.interesting.as_ref(),
+            InputKind::Part => settings.part.as_ref(),
+            InputKind::Apply => settings.apply.as_ref(),
+        }
+    }
+
+    pub(super) fn of_mut(self, settings: &mut Settings) -> &mut Option<Input> {
+        match self {
+            InputKind::Weights => &mut settings.weights,
+            InputKind::Known => &mut settings.known,
+            InputKind::Watched => &mut settings.watched,
+            InputKind::Interesting => &mut settings.interesting,
+            InputKind::Part => &mut settings.part,
+            InputKind::Apply => &mut settings.apply,
+        }
+    }
+
+    /// Whether bytes are such a file.
+    fn check(self, bytes: &[u8]) -> Result<(), ContentError> {
+        match self {
+            InputKind::Weights => drop(Weights::from_bytes(bytes)?),
+            InputKind::Known | InputKind::Watched | InputKind::Interesting => drop(KnownPaths::from_bytes(bytes)?),
+            InputKind::Part => drop(Parts::from_bytes(bytes)?),
+            InputKind::Apply => drop(Directions::from_bytes(bytes)?),
+        }
+        Ok(())
+    }
+}
+
+impl InputFolder {
+    /// The folder of that path, which need not exist.
+    pub fn at(folder: impl Into<PathBuf>) -> InputFolder {
+        InputFolder { folder: folder.into() }
+    }
+
+    /// Where a file lies, or would.
+    pub fn path(&self, identity: Identity) -> PathBuf {
+        self.folder.join(identity.to_string())
+    }
+
+    /// Puts a file of a kind into the folder.
+    ///
+    /// # Errors
+    /// It cannot be read, is another file, or cannot be written.
+    pub fn put_file(&self, kind: InputKind, file: &Path) -> Result<Identity, InputError> {
+        let key = kind.key();
+        let bytes = std::fs::read(file).map_err(|source| InputError::Unreadable { key, file: file.to_owned(), source })?;
+        kind.check(&bytes).map_err(|reason| InputError::Content { key, file: file.to_owned(), reason })?;
+        self.put(&bytes)
+    }
+
+    /// Puts content into the folder; it appears whole or not at all.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn put(&self, bytes: &[u8]) -> Result<Identity, InputError> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let identity = Identity::of(bytes);
+        let path = self.path(identity);
+        if std::fs::metadata(&path).is_ok_and(|file| file.len() == bytes.len() as u64) {
+            return Ok(identity);
+        }
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let temporary = self.folder.join(format!(".{identity}.{}.{number}", std::process::id()));
+        let written = std::fs::create_dir_all(&self.folder)
+            .and_then(|()| std::fs::write(&temporary, bytes))
+            .and_then(|()| std::fs::rename(&temporary, &path));
+        written.map(|()| identity).map_err(|source| InputError::Unwritable { file: path, source })
+    }
+
+    /// Whether a file of a kind is there.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn check(&self, kind: InputKind, identity: Identity) -> Result<(), InputError> {
+        match self.path(identity).is_file() {
+            true => Ok(()),
+            false => Err(self.missing(kind, identity)),
+        }
+    }
+
+    fn missing(&self, kind: InputKind, identity: Identity) -> InputError {
+        InputError::Missing { key: kind.key(), remedy: kind.remedy(), identity, folder: self.folder.clone() }
+    }
+
+    /// The content of a file of a kind.
+    ///
+    /// # Errors
+    /// It is not there, or damaged.
+    pub fn get(&self, kind: InputKind, identity: Identity) -> Result<Vec<u8>, InputError> {
+        let (key, file) = (kind.key(), self.path(identity));
+        let bytes = match std::fs::read(&file) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(self.missing(kind, identity));
+            }
+            Err(source) => return Err(InputError::Unreadable { key, file, source }),
+        };
+        if Identity::of(&bytes) == identity { Ok(bytes) } else { Err(InputError::Damaged { file }) }
+    }
+}

@@ -1,0 +1,334 @@
+//! What a build is to observe: one typed, versioned value that the command line, the drivers, the plugin, maps and
+//! readers share.
+//!
+//! An [`Experiment`] answers four questions: *which paths* ([`Paths`]), *what of them* ([`Observation`]), *when*
+//! ([`When`]) and *where to* ([`Destination`], [`Threads`]). How probes are placed is beside these ([`Placement`]): it
+//! changes what counting costs and where long paths are cut, and nothing of what a count means.
+//!
+//! People say [`Settings`]: a flat list of what they ask for, each with one spelling ([`spelling`]). The one constructor
+//! is [`Experiment::new`]; it refuses what makes no sense by the one list in [`exclusions`]. An experiment names the
+//! files of earlier profiles by [`Identity`], never by a path: they lie in an [`InputFolder`] under that name. It
+//! travels to the plugin in a [`Request`], a file of such a folder, and to readers in the unit's map.
+//!
+//! Invariant: a value that came from bytes went through the same constructor, so no combination on the list exists.
+//! Wire format: that of the [`Settings`] which make it, in the order of their fields. A change is a new
+//! [`crate::MAP_VERSION`].
+
+mod axes;
+pub mod exclusions;
+mod inputs;
+mod request;
+mod settings;
+pub mod spelling;
+
+pub use axes::*;
+pub use exclusions::Excluded;
+pub use inputs::{InputError, InputFolder, InputKind};
+pub use request::{Action, EXPERIMENT_VARIABLE, Request, RequestError};
+pub use settings::{DEFAULT_MAX_PATHS, Input, Keep, Observe, Reach, Settings, Timing, Versions};
+pub use spelling::{Spelling, SpellingError};
+
+use crate::{EventSource, Identity};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// What a build is to observe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Settings", into = "Settings")]
+pub struct Experiment {
+    paths: Paths,
+    observation: Observation,
+    when: When,
+    destination: Destination,
+    threads: Threads,
+    placement: Placement,
+}
+
+/// Why settings are no experiment.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExperimentError {
+    /// The settings contradict each other, or lack something.
+    #[error(transparent)]
+    Excluded(#[from] Excluded),
+    /// A file has not been read yet.
+    #[error("{key} names the file {file}, which has no identity yet: resolve the settings first (`Settings::resolve`)", file = file.display())]
+    Unresolved {
+        /// The setting's key.
+        key: &'static str,
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+impl Default for Experiment {
+    fn default() -> Experiment {
+        Experiment::new(&Settings::default()).expect("no setting contradicts another where none is made")
+    }
+}
+
+impl Experiment {
+    /// The experiment that settings ask for; what they do not say is as by default.
+    ///
+    /// # Errors
+    /// The settings make no sense together, or name a file that has not been [resolved](Settings::resolve).
+    pub fn new(settings: &Settings) -> Result<Experiment, ExperimentError> {
+        exclusions::check(settings)?;
+        let observation = match (settings.events, settings.observe.unwrap_or_default()) {
+            (Some(event), _) => Observation::Sums(event),
+            (None, Observe::Counts) => Observation::Counts,
+            (None, Observe::EdgeProfile) => Observation::EdgeProfile,
+            (None, Observe::Coverage) => Observation::Coverage { mcdc: false },
+            (None, Observe::Mcdc) => Observation::Coverage { mcdc: true },
+            (None, Observe::Stream) => Observation::Stream,
+            (None, Observe::Addresses) => Observation::Addresses { merge_tails: settings.tail_merging.unwrap_or(true) },
+            (None, Observe::Trace) => Observation::Trace,
+        };
+        let when = match settings.when.unwrap_or_default() {
+            Timing::Always => When::Always,
+            Timing::Bursts => When::Bursts(settings.versions.unwrap_or_default()),
+        };
+        let destination = match settings.table_slots.unwrap_or(0) {
+            0 => Destination::Array,
+            slots => Destination::Table { slots, array_paths: settings.array_paths.unwrap_or(DEFAULT_MAX_PATHS) },
+        };
+        Ok(Experiment {
+            paths: paths(settings)?,
+            observation,
+            when,
+            destination,
+            threads: settings.threads.unwrap_or_default(),
+            placement: Placement {
+                max_paths: settings.max_paths.unwrap_or(DEFAULT_MAX_PATHS),
+                chords: settings.chords.unwrap_or(true),
+                trip_counts: settings.trip_counts.unwrap_or_default(),
+                early: settings.early.unwrap_or(true),
+                dominant_iteration: settings.dominant_iteration.unwrap_or_default(),
+                reach: settings.reach.unwrap_or_default(),
+                weights: stored("weights", &settings.weights)?,
+            },
+        })
+    }
+
+    /// The experiment of paths that were followed in an execution from outside: nothing was built for it.
+    pub fn of_trace() -> Experiment {
+        let settings = Settings { observe: Some(Observe::Trace), ..Settings::default() };
+        Experiment::new(&settings).expect("a trace contradicts no default")
+    }
+
+    /// Which paths.
+    pub fn paths(&self) -> Paths {
+        self.paths
+    }
+
+    /// What of them.
+    pub fn observation(&self) -> Observation {
+        self.observation
+    }
+
+    /// When.
+    pub fn when(&self) -> When {
+        self.when
+    }
+
+    /// Where to.
+    pub fn destination(&self) -> Destination {
+        self.destination
+    }
+
+    /// Who writes there.
+    pub fn threads(&self) -> Threads {
+        self.threads
+    }
+
+    /// Where paths are cut and probes go.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// The numbering of paths.
+    pub fn scheme(&self) -> Scheme {
+        match self.paths {
+            Paths::Structural => Scheme::Structural,
+            Paths::Hot(HotPaths::Targeted) => Scheme::Targeted,
+            Paths::Hot(HotPaths::Practical) => Scheme::Practical,
+            Paths::Interesting { numbering: Some(numbering), .. } => Scheme::Selected(numbering),
+            Paths::All | Paths::Interesting { .. } | Paths::Unknown { .. } | Paths::Watched { .. } | Paths::Part(_) => Scheme::BallLarus,
+        }
+    }
+
+    /// The file of the paths that are not counted, of a build that counts all others.
+    pub fn known(&self) -> Option<Identity> {
+        match self.paths {
+            Paths::Unknown { known } | Paths::Watched { others: known } => Some(known),
+            Paths::Part(part) => part.known,
+            Paths::All | Paths::Structural | Paths::Hot(_) | Paths::Interesting { .. } => None,
+        }
+    }
+
+    /// The file of the paths that tests took, as far as the build was told; others, of what is watched for, are no such.
+    pub fn known_set(&self) -> Option<Identity> {
+        self.known().filter(|_| !self.is_watched())
+    }
+
+    /// Whether only paths that are not known are counted. Such a unit notes when each was counted first: as many words
+    /// of memory as counters lie behind these.
+    pub fn is_residual(&self) -> bool {
+        self.known().is_some()
+    }
+
+    /// Whether only paths that are watched for are counted.
+    pub fn is_watched(&self) -> bool {
+        matches!(self.paths, Paths::Watched { .. })
+    }
+
+    /// Whether the unit counts only while its image's switch is on.
+    pub fn is_sampled(&self) -> bool {
+        matches!(self.when, When::Bursts(_))
+    }
+
+    /// What is summed up for each path besides its count, if anything.
+    pub fn events(&self) -> Option<EventSource> {
+        match self.observation {
+            Observation::Sums(event) => Some(event),
+            Observation::Counts | Observation::EdgeProfile | Observation::Coverage { .. } | Observation::Stream => None,
+            Observation::Addresses { .. } | Observation::Trace => None,
+        }
+    }
+
+    /// Whether nothing is counted: blocks are marked, so that their addresses are known.
+    pub fn marks_addresses(&self) -> bool {
+        matches!(self.observation, Observation::Addresses { .. })
+    }
+
+    /// Whether it is noted where LLVM's edge counters would be.
+    pub fn has_edge_profile(&self) -> bool {
+        self.observation == Observation::EdgeProfile
+    }
+
+    /// Whether it is noted where the counters of source-based coverage would be.
+    pub fn has_coverage(&self) -> bool {
+        matches!(self.observation, Observation::Coverage { .. })
+    }
+
+    /// The part of one of several copies of a program, if this is a copy.
+    pub fn part(&self) -> Option<CopyPart> {
+        match self.paths {
+            Paths::Part(part) => Some(part),
+            _ => None,
+        }
+    }
+
+    /// The files of earlier profiles that a build by this experiment reads, each with its key.
+    pub fn inputs(&self) -> Vec<(InputKind, Identity)> {
+        let settings = Settings::from(self);
+        let all = InputKind::ALL.into_iter().filter_map(|kind| Some((kind, kind.of(&settings)?)));
+        all.filter_map(|(kind, input)| Some((kind, input.stored()?))).collect()
+    }
+}
+
+/// Which paths settings ask for, after the check that these make sense.
+fn paths(settings: &Settings) -> Result<Paths, ExperimentError> {
+    let known = stored("known", &settings.known)?;
+    let scheme = settings.scheme.unwrap_or_default();
+    if let Some((file, origin)) = stored("part", &settings.part)?.zip(settings.origin) {
+        return Ok(Paths::Part(CopyPart { file, origin, known, count_hits: settings.count_hits.unwrap_or(false) }));
+    }
+    if let Some(set) = stored("interesting", &settings.interesting)? {
+        let numbering = match settings.scheme {
+            Some(Scheme::Selected(numbering)) => Some(numbering),
+            Some(_) => None,
+            None => Some(trodden_flow::Scheme::KnownTable),
+        };
+        return Ok(Paths::Interesting { set, numbering, time_limit_s: settings.time_limit_s.unwrap_or(settings::DEFAULT_TIME_LIMIT_S) });
+    }
+    if let Some(others) = stored("watched", &settings.watched)? {
+        return Ok(Paths::Watched { others });
+    }
+    Ok(match (known, scheme) {
+        (Some(known), _) => Paths::Unknown { known },
+        (None, Scheme::Targeted) => Paths::Hot(HotPaths::Targeted),
+        (None, Scheme::Practical) => Paths::Hot(HotPaths::Practical),
+        (None, Scheme::Structural) => Paths::Structural,
+        (None, Scheme::BallLarus | Scheme::Selected(_)) => Paths::All,
+    })
+}
+
+/// The identity of a file that settings name.
+fn stored(key: &'static str, input: &Option<Input>) -> Result<Option<Identity>, ExperimentError> {
+    match input {
+        None => Ok(None),
+        Some(Input::Stored(identity)) => Ok(Some(*identity)),
+        Some(Input::File(file)) => Err(ExperimentError::Unresolved { key, file: file.into() }),
+    }
+}
+
+impl TryFrom<Settings> for Experiment {
+    type Error = ExperimentError;
+
+    fn try_from(settings: Settings) -> Result<Experiment, ExperimentError> {
+        Experiment::new(&settings)
+    }
+}
+
+impl From<Experiment> for Settings {
+    fn from(experiment: Experiment) -> Settings {
+        Settings::from(&experiment)
+    }
+}
+
+/// As [`Experiment::new`] takes them: what is not as by default, and what every map says.
+impl From<&Experiment> for Settings {
+    fn from(experiment: &Experiment) -> Settings {
+        let placement = &experiment.placement;
+        let stored = |identity: Option<Identity>| identity.map(Input::Stored);
+        let mut settings = Settings {
+            scheme: Some(experiment.scheme()),
+            max_paths: Some(placement.max_paths),
+            chords: Some(placement.chords),
+            trip_counts: Some(placement.trip_counts),
+            early: Some(placement.early),
+            dominant_iteration: Some(placement.dominant_iteration).filter(|d| *d != DominantIteration::default()),
+            reach: Some(placement.reach),
+            weights: stored(placement.weights),
+            threads: Some(experiment.threads).filter(|t| *t != Threads::default()),
+            events: experiment.events(),
+            ..Settings::default()
+        };
+        if let Destination::Table { slots, array_paths } = experiment.destination {
+            (settings.table_slots, settings.array_paths) = (Some(slots), Some(array_paths));
+        }
+        if let When::Bursts(versions) = experiment.when {
+            settings.when = Some(Timing::Bursts);
+            settings.versions = Some(versions).filter(|v| *v != Versions::default());
+        }
+        match experiment.observation {
+            Observation::Counts | Observation::Sums(_) => {}
+            Observation::EdgeProfile => settings.observe = Some(Observe::EdgeProfile),
+            Observation::Coverage { mcdc: false } => settings.observe = Some(Observe::Coverage),
+            Observation::Coverage { mcdc: true } => settings.observe = Some(Observe::Mcdc),
+            Observation::Stream => settings.observe = Some(Observe::Stream),
+            Observation::Trace => settings.observe = Some(Observe::Trace),
+            Observation::Addresses { merge_tails } => {
+                settings.observe = Some(Observe::Addresses);
+                settings.tail_merging = Some(merge_tails).filter(|merge| !merge);
+            }
+        }
+        match experiment.paths {
+            Paths::All | Paths::Structural | Paths::Hot(_) => {}
+            Paths::Interesting { set, numbering, time_limit_s } => {
+                settings.interesting = stored(Some(set));
+                settings.time_limit_s = (numbering == Some(trodden_flow::Scheme::PppOptimal)).then_some(time_limit_s);
+            }
+            Paths::Unknown { known } => settings.known = stored(Some(known)),
+            Paths::Watched { others } => settings.watched = stored(Some(others)),
+            Paths::Part(part) => {
+                (settings.part, settings.origin, settings.known) = (stored(Some(part.file)), Some(part.origin), stored(part.known));
+                settings.count_hits = part.count_hits.then_some(true);
+            }
+        }
+        settings
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! What the plugin is asked to do with the units that a compiler hands it: a file that [`EXPERIMENT_VARIABLE`] names.
+//!
+//! clang gives a plugin no options of its own, and its environment holds text. So the request is a file of an
+//! [`InputFolder`] under the name of its content, and the files that the experiment names lie beside it.
+//!
+//! Wire format: eight bytes of magic, the last of them the version, then as [`crate::packed`].
+
+use super::inputs::{InputError, InputFolder};
+use super::settings::{Input, Keep, Settings};
+use super::{Experiment, ExperimentError, Observation};
+use crate::Identity;
+use crate::packed::{pack, unpack};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Variable that names the file of a request; without it units are instrumented by the default experiment.
+pub const EXPERIMENT_VARIABLE: &str = "TRODDEN_EXPERIMENT";
+
+const MAGIC: [u8; 8] = *b"TRODEXP\x02";
+
+/// What is asked of the plugin.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// What the build is to observe.
+    pub experiment: Experiment,
+    /// What is done with a unit.
+    pub action: Action,
+    /// What is kept of it.
+    pub keep: Keep,
+    /// Where a flight recorder writes if nobody says so when the program runs: a pattern of files.
+    pub recorder: Option<OsString>,
+}
+
+/// What is done with a unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Action {
+    /// It is instrumented.
+    #[default]
+    Instrument,
+    /// What its blocks compute is written to a file, and no code is made.
+    Describe {
+        /// The file; its name may hold any bytes.
+        output: OsString,
+    },
+    /// Its code is transformed by the plan of that identity, and not instrumented.
+    Apply(Identity),
+}
+
+/// Why there is no request.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// The settings are no experiment.
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
+    /// A file that they name is of no use.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// Traces are followed from outside.
+    #[error(
+        "observe=trace is what `trodden trace` does with programs that were not built for it: build with another --observe, or with none"
+    )]
+    Trace,
+    /// The file of the request cannot be read.
+    #[error("{EXPERIMENT_VARIABLE} names {file}, which cannot be read ({source}): unset it, or build by trodden's drivers, which set it", file = file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What happened.
+        source: io::Error,
+    },
+    /// It is no request, or one of another version.
+    #[error("{EXPERIMENT_VARIABLE} names {file}, which is damaged or of another version of trodden: start the build again", file = file.display())]
+    Other {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+impl Request {
+    /// What is asked of the plugin.
+    ///
+    /// # Errors
+    /// No build can do it.
+    pub fn new(experiment: Experiment, action: Action, keep: Keep) -> Result<Request, RequestError> {
+        match experiment.observation() {
+            Observation::Trace => Err(RequestError::Trace),
+            _ => Ok(Request { experiment, action, keep, recorder: None }),
+        }
+    }
+
+    /// Writes it into a folder; gives the value of [`EXPERIMENT_VARIABLE`].
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, folder: &InputFolder) -> Result<PathBuf, InputError> {
+        Ok(folder.path(folder.put(&pack(&MAGIC, self))?))
+    }
+
+    /// Reads the file of a request; gives also the folder in which the files that it names lie.
+    ///
+    /// # Errors
+    /// It cannot be read, or is another file.
+    pub fn read(file: &Path) -> Result<(Request, InputFolder), RequestError> {
+        let bytes = std::fs::read(file).map_err(|source| RequestError::Unreadable { file: file.to_owned(), source })?;
+        let request: Request = unpack(&MAGIC, &bytes).ok_or_else(|| RequestError::Other { file: file.to_owned() })?;
+        Ok((request, InputFolder::at(file.parent().unwrap_or(Path::new("")))))
+    }
+
+    /// The settings that make this request.
+    pub fn settings(&self) -> Settings {
+        let apply = match self.action {
+            Action::Apply(plan) => Some(Input::Stored(plan)),
+            Action::Instrument | Action::Describe { .. } => None,
+        };
+        Settings { apply, keep: Some(self.keep), recorder: self.recorder.clone(), ..Settings::from(&self.experiment) }
+    }
+
+    /// Whether nothing in a program built so counts, so that it needs no runtime.
+    pub fn counts_nothing(&self) -> bool {
+        self.experiment.marks_addresses() || self.action != Action::Instrument
+    }
+}

@@ -1,0 +1,207 @@
+//! What people ask of a build, as they say it: a flat list in which each entry may be left out.
+//!
+//! Settings know nothing of files' contents, and reading them from text reads no file. What contradicts itself can be
+//! said here, so that [`Experiment::new`](super::Experiment::new) can say why it makes no sense.
+
+use super::axes::{DominantIteration, Scheme, Threads, TripCounts};
+use super::exclusions;
+use super::inputs::{InputError, InputFolder, InputKind};
+use super::request::{Action, Request, RequestError};
+use super::{Experiment, ExperimentError};
+use crate::{EventSource, Identity};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Functions with more paths than this are cut. 4096 counters are a page of 32 KB per function at most, and few functions reach it.
+pub const DEFAULT_MAX_PATHS: u64 = 4096;
+/// How long the most compact numbers of a function are searched for.
+pub(super) const DEFAULT_TIME_LIMIT_S: u64 = 2;
+
+/// A file that a build reads.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Input {
+    /// By its name.
+    File(PathBuf),
+    /// By its content, in an [`InputFolder`].
+    Stored(Identity),
+}
+
+impl Input {
+    /// Its identity, if it is known.
+    pub fn stored(&self) -> Option<Identity> {
+        match self {
+            Input::Stored(identity) => Some(*identity),
+            Input::File(_) => None,
+        }
+    }
+}
+
+macro_rules! settings {
+    ($($(#[$about:meta])* $field:ident: $kind:ty,)*) => {
+        /// What is asked of a build. `None`: nothing is said about it.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct Settings {
+            $($(#[$about])* pub $field: Option<$kind>,)*
+        }
+
+        impl Settings {
+            /// These settings over others: where both say something, these win.
+            pub fn over(self, others: Settings) -> Settings {
+                Settings { $($field: self.$field.or(others.$field),)* }
+            }
+        }
+    };
+}
+
+settings! {
+    /// Numbering of paths.
+    scheme: Scheme,
+    /// Most paths of a function; others are cut.
+    max_paths: u64,
+    /// Slots of tables; 0: there are no tables.
+    table_slots: u64,
+    /// Most paths of a function that counts in an array, where there are tables.
+    array_paths: u64,
+    /// Whose counters a thread increments.
+    threads: Threads,
+    /// Probes are on chords of a spanning tree.
+    chords: bool,
+    /// Loops that are counted by their trip count.
+    trip_counts: TripCounts,
+    /// Counts are made early.
+    early: bool,
+    /// What counts the dominant iteration of a short loop.
+    dominant_iteration: DominantIteration,
+    /// Calls at which it is counted that they were reached.
+    reach: Reach,
+    /// When paths are observed.
+    when: Timing,
+    /// What code the bursts have.
+    versions: Versions,
+    /// What is observed.
+    observe: Observe,
+    /// The event to sum up for each path.
+    events: EventSource,
+    /// Code generation may merge equal ends of blocks.
+    tail_merging: bool,
+    /// Measured frequencies.
+    weights: Input,
+    /// Paths that are known: all others are counted.
+    known: Input,
+    /// All paths but those that are watched for.
+    watched: Input,
+    /// Paths that are interesting: only these are counted.
+    interesting: Input,
+    /// How long numbers are searched for, in seconds.
+    time_limit_s: u64,
+    /// The part of one of several copies.
+    part: Input,
+    /// The unit of which a copy's unit is made.
+    origin: Identity,
+    /// Executions of a copy's probes are counted.
+    count_hits: bool,
+    /// A plan of transformations: carry it out, and observe nothing.
+    apply: Input,
+    /// What is kept of a unit.
+    keep: Keep,
+    /// Where the flight recorder of a program that writes a stream keeps it, if nobody says so when it runs: a pattern of files.
+    recorder: OsString,
+}
+
+/// When paths are observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Timing {
+    /// While the program runs.
+    #[default]
+    Always,
+    /// While a switch outside the program is on.
+    Bursts,
+}
+
+/// The code of a build that observes in bursts (Arnold and Ryder's sampling framework).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Versions {
+    /// Checking code, and a duplicate that counts.
+    #[default]
+    Two,
+    /// One, which keeps the path register at all times and counts while the switch is on.
+    One,
+}
+
+/// What is observed of paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Observe {
+    /// How often each was taken.
+    #[default]
+    Counts,
+    /// That, in a form of which LLVM's edge profile can be made.
+    EdgeProfile,
+    /// That, in a form of which the counters of source-based coverage can be computed.
+    Coverage,
+    /// That, and the test vectors of decisions (MC/DC).
+    Mcdc,
+    /// The sequence of paths and calls.
+    Stream,
+    /// Nothing: blocks are marked.
+    Addresses,
+    /// What an execution that was followed from outside did.
+    Trace,
+}
+
+/// Calls at which it is counted that they were reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Reach {
+    /// Those that may not return.
+    #[default]
+    MayNotReturn,
+    /// Those, and all of functions that the unit defines; so it is of streams at least.
+    Calls,
+    /// All.
+    All,
+}
+
+/// What is kept of a unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Keep {
+    /// Map and bitcode.
+    #[default]
+    Bitcode,
+    /// The map alone.
+    Map,
+}
+
+impl Settings {
+    /// The same settings with files by their identities: each is read, checked, and put into the folder.
+    ///
+    /// # Errors
+    /// A file cannot be read, holds something else, or cannot be stored; or one that is named by its identity is not there.
+    pub fn resolve(mut self, folder: &InputFolder) -> Result<Settings, InputError> {
+        for kind in InputKind::ALL {
+            match kind.of(&self) {
+                Some(Input::File(file)) => {
+                    let identity = folder.put_file(kind, file)?;
+                    *kind.of_mut(&mut self) = Some(Input::Stored(identity));
+                }
+                Some(Input::Stored(identity)) => folder.check(kind, *identity)?,
+                None => {}
+            }
+        }
+        Ok(self)
+    }
+
+    /// What the plugin is asked to do, with the files in a folder. Nothing is written if the settings make no sense.
+    ///
+    /// # Errors
+    /// The settings make no sense together, or a file cannot be read or stored.
+    pub fn request(self, folder: &InputFolder) -> Result<Request, RequestError> {
+        exclusions::check(&self).map_err(ExperimentError::from)?;
+        let settings = self.resolve(folder)?;
+        let action = match settings.apply.as_ref().and_then(Input::stored) {
+            Some(plan) => Action::Apply(plan),
+            None => Action::Instrument,
+        };
+        let request = Request::new(Experiment::new(&settings)?, action, settings.keep.unwrap_or_default())?;
+        Ok(Request { recorder: settings.recorder, ..request })
+    }
+}

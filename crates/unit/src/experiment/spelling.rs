@@ -1,0 +1,308 @@
+//! How settings are spelled, in the variable `TRODDEN_INSTRUMENT` of the drivers, in options, and in reports: the one table.
+//!
+//! Text is `key=value`, entries separated by blanks. Names of files are percent-encoded there (RFC 3986), so that they
+//! may hold blanks, quotes and bytes that are no UTF-8; as the value of an option they stand as they are. A file that
+//! is known by its content is `id:` with its identity.
+
+use super::Experiment;
+use super::axes::{DominantIteration, Scheme, Threads, TripCounts};
+use super::settings::{Input, Keep, Observe, Reach, Settings, Timing, Versions};
+use crate::{EventSource, Identity};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::str::FromStr;
+
+/// Variable with settings for the drivers.
+pub const SETTINGS_VARIABLE: &str = "TRODDEN_INSTRUMENT";
+
+/// The largest array and the largest table that can be asked for: larger ones (128 MB a function) would not link.
+pub const MOST_PATHS: u64 = 1 << 24;
+
+/// A value with a finite number of spellings.
+pub trait Spelling: Copy + PartialEq + Sized + 'static {
+    /// Each value with its spelling, and a line on what it means.
+    fn spellings() -> Vec<(Self, &'static str, &'static str)>;
+
+    /// The value that is spelled so.
+    fn read(text: &str) -> Option<Self> {
+        Self::spellings().into_iter().find(|(_, name, _)| *name == text).map(|(value, ..)| value)
+    }
+
+    /// Its spelling.
+    fn name(self) -> &'static str {
+        Self::spellings().into_iter().find(|(value, ..)| *value == self).map_or("", |(_, name, _)| name)
+    }
+}
+
+macro_rules! spell {
+    ($type:ty: $($value:expr => $name:literal, $about:literal;)*) => {
+        impl Spelling for $type {
+            fn spellings() -> Vec<(Self, &'static str, &'static str)> {
+                vec![$(($value, $name, $about),)*]
+            }
+        }
+    };
+}
+
+spell! { bool:
+    true => "on", "on";
+    false => "off", "off";
+}
+spell! { Threads:
+    Threads::Own => "own", "Its own: exact";
+    Threads::Atomic => "atomic", "All threads', by atomic increments: exact";
+}
+spell! { TripCounts:
+    TripCounts::On => "on", "All loops of one path that iterate often enough";
+    TripCounts::Tight => "tight", "Those of a few instructions, or whose trip count is known";
+    TripCounts::Off => "off", "None";
+}
+spell! { DominantIteration:
+    DominantIteration::Split => "split", "An instruction of its own";
+    DominantIteration::Register => "register", "A register, where that is worthwhile";
+    DominantIteration::Shared => "shared", "What counts all other iterations";
+}
+spell! { Reach:
+    Reach::MayNotReturn => "may-not-return", "Those that might exit, throw or jump away: what the compiler cannot exclude";
+    Reach::Calls => "calls", "Those, and all of functions that the unit defines; so it is with --stream";
+    Reach::All => "all", "All, so that callers' paths are known too when a signal ends the program";
+}
+spell! { Timing:
+    Timing::Always => "always", "While the program runs";
+    Timing::Bursts => "bursts", "While `trodden record` or `trodden sample` ask for it";
+}
+spell! { Versions:
+    Versions::Two => "two", "Checking code, and a duplicate that counts";
+    Versions::One => "one", "One version, which counts while the switch is on";
+}
+spell! { Observe:
+    Observe::Counts => "counts", "How often each path is taken";
+    Observe::EdgeProfile => "edge-profile", "That, in a form of which LLVM's edge profile can be made";
+    Observe::Coverage => "coverage", "That, in a form of which the counters of source-based coverage can be computed";
+    Observe::Mcdc => "mcdc", "That, and the test vectors of decisions (MC/DC)";
+    Observe::Stream => "stream", "The sequence of paths and calls, instead of counts";
+    Observe::Addresses => "addresses", "Nothing: where each block lies is noted";
+    Observe::Trace => "trace", "What an execution did that was followed from outside";
+}
+spell! { Keep:
+    Keep::Bitcode => "bitcode", "Map and bitcode";
+    Keep::Map => "map", "The map alone";
+}
+spell! { Scheme:
+    Scheme::BallLarus => "ball-larus", "Every acyclic path has a number (Ball and Larus)";
+    Scheme::Targeted => "targeted", "Partial: paths without edges that are cold where they begin (Joshi, Bond, Zilles); needs --weights";
+    Scheme::Practical => "practical", "Partial: paths without edges that are cold in the whole program (Bond, McKinley); needs --weights";
+    Scheme::Structural => "structural", "Paths of each loop for themselves: shorter paths, exact counts";
+    Scheme::Selected(trodden_flow::Scheme::Spp) =>
+        "spp", "The paths of `trodden instrument --interesting`, selectively: other paths may be counted as such";
+    Scheme::Selected(trodden_flow::Scheme::Mspp) => "mspp", "The same, repaired; exact, for small functions";
+    Scheme::Selected(trodden_flow::Scheme::Pertinent) => "pertinent", "The paths over the edges of --interesting, compactly numbered";
+    Scheme::Selected(trodden_flow::Scheme::Pspp) => "pspp", "The same, precisely: no other path is counted as such";
+    Scheme::Selected(trodden_flow::Scheme::Ppp) =>
+        "ppp", "The paths of --interesting, preferentially: compactly numbered, each checked";
+    Scheme::Selected(trodden_flow::Scheme::KnownTable) =>
+        "known-table", "The paths of --interesting, looked up in a table (what is done if --interesting is given alone)";
+    Scheme::Selected(trodden_flow::Scheme::PppOptimal) =>
+        "ppp-optimal", "As ppp, as compactly as can be found in the time of --time-limit";
+    Scheme::Selected(trodden_flow::Scheme::Approximate) =>
+        "approximate", "As ppp without the check: other paths may be counted as such";
+}
+
+impl Spelling for EventSource {
+    fn spellings() -> Vec<(Self, &'static str, &'static str)> {
+        EventSource::ALL.map(|event| (event, EventSource::name(event), event.noun())).to_vec()
+    }
+}
+
+/// An entry of the table.
+struct Entry {
+    key: &'static str,
+    values: fn() -> String,
+    read: fn(&mut Settings, &OsStr) -> Option<()>,
+    write: fn(&Settings) -> Option<String>,
+}
+
+macro_rules! one_of {
+    ($key:literal, $field:ident: $type:ty) => {
+        Entry {
+            key: $key,
+            values: || <$type>::spellings().iter().map(|(_, name, _)| *name).collect::<Vec<_>>().join("|"),
+            read: |settings, text| {
+                settings.$field = Some(<$type as Spelling>::read(text.to_str()?)?);
+                Some(())
+            },
+            write: |settings| settings.$field.map(|value| Spelling::name(value).to_owned()),
+        }
+    };
+}
+
+macro_rules! number {
+    ($key:literal, $field:ident: $from:literal to $to:expr) => {
+        Entry {
+            key: $key,
+            values: || format!("NUMBER ({} to {})", $from, $to),
+            read: |settings, text| {
+                settings.$field = Some(text.to_str()?.parse().ok().filter(|n| ($from..=$to).contains(n))?);
+                Some(())
+            },
+            write: |settings| settings.$field.map(|number| number.to_string()),
+        }
+    };
+}
+
+macro_rules! file {
+    ($key:literal, $field:ident) => {
+        Entry {
+            key: $key,
+            values: || "FILE".into(),
+            read: |settings, text| {
+                settings.$field = Some(read_input(text)?);
+                Some(())
+            },
+            write: |settings| settings.$field.as_ref().map(write_input),
+        }
+    };
+}
+
+/// All settings, in the order in which they are written.
+static TABLE: &[Entry] = &[
+    one_of!("scheme", scheme: Scheme),
+    number!("max-paths", max_paths: 1 to MOST_PATHS),
+    one_of!("chords", chords: bool),
+    one_of!("trip-counts", trip_counts: TripCounts),
+    one_of!("early", early: bool),
+    one_of!("dominant-iteration", dominant_iteration: DominantIteration),
+    one_of!("reach", reach: Reach),
+    one_of!("when", when: Timing),
+    one_of!("versions", versions: Versions),
+    one_of!("observe", observe: Observe),
+    one_of!("events", events: EventSource),
+    one_of!("tail-merging", tail_merging: bool),
+    number!("table-slots", table_slots: 0 to MOST_PATHS),
+    number!("array-paths", array_paths: 1 to MOST_PATHS),
+    one_of!("threads", threads: Threads),
+    file!("interesting", interesting),
+    number!("time-limit", time_limit_s: 1 to 3600),
+    file!("known", known),
+    file!("watched", watched),
+    file!("part", part),
+    Entry {
+        key: "origin",
+        values: || "UNIT".into(),
+        read: |settings, text| {
+            settings.origin = Some(Identity::parse(text.to_str()?)?);
+            Some(())
+        },
+        write: |settings| settings.origin.map(|unit| unit.to_string()),
+    },
+    one_of!("count-hits", count_hits: bool),
+    file!("weights", weights),
+    file!("apply", apply),
+    one_of!("keep", keep: Keep),
+    Entry {
+        key: "recorder",
+        values: || "PATTERN".into(),
+        read: |settings, text| {
+            settings.recorder = Some(text.into()).filter(|pattern: &OsString| !pattern.is_empty());
+            settings.recorder.as_ref().map(|_| ())
+        },
+        write: |settings| settings.recorder.as_ref().map(|pattern| encode(pattern)),
+    },
+];
+
+/// Text that spells no settings.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpellingError {
+    /// There is no such setting, or it has no such value.
+    #[error("`{entry}` is no setting of a build; known are {known}", entry = entry.escape_debug(), known = known())]
+    Unknown {
+        /// What was said.
+        entry: String,
+    },
+    /// The text is not Unicode.
+    #[error("{SETTINGS_VARIABLE} holds bytes that are no UTF-8: write those of a file's name as %XX")]
+    NotText,
+}
+
+/// All keys with their values.
+fn known() -> String {
+    TABLE.iter().map(|entry| format!("{}={}", entry.key, (entry.values)())).collect::<Vec<_>>().join(", ")
+}
+
+impl Settings {
+    /// Says one thing more; a name of a file stands as it is.
+    ///
+    /// # Errors
+    /// There is no such setting, or it has no such value.
+    pub fn set(&mut self, key: &str, value: &OsStr) -> Result<(), SpellingError> {
+        let entry = TABLE.iter().find(|entry| entry.key == key);
+        let wrong = || SpellingError::Unknown { entry: format!("{key}={}", value.to_string_lossy()) };
+        entry.and_then(|entry| (entry.read)(self, value)).ok_or_else(wrong)
+    }
+
+    /// Reads the value of [`SETTINGS_VARIABLE`].
+    ///
+    /// # Errors
+    /// It spells no settings.
+    pub fn from_variable(value: &OsStr) -> Result<Settings, SpellingError> {
+        value.to_str().ok_or(SpellingError::NotText)?.parse()
+    }
+}
+
+impl FromStr for Settings {
+    type Err = SpellingError;
+
+    fn from_str(text: &str) -> Result<Settings, SpellingError> {
+        let mut settings = Settings::default();
+        for entry in text.split_ascii_whitespace() {
+            let wrong = || SpellingError::Unknown { entry: entry.to_owned() };
+            let (key, value) = entry.split_once('=').ok_or_else(wrong)?;
+            let value = OsString::from_vec(percent_decode_str(value).collect());
+            settings.set(key, &value).map_err(|_| wrong())?;
+        }
+        Ok(settings)
+    }
+}
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = TABLE.iter().filter_map(|entry| Some((entry.key, (entry.write)(self)?)));
+        for (i, (key, value)) in said.enumerate() {
+            write!(f, "{}{key}={value}", if i == 0 { "" } else { " " })?;
+        }
+        Ok(())
+    }
+}
+
+/// As its [`Settings`]: what every map says, and what is not as by default.
+impl fmt::Display for Experiment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Settings::from(self).fmt(f)
+    }
+}
+
+/// What names a file by its content.
+const BY_IDENTITY: &[u8] = b"id:";
+
+fn read_input(text: &OsStr) -> Option<Input> {
+    match text.as_bytes().strip_prefix(BY_IDENTITY) {
+        Some(identity) => Some(Input::Stored(Identity::parse(std::str::from_utf8(identity).ok()?)?)),
+        None if text.is_empty() => None,
+        None => Some(Input::File(text.into())),
+    }
+}
+
+fn write_input(input: &Input) -> String {
+    match input {
+        Input::Stored(identity) => format!("id:{identity}"),
+        Input::File(file) => encode(file.as_os_str()),
+    }
+}
+
+/// The name of a file as the value of a setting in text.
+pub fn encode(name: &OsStr) -> String {
+    const SET: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"').add(b'\'').add(b'`').add(b'\\');
+    percent_encode(name.as_bytes(), SET).to_string()
+}
