@@ -11,7 +11,7 @@ use crate::emit;
 use crate::events::Events;
 use crate::facts;
 use crate::llvm::{Module, Value, llvm};
-use crate::markers::{self, MarkerError, Markers};
+use crate::markers::{self, CounterKind, MarkerError, Markers, Taking};
 use crate::options::{BadOption, Options, Scheme, Threads, Tier};
 use crate::places;
 use crate::probes::{self, Surroundings};
@@ -321,7 +321,9 @@ impl Unit {
             aliases: calls::aliases(module),
         };
         let markers = if options.markers {
-            Some(Markers::take(module, around.counters, &mut map.counters)?)
+            let kind = if options.coverage { CounterKind::Coverage } else { CounterKind::Edges };
+            let taking = Taking { kind, shared: options.threads == Threads::Atomic };
+            Some(Markers::take(module, around.counters, &mut map.counters, taking)?)
         } else {
             discard_markers(module, around.counters)?;
             None
@@ -674,7 +676,7 @@ impl Unit {
 /// Takes counters out that an earlier variant of the unit had for its markers.
 fn discard_markers(module: Module, counters: Value) -> Result<(), MarkerError> {
     if markers::is_marked(module) {
-        Markers::take(module, counters, &mut 0)?.finish();
+        Markers::take(module, counters, &mut 0, Taking { kind: CounterKind::Discarded, shared: false })?.finish();
     }
     Ok(())
 }
