@@ -321,7 +321,7 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
         0 => find_free(stream),
         slots => Some(overwrite(stream, slots as usize)),
     };
-    let Some(chunk) = chunk.or_else(|| give_up(stream)) else { return None };
+    let chunk = chunk.or_else(|| give_up(stream))?;
     // SAFETY: the chunk is mapped, this thread's, and free.
     unsafe { core::ptr::write_bytes((chunk + HEADER) as *mut u8, 0, CHUNK - HEADER) };
     let header = ChunkHeader {

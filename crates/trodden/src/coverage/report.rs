@@ -44,8 +44,11 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
 }
 
+/// A measure with its option, its least value in per cent, and its share of a row.
+type Threshold = (&'static str, &'static str, Option<f64>, fn(&Row) -> Option<Share>);
+
 impl CoverageLeast {
-    fn all(&self) -> [(&'static str, &'static str, Option<f64>, fn(&Row) -> Option<Share>); 4] {
+    fn all(&self) -> [Threshold; 4] {
         [
             ("lines", "--fail-under-lines", self.fail_under_lines, |r| r.lines),
             ("regions", "--fail-under-regions", self.fail_under_regions, |r| Some(r.regions)),
@@ -65,7 +68,7 @@ impl CoverageLeast {
 
     /// What is too little, in words.
     fn missed(&self, total: &Row) -> Vec<String> {
-        let missed = |(what, option, least, of): (&str, &str, Option<f64>, fn(&Row) -> Option<Share>)| {
+        let missed = |(what, option, least, of): Threshold| {
             let (least, share) = (least?, of(total)?);
             let found = share.percent();
             (found < least).then(|| format!("{found:.2} % of the {what} are covered, less than {least} ({option})"))
