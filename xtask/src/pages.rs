@@ -10,7 +10,7 @@ use std::process::Command;
 /// The book's folder.
 const BOOK: &str = "docs/book/src";
 /// Commands that have commands of their own.
-const FAMILIES: &[&str] = &["field", "graph", "runs", "simulate", "stream", "suite", "trace", "waits"];
+const FAMILIES: &[&str] = &["coverage", "field", "graph", "runs", "simulate", "stream", "suite", "trace", "waits"];
 
 /// Broken links and pages that the summary leaves out, a line each.
 ///

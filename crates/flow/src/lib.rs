@@ -8,8 +8,8 @@
 //!    too many paths is cut further until they fit a limit ([`limit`]).
 //! 4. [`Numbering`]: a value for each edge so that the sum along a path is its identity ([`numbering`]).
 //! 5. [`Probes`]: the same sums with increments on few, rarely executed edges only ([`placement`]).
-//! 6. [`Plan`]: what a backend has to do on which edge ([`plan`]).
-//! 7. [`Schedule`]: the same with fewer instructions ([`schedule`]).
+//! 6. [`Plan`]: numbering and increments ([`plan`]).
+//! 7. [`ProbeProgram`]: what a backend has to do on which edge, in which order, after passes that make it cheaper ([`program`]).
 //!
 //! Beside it, [`partition`] divides the counting of many procedures among copies of a program, and [`baselines`] has
 //! other plans, to measure against.
@@ -29,8 +29,8 @@ pub mod numbering;
 pub mod partition;
 pub mod placement;
 pub mod plan;
+pub mod program;
 pub mod residual;
-pub mod schedule;
 pub mod selected;
 pub mod verify;
 pub mod witness;
@@ -40,6 +40,6 @@ pub use graph::{Edge, Graph, GraphError, Node};
 pub use numbering::{InterestingSet, Labelling, Numbering, NumberingError, Scheme, TooManyPaths};
 pub use placement::Probes;
 pub use plan::{Partial, Plan, PlanOptions};
-pub use residual::{Residual, Versions};
-pub use schedule::Schedule;
+pub use program::ProbeProgram;
+pub use residual::Residual;
 pub use selected::Selected;

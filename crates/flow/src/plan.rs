@@ -65,7 +65,7 @@ pub struct Plan {
     /// What is left out, if anything is: then the numbering is that of the paths which are not.
     pub partial: Option<Partial>,
     /// If one of several copies is to count just a part of the paths: then the numbering is that of this part, and
-    /// [`crate::schedule`] counts at ends.
+    /// [`crate::program`] counts at ends.
     pub share: Option<Share>,
 }
 
@@ -148,7 +148,7 @@ impl Plan {
     }
 
     /// What happens when control takes an edge of the graph the plan was made for. Of a plan with a [`Share`] that is a
-    /// matter of [`crate::schedule`].
+    /// matter of [`crate::program`].
     pub fn action(&self, graph: &Graph, edge: Edge) -> Action {
         let whole = self.whole_action(graph, edge);
         match &self.partial {

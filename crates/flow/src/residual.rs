@@ -29,7 +29,8 @@ use crate::graph::{Edge, Graph, Node};
 use crate::numbering::Numbering;
 use crate::placement::Probes;
 use crate::plan::{Action, Plan};
-use crate::schedule::{Choices, Facts, Ground, Schedule, Step, Task};
+use crate::program::operation::Operation;
+use crate::program::{ProbeProgram, of_action};
 use automaton::{Automaton, Way};
 use inside::Inside;
 use prices::Prices;
@@ -51,6 +52,8 @@ pub struct Residual {
     /// Nodes that exist once, and their states.
     single: Vec<(Node, usize)>,
     paths: Vec<KnownPath>,
+    /// Numbers of the paths.
+    ids: Vec<u64>,
 }
 
 /// What a plan is made of, besides graph and numbering.
@@ -87,6 +90,7 @@ impl Residual {
     pub fn of(dag: &Dag, numbering: &Numbering, known: Known) -> Residual {
         let Known { single, aside, crowding, .. } = known;
         let is_aside = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| aside[e.index()]);
+        let ids = known.paths.iter().map(|(id, _)| *id).collect();
         let path = |(id, executions): &(u64, u64)| {
             let edges = numbering.path(dag, *id)?;
             Some(KnownPath { aside: edges.last().is_some_and(|e| is_aside(*e)), executions: *executions, edges })
@@ -106,7 +110,7 @@ impl Residual {
         let contexts = if single.is_empty() { contexts::cheapest(dag, &paths, prices, cost, nodes) } else { None };
         let inside = contexts.unwrap_or_else(|| Automaton::of_edges(dag, &edges, &unclear));
         let single = single.iter().filter_map(|node| Some((*node, inside.state_of(*node)?))).collect();
-        Residual { known, inside, single, paths }
+        Residual { known, inside, single, paths, ids }
     }
 
     /// Whether a known path takes this edge.
@@ -121,8 +125,9 @@ impl Residual {
 
     /// What happens on the edges of a function that stays one version: paths are looked up where they end, unless their
     /// last edge says that they are unknown.
-    pub fn looked_up(&self, graph: &Graph, plan: &Plan) -> Schedule {
-        Schedule::from_tasks(graph.edges().map(|e| task(graph, plan, self, &[], e, At::Counted)).collect())
+    pub fn looked_up(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
+        let operations = graph.edges().map(|e| operations(graph, plan, self, &[], e, At::Counted)).collect();
+        ProbeProgram::of_lookups(graph, plan, operations, self.ids.clone())
     }
 
     /// Increments that known paths meet as rarely as possible.
@@ -157,23 +162,6 @@ pub struct Place {
     pub version: Version,
 }
 
-/// All versions of a function as one graph, and what happens on its edges. Only places that control reaches are in it.
-#[derive(Clone, Debug)]
-pub struct Versions {
-    /// The graph; its last node is the exit, its first one the entry.
-    pub graph: Graph,
-    /// The places of its nodes but the exit.
-    pub places: Vec<Place>,
-    /// For each of its edges, which one of the function's graph it is.
-    pub origins: Vec<Edge>,
-    /// Its nodes but the exit; those of a path in its order.
-    pub order: Vec<Node>,
-    /// What happens on its edges.
-    pub schedule: Schedule,
-    /// How often the known paths take its edges.
-    pub executions: Vec<u64>,
-}
-
 /// Where control is: a state of the inside, or the counted version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum At {
@@ -181,15 +169,15 @@ enum At {
     Counted,
 }
 
-impl Versions {
-    /// Of a graph whose exit is its last node.
-    pub fn of(graph: &Graph, plan: &Plan, residual: &Residual) -> Versions {
-        let inside = &residual.inside;
-        let needed = inside.needed(&plan.dag);
-        let ways = Ways { graph, plan, residual };
+impl Residual {
+    /// All versions of a function, whose exit is its last node, as one graph with what happens on its edges. Only places
+    /// that control reaches are in it: its first node is the entry, its last one the exit.
+    pub fn versions(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
+        let needed = self.inside.needed(&plan.dag);
+        let ways = Ways { graph, plan, residual: self };
         let mut found: Vec<(Node, At)> = vec![(graph.entry(), At::Inside(0))];
         let mut number = HashMap::from([(found[0], 0)]);
-        let (mut edges, mut origins, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut edges, mut origins, mut code) = (Vec::new(), Vec::new(), Vec::new());
         let mut at = 0;
         while at < found.len() {
             let (node, version) = found[at];
@@ -204,7 +192,7 @@ impl Versions {
                 });
                 edges.push((at, head));
                 origins.push(edge);
-                tasks.push(task(graph, plan, residual, &needed, edge, version));
+                code.push(operations(graph, plan, self, &needed, edge, version));
             }
             at += 1;
         }
@@ -212,28 +200,9 @@ impl Versions {
         let edges = edges.into_iter().map(|(from, to)| (Node(from as u32), to.map_or(exit, |to| Node(to as u32)))).collect();
         let versions = Graph::new(exit.0 + 1, Node(0), exit, edges).expect("versions of a graph are one");
         let executions = ways.executions(&number, &versions, &origins);
-        Versions {
-            places: places(&found, &versions, &executions),
-            order: order(&plan.dag, &found),
-            schedule: Schedule::from_tasks(tasks),
-            graph: versions,
-            origins,
-            executions,
-        }
-    }
-
-    /// Rearranges how loops are counted that the known paths do not take, of which the frequencies and choices are; the
-    /// facts are of all versions. Counts stay at the ends of their paths.
-    pub fn rearrange_rounds(&mut self, plan: &Plan, frequencies: &Frequencies, facts: &Facts, choices: Choices) {
-        let edges = self.origins.iter().map(|e| frequencies.edge(*e)).collect();
-        let all = Frequencies::measured(&self.graph, edges);
-        let ground = Ground { graph: &self.graph, dag: &plan.dag, order: &self.order, origins: Some(&self.origins) };
-        self.schedule.rearrange_rounds(ground, &all, facts, choices);
-    }
-
-    /// Whether anything has to be done at all.
-    pub fn has_code(&self) -> bool {
-        self.graph.edges().any(|e| self.schedule.has_code(e))
+        let places = places(&found, &versions, &executions);
+        let order = order(&plan.dag, &found);
+        ProbeProgram::of_versions((versions, order, origins), plan, code, (self.ids.clone(), places, executions))
     }
 }
 
@@ -316,32 +285,32 @@ impl Ways<'_> {
     }
 }
 
-fn task(graph: &Graph, plan: &Plan, residual: &Residual, needed: &[bool], edge: Edge, at: At) -> Task {
+/// What is done on an edge of the function in a version.
+fn operations(graph: &Graph, plan: &Plan, residual: &Residual, needed: &[bool], edge: Edge, at: At) -> Vec<Operation> {
     let action = plan.action(graph, edge);
     let way = |id: Option<DagEdgeId>| match at {
         At::Inside(state) => id.and_then(|id| residual.inside.way(state, id)),
         At::Counted => None,
     };
     let real = plan.dag.real(edge);
-    let step = match action {
+    match action {
         Action::Count { increment } => match end(residual, real, way(real)) {
-            End::Unknown => Step::Plain(action),
-            End::Unclear => Step::Check { increment, start: None },
-            End::Known => Step::Counted,
+            End::Unknown => of_action(action),
+            End::Unclear => vec![Operation::Check { increment }],
+            End::Known => vec![Operation::Discard],
         },
         Action::CountAndRestart { increment, start } => {
             let leave = plan.dag.cut(edge).and_then(|c| c.leave);
             match end(residual, leave, way(leave)) {
-                End::Unknown => Step::Plain(action),
-                End::Unclear => Step::Check { increment, start: Some(start) },
-                End::Known => Step::Restart { start },
+                End::Unknown => of_action(action),
+                End::Unclear => vec![Operation::Check { increment }, Operation::Set(start)],
+                End::Known => vec![Operation::Set(start)],
             }
         }
         // No unknown path is ahead.
-        Action::Add { .. } if way(real).is_some_and(|way| way.to.is_none_or(|to| !needed[to])) => Step::Counted,
-        action => Step::Plain(action),
-    };
-    Task::of(step)
+        Action::Add { .. } if way(real).is_some_and(|way| way.to.is_none_or(|to| !needed[to])) => vec![Operation::Discard],
+        action => of_action(action),
+    }
 }
 
 /// What is known of the paths that end somewhere.

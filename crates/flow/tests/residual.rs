@@ -1,13 +1,14 @@
 //! Residual plans against full ones: on random walks through random graphs they count every path but the known ones,
 //! and little is done on those.
 
-use machine::{Machine, facts};
+use machine::blocks;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Action, Plan};
+use trodden_flow::program::{BlockProperties, ByRounds, Choices, UsualRounds};
 use trodden_flow::residual::{Crowding, Known, Version};
-use trodden_flow::schedule::{ByRounds, Choices, Step, UsualRounds};
-use trodden_flow::{Edge, Graph, Node, Residual, Versions};
+use trodden_flow::verify::machine::Machine;
+use trodden_flow::{Edge, Graph, Node, ProbeProgram, Residual};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
@@ -18,6 +19,12 @@ type Counts = BTreeMap<u64, u64>;
 /// Of a program with many hot paths.
 fn crowded() -> Crowding {
     Crowding::of([1; 2000])
+}
+
+/// A random graph whose exit nothing leaves, its last node.
+fn subject(random: &mut Random) -> Option<Graph> {
+    let graph = graph(random, 10, 18, Cycles::Some);
+    (graph.out(graph.exit()).is_empty() && graph.exit().index() + 1 == graph.node_count()).then_some(graph)
 }
 
 /// A walk from the entry to the exit that takes mostly what `habits` prefer.
@@ -62,65 +69,45 @@ fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> (Counts, u64) {
 }
 
 /// The edges that a walk takes in the versions.
-fn edges_of(versions: &Versions, walk: &[Edge]) -> Vec<Edge> {
-    let mut at = versions.graph.entry();
+fn edges_of(versions: &ProbeProgram, walk: &[Edge]) -> Vec<Edge> {
+    let mut at = versions.graph().entry();
     let taken = walk.iter().map(|edge| {
-        let own = |e: &&Edge| versions.origins[e.index()] == *edge;
-        let taken = *versions.graph.out(at).iter().find(own).expect("the version has such an edge");
-        at = versions.graph.to(taken);
+        let own = |e: &&Edge| versions.origin(**e) == *edge;
+        let taken = *versions.graph().out(at).iter().find(own).expect("the version has such an edge");
+        at = versions.graph().to(taken);
         taken
     });
     let taken = taken.collect();
-    assert_eq!(at, versions.graph.exit());
+    assert_eq!(at, versions.graph().exit());
     taken
 }
 
 /// What a residual plan counts, with its work.
-fn residual(versions: &Versions, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> (Counts, u64) {
-    let (mut counts, mut work) = (Counts::new(), 0);
-    let is_counted = |node: Node| versions.places.get(node.index()).is_some_and(|p| p.version == Version::Counted);
-    for walk in walks {
-        let mut register = 0i64;
-        for edge in edges_of(versions, walk) {
-            let (from, to) = (versions.graph.from(edge), versions.graph.to(edge));
-            work += u64::from(versions.schedule.has_code(edge)) + u64::from(!is_counted(from) && is_counted(to));
-            match versions.schedule.task(edge).step {
-                Step::Plain(Action::Add { increment }) => register += increment,
-                Step::Plain(Action::Count { increment }) => *counts.entry((register + increment) as u64).or_default() += 1,
-                Step::Plain(Action::CountAndRestart { increment, start }) => {
-                    *counts.entry((register + increment) as u64).or_default() += 1;
-                    register = start;
-                }
-                Step::Check { increment, start } => {
-                    let id = (register + increment) as u64;
-                    if !known.contains(&id) {
-                        *counts.entry(id).or_default() += 1;
-                    }
-                    register = start.unwrap_or(register);
-                }
-                Step::Restart { start } => register = start,
-                Step::Counted => {}
-                other => panic!("{other:?} has no place here"),
-            }
-        }
+fn residual(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> (Counts, u64) {
+    let (mut work, places) = (0, versions.places().unwrap());
+    let is_counted = |node: Node| places.get(node.index()).is_some_and(|p| p.version == Version::Counted);
+    for edge in walks.iter().flat_map(|walk| edges_of(versions, walk)) {
+        let (from, to) = (versions.graph().from(edge), versions.graph().to(edge));
+        work += u64::from(versions.has_code(edge)) + u64::from(!is_counted(from) && is_counted(to));
     }
-    (counts, work)
+    (counted(versions, known, walks), work)
 }
 
-/// What it counts when rounds of loops are counted otherwise.
-fn rearranged(versions: &Versions, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> Counts {
-    let mut machine = Machine::default();
-    machine.known.clone_from(known);
+/// What the program of all versions counts.
+fn counted(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> Counts {
+    let mut machine = Machine::knowing(known.iter().map(|id| *id as i64));
     for walk in walks {
-        machine.register = 0;
-        edges_of(versions, walk).into_iter().for_each(|edge| machine.take(&versions.schedule, &versions.graph, edge));
+        machine.enter();
+        for edge in edges_of(versions, walk) {
+            machine.take(versions, edge).expect("no fault");
+        }
     }
     machine.counts.into_iter().map(|(id, count)| (id as u64, count)).collect()
 }
 
 /// How often walks take each edge of all versions.
-fn taken(versions: &Versions, walks: &[Vec<Edge>]) -> Vec<u64> {
-    let mut taken = vec![0; versions.graph.edge_count()];
+fn taken(versions: &ProbeProgram, walks: &[Vec<Edge>]) -> Vec<u64> {
+    let mut taken = vec![0; versions.graph().edge_count()];
     walks.iter().flat_map(|walk| edges_of(versions, walk)).for_each(|edge| taken[edge.index()] += 1);
     taken
 }
@@ -131,10 +118,7 @@ fn everything_is_counted_but_known_paths() {
     let (mut by_rounds, mut held, mut copied) = (0, 0, 0u64);
     for seed in 0..120_000 {
         let mut random = Random::new(seed ^ 0x4e51_d0a1);
-        let graph = graph(&mut random, 10, 18, Cycles::Some);
-        if !graph.out(graph.exit()).is_empty() || graph.exit().index() + 1 != graph.node_count() {
-            continue;
-        }
+        let Some(graph) = subject(&mut random) else { continue };
         let cuts = forced(&mut random, &graph);
         let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));
@@ -151,27 +135,29 @@ fn everything_is_counted_but_known_paths() {
         let residual_paths = Residual::of(&plan.dag, &plan.numbering, Known { paths: &list, single: &[], aside: &aside, crowding });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
-        let versions = Versions::of(&graph, &plan, &residual_paths);
+        let versions = residual_paths.versions(&graph, &plan);
         let ids: BTreeSet<u64> = known.keys().copied().collect();
-        let (counted, _) = residual(&versions, &ids, &walks);
+        let (found, _) = residual(&versions, &ids, &walks);
         let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
-        assert_eq!(counted, expected, "seed {seed}");
+        assert_eq!(found, expected, "seed {seed}");
         let mut otherwise = versions.clone();
         let rounds = random.pick(&[ByRounds::No, ByRounds::Often]);
         let choices = Choices { rounds, early: false, usual: UsualRounds::Held };
         let often = machine::frequencies(&mut random, &graph);
-        otherwise.rearrange_rounds(&plan, &often, &facts(&mut random, &versions.graph), choices);
-        assert_eq!(rearranged(&otherwise, &ids, &walks), expected, "seed {seed}: {otherwise:?}");
-        by_rounds += otherwise.schedule.loops().len();
-        held += otherwise.schedule.usual().iter().filter(|u| u.held.is_some()).count();
+        otherwise.run_passes(&often, &blocks(&mut random, versions.graph()), choices);
+        assert_eq!(counted(&otherwise, &ids, &walks), expected, "seed {seed}: {otherwise:?}");
+        by_rounds += otherwise.loops().len();
+        held += otherwise.dominant().iter().filter(|u| u.held.is_some()).count();
         let taken: Vec<u64> = taken(&versions, &walks[..tested]).into_iter().map(|n| times * n).collect();
-        assert_eq!(versions.executions, taken, "seed {seed}");
-        copied += u64::from(versions.places.iter().any(|p| p.version == Version::Inside(1)));
-        let originals: BTreeSet<Node> = versions.places.iter().filter(|p| p.version == Version::Inside(0)).map(|p| p.node).collect();
-        let copies = || versions.places.iter().filter(|p| matches!(p.version, Version::Inside(1..)));
+        let executions: Vec<u64> = versions.graph().edges().map(|e| versions.executions(e)).collect();
+        assert_eq!(executions, taken, "seed {seed}");
+        copied += u64::from(versions.places().unwrap().iter().any(|p| p.version == Version::Inside(1)));
+        let originals: BTreeSet<Node> =
+            versions.places().unwrap().iter().filter(|p| p.version == Version::Inside(0)).map(|p| p.node).collect();
+        let copies = || versions.places().unwrap().iter().filter(|p| matches!(p.version, Version::Inside(1..)));
         assert!(copies().all(|p| originals.contains(&p.node)), "seed {seed}: copies have an original");
-        let places: BTreeSet<_> = versions.places.iter().collect();
-        assert_eq!(places.len(), versions.places.len(), "seed {seed}: no place twice");
+        let places: BTreeSet<_> = versions.places().unwrap().iter().collect();
+        assert_eq!(places.len(), versions.places().unwrap().len(), "seed {seed}: no place twice");
         known_paths += known.len();
         unknown_paths += expected.len();
         work_of_full += work;
@@ -189,10 +175,7 @@ fn any_paths_may_be_known() {
     let (mut left_out, mut copied) = (0, 0u64);
     for seed in 0..40_000 {
         let mut random = Random::new(seed ^ 0xa4_4b0e);
-        let graph = graph(&mut random, 10, 18, Cycles::Some);
-        if !graph.out(graph.exit()).is_empty() || graph.exit().index() + 1 != graph.node_count() {
-            continue;
-        }
+        let Some(graph) = subject(&mut random) else { continue };
         let cuts = forced(&mut random, &graph);
         let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));
@@ -208,13 +191,13 @@ fn any_paths_may_be_known() {
         let residual_paths = Residual::of(&plan.dag, &plan.numbering, Known { paths: &list, single: &[], aside: &aside, crowding });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
-        let versions = Versions::of(&graph, &plan, &residual_paths);
+        let versions = residual_paths.versions(&graph, &plan);
         let ids: BTreeSet<u64> = list.iter().map(|(id, _)| *id).collect();
         let (all, _) = full(&graph, &plan, &walks);
         let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
         assert_eq!(residual(&versions, &ids, &walks).0, expected, "seed {seed}");
         left_out += all.len() - expected.len();
-        copied += u64::from(versions.places.iter().any(|p| p.version == Version::Inside(1)));
+        copied += u64::from(versions.places().unwrap().iter().any(|p| p.version == Version::Inside(1)));
     }
     assert!(left_out > 1000 && copied > 100, "{left_out} paths not counted, code copied in {copied} graphs");
 }
@@ -268,7 +251,48 @@ fn that_a_call_was_reached_is_no_execution_of_what_led_to_it() {
     let known = [(id(&[0, 2]), 100), (id(&[0, 3, 4]), 100), (id(&[1, 5]), 60)];
     let aside = [false, false, true, false, false, false];
     let of = Known { paths: &known, single: &[], aside: &aside, crowding: Crowding::default() };
-    let versions = Versions::of(&graph, &plan, &Residual::of(&plan.dag, &plan.numbering, of));
-    let taken: BTreeMap<u32, u64> = versions.origins.iter().zip(&versions.executions).map(|(e, n)| (e.0, *n)).collect();
+    let versions = Residual::of(&plan.dag, &plan.numbering, of).versions(&graph, &plan);
+    let taken: BTreeMap<u32, u64> = versions.graph().edges().map(|e| (versions.origin(e).0, versions.executions(e))).collect();
     assert_eq!(taken, BTreeMap::from([(0, 100), (1, 60), (2, 0), (3, 100), (4, 100), (5, 60)]));
+}
+
+/// Node 3 returns what a tail call on the edge from 2 gave: the callee may never come back.
+#[test]
+fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
+    let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)];
+    let graph = Graph::new(5, Node(0), Node(4), edges.iter().map(|(a, b)| (Node(*a), Node(*b))).collect()).unwrap();
+    let frequencies = Frequencies::estimate(&graph, &[1.0; 5]);
+    let every = trodden_flow::PlanOptions { max_paths: 100, entries: trodden_flow::dag::Entries::Shared, chords: true, hot_first: false };
+    let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
+    let known = [(0, 1)];
+    let of = Known { paths: &known, single: &[], aside: &[false; 5], crowding: Crowding::default() };
+    let residual = Residual::of(&plan.dag, &plan.numbering, of);
+    let blocks = |graph: &Graph, early: &dyn Fn(Node) -> bool| BlockProperties {
+        quiet: vec![true; graph.node_count()],
+        early: graph.nodes().map(early).collect(),
+        open: vec![true; graph.edge_count()],
+        free: vec![true; graph.edge_count()],
+        sizes: vec![1; graph.node_count()],
+        crossed: BTreeSet::new(),
+        trip_counts: BTreeMap::new(),
+        counted: BTreeSet::new(),
+    };
+    let choices = Choices { rounds: ByRounds::Tight, early: true, usual: UsualRounds::Apart };
+    let mut versions = residual.versions(&graph, &plan);
+    let places = versions.places().unwrap().to_vec();
+    let is_return = |n: Node| places.get(n.index()).is_some_and(|p| p.node == Node(3));
+    let properties = blocks(versions.graph(), &is_return);
+    let returns: Vec<Edge> = versions.graph().edges().filter(|e| is_return(versions.graph().from(*e))).collect();
+    versions.run_passes(&frequencies, &properties, choices);
+    let mut one = residual.looked_up(&graph, &plan);
+    one.run_passes(&frequencies, &blocks(&graph, &|n| n == Node(3)), choices);
+    assert!(returns.iter().all(|e| !versions.has_code(*e)) && !one.has_code(Edge(4)), "{versions:?} {one:?}");
+    let walks = [vec![Edge(0), Edge(2), Edge(4)], vec![Edge(1), Edge(3), Edge(4)]];
+    assert_eq!(counted(&versions, &BTreeSet::from([0]), &walks), BTreeMap::from([(1, 1)]));
+    let mut machine = Machine::knowing([0]);
+    for walk in &walks {
+        machine.enter();
+        walk.iter().for_each(|e| machine.take(&one, *e).expect("no fault"));
+    }
+    assert_eq!(machine.counts, BTreeMap::from([(1, 1)]));
 }

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::numbering::{Budget, NumberOptions, Placement};
 use trodden_flow::plan::probe_costs;
-use trodden_flow::selected::{Ending, NotSelected, Selected, Wish, select};
+use trodden_flow::program::InterestingCells;
+use trodden_flow::selected::{Ending, NotSelected, Wish, select};
 use trodden_flow::verify::{Aliases as Found, VerifyBudget};
-use trodden_flow::{Dag, Graph, Numbering, Plan, PlanOptions, Probes};
+use trodden_flow::{Dag, Graph, Numbering, Plan, PlanOptions, ProbeProgram, Probes};
 use trodden_unit::{Aliases, Chosen};
 
 /// Orders of out-edges that preferential numbering tries.
@@ -24,8 +25,8 @@ const RESTARTS: u32 = 16;
 
 /// A plan for the paths of a function that were asked for; or none, with the reason.
 pub enum Made {
-    /// A plan.
-    Selected(Box<Selected>),
+    /// A program.
+    Program(Box<ProbeProgram>),
     /// All paths are to be counted instead.
     Instead(String),
     /// The numbering was refuted.
@@ -55,29 +56,29 @@ pub fn plan(request: &Request, dag: Dag, numbering: Numbering) -> Made {
     let placement = if options.chords { Placement::Cheaper } else { Placement::Direct };
     let number = NumberOptions { restarts: RESTARTS, placement, budget: Budget { steps: u64::MAX, stop: &stop } };
     match select(graph, (dag, numbering), wish, frequencies, &number, &VerifyBudget::default()) {
-        Ok(selected) => Made::Selected(Box::new(selected)),
+        Ok(selected) => Made::Program(Box::new(ProbeProgram::of_interesting(graph, selected))),
         Err(NotSelected::Wrong(what)) => Made::Wrong(what),
         Err(why) => Made::Instead(why.to_string()),
     }
 }
 
-/// The plan of all paths of an acyclic graph.
-pub fn all_paths(request: &Request, dag: Dag, numbering: Numbering) -> Plan {
+/// The program of all paths of an acyclic graph.
+pub fn all_paths(request: &Request, dag: Dag, numbering: Numbering) -> ProbeProgram {
     let probes = match request.options.chords {
         true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, request.graph, request.frequencies)),
         false => Probes::direct(numbering.values()),
     };
-    Plan { dag, numbering, probes, partial: None, share: None }
+    ProbeProgram::of_plan(request.graph, &Plan { dag, numbering, probes, partial: None, share: None })
 }
 
 /// What the unit's map says of a function's words.
-pub fn described(selected: &Selected, first_word: u64) -> Chosen {
+pub fn described(cells: &InterestingCells, first_word: u64) -> Chosen {
     let number = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
-    let aliases = match selected.aliases {
+    let aliases = match cells.aliases {
         Found::Exactly(aliases) => Aliases::Exactly(number(aliases)),
         Found::Drawn { aliases, of } => Aliases::Drawn { aliases, of },
     };
-    Chosen { first_word, words: selected.ending.words(), paths: selected.paths.clone(), aliases, proven: selected.proven }
+    Chosen { first_word, words: cells.ending.words(), paths: cells.paths.clone(), aliases, proven: cells.proven }
 }
 
 /// How a function finds the word of a path.

@@ -143,19 +143,24 @@ impl Counters<'_> {
 
     /// Adds to the word at an address.
     pub fn add(&self, module: Module, builder: &Builder, address: Value, by: Value) {
-        if self.atomic {
-            let (add, order) = (LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpAdd, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic);
-            llvm!(LLVMBuildAtomicRMW(builder.raw(), add, address.0, by.0, order, 0));
-            return;
-        }
-        // It has to be one instruction, so that a signal handler which counts there in between loses nothing.
-        if is_unoptimised(builder) {
-            return assembly(builder, ADD, ADD_REGISTERS, [address, by]);
-        }
-        let old = builder.load(module.i64(), address);
-        let new = builder.add(old, by);
-        builder.store(new, address);
+        add_to_word(module, builder, address, by, self.atomic);
     }
+}
+
+/// Adds to the word at an address, which other threads add to as well if that is to be `atomic`.
+pub fn add_to_word(module: Module, builder: &Builder, address: Value, by: Value, atomic: bool) {
+    if atomic {
+        let (add, order) = (LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpAdd, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic);
+        llvm!(LLVMBuildAtomicRMW(builder.raw(), add, address.0, by.0, order, 0));
+        return;
+    }
+    // It has to be one instruction, so that a signal handler which counts there in between loses nothing.
+    if is_unoptimised(builder) {
+        return assembly(builder, ADD, ADD_REGISTERS, [address, by]);
+    }
+    let old = builder.load(module.i64(), address);
+    let new = builder.add(old, by);
+    builder.store(new, address);
 }
 
 /// Whether code generation leaves load, addition and store the three instructions that they are.

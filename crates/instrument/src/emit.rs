@@ -10,6 +10,7 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::{LLVMTypeRef, LLVMValueRef};
 use llvm_sys::{LLVMThreadLocalMode, LLVMVisibility};
 use std::mem::offset_of;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use trodden_unit::{Identity, UnitMap};
 use trodden_wire::{
@@ -165,7 +166,7 @@ pub fn switch(module: Module) {
 /// lines), its record, and its frame from the file where that is stored.
 pub fn sections(module: Module, unit: Identity, counters: u64, several: bool, frame: &Path) {
     let unit_bytes = unit.0.map(|b| format!("0x{b:02x}")).join(",");
-    let path = frame.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+    let path = quoted(frame);
     let align = if several { 5 } else { 3 };
     let mut assembly = String::new();
     let mut distance = "0".to_owned();
@@ -186,6 +187,13 @@ pub fn sections(module: Module, unit: Identity, counters: u64, several: bool, fr
          .pushsection {FRAMES_SECTION},\"\",@progbits\n.incbin \"{path}\"\n.popsection\n"
     );
     module.append_assembly(&assembly);
+}
+
+/// A path between quotes of assembly: bytes that mean something there, or are no text, in octal.
+fn quoted(path: &Path) -> String {
+    let is_plain = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'"' && byte != b'\\';
+    let bytes = path.as_os_str().as_bytes().iter();
+    bytes.map(|&byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("\\{byte:03o}") }).collect()
 }
 
 /// Emits a record of each function, by which the runtime knows a counter's function and where its time is noted.

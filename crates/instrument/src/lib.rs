@@ -12,6 +12,7 @@
 
 mod abandon;
 mod addresses;
+mod bitmaps;
 mod bounds;
 mod calls;
 mod chosen;

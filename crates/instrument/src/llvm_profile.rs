@@ -19,6 +19,8 @@ const HASH: u32 = 1;
 const COUNTERS: u32 = 2;
 const COUNTER_COUNT: u32 = 6;
 const VALUE_SITES: u32 = 7;
+const BITMAP: u32 = 3;
+const BITMAP_BYTES: u32 = 8;
 /// Separates names in `__llvm_prf_nm`.
 const SEPARATOR: u8 = 1;
 
@@ -28,13 +30,15 @@ pub struct Table {
     pub data: Value,
     /// The array `__profc_*`.
     pub counters: Value,
+    /// The bitmap `__profbm_*` of its decisions, if it has one.
+    pub bitmap: Option<Value>,
     /// Whose they are.
     pub function: ProfiledFunction,
 }
 
 /// What LLVM's tables say.
 pub struct Tables {
-    /// The word of version and flags; 0 if there is none.
+    /// The word of version and flags; 0 if there is none, which is so where a compiler's front end has inserted the counters.
     pub version: u64,
     /// Names of functions.
     pub names: Vec<String>,
@@ -63,17 +67,20 @@ pub fn read(module: Module) -> Result<Tables, MarkerError> {
 fn table(global: Value, data: Value) -> Option<Table> {
     let field = |at: u32| Value::some(llvm!(LLVMGetOperand(data.0, at)));
     let number = |at: u32| field(at)?.as_integer();
-    // Where the counters are: their distance from the structure.
-    let counters = operand(operand(field(COUNTERS)?, 0)?, 0).filter(|c| c.name().starts_with("__profc_"))?;
+    // Where the counters are, and the bitmap: their distance from the structure.
+    let distant = |at: u32, prefix: &str| operand(operand(field(at)?, 0)?, 0).filter(|c| c.name().starts_with(prefix));
+    let counters = distant(COUNTERS, "__profc_")?;
+    let bitmap = distant(BITMAP, "__profbm_");
     let sites = field(VALUE_SITES)?;
     let element = |at| Value::some(llvm!(LLVMGetAggregateElement(sites.0, at)))?.as_integer();
     let function = ProfiledFunction {
         name: number(NAME)? as u64,
         hash: number(HASH)? as u64,
         counters: number(COUNTER_COUNT)? as u32,
+        bits: 8 * number(BITMAP_BYTES)? as u32,
         value_sites: [element(0)? as u16, element(1)? as u16, element(2)? as u16],
     };
-    Some(Table { data: global, counters, function })
+    Some(Table { data: global, counters, bitmap, function })
 }
 
 fn operand(value: Value, at: u32) -> Option<Value> {
@@ -112,9 +119,20 @@ fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((value, &bytes[end..]))
 }
 
+/// What becomes of the tables by which `llvm-cov` turns counters into regions of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mapping {
+    /// They stay, with the names of functions: they are constants that no code refers to.
+    Kept,
+    /// They are taken out with the others.
+    Removed,
+}
+
 /// Takes out all tables but the counters themselves. What still refers to one that has a stand-in, gets that number as an address.
-pub fn remove_tables(module: Module, stand_ins: &[(Value, u64)]) {
-    let doomed: HashSet<Value> = globals(module).filter(|g| is_table(&g.name())).collect();
+pub fn remove_tables(module: Module, stand_ins: &[(Value, u64)], mapping: Mapping) {
+    let is_kept = |name: &str| mapping == Mapping::Kept && is_mapping(name);
+    let doomed: HashSet<Value> =
+        globals(module).filter(|g| (is_table(&g.name()) || is_mapping(&g.name())) && !is_kept(&g.name())).collect();
     for list in ["llvm.used", "llvm.compiler.used"] {
         leave_out(module, list, &doomed);
     }
@@ -172,6 +190,11 @@ pub fn remove(global: Value) {
 
 fn is_table(name: &str) -> bool {
     ["__profd_", "__profvp_", "__llvm_prf_", "__llvm_profile_"].iter().any(|p| name.starts_with(p))
+}
+
+/// Records of functions, names of files, names of functions: the sections `__llvm_covfun`, `__llvm_covmap`, `__llvm_prf_names`.
+fn is_mapping(name: &str) -> bool {
+    ["__covrec_", "__llvm_coverage_mapping", "__llvm_prf_nm"].iter().any(|p| name.starts_with(p))
 }
 
 fn globals(module: Module) -> impl Iterator<Item = Value> {

@@ -1,7 +1,8 @@
-//! LLVM's edge counters as markers: a path profile from which LLVM's own edge profile follows.
+//! LLVM's counters as placeholders: a path profile from which LLVM's own edge profile, or clang's coverage, follows.
 //!
-//! A unit that is compiled with LLVM's early instrumentation (`-fprofile-generate`, with atomic updates, which the
-//! optimiser neither merges nor moves across branches) comes here with `atomicrmw add` on its counters in the blocks
+//! A unit that is compiled with LLVM's early instrumentation (`-fprofile-generate`, `-fprofile-instr-generate
+//! -fcoverage-mapping`, rustc's `-Cinstrument-coverage`; with atomic updates, which the optimiser neither merges nor
+//! moves across branches) comes here with `atomicrmw add` on its counters in the blocks
 //! where the optimiser left them, inlined and duplicated with the code around them. They are taken out, and the unit's
 //! map notes where they were ([`trodden_unit::edge_profile`]): paths say how often each block is executed, and so what
 //! each counter would hold. Three kinds cannot become a note and are counted, by counters of the unit's own:
@@ -16,16 +17,18 @@
 //! recognised when variants are made.
 
 use crate::abandon::Abandonment;
+use crate::bitmaps;
+use crate::counting::add_to_word;
 use crate::describe::{Draft, calls_that_might_not_return, ending_call};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
-use crate::llvm_profile::{self, fixed_counter};
+use crate::llvm_profile::{self, Mapping, Tables, fixed_counter};
 use crate::values;
 use llvm_sys::LLVMAtomicRMWBinOp::{LLVMAtomicRMWBinOpAdd, LLVMAtomicRMWBinOpOr};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use trodden_flow::Node;
-use trodden_unit::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ValueCounters, ValueKind};
+use trodden_unit::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ProfiledFunction, ValueCounters, ValueKind};
 
 /// Name of the metadata node of modules whose counters are ours to take out.
 const MARK: &str = "trodden.edge.counters";
@@ -35,14 +38,24 @@ const MARK: &str = "trodden.edge.counters";
 pub enum MarkerError {
     /// A table of LLVM's is not as expected.
     #[error(
-        "LLVM's profile table `{0}` cannot be read: build with `trodden build --pgo` alone, without profile options of the compiler, and \
-            with LLVM 22"
+        "LLVM's profile table `{0}` cannot be read: build with `trodden build --pgo` or `--coverage` alone, without profile \
+            options of the compiler, and with LLVM 22"
     )]
     Table(String),
+    /// The unit was compiled with counters of another kind.
+    #[error("the unit was compiled with {found}, and {wanted} are asked for: compile it again by `trodden build {option}`")]
+    Kind {
+        /// Counters that the unit has.
+        found: &'static str,
+        /// Counters that are asked for.
+        wanted: &'static str,
+        /// The option of the build that inserts those.
+        option: &'static str,
+    },
     /// A counter is used in a way that is not known.
     #[error(
-        "function `{function}` uses a counter of LLVM's in a way that is not known (`{instruction}`): build this file without `--pgo`, \
-            and please report it"
+        "function `{function}` uses a counter of LLVM's in a way that is not known (`{instruction}`): build this file without `--pgo` \
+            and `--coverage`, and please report it"
     )]
     Use {
         /// The function.
@@ -50,6 +63,26 @@ pub enum MarkerError {
         /// The instruction.
         instruction: String,
     },
+}
+
+/// Which counters a build takes out of its units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterKind {
+    /// LLVM's own, of edges, for profile-guided optimisation.
+    Edges,
+    /// Those of the front end, of regions of the source; the mapping of counters to regions stays in the program.
+    Coverage,
+    /// Whatever there is: nothing of it is wanted.
+    Discarded,
+}
+
+/// How the counters of a unit are taken out.
+#[derive(Clone, Copy, Debug)]
+pub struct Taking {
+    /// Which they are.
+    pub kind: CounterKind,
+    /// Threads share the unit's own counters: they are incremented atomically.
+    pub shared: bool,
 }
 
 /// What was taken out of a module.
@@ -60,6 +93,9 @@ pub struct Markers {
     computed: HashMap<Value, Vec<Value>>,
     notes: HashMap<Value, Vec<Note>>,
     own: HashMap<EdgeCounter, u64>,
+    shared: bool,
+    /// The first counter of bits that are computed.
+    first_bit: u64,
     /// Stands for the thread's counters in the function at work.
     base: Option<Value>,
 }
@@ -95,8 +131,9 @@ pub fn is_marked(module: Module) -> bool {
 impl Markers {
     /// Takes LLVM's counters out of a module, but for those by which something is counted; those get places among the
     /// unit's `counters`, from `next` on.
-    pub fn take(module: Module, counters: Value, next: &mut u64) -> Result<Markers, MarkerError> {
+    pub fn take(module: Module, counters: Value, next: &mut u64, taking: Taking) -> Result<Markers, MarkerError> {
         let tables = llvm_profile::read(module)?;
+        check_kind(&tables, taking.kind)?;
         let notes = llvm_profile::value_notes(module);
         let functions = tables.functions.iter().map(|t| t.function).collect();
         let profile = EdgeProfile { version: tables.version, names: tables.names, functions, ..EdgeProfile::default() };
@@ -107,14 +144,18 @@ impl Markers {
             computed: HashMap::new(),
             notes: HashMap::new(),
             own: HashMap::new(),
+            shared: taking.shared,
+            first_bit: 0,
             base: None,
         };
         let stand_ins = markers.take_notes(notes, &tables.functions, next);
-        llvm_profile::remove_tables(module, &stand_ins);
+        let mapping = if taking.kind == CounterKind::Coverage { Mapping::Kept } else { Mapping::Removed };
+        llvm_profile::remove_tables(module, &stand_ins, mapping);
         let numbers: HashMap<Value, u32> = tables.functions.iter().enumerate().map(|(i, t)| (t.counters, i as u32)).collect();
+        let bits = markers.take_bitmaps(&tables.functions, counters, next)?;
         let updates = tables.functions.iter().map(|t| updates_of(t.counters)).collect::<Result<Vec<_>, _>>()?;
         let needs_twin: Vec<bool> = updates.iter().map(|u| u.iter().any(|u| computes(*u))).collect();
-        markers.sort(&updates.into_iter().flatten().collect(), &numbers);
+        markers.sort(&updates.into_iter().flatten().collect(), &numbers, &bits);
         for (number, table) in tables.functions.iter().enumerate() {
             if needs_twin[number] {
                 let twin = markers.twin(counters, number as u32, next);
@@ -173,18 +214,67 @@ impl Markers {
         first
     }
 
-    /// Sorts updates into those that become notes, which are erased, and others.
-    fn sort(&mut self, updates: &HashSet<Value>, numbers: &HashMap<Value, u32>) {
+    /// Takes the bitmaps of decisions out; gives the updates of bits that are known, which are left. Counters of computed bits lie
+    /// together, so that the word follows from the address alone.
+    fn take_bitmaps(
+        &mut self,
+        tables: &[llvm_profile::Table],
+        counters: Value,
+        next: &mut u64,
+    ) -> Result<HashMap<Value, Vec<EdgeCounter>>, MarkerError> {
+        let (mut known, first, mut bytes) = (HashMap::new(), *next, 0);
+        for (function, table) in (0..).zip(tables) {
+            let (Some(bitmap), ProfiledFunction { counters: before, bits, .. }) = (table.bitmap, table.function) else { continue };
+            let uses = bitmaps::uses(bitmap)?;
+            uses.fold_checks(self.module);
+            let mut computed = false;
+            for update in uses.updates {
+                match bitmaps::fixed_bits(update).filter(|(of, _)| *of == bitmap) {
+                    Some((_, bits)) => {
+                        known.insert(update, bits.into_iter().map(|bit| EdgeCounter { function, index: before + bit }).collect());
+                    }
+                    None => {
+                        computed = true;
+                        let all = self.computed.entry(function_of(update)).or_default();
+                        // One update may be of several bitmaps.
+                        if !all.contains(&update) {
+                            all.push(update);
+                        }
+                    }
+                }
+            }
+            if computed {
+                let counter = EdgeCounter { function, index: before };
+                self.profile.own.push(OwnCounters { counter, first: first + 8 * bytes, count: bits });
+                let mut at = [self.module.constant(bytes as i64).0];
+                bitmap.replace_uses(Value(llvm!(LLVMConstGEP2(self.module.i8(), counters.0, at.as_mut_ptr(), 1))));
+                bytes += u64::from(bits / 8);
+            }
+            llvm_profile::remove(bitmap);
+        }
+        *next += 8 * bytes;
+        self.first_bit = first;
+        Ok(known)
+    }
+
+    /// Sorts updates into those that become notes, which are erased, and others. Those of bits that are known are among the former.
+    fn sort(&mut self, updates: &HashSet<Value>, numbers: &HashMap<Value, u32>, bits: &HashMap<Value, Vec<EdgeCounter>>) {
         let (computed, erased): (Vec<Value>, Vec<Value>) = updates.iter().partition(|u| computes(**u));
         computed.into_iter().for_each(|u| self.computed.entry(function_of(u)).or_default().push(u));
+        let erased: Vec<Value> = erased.into_iter().chain(bits.keys().copied()).collect();
+        let is_erased = |i: &Value| bits.contains_key(i) || (updates.contains(i) && !computes(*i));
+        let counter = |update: Value| {
+            let (array, index) = fixed_counter(operand(update, 0))?;
+            Some(EdgeCounter { function: *numbers.get(&array)?, index })
+        };
         for &update in &erased {
-            let (array, index) = fixed_counter(operand(update, 0)).unwrap_or((update, 0));
-            let amount = operand(update, 1).as_integer().unwrap_or(0);
-            if let Some(&function) = numbers.get(&array).filter(|_| amount != 0) {
-                let before = first_behind(update, |i| !updates.contains(i) || computes(*i));
-                let marker = Fixed { before, counter: EdgeCounter { function, index }, amount };
-                self.fixed.entry(function_of(update)).or_default().push(marker);
-            }
+            let (counters, amount) = match bits.get(&update) {
+                Some(bits) => (bits.clone(), 1),
+                None => (counter(update).into_iter().collect(), operand(update, 1).as_integer().unwrap_or(0)),
+            };
+            let before = first_behind(update, |i| !is_erased(i));
+            let markers = counters.into_iter().filter(|_| amount != 0).map(|counter| Fixed { before, counter, amount });
+            self.fixed.entry(function_of(update)).or_default().extend(markers);
         }
         erased.into_iter().for_each(Value::erase);
     }
@@ -214,6 +304,12 @@ impl Markers {
         for update in updates {
             let (address, amount) = (operand(update, 0), operand(update, 1));
             let builder = Builder::before(self.module, update, update.location());
+            if llvm!(LLVMGetAtomicRMWBinOp(update.0)) == LLVMAtomicRMWBinOpOr {
+                let word = bitmaps::computed_word(self.module, &builder, update, counters, self.first_bit);
+                self.add(&builder, builder.offset(self.module.i64(), base, word), self.module.constant(1));
+                update.erase();
+                continue;
+            }
             let whole = |v: Value| Value(llvm!(LLVMBuildPtrToInt(builder.raw(), v.0, self.module.i64(), c"".as_ptr())));
             let offset = Value(llvm!(LLVMBuildSub(builder.raw(), whole(address).0, whole(counters).0, c"".as_ptr())));
             self.add(&builder, builder.offset(self.module.i8(), base, offset), amount);
@@ -260,8 +356,7 @@ impl Markers {
     }
 
     fn add(&self, builder: &Builder, address: Value, amount: Value) {
-        let old = builder.load(self.module.i64(), address);
-        builder.store(builder.add(old, amount), address);
+        add_to_word(self.module, builder, address, amount, self.shared);
     }
 
     /// What stands for the address of the thread's counters until that is known.
@@ -288,6 +383,20 @@ impl Markers {
         self.notes.into_values().flatten().for_each(|n| n.call.erase());
         self.profile
     }
+}
+
+/// Whether a unit has the counters that are asked for. One without functions has none of either kind.
+fn check_kind(tables: &Tables, wanted: CounterKind) -> Result<(), MarkerError> {
+    const OF_EDGES: u64 = 1 << 56;
+    let names = |kind| match kind {
+        CounterKind::Coverage => ("counters of coverage", "--coverage"),
+        CounterKind::Edges | CounterKind::Discarded => ("counters of edges", "--pgo"),
+    };
+    let found = if tables.version & OF_EDGES == 0 { CounterKind::Coverage } else { CounterKind::Edges };
+    if tables.functions.is_empty() || wanted == found || wanted == CounterKind::Discarded {
+        return Ok(());
+    }
+    Err(MarkerError::Kind { found: names(found).0, wanted: names(wanted).0, option: names(wanted).1 })
 }
 
 /// Whether an update adds a computed amount, or to a counter whose address is computed.
@@ -350,7 +459,7 @@ fn is_update(user: Value, address: Value) -> bool {
 }
 
 /// Whether a user makes another address of an address, or keeps it in a table of constants or takes it from there.
-fn passes_address_on(user: Value) -> bool {
+pub fn passes_address_on(user: Value) -> bool {
     if llvm!(LLVMIsAInstruction(user.0)).is_null() {
         return true;
     }
@@ -363,7 +472,7 @@ fn passes_address_on(user: Value) -> bool {
     }
 }
 
-fn unknown_use(user: Value) -> MarkerError {
+pub fn unknown_use(user: Value) -> MarkerError {
     let function = function_of(user).name();
     let text = llvm!(LLVMPrintValueToString(user.0));
     // SAFETY: LLVM returned a string that ends with a zero byte, and it is copied before it is disposed of.

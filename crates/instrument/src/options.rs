@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
+use trodden_flow::program::{ByRounds, Choices, UsualRounds};
 use trodden_flow::residual::Crowding;
-use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{
     Action, Destination, DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, Observation, Paths, Reach,
@@ -84,6 +84,8 @@ pub struct Options {
     pub one_version: bool,
     /// Take LLVM's edge counters, with which the unit was compiled, out of it, and note where they were.
     pub markers: bool,
+    /// These are the counters of clang's or rustc's coverage; the unit's mapping of them to regions of its sources stays in the program.
+    pub coverage: bool,
     /// Sum this up for each path.
     pub events: Option<EventSource>,
 }
@@ -214,7 +216,8 @@ impl Options {
             array_paths,
             threads: experiment.threads(),
             one_version: experiment.when() == When::Bursts(Versions::One),
-            markers: experiment.has_edge_profile(),
+            markers: experiment.has_edge_profile() || experiment.has_coverage(),
+            coverage: experiment.has_coverage(),
             events: experiment.events(),
             experiment,
         })

@@ -18,8 +18,8 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_flow::schedule::Facts;
-use trodden_flow::{Edge, Graph, Node, Schedule};
+use trodden_flow::program::BlockProperties;
+use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
 
 /// A place for code: in front of an instruction, found when it is used, since other code may have come in front of it by then.
@@ -55,25 +55,25 @@ pub struct Places {
     replaced: Vec<(Value, Value)>,
 }
 
-/// What the schedule has to know of the blocks.
-pub fn facts(draft: &Draft, graph: &Graph) -> Facts {
+/// What passes have to know of the blocks.
+pub fn block_properties(draft: &Draft, graph: &Graph) -> BlockProperties {
     let node = |n: Node| draft.nodes.get(n.index()).copied().flatten();
     let can_split = |e: Edge| match &draft.sites[e.index()] {
         Site::Before(_) => true,
         Site::OnEdge(_) => draft.edges[e.index()].kind != EdgeKind::Unwind,
         Site::BeforeThenHead(_) | Site::Head => false,
     };
-    let times_round = |e: Edge| rounds::times_round(node(graph.from(e))?, node(graph.to(e))?);
+    let trip_count = |e: Edge| rounds::times_round(node(graph.from(e))?, node(graph.to(e))?);
     let counts = |e: Edge| rounds::counter(node(graph.from(e))?, node(graph.to(e))?);
     let is_free = |e: Edge| matches!(draft.sites[e.index()], Site::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
-    Facts {
+    BlockProperties {
         quiet: graph.nodes().map(|n| node(n).is_some_and(is_quiet)).collect(),
         early: graph.nodes().map(|n| node(n).is_some_and(|b| n != graph.entry() && returns_behind_tail_call(draft, graph, n, b))).collect(),
         open: graph.edges().map(can_split).collect(),
         free: graph.edges().map(is_free).collect(),
         sizes: graph.nodes().map(|n| node(n).map_or(0, size)).collect(),
         crossed: BTreeSet::new(),
-        times_round: graph.edges().filter_map(|e| Some((e, times_round(e)?))).collect(),
+        trip_counts: graph.edges().filter_map(|e| Some((e, trip_count(e)?))).collect(),
         counted: graph.edges().filter(|e| counts(*e).is_some()).collect(),
     }
 }
@@ -106,8 +106,9 @@ fn tail_call(draft: &Draft, graph: &Graph, edge: Edge) -> Option<Value> {
 }
 
 impl Places {
-    /// Finds a place for every edge whose action needs one, splitting edges as needed.
-    pub fn make(module: Module, draft: &Draft, graph: &Graph, schedule: &Schedule, location: Option<LLVMMetadataRef>) -> Places {
+    /// Finds a place for every edge that needs code, splitting edges as needed.
+    pub fn make(module: Module, draft: &Draft, program: &ProbeProgram, location: Option<LLVMMetadataRef>) -> Places {
+        let graph = program.graph();
         let code = vec![None; graph.edge_count()];
         let mut places = Places { code, arrivals: HashMap::new(), shared_pads: HashMap::new(), replaced: Vec::new() };
         for edge in graph.edges() {
@@ -115,11 +116,11 @@ impl Places {
         }
         let mut pads: BTreeSet<Node> = BTreeSet::new();
         let mut renames = Renames::new();
-        let coded: Vec<Edge> = graph.edges().filter(|e| schedule.has_code(*e)).collect();
+        let coded: Vec<Edge> = graph.edges().filter(|e| program.has_code(*e)).collect();
         for edge in coded {
             let to = graph.to(edge);
             places.code[edge.index()] = Some(match &draft.sites[edge.index()] {
-                Site::Before(instruction) if schedule.task(edge).count.is_some() => {
+                Site::Before(instruction) if program.counts_early(edge) => {
                     Place::Before(tail_call(draft, graph, edge).unwrap_or(*instruction))
                 }
                 Site::Before(instruction) | Site::BeforeThenHead(instruction) => Place::Before(*instruction),
@@ -137,7 +138,7 @@ impl Places {
             places.replaced.extend(phis::rename_all(module, to, &renamed));
         }
         for pad in pads {
-            places.split_landing_pad(module, draft, graph, schedule, pad, location);
+            places.split_landing_pad(module, draft, program, pad, location);
         }
         places
     }
@@ -198,18 +199,11 @@ impl Places {
     }
 
     /// Gives every edge to a landing pad that has code a pad of its own, and the others one that they share.
-    fn split_landing_pad(
-        &mut self,
-        module: Module,
-        draft: &Draft,
-        graph: &Graph,
-        schedule: &Schedule,
-        pad: Node,
-        location: Option<LLVMMetadataRef>,
-    ) {
+    fn split_landing_pad(&mut self, module: Module, draft: &Draft, program: &ProbeProgram, pad: Node, location: Option<LLVMMetadataRef>) {
+        let graph = program.graph();
         let old = draft.nodes[pad.index()].expect("a block");
         let instruction = old.landing_pad().expect("calls unwind to landing pads");
-        let (own, shared): (Vec<Edge>, Vec<Edge>) = graph.incoming(pad).iter().partition(|e| schedule.has_code(**e));
+        let (own, shared): (Vec<Edge>, Vec<Edge>) = graph.incoming(pad).iter().partition(|e| program.has_code(**e));
         let mut groups: Vec<Vec<Edge>> = own.iter().map(|e| vec![*e]).collect();
         if !shared.is_empty() {
             groups.push(shared.clone());

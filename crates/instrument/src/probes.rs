@@ -1,4 +1,4 @@
-//! Carries out a plan: puts the path register and the counts into a function.
+//! Carries out a probe program: puts the path register and the counts into a function.
 //!
 //! The register is no variable in memory: it is built directly in SSA form, in one pass over the acyclic graph. Cut
 //! edges all set it to a constant, so no value flows against the order. As long as a path's sum is a constant no
@@ -22,9 +22,12 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use trodden_flow::plan::Action;
-use trodden_flow::schedule::{self, Flush, Step, Usual};
-use trodden_flow::{Edge, Graph, Node, Plan, Schedule};
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::partition::Hits;
+use trodden_flow::program::operation::{DominantId, LoopId, Operation, value_set};
+use trodden_flow::program::{BlockProperties, Choices, DominantIteration, TripCountedLoop};
+use trodden_flow::verify::program::WalkBudget;
+use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
 
 /// What the code refers to outside the function.
@@ -58,17 +61,6 @@ enum Number {
     Counted(Counter),
 }
 
-/// What a function's probes refer to: its graph (of one version or of two), its nodes in the order of paths, and what happens on its edges.
-#[derive(Clone, Copy)]
-pub struct Course<'a> {
-    /// The graph.
-    pub graph: &'a Graph,
-    /// Its nodes but the exit, those of a path in its order.
-    pub order: &'a [Node],
-    /// What happens on its edges.
-    pub schedule: &'a Schedule,
-}
-
 /// What is counted when a loop is left after some rounds, and not if there were none.
 struct Rounds {
     /// The register's value: a choice between that without rounds and that with some.
@@ -84,30 +76,26 @@ struct Rounds {
     increment: i64,
 }
 
-/// Inserts a function's probes. Gives the values that had to be replaced (and are no more) with what took their places.
-pub fn insert(
-    around: Surroundings,
-    function: Value,
-    draft: &Draft,
-    graph: &Graph,
-    plan: &Plan,
-    schedule: &Schedule,
-    counters: Counters,
-) -> Vec<(Value, Value)> {
-    let order: Vec<Node> = plan.dag.order().iter().copied().filter(|n| *n != graph.exit()).collect();
-    insert_along(around, function, draft, Course { graph, order: &order, schedule }, counters)
+/// Runs the passes on a program. Builds with debug assertions verify it before and after each.
+pub fn run_passes(program: &mut ProbeProgram, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) {
+    if cfg!(debug_assertions) {
+        let verified = program.run_verified_passes(frequencies, blocks, choices, &WalkBudget::default());
+        verified.unwrap_or_else(|fault| panic!("{fault}"));
+    } else {
+        program.run_passes(frequencies, blocks, choices);
+    }
 }
 
-/// The same for any graph of the function, such as one of two versions of it.
-pub fn insert_along(around: Surroundings, function: Value, draft: &Draft, course: Course, counters: Counters) -> Vec<(Value, Value)> {
-    let Course { graph, order, schedule } = course;
+/// Inserts a function's probes. Gives the values that had to be replaced (and are no more) with what took their places.
+pub fn insert(around: Surroundings, function: Value, draft: &Draft, program: &ProbeProgram, counters: Counters) -> Vec<(Value, Value)> {
+    let graph = program.graph();
     let location = crate::debug::no_line(around.module, function);
-    let places = Places::make(around.module, draft, graph, schedule, location);
+    let places = Places::make(around.module, draft, program, location);
     let mut work = Work {
         around,
         draft,
         graph,
-        schedule,
+        program,
         places: &places,
         counters,
         waiting: RefCell::new(Vec::new()),
@@ -120,14 +108,12 @@ pub fn insert_along(around: Surroundings, function: Value, draft: &Draft, course
         held: vec![None; graph.edge_count()],
         holding: Vec::new(),
     };
-    for edge in graph.edges() {
-        let step = schedule.task(edge).step;
-        if let Step::Plain(Action::CountAndRestart { start, .. }) | Step::Restart { start } | Step::Check { start: Some(start), .. } = step
-        {
+    for edge in graph.edges().filter(|e| program.cut(*e).is_some()) {
+        if let Some(start) = value_set(program.operations(edge)) {
             work.leaving[edge.index()] = Register::Constant(start);
         }
     }
-    for &node in order {
+    for &node in program.order() {
         let arriving = work.arriving(node);
         let held = work.held_at(node);
         for &edge in graph.out(node) {
@@ -239,7 +225,7 @@ struct Work<'a> {
     around: Surroundings,
     draft: &'a Draft,
     graph: &'a Graph,
-    schedule: &'a Schedule,
+    program: &'a ProbeProgram,
     places: &'a Places,
     counters: Counters<'a>,
     /// Rounds that are counted at last, since blocks are parted for that.
@@ -254,7 +240,7 @@ struct Work<'a> {
     /// The register behind each edge's code.
     leaving: Vec<Register>,
     /// For each loop that is counted by rounds: their number so far, and the register where the loop was entered.
-    rounds: HashMap<usize, (Number, Register)>,
+    rounds: HashMap<LoopId, (Number, Register)>,
     /// The number of usual rounds that are held behind each edge's code, where some may be.
     held: Vec<Option<Value>>,
     /// Numbers of held rounds that are merged at the beginning of a block.
@@ -267,13 +253,12 @@ impl Work<'_> {
         if node == self.graph.entry() {
             return Register::Constant(0);
         }
-        if let Some(which) = self.schedule.loops().iter().position(|l| l.head == node) {
-            return self.enter_loop(which);
+        if let Some(which) = self.program.loops().iter().position(|l| l.head == node) {
+            return self.enter_loop(LoopId(which));
         }
-        let live: Vec<Edge> = self.graph.incoming(node).iter().copied().filter(|e| !self.schedule.is_dead(*e)).collect();
+        let live: Vec<Edge> = self.graph.incoming(node).iter().copied().filter(|e| !self.program.is_dead(*e)).collect();
         // Nothing is made of the register where every way on is counted already.
-        let unused = |e: &Edge| matches!(self.schedule.task(*e).step, Step::Counted | Step::Restart { .. });
-        if self.graph.out(node).iter().all(unused) {
+        if !self.graph.out(node).iter().any(|e| self.program.reads_register(*e)) {
             return Register::Constant(0);
         }
         if let Some(same) = self.same(&live) {
@@ -285,8 +270,8 @@ impl Work<'_> {
     }
 
     /// The register where a loop that is counted by rounds is entered; makes the number of its rounds.
-    fn enter_loop(&mut self, which: usize) -> Register {
-        let (module, rounds) = (self.around.module, &self.schedule.loops()[which]);
+    fn enter_loop(&mut self, which: LoopId) -> Register {
+        let (module, rounds) = (self.around.module, self.program.loop_of(which));
         let head = self.draft.nodes[rounds.head.index()].expect("a hub heads no loop of one path");
         let latch = self.draft.nodes[self.graph.from(rounds.back).index()].expect("a hub is in no loop of one path");
         let from = predecessors(head);
@@ -299,12 +284,12 @@ impl Work<'_> {
             number.add_incoming(&from.iter().map(|b| (start(*b), *b)).collect::<Vec<_>>());
             Counter { value: number, first: 0, shift: 0 }
         };
-        let number = match rounds.times {
+        let number = match rounds.trip_count {
             Some(times) => Number::Always(times as i64),
             None => rounds::counter(latch, head).map_or_else(|| Number::Made(make_counter()), Number::Counted),
         };
         let outside: Vec<Edge> =
-            self.graph.incoming(rounds.head).iter().copied().filter(|e| *e != rounds.back && !self.schedule.is_dead(*e)).collect();
+            self.graph.incoming(rounds.head).iter().copied().filter(|e| *e != rounds.back && !self.program.is_dead(*e)).collect();
         let entered = self.same(&outside).unwrap_or_else(|| {
             let phi = at_top();
             let brought = |b: Block| if b == latch { phi } else { self.value(self.brought(b, head)) };
@@ -318,7 +303,7 @@ impl Work<'_> {
     /// What the program counts of a loop's rounds, as it is on an edge out of the loop. Code generation is not shown
     /// how it comes about: it would keep another counter in the loop, from which the number follows by an instruction
     /// less. (A counter that was made is shown: code generation may find that it is the difference of two addresses.)
-    fn on_way_out(&self, builder: &Builder, counter: Counter, rounds: &schedule::Rounds, edge: Edge) -> Counter {
+    fn on_way_out(&self, builder: &Builder, counter: Counter, rounds: &TripCountedLoop, edge: Edge) -> Counter {
         let from = self.graph.from(edge);
         let next = self.draft.nodes[from.index()].filter(|_| from == self.graph.from(rounds.back)).and_then(|latch| counter.next(latch));
         let counter = next.unwrap_or(counter);
@@ -326,28 +311,28 @@ impl Work<'_> {
     }
 
     /// Counts the rounds of a loop that is left; returns the register.
-    fn flush(&self, builder: &Builder, flush: Flush, edge: Edge) -> Register {
+    fn flush(&self, builder: &Builder, of: LoopId, partial: i64, edge: Edge) -> Register {
         let module = self.around.module;
-        let rounds = &self.schedule.loops()[flush.rounds];
-        let (number, entered) = self.rounds[&flush.rounds];
+        let rounds = self.program.loop_of(of);
+        let (number, entered) = self.rounds[&of];
         let start = Register::Constant(rounds.start);
         let number = match number {
             Number::Always(times) => {
                 self.count(builder, entered, rounds.increment, module.constant(1));
                 self.count(builder, start, rounds.increment, module.constant(times - 1));
-                return self.plus(builder, start, flush.partial);
+                return self.plus(builder, start, partial);
             }
             Number::Made(number) => number,
             Number::Counted(number) => self.on_way_out(builder, number, rounds, edge),
         };
         if entered == start {
             self.count(builder, start, rounds.increment, number.less(module, builder, 0));
-            return self.plus(builder, start, flush.partial);
+            return self.plus(builder, start, partial);
         }
         let none = builder.compare(LLVMIntPredicate::LLVMIntEQ, number.value, module.constant(number.first));
         let some = llvm!(LLVMBuildNot(builder.raw(), none.0, c"".as_ptr()));
         let choose = || {
-            let (without, with) = (self.plus(builder, entered, flush.partial), self.plus(builder, start, flush.partial));
+            let (without, with) = (self.plus(builder, entered, partial), self.plus(builder, start, partial));
             Value(llvm!(LLVMBuildSelect(builder.raw(), some, self.value(with).0, self.value(without).0, c"".as_ptr())))
         };
         if self.counters.flushing == Flushing::Jumping {
@@ -426,78 +411,72 @@ impl Work<'_> {
 
     /// Makes the code of an edge.
     fn take(&mut self, edge: Edge, arriving: Register) {
-        let task = self.schedule.task(edge);
-        if task.step == Step::Plain(Action::Dead) {
+        if self.program.is_dead(edge) {
             return;
         }
         let at = |place: &Place| Builder::before(self.around.module, place.instruction(), self.location);
         let builder = self.places.code(edge).map(at);
-        let code = || builder.as_ref().expect("an edge with code has a place");
-        let one = self.around.module.constant(1);
         self.kind = self.draft.edges[edge.index()].kind;
         self.path_ends = self.kind != EdgeKind::Reach;
-        if let Some(which) = task.write {
-            let index = Register::Constant(self.schedule.usual()[which].index);
-            if let Some(number) = self.held[edge.index()].take() {
-                // An instruction of its own: the phi node may be replaced by another until the count is made.
-                let number = code().add(number, self.around.module.constant(0));
-                self.count(code(), index, 0, number);
-            }
-        }
-        let arriving = task.flush.map_or(arriving, |flush| self.flush(code(), flush, edge));
-        let after = match task.step {
-            Step::Plain(Action::Add { increment: 0 } | Action::Dead) | Step::Inside | Step::Round(_) | Step::Counted => arriving,
-            Step::Plain(Action::Add { increment }) => self.plus(code(), arriving, increment),
-            Step::Plain(Action::Count { increment }) => {
-                self.count(code(), arriving, increment, one);
-                arriving
-            }
-            Step::Plain(Action::CountAndRestart { increment, start }) => {
-                match self.schedule.usual().iter().find(|u| u.back == edge).filter(|_| self.counters.may_count_apart()) {
-                    Some(usual) => self.held[edge.index()] = self.count_apart(code(), arriving, increment, usual),
-                    None => self.count(code(), arriving, increment, one),
-                }
-                Register::Constant(start)
-            }
-            Step::Restart { start } | Step::Plain(Action::Poison { value: start }) => Register::Constant(start),
-            Step::Check { increment, start } => {
-                let path = self.value(self.plus(code(), arriving, increment));
-                self.waiting.borrow_mut().push(Waiting::at(self.around.module, code(), path, one, Lookup::Needed));
-                start.map_or(arriving, Register::Constant)
-            }
-        };
-        if let Some(increment) = task.count {
-            self.count(code(), after, increment, one);
-        }
-        if let Some(first) = self.counters.hits {
-            self.count_hits(edge, first);
-        }
+        let register = self.program.operations(edge).iter().fold(arriving, |register, operation| match builder.as_ref() {
+            Some(code) => self.carry_out(code, *operation, edge, register),
+            None => without_code(*operation, register),
+        });
         if let Some(stream) = self.counters.stream.filter(|_| self.leaves(edge)) {
-            stream.leave(code());
+            stream.leave(builder.as_ref().expect("paths that end are counted"));
         }
-        self.leaving[edge.index()] = after;
+        self.leaving[edge.index()] = register;
+    }
+
+    /// Makes the code of one operation; gives the register behind it.
+    fn carry_out(&mut self, code: &Builder, operation: Operation, edge: Edge, register: Register) -> Register {
+        let one = self.around.module.constant(1);
+        match operation {
+            Operation::Add(increment) => return self.plus(code, register, increment),
+            Operation::Flush { of, partial } => return self.flush(code, of, partial, edge),
+            Operation::Count { increment } => self.count(code, register, increment, one),
+            Operation::CountIteration { increment, dominant } if self.counters.may_count_apart() => {
+                let dominant = self.program.dominant_of(dominant);
+                self.held[edge.index()] = self.count_apart(code, register, increment, dominant);
+            }
+            Operation::CountIteration { increment, .. } => self.count(code, register, increment, one),
+            Operation::Check { increment } => {
+                let path = self.value(self.plus(code, register, increment));
+                self.waiting.borrow_mut().push(Waiting::at(self.around.module, code, path, one, Lookup::Needed));
+            }
+            Operation::FlushDominant(which) => self.flush_dominant(code, which, edge),
+            Operation::CountHits(hits) => self.count_hits(code, hits),
+            _ => return without_code(operation, register),
+        }
+        register
+    }
+
+    /// Counts the dominant iterations that are kept in a register.
+    fn flush_dominant(&mut self, code: &Builder, which: DominantId, edge: Edge) {
+        let index = Register::Constant(self.program.dominant_of(which).index);
+        if let Some(number) = self.held[edge.index()].take() {
+            // An instruction of its own: the phi node may be replaced by another until the count is made.
+            let number = code.add(number, self.around.module.constant(0));
+            self.count(code, index, 0, number);
+        }
     }
 
     /// Whether the function is left where an edge's code is: behind its own count, or behind one that is made before a
     /// block which only returns.
     fn leaves(&self, edge: Edge) -> bool {
         let is_end = |e: &Edge| self.graph.to(*e) == self.graph.exit() && StreamCode::is_left_by(self.draft.edges[e.index()].kind);
-        let is_counted = |e: &Edge| self.schedule.task(*e).step == Step::Counted;
-        let task = self.schedule.task(edge);
-        match (task.count, is_end(&edge)) {
-            (Some(_), _) => self.graph.out(self.graph.to(edge)).iter().any(|e| is_end(e) && is_counted(e)),
-            (None, is_end) => is_end && task.step != Step::Counted,
-        }
+        let counts = |e: Edge| self.program.operations(e).iter().any(|o| matches!(o, Operation::Count { .. }));
+        let restarts = self.program.operations(edge).iter().any(|o| matches!(o, Operation::Set(_)));
+        let is_before_end = || self.graph.out(self.graph.to(edge)).iter().any(|e| is_end(e) && !counts(*e));
+        counts(edge) && (is_end(&edge) || !restarts && is_before_end())
     }
 
     /// Counts hits of an edge's probes.
-    fn count_hits(&self, edge: Edge, first: u64) {
-        let (hits, module) = (self.schedule.hits(edge), self.around.module);
+    fn count_hits(&self, builder: &Builder, hits: Hits) {
+        let (Some(first), module) = (self.counters.hits, self.around.module) else { return };
         for (word, by) in [(first, hits.labels), (first + 1, hits.all)].into_iter().filter(|(_, by)| *by > 0) {
-            let place = self.places.code(edge).expect("an edge with code has a place");
-            let builder = Builder::before(module, place.instruction(), self.location);
             let address = builder.offset(module.i64(), self.counters.base, module.constant(word as i64));
-            self.counters.add(module, &builder, address, module.constant(by as i64));
+            self.counters.add(module, builder, address, module.constant(by as i64));
         }
     }
 
@@ -537,7 +516,7 @@ impl Work<'_> {
     }
 
     /// `count[register + increment] += 1`, which is mostly `count[usual]`. Gives the usual rounds that are held then.
-    fn count_apart(&self, builder: &Builder, register: Register, increment: i64, usual: &Usual) -> Option<Value> {
+    fn count_apart(&self, builder: &Builder, register: Register, increment: i64, usual: &DominantIteration) -> Option<Value> {
         let (module, one) = (self.around.module, self.around.module.constant(1));
         let held = self.held[usual.back.index()].filter(|_| usual.held.is_some());
         match (register, held) {
@@ -561,7 +540,7 @@ impl Work<'_> {
 
     /// The number of usual rounds that are held at the beginning of a node; none where there cannot be any.
     fn held_at(&mut self, node: Node) -> Option<Value> {
-        let mut loops = self.schedule.usual().iter().filter_map(|u| u.held.as_ref());
+        let mut loops = self.program.dominant().iter().filter_map(|u| u.held.as_ref());
         let held = loops.find(|h| h.nodes.contains(&node)).filter(|_| self.counters.may_count_apart())?;
         let block = self.draft.nodes[node.index()].expect("a hub holds nothing");
         if held.head != node {
@@ -605,5 +584,14 @@ impl Work<'_> {
             }
         };
         self.counters.add(module, builder, address, by);
+    }
+}
+
+/// The register behind an operation that needs no code.
+fn without_code(operation: Operation, register: Register) -> Register {
+    match operation {
+        Operation::Set(value) => Register::Constant(value),
+        Operation::Discard | Operation::Iterate(_) | Operation::Unreachable => register,
+        other => unreachable!("{other:?} needs code, and its edge has no place for any"),
     }
 }

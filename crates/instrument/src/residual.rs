@@ -16,7 +16,7 @@ use crate::describe::{Draft, Site, is_must_tail};
 use crate::emit;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::places;
-use crate::probes::{self, Course, Surroundings};
+use crate::probes::{self, Surroundings};
 use crate::sample::copies::{Copies, Lines};
 use crate::sample::ssa::{Definitions, Flow};
 use crate::sample::{Planned, landings, moved, part_landings};
@@ -25,41 +25,42 @@ use crate::weights;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use trodden_flow::program::Choices;
 use trodden_flow::residual::{Place, Version};
-use trodden_flow::schedule::Choices;
-use trodden_flow::{CutReason, Edge, Graph, Node, Plan, Residual, Schedule, Versions};
-use trodden_unit::{BlockKind, FlowEdge, KnownFunction};
+use trodden_flow::{CutReason, Dag, Edge, Graph, Node, ProbeProgram};
+use trodden_unit::{BlockKind, FlowEdge};
 
 mod gates;
 
 /// Makes a function count its unknown paths.
-pub fn insert(
-    around: Surroundings,
-    count: Value,
-    planned: &Planned,
-    residual: &Residual,
-    known: &KnownFunction,
-    first_counter: u64,
-    choices: Choices,
-) {
-    let Planned { function, graph, plan, .. } = planned;
-    let mut versions = Versions::of(graph, plan, residual);
-    if !versions.has_code() {
+pub fn insert(around: Surroundings, count: Value, planned: &Planned, first_counter: u64, choices: Choices) {
+    match planned.program.places() {
+        Some(places) => insert_versions(around, count, planned, places, first_counter, choices),
+        None => insert_into_one(around, count, planned, first_counter, choices),
+    }
+}
+
+/// Makes the versions of a function, and has them count its unknown paths.
+fn insert_versions(around: Surroundings, count: Value, planned: &Planned, places: &[Place], first_counter: u64, choices: Choices) {
+    let Planned { function, graph, frequencies, .. } = planned;
+    let mut program = planned.program.clone();
+    if !program.has_any_code() {
         return;
     }
-    let mut work = Several { module: around.module, versions: &versions, draft: planned.draft.clone(), copies: BTreeMap::new() };
+    let mut work =
+        Several { module: around.module, program: &planned.program, places, draft: planned.draft.clone(), copies: BTreeMap::new() };
     let draft = work.make(*function);
-    weigh(around.module, *function, &draft, &versions);
-    versions.rearrange_rounds(plan, &planned.frequencies, &places::facts(&draft, &versions.graph), choices);
-    let known = Some(known_bytes(around.module, function.name().as_str(), known));
-    let course = Course { graph: &versions.graph, order: &versions.order, schedule: &versions.schedule };
+    weigh(around.module, *function, &draft, &program);
+    let blocks = places::block_properties(&draft, program.graph());
+    probes::run_passes(&mut program, frequencies, &blocks, choices);
+    let known = known_bytes(around.module, planned);
     let unknown = Some(Unknown { count, bias: emit::direct_bias(around.module), copies: None, known });
     let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(around.counters, first_counter) };
-    probes::insert_along(around, *function, &draft, course, counters);
+    probes::insert(around, *function, &draft, &program, counters);
     let blocks = |chosen: &dyn Fn(Place) -> bool| -> Vec<Block> {
-        draft.nodes.iter().zip(&versions.places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
+        draft.nodes.iter().zip(places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
     };
-    let nests: HashSet<Node> = nests(graph, plan).into_iter().collect();
+    let nests: HashSet<Node> = nests(graph, program.dag()).into_iter().collect();
     let first = |p: Place| p.version != Version::Counted;
     let counted = blocks(&|p| !first(p)).into_iter().collect();
     gates::insert(
@@ -79,34 +80,24 @@ pub fn hubs(draft: &Draft) -> Vec<Node> {
 
 /// The same for a function that stays one version, since there cannot be two of it or none of its paths is known: every
 /// path is looked up where it ends, or counted.
-pub fn insert_into_one(
-    around: Surroundings,
-    count: Value,
-    planned: &Planned,
-    known: Option<&KnownFunction>,
-    first_counter: u64,
-    choices: Choices,
-) {
-    let Planned { function, draft, graph, plan, frequencies, .. } = planned;
-    let schedule = match &planned.residual {
-        Some(residual) => residual.looked_up(graph, plan),
-        None => Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices),
-    };
-    // A known set of another state of the function tells nothing of it.
-    let known = known.filter(|_| planned.residual.is_some()).map(|known| known_bytes(around.module, function.name().as_str(), known));
+fn insert_into_one(around: Surroundings, count: Value, planned: &Planned, first_counter: u64, choices: Choices) {
+    let Planned { function, draft, graph, frequencies, .. } = planned;
+    let mut program = planned.program.clone();
+    probes::run_passes(&mut program, frequencies, &places::block_properties(draft, graph), choices);
+    let known = known_bytes(around.module, planned);
     let bias = emit::direct_bias(around.module);
     // Where all is counted, and more than one path is taken, it pays to make sure at the entry that the thread has a region.
-    let goes_on = !plan.dag.cuts().is_empty();
+    let goes_on = !program.dag().cuts().is_empty();
     let location = crate::debug::no_line(around.module, *function);
-    let copies = (planned.residual.is_none() && goes_on).then(|| probes::direct_counters_of_thread(around, *function, bias, location));
+    let copies = (known.is_none() && goes_on).then(|| probes::direct_counters_of_thread(around, *function, bias, location));
     let unknown = Some(Unknown { count, bias, copies, known });
     let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(around.counters, first_counter) };
-    probes::insert(around, *function, draft, graph, plan, &schedule, counters);
+    probes::insert(around, *function, draft, &program, counters);
 }
 
 /// The heads of loops that hold others.
-fn nests(graph: &Graph, plan: &Plan) -> Vec<Node> {
-    let back: Vec<Edge> = plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back).map(|c| c.edge).collect();
+fn nests(graph: &Graph, dag: &Dag) -> Vec<Node> {
+    let back: Vec<Edge> = dag.cuts().iter().filter(|c| c.reason == CutReason::Back).map(|c| c.edge).collect();
     let heads: HashSet<Node> = back.iter().map(|e| graph.to(*e)).collect();
     let mut nests = Vec::new();
     for &edge in &back {
@@ -126,9 +117,9 @@ fn nests(graph: &Graph, plan: &Plan) -> Vec<Node> {
 /// Tells code generation how often the known paths take each way of all versions; where they never come, what was said
 /// before stays. And how often they begin at the entry: with a count there it takes the weights for measured, and lays
 /// blocks that are hardly ever executed behind the loops that they are in (the counted version among them).
-fn weigh(module: Module, function: Value, draft: &Draft, versions: &Versions) {
-    let graph = &versions.graph;
-    let entries = graph.out(graph.entry()).iter().map(|e| versions.executions[e.index()]).fold(0, u64::saturating_add);
+fn weigh(module: Module, function: Value, draft: &Draft, program: &ProbeProgram) {
+    let graph = program.graph();
+    let entries = graph.out(graph.entry()).iter().map(|e| program.executions(*e)).fold(0, u64::saturating_add);
     if entries > 0 && !weights::has_entries(module, function) {
         weights::weigh_function(module, function, entries);
     }
@@ -137,7 +128,7 @@ fn weigh(module: Module, function: Value, draft: &Draft, versions: &Versions) {
         let mut ways = vec![0; block.terminator().successors().len()];
         for edge in graph.out(node) {
             if let Site::OnEdge(successors) = &draft.sites[edge.index()] {
-                let each = versions.executions[edge.index()].div_ceil(successors.len().max(1) as u64);
+                let each = program.executions(*edge).div_ceil(successors.len().max(1) as u64);
                 successors.iter().for_each(|way| ways[*way] = each);
             }
         }
@@ -145,10 +136,12 @@ fn weigh(module: Module, function: Value, draft: &Draft, versions: &Versions) {
     }
 }
 
-/// A byte for each path: 1 for known ones.
-fn known_bytes(module: Module, function: &str, known: &KnownFunction) -> Value {
-    let mut bytes = vec![0u8; known.paths as usize];
-    known.known.iter().filter_map(|(id, _)| usize::try_from(*id).ok()).for_each(|id| bytes[id] = 1);
+/// A byte for each path: 1 for known ones. None if nothing is known of the function.
+fn known_bytes(module: Module, planned: &Planned) -> Option<Value> {
+    let known = planned.program.known()?;
+    let mut bytes = vec![0u8; planned.program.paths().numbering.paths() as usize];
+    known.iter().filter_map(|id| usize::try_from(*id).ok()).for_each(|id| bytes[id] = 1);
+    let function = planned.function.name();
     let (text, length) = (bytes.as_ptr().cast(), bytes.len());
     let content = llvm!(LLVMConstStringInContext2(module.context(), text, length, 1));
     let table = llvm!(LLVMAddGlobal(module.raw, llvm!(LLVMTypeOf(content)), c_string(&format!("{function}.known")).as_ptr()));
@@ -156,13 +149,15 @@ fn known_bytes(module: Module, function: &str, known: &KnownFunction) -> Value {
     llvm!(LLVMSetGlobalConstant(table, 1));
     llvm!(LLVMSetLinkage(table, LLVMLinkage::LLVMPrivateLinkage));
     llvm!(LLVMSetUnnamedAddress(table, LLVMUnnamedAddr::LLVMGlobalUnnamedAddr));
-    Value(table)
+    Some(Value(table))
 }
 
 /// A function while it gets its versions.
 struct Several<'a> {
     module: Module,
-    versions: &'a Versions,
+    program: &'a ProbeProgram,
+    /// What the nodes of the program's graph are.
+    places: &'a [Place],
     draft: Draft,
     /// What is not original.
     copies: BTreeMap<Version, Copies>,
@@ -185,7 +180,7 @@ impl Several<'_> {
             bounds::VALUES_TOGETHER.raise();
         }
         let mut copied = BTreeMap::<Version, Vec<Block>>::new();
-        for place in &self.versions.places {
+        for place in self.places {
             if let (true, Some(block)) = (place.version != ORIGINAL, self.block(place.node)) {
                 copied.entry(place.version).or_default().push(block);
             }
@@ -242,7 +237,7 @@ impl Several<'_> {
 
     /// Sets where terminators lead.
     fn lead(&self, landings: &[(Block, Block)]) {
-        let Versions { graph, places, .. } = self.versions;
+        let (graph, places) = (self.program.graph(), self.places);
         let before: HashMap<Block, Vec<Block>> = self.draft.nodes.iter().flatten().map(|b| (*b, b.terminator().successors())).collect();
         let mut left = BTreeMap::<Block, BTreeSet<usize>>::new();
         for edge in graph.edges().filter(|e| graph.to(*e) != graph.exit()) {
@@ -281,7 +276,7 @@ impl Several<'_> {
     /// are.) What such a block's end defined (a call that may throw does) still has versions in the copies, which may
     /// arrive in original blocks: a stand-in takes its place in everything that names it.
     fn end_unreached(&mut self, arriving: &mut [Arriving]) {
-        let places = self.versions.places.iter();
+        let places = self.places.iter();
         let reached: HashSet<Node> = places.filter(|p| p.version == ORIGINAL).map(|p| p.node).collect();
         let nodes = self.draft.nodes.iter().enumerate();
         let unreached = nodes.filter(|(i, _)| !reached.contains(&Node(*i as u32))).filter_map(|(_, block)| *block);
@@ -372,10 +367,10 @@ impl Several<'_> {
 
     /// The description of all versions.
     fn described(&self) -> Draft {
-        let Versions { graph, places, origins, .. } = self.versions;
+        let (graph, places) = (self.program.graph(), self.places);
         let copies: BTreeMap<Version, Draft> = self.copies.iter().map(|(version, copies)| (*version, moved(&self.draft, copies))).collect();
         let of = |version: Version| copies.get(&version).unwrap_or(&self.draft);
-        let own = || graph.edges().zip(origins).map(|(e, origin)| (e, of(places[graph.from(e).index()].version), origin.index()));
+        let own = || graph.edges().map(|e| (e, of(places[graph.from(e).index()].version), self.program.origin(e).index()));
         let flow = |(e, draft, own): (Edge, &Draft, usize)| FlowEdge { from: graph.from(e), to: graph.to(e), ..draft.edges[own].clone() };
         Draft {
             nodes: places.iter().map(|p| of(p.version).nodes[p.node.index()]).collect(),

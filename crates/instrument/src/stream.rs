@@ -4,7 +4,7 @@
 //! might not return: the address of the path's counter in the template, with a tag ([`trodden_wire::stream`]). Besides,
 //!
 //! - a function writes an event when it begins, and takes a slot of the shadow stack;
-//! - the slot holds the last call's path, for whoever looks when the program has crashed ([`StreamCode::event`]);
+//! - the slot holds the last call's path, to be read when the program has crashed ([`StreamCode::event`]);
 //! - where the function is left, the slot is cleared ([`StreamCode::leave`]);
 //! - at landing pads, and behind calls that return twice, an event says which frame goes on ([`StreamCode::resume`]).
 //!
@@ -20,7 +20,7 @@ use crate::llvm::{Builder, Module, Value, c_string, llvm};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode, LLVMThreadLocalMode, LLVMVisibility};
-use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
+use trodden_flow::program::{ByRounds, Choices, UsualRounds};
 use trodden_unit::{BlockKind, EdgeKind};
 use trodden_wire::stream::{
     CHUNK_BYTES, NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL, SHADOW_BYTES, STREAM_PLACE_SYMBOL, STREAM_SYMBOL, TAG_ENTER, TAG_PATH, TAG_RESUME,

@@ -11,7 +11,7 @@ use crate::emit;
 use crate::events::Events;
 use crate::facts;
 use crate::llvm::{Module, Value, llvm};
-use crate::markers::{self, MarkerError, Markers};
+use crate::markers::{self, CounterKind, MarkerError, Markers, Taking};
 use crate::options::{BadOption, Options, Scheme, Threads, Tier};
 use crate::places;
 use crate::probes::{self, Surroundings};
@@ -31,10 +31,9 @@ use std::path::PathBuf;
 use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
-use trodden_flow::plan::Share;
+use trodden_flow::program::{ByRounds, Cells, Choices, NumberedPaths, UsualRounds};
 use trodden_flow::residual::Known;
-use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
-use trodden_flow::{Graph, GraphError, Node, Plan, Residual, Schedule};
+use trodden_flow::{Graph, GraphError, Node, Plan, ProbeProgram, Residual};
 use trodden_unit::events::CELLS;
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_unit::{
@@ -258,8 +257,9 @@ pub fn code_generation_flags() -> Vec<String> {
     words.split('\u{1f}').filter(|w| !w.is_empty()).map(str::to_owned).collect()
 }
 
-/// The plan by which known paths were counted, with probes where they hardly ever come; and what is known.
-fn residual_plan(planned: &Planned, known: &KnownFunction, options: &Options) -> Option<(Plan, Residual)> {
+/// The program that counts what is not known, by the numbering by which known paths were counted: in several versions of
+/// the code, if there may be any. None if the function has other paths.
+fn residual_program(planned: &Planned, known: &KnownFunction, options: &Options, versions: bool) -> Option<ProbeProgram> {
     let Planned { graph, frequencies, .. } = planned;
     let (dag, numbering) = Plan::cut_at(graph, &known.cuts, options.plan.entries).ok()?;
     if numbering.paths() != known.paths {
@@ -269,7 +269,8 @@ fn residual_plan(planned: &Planned, known: &KnownFunction, options: &Options) ->
     let (paths, single) = (&known.known, &residual::hubs(&planned.draft));
     let residual = Residual::of(&dag, &numbering, Known { paths, single, aside: &aside, crowding: options.crowding });
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
-    Some((Plan { dag, numbering, probes, partial: None, share: None }, residual))
+    let plan = Plan { dag, numbering, probes, partial: None, share: None };
+    Some(if versions { residual.versions(graph, &plan) } else { residual.looked_up(graph, &plan) })
 }
 
 struct Unit {
@@ -320,7 +321,9 @@ impl Unit {
             aliases: calls::aliases(module),
         };
         let markers = if options.markers {
-            Some(Markers::take(module, around.counters, &mut map.counters)?)
+            let kind = if options.coverage { CounterKind::Coverage } else { CounterKind::Edges };
+            let taking = Taking { kind, shared: options.threads == Threads::Atomic };
+            Some(Markers::take(module, around.counters, &mut map.counters, taking)?)
         } else {
             discard_markers(module, around.counters)?;
             None
@@ -371,29 +374,21 @@ impl Unit {
     }
 
     fn instrument(&mut self, function: Value) -> Result<(), Error> {
-        let doubles = self.options.tier == Tier::Residual && sample::reason_not_to_double(function).is_none();
         let standing = (self.options.tier == Tier::Addresses).then(|| Standing::of(function));
         let mut planned = self.plan(function)?;
         if let Some(skipped) = self.is_left_to_edges(&planned) {
             self.map.skipped.push(skipped);
             return Ok(());
         }
-        let Planned { draft, graph, plan, frequencies, .. } = &planned;
+        let choices = self.choices(&planned);
         match standing {
-            Some(standing) => self.marks.push(standing.marks(function, draft)),
-            None if doubles && let (Some(count), Some(known), Some(residual)) = (self.count, self.known(&planned), &planned.residual) => {
-                let choices = self.choices(&planned);
-                residual::insert(self.around, count, &planned, residual, &known, self.map.counters, choices);
-            }
-            None if let Some(count) = self.count => {
-                let (known, choices) = (self.known(&planned), self.choices(&planned));
-                residual::insert_into_one(self.around, count, &planned, known.as_ref(), self.map.counters, choices);
-            }
+            Some(standing) => self.marks.push(standing.marks(function, &planned.draft)),
+            None if let Some(count) = self.count => residual::insert(self.around, count, &planned, self.map.counters, choices),
             None => {
-                let choices = self.choices(&planned);
-                let mut schedule = Schedule::of(graph, plan, frequencies, &places::facts(draft, graph), choices);
-                if let Some(share) = plan.share.as_ref().filter(|_| self.options.count_hits) {
-                    schedule.count_hits(graph, &plan.dag, &share.part);
+                let Planned { draft, graph, program, frequencies, .. } = &mut planned;
+                probes::run_passes(program, frequencies, &places::block_properties(draft, graph), choices);
+                if self.options.count_hits {
+                    program.count_hits();
                 }
                 let location = crate::debug::no_line(self.module, function);
                 let entry = function.entry();
@@ -403,16 +398,19 @@ impl Unit {
                     None => probes::counters_of_thread(self.around, function, location, planned.open),
                 };
                 let events = self.events.map(|e| e.begin(self.module, entry, location));
-                let words = planned.selected.as_ref().map(|s| Words::declare(self.module, &function.name(), &s.ending));
+                let Planned { draft, program, .. } = &planned;
+                let words = match program.cells() {
+                    Cells::Interesting(cells) => Some(Words::declare(self.module, &function.name(), &cells.ending)),
+                    Cells::Paths { .. } | Cells::Labels { .. } => None,
+                };
                 let counters = Counters { events, words, stream, ..self.counters(base, &planned) };
-                probes::insert(self.around, function, draft, graph, plan, &schedule, counters);
+                probes::insert(self.around, function, draft, program, counters);
                 if let Some(markers) = &mut self.markers {
                     markers.settle(base);
                 }
                 if let Some(stream) = stream {
                     stream.resume_where_control_comes_back(function, draft, location);
                 }
-                planned.by_rounds = schedule.by_rounds();
             }
         }
         self.finish_code(function, &[function])?;
@@ -440,6 +438,7 @@ impl Unit {
             self.map.producer = self.positions.producer(function).unwrap_or_default();
         }
         let position = self.positions.of_function(function);
+        let versions = sample::reason_not_to_double(function).is_none();
         // Before the function's blocks change: whether its callers have all claimed regions.
         // Some functions claim none: those that are left to edge profiles, and those that count unknown paths only.
         let claims_none = self.options.scheme == Scheme::Targeted || self.options.tier == Tier::Residual;
@@ -463,21 +462,10 @@ impl Unit {
             true => self.plan_of_part(&function.name(), &draft, &graph)?,
             false => self.plan_by_scheme(&draft, &graph, &frequencies, measured),
         };
-        let mut planned = Planned {
-            plan,
-            function,
-            position,
-            draft,
-            graph,
-            residual: None,
-            selected: None,
-            frequencies,
-            measured,
-            open,
-            by_rounds: Vec::new(),
-        };
+        let mut planned =
+            Planned { program: ProbeProgram::of_plan(&graph, &plan), function, position, draft, graph, frequencies, measured, open };
         if !is_part {
-            self.plan_for_paths(&mut planned)?;
+            self.plan_for_paths(&mut planned, versions)?;
         }
         asked::judge(&planned)?;
         Ok(planned)
@@ -488,10 +476,6 @@ impl Unit {
         let known = self.options.known.as_ref()?;
         let version = Version { shape: shape(&draft.blocks, &draft.edges), code: draft.code };
         known.of(&self.map.source, name, version).filter(|k| k.edges.len() == draft.edges.len())
-    }
-
-    fn known(&self, planned: &Planned) -> Option<KnownFunction> {
-        self.known_of(&planned.function.name(), &planned.draft).cloned()
     }
 
     fn part_of(&self, name: &str) -> Option<&FunctionPart> {
@@ -526,8 +510,9 @@ impl Unit {
 
     /// Whether a function is not counted, because an edge profile determines its paths: the reason.
     fn is_left_to_edges(&self, planned: &Planned) -> Option<Skipped> {
-        let Planned { function, plan, measured, .. } = planned;
-        let obvious = self.options.scheme == Scheme::Targeted && *measured && baselines::is_obvious(plan.numbered(), &plan.numbering);
+        let Planned { function, program, measured, .. } = planned;
+        let obvious =
+            self.options.scheme == Scheme::Targeted && *measured && baselines::is_obvious(&program.paths().dag, &program.paths().numbering);
         let reason = "an edge profile determines how often its paths are taken (targeted path profiling)";
         obvious.then(|| Skipped { name: function.name(), reason: reason.into() })
     }
@@ -548,12 +533,8 @@ impl Unit {
     /// Enters a function into the map.
     fn enter(&mut self, planned: Planned) {
         let storage = self.storage(&planned);
-        let Planned { function, position, draft, plan, selected, by_rounds, .. } = planned;
-        // Of selected paths the map has the numbers that all paths have.
-        let (dag, numbering) = match selected {
-            Some(selected) => (selected.dag, selected.numbering),
-            None => (plan.numbered().clone(), plan.numbering),
-        };
+        let Planned { function, position, draft, program, .. } = planned;
+        let NumberedPaths { dag, numbering } = program.paths();
         let counters = numbering.paths();
         let words = match &storage {
             Storage::Array { beyond } => counters + beyond,
@@ -577,29 +558,26 @@ impl Unit {
             edges: draft.edges,
             dag: dag.edges().to_vec(),
             values: numbering.values().to_vec(),
-            cuts: plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
-            by_rounds,
+            cuts: program.dag().cuts().iter().map(|c| (c.edge, c.reason)).collect(),
+            by_rounds: program.by_rounds(),
         });
         self.map.counters += words;
     }
 
     /// Where the next function's counts are kept.
     fn storage(&self, planned: &Planned) -> Storage {
-        let plan = &planned.plan;
-        if let Some(selected) = &planned.selected {
-            return Storage::Chosen(chosen::described(selected, self.map.counters));
-        }
-        if let Some(Share { labels, words, .. }) = &plan.share {
-            return Storage::Labels(LabelWords {
+        match planned.program.cells() {
+            Cells::Interesting(cells) => Storage::Chosen(chosen::described(cells, self.map.counters)),
+            Cells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
                 first_word: self.map.counters,
-                words: *words,
+                words: *cells,
                 with_hits: self.options.count_hits,
                 labels: labels.clone(),
-            });
-        }
-        match self.options.in_table(plan.numbering.paths()) {
-            false => Storage::Array { beyond: plan.partial.as_ref().map_or(0, |p| p.beyond) },
-            true => Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots }),
+            }),
+            Cells::Paths { .. } if self.options.in_table(planned.program.paths().numbering.paths()) => {
+                Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots })
+            }
+            Cells::Paths { overflow } => Storage::Array { beyond: *overflow },
         }
     }
 
@@ -645,7 +623,8 @@ impl Unit {
     /// Rounds pay in loops that are known to come round often, in tight ones, and where the program counts them; most
     /// loops do not come round often. Where events are summed up, they are read when a path ends, and then only.
     fn choices(&self, planned: &Planned) -> Choices {
-        let Planned { plan, measured, selected, .. } = planned;
+        let Planned { program, measured, .. } = planned;
+        let is_interesting = matches!(program.cells(), Cells::Interesting(_));
         let choices = self.options.choices;
         if self.streams.is_some() {
             return stream::PLAIN;
@@ -653,7 +632,8 @@ impl Unit {
         if self.events.is_some() {
             return Choices { rounds: ByRounds::No, early: false, usual: UsualRounds::Together };
         }
-        if self.options.one_version || self.options.in_table(plan.numbering.paths()) || selected.is_some() || self.options.count_hits {
+        if self.options.one_version || self.options.in_table(program.paths().numbering.paths()) || is_interesting || self.options.count_hits
+        {
             // A way out would count what was not seen, or look for paths that were not taken; and each round has hits of its own.
             return Choices { rounds: ByRounds::No, usual: choices.usual.min(UsualRounds::Apart), ..choices };
         }
@@ -696,7 +676,7 @@ impl Unit {
 /// Takes counters out that an earlier variant of the unit had for its markers.
 fn discard_markers(module: Module, counters: Value) -> Result<(), MarkerError> {
     if markers::is_marked(module) {
-        Markers::take(module, counters, &mut 0)?.finish();
+        Markers::take(module, counters, &mut 0, Taking { kind: CounterKind::Discarded, shared: false })?.finish();
     }
     Ok(())
 }

@@ -96,6 +96,38 @@ fn results_of_calls_that_may_throw_outlive_their_version() {
     }
 }
 
+/// A path that ends with a tail call is over when the call is made: the callee may never come back.
+#[test]
+fn paths_are_looked_up_before_tail_calls_that_do_not_return() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let program = Program { language: Language::C, text: include_str!("subjects/tail_calls.c").to_owned() };
+    let place = |name: &str| folder.path().join(name);
+    let full = plain::execute(&plain::build(&program, "-O2", "", &[], &tools, &place("full")), &[]);
+    assert_eq!(full.outcome.1, Some(0));
+    // One in four paths is unknown, each in turn: that which does not come back among them.
+    for trial in 0..4 {
+        let mut tested = full.profile.clone();
+        for (at, (_, count)) in tested.images.iter_mut().flat_map(|i| &mut i.units).flat_map(|u| &mut u.counts).enumerate() {
+            *count *= if at % 2 == trial % 2 { 100_000 } else { 1 };
+        }
+        for unit in tested.images.iter_mut().flat_map(|i| &mut i.units) {
+            let mut at = 0;
+            unit.counts.retain(|_| (at += 1, at % 4 != trial).1);
+        }
+        let file = place(&format!("{trial}.known"));
+        std::fs::write(&file, tested.known_paths().unwrap().to_bytes()).unwrap();
+        let words = format!("tier=residual known={}", file.display());
+        let done = plain::execute(&plain::build(&program, "-O2", &words, &[], &tools, &place(&trial.to_string())), &[]);
+        assert_eq!(done.outcome, full.outcome, "trial {trial}");
+        let known = plain::Done { outcome: full.outcome.clone(), profile: tested }.counts();
+        let mut expected = full.counts();
+        expected.retain(|path, _| !known.contains_key(path));
+        assert!(!expected.is_empty());
+        assert_eq!(differences(&done.counts(), &expected), [], "trial {trial}");
+    }
+}
+
 /// Paths whose counts are not the expected ones, with both.
 fn differences(counts: &Counts, expected: &Counts) -> Vec<((String, u64), u64, u64)> {
     let of = |counts: &Counts, path| counts.get(path).copied().unwrap_or(0);

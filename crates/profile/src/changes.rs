@@ -3,7 +3,7 @@
 //! Read from a unified diff, as `git diff` prints it. Of the *old* files, a line that was taken away or replaced is
 //! changed; where lines were only added, the lines before and behind them are: whatever runs there may run through the
 //! new ones. Of the *new* files, lines that were added are; where lines were only taken away, their neighbours.
-//! [`ChangedLines`] are of the old files, from which the program was built whose paths are known.
+//! [`ChangedLines`] are of the old files, from which the program was built whose paths are known, unless the new ones are asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Node;
@@ -64,6 +64,26 @@ impl ChangedLines {
             }
         }
         Ok(changes)
+    }
+
+    /// Reads a unified diff for the lines of the files as they are now, from which the program was built.
+    ///
+    /// # Errors
+    /// As of [`ChangedLines::of_diff`].
+    pub fn of_new_files(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
+        let mut changes = ChangedLines { root: root.map(str::to_owned), ..ChangedLines::default() };
+        for file in of_files(text)? {
+            // A file that is gone has no new lines.
+            if let (Some(name), false) = (file.new_name, file.new.is_empty()) {
+                changes.files.entry(name).or_default().extend(file.new);
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Whether a line of a file, by the compiler's name of it, is changed.
+    pub fn has(&self, file: &str, line: u32) -> bool {
+        self.files.iter().any(|(changed, lines)| is_file_below(self.root.as_deref(), file, changed) && lines.contains(&line))
     }
 
     /// The blocks of a function that have code of changed lines; of callers into which such code was inlined, too.
@@ -156,7 +176,7 @@ pub fn lies_at(compiled: &str, place: &str) -> bool {
 }
 
 /// A name without `.` and `..`, by its words alone.
-fn plain(name: &str) -> String {
+pub fn plain(name: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for (at, part) in name.split('/').enumerate() {
         match part {
@@ -341,6 +361,13 @@ mod tests {
         // Context is not changed; where there are only removed lines, their neighbours are.
         assert_eq!(files[0].new, BTreeSet::from([6, 7, 8, 9, 22, 23]));
         assert_eq!(files[0].old, BTreeSet::from([4, 6, 20, 21]));
+    }
+
+    #[test]
+    fn lines_of_new_files_are_known_by_their_compiled_names() {
+        let changes = ChangedLines::of_new_files("--- a/src/x.c\n+++ b/src/x.c\n@@ -3,0 +4,2 @@\n+p\n+q\n", Some("/p")).unwrap();
+        assert!(changes.has("/p/src/x.c", 4) && changes.has("/p/src/x.c", 5));
+        assert!(!changes.has("/p/src/x.c", 3) && !changes.has("/p/x.c", 4));
     }
 
     #[test]

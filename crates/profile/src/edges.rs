@@ -33,6 +33,8 @@ pub struct FunctionEdges {
     pub hash: u64,
     /// Values.
     pub counts: Vec<u64>,
+    /// Bitmaps of the test vectors of its decisions, those that were executed (MC/DC).
+    pub bitmap: Vec<u8>,
     /// Noted values, for each kind, for each place.
     pub values: [Vec<SiteValues>; 3],
 }
@@ -45,14 +47,15 @@ pub type SiteValues = Vec<(NotedValue, u64)>;
 pub enum EdgeError {
     /// Nothing was built for it.
     #[error(
-        "the program of this profile was built without markers for an edge profile: build it with `trodden build --pgo -- ...` (or \
-            `cargo trodden build --pgo`), and record again"
+        "the program of this profile was built without LLVM's counters: build it with `trodden build --coverage -- ...` for \
+            coverage, or `trodden build --pgo -- ...` for `-fprofile-use` (`cargo trodden build` takes \
+            both options, too), and record again"
     )]
     NoMarkers,
     /// Units of different compilers.
     #[error(
-        "units of the program were built for different kinds of edge profiles ({one:#x} and {other:#x}): build all of them with one \
-            compiler"
+        "units of the program were built for different kinds of LLVM's profiles ({one:#x} and {other:#x}): build all of them \
+            with one compiler and one of --pgo and --coverage"
     )]
     Versions {
         /// One unit's word of version and flags.
@@ -77,6 +80,7 @@ pub enum EdgeError {
 #[derive(Default)]
 pub(crate) struct Known {
     counters: Vec<i128>,
+    bits: Vec<i128>,
     /// For each kind, for each place.
     pub(crate) values: [Vec<PlaceValues>; 3],
 }
@@ -98,7 +102,7 @@ impl EdgeCounts {
                 without_markers.push(unit.map.source.clone());
                 continue;
             };
-            // A unit in which LLVM counts nothing says nothing of versions.
+            // A unit in which LLVM counts nothing says nothing of versions. The version of coverage is 0: no flag is set.
             if !edges.functions.is_empty() {
                 let one = *version.get_or_insert(edges.version);
                 if one != edges.version {
@@ -123,10 +127,16 @@ fn functions(all: Functions, names: &HashMap<u64, String>) -> Result<Vec<Functio
     for ((name, hash), known) in all {
         let name = names.get(&name).ok_or(EdgeError::Damaged { unit: format!("{name:#x}"), what: "a function without a name" })?.clone();
         let counts = known.counters.into_iter().map(|v| v.clamp(0, i128::from(u64::MAX)) as u64).collect();
-        functions.push(FunctionEdges { name, hash, counts, values: known.values.map(sorted) });
+        let bitmap = known.bits.chunks(8).map(byte).collect();
+        functions.push(FunctionEdges { name, hash, counts, bitmap, values: known.values.map(sorted) });
     }
     functions.sort_by(|a, b| (&a.name, a.hash).cmp(&(&b.name, b.hash)));
     Ok(functions)
+}
+
+/// Eight bits, the lowest first, each set if its count is not 0.
+fn byte(counts: &[i128]) -> u8 {
+    counts.iter().rev().fold(0, |byte, count| byte << 1 | u8::from(*count > 0))
 }
 
 /// LLVM's key for a name.
@@ -140,6 +150,7 @@ fn add_unit(all: &mut Functions, unit: &UnitProfile, edges: &EdgeProfile) -> Res
     for function in &edges.functions {
         let known = all.entry((function.name, function.hash)).or_default();
         known.counters.resize(known.counters.len().max(function.counters as usize), 0);
+        known.bits.resize(known.bits.len().max(function.bits as usize), 0);
         for (places, count) in known.values.iter_mut().zip(function.value_sites) {
             places.resize_with(places.len().max(usize::from(count)), PlaceValues::new);
         }
@@ -147,7 +158,11 @@ fn add_unit(all: &mut Functions, unit: &UnitProfile, edges: &EdgeProfile) -> Res
     let mut add = |counter: EdgeCounter, amount: i128| -> Result<(), EdgeError> {
         let function = edges.functions.get(counter.function as usize).ok_or(damaged("a function that there is not"))?;
         let known = all.get_mut(&(function.name, function.hash)).expect("entered above");
-        *known.counters.get_mut(counter.index as usize).ok_or(damaged("a counter that there is not"))? += amount;
+        let value = match counter.index.checked_sub(function.counters) {
+            None => known.counters.get_mut(counter.index as usize),
+            Some(bit) => known.bits.get_mut(bit as usize),
+        };
+        *value.ok_or(damaged("a counter that there is not"))? += amount;
         Ok(())
     };
     let mut by_function: BTreeMap<u32, Vec<&Marker>> = BTreeMap::new();

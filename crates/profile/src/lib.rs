@@ -11,6 +11,7 @@
 //! 7. [`advise`]: what paths tell that edges cannot;
 //! 8. [`isolate`]: which paths failing runs take and passing runs do not;
 //! 9. [`edges`]: LLVM's edge profile, as it follows from paths;
+//!    [`combinations`]: paths that were not taken although each of their edges was;
 //! 10. [`sampling`]: what a profile that was not counted in full says of itself;
 //! 11. [`suite`]: which tests of a suite are redundant, and in which order to run them; [`changes`]: changed lines;
 //! 12. [`expression`]: paths that run through given places;
@@ -26,6 +27,7 @@ pub mod changes;
 pub mod choice;
 mod chosen;
 pub mod collect;
+pub mod combinations;
 pub mod container;
 pub mod copies;
 pub mod diff;
@@ -56,6 +58,7 @@ mod weights;
 pub mod whole_file;
 
 pub use collect::{CollectProblem, Collected, collect, raw_files};
+pub use combinations::Combinations;
 pub use container::{EXTENSION, Loss, Maps, Recovered};
 pub use copies::{CopiesError, Divergence, MergedCopies, merge_copies};
 pub use diff::{Change, Diff, DiffOptions, FunctionDiff, Overlap, PathDiff, diff};

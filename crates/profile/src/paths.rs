@@ -231,7 +231,7 @@ pub(crate) fn ending(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> O
     }
 }
 
-fn beginning(dag: &Dag, path: &[DagEdgeId]) -> Beginning {
+pub(crate) fn beginning(dag: &Dag, path: &[DagEdgeId]) -> Beginning {
     match path.first().map(|e| dag.edge(*e).origin) {
         Some(Origin::Enter(e)) => Beginning::After(e),
         _ => Beginning::Entry,

@@ -196,7 +196,7 @@ impl Raw<'_> {
         }
         if bytes[..8] != self.magic {
             let (expected, what) = match bytes[..8] == STREAM_MAGIC {
-                true => (COUNTS, "it is a stream of paths: `trodden stream` and `trodden last` read it".to_owned()),
+                true => (COUNTS, "it is a stream of paths, of a program built with --stream: record that with --whole-program or --last N".to_owned()),
                 false if self.magic == RAW_MAGIC => (COUNTS, "it does not begin with TRODRAW".to_owned()),
                 false => ("stream file", "it does not begin with TRODSTR: was the program built with --stream?".to_owned()),
             };

@@ -1,6 +1,7 @@
 //! A function's source with one of its paths laid over it.
 //!
-//! Counts in the margin are those of the whole function; the path's lines are marked, with the direction of each branch
+//! Counts in the margin are those of the whole function (where the program has a mapping for coverage: of the source, all copies of it added
+//! up, by [`crate::view::View::mapped`]); the path's lines are marked, with the direction of each branch
 //! at their end. Inlined code that the path runs through stands under the line that called it.
 
 use crate::error::ReportError;
@@ -40,7 +41,7 @@ pub fn annotate(view: &View, request: &Request, sources: &SourceCache, options: 
     let chosen = Chosen::of(function, request)?;
     let mut out = title(view, function, chosen.as_ref(), request.measure, page);
     match Extent::of(function, sources).filter(|e| sources.file(&e.file).is_some()) {
-        Some(extent) => out.push_str(&Sheet::new(function, chosen.as_ref(), sources, page).lay(&extent)),
+        Some(extent) => out.push_str(&Sheet::new(view, function, chosen.as_ref(), sources, page).lay(&extent)),
         None => out.push_str(&without_source(function, chosen.as_ref(), sources, page)),
     }
     if let Some(chosen) = &chosen {
@@ -131,6 +132,7 @@ fn without_source(function: &Function, chosen: Option<&Chosen>, sources: &Source
 
 /// Source under a path.
 struct Sheet<'a> {
+    view: &'a View<'a>,
     function: &'a Function<'a>,
     counts: LineCounts,
     /// Steps of the path by the line of the function that they are on or were called from.
@@ -146,7 +148,13 @@ struct Sheet<'a> {
 const MARGIN: usize = 25;
 
 impl<'a> Sheet<'a> {
-    fn new(function: &'a Function<'a>, chosen: Option<&'a Chosen>, sources: &'a SourceCache<'a>, page: &'a Page) -> Sheet<'a> {
+    fn new(
+        view: &'a View<'a>,
+        function: &'a Function<'a>,
+        chosen: Option<&'a Chosen>,
+        sources: &'a SourceCache<'a>,
+        page: &'a Page,
+    ) -> Sheet<'a> {
         let mut steps: BTreeMap<(&str, u32), Vec<&Step>> = BTreeMap::new();
         for step in chosen.iter().flat_map(|c| &c.story.steps) {
             let Some(first) = step.chain.first() else { continue };
@@ -164,7 +172,7 @@ impl<'a> Sheet<'a> {
         let longest = all().filter_map(|s| Some(paint::width(&source(&s)?) + 4 * (s.chain.len() - 1))).max().unwrap_or(0);
         let turns = all().map(|s| paint::width(&words::turns(&s.turns))).max().unwrap_or(0);
         let column = longest.max(40).min(page.width.saturating_sub(MARGIN + turns + 2));
-        Sheet { function, counts: LineCounts::of([function]), steps, instances, sources, page, column }
+        Sheet { view, function, counts: LineCounts::of([function]), steps, instances, sources, page, column }
     }
 
     fn lay(&self, extent: &Extent) -> String {
@@ -185,9 +193,9 @@ impl<'a> Sheet<'a> {
         out + &self.elsewhere(extent)
     }
 
-    /// Count of a line of the function's own: that of its most executed block, called code not regarded.
+    /// Count of a line of the function's own: the mapping's, or that of its most executed block, called code not regarded.
     fn own_count(&self, file: &str, line: u32) -> Option<u64> {
-        self.counts.line(file, line)
+        self.view.line(&self.counts, file, line)
     }
 
     /// Inlined code on the path, under the line that called it, which is indented by `base`.

@@ -69,16 +69,16 @@ pub fn annotate(view: &View, request: &Request, sources: &SourceCache) -> Result
         "kind": "annotation",
         "function": function(view, shown, request.measure),
         "path": story,
-        "source": source(shown, sources),
+        "source": source(view, shown, sources),
         "also_matching": functions[1..].iter().map(|f| f.name.full.as_str()).collect::<Vec<_>>(),
     }))
 }
 
-fn source(function: &Function, sources: &SourceCache) -> Value {
+fn source(view: &View, function: &Function, sources: &SourceCache) -> Value {
     let Some(extent) = Extent::of(function, sources) else { return Value::Null };
     let counts = LineCounts::of([function]);
     let line = |number| {
-        let count = counts.line(&extent.file, number).map(self::number);
+        let count = view.line(&counts, &extent.file, number).map(self::number);
         json!({ "line": number, "text": sources.line(&extent.file, number), "count": count })
     };
     json!({ "file": extent.file, "lines": (extent.first..=extent.last).map(line).collect::<Vec<_>>() })

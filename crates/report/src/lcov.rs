@@ -1,19 +1,27 @@
 //! Coverage of lines and branches as an lcov tracefile (`geninfo(1)`, section FILES).
 //!
 //! Counts of lines and branches are those of [`crate::lines`]: derived from paths, inlined code counted where it
-//! stands. Branches are those of the optimised code.
+//! stands; where the program has a mapping for coverage, counts of lines are the mapping's. Branches are those of the optimised code.
 
 use crate::lines::{FileCounts, LineCounts};
 use crate::text::printable;
-use crate::view::Function;
+use crate::view::{Function, MappedLines};
 use std::fmt::Write;
 
 /// The name in the tracefile of a file that the compiler knew by another; `None` leaves it out.
 pub type FileName<'n> = &'n dyn Fn(&str) -> Option<String>;
 
 /// Writes a tracefile of functions.
-pub fn lcov<'v, 'a: 'v>(functions: impl IntoIterator<Item = &'v Function<'a>>, test_name: &str, name: FileName) -> String {
-    let counts = LineCounts::of(functions);
+pub fn lcov<'v, 'a: 'v>(
+    functions: impl IntoIterator<Item = &'v Function<'a>>,
+    mapped: &MappedLines,
+    test_name: &str,
+    name: FileName,
+) -> String {
+    let mut counts = LineCounts::of(functions);
+    for (file, lines) in mapped {
+        counts.files.entry(file.clone()).or_default().lines = lines.clone();
+    }
     let test: String = test_name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let mut out = String::new();
     for (file, counts) in counts.files.iter().filter(|(_, c)| !c.lines.is_empty()) {

@@ -13,6 +13,7 @@
 
 pub mod advice;
 pub mod annotate;
+pub mod coverage;
 pub mod dot;
 pub mod error;
 pub mod events;

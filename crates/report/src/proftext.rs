@@ -29,6 +29,11 @@ fn write_all(out: &mut String, edges: &EdgeCounts) -> std::fmt::Result {
         for count in &function.counts {
             writeln!(out, "{count}")?;
         }
+        if !function.bitmap.is_empty() {
+            writeln!(out, "# Num Bitmap Bytes:\n${}\n# Bitmap Byte Values:", function.bitmap.len())?;
+            function.bitmap.iter().try_for_each(|byte| writeln!(out, "{byte:#x}"))?;
+            writeln!(out)?;
+        }
         values(out, &function.values)?;
         writeln!(out)?;
     }

@@ -3,10 +3,12 @@
 //! Functions that were not executed are kept (coverage wants them); those whose counts cannot be decoded are listed as
 //! damaged and left out, so that one bad map does not spoil the report.
 
+use crate::lines::LineCounts;
 use crate::measure::Measure;
 use crate::names::Name;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{Dag, Edge, Node};
+use trodden_profile::changes::plain;
 use trodden_profile::{FunctionPaths, ImageProfile, PathCount, Profile, UnitProfile};
 use trodden_unit::{FunctionMap, Position, UnitMap};
 
@@ -20,7 +22,12 @@ pub struct View<'a> {
     pub damaged: Vec<String>,
     /// Sums over all functions.
     pub totals: Totals,
+    /// Counts of source lines by file, where the program has a mapping that says them (coverage); empty if it has none.
+    pub mapped: MappedLines,
 }
+
+/// Executions of lines that have code, by file and line.
+pub type MappedLines = BTreeMap<String, BTreeMap<u32, u64>>;
 
 /// A function and its counts.
 pub struct Function<'a> {
@@ -105,7 +112,7 @@ impl<'a> View<'a> {
         distinguish(&mut functions);
         functions.sort_by(|a, b| b.instructions.cmp(&a.instructions).then_with(|| a.name.full.cmp(&b.name.full)));
         let totals = Totals::of(profile, &functions);
-        View { profile, functions, damaged, totals }
+        View { profile, functions, damaged, totals, mapped: MappedLines::new() }
     }
 
     /// All of a measure that was executed.
@@ -115,6 +122,14 @@ impl<'a> View<'a> {
             Measure::Blocks => self.totals.blocks,
             Measure::Count => self.totals.executions,
             Measure::Events => self.totals.events.max(0) as u128,
+        }
+    }
+
+    /// The count of a line: as the mapping of its file has it; else as it follows from blocks, by the line's place in debug information.
+    pub fn line(&self, derived: &LineCounts, file: &str, line: u32) -> Option<u64> {
+        match self.mapped.get(file).or_else(|| self.mapped.get(&plain(file))) {
+            Some(lines) => lines.get(&line).copied(),
+            None => derived.line(file, line),
         }
     }
 

@@ -8,6 +8,7 @@ use std::io::Read;
 use support::demo::{DEMO_C, UTIL_H, demo, sources};
 use support::golden;
 use trodden_report::annotate::Request;
+use trodden_report::view::MappedLines;
 use trodden_report::{Measure, Selection, SourceCache, View, dot, folded, json, lcov, pprof};
 
 fn all() -> Selection {
@@ -81,7 +82,7 @@ fn pprof_has_functions_over_paths() {
 #[test]
 fn lcov_counts_lines_branches_and_inlined_code() {
     let profile = demo();
-    let trace = lcov::lcov(&View::of(&profile).functions, "demo run", &|file| Some(file.to_owned()));
+    let trace = lcov::lcov(&View::of(&profile).functions, &MappedLines::new(), "demo run", &|file| Some(file.to_owned()));
     golden("demo.info", &trace);
     let record = |file: &str| trace.split("end_of_record\n").find(|r| r.contains(&format!("SF:{file}\n"))).unwrap().to_string();
     let (demo, util) = (record(DEMO_C), record(UTIL_H));

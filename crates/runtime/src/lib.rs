@@ -64,6 +64,9 @@
 //!   one by its process id, which says little to processes in another PID namespace.
 //! - A raw file that is removed or replaced while programs run has their counts no more.
 //! - File systems without open-file-description locks are refused with a message. `/proc` must be mounted, else nothing is written.
+//! - **Streams**: a child made by a raw `clone` or `fork` goes on in its parent's stream, which both spoil. Stacks that a program
+//!   switches by itself share the shadow stack: a flight recorder's frames are those of the last switch. Each image has 16 bytes
+//!   of static TLS more.
 //! - **Events by counters of the kernel** end in a child that was made by a raw `clone` or `fork`; it says so.
 //! - A static program without libc has thread-local storage if it is entered at `__trodden_start` (`start.rs`, an
 //!   object of its own, which the drivers link where no entry is named), else it must set that up itself; so must

@@ -2,9 +2,10 @@
 //!
 //! Instrumented code writes events by itself. It comes here when a chunk is full ([`next_chunk`]) and when a thread has
 //! no frame yet ([`next_slot`]). Chunks of a *whole program* are filled where nothing is in use: in the thread's
-//! regions in turn, which form a ring; if all are in use, since whoever reads them is slower, the thread gets one region more. So nothing waits and
-//! nothing is lost, and the space is that of the greatest backlog. Where there is no room for another region, the last chunk's events are given up, and counted. A *flight recorder*
-//! overwrites the first chunks of the one region.
+//! regions in turn, which form a ring; if all are in use, since the recorder is slower, the thread gets one region
+//! more. So nothing waits and nothing is lost, and the space is that of the greatest backlog. Where there is no room for
+//! another region, the last chunk's events are given up, and counted. A *flight recorder* overwrites the first chunks of
+//! the one region.
 //!
 //! Invariants: signals are blocked while a thread's chunk changes; a region's stream is written by its thread alone; a
 //! chunk is [`CHUNK_FULL`] only when it will not change any more.
@@ -272,7 +273,7 @@ fn find_room(stopped: usize) -> usize {
     to
 }
 
-/// Address of a word that nobody reads: without memory for anything else.
+/// Address of a word that is never read: without memory for anything else.
 fn nowhere() -> usize {
     static NOWHERE: AtomicU32 = AtomicU32::new(0);
     if let Some(thread) = thread_stream() {
@@ -354,7 +355,7 @@ fn overwrite(stream: &RegionStream, slots: usize) -> usize {
     chunk_at(base, index)
 }
 
-/// A chunk that nobody needs: of the region that is being filled, of the next one, of a new one.
+/// A free chunk: of the region that is being filled, of the next one, of a new one.
 fn find_free(stream: &mut RegionStream) -> Option<usize> {
     let base = stream.region as usize;
     let from = match stream.end {
@@ -407,7 +408,7 @@ fn chunk_at(base: usize, index: usize) -> usize {
 }
 
 fn state_of(chunk: usize) -> &'static AtomicU32 {
-    // SAFETY: the first word of a chunk of a mapped region; whoever reads chunks uses it atomically, too.
+    // SAFETY: the first word of a chunk of a mapped region; the recorder changes it by one write of that word.
     unsafe { AtomicU32::from_ptr(chunk as *mut u32) }
 }
 

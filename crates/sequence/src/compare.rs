@@ -1,12 +1,13 @@
 //! Two sequences compared: where they first differ, and what each did that the other did not, aligned by calls.
 //!
-//! From a difference on, both sequences are in the same frames, since all before was equal. What each executes in the innermost frame to its end is a list of
-//! units: paths of that frame, and whole calls. The lists are aligned (E. W. Myers, "An O(ND) difference algorithm and its variations",
-//! Algorithmica 1986); of what is left over, calls of the same function stand for each other, in order, and are compared in turn. Behind the
-//! frame the comparison goes on. So one more iteration or one changed call is one small difference, however long the execution is.
+//! From a difference on, both sequences are in the same frames, since all before was equal. What each executes in the innermost frame to
+//! its end is a list of units: paths of that frame, and whole calls. The lists are aligned (E. W. Myers, "An O(ND) difference algorithm
+//! and its variations", Algorithmica 1986); of what is left over, calls of the same function stand for each other, in order, and are
+//! compared in turn. Behind the frame the comparison goes on. So one more iteration or one changed call is one small difference, however
+//! long the execution is.
 //!
-//! Equal stretches, calls among them, are told from fingerprints ([`crate::grammar::Fingerprints`]) and never expanded.
-//! Of a long frame, [`MOST_UNITS`] units are aligned at a time, up to the longest stretch that both have; from there the comparison goes on. If they have
+//! Equal stretches, calls among them, are told from fingerprints ([`crate::grammar::Fingerprints`]) and never expanded. Of a long frame,
+//! [`MOST_UNITS`] units are aligned at a time, up to the longest stretch that both have; from there the comparison goes on. If they have
 //! none in common, the rest of the frame is one difference.
 
 use crate::events::{Classify, EventClass};

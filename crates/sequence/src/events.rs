@@ -1,10 +1,10 @@
 //! What symbols mean to analyses that need calls and returns.
 //!
 //! Three conventions of recording are understood ([`Convention`]):
-//! - *subpaths* (Vaswani, section 3.4.1): a path ends at each call, and its event comes before the call's; behind the return another begins;
+//! - *subpaths* (Vaswani, section 3.4.1): a path ends at each call, before the call's event; behind the return another begins;
 //! - *whole paths*: a path runs across calls; its event comes when it ends, behind those of its calls;
-//! - *prefixes*: whole paths, and before a call the path up to it, which begins where the whole path does. Each prefix follows from the whole
-//!   path, so strings of events identify what was executed as strings of subpaths do.
+//! - *prefixes*: whole paths, and before a call the path up to it, which begins where the whole path does. Each prefix follows from the
+//!   whole path, so strings of events identify what was executed as strings of subpaths do.
 //!
 //! In all a call is bracketed by `Enter` and `Leave`, in which the events of the callee are. A call of a function that records nothing
 //! has no bracket.

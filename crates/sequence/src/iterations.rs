@@ -2,9 +2,9 @@
 //!
 //! Source: D. C. D'Elia and C. Demetrescu, "Ball-Larus path profiling across multiple loop iterations" (OOPSLA 2013).
 //!
-//! Definition. The Ball-Larus paths of an activation, calls left out, are a sequence p1 p2 ... pn: each but the first begins where a back edge
-//! led, so consecutive ones are consecutive iterations, of one loop or of loops nested or following each other. A *k-iteration path* is a string
-//! of k consecutive ones; with k = 1 it is a Ball-Larus path. It is counted once for each place at which it ends.
+//! Definition. The Ball-Larus paths of an activation, calls left out, are a sequence p1 p2 ... pn: each but the first begins where a back
+//! edge led, so consecutive ones are consecutive iterations, of one loop or of loops nested or following each other. A *k-iteration path*
+//! is a string of k consecutive ones; with k = 1 it is a Ball-Larus path. It is counted once for each place at which it ends.
 //!
 //! The slab forest: each activation's sequence is cut into slabs of k - 1 paths. A trie has, for each path executed, the string
 //! from the beginning of the slab before its own; that is one step down in the trie, and one count. A string of k paths lies within two

@@ -5,7 +5,7 @@
 //! | module | what | source |
 //! |---|---|---|
 //! | [`grammar`] | [`Grammar`]: access, expansion, search, counts, serialised windows | - |
-//! | [`compress`] | compressors: Sequitur, Re-Pair by blocks, locally consistent parsing; windows with bounded memory | Nevill-Manning and Witten 1997, Larsson and Moffat 1999, Mehlhorn, Sundar and Uhrig 1997 |
+//! | [`compress`] | Sequitur, Re-Pair, locally consistent parsing; windows with bounded memory | in its files |
 //! | [`hot`] | minimal hot subpaths | Larus 1999 |
 //! | [`events`] | what symbols mean: paths, calls, returns | Vaswani, section 3.4.1 |
 //! | [`segments`] | interprocedural path segments of depth k | Vaswani, sections 3.4.1 and 3.4.2 |

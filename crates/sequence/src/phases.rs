@@ -1,17 +1,19 @@
 //! Phases: intervals of an execution that do the same work, by clusters of their vectors.
 //!
-//! Source: T. Sherwood, E. Perelman, G. Hamerly and B. Calder, "Automatically characterizing large scale program behavior" (ASPLOS 2002): each
-//! interval is the vector of what it executed, scaled to sum 1 and projected on 15 dimensions at random; k-means for each number of clusters;
-//! the fewest clusters whose Bayesian information criterion (D. Pelleg and A. Moore, "X-means", ICML 2000) reaches 90 % of the range of all.
+//! Source: T. Sherwood, E. Perelman, G. Hamerly and B. Calder, "Automatically characterizing large scale program behavior" (ASPLOS 2002):
+//! each interval is the vector of what it executed, scaled to sum 1 and projected on 15 dimensions at random; k-means for each number of
+//! clusters; the fewest clusters whose Bayesian information criterion (D. Pelleg and A. Moore, "X-means", ICML 2000) reaches 90 % of the
+//! range of all.
 //!
-//! What an interval executed may be counted in paths or in basic blocks. K. Vaswani, *Efficient Online Path Profiling*, section 6.2.3: paths may
-//! change while the blocks stay, so vectors of paths find phases that vectors of blocks cannot.
+//! What an interval executed may be counted in paths or in basic blocks. K. Vaswani, *Efficient Online Path Profiling*, section 6.2.3:
+//! paths may change while the blocks stay, so vectors of paths find phases that vectors of blocks cannot.
 //!
-//! Some things differ from the source, since vectors of paths may have few features and executions few intervals. The criterion counts the
-//! dimensions that the points really spread over (the participation ratio of their covariance, `trace(C)^2 / trace(C^2)`): on a line in 15 dimensions
-//! it would split noise for ever. Differences that sampling explains are no phases: an interval of W events has a variance of 1 / W over all features, and
-//! no cluster is taken to be narrower. And there are at most as many phases as the square root of the number of intervals, and one where evidence for
-//! more is less than "very strong" (a criterion better by 5; R. E. Kass and A. E. Raftery, "Bayes factors", 1995, who double it).
+//! Some things differ from the source, since vectors of paths may have few features and executions few intervals. The criterion counts
+//! the dimensions that the points really spread over (the participation ratio of their covariance, `trace(C)^2 / trace(C^2)`): on a line
+//! in 15 dimensions it would split noise for ever. Differences that sampling explains are no phases: an interval of W events has a
+//! variance of 1 / W over all features, and no cluster is taken to be narrower. And there are at most as many phases as the square root
+//! of the number of intervals, and one where evidence for more is less than "very strong" (a criterion better by 5; R. E. Kass and A. E.
+//! Raftery, "Bayes factors", 1995, who double it).
 //!
 //! Everything is deterministic: projections and first centres come from hashes. Complexity: O(intervals x clusters x dimensions) for each
 //! iteration of k-means.
@@ -222,8 +224,8 @@ fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
 }
 
 impl Clustering {
-    /// The Bayesian information criterion: the likelihood of the points under equal spherical normal distributions around the centres, less what
-    /// the centres cost.
+    /// The Bayesian information criterion: the likelihood of the points under equal spherical normal distributions around the centres,
+    /// less what the centres cost.
     fn criterion(&self, points: usize, dimensions: f64, least_variance: f64) -> f64 {
         let (count, k) = (points as f64, self.centres.len() as f64);
         let freedom = (count - k).max(1.0) * dimensions;

@@ -16,6 +16,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
+use trodden_unit::experiment::exclusions;
 use trodden_unit::store::STORE_VARIABLE;
 
 /// Runs the build.
@@ -43,6 +44,7 @@ pub struct Built {
 /// The command cannot be run, or a part of trodden is missing.
 pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<Built> {
     let settings = build.parameters.settings().over(experiment::of_environment()?);
+    exclusions::check(&settings)?;
     Tool::Clang.find()?;
     assets::plugin()?;
     let store = assets::store()?;

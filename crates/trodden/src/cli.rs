@@ -2,6 +2,7 @@
 
 mod branches;
 mod copies;
+mod coverage;
 mod extract;
 mod field;
 mod find;
@@ -24,6 +25,9 @@ mod witnesses;
 
 pub use branches::{BranchKind, Branches};
 pub use copies::{Copies, EngineKind};
+pub use coverage::{
+    Coverage, CoverageDiff, CoverageExport, CoverageFormat, CoverageLeast, CoverageReport, CoverageShow, Covered, CoveredFiles,
+};
 pub use extract::{Extract, GraphFormat};
 pub use field::{Aggregate, Field, Pack};
 pub use find::Find;
@@ -40,7 +44,7 @@ pub use sequences::{
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use simulate::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, SourceFormat, StackOverflow, Sweep};
 pub use stream::{Last, RecordStream, Stream, StreamCollect, StreamShow, StreamStatistics};
-pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteFunctions, SuiteRun, SuiteWorth};
+pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteCoverage, SuiteFunctions, SuiteRun, SuiteWorth};
 pub use trace::{
     CollectorKind, RepeatPart, Trace, TraceDiff, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow, TraceStrategy,
 };
@@ -110,8 +114,9 @@ pub enum Command {
     Cc {
         /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
         /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-pgo` for an edge
-        /// profile as well, `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths
-        /// would be cut, `--trodden-threads=atomic` for counters that threads share.
+        /// profile as well, `--trodden-coverage` (with conditions: `--trodden-coverage=mcdc`) for coverage as well,
+        /// `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
+        /// `--trodden-threads=atomic` for counters that threads share.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -120,8 +125,9 @@ pub enum Command {
     Cxx {
         /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
         /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-pgo` for an edge
-        /// profile as well, `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths
-        /// would be cut, `--trodden-threads=atomic` for counters that threads share.
+        /// profile as well, `--trodden-coverage` (with conditions: `--trodden-coverage=mcdc`) for coverage as well,
+        /// `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
+        /// `--trodden-threads=atomic` for counters that threads share.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -161,6 +167,9 @@ pub enum Command {
     Field(Field),
     /// Write a profile in a form that other tools read.
     Export(Export),
+    /// Coverage of lines, regions, branches, functions and paths, of a program built with --coverage.
+    #[command(subcommand)]
+    Coverage(Coverage),
     /// Run test suites; find redundant tests; order tests.
     #[command(subcommand)]
     Suite(Suite),
@@ -238,6 +247,7 @@ Examples:
   trodden build -- sh -c './configure && make'
   trodden build --lto -- cmake --build out
   trodden build --pgo -- make              collects for `trodden export profdata`
+  trodden build --coverage -- make         counts what `trodden coverage` shows as well
   trodden build --events tsc -- make       sums up the time of each path
 
 CC and CXX name the drivers; builds that call cc, gcc, clang, c++, g++ or clang++ by name reach them by the search path.")]

@@ -53,6 +53,7 @@ const CHECKS: &[Check] = &[
     ),
     ("/proc", true, proc, "mount -t proc proc /proc"),
     ("lld and LLVM's tools (for --lto)", false, lto, "apt-get install lld-22 llvm-22"),
+    ("LLVM's tools for coverage and edge profiles", false, profile_tools, "apt-get install llvm-22"),
     ("Rust (for cargo trodden)", false, rust, "install Rust from https://rustup.rs, then: rustup update stable"),
     ("collectors of traces", false, crate::trace::collectors, "allow ptrace; in a container, add the capability SYS_PTRACE"),
     ("trial from end to end", true, trial, "mend what is named above, then run `trodden doctor` again"),
@@ -163,6 +164,20 @@ fn lto() -> Result<String> {
         ensure!(path.is_file(), "{} is not installed", path.display());
     }
     Ok(version)
+}
+
+/// Both read and write forms that change with LLVM's version.
+fn profile_tools() -> Result<String> {
+    let mut found = Vec::new();
+    for tool in [Tool::Cov, Tool::Profdata] {
+        let path = tool.find()?;
+        let output = Command::new(&path).arg("--version").output().with_context(|| format!("cannot run {}", path.display()))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let version = text.lines().find_map(|l| l.trim().split_once("LLVM version ")).map_or("?", |(_, version)| version);
+        ensure!(version.split('.').next() == Some(&LLVM_MAJOR.to_string()), "{} is of LLVM {version}, not {LLVM_MAJOR}", path.display());
+        found.push(format!("{} ({version})", path.display()));
+    }
+    Ok(found.join(", "))
 }
 
 fn rust() -> Result<String> {

@@ -6,7 +6,6 @@
 //! and plugin in [`EXPERIMENT_VARIABLE`]. Drivers take that over, and settings in [`SETTINGS_VARIABLE`] or options over it.
 
 use crate::assets;
-use crate::cc::pgo;
 use crate::profiles;
 use anyhow::{Context, Result};
 use std::env;
@@ -45,14 +44,6 @@ pub fn request_in(value: Option<OsString>) -> Result<Request> {
 /// The value of [`EXPERIMENT_VARIABLE`], which the driver's first process has set.
 pub fn variable_for_plugin() -> OsString {
     variable(EXPERIMENT_VARIABLE).unwrap_or_default()
-}
-
-/// Whether the environment asks for an edge profile.
-///
-/// # Errors
-/// As of [`of_environment`].
-pub fn asks_for_edge_profile() -> Result<bool> {
-    Ok(pgo::asked_for(&of_environment()?))
 }
 
 /// The folder of files that builds read.

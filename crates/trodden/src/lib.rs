@@ -24,7 +24,8 @@
 //! | `simulate/` | the model of the hardware path profiler on programs that QEMU runs, and on recorded branches |
 //! | `sequences/` | questions asked of sequences of paths and calls |
 //! | `import.rs` | profiles of branches that hardware recorded |
-//! | `profdata.rs`, `cc/pgo.rs` | edge profiles for `-fprofile-use`; builds that collect for them |
+//! | `profdata.rs`, `cc/pgo.rs` | LLVM's profiles, for `-fprofile-use` and `llvm-cov`; builds that collect for them |
+//! | `coverage/` | coverage by `llvm-cov` of a profile's own counts; paths beside it |
 //! | `info.rs`, `libraries.rs` | what is known of a program |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
 //! | `output.rs` | standard output, in which names do not steer terminals |
@@ -169,6 +170,7 @@ fn command(cli: Cli) -> Result<ExitCode> {
         Command::Residual(job) => residual::run(&job, cli.color),
         Command::Field(job) => field::run(&job, cli.color),
         Command::Export(job) => reports::export(&job),
+        Command::Coverage(job) => coverage::run(&job),
         Command::Suite(job) => suite::run(&job),
         Command::Waits(job) => waits::run(&job, cli.color),
         Command::Runs(job) => runs::runs(&job),

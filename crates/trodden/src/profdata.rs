@@ -1,4 +1,5 @@
-//! `trodden export profdata`: a path profile as an edge profile that clang and rustc take (`-fprofile-use`, `-Cprofile-use`).
+//! `trodden export profdata`: a path profile as a profile of LLVM's, of edges for clang and rustc (`-fprofile-use`, `-Cprofile-use`), or of
+//! regions for `llvm-cov`, whichever the program was built for.
 //!
 //! The text is made here, its indexed form by LLVM's own tool, whose format is that of the compilers of the same LLVM.
 
@@ -10,8 +11,9 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use trodden_profile::{EdgeCounts, ImageProfile, Profile, Target, Targets};
+use trodden_profile::{EdgeCounts, EdgeError, ImageProfile, Profile, Target, Targets};
 use trodden_report::proftext;
+use trodden_unit::EdgeProfile;
 
 /// The profile as text.
 ///
@@ -21,9 +23,30 @@ pub fn text(profile: &Profile) -> Result<Vec<u8>> {
     let edges = EdgeCounts::of(profile, &targets)?;
     if let Some(first) = edges.without_markers.first() {
         let more = if edges.without_markers.len() > 1 { format!(" and {} more", edges.without_markers.len() - 1) } else { String::new() };
-        note(format_args!("built without markers, and not in the edge profile: {first}{more}"));
+        note(format_args!("built without LLVM's counters, and not in the profile: {first}{more}"));
     }
     Ok(proftext::proftext(&edges).into_bytes())
+}
+
+/// The profile in LLVM's indexed form, for `llvm-cov`.
+///
+/// # Errors
+/// The program was not built for coverage; otherwise as of [`indexed`].
+pub fn coverage(profile: &Profile) -> Result<Vec<u8>> {
+    let of_edges = |e: &EdgeProfile| !e.functions.is_empty() && !e.is_coverage();
+    let mut all = profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
+    if all.any(of_edges) {
+        bail!("the program was built with --pgo, whose counters are of edges: build it with --coverage instead, and record again");
+    }
+    match indexed(profile) {
+        Err(error) if matches!(error.downcast_ref(), Some(EdgeError::NoMarkers)) => {
+            bail!(
+                "the program was built without coverage: build it with `trodden build --coverage -- ...` (`trodden cc \
+                --trodden-coverage`, `cargo trodden build --coverage`), and record again"
+            )
+        }
+        other => other,
+    }
 }
 
 /// The profile in LLVM's indexed form.

@@ -1,8 +1,8 @@
 //! Commands that show stored profiles: `report`, `annotate`, `export`. What they print is made by the crate `trodden-report`.
 
 use crate::cli::{Annotate, Color, Export, Format, Report, Shown};
-use crate::coverage::Files;
-use crate::notes::{note, printable_styled, warn};
+use crate::coverage::{files::Files, mapped_lines};
+use crate::notes::{note, printable_styled, reasons, warn};
 use crate::{profdata, profiles, residual};
 use anyhow::{Context, Result, ensure};
 use std::env;
@@ -15,6 +15,7 @@ use trodden_profile::whole_file;
 use trodden_report::annotate::Request;
 use trodden_report::html::HtmlOptions;
 use trodden_report::text::TextOptions;
+use trodden_report::view::MappedLines;
 use trodden_report::{Selection, SourceCache, View, annotate, events, folded, html, json, lcov, pprof, text};
 
 /// How names of files begin that are being written.
@@ -26,7 +27,8 @@ pub const BEGUN: &str = ".trodden-";
 /// There is no such profile or function.
 pub fn report(job: &Report, color: Color) -> Result<ExitCode> {
     let (profile, lost) = profiles::recover(&job.profile)?;
-    let mut view = View::of(&profile);
+    // Only the page shows whole sources.
+    let mut view = if job.html.is_some() { view_of(&profile) } else { View::of(&profile) };
     view.damaged.extend(lost);
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
@@ -51,7 +53,7 @@ pub fn report(job: &Report, color: Color) -> Result<ExitCode> {
 /// There is no such profile, function or path.
 pub fn annotate(job: &Annotate, color: Color) -> Result<ExitCode> {
     let (profile, lost) = profiles::recover(&job.profile)?;
-    let mut view = View::of(&profile);
+    let mut view = view_of(&profile);
     view.damaged.extend(lost);
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
@@ -78,7 +80,7 @@ pub fn export(job: &Export) -> Result<ExitCode> {
     let of_files = !job.include.is_empty() || !job.exclude.is_empty() || job.relative_to.is_some();
     ensure!(!of_files || job.format == Format::Lcov, "--include, --exclude and --relative-to are for `trodden export lcov`");
     let profile = profiles::load(&job.profile)?;
-    let view = View::of(&profile);
+    let view = if matches!(job.format, Format::Html | Format::Lcov) { view_of(&profile) } else { View::of(&profile) };
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let selection = Selection { function: job.function.clone(), measure: job.measure.measure(), top: usize::MAX, min_share: 0.0 };
@@ -108,13 +110,25 @@ pub fn export(job: &Export) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A profile made ready for showing, with counts of lines from the mapping for coverage, if its program has one.
+fn view_of(profile: &Profile) -> View<'_> {
+    let mut view = View::of(profile);
+    match mapped_lines(profile) {
+        Ok(lines) => view.mapped = lines,
+        Err(error) => warn(format_args!("counts of lines are those of debug information: {}", reasons(&error))),
+    }
+    view
+}
+
 /// A tracefile of the files that are wanted and there.
 fn coverage(job: &Export, view: &View, selection: &Selection) -> Result<String> {
     let files = Files::new(&job.include, &job.exclude, job.relative_to.as_deref())?;
     let run = &view.profile.run;
     let found = locate(&job.source, &run.directory);
+    // Lines of some functions only are not known of the mapping.
+    let mapped = if job.function.is_none() { view.mapped.clone() } else { MappedLines::new() };
     let name = |path: &str| files.name(path, found(path));
-    let text = lcov::lcov(selection.functions(view)?, run.suite.as_deref().unwrap_or("trodden"), &name);
+    let text = lcov::lcov(selection.functions(view)?, &mapped, run.suite.as_deref().unwrap_or("trodden"), &name);
     left_out(&files);
     Ok(text)
 }

@@ -6,7 +6,7 @@
 
 use crate::assets;
 use crate::cli::{Color, Residual, ResidualFormat, ResidualOrder};
-use crate::coverage::Files;
+use crate::coverage::files::Files;
 use crate::experiment;
 use crate::notes::{printable_styled, reasons, warn};
 use crate::profiles;

@@ -304,7 +304,7 @@ fn option_word(word: &OsStr, option: &str, value: Option<&str>) -> OsString {
 pub fn link(arguments: Vec<OsString>) -> Result<ExitCode> {
     let clang = Tool::Clang.find()?;
     let mut words = read(&arguments).words;
-    if experiment::asks_for_edge_profile()? {
+    if pgo::wanted()?.is_some() {
         pgo::without_runtime(&mut words);
     }
     let written = env::var_os(MODULE_VARIABLE).map(PathBuf::from).filter(|m| m.is_file());

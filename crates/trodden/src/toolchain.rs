@@ -23,8 +23,10 @@ pub enum Tool {
     ClangCxx,
     /// The linker `ld.lld`.
     Lld,
-    /// The tool for edge profiles.
+    /// The tool for LLVM's profiles.
     Profdata,
+    /// The tool for coverage.
+    Cov,
 }
 
 impl Tool {
@@ -35,6 +37,7 @@ impl Tool {
             Tool::ClangCxx => "clang++",
             Tool::Lld => "ld.lld",
             Tool::Profdata => "llvm-profdata",
+            Tool::Cov => "llvm-cov",
         }
     }
 
@@ -43,7 +46,7 @@ impl Tool {
         match self {
             Tool::Clang | Tool::ClangCxx => "apt-get install clang-22",
             Tool::Lld => "apt-get install lld-22",
-            Tool::Profdata => "apt-get install llvm-22",
+            Tool::Profdata | Tool::Cov => "apt-get install llvm-22",
         }
     }
 

@@ -58,7 +58,7 @@ fn loops_are_those_of_builds_by_known_and_by_interesting_paths() {
         record(made);
         assert_eq!(experiment(&place, made).inputs().len(), 1, "{made}");
         let (plain, counted) = loop_of(&place, &format!("./{made} {made}.trodden"));
-        assert!(counted > plain && counted != full, "{made}: {plain} to {counted}; all paths: {full}");
+        assert!(plain > 0.0 && counted > 0.0 && counted != full, "{made}: {plain} to {counted}; all paths: {full}");
     }
 }
 
@@ -96,9 +96,10 @@ fn names_of_files_may_hold_blanks_quotes_and_any_bytes() {
     let mut record = place.command(trodden());
     must(record.env("TRODDEN_STORE", &store).args(["record", "--no-store", "-o", "rare.trodden", "--", "./by-option", "x"]));
     let profile = trodden_profile::Profile::read(&place.path("rare.trodden")).unwrap();
-    let executed: Vec<&str> =
-        profile.functions().filter(|(_, u, f)| u.counts_of(f).any(|(_, n)| n > 0)).map(|(_, _, f)| &*f.name).collect();
-    assert_eq!(executed, ["rare", "main"]);
+    let (_, unit, mix) = profile.functions().find(|(_, _, f)| f.name == "mix").unwrap();
+    // An eighth of the iterations take a path that the first run did not take.
+    let counted: u64 = unit.counts_of(mix).map(|(_, count)| count).sum();
+    assert!((100..300).contains(&counted), "{counted}");
 }
 
 #[test]

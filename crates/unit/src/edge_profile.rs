@@ -1,4 +1,4 @@
-//! What a unit knows of LLVM's own edge profile of it, so that a path profile can be turned into one.
+//! What a unit knows of LLVM's own profile of it (of edges, or of the regions of coverage), so that a path profile can be turned into one.
 //!
 //! LLVM's profile-guided optimisation wants the values of counters that its front half puts into a function (on chords
 //! of a spanning tree of the graph as it is then). A collecting build lets LLVM insert them, and takes them out again
@@ -27,6 +27,14 @@ pub struct EdgeProfile {
     pub values: Vec<ValueCounters>,
 }
 
+impl EdgeProfile {
+    /// Whether the counters are those of a compiler's front end, which coverage is made of, and not of edges: by LLVM's flag for the latter.
+    pub fn is_coverage(&self) -> bool {
+        const OF_EDGES: u64 = 1 << 56;
+        self.version & OF_EDGES == 0
+    }
+}
+
 /// A function that LLVM counts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfiledFunction {
@@ -36,6 +44,9 @@ pub struct ProfiledFunction {
     pub hash: u64,
     /// Number of its counters.
     pub counters: u32,
+    /// Number of bits of the test vectors of its decisions (MC/DC), whole bytes; each is a counter behind [`ProfiledFunction::counters`], of
+    /// which it matters only whether it is 0.
+    pub bits: u32,
     /// Number of its places where LLVM notes values, for each kind: targets of indirect calls, sizes of memory
     /// operations, tables of virtual functions. Compilers want to see as many places in a profile.
     pub value_sites: [u16; 3],
@@ -46,7 +57,7 @@ pub struct ProfiledFunction {
 pub struct EdgeCounter {
     /// Place of its function in [`EdgeProfile::functions`].
     pub function: u32,
-    /// Its number there.
+    /// Its number there; from the number of the function's counters on, those are its bits.
     pub index: u32,
 }
 

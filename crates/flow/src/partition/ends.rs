@@ -1,7 +1,7 @@
 //! Where a path's identity is decided: the edges behind which only one way leads to the exit.
 //!
 //! Every path takes exactly one such edge, its *end*. That is the earliest place where the path can be counted, and a
-//! count is one memory access wherever it stands; so counts are made there (as [`crate::schedule`] does where it pays),
+//! count is one memory access wherever it stands; so counts are made there (as [`crate::program`] does where it pays),
 //! and two paths with different ends never need different sums. A copy that has no interest in any path of an end makes
 //! no count there: this is what makes a partition by ends cheap.
 //!

@@ -33,7 +33,7 @@ use crate::llvm::{Block, Value};
 use llvm_sys::LLVMOpcode;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::{CutReason, Edge, Graph, Node, Plan};
+use trodden_flow::{CutReason, Dag, Edge, Graph, Node};
 use trodden_unit::EdgeKind;
 
 /// A round of an inner loop below so many instructions is too short for a look at the switch.
@@ -109,8 +109,8 @@ pub struct Unrolled {
 }
 
 /// The nodes of a function's loops.
-pub fn in_loops(draft: &Draft, graph: &Graph, plan: &Plan) -> HashSet<Node> {
-    loops(draft, graph, plan).into_iter().flat_map(|l| l.body).collect()
+pub fn in_loops(draft: &Draft, graph: &Graph, dag: &Dag) -> HashSet<Node> {
+    loops(draft, graph, dag).into_iter().flat_map(|l| l.body).collect()
 }
 
 /// What is known of a function's calls.
@@ -125,9 +125,9 @@ pub enum Function {
 }
 
 /// Chooses the loops of a function that look at the switch, and that may be copied for it if the function does not jump by address.
-pub fn looks(draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequencies, of: Function, jumps_by_address: bool) -> Looks {
+pub fn looks(draft: &Draft, graph: &Graph, dag: &Dag, frequencies: &Frequencies, of: Function, jumps_by_address: bool) -> Looks {
     let is_main = of == Function::Main;
-    let mut loops = loops(draft, graph, plan);
+    let mut loops = loops(draft, graph, dag);
     loops.sort_by_key(|l| (l.body.len(), l.head));
     let mut chosen = Looks::default();
     let mut looking: Vec<&Loop> = Vec::new();
@@ -211,13 +211,13 @@ impl Loop {
 
 /// Of the blocks where computed jumps arrive, those behind which much is done before the next computed jump, or the
 /// end, or the next round of a loop; and those of an interpreter's instructions that may jump.
-pub fn long_landings(landings: &[Block], draft: &Draft, graph: &Graph, plan: &Plan, frequencies: &Frequencies) -> Vec<Block> {
+pub fn long_landings(landings: &[Block], draft: &Draft, graph: &Graph, dag: &Dag, frequencies: &Frequencies) -> Vec<Block> {
     let jumping = super::steps::jumping(landings);
     // What is ahead of a block: work, and how likely a jump.
     let mut ahead = vec![(0.0, 0.0); graph.node_count()];
-    for &node in plan.dag.order().iter().rev() {
+    for &node in dag.order().iter().rev() {
         let often = frequencies.node(node).max(f64::MIN_POSITIVE);
-        let goes_on = |e: &&Edge| plan.dag.cut(**e).is_none() && draft.edges[e.index()].kind != EdgeKind::Reach;
+        let goes_on = |e: &&Edge| dag.cut(**e).is_none() && draft.edges[e.index()].kind != EdgeKind::Reach;
         let (mut far, mut jumps) = (work(draft, node), 0.0);
         for edge in graph.out(node).iter().filter(goes_on) {
             let (share, behind) = (frequencies.edge(*edge) / often, ahead[graph.to(*edge).index()]);
@@ -239,9 +239,9 @@ fn can_carry(draft: &Draft, edge: Edge) -> bool {
     matches!(kind, EdgeKind::Always | EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Normal)
 }
 
-fn loops(draft: &Draft, graph: &Graph, plan: &Plan) -> Vec<Loop> {
+fn loops(draft: &Draft, graph: &Graph, dag: &Dag) -> Vec<Loop> {
     let mut by_head = BTreeMap::<Node, Vec<Edge>>::new();
-    for cut in plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
+    for cut in dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
         by_head.entry(graph.to(cut.edge)).or_default().push(cut.edge);
     }
     let mut loops = Vec::new();
@@ -324,8 +324,8 @@ pub fn without_entry(candidates: &[Value], calls: &HashMap<Value, Vec<Value>>) -
 /// Whether a function that calls itself does so at most once on each way through it, in no loop, and not as the last
 /// thing it does. One call of it then goes as deep as the stack is, and does no more in all: it needs no look at the
 /// switch.
-pub fn recurs_once(function: Value, draft: &Draft, graph: &Graph, plan: &Plan) -> bool {
-    if plan.dag.cuts().iter().any(|c| c.reason != CutReason::Back) {
+pub fn recurs_once(function: Value, draft: &Draft, graph: &Graph, dag: &Dag) -> bool {
+    if dag.cuts().iter().any(|c| c.reason != CutReason::Back) {
         return false;
     }
     let own_calls = |node: Node| -> Vec<Value> {
@@ -333,15 +333,15 @@ pub fn recurs_once(function: Value, draft: &Draft, graph: &Graph, plan: &Plan) -
         block.map(|b| b.instructions().filter(|i| i.is_call() && i.callee() == function).collect()).unwrap_or_default()
     };
     let is_last = |call: &Value| call.next().is_some_and(|next| next.is(LLVMOpcode::LLVMRet));
-    let loops = loops(draft, graph, plan);
+    let loops = loops(draft, graph, dag);
     // Of each node, the most calls on a way from there on.
     let mut most = vec![0; graph.node_count()];
-    for &node in plan.dag.order().iter().rev() {
+    for &node in dag.order().iter().rev() {
         let calls = own_calls(node);
         if calls.iter().any(is_last) || (!calls.is_empty() && loops.iter().any(|l| l.body.contains(&node))) {
             return false;
         }
-        let behind = graph.out(node).iter().filter(|e| plan.dag.cut(**e).is_none()).map(|e| most[graph.to(*e).index()]);
+        let behind = graph.out(node).iter().filter(|e| dag.cut(**e).is_none()).map(|e| most[graph.to(*e).index()]);
         most[node.index()] = calls.len() + behind.max().unwrap_or(0);
     }
     most.into_iter().all(|calls| calls <= 1)

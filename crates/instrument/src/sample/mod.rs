@@ -47,8 +47,8 @@ use llvm_sys::{LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMLinkage, LLVMOp
 use ssa::Definitions;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::schedule::{ByRounds, Choices, UsualRounds};
-use trodden_flow::{Edge, Graph, Node, Plan, Residual, Schedule, Selected};
+use trodden_flow::program::{ByRounds, Choices, UsualRounds};
+use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::Position;
 
 pub use checks::reason_not_to_double;
@@ -70,20 +70,14 @@ pub struct Planned {
     pub draft: Draft,
     /// Its graph.
     pub graph: Graph,
-    /// What is to be inserted.
-    pub plan: Plan,
-    /// Of the tier `residual`: what is known of its paths, if anything is.
-    pub residual: Option<Residual>,
-    /// The plan for the paths that were asked for, if some were.
-    pub selected: Option<Box<Selected>>,
+    /// What is to be inserted; the passes are run when that is done.
+    pub program: ProbeProgram,
     /// How often its edges are executed, by estimate.
     pub frequencies: Frequencies,
     /// Whether that was measured.
     pub measured: bool,
     /// Whether other code than sampled functions of this unit may call it.
     pub open: bool,
-    /// Edges that close loops which are counted by rounds; known when the probes are inserted.
-    pub by_rounds: Vec<Edge>,
 }
 
 /// The tier's decisions for a unit.
@@ -114,7 +108,7 @@ impl Tier {
             calls.map(Value::callee).filter(|c| is_candidate.contains(c)).collect()
         };
         let mut calls: HashMap<Value, Vec<Value>> = candidates.iter().map(|f| (*f, callees(f))).collect();
-        for planned in two.iter().filter(|f| checks::recurs_once(f.function, &f.draft, &f.graph, &f.plan)) {
+        for planned in two.iter().filter(|f| checks::recurs_once(f.function, &f.draft, &f.graph, f.program.dag())) {
             calls.entry(planned.function).or_default().retain(|c| *c != planned.function);
         }
         let without_entry = checks::without_entry(&candidates, &calls);
@@ -128,24 +122,23 @@ impl Tier {
     /// # Errors
     /// Says why, if its probes are such that control cannot change versions.
     pub fn insert(&self, planned: &mut Planned, first_counter: u64) -> Result<(), String> {
-        let schedule = self.schedule(planned);
+        self.run_passes(planned);
         match self.counted.get(&planned.function) {
-            Some(&counted) => self.fill(planned, &schedule, counted, first_counter),
-            None => Double::insert(self, planned, &schedule, first_counter)?,
+            Some(&counted) => self.fill(planned, counted, first_counter),
+            None => Double::insert(self, planned, first_counter)?,
         }
-        planned.by_rounds = schedule.by_rounds();
         Ok(())
     }
 
     /// When the counted version counts what. Counts stay at the ends of their paths: an early one could be made before
     /// versions change, for a path that is then executed in the other. Loops are counted by rounds if versions do not
     /// change in them.
-    fn schedule(&self, planned: &Planned) -> Schedule {
-        let Planned { draft, graph, plan, frequencies, .. } = planned;
-        let mut facts = crate::places::facts(draft, graph);
+    fn run_passes(&self, planned: &mut Planned) {
+        let Planned { draft, graph, program, frequencies, .. } = planned;
+        let mut blocks = crate::places::block_properties(draft, graph);
         let looks = &self.looks[&planned.function];
-        facts.crossed = looks.each_round.iter().copied().chain(looks.unrolled.iter().map(|l| l.back)).collect();
-        Schedule::of(graph, plan, frequencies, &facts, Choices { rounds: self.rounds, early: false, usual: UsualRounds::Together })
+        blocks.crossed = looks.each_round.iter().copied().chain(looks.unrolled.iter().map(|l| l.back)).collect();
+        probes::run_passes(program, frequencies, &blocks, Choices { rounds: self.rounds, early: false, usual: UsualRounds::Together });
     }
 
     /// The functions that hold the code of a function now.
@@ -154,7 +147,7 @@ impl Tier {
     }
 
     /// Makes the counted version of a function that becomes two.
-    fn fill(&self, planned: &Planned, schedule: &Schedule, counted: Value, first_counter: u64) {
+    fn fill(&self, planned: &Planned, counted: Value, first_counter: u64) {
         let mut known = self.left_to_callers.clone();
         known.extend(parameters(planned.function).into_iter().zip(parameters(counted)));
         let blocks: Vec<Block> = planned.function.blocks().collect();
@@ -164,7 +157,7 @@ impl Tier {
         let is_left = self.left_to_callers.contains_key(&planned.function);
         let base = probes::counters_of_thread(self.around, counted, None, !is_left);
         let counters = Counters::own(base, first_counter);
-        probes::insert(self.around, counted, &draft, &planned.graph, &planned.plan, schedule, counters);
+        probes::insert(self.around, counted, &draft, &planned.program, counters);
         if !is_left {
             self.look_at_entry(planned.function, counted);
         }
@@ -217,7 +210,7 @@ impl Planned {
         } else {
             Function::Other
         };
-        checks::looks(&self.draft, &self.graph, &self.plan, &self.frequencies, of, self.jumps_by_address())
+        checks::looks(&self.draft, &self.graph, self.program.dag(), &self.frequencies, of, self.jumps_by_address())
     }
 
     fn jumps_by_address(&self) -> bool {
@@ -226,7 +219,7 @@ impl Planned {
 
     /// The functions that it calls directly, each with whether it does so in a loop.
     fn calls(&self) -> Vec<(Value, bool)> {
-        let repeated = checks::in_loops(&self.draft, &self.graph, &self.plan);
+        let repeated = checks::in_loops(&self.draft, &self.graph, self.program.dag());
         let of_node = |n: Node| {
             let block = self.draft.nodes.get(n.index()).copied().flatten();
             let calls = block.into_iter().flat_map(|b| b.instructions().filter(|i| i.is_call()).map(Value::callee).collect::<Vec<_>>());
@@ -337,7 +330,7 @@ struct Double<'a> {
 }
 
 impl Double<'_> {
-    fn insert(tier: &Tier, planned: &Planned, schedule: &Schedule, first_counter: u64) -> Result<(), String> {
+    fn insert(tier: &Tier, planned: &Planned, first_counter: u64) -> Result<(), String> {
         let (module, function) = (tier.around.module, planned.function);
         let location = crate::debug::no_line(module, function);
         let mut work = Double { tier, module, function, location, bases: Vec::new(), meeting: HashSet::new() };
@@ -366,7 +359,7 @@ impl Double<'_> {
         tier.look(entry.0, claim, entry.1, location);
         let counted = moved(&draft, &copies);
         let counters = Counters::own(work.bases[0], first_counter);
-        let replaced = probes::insert(tier.around, function, &counted, &planned.graph, &planned.plan, schedule, counters);
+        let replaced = probes::insert(tier.around, function, &counted, &planned.program, counters);
         copies.replace(&replaced);
         let mut is_interpreter = false;
         for &(check, head) in &crossings {
@@ -410,8 +403,8 @@ impl Double<'_> {
         let mut looks = self.tier.looks[&planned.function].clone();
         if let Some(tables) = tables {
             let live = tables.live();
-            let Planned { draft, graph, plan, frequencies, .. } = planned;
-            landings = checks::long_landings(&landings, draft, graph, plan, frequencies);
+            let Planned { draft, graph, program, frequencies, .. } = planned;
+            landings = checks::long_landings(&landings, draft, graph, program.dag(), frequencies);
             landings.retain(|l| !live.contains(l));
             let is_free = |e: &Edge| draft.nodes[graph.to(*e).index()].is_none_or(|b| !live.contains(&b));
             looks.each_round.retain(is_free);

@@ -1,6 +1,6 @@
 //! Plans that go by paths: those that are known, and those that are asked for; and the judgement of every numbering before it is used.
 
-use super::{Error, Unit, residual_plan};
+use super::{Error, Unit, residual_program};
 use crate::chosen::{self, Made, Request};
 use crate::describe::Draft;
 use crate::llvm::Value;
@@ -8,18 +8,16 @@ use crate::options::Scheme;
 use crate::sample::Planned;
 use trodden_flow::Plan;
 use trodden_flow::selected::Wish;
-use trodden_flow::verify::{verify_full, verify_part};
+use trodden_flow::verify::verify_numbering;
 use trodden_unit::{KnownFunction, Skipped, Version, shape};
 
 impl Unit {
     /// Plans anew where the paths that are known, or asked for, decide.
-    pub(super) fn plan_for_paths(&mut self, planned: &mut Planned) -> Result<(), Error> {
+    pub(super) fn plan_for_paths(&mut self, planned: &mut Planned, versions: bool) -> Result<(), Error> {
         let name = planned.function.name();
         let other = || Error::OtherPaths(name.clone());
         if let Some(known) = self.known_of(&name, &planned.draft) {
-            let made = residual_plan(planned, known, &self.options);
-            let (plan, residual) = made.ok_or_else(other)?;
-            (planned.plan, planned.residual) = (plan, Some(residual));
+            planned.program = residual_program(planned, known, &self.options, versions).ok_or_else(other)?;
         }
         if self.options.interesting.is_none() {
             return Ok(());
@@ -51,16 +49,16 @@ impl Unit {
         let elsewhere = (!few).then(|| self.cut_elsewhere(numbering.paths()));
         let in_full = few.then(|| chosen::all_paths(&request, dag.clone(), numbering.clone()));
         match scheme.map(|_| chosen::plan(&request, dag, numbering)) {
-            Some(Made::Selected(selected)) => (planned.plan, planned.selected) = (selected.plan.clone(), Some(selected)),
+            Some(Made::Program(program)) => planned.program = *program,
             Some(Made::Wrong(what)) => return Err(Error::Wrong { function: name, what }),
             Some(Made::Instead(reason)) => {
                 let reason = [Some(reason), elsewhere].into_iter().flatten().collect::<Vec<_>>().join("; ");
                 self.map.instead.push(Skipped { name, reason });
-                planned.plan = in_full.unwrap_or_else(|| planned.plan.clone());
+                planned.program = in_full.unwrap_or_else(|| planned.program.clone());
             }
             None => {
                 self.map.instead.extend(elsewhere.map(|reason| Skipped { name, reason }));
-                planned.plan = in_full.unwrap_or_else(|| planned.plan.clone());
+                planned.program = in_full.unwrap_or_else(|| planned.program.clone());
             }
         }
         Ok(())
@@ -88,23 +86,7 @@ impl Unit {
     }
 }
 
-/// Judges the numbering of a plan; those of selected paths are judged where they are made.
+/// Verifies the numbering of a program; those of interesting paths are verified where they are made, too.
 pub(super) fn judge(planned: &Planned) -> Result<(), Error> {
-    let plan = &planned.plan;
-    if let Some(share) = &plan.share {
-        let fault = verify_part(&plan.dag, &share.part).err();
-        return fault.map_or(Ok(()), |fault| Err(Error::Wrong { function: planned.function.name(), what: fault.to_string() }));
-    }
-    let wrong = |what: String| Error::Wrong { function: planned.function.name(), what };
-    let values = plan.numbering.values();
-    let verdict = match &plan.partial {
-        None => verify_full(&plan.dag, values, plan.probes.increments()),
-        // Increments where paths are left out make sums that are no number: those are not judged.
-        Some(partial) => verify_full(&partial.dag, values, values),
-    };
-    let paths = verdict.map_err(|fault| wrong(fault.to_string()))?;
-    match paths == plan.numbering.paths() {
-        true => Ok(()),
-        false => Err(wrong(format!("there are {paths} paths, not {}", plan.numbering.paths()))),
-    }
+    verify_numbering(&planned.program).map_err(|what| Error::Wrong { function: planned.function.name(), what })
 }

@@ -1,7 +1,7 @@
 //! From a stream file to its log, while the program runs: full chunks are compressed, written, and given back.
 //!
 //! Memory: for each thread, the events of [`FRAME_CHUNKS`] chunks (256 KiB); besides, the frame that is written. A chunk
-//! is given back after its frame was written, so that nothing is lost if whoever drains is killed: the next one
+//! is given back after its frame was written, so that nothing is lost if the recorder is killed: the next one
 //! finds the chunk again, and readers of logs pass over what is there twice.
 
 use super::live::{Chunk, LiveStream, ThreadKey};

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A frame has events of one thread: those of consecutive chunks. Frames of a thread may be out of order where
-//! the program used several regions, and a frame may be there twice where whoever wrote it was killed before it said so to the program:
+//! the program used several regions, and a frame may be there twice where the recorder was killed before it gave the chunks back:
 //! readers put them in order. A frame that is cut off at the end is what was being written then; its chunks are still in the stream file.
 //!
 //! Memory: of writing, nothing but the frame; of reading, an entry of 64 bytes for each frame, and one frame.

@@ -128,7 +128,7 @@ impl<'v, 'a> Details<'v, 'a> {
             "unfinished": unfinished, "more_unfinished": function.paths.unfinished.len().saturating_sub(most),
             "lost": function.paths.lost.iter().map(lost).collect::<Vec<_>>(),
             "possible": number(function.map.counters), "executed": function.paths.complete.len(),
-            "source": details.source(), "places": details.places, "blocks": blocks(function), "edges": edges(function),
+            "source": details.source(view), "places": details.places, "blocks": blocks(function), "edges": edges(function),
         })
     }
 
@@ -176,12 +176,12 @@ impl<'v, 'a> Details<'v, 'a> {
         self.places.len() as i64 - 1
     }
 
-    fn source(&self) -> Value {
+    fn source(&self, view: &View) -> Value {
         let Some(extent) = &self.extent else { return Value::Null };
         let Some(text) = self.sources.file(&extent.file) else { return json!({ "file": extent.file, "missing": true }) };
         let last = extent.last.min(extent.first.saturating_add(MOST_LINES));
         let counts = LineCounts::of([self.function]);
-        let lines = (extent.first..=last).map(|l| json!([text.line(l).unwrap_or(""), counts.line(&extent.file, l).map(number)]));
+        let lines = (extent.first..=last).map(|l| json!([text.line(l).unwrap_or(""), view.line(&counts, &extent.file, l).map(number)]));
         json!({ "file": extent.file, "first": extent.first, "lines": lines.collect::<Vec<_>>(), "cut": last < extent.last })
     }
 }

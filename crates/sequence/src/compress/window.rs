@@ -1,8 +1,8 @@
 //! Windows: a long sequence as several grammars, each closed before it takes more memory than allowed.
 //!
 //! Invariant: the windows' sequences, one after another, are the sequence that was pushed. A window is closed when it has
-//! [`WindowLimits::symbols`] symbols, or when its compressor holds [`WindowLimits::held`] things. So memory is bounded by the limits whatever
-//! the sequence is, and a sequence that compresses well has few windows.
+//! [`WindowLimits::symbols`] symbols, or when its compressor holds [`WindowLimits::held`] things. So memory is bounded by the limits
+//! whatever the sequence is, and a sequence that compresses well has few windows.
 
 use super::Compressor;
 use crate::grammar::Window;

@@ -5,11 +5,11 @@
 //! it leaves open, what was executed behind the last cut. What lies between two cuts inside the rule is a complete path, and is noted
 //! where the summaries of two items are joined: once for the rule. Joining is associative: summaries are a monoid.
 //!
-//! A path noted for a frame that the rule opens counts as often as the rule occurs. One noted for a frame that was open before counts only where there
-//! is a frame so far out: near the bottom of a stack there is none. A second pass, from the root down, finds how often.
+//! A path noted for a frame that the rule opens counts as often as the rule occurs. One noted for a frame that was open before counts
+//! only where there is a frame so far out: near the bottom of a stack there is none. A second pass, from the root down, finds how often.
 //!
-//! Complexity: O(items x (k + frames closed) x length of a path) time; memory the same for rules instead of items. Paths are acyclic, so their length
-//! is bounded by the program, not by the execution.
+//! Complexity: O(items x (k + frames closed) x length of a path) time; memory the same for rules instead of items. Paths are acyclic, so
+//! their length is bounded by the program, not by the execution.
 
 use super::{DEEPEST, SegmentCounts};
 use crate::SequenceError;

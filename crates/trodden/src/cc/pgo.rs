@@ -1,11 +1,12 @@
-//! Collecting builds for profile-guided optimisation: LLVM inserts its edge counters early, and the plugin makes markers of them late.
+//! Builds with LLVM's counters, which the compiler inserts early and the plugin takes out late: for profile-guided optimisation and coverage.
 //!
-//! A profile for `-fprofile-use` must hold the values of LLVM's own counters. So clang is asked for its instrumentation
-//! (by options of its front end, for those of the driver would link LLVM's runtime, too), with atomic updates, which
-//! the optimiser leaves whole; what the plugin makes of them is described in [`trodden_unit::edge_profile`].
+//! A profile for `-fprofile-use` must hold the values of LLVM's own counters, and `llvm-cov` wants those of clang's or
+//! rustc's coverage. So clang is asked for its instrumentation (by options of its front end, for those of the driver
+//! would link LLVM's runtime, too), with atomic updates, which the optimiser leaves whole; what the plugin makes of them
+//! is described in [`trodden_unit::edge_profile`].
 
 use super::arguments::CommandLine;
-use crate::experiment::asks_for_edge_profile;
+use crate::experiment::of_environment;
 use anyhow::{Result, bail};
 use std::env;
 use std::ffi::OsString;
@@ -14,11 +15,67 @@ use trodden_unit::experiment::{Observe, Settings};
 /// Options of LLVM: names are read by the plugin, which has no decompressor.
 pub const LLVM_OPTIONS: [&str; 1] = ["-enable-name-compression=false"];
 /// The user's own use of profiles cannot be in the same build.
-const FOREIGN: &[&str] =
-    &["-fprofile-generate", "-fprofile-use", "-fprofile-instr-", "-fcs-profile-generate", "-fcoverage-mapping", "-fprofile-sample-"];
+const FOREIGN: &[&str] = &[
+    "-fprofile-generate",
+    "-fprofile-use",
+    "-fprofile-instr-",
+    "-fcs-profile-generate",
+    "-fcoverage-mapping",
+    "-fcoverage-mcdc",
+    "-fprofile-sample-",
+];
 
 /// Variable that names the edge profile by which the drivers compile.
 pub const USE_VARIABLE: &str = "TRODDEN_PROFILE_USE";
+
+/// Counters of LLVM's that a build has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LlvmCounters {
+    /// Of edges, for `-fprofile-use`.
+    Edges,
+    /// Of regions of the source, for `llvm-cov`.
+    Coverage,
+    /// The same, and of the test vectors of decisions.
+    Mcdc,
+}
+
+impl LlvmCounters {
+    /// Those that settings ask for.
+    pub fn of(settings: &Settings) -> Option<LlvmCounters> {
+        match settings.observe? {
+            Observe::EdgeProfile => Some(LlvmCounters::Edges),
+            Observe::Coverage => Some(LlvmCounters::Coverage),
+            Observe::Mcdc => Some(LlvmCounters::Mcdc),
+            _ => None,
+        }
+    }
+
+    /// The option of `trodden build`.
+    fn option(self) -> &'static str {
+        match self {
+            LlvmCounters::Edges => "--pgo",
+            LlvmCounters::Coverage => "--coverage",
+            LlvmCounters::Mcdc => "--coverage=mcdc",
+        }
+    }
+
+    /// Options of clang's front end that insert them.
+    fn clang_options(self) -> &'static [&'static str] {
+        match self {
+            LlvmCounters::Edges => &["-fprofile-instrument=llvm"],
+            LlvmCounters::Coverage => &["-fprofile-instrument=clang", "-fcoverage-mapping"],
+            LlvmCounters::Mcdc => &["-fprofile-instrument=clang", "-fcoverage-mapping", "-fcoverage-mcdc"],
+        }
+    }
+
+    /// Options of rustc that insert them; it has none for MC/DC. Those of coverage are updated atomically; of edges LLVM has the option for it.
+    fn rustc_options(self) -> &'static [&'static str] {
+        match self {
+            LlvmCounters::Edges => &["-Cprofile-generate", "-Cllvm-args=-instrprof-atomic-counter-update-all"],
+            LlvmCounters::Coverage | LlvmCounters::Mcdc => &["-Cinstrument-coverage"],
+        }
+    }
+}
 
 /// What is added to compile by an edge profile, if the environment names one. Warnings of functions that the profile
 /// does not know would be many.
@@ -36,24 +93,26 @@ pub fn used() -> Option<OsString> {
 
 /// Whether names of functions must be those of a plain build, because a profile goes by them.
 pub fn names_matter(settings: &Settings) -> bool {
-    asked_for(settings) || used().is_some()
+    LlvmCounters::of(settings) == Some(LlvmCounters::Edges) || used().is_some()
 }
 
-/// Whether settings ask for an edge profile.
-pub fn asked_for(settings: &Settings) -> bool {
-    settings.observe == Some(Observe::EdgeProfile)
+/// The counters that the environment asks for.
+///
+/// # Errors
+/// The environment's settings cannot be read.
+pub fn wanted() -> Result<Option<LlvmCounters>> {
+    Ok(LlvmCounters::of(&of_environment()?))
 }
 
-/// What is added to rustc. It has no option for atomic updates, LLVM has.
+/// What is added to rustc.
 ///
 /// # Errors
 /// The environment's settings cannot be read.
 pub fn rustc_options() -> Result<Vec<OsString>> {
     let mut options = Vec::new();
-    if asks_for_edge_profile()? {
-        let arguments = LLVM_OPTIONS.into_iter().chain(["-instrprof-atomic-counter-update-all"]);
-        options.push("-Cprofile-generate".into());
-        options.extend(arguments.map(|a| OsString::from(format!("-Cllvm-args={a}"))));
+    if let Some(counters) = wanted()? {
+        options.extend(counters.rustc_options().iter().map(OsString::from));
+        options.extend(LLVM_OPTIONS.into_iter().map(|a| OsString::from(format!("-Cllvm-args={a}"))));
     }
     options.extend(used().map(|file| {
         let mut option = OsString::from("-Cprofile-use=");
@@ -84,14 +143,12 @@ pub fn without_runtime(words: &mut Vec<OsString>) {
 /// # Errors
 /// The user's own options have to do with profiles.
 pub fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
-    if !line.kind.compiles() || !asks_for_edge_profile()? {
-        return Ok(Vec::new());
-    }
+    let Some(counters) = wanted()?.filter(|_| line.kind.compiles()) else { return Ok(Vec::new()) };
     let is_foreign = |word: &str| FOREIGN.iter().any(|f| word.starts_with(f));
     if let Some(word) = line.words.iter().map(|w| w.to_string_lossy()).find(|w| is_foreign(w)) {
-        bail!("{word} cannot be used together with `--pgo`: leave it out of the build that collects");
+        bail!("{word} cannot be used together with `{}`: leave it out of this build, which inserts what is needed", counters.option());
     }
-    let front_end = ["-fprofile-instrument=llvm", "-fprofile-update=atomic"].into_iter();
+    let front_end = counters.clang_options().iter().copied().chain(["-fprofile-update=atomic"]);
     let words = front_end.chain(LLVM_OPTIONS.into_iter().flat_map(|o| ["-mllvm", o]));
     Ok(words.flat_map(|w| ["-Xclang", w]).map(OsString::from).collect())
 }

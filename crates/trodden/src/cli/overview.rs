@@ -13,7 +13,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Building programs", &["cc", "c++", "instrument", "pgo", "drivers", "info", "store"]),
     ("Runs and profiles", &["runs", "merge", "collect", "export"]),
     ("Reading paths", &["annotate", "find", "stream", "advise", "loops"]),
-    ("Testing", &["residual", "suite", "isolate"]),
+    ("Testing", &["coverage", "residual", "suite", "isolate"]),
     ("Production and many users", &["sample", "last", "field"]),
     ("Programs that were not built for it", &["trace", "simulate", "import"]),
     ("Waiting time", &["waits"]),

@@ -2,7 +2,7 @@
 //! [`trodden_unit::experiment::exclusions`], and files are read where the settings are resolved.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Command, Parser};
+use clap::{Args, Command, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use trodden_unit::experiment::{Input, Keep, Observe, Reach, Scheme, Settings, Spelling, Threads, Timing};
@@ -47,6 +47,11 @@ pub struct Parameters {
     /// Note where LLVM's edge counters would be, so that profiles can be exported for `-fprofile-use`.
     #[arg(long, conflicts_with = "stream")]
     pub pgo: bool,
+    /// Have the compiler insert the counters of its source-based coverage, and compute them from the paths: for `trodden coverage`. With
+    /// `=mcdc` the conditions of each decision are observed as well (C and C++).
+    #[arg(long, value_enum, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "regions",
+          conflicts_with_all = ["addresses", "pgo", "stream"])]
+    pub coverage: Option<CoverageKind>,
     /// Besides counting, sum up events for each path: their number, mean and deviation. `tsc` (time) works everywhere;
     /// hardware events need a machine that counts them.
     #[arg(long, value_name = "EVENT", value_parser = spelled::<EventSource>())]
@@ -65,6 +70,15 @@ pub struct Parameters {
     /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
     #[arg(long)]
     pub sample: bool,
+}
+
+/// What coverage is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CoverageKind {
+    /// Of regions, and so of lines, functions and branches.
+    Regions,
+    /// And of the conditions of decisions (MC/DC).
+    Mcdc,
 }
 
 /// Reads a value by its spelling.
@@ -102,7 +116,11 @@ impl Parameters {
     /// What is observed: `--addresses`, `--pgo` and `--stream` are like values of one option.
     fn observe(&self) -> Option<Observe> {
         let asked = [(self.addresses, Observe::Addresses), (self.pgo, Observe::EdgeProfile), (self.stream, Observe::Stream)];
-        asked.into_iter().find_map(|(is_asked, observe)| is_asked.then_some(observe))
+        let asked = asked.into_iter().find_map(|(is_asked, observe)| is_asked.then_some(observe));
+        asked.or(self.coverage.map(|kind| match kind {
+            CoverageKind::Regions => Observe::Coverage,
+            CoverageKind::Mcdc => Observe::Mcdc,
+        }))
     }
 
     /// Those among words of another command: takes them out, with their values.
@@ -125,7 +143,11 @@ impl Parameters {
             match found {
                 Some((argument, joined)) => {
                     own.push(word);
-                    let value = if argument.get_action().takes_values() && !joined { rest.next() } else { None };
+                    let value = if argument.get_action().takes_values() && !argument.is_require_equals_set() && !joined {
+                        rest.next()
+                    } else {
+                        None
+                    };
                     own.extend(value);
                 }
                 None => others.push(word),

@@ -1,5 +1,6 @@
 //! The syntax of `trodden suite`.
 
+use super::coverage::CoveredFiles;
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,6 +25,8 @@ pub enum Suite {
     Redundant(Redundant),
     /// Order tests so that they take most paths soonest; those first that take paths which a change touches.
     Order(Order),
+    /// Show which lines and which paths each test adds, of a program built with --coverage.
+    Coverage(SuiteCoverage),
     /// Run a test binary of Rust's, each test of it as a run of its own: what `suite run --cargo` has cargo run.
     #[command(hide = true)]
     Step {
@@ -95,6 +98,32 @@ pub struct SuiteFunctions {
     /// No functions of this name, or whose full name this regular expression matches. May be given several times.
     #[arg(long, value_name = "NAME")]
     pub except: Vec<String>,
+}
+
+/// `trodden suite coverage`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden suite coverage tests
+  trodden suite coverage tests --lines --include src     which lines each adds
+  trodden suite coverage tests --changed-since HEAD~1    of lines that changed since that commit
+
+Next is always the test that executes most lines which none before it has executed; of equal ones, that which takes most new paths.")]
+pub struct SuiteCoverage {
+    /// The suite.
+    pub suite: String,
+    /// Which files.
+    #[command(flatten)]
+    pub files: CoveredFiles,
+    /// Name the lines that each test adds.
+    #[arg(long)]
+    pub lines: bool,
+    /// Only lines that were changed since this commit.
+    #[arg(long, value_name = "COMMIT")]
+    pub changed_since: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `trodden suite redundant`

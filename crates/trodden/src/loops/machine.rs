@@ -180,7 +180,8 @@ mod tests {
 
     #[test]
     fn functions_in_a_modules_own_assembly_end_nowhere() {
-        let own = "\t# Start of file scope inline assembly\n\t.type\tplace,@function\nplace:\n\tret\n\t# End of file scope inline assembly\n";
+        let own =
+            "\t# Start of file scope inline assembly\n\t.type\tplace,@function\nplace:\n\tret\n\t# End of file scope inline assembly\n";
         assert_eq!(read(&format!("{own}{TEXT}")), read(TEXT));
     }
 

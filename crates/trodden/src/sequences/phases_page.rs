@@ -38,7 +38,8 @@ fn strip(title: &str, found: &Found, sources: &BTreeMap<String, String>, page: &
     let count = found.of_interval.len().max(1);
     let _ = write!(
         page,
-        "<h2>{title}: {} phases, {} changes</h2><svg viewBox=\"0 0 {count} 1\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{title}\">",
+        "<h2>{title}: {} phases, {} changes</h2>\
+<svg viewBox=\"0 0 {count} 1\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{title}\">",
         found.phases.len(),
         found.changes.len()
     );

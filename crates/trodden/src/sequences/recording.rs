@@ -1,7 +1,7 @@
 //! A recording: for each thread its sequence of events as a grammar, and what each symbol means.
 //!
-//! Symbols are numbers of entries of one table, which two recordings that are compared share. Reading holds one window of the compressor besides the
-//! windows' grammars, never the sequence.
+//! Symbols are numbers of entries of one table, which two recordings that are compared share. Reading holds one window of the compressor
+//! besides the windows' grammars, never the sequence.
 
 use super::{streams, text};
 use crate::cli::StreamInput;

@@ -1,8 +1,8 @@
 //! Recordings of programs built with `--stream`: the logs of a run, as bracketed sequences of one thread.
 //!
-//! A log has no event for a return: a path says by its role that its frame is left, and frames that an exception or `longjmp` unwound follow from the
-//! depths of frames ([`Nesting`]). Here each frame that goes has its `leave`. Before a call the path up to there is an event, and the whole path
-//! another when it ends: the convention of prefixes.
+//! A log has no event for a return: a path says by its role that its frame is left, and frames that an exception or `longjmp` unwound
+//! follow from the depths of frames ([`Nesting`]). Here each frame that goes has its `leave`. Before a call the path up to there is an
+//! event, and the whole path another when it ends: the convention of prefixes.
 
 use super::recording::{EventTable, PathEvent, Recording, RecordingWriter};
 use crate::notes::warn;
@@ -124,8 +124,9 @@ impl Reader<'_, '_> {
         }
         let (end, is_prefix) = match role {
             PathRole::Call => (SubpathEnd::Call, true),
-            PathRole::Goes => (SubpathEnd::BackEdge, false),
-            PathRole::Stops | PathRole::Leaves => (SubpathEnd::Return, false),
+            // Where a path stops at a call that does not return, the frame goes on only by `longjmp`, with another path.
+            PathRole::Goes | PathRole::Stops => (SubpathEnd::BackEdge, false),
+            PathRole::Leaves => (SubpathEnd::Return, false),
         };
         let id = self.told.places.path(counter).map_or(0, |(_, id)| id);
         let blocks = self.told.places.walk(counter).map(|(_, walk)| walk.blocks).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Recordings as text.
 //!
-//! Two formats. What `trodden simulate --preset whole-program --sequence` writes: `THREAD START OUTCOMES END`, where a path that ended at a call
-//! is followed by the callee's first. And events, fields separated by tabulators:
+//! Two formats. What `trodden simulate --preset whole-program --sequence` writes: `THREAD START OUTCOMES END`, where a path that ended at
+//! a call is followed by the callee's first. And events, fields separated by tabulators:
 //!
 //! ```text
 //! #trodden events 1
@@ -108,9 +108,7 @@ impl Events<'_> {
     fn take_simulated(&mut self, line: &str, frames: &mut HashMap<String, Frames>) -> Result<()> {
         let fields: Vec<&str> = line.split(' ').collect();
         let [thread, start, outcomes, end] = fields[..] else {
-            bail!(
-                "neither a file of events (its first line would be `{HEADER}`) nor a sequence of `trodden simulate` (thread, start, outcomes, end)"
-            )
+            bail!("neither events (the first line would be `{HEADER}`) nor a sequence of `trodden simulate` (thread, start, outcomes, end)")
         };
         ensure!(outcomes.bytes().all(|b| b == b'0' || b == b'1'), "outcomes are digits 0 and 1");
         let number = self.writer.thread(thread)?;

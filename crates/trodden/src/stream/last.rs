@@ -173,7 +173,7 @@ fn thread_text(thread: &ThreadReport, out: &mut String) {
     let frames = plural(thread.frames.len() as u128, "live frame", "live frames");
     let _ = writeln!(out, "\nthread {} of process {}: {frames}", thread.thread, thread.process);
     for (number, frame) in thread.frames.iter().enumerate() {
-        let at = frame.lines.last().map_or(String::new(), |line| format!("  {}", place(line)));
+        let at = place(&frame.lines).map_or(String::new(), |place| format!("  {place}"));
         let _ = match (&frame.path, frame.at_call) {
             (Some(path), _) => writeln!(out, "  #{number} {}{at}  at its last call, by the path {path}", frame.function),
             (None, true) => writeln!(out, "  #{number} {}{at}  at its last call", frame.function),

@@ -132,7 +132,10 @@ impl<'a> Told<'a> {
     }
 }
 
-/// A place in the source, as people write it.
-pub fn place(line: &Line) -> String {
-    format!("{}:{}", Path::new(&line.file).file_name().map_or(line.file.clone().into(), |n| n.to_string_lossy()), line.line)
+/// Lines of one file, as people write them: `list.c:12`, `list.c:12-14`.
+pub fn place(lines: &[Line]) -> Option<String> {
+    let (last, file) = lines.last().map(|l| (l.line, &l.file))?;
+    let first = lines.iter().filter(|l| l.file == *file).map(|l| l.line).min()?;
+    let name = Path::new(file).file_name().map_or(file.clone().into(), |n| n.to_string_lossy());
+    Some(if first == last { format!("{name}:{last}") } else { format!("{name}:{first}-{last}") })
 }

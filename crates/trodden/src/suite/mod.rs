@@ -40,6 +40,7 @@ pub fn run(job: &Job) -> Result<ExitCode> {
         Job::List { suite: Some(suite), of, json } => print(&show::tests(suite, &load(suite, of)?, *json)?)?,
         Job::Redundant(job) => redundant(job)?,
         Job::Order(job) => put_in_order(job)?,
+        Job::Coverage(job) => crate::coverage::by_test::run(job)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! The schedule of one copy's part of the paths: each is counted on its end ([`crate::partition::ends`]), if its end is the copy's.
+//! The program of one copy's part of the paths: each is counted on its end ([`crate::partition::ends`]), if its end is the copy's.
 //!
 //! Behind an end only one way leads on and no call on it is one that might not come back, so a count there is as exact
 //! as one where the path is over. Where nothing of interest can come any more, nothing is done until the next path
@@ -8,20 +8,19 @@
 //! set. What follows a call that returns twice begins whenever that call returns, without the edge being taken again:
 //! such paths are counted on the edge behind.
 
-use super::{Schedule, Step, Task};
+use super::operation::{Operation, add};
 use crate::dag::{Cut, CutReason, Dag, DagEdgeId};
 use crate::graph::{Edge, Graph, Node};
 use crate::partition::{Hits, Part};
-use crate::plan::Action;
 
 /// What has to be done on each edge of a graph.
-pub fn schedule(graph: &Graph, dag: &Dag, part: &Part) -> Schedule {
+pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> {
     let mut returning = vec![false; graph.node_count()];
     for cut in dag.cuts().iter().filter(|c| c.reason == CutReason::ReturnsTwice) {
         returning[graph.to(cut.edge).index()] = cut.enter.is_some_and(|id| part.counted[id.index()]);
     }
-    let course = Course { graph, dag, part, leads: part.leads(dag), returning };
-    Schedule::from_tasks(graph.edges().map(|e| course.task(e)).collect())
+    let counting = Counting { graph, dag, part, leads: part.leads(dag), returning };
+    graph.edges().map(|e| counting.on(e)).collect()
 }
 
 /// Hits of probes on an edge: of those that stand there, and on what a cut edge was replaced by.
@@ -34,7 +33,7 @@ pub fn hits(dag: &Dag, part: &Part, edge: Edge) -> Hits {
     [dag.real(edge)].into_iter().chain(cut).flatten().map(of).sum()
 }
 
-struct Course<'a> {
+struct Counting<'a> {
     graph: &'a Graph,
     dag: &'a Dag,
     part: &'a Part,
@@ -44,32 +43,28 @@ struct Course<'a> {
     returning: Vec<bool>,
 }
 
-impl Course<'_> {
-    fn task(&self, edge: Edge) -> Task {
-        let nothing = Task::of(Step::Counted);
+impl Counting<'_> {
+    fn on(&self, edge: Edge) -> Vec<Operation> {
         let pending = self.returning[self.graph.from(edge).index()].then_some(self.part.offset);
         if let Some(id) = self.dag.real(edge) {
-            let kept = |increment| Step::Plain(Action::Add { increment });
             return match self.counted(id).or(pending) {
-                Some(count) => Task { step: kept(0), count: Some(count), ..nothing },
-                None if self.goes_on(id, self.graph.to(edge)) => Task { step: kept(self.part.increments[id.index()]), ..nothing },
-                None => nothing,
+                Some(increment) => vec![Operation::Count { increment }],
+                None if self.goes_on(id, self.graph.to(edge)) => add(self.part.increments[id.index()]).into_iter().collect(),
+                None => vec![Operation::Discard],
             };
         }
         match self.dag.cut(edge) {
-            None => Task { step: Step::Plain(Action::Dead), ..nothing },
-            Some(cut) => self.cut(cut, pending),
+            None => vec![Operation::Unreachable],
+            Some(cut) => self.on_cut(cut, pending),
         }
     }
 
-    fn cut(&self, cut: &Cut, pending: Option<i64>) -> Task {
-        let start = cut.enter.map_or(0, |id| self.part.increments[id.index()]);
-        let step = match cut.leave.and_then(|id| self.counted(id)).or(pending) {
-            Some(increment) => Step::Plain(Action::CountAndRestart { increment, start }),
-            None => Step::Restart { start },
-        };
-        let begins = cut.enter.filter(|id| self.part.counted[id.index()] && cut.reason != CutReason::ReturnsTwice);
-        Task { count: begins.map(|_| self.part.offset), ..Task::of(step) }
+    fn on_cut(&self, cut: &Cut, pending: Option<i64>) -> Vec<Operation> {
+        let ends = cut.leave.and_then(|id| self.counted(id)).or(pending).map(|increment| Operation::Count { increment });
+        let start = Operation::Set(cut.enter.map_or(0, |id| self.part.increments[id.index()]));
+        let is_decided = cut.enter.is_some_and(|id| self.part.counted[id.index()]) && cut.reason != CutReason::ReturnsTwice;
+        let begins = is_decided.then_some(Operation::Count { increment: self.part.offset });
+        [ends, Some(start), begins].into_iter().flatten().collect()
     }
 
     /// What the register lacks to the number of the path that is counted on this edge.

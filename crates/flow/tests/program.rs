@@ -1,19 +1,46 @@
-//! Schedules against the plans they rearrange: on random walks through random graphs both count the same.
+//! Probe programs against the plans they are made of: on random walks through random graphs both count the same, after all passes.
 
-use machine::{Machine, facts};
+use machine::blocks;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::dag::Origin;
 use trodden_flow::frequency::{Frequencies, innermost_loops};
 use trodden_flow::partition::{self, Measure, Options, Part, Procedure, Strategy};
 use trodden_flow::plan::{Action, Plan};
-use trodden_flow::schedule::{ByRounds, Choices, Facts, Schedule, Step, Usual, UsualRounds};
+use trodden_flow::program::operation::{Operation, value_set};
+use trodden_flow::program::{BlockProperties, ByRounds, Choices, DominantIteration, UsualRounds};
+use trodden_flow::verify::machine::Machine;
 use trodden_flow::verify::verify_part;
-use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, PlanOptions};
+use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, PlanOptions, ProbeProgram};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
 mod machine;
+
+/// A register and counts, as a plan's actions change them.
+#[derive(Default)]
+pub struct Planned {
+    /// The path register.
+    pub register: i64,
+    /// By index.
+    pub counts: BTreeMap<i64, u64>,
+}
+
+impl Planned {
+    /// Does what a plan says.
+    pub fn act(&mut self, action: Action) {
+        match action {
+            Action::Add { increment } => self.register += increment,
+            Action::Count { increment } => *self.counts.entry(self.register + increment).or_default() += 1,
+            Action::CountAndRestart { increment, start } => {
+                *self.counts.entry(self.register + increment).or_default() += 1;
+                self.register = start;
+            }
+            Action::Poison { .. } => panic!("nothing is left out"),
+            Action::Dead => panic!("a walk took a dead edge"),
+        }
+    }
+}
 
 fn random_walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
     let (mut at, mut walk) = (graph.entry(), Vec::new());
@@ -46,17 +73,19 @@ fn loops_with(which: ByRounds, sizes: [u32; 2], crossed: BTreeSet<Edge>, times: 
     let frequencies = Frequencies::estimate(&graph, &weights);
     let whole = PlanOptions { max_paths: 1 << 20, entries: Entries::Shared, chords: true, hot_first: false };
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &whole);
-    let facts = Facts {
+    let properties = BlockProperties {
         quiet: vec![true; 4],
         early: vec![false; 4],
         open: vec![true; graph.edge_count()],
         free: vec![true; graph.edge_count()],
         sizes: vec![50, sizes[0], sizes[1], 50],
         crossed,
-        times_round: times.map(|times| (Edge(3), times)).into_iter().collect(),
+        trip_counts: times.map(|times| (Edge(3), times)).into_iter().collect(),
         counted: counted.then_some(Edge(3)).into_iter().collect(),
     };
-    Schedule::of(&graph, &plan, &frequencies, &facts, Choices { rounds: which, early: true, usual: UsualRounds::Together }).loops().len()
+    ProbeProgram::of(&graph, &plan, &frequencies, &properties, Choices { rounds: which, early: true, usual: UsualRounds::Together })
+        .loops()
+        .len()
 }
 
 #[test]
@@ -91,7 +120,7 @@ fn loops_whose_rounds_the_program_counts_are_counted_by_them_if_they_have_one_wa
 
 /// Whether some held rounds are written where control enters a loop inside theirs: where it comes to what closes
 /// theirs, but not through its head.
-fn holds_around_a_loop(graph: &Graph, usual: &Usual) -> bool {
+fn holds_around_a_loop(graph: &Graph, usual: &DominantIteration) -> bool {
     let Some(held) = &usual.held else { return false };
     let innermost = innermost_loops(graph);
     let comes_back = |from: Node| {
@@ -107,7 +136,7 @@ fn holds_around_a_loop(graph: &Graph, usual: &Usual) -> bool {
 }
 
 #[test]
-fn schedules_count_what_plans_count() {
+fn programs_count_what_plans_count() {
     let (mut by_rounds, mut early, mut held, mut many) = (0, 0, 0, 0);
     let mut around_loops = 0;
     for seed in 0..200_000 {
@@ -119,31 +148,31 @@ fn schedules_count_what_plans_count() {
         let cuts = forced(&mut random, &graph);
         let frequencies = machine::frequencies(&mut random, &graph);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));
-        let facts = facts(&mut random, &graph);
+        let properties = blocks(&mut random, &graph);
         let choices = Choices {
             rounds: random.pick(&[ByRounds::No, ByRounds::Tight, ByRounds::Often, ByRounds::Often]),
             early: random.chance(80),
             usual: random.pick(&[UsualRounds::Together, UsualRounds::Apart, UsualRounds::Held, UsualRounds::Held]),
         };
-        let schedule = Schedule::of(&graph, &plan, &frequencies, &facts, choices);
-        for edge in graph.edges().filter(|e| schedule.has_code(*e)) {
-            let task = schedule.task(edge);
-            let moved = task.flush.is_some() || task.count.is_some() || task.write.is_some();
-            assert!(!moved || facts.open[edge.index()], "seed {seed}: {edge:?} cannot carry code");
+        let program = ProbeProgram::of(&graph, &plan, &frequencies, &properties, choices);
+        let is_flush = |o: &Operation| matches!(o, Operation::Flush { .. } | Operation::FlushDominant(_));
+        for edge in graph.edges() {
+            let moved = program.operations(edge).iter().any(is_flush) || program.counts_early(edge);
+            assert!(!moved || properties.open[edge.index()], "seed {seed}: {edge:?} cannot carry code");
         }
-        by_rounds += schedule.loops().len();
-        held += schedule.usual().iter().filter(|u| u.held.is_some()).count();
-        around_loops += schedule.usual().iter().filter(|u| holds_around_a_loop(&graph, u)).count();
-        early += graph.edges().filter(|e| schedule.task(*e).count.is_some()).count();
+        by_rounds += program.loops().len();
+        held += program.dominant().iter().filter(|u| u.held.is_some()).count();
+        around_loops += program.dominant().iter().filter(|u| holds_around_a_loop(&graph, u)).count();
+        early += graph.edges().filter(|e| program.counts_early(*e)).count();
         for _ in 0..8 {
             let Some(walk) = random_walk(&mut random, &graph) else { continue };
-            let (mut planned, mut scheduled) = (Machine::default(), Machine::default());
+            let (mut planned, mut scheduled) = (Planned::default(), Machine::default());
             for edge in walk {
                 planned.act(plan.action(&graph, edge));
-                scheduled.take(&schedule, &graph, edge);
+                scheduled.take(&program, edge).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
             }
             many += planned.counts.values().filter(|c| **c > 1).count();
-            assert_eq!(scheduled.counts, planned.counts, "seed {seed}: {schedule:?}");
+            assert_eq!(scheduled.counts, planned.counts, "seed {seed}: {program:?}");
         }
     }
     assert!(
@@ -176,16 +205,16 @@ fn usual_rounds_are_the_likeliest_of_their_loops() {
         let weights: Vec<f64> = graph.edges().map(|_| random.below(40) as f64).collect();
         let frequencies = Frequencies::estimate(&graph, &weights);
         let plan = Plan::ball_larus(&graph, &[], &frequencies, &options(&mut random));
-        let facts = facts(&mut random, &graph);
+        let properties = blocks(&mut random, &graph);
         let choices = Choices { rounds: ByRounds::No, early: false, usual: UsualRounds::Apart };
-        let schedule = Schedule::of(&graph, &plan, &frequencies, &facts, choices);
+        let program = ProbeProgram::of(&graph, &plan, &frequencies, &properties, choices);
         let innermost = innermost_loops(&graph);
         let fits = |head: Node, nodes: &[Node]| {
-            nodes.iter().all(|n| facts.quiet[n.index()] && innermost[n.index()] == Some(head))
-                && nodes.iter().map(|n| facts.sizes[n.index()]).sum::<u32>() <= SHORT
+            nodes.iter().all(|n| properties.quiet[n.index()] && innermost[n.index()] == Some(head))
+                && nodes.iter().map(|n| properties.sizes[n.index()]).sum::<u32>() <= SHORT
         };
         for cut in plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
-            let Some(usual) = schedule.usual().iter().find(|u| u.back == cut.edge).map(|u| u.index) else { continue };
+            let Some(usual) = program.dominant().iter().find(|u| u.back == cut.edge).map(|u| u.index) else { continue };
             let head = graph.to(cut.edge);
             let path = plan.numbering.path(&plan.dag, usual as u64).expect("it is the number of a path");
             let begins = |p: &[DagEdgeId]| way(&graph, &plan, &frequencies, p).0[0] == head;
@@ -220,12 +249,26 @@ impl Walks {
         Some(Walks(walks))
     }
 
-    /// What a machine counts on them.
-    fn counts(&self, take: impl Fn(&mut Machine, Edge), start: impl Fn(Edge) -> i64) -> BTreeMap<i64, u64> {
+    /// What a plan counts on them.
+    fn planned(&self, graph: &Graph, plan: &Plan) -> BTreeMap<i64, u64> {
+        let mut machine = Planned::default();
+        let start = |edge| match plan.action(graph, edge) {
+            Action::CountAndRestart { start, .. } => start,
+            other => panic!("{other:?}"),
+        };
+        for (again, walk) in &self.0 {
+            machine.register = again.map_or(0, start);
+            walk.iter().for_each(|e| machine.act(plan.action(graph, *e)));
+        }
+        machine.counts
+    }
+
+    /// What a program counts on them.
+    fn counted(&self, program: &ProbeProgram) -> BTreeMap<i64, u64> {
         let mut machine = Machine::default();
         for (again, walk) in &self.0 {
-            machine.register = again.map_or(0, &start);
-            walk.iter().for_each(|e| take(&mut machine, *e));
+            machine.register = Some(again.map_or(0, |e| value_set(program.operations(e)).expect("a path begins there")));
+            walk.iter().for_each(|e| machine.take(program, *e).expect("no fault"));
         }
         machine.counts
     }
@@ -268,32 +311,24 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
         let parted = partition::plan(&[procedure], strategy, &options);
         let Some(walks) = Walks::of(&mut random, &graph, &twice) else { continue };
         returns += walks.0.len() - 1;
-        let start = |edge| match plan.action(&graph, edge) {
-            Action::CountAndRestart { start, .. } => start,
-            other => panic!("{other:?}"),
-        };
-        let truth = walks.counts(|m, e| m.act(plan.action(&graph, e)), start);
+        let truth = walks.planned(&graph, &plan);
         let mut known = BTreeMap::new();
         for part in parted.copies.into_iter().filter_map(|mut c| c.parts.remove(0)) {
             judge(seed, &mut random, &plan.dag, &part);
             let copy = Plan::of_part(plan.dag.clone(), part.clone()).expect("a part has a plan");
-            let schedule = Schedule::of(
+            let program = ProbeProgram::of(
                 &graph,
                 &copy,
                 &Frequencies::estimate(&graph, &weights),
-                &facts(&mut random, &graph),
+                &blocks(&mut random, &graph),
                 Choices { rounds: ByRounds::Often, early: true, usual: UsualRounds::Held },
             );
-            for rounds in schedule.loops() {
+            for rounds in program.loops() {
                 let leave = plan.dag.cut(rounds.back).and_then(|cut| cut.leave).expect("a loop is closed by a cut edge");
                 by_rounds[usize::from(part.counted[leave.index()])] += 1;
             }
-            beginnings += graph.edges().filter(|e| schedule.task(*e).count.is_some() && plan.dag.cut(*e).is_some()).count();
-            let start = |edge| match schedule.task(edge).step {
-                Step::Plain(Action::CountAndRestart { start, .. }) | Step::Restart { start } => start,
-                other => panic!("{other:?}"),
-            };
-            let counts = walks.counts(|m, e| m.take(&schedule, &graph, e), start);
+            beginnings += graph.edges().filter(|e| program.counts_early(*e) && plan.dag.cut(*e).is_some()).count();
+            let counts = walks.counted(&program);
             parts += 1;
             check_copy(seed, &plan.dag, &plan.numbering, &copy, &counts, &truth, &mut known);
         }

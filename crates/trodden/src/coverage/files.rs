@@ -56,7 +56,8 @@ impl Files {
         self.missing.borrow().iter().cloned().collect()
     }
 
-    fn is_wanted(&self, path: &Path, name: &Path) -> bool {
+    /// Whether a file is wanted, by its place or its name.
+    pub fn is_wanted(&self, path: &Path, name: &Path) -> bool {
         // A folder's name stands for all files in it, wherever it is.
         let matches = |pattern: &Pattern| {
             let of = |path: &Path| {

@@ -1,0 +1,39 @@
+//! Which counter counts a path: what a program's counters mean to whoever reads them.
+
+use crate::partition::Part;
+use crate::selected::Ending;
+use crate::verify::Aliases;
+
+/// Which counter counts a path, by what the register and an increment sum to at its end.
+#[derive(Clone, Debug)]
+pub enum Cells {
+    /// That of the path's number, which is the sum.
+    Paths {
+        /// Overflow counters behind them, for paths that are left out.
+        overflow: u64,
+    },
+    /// What one of several copies counts: that of the path's sum of labels.
+    Labels {
+        /// For each edge of the numbered paths' acyclic graph its label.
+        labels: Vec<i64>,
+        /// Number of counters.
+        cells: u64,
+        /// Increments and places of counts, by edge of the acyclic graph of all paths.
+        part: Part,
+    },
+    /// One for each interesting path, the last for all others.
+    Interesting(InterestingCells),
+}
+
+/// Counters of interesting paths.
+#[derive(Clone, Debug)]
+pub struct InterestingCells {
+    /// Which counter it is, by the sum.
+    pub ending: Ending,
+    /// Counters with the numbers of their paths, ascending. Other counters count other paths.
+    pub paths: Vec<(u64, u64)>,
+    /// Other paths that a counter of this list counts, too.
+    pub aliases: Aliases,
+    /// Whether the numbering was proven, not only tried on some paths.
+    pub proven: bool,
+}

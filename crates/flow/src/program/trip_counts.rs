@@ -1,0 +1,141 @@
+//! Pass: an innermost loop through which only one path leads, and in which nothing is called, is not counted iteration by
+//! iteration: the trip count is known when the loop is left, and is added to the path's count there
+//! ([`TripCountedLoop`]). Edge profilers keep counters in registers for the same purpose; here the loop's own counter
+//! usually serves.
+
+use super::code::{Code, Frame, TripCountedLoop};
+use super::operation::{Operation, value_set};
+use super::{BlockProperties, ByRounds};
+use crate::frequency::Frequencies;
+use crate::graph::{Edge, Graph, Node};
+
+/// Loops are counted by trip count if they iterate this often: what the exit edges cost then is less than what the
+/// iterations would.
+const WORTHWHILE_ITERATIONS: f64 = 5.0;
+/// Loops with a constant trip count are counted when they are left if it is at least this: two additions then, and none
+/// in the iterations.
+const WORTHWHILE_TRIP_COUNT: u64 = 3;
+/// The most instructions in an iteration of a [tight](ByRounds::Tight) loop.
+const TIGHT: u32 = 6;
+/// The most exit edges of a loop that is counted by trip count: each gets the code that adds it.
+const MOST_EXITS: usize = 3;
+/// The most nodes of a loop that is counted by trip count.
+const MOST_NODES: usize = 64;
+
+/// Counts loops by their trip counts where that pays. Takes time linear in the size of the graph and of its loops.
+pub fn run(frame: &Frame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: ByRounds) {
+    if which == ByRounds::No {
+        return;
+    }
+    for back in frame.back_edges() {
+        if let Some(candidate) = Candidate::find(frame, code, blocks, back).filter(|c| c.pays(frame, code, frequencies, blocks, which)) {
+            candidate.rewrite(frame, code);
+        }
+    }
+}
+
+/// A loop that can be counted by its trip count.
+struct Candidate {
+    back: Edge,
+    nodes: Vec<Node>,
+    exits: Vec<Edge>,
+    /// The register at the beginning of the next iteration.
+    start: i64,
+    /// The trip count, if it is a constant that is worthwhile.
+    trip_count: Option<u64>,
+}
+
+impl Candidate {
+    fn find(frame: &Frame, code: &Code, blocks: &BlockProperties, back: Edge) -> Option<Candidate> {
+        let graph = &frame.graph;
+        if blocks.crossed.contains(&back) {
+            return None;
+        }
+        let nodes = only_path(frame, code, blocks, back)?;
+        let start = value_set(code.on(back)).filter(|_| is_counted_once(code, graph, &nodes, back))?;
+        let exits: Vec<Edge> = nodes.iter().flat_map(|n| code.live(graph.out(*n))).filter(|e| !stays(graph, &nodes, back, *e)).collect();
+        // What an endless loop counts has to be counted in it.
+        if exits.is_empty() || exits.len() > MOST_EXITS || exits.iter().any(|e| !blocks.open[e.index()]) {
+            return None;
+        }
+        let known = blocks.trip_counts.get(&back).copied();
+        let trip_count = known.filter(|count| *count >= WORTHWHILE_TRIP_COUNT && exits.len() == 1);
+        Some(Candidate { back, nodes, exits, start, trip_count })
+    }
+
+    fn pays(&self, frame: &Frame, code: &Code, frequencies: &Frequencies, blocks: &BlockProperties, which: ByRounds) -> bool {
+        let graph = &frame.graph;
+        let is_counted_by_program = self.exits.len() == 1 && blocks.counted.contains(&self.back);
+        let is_short = || self.nodes.iter().map(|n| blocks.sizes[n.index()]).sum::<u32>() <= TIGHT;
+        let entering = code.live(graph.incoming(self.nodes[0])).filter(|e| *e != self.back);
+        let outside: f64 = entering.map(|e| frequencies.edge(e)).sum();
+        let iterates = frequencies.edge(self.back) >= WORTHWHILE_ITERATIONS * outside;
+        self.trip_count.is_some() || (which == ByRounds::Often || is_counted_by_program || is_short()) && iterates
+    }
+
+    fn rewrite(self, frame: &Frame, code: &mut Code) {
+        let (graph, of) = (&frame.graph, code.next_loop());
+        let (mut partial, mut whole) = (0i64, 0);
+        for node in &self.nodes {
+            let (inside, leaving): (Vec<Edge>, Vec<Edge>) =
+                graph.out(*node).iter().partition(|e| stays(graph, &self.nodes, self.back, **e));
+            let exits: Vec<Edge> = code.live(&leaving).collect();
+            exits.iter().for_each(|e| code.operations[e.index()].insert(0, Operation::Flush { of, partial }));
+            for operation in code.on(inside[0]) {
+                match operation {
+                    Operation::Add(increment) => partial = partial.wrapping_add(*increment),
+                    Operation::Count { increment } => whole = partial.wrapping_add(*increment),
+                    _ => {}
+                }
+            }
+            code.operations[inside[0].index()].retain(|o| !matches!(o, Operation::Add(_) | Operation::Count { .. }));
+        }
+        code.operations[self.back.index()] = vec![Operation::Iterate(of)];
+        let Candidate { back, nodes, start, trip_count, .. } = self;
+        code.loops.push(TripCountedLoop { head: nodes[0], back, nodes, start, increment: whole, trip_count });
+    }
+}
+
+/// Whether an edge from a node of a loop stays in it, or closes it.
+fn stays(graph: &Graph, nodes: &[Node], back: Edge, edge: Edge) -> bool {
+    edge == back || (nodes.contains(&graph.to(edge)) && graph.to(edge) != nodes[0])
+}
+
+/// Whether an iteration's path is counted on the edge that closes the loop, or on an earlier one behind which only one
+/// path leads on.
+fn is_counted_once(code: &Code, graph: &Graph, nodes: &[Node], back: Edge) -> bool {
+    let counts = |e: Edge| code.on(e).iter().any(|o| matches!(o, Operation::Count { .. }));
+    match code.behind_flushes(back) {
+        [Operation::Count { .. }, Operation::Set(_)] => true,
+        [Operation::Set(_)] => {
+            let inside = |pair: &[Node]| code.live(graph.out(pair[0])).find(|e| graph.to(*e) == pair[1]);
+            nodes.windows(2).filter_map(inside).any(counts)
+        }
+        _ => false,
+    }
+}
+
+/// The nodes of the loop that a back edge closes, if there is just one path through it, it can be entered at its head
+/// only, and it holds no other loop.
+fn only_path(frame: &Frame, code: &Code, blocks: &BlockProperties, back: Edge) -> Option<Vec<Node>> {
+    let graph = &frame.graph;
+    let (latch, head) = (graph.from(back), graph.to(back));
+    if head == graph.entry() || code.live(graph.incoming(head)).any(|e| e != back && frame.cut(e).is_some()) {
+        return None;
+    }
+    let mut nodes = vec![latch];
+    while nodes[nodes.len() - 1] != head {
+        let here = nodes[nodes.len() - 1];
+        let mut into = code.live(graph.incoming(here));
+        let (Some(only), None) = (into.next(), into.next()) else { return None };
+        if frame.cut(only).is_some() || nodes.len() == MOST_NODES {
+            return None;
+        }
+        nodes.push(graph.from(only));
+    }
+    nodes.reverse();
+    let follows = |i: usize| nodes.get(i + 1).copied().unwrap_or(head);
+    let stays = |n: Node, to: Node| code.live(graph.out(n)).filter(|e| graph.to(*e) == to).count() == 1;
+    let alone = (0..nodes.len()).all(|i| blocks.quiet[nodes[i].index()] && stays(nodes[i], follows(i)));
+    alone.then_some(nodes)
+}

@@ -1,0 +1,159 @@
+//! An interpreter of probe programs: what each operation does, on one thread.
+//!
+//! It is the meaning of [`Operation`] for the verifier and for tests. A backend that does the same counts the same.
+//!
+//! Faults are what no program may lead to, whatever path control takes: to use a register whose value was discarded, to
+//! take an edge that control never takes, to leave a loop whose iterations were not counted.
+
+use crate::graph::{Edge, Node};
+use crate::partition::Hits;
+use crate::program::operation::{CallSite, DominantId, LoopId, Operation};
+use crate::program::{Held, ProbeProgram};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A path ended: its number.
+    Path(i64),
+    /// A call begins.
+    EnterCall(CallSite),
+    /// A call came back.
+    LeaveCall(CallSite),
+}
+
+/// What a program did that none may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MachineFault {
+    /// Control took an edge that is said to be dead.
+    #[error("control takes {0:?}, which is said to be unreachable")]
+    Unreachable(Edge),
+    /// The path register is used though it has no value.
+    #[error("on {0:?} the path register is used after its value was discarded")]
+    Discarded(Edge),
+    /// A loop is left, or entered again, and its iterations are not counted.
+    #[error("behind {0:?} iterations of {1:?} are lost")]
+    Iterations(Edge, LoopId),
+    /// Dominant iterations that are kept in a register are lost.
+    #[error("behind {0:?} executions of {1:?} that are kept in a register are lost")]
+    Dominant(Edge, DominantId),
+}
+
+/// The state of one thread.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The path register; none after its value was discarded.
+    pub register: Option<i64>,
+    /// By index; none is 0.
+    pub counts: BTreeMap<i64, u64>,
+    /// Paths that are not counted where they are looked up.
+    pub known: BTreeSet<i64>,
+    /// The stream.
+    pub stream: Vec<Event>,
+    /// Hits that the program counted.
+    pub hits: Hits,
+    /// Iterations of loops that are counted by their trip count.
+    iterations: BTreeMap<LoopId, u64>,
+    /// Executions of dominant iterations that are kept in a register.
+    held: BTreeMap<DominantId, u64>,
+}
+
+impl Default for Machine {
+    fn default() -> Machine {
+        Machine {
+            register: Some(0),
+            counts: BTreeMap::new(),
+            known: BTreeSet::new(),
+            stream: Vec::new(),
+            hits: Hits::default(),
+            iterations: BTreeMap::new(),
+            held: BTreeMap::new(),
+        }
+    }
+}
+
+impl Machine {
+    /// A machine to whose program these paths are known.
+    pub fn knowing(known: impl IntoIterator<Item = i64>) -> Machine {
+        Machine { known: known.into_iter().collect(), ..Machine::default() }
+    }
+
+    /// A function begins: its path register is 0.
+    pub fn enter(&mut self) {
+        self.register = Some(0);
+    }
+
+    /// Does what is to be done when control takes an edge.
+    ///
+    /// # Errors
+    /// See [`MachineFault`].
+    pub fn take(&mut self, program: &ProbeProgram, edge: Edge) -> Result<(), MachineFault> {
+        for operation in program.operations(edge) {
+            self.carry_out(program, edge, *operation)?;
+        }
+        self.check_lost(program, edge)
+    }
+
+    fn carry_out(&mut self, program: &ProbeProgram, edge: Edge, operation: Operation) -> Result<(), MachineFault> {
+        let register = self.register.ok_or(MachineFault::Discarded(edge));
+        match operation {
+            Operation::Unreachable => return Err(MachineFault::Unreachable(edge)),
+            Operation::Add(increment) => self.register = Some(register?.wrapping_add(increment)),
+            Operation::Set(value) => self.register = Some(value),
+            Operation::Discard => self.register = None,
+            Operation::Count { increment } => self.count(register?.wrapping_add(increment), 1),
+            Operation::CountIteration { increment, dominant } => {
+                let (index, it) = (register?.wrapping_add(increment), program.dominant_of(dominant));
+                match it.held.is_some() && index == it.index {
+                    true => *self.held.entry(dominant).or_default() += 1,
+                    false => self.count(index, 1),
+                }
+            }
+            Operation::Check { increment } => {
+                let path = register?.wrapping_add(increment);
+                if !self.known.contains(&path) {
+                    self.count(path, 1);
+                }
+            }
+            Operation::Iterate(of) => *self.iterations.entry(of).or_default() += 1,
+            Operation::Flush { of, partial } => {
+                let (it, n, register) = (program.loop_of(of), self.iterations.remove(&of).unwrap_or(0), register?);
+                self.count(register.wrapping_add(it.increment), n.min(1));
+                self.count(it.start.wrapping_add(it.increment), n.saturating_sub(1));
+                self.register = Some(if n > 0 { it.start } else { register }.wrapping_add(partial));
+            }
+            Operation::FlushDominant(dominant) => {
+                let held = self.held.remove(&dominant).unwrap_or(0);
+                self.count(program.dominant_of(dominant).index, held);
+            }
+            Operation::CountHits(hits) => self.hits = [self.hits, hits].into_iter().sum(),
+            Operation::Emit { increment } => self.stream.push(Event::Path(register?.wrapping_add(increment))),
+            Operation::EnterCall(site) => self.stream.push(Event::EnterCall(site)),
+            Operation::LeaveCall(site) => self.stream.push(Event::LeaveCall(site)),
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, index: i64, by: u64) {
+        if by > 0 {
+            *self.counts.entry(index).or_default() += by;
+        }
+    }
+
+    fn check_lost(&self, program: &ProbeProgram, edge: Edge) -> Result<(), MachineFault> {
+        let (from, to) = (program.graph().from(edge), program.graph().to(edge));
+        for id in self.iterations.keys() {
+            let it = program.loop_of(*id);
+            if !it.nodes.contains(&to) || (to == it.head && edge != it.back) {
+                return Err(MachineFault::Iterations(edge, *id));
+            }
+        }
+        let leaves = |held: &Held, node: Node| !held.nodes.contains(&node) || (node == held.head && !held.nodes.contains(&from));
+        for id in self.held.keys() {
+            if program.dominant_of(*id).held.as_ref().is_none_or(|held| leaves(held, to)) {
+                return Err(MachineFault::Dominant(edge, *id));
+            }
+        }
+        Ok(())
+    }
+}

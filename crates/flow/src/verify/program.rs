@@ -1,0 +1,267 @@
+//! Verifier of probe programs: does every path count in its own counter, once, and nothing else there?
+//!
+//! Two questions, both asked of a program as it is, whatever scheme and passes it went through:
+//!
+//! - *numbering* ([`verify_numbering`]): each path has a number of its own. A proof, linear in the size of the graph.
+//! - *counts* ([`verify_counts`]): the [machine](super::machine) takes walks through the program's graph, from entry to
+//!   exit. Each walk is split into paths by the cuts of the acyclic graph alone; their numbers say which counters have to
+//!   have which counts at the walk's end. Walks are drawn by a fixed sequence, so verdicts repeat. They refute, and prove
+//!   nothing. It shares no code with schemes and passes but the acyclic graph and the numbering.
+//!
+//! Walks that never come to the exit (endless loops) are not verified: their counts may be pending.
+
+use super::machine::{Machine, MachineFault};
+use super::{Aliases, verify_full, verify_part};
+use crate::dag::{DagEdge, DagEdgeId, Origin};
+use crate::graph::{Edge, Node};
+use crate::program::{Cells, ProbeProgram};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct WalkBudget {
+    /// Number of walks.
+    pub walks: u64,
+    /// After so many edges a walk takes the shortest way to the exit.
+    pub edges: usize,
+}
+
+impl Default for WalkBudget {
+    fn default() -> WalkBudget {
+        WalkBudget { walks: 16, edges: 200 }
+    }
+}
+
+/// What is wrong with a program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProgramFault {
+    /// It does what none may do.
+    #[error("{fault}, on the walk {walk:?}")]
+    Machine {
+        /// The edges of the program's graph until there.
+        walk: Vec<Edge>,
+        /// What it does.
+        fault: MachineFault,
+    },
+    /// It counts something else than the paths of a walk.
+    #[error("counter {cell} has {counted} instead of {expected} after the walk {walk:?}")]
+    Count {
+        /// The walk.
+        walk: Vec<Edge>,
+        /// The counter.
+        cell: i64,
+        /// What it should have.
+        expected: u64,
+        /// What it has.
+        counted: u64,
+    },
+}
+
+/// Verifies the numbering of a program's paths: every path has a number of its own, from 0 on, and if increments are to
+/// sum to it, they do. Linear in the size of the graph.
+///
+/// # Errors
+/// Says what is wrong.
+pub fn verify_numbering(program: &ProbeProgram) -> Result<(), String> {
+    if let Cells::Labels { part, .. } = program.cells() {
+        return verify_part(program.dag(), part).map_err(|fault| fault.to_string());
+    }
+    let (dag, numbering) = (&program.paths().dag, &program.paths().numbering);
+    // Increments where paths are left out make sums that are no number: those are not verified here.
+    let increments = program.increments().map_or(numbering.values(), |i| i.increments());
+    let paths = verify_full(dag, numbering.values(), increments).map_err(|fault| fault.to_string())?;
+    match paths == numbering.paths() {
+        true => Ok(()),
+        false => Err(format!("there are {paths} paths, not {}", numbering.paths())),
+    }
+}
+
+/// Verifies what a program counts, along walks.
+///
+/// # Errors
+/// See [`ProgramFault`].
+pub fn verify_counts(program: &ProbeProgram, budget: &WalkBudget) -> Result<(), ProgramFault> {
+    let counting = Counting::new(program);
+    let distances = distances_to_exit(program);
+    (0..budget.walks).map_while(|number| walk(program, &distances, number, budget.edges)).try_for_each(|walk| counting.verify(walk))
+}
+
+/// For each node the number of edges to the exit; none if it is not reached.
+fn distances_to_exit(program: &ProbeProgram) -> Vec<Option<usize>> {
+    let graph = program.graph();
+    let mut distances = vec![None; graph.node_count()];
+    distances[graph.exit().index()] = Some(0);
+    let mut queue = VecDeque::from([graph.exit()]);
+    while let Some(node) = queue.pop_front() {
+        let next = distances[node.index()].map(|d: usize| d + 1);
+        for edge in graph.incoming(node).iter().filter(|e| !program.is_dead(**e)) {
+            let from = graph.from(*edge);
+            if distances[from.index()].is_none() {
+                distances[from.index()] = next;
+                queue.push_back(from);
+            }
+        }
+    }
+    distances
+}
+
+/// The walk with a number, from entry to exit; none if there is no such walk.
+fn walk(program: &ProbeProgram, distances: &[Option<usize>], number: u64, most: usize) -> Option<Vec<Edge>> {
+    let graph = program.graph();
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut draw = move |below: usize| {
+        // Marsaglia's xorshift.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as usize % below
+    };
+    let (mut at, mut taken) = (graph.entry(), Vec::new());
+    while at != graph.exit() {
+        let leads = |e: &&Edge| !program.is_dead(**e) && distances[graph.to(**e).index()].is_some();
+        let out: Vec<Edge> = graph.out(at).iter().filter(leads).copied().collect();
+        let edge = match taken.len() < most {
+            true if out.is_empty() => return None,
+            true => out[draw(out.len())],
+            false => out.into_iter().min_by_key(|e| distances[graph.to(*e).index()])?,
+        };
+        taken.push(edge);
+        at = graph.to(edge);
+    }
+    Some(taken)
+}
+
+/// What has to be counted of a path.
+enum Expected {
+    /// Once, by this counter.
+    Cell(i64),
+    /// Nothing.
+    Nothing,
+    /// It is one of those that counters without a path of their own count.
+    Elsewhere,
+}
+
+/// Which counters a program's paths have.
+struct Counting<'a> {
+    program: &'a ProbeProgram,
+    /// Edges of the numbered paths' graph.
+    numbered: HashMap<(Node, Node, Origin), DagEdgeId>,
+    known: HashSet<u64>,
+    /// Of interesting paths: their counters.
+    interesting: HashMap<u64, i64>,
+}
+
+impl<'a> Counting<'a> {
+    fn new(program: &'a ProbeProgram) -> Counting<'a> {
+        let dag = &program.paths().dag;
+        let key = |edge: DagEdge| (edge.from, edge.to, edge.origin);
+        let interesting = match program.cells() {
+            Cells::Interesting(cells) => cells.paths.iter().map(|(cell, path)| (*path, *cell as i64)).collect(),
+            Cells::Paths { .. } | Cells::Labels { .. } => HashMap::new(),
+        };
+        let known = program.known().unwrap_or_default().iter().copied().collect();
+        Counting { program, numbered: dag.edge_ids().map(|e| (key(dag.edge(e)), e)).collect(), known, interesting }
+    }
+
+    fn verify(&self, walk: Vec<Edge>) -> Result<(), ProgramFault> {
+        let mut machine = Machine::knowing(self.known.iter().map(|path| *path as i64));
+        for (at, edge) in walk.iter().enumerate() {
+            machine.take(self.program, *edge).map_err(|fault| ProgramFault::Machine { walk: walk[..=at].to_vec(), fault })?;
+        }
+        let (mut expected, mut elsewhere) = (BTreeMap::new(), 0);
+        for path in self.paths(&walk) {
+            match self.expected(&path) {
+                Expected::Cell(cell) => *expected.entry(cell).or_insert(0u64) += 1,
+                Expected::Nothing => {}
+                Expected::Elsewhere => elsewhere += 1,
+            }
+        }
+        let counted = self.by_cell(&machine);
+        let wrong = |cell: i64, expected, counted| ProgramFault::Count { walk: walk.clone(), cell, expected, counted };
+        for (&cell, &expected) in &expected {
+            let has = counted.get(&cell).copied().unwrap_or(0);
+            if has < expected || (has > expected && !self.may_alias()) {
+                return Err(wrong(cell, expected, has));
+            }
+        }
+        for (&cell, &has) in counted.iter().filter(|(cell, _)| !expected.contains_key(cell)) {
+            if has > elsewhere || self.is_of_one_path(cell) {
+                return Err(wrong(cell, 0, has));
+            }
+        }
+        Ok(())
+    }
+
+    /// The paths of a walk, by edges of the acyclic graph.
+    fn paths(&self, walk: &[Edge]) -> Vec<Vec<DagEdgeId>> {
+        let dag = self.program.dag();
+        let (mut paths, mut path) = (Vec::new(), Vec::new());
+        for edge in walk.iter().map(|e| self.program.origin(*e)) {
+            match (dag.real(edge), dag.cut(edge)) {
+                (Some(id), _) => {
+                    path.push(id);
+                    if dag.edge(id).to == dag.exit() {
+                        paths.push(std::mem::take(&mut path));
+                    }
+                }
+                (None, Some(cut)) => {
+                    path.extend(cut.leave);
+                    paths.push(std::mem::take(&mut path));
+                    path.extend(cut.enter);
+                }
+                // The machine has refused it.
+                (None, None) => {}
+            }
+        }
+        paths
+    }
+
+    fn expected(&self, path: &[DagEdgeId]) -> Expected {
+        if let Cells::Labels { part, .. } = self.program.cells() {
+            return if part.profiles(path) { Expected::Cell(part.id(path)) } else { Expected::Elsewhere };
+        }
+        let Some(number) = self.number(path) else { return Expected::Elsewhere };
+        match self.program.cells() {
+            Cells::Interesting(_) => self.interesting.get(&number).map_or(Expected::Elsewhere, |cell| Expected::Cell(*cell)),
+            _ if self.known.contains(&number) => Expected::Nothing,
+            _ => Expected::Cell(number as i64),
+        }
+    }
+
+    /// A path's number; none if it is left out.
+    fn number(&self, path: &[DagEdgeId]) -> Option<u64> {
+        let whole = self.program.dag();
+        let key = |edge: DagEdge| (edge.from, edge.to, edge.origin);
+        let own: Option<Vec<DagEdgeId>> = path.iter().map(|e| self.numbered.get(&key(whole.edge(*e))).copied()).collect();
+        Some(self.program.paths().numbering.id(&own?))
+    }
+
+    fn by_cell(&self, machine: &Machine) -> BTreeMap<i64, u64> {
+        let mut by_cell = BTreeMap::new();
+        for (&index, &count) in &machine.counts {
+            let cell = match self.program.cells() {
+                Cells::Interesting(cells) => cells.ending.word(index) as i64,
+                Cells::Paths { .. } | Cells::Labels { .. } => index,
+            };
+            *by_cell.entry(cell).or_insert(0) += count;
+        }
+        by_cell
+    }
+
+    /// Whether other paths may be counted where interesting ones are.
+    fn may_alias(&self) -> bool {
+        matches!(self.program.cells(), Cells::Interesting(cells) if !matches!(cells.aliases, Aliases::Exactly(0)))
+    }
+
+    /// Whether a counter is that of a path, and of no other.
+    fn is_of_one_path(&self, cell: i64) -> bool {
+        match self.program.cells() {
+            Cells::Paths { overflow } => {
+                let paths = self.program.paths().numbering.paths();
+                !u64::try_from(cell).is_ok_and(|cell| (paths..paths.saturating_add(*overflow)).contains(&cell))
+            }
+            Cells::Labels { part, .. } => part.path(self.program.dag(), cell).is_some(),
+            Cells::Interesting(cells) => !self.may_alias() && cells.paths.binary_search_by_key(&(cell as u64), |p| p.0).is_ok(),
+        }
+    }
+}

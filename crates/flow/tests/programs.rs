@@ -1,0 +1,168 @@
+//! Files with a graph and, behind a line of dashes, the probe program that a scheme and the passes make of it.
+//!
+//! `TRODDEN_BLESS=1` writes the programs as they are now. Every program is verified, too.
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `; text` | a comment |
+//! | `0 -> 1 x100` | an edge, taken so often (1); the greatest node is the exit |
+//! | `loud 3`, `early 3` | node 3 calls something; its count has to be made on the edges into it |
+//! | `closed e2` | edge 2 can carry no code |
+//! | `trip-count e3 16`, `counted e3` | of the loop that edge 3 closes: its trip count; the program counts its iterations |
+//! | `scheme all`, `cold e1 e2`, `interesting pspp 0 2`, `part` (of the first of two copies), `versions 0 2`, `lookups 0 2` | what is counted |
+//! | `passes often early held` | trip counts `tight` or `often`; early counts; dominant iterations `split` or `held` |
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use trodden_flow::baselines::cold::{Left, leave_out};
+use trodden_flow::dag::Entries;
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::numbering::NumberOptions;
+use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
+use trodden_flow::plan::{Plan, PlanOptions};
+use trodden_flow::program::{BlockProperties, ByRounds, Choices, UsualRounds};
+use trodden_flow::residual::{Crowding, Known};
+use trodden_flow::selected::{Wish, select};
+use trodden_flow::verify::VerifyBudget;
+use trodden_flow::verify::program::{WalkBudget, verify_numbering};
+use trodden_flow::{Edge, Graph, Node, ProbeProgram, Residual, Scheme};
+
+const DASHES: &str = "----\n";
+
+#[derive(Default)]
+struct Case {
+    edges: Vec<(u32, u32)>,
+    weights: Vec<f64>,
+    loud: BTreeSet<u32>,
+    early: BTreeSet<u32>,
+    closed: BTreeSet<u32>,
+    counted: BTreeSet<Edge>,
+    trip_counts: BTreeMap<Edge, u64>,
+    scheme: Vec<String>,
+    passes: Vec<String>,
+}
+
+impl Case {
+    fn read(text: &str) -> Case {
+        let mut case = Case::default();
+        let edge = |word: &str| Edge(word.strip_prefix('e').expect("an edge is eNUMBER").parse().unwrap());
+        for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with(';')) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let owned = || words[1..].iter().map(|w| (*w).to_owned()).collect();
+            match words[..] {
+                [from, "->", to, ref times @ ..] => {
+                    case.edges.push((from.parse().unwrap(), to.parse().unwrap()));
+                    case.weights.push(times.first().map_or(1.0, |t| t[1..].parse().unwrap()));
+                }
+                ["loud", node] => drop(case.loud.insert(node.parse().unwrap())),
+                ["early", node] => drop(case.early.insert(node.parse().unwrap())),
+                ["closed", it] => drop(case.closed.insert(edge(it).0)),
+                ["counted", it] => drop(case.counted.insert(edge(it))),
+                ["trip-count", it, count] => drop(case.trip_counts.insert(edge(it), count.parse().unwrap())),
+                ["scheme", ..] => case.scheme = owned(),
+                ["passes", ..] => case.passes = owned(),
+                _ => panic!("what is `{line}`?"),
+            }
+        }
+        case
+    }
+
+    fn graph(&self) -> Graph {
+        let exit = self.edges.iter().map(|(from, to)| *from.max(to)).max().unwrap();
+        Graph::new(exit + 1, Node(0), Node(exit), self.edges.iter().map(|(a, b)| (Node(*a), Node(*b))).collect()).unwrap()
+    }
+
+    fn choices(&self) -> Choices {
+        let has = |word: &str| self.passes.iter().any(|p| p == word);
+        let either = |names: [&str; 2]| names.iter().position(|n| has(n));
+        let rounds = either(["tight", "often"]).map_or(ByRounds::No, |i| [ByRounds::Tight, ByRounds::Often][i]);
+        let usual = either(["split", "held"]).map_or(UsualRounds::Together, |i| [UsualRounds::Apart, UsualRounds::Held][i]);
+        Choices { rounds, early: has("early"), usual }
+    }
+
+    /// Of the program's graph, which may be of several versions.
+    fn blocks(&self, program: &ProbeProgram) -> BlockProperties {
+        let graph = program.graph();
+        let node = |n: Node| program.places().map_or(n.0, |places| places.get(n.index()).map_or(u32::MAX, |p| p.node.0));
+        let closed = |e: Edge| self.closed.contains(&program.origin(e).0);
+        BlockProperties {
+            quiet: graph.nodes().map(|n| !self.loud.contains(&node(n))).collect(),
+            early: graph.nodes().map(|n| self.early.contains(&node(n))).collect(),
+            open: graph.edges().map(|e| !closed(e)).collect(),
+            free: graph.edges().map(|e| graph.incoming(graph.to(e)).len() == 1).collect(),
+            sizes: vec![2; graph.node_count()],
+            crossed: BTreeSet::new(),
+            trip_counts: self.trip_counts.clone(),
+            counted: self.counted.clone(),
+        }
+    }
+
+    fn numbers(&self, from: usize) -> Vec<u64> {
+        self.scheme[from..].iter().map(|w| w.parse().unwrap()).collect()
+    }
+
+    fn program(&self, graph: &Graph, frequencies: &Frequencies) -> ProbeProgram {
+        let options = PlanOptions { max_paths: 1 << 20, entries: Entries::Shared, chords: true, hot_first: false };
+        let plan = Plan::ball_larus(graph, &[], frequencies, &options);
+        let none = vec![false; graph.edge_count()];
+        match self.scheme[0].as_str() {
+            "all" => ProbeProgram::of_plan(graph, &plan),
+            "cold" => {
+                let cold = graph.edges().map(|e| self.scheme.contains(&format!("e{}", e.0))).collect();
+                ProbeProgram::of_plan(graph, &leave_out(graph, &[], frequencies, &Left { aside: none, cold }, &options))
+            }
+            "interesting" => {
+                let scheme = Scheme::ALL.into_iter().find(|s| s.name() == self.scheme[1]).expect("a scheme");
+                let (wish, numbers) = (self.numbers(2), NumberOptions::default());
+                let wish = Wish { scheme, ids: &wish, aside: &none };
+                let selected = select(graph, (plan.dag, plan.numbering), &wish, frequencies, &numbers, &VerifyBudget::default());
+                ProbeProgram::of_interesting(graph, selected.unwrap())
+            }
+            "part" => {
+                let dag = plan.dag;
+                let frequencies = vec![1; dag.edges().len()];
+                let procedure = Procedure { dag: dag.clone(), frequencies, paths: Vec::new(), call_sites: None, unit: 0 };
+                let options = Options { copies: 2, all_procedures: true, fold_again: true, measure: Measure::All };
+                let mut first = partition::plan(&[procedure], Strategy::P3, &options).copies.remove(0);
+                let part = first.parts.remove(0).expect("the first copy counts something");
+                ProbeProgram::of_plan(graph, &Plan::of_part(dag, part).unwrap())
+            }
+            what @ ("versions" | "lookups") => {
+                let known: Vec<(u64, u64)> = self.numbers(1).into_iter().map(|id| (id, 1_000_000)).collect();
+                let known = Known { paths: &known, single: &[], aside: &none, crowding: Crowding::default() };
+                let residual = Residual::of(&plan.dag, &plan.numbering, known);
+                let probes = residual.probes(&plan.dag, &plan.numbering, graph, frequencies);
+                let plan = Plan { probes, ..plan };
+                if what == "versions" { residual.versions(graph, &plan) } else { residual.looked_up(graph, &plan) }
+            }
+            other => panic!("what is the scheme `{other}`?"),
+        }
+    }
+}
+
+#[test]
+fn programs_are_as_in_their_files() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    let bless = std::env::var_os("TRODDEN_BLESS").is_some();
+    let mut wrong = Vec::new();
+    for file in &files {
+        let text = std::fs::read_to_string(file).unwrap();
+        let (given, expected) = text.split_once(DASHES).unwrap_or((&text, ""));
+        let case = Case::read(given);
+        let graph = case.graph();
+        let frequencies = Frequencies::estimate(&graph, &case.weights);
+        let mut program = case.program(&graph, &frequencies);
+        verify_numbering(&program).unwrap();
+        let blocks = case.blocks(&program);
+        program.run_verified_passes(&frequencies, &blocks, case.choices(), &WalkBudget::default()).unwrap();
+        let made = program.to_string();
+        if bless {
+            std::fs::write(file, format!("{given}{DASHES}{made}")).unwrap();
+        } else if made != expected {
+            wrong.push(format!("{}:\n{made}", file.file_name().unwrap().display()));
+        }
+    }
+    assert!(files.len() >= 10 && wrong.is_empty(), "TRODDEN_BLESS=1 writes what is made now:\n{}", wrong.join("\n"));
+}

@@ -1,0 +1,158 @@
+//! The verifier of probe programs: it passes what schemes and passes make of random graphs, irreducible ones among them,
+//! and refuses programs with a fault.
+
+use machine::blocks;
+use std::collections::BTreeSet;
+use trodden_flow::baselines::cold::{Left, leave_out};
+use trodden_flow::baselines::structural;
+use trodden_flow::dag::Entries;
+use trodden_flow::numbering::NumberOptions;
+use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
+use trodden_flow::plan::Plan;
+use trodden_flow::program::operation::Operation;
+use trodden_flow::program::{ByRounds, Choices, UsualRounds};
+use trodden_flow::residual::{Crowding, Known};
+use trodden_flow::selected::{Wish, select};
+use trodden_flow::verify::VerifyBudget;
+use trodden_flow::verify::program::{WalkBudget, verify_counts, verify_numbering};
+use trodden_flow::{Edge, Graph, Node, ProbeProgram, Residual, Scheme};
+use trodden_testkit::Random;
+use trodden_testkit::graphs::{Cycles, forced, graph, options};
+
+mod machine;
+
+const BUDGET: WalkBudget = WalkBudget { walks: 6, edges: 40 };
+
+/// A random graph whose exit nothing leaves, its last node.
+fn subject(random: &mut Random) -> Option<Graph> {
+    let graph = graph(random, 9, 16, Cycles::Some);
+    (graph.out(graph.exit()).is_empty() && graph.exit().index() + 1 == graph.node_count()).then_some(graph)
+}
+
+/// Whether a cycle is left when back edges to nodes that dominate their tails are taken away.
+fn is_irreducible(graph: &Graph) -> bool {
+    let reached_without = |without: Option<Node>| {
+        let (mut seen, mut stack) = (BTreeSet::new(), vec![graph.entry()]);
+        while let Some(node) = stack.pop() {
+            if Some(node) != without && seen.insert(node) {
+                stack.extend(graph.out(node).iter().map(|e| graph.to(*e)));
+            }
+        }
+        seen
+    };
+    let reached = reached_without(None);
+    let closes = |e: &Edge| graph.to(*e) == graph.from(*e) || !reached_without(Some(graph.to(*e))).contains(&graph.from(*e));
+    let mut rest: Vec<Edge> = graph.edges().filter(|e| reached.contains(&graph.from(*e)) && !closes(e)).collect();
+    loop {
+        let heads: BTreeSet<Node> = rest.iter().map(|e| graph.to(*e)).collect();
+        let before = rest.len();
+        rest.retain(|e| heads.contains(&graph.from(*e)));
+        if rest.is_empty() || rest.len() == before {
+            return !rest.is_empty();
+        }
+    }
+}
+
+/// The program of a scheme by its number, of so many.
+const SCHEMES: u64 = 6;
+
+fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgram> {
+    let (cuts, frequencies) = (forced(random, graph), machine::frequencies(random, graph));
+    let options = options(random);
+    let plan = || Plan::ball_larus(graph, &cuts, &frequencies, &options);
+    let aside: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit() && graph.out(graph.from(e)).len() > 1).collect();
+    Some(match scheme {
+        0 => ProbeProgram::of_plan(graph, &plan()),
+        1 => ProbeProgram::of_plan(graph, &structural(graph, &cuts, &frequencies, &options)),
+        2 => {
+            let left = Left { aside, cold: graph.edges().map(|_| random.chance(30)).collect() };
+            ProbeProgram::of_plan(graph, &leave_out(graph, &cuts, &frequencies, &left, &options))
+        }
+        3 => {
+            let (dag, numbering) = Plan::cut_at(graph, &cuts, Entries::Shared).ok()?;
+            let ids: Vec<u64> = (0..numbering.paths().min(50)).filter(|_| random.chance(40)).collect();
+            let wish = Wish { scheme: random.pick(&Scheme::ALL), ids: &ids, aside: &vec![false; graph.edge_count()] };
+            let number = NumberOptions::default();
+            let selected = select(graph, (dag, numbering), &wish, &frequencies, &number, &VerifyBudget::default()).ok()?;
+            ProbeProgram::of_interesting(graph, selected)
+        }
+        4 => {
+            let dag = plan().dag;
+            let frequencies = dag.edges().iter().map(|_| random.below(100)).collect();
+            let procedure = Procedure { dag: dag.clone(), frequencies, paths: Vec::new(), call_sites: None, unit: 0 };
+            let options = Options { copies: 2, all_procedures: true, fold_again: true, measure: Measure::All };
+            let mut copies = partition::plan(&[procedure], Strategy::P3, &options).copies;
+            ProbeProgram::of_plan(graph, &Plan::of_part(dag, copies.pop()?.parts.remove(0)?)?)
+        }
+        _ => {
+            let plan = plan();
+            let known: Vec<(u64, u64)> = (0..plan.numbering.paths().min(50)).filter(|_| random.chance(40)).map(|id| (id, 1000)).collect();
+            let of = Known { paths: &known, single: &[], aside: &vec![false; graph.edge_count()], crowding: Crowding::default() };
+            let residual = Residual::of(&plan.dag, &plan.numbering, of);
+            if random.chance(50) { residual.versions(graph, &plan) } else { residual.looked_up(graph, &plan) }
+        }
+    })
+}
+
+fn choices(random: &mut Random) -> Choices {
+    Choices {
+        rounds: random.pick(&[ByRounds::No, ByRounds::Tight, ByRounds::Often]),
+        early: random.chance(80),
+        usual: random.pick(&[UsualRounds::Together, UsualRounds::Apart, UsualRounds::Held]),
+    }
+}
+
+#[test]
+fn programs_of_all_schemes_count_their_paths_after_every_pass() {
+    let (mut verified, mut irreducible) = ([0; SCHEMES as usize], 0);
+    for seed in 0..12_000 {
+        let mut random = Random::new(seed ^ 0x9e_7a);
+        let Some(graph) = subject(&mut random) else { continue };
+        let scheme = seed % SCHEMES;
+        let Some(mut program) = program(&mut random, &graph, scheme) else { continue };
+        assert_eq!(verify_numbering(&program), Ok(()), "seed {seed}");
+        let (blocks, choices) = (blocks(&mut random, program.graph()), choices(&mut random));
+        let frequencies = machine::frequencies(&mut random, &graph);
+        program.run_verified_passes(&frequencies, &blocks, choices, &BUDGET).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+        verified[scheme as usize] += 1;
+        irreducible += usize::from(is_irreducible(&graph));
+    }
+    assert!(verified.iter().all(|n| *n > 500) && irreducible > 200, "{verified:?}, {irreducible} of irreducible graphs");
+}
+
+/// What is wrong with an edge's operations, if this is not what it was.
+fn damage(random: &mut Random, operations: &[Operation]) -> Option<Vec<Operation>> {
+    let at = random.index(operations.len());
+    let mut wrong = operations.to_vec();
+    match &mut wrong[at] {
+        Operation::Add(increment) | Operation::Count { increment } | Operation::Check { increment } => *increment += 1,
+        Operation::CountIteration { increment, .. } => *increment += 1,
+        Operation::Flush { .. } | Operation::FlushDominant(_) | Operation::Iterate(_) => drop(wrong.remove(at)),
+        _ => return None,
+    }
+    Some(wrong)
+}
+
+#[test]
+fn programs_with_a_fault_are_refused() {
+    let (mut damaged, mut refused) = (0, 0);
+    for seed in 0..6_000 {
+        let mut random = Random::new(seed ^ 0xfa_017);
+        let Some(graph) = subject(&mut random) else { continue };
+        let Some(mut program) = program(&mut random, &graph, 0) else { continue };
+        let blocks = blocks(&mut random, program.graph());
+        let frequencies = machine::frequencies(&mut random, &graph);
+        program.run_passes(&frequencies, &blocks, choices(&mut random));
+        let with_code: Vec<Edge> = graph.edges().filter(|e| !program.operations(*e).is_empty()).collect();
+        if with_code.is_empty() {
+            continue;
+        }
+        let edge = random.pick(&with_code);
+        let Some(wrong) = damage(&mut random, program.operations(edge)) else { continue };
+        program.set_operations(edge, wrong);
+        damaged += 1;
+        refused += usize::from(verify_counts(&program, &WalkBudget { walks: 200, edges: 40 }).is_err());
+    }
+    // Edges that no walk to the exit takes are not verified.
+    assert!(damaged > 1_000 && refused * 100 > damaged * 70, "{refused} of {damaged}");
+}

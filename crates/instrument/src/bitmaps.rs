@@ -1,0 +1,168 @@
+//! Bitmaps of test vectors, by which clang measures MC/DC (`-fcoverage-mcdc`), taken out like counters.
+//!
+//! A decision of several conditions has a bit for each vector of outcomes. At its end the bit is set (`atomicrmw or`), unless it was
+//! found to be set already by a load before, which spares the atomic operation. Here every bit is a counter more, behind those of its
+//! function: which vectors were executed follows from how often. The check goes: of a bitmap that is not there no bit is ever set.
+//!
+//! A vector that is one constant where it is noted follows from the paths. One that is computed (in an optimised decision without
+//! branches, or by a variable without optimisation) is counted: bit `b` of the byte at `d` behind the unit's counters is word
+//! `first + 8 d + b`, whatever function it is of, since the optimiser may have merged decisions of several.
+
+use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::markers::{MarkerError, passes_address_on, unknown_use};
+use crate::phis;
+use llvm_sys::LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpOr;
+use llvm_sys::LLVMIntPredicate::{LLVMIntEQ, LLVMIntNE};
+use llvm_sys::core::*;
+use llvm_sys::{LLVMOpcode, LLVMTypeKind};
+use std::collections::HashSet;
+
+/// How a bitmap is used.
+#[derive(Default)]
+pub struct Uses {
+    /// Where bits are set.
+    pub updates: HashSet<Value>,
+    /// Where it is read, to find out whether they are set.
+    loads: HashSet<Value>,
+}
+
+/// All uses of a bitmap, through whatever the optimiser has made of its address.
+pub fn uses(bitmap: Value) -> Result<Uses, MarkerError> {
+    let (mut uses, mut seen, mut stack) = (Uses::default(), HashSet::from([bitmap]), vec![bitmap]);
+    while let Some(value) = stack.pop() {
+        for user in value.users() {
+            if is_update(user, value) {
+                uses.updates.insert(user);
+            } else if is_instruction(user) && user.is(LLVMOpcode::LLVMLoad) && user.integer_width().is_some() {
+                uses.loads.insert(user);
+            } else if passes_address_on(user) {
+                stack.extend(seen.insert(user).then_some(user));
+            } else {
+                return Err(unknown_use(user));
+            }
+        }
+    }
+    Ok(uses)
+}
+
+impl Uses {
+    /// Takes the checks out.
+    pub fn fold_checks(&self, module: Module) {
+        self.loads.iter().for_each(|load| fold(module, *load, 0));
+    }
+}
+
+fn is_instruction(value: Value) -> bool {
+    !llvm!(LLVMIsAInstruction(value.0)).is_null()
+}
+
+/// Whether an instruction sets bits of a bitmap and nothing else depends on it.
+fn is_update(user: Value, address: Value) -> bool {
+    let is_atomic = !llvm!(LLVMIsAAtomicRMWInst(user.0)).is_null();
+    is_atomic
+        && operand(user, 0) == address
+        && user.users().next().is_none()
+        && llvm!(LLVMGetAtomicRMWBinOp(user.0)) == LLVMAtomicRMWBinOpOr
+}
+
+/// Replaces an instruction by a constant, and what follows from it.
+fn fold(module: Module, value: Value, constant: u64) {
+    let users: HashSet<Value> = value.users().collect();
+    let folded: Vec<(Value, u64)> = users.iter().filter_map(|user| Some((*user, result(*user, value, constant)?))).collect();
+    users.iter().filter(|user| is_branch(**user)).for_each(|branch| fold_branch(module, *branch, constant != 0));
+    for (user, constant) in folded {
+        fold(module, user, constant);
+    }
+    value.replace_uses(Value(llvm!(LLVMConstInt(value.kind(), constant, 0))));
+    value.erase();
+}
+
+/// What an instruction gives where one of its operands is a constant; nothing if it is not one that checks bits.
+fn result(user: Value, of: Value, constant: u64) -> Option<u64> {
+    if !is_instruction(user) {
+        return None;
+    }
+    let other = || if operand(user, 0) == of { operand(user, 1) } else { operand(user, 0) };
+    match (user.opcode(), constant) {
+        (LLVMOpcode::LLVMAnd, 0) => Some(0),
+        (LLVMOpcode::LLVMLShr | LLVMOpcode::LLVMTrunc | LLVMOpcode::LLVMZExt, 0) if operand(user, 0) == of => Some(0),
+        (LLVMOpcode::LLVMXor, 0 | 1) if user.integer_width() == Some(1) && other().as_integer().is_some() => Some(1 - constant),
+        (LLVMOpcode::LLVMICmp, 0) => {
+            // The other side is 0, or a bit.
+            let equal = other().as_integer() == Some(0);
+            match llvm!(LLVMGetICmpPredicate(user.0)) {
+                LLVMIntEQ => Some(u64::from(equal)),
+                LLVMIntNE => Some(u64::from(!equal)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+fn is_branch(user: Value) -> bool {
+    is_instruction(user) && user.is(LLVMOpcode::LLVMBr) && user.successors().len() == 2
+}
+
+/// Makes a jump of a branch whose condition is known.
+fn fold_branch(module: Module, branch: Value, condition: bool) {
+    let (block, successors) = (branch.block(), branch.successors());
+    let (live, dead): (Block, Block) = if condition { (successors[0], successors[1]) } else { (successors[1], successors[0]) };
+    Builder::before(module, branch, branch.location()).jump(live);
+    branch.erase();
+    if live != dead {
+        phis::rebuild(module, dead, |old| old.into_iter().filter(|(_, from)| *from != block).collect());
+    }
+}
+
+/// The numbers of the bits that an update sets, if it is one constant of one bitmap; and the bitmap.
+pub fn fixed_bits(update: Value) -> Option<(Value, Vec<u32>)> {
+    let mask = operand(update, 1).as_integer()? as u8;
+    let (bitmap, byte) = fixed_byte(operand(update, 0))?;
+    Some((bitmap, (0..8).filter(|bit| mask >> bit & 1 == 1).map(|bit| byte * 8 + bit).collect()))
+}
+
+/// If an address is a fixed one in a bitmap: the bitmap, and the number of the byte.
+fn fixed_byte(address: Value) -> Option<(Value, u32)> {
+    let is_global = |v: Value| !llvm!(LLVMIsAGlobalVariable(v.0)).is_null();
+    if is_global(address) {
+        return Some((address, 0));
+    }
+    if llvm!(LLVMIsAConstantExpr(address.0)).is_null() || llvm!(LLVMGetConstOpcode(address.0)) != LLVMOpcode::LLVMGetElementPtr {
+        return None;
+    }
+    let (base, element) = (operand(address, 0), llvm!(LLVMGetGEPSourceElementType(address.0)));
+    let last = llvm!(LLVMGetNumOperands(address.0)) as u32 - 1;
+    let is_of_bytes = match llvm!(LLVMGetTypeKind(element)) {
+        LLVMTypeKind::LLVMIntegerTypeKind => last == 1 && llvm!(LLVMGetIntTypeWidth(element)) == 8,
+        LLVMTypeKind::LLVMArrayTypeKind => last == 2 && operand(address, 1).as_integer() == Some(0),
+        _ => false,
+    };
+    let byte = u32::try_from(operand(address, last).as_integer()?).ok()?;
+    (is_of_bytes && is_global(base)).then_some((base, byte))
+}
+
+/// The word that counts a computed bit, given the address of the unit's counters, behind which its bitmaps are taken to lie.
+pub fn computed_word(module: Module, builder: &Builder, update: Value, counters: Value, first: u64) -> Value {
+    let whole = |v: Value| Value(llvm!(LLVMBuildPtrToInt(builder.raw(), v.0, module.i64(), c"".as_ptr())));
+    let byte = llvm!(LLVMBuildSub(builder.raw(), whole(operand(update, 0)).0, whole(counters).0, c"".as_ptr()));
+    let of_byte = Value(llvm!(LLVMBuildMul(builder.raw(), byte, module.constant(8).0, c"".as_ptr())));
+    let bit = trailing_zeros(module, builder, operand(update, 1));
+    builder.add(builder.add(of_byte, bit), module.constant(first as i64))
+}
+
+fn trailing_zeros(module: Module, builder: &Builder, mask: Value) -> Value {
+    const NAME: &str = "llvm.cttz";
+    let mask = llvm!(LLVMBuildZExt(builder.raw(), mask.0, module.i64(), c"".as_ptr()));
+    let id = llvm!(LLVMLookupIntrinsicID(NAME.as_ptr().cast(), NAME.len()));
+    let mut kinds = [module.i64()];
+    let function = llvm!(LLVMGetIntrinsicDeclaration(module.raw, id, kinds.as_mut_ptr(), 1));
+    let defined = llvm!(LLVMConstInt(llvm!(LLVMInt1TypeInContext(module.context())), 0, 0));
+    let mut words = [mask, defined];
+    let kind = llvm!(LLVMGlobalGetValueType(function));
+    Value(llvm!(LLVMBuildCall2(builder.raw(), kind, function, words.as_mut_ptr(), 2, c"".as_ptr())))
+}
+
+fn operand(value: Value, at: u32) -> Value {
+    Value(llvm!(LLVMGetOperand(value.0, at)))
+}

@@ -1,0 +1,207 @@
+//! Coverage as a table: what `llvm-cov` says of files and functions, with the paths beside it.
+//!
+//! Regions, functions, lines and branches are of the source, and are LLVM's own numbers. Paths are of the optimised code: of a function
+//! that was inlined everywhere there are none, those of its callers run through it.
+
+use crate::paint;
+use crate::story::{Begins, Story};
+use crate::text::{Page, TextOptions, printable};
+use crate::view::Function;
+use crate::words;
+use serde_json::{Value, json};
+use trodden_profile::Combinations;
+use trodden_profile::combinations::untested;
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// How many there are, and how many of them were executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// All.
+    pub all: u64,
+    /// Those that were executed.
+    pub hit: u64,
+}
+
+impl Share {
+    /// In per cent; of nothing all is covered.
+    pub fn percent(self) -> f64 {
+        if self.all == 0 { 100.0 } else { 100.0 * self.hit as f64 / self.all as f64 }
+    }
+
+    fn json(self) -> Value {
+        json!({ "count": self.all, "covered": self.hit, "percent": self.percent() })
+    }
+}
+
+/// A file, a function, or the whole.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// Regions of the source.
+    pub regions: Share,
+    /// Functions; of a function's own row there are none.
+    pub functions: Option<Share>,
+    /// Lines; not known of a single function.
+    pub lines: Option<Share>,
+    /// Directions of branches.
+    pub branches: Share,
+    /// Conditions that were shown to decide alone (MC/DC), if the program counts that.
+    pub mcdc: Option<Share>,
+    /// Paths of the optimised code, if it has any of its own.
+    pub paths: Option<Combinations>,
+    /// What is not covered, in words.
+    pub remarks: Vec<String>,
+}
+
+/// A table.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// What rows are: `file` or `function`.
+    pub of: &'static str,
+    /// Its rows.
+    pub rows: Vec<Row>,
+    /// All of them together.
+    pub total: Row,
+}
+
+impl Table {
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        json!({
+            "schema_version": SCHEMA_VERSION, "kind": "coverage", "of": self.of,
+            "rows": self.rows.iter().map(row_json).collect::<Vec<_>>(), "total": row_json(&self.total),
+        })
+    }
+
+    /// As text.
+    pub fn text(&self, options: &TextOptions) -> String {
+        let page = Page::new(options);
+        let rows: Vec<&Row> = self.rows.iter().chain([&self.total]).collect();
+        let columns: Vec<Column> =
+            COLUMNS.iter().copied().filter(|c| rows[..rows.len().max(2) - 1].iter().any(|r| (c.cell)(r).is_some())).collect();
+        let cells: Vec<Vec<String>> =
+            rows.iter().map(|r| columns.iter().map(|c| (c.cell)(r).unwrap_or_else(|| "-".into())).collect()).collect();
+        let names: Vec<String> = rows.iter().map(|r| printable(&r.name)).collect();
+        let first = names.iter().map(|n| paint::width(n)).chain([self.of.len()]).max().unwrap_or(0);
+        let widths: Vec<usize> =
+            columns.iter().enumerate().map(|(at, c)| cells.iter().map(|r| r[at].len()).chain([c.title.len()]).max().unwrap_or(0)).collect();
+        let titles = columns.iter().zip(&widths).map(|(c, width)| format!("  {}", paint::right(c.title, *width)));
+        let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("{}{}", paint::left(self.of, first), titles.collect::<String>())));
+        for (at, (name, row)) in names.iter().zip(&rows).enumerate() {
+            let texts = cells[at].iter().zip(&widths).map(|(text, width)| format!("  {}", paint::right(text, *width)));
+            let line = format!("{}{}", paint::left(name, first), texts.collect::<String>());
+            let style = if at == self.rows.len() { paint::TITLE } else { anstyle::Style::new() };
+            out += &format!("{}\n", page.paint(style, &line));
+            row.remarks.iter().for_each(|remark| out += &format!("    {}\n", printable(remark)));
+        }
+        out
+    }
+}
+
+/// Tables as one page for browsers, without scripts.
+pub fn page(title: &str, tables: &[Table]) -> String {
+    let mut out =
+        format!("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{}</title>\n<style>{STYLE}</style>\n", escaped(title));
+    out += &format!("<h1>{}</h1>\n", escaped(title));
+    for table in tables {
+        let rows: Vec<&Row> = table.rows.iter().chain([&table.total]).collect();
+        let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| table.rows.iter().any(|r| (c.cell)(r).is_some())).collect();
+        let titles: String = columns.iter().map(|c| format!("<th>{}</th>", c.title)).collect();
+        out += &format!("<table><thead><tr><th>{}</th>{titles}</tr></thead><tbody>\n", table.of);
+        for row in rows {
+            let cells: String =
+                columns.iter().map(|c| format!("<td>{}</td>", escaped(&(c.cell)(row).unwrap_or_else(|| "-".into())))).collect();
+            let remarks: String = row.remarks.iter().map(|r| format!("<div>{}</div>", escaped(r))).collect();
+            out += &format!("<tr><th>{}{remarks}</th>{cells}</tr>\n", escaped(&row.name));
+        }
+        out += "</tbody></table>\n";
+    }
+    out + "</html>\n"
+}
+
+const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#1c1c1c;background:#fff}\
+    table{border-collapse:collapse;margin-bottom:2rem}th,td{padding:.25rem .9rem;border-bottom:1px solid #ddd;text-align:right;\
+    font-variant-numeric:tabular-nums;vertical-align:top}th:first-child{text-align:left;font-weight:500}thead th{font-weight:600}\
+    tbody tr:last-child{font-weight:600}div{font:12px ui-monospace,monospace;color:#666;max-width:60ch}";
+
+fn escaped(text: &str) -> String {
+    printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A column of the table.
+#[derive(Clone, Copy)]
+struct Column {
+    title: &'static str,
+    cell: fn(&Row) -> Option<String>,
+}
+
+const COLUMNS: &[Column] = &[
+    Column { title: "regions", cell: |r| (r.regions.all > 0).then(|| share(r.regions)) },
+    Column { title: "functions", cell: |r| r.functions.map(share) },
+    Column { title: "lines", cell: |r| r.lines.map(share) },
+    Column { title: "branches", cell: |r| (r.branches.all > 0).then(|| share(r.branches)) },
+    Column { title: "MC/DC", cell: |r| r.mcdc.map(share) },
+    Column { title: "paths taken of possible", cell: |r| r.paths.map(|p| format!("{} of {}", p.taken, amount(p.possible))) },
+    Column { title: "untested combinations", cell: |r| r.paths.map(|p| amount(p.untested)) },
+];
+
+fn share(share: Share) -> String {
+    if share.all == 0 { "-".into() } else { format!("{}/{} {:>6.2}%", share.hit, share.all, share.percent()) }
+}
+
+/// Numbers of paths grow beyond what is read digit by digit.
+fn amount(number: u128) -> String {
+    const EXACT: u128 = 1_000_000_000;
+    if number < EXACT { number.to_string() } else { format!("{:.1e}", number as f64) }
+}
+
+fn row_json(row: &Row) -> Value {
+    let paths =
+        row.paths.map(|p| json!({ "possible": p.possible.to_string(), "taken": p.taken, "untested_combinations": p.untested.to_string() }));
+    json!({
+        "name": row.name, "regions": row.regions.json(), "functions": row.functions.map(Share::json), "lines": row.lines.map(Share::json),
+        "branches": row.branches.json(), "mcdc": row.mcdc.map(Share::json), "paths": paths, "remarks": row.remarks,
+    })
+}
+
+/// Untested combinations of a function in words: where each begins, and the direction of each branch.
+pub fn examples(function: &Function, most: usize) -> Vec<String> {
+    let told = |path: &trodden_profile::PathCount| {
+        let story = Story::of(function, path);
+        let begins = match story.begins {
+            Begins::Entry => Vec::new(),
+            _ => vec![words::begins(&story.begins)],
+        };
+        let turns = story.steps.iter().filter(|s| !s.turns.is_empty()).map(|step| {
+            let line = step.chain.last().map_or_else(|| "?".to_owned(), |p| p.line.to_string());
+            format!("{line} {}", words::turns(&step.turns))
+        });
+        format!("never together: path {}: {}", path.id, begins.into_iter().chain(turns).collect::<Vec<_>>().join("; "))
+    };
+    untested(function.map, &function.dag, &function.paths, most).iter().map(told).collect()
+}
+
+/// Paths of a function.
+pub fn combinations(function: &Function) -> Combinations {
+    Combinations::of(function.map, &function.dag, &function.paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_without_a_value_are_left_out() {
+        let row = Row { name: "a.c".into(), regions: Share { all: 4, hit: 3 }, lines: Some(Share { all: 0, hit: 0 }), ..Row::default() };
+        let table = Table { of: "file", rows: vec![row.clone()], total: Row { name: "total".into(), ..row } };
+        let text = table.text(&TextOptions::default());
+        assert!(text.contains("3/4  75.00%") && text.starts_with("file") && !text.contains("MC/DC") && !text.contains("paths"), "{text}");
+        assert_eq!(table.json()["rows"][0]["regions"]["covered"], 3);
+        let of_template = Table { rows: vec![Row { name: "f<int>".into(), ..table.rows[0].clone() }], ..table };
+        assert!(page("a & b", &[of_template]).contains("<th>f&lt;int&gt;</th>"));
+        assert_eq!((Share::default().percent(), amount(12_345_678_901)), (100.0, "1.2e10".to_owned()));
+    }
+}

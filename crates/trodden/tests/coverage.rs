@@ -1,0 +1,245 @@
+//! Coverage computed from paths: equal to that of the compiler's own coverage build, count by count, by `llvm-cov export` of both.
+
+mod place;
+
+use place::{Place, cargo_trodden, must, trodden};
+use serde_json::Value;
+use std::process::Command;
+
+const PROGRAMS: [(&str, &str); 7] = [
+    ("plain.c", include_str!("coverage/plain.c")),
+    ("jump.c", include_str!("coverage/jump.c")),
+    ("cxx.cc", include_str!("coverage/cxx.cc")),
+    ("threads.c", include_str!("coverage/threads.c")),
+    ("forks.c", include_str!("coverage/forks.c")),
+    ("killed.c", include_str!("coverage/killed.c")),
+    ("decisions.c", include_str!("coverage/decisions.c")),
+];
+
+/// The program whose decisions are observed as well.
+const DECISIONS: &str = "decisions.c";
+
+/// What `llvm-cov` exports of a program and a profile: all regions, branches and functions, with their counts.
+fn exported(place: &Place, program: &str, profile: &str) -> Value {
+    let text = place.tool("llvm-cov-22", &format!("export {program} -instr-profile={profile}")).stdout;
+    let mut all: Value = serde_json::from_slice(&text).unwrap();
+    all["data"].take()
+}
+
+/// The compiler's own coverage of a run: with counters in a shared mapping of the file, so that forks and kills lose nothing.
+fn reference(place: &Place, compiler: &str, options: &str, source: &str) {
+    let counting = "-fprofile-instr-generate -fcoverage-mapping -fprofile-update=atomic -mllvm -runtime-counter-relocation";
+    let counting = if source == DECISIONS { format!("{counting} -fcoverage-mcdc") } else { counting.to_owned() };
+    place.tool(compiler, &format!("{options} {counting} {source} -o reference"));
+    let raw = format!("%c{}", place.path("reference.profraw").display());
+    // Some end in ways that `must` would not have.
+    place.command(place.path("reference")).env("LLVM_PROFILE_FILE", raw).output().unwrap();
+    place.tool("llvm-profdata-22", "merge reference.profraw -o reference.profdata");
+}
+
+fn check(source: &str, level: &str) {
+    let (name, text) = PROGRAMS.iter().find(|(name, _)| *name == source).unwrap();
+    let place = Place::with(&[(name, text)]);
+    let (compiler, driver) = if name.ends_with(".cc") { ("clang++-22", "c++") } else { ("clang-22", "cc") };
+    let options = format!("{level} -w -pthread");
+    reference(&place, compiler, &options, name);
+    let option = if *name == DECISIONS { "--trodden-coverage=mcdc" } else { "--trodden-coverage" };
+    place.trodden(&format!("{driver} {option} {options} {name} -o own"));
+    place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
+    place.trodden("export profdata run.trodden -o own.profdata");
+    let (llvm, own) = (exported(&place, "reference", "reference.profdata"), exported(&place, "own", "own.profdata"));
+    assert!(llvm[0]["functions"].as_array().unwrap().iter().any(|f| f["count"].as_u64() > Some(0)), "{name} {level}: nothing was executed");
+    assert_eq!(llvm, own, "{name} {level}");
+    assert_eq!(llvm[0]["totals"]["mcdc"]["covered"].as_u64() > Some(0), *name == DECISIONS, "{name} {level}");
+    let text = must(place.command(trodden()).args(["coverage", "export", "run.trodden"])).stdout;
+    assert_eq!(llvm, serde_json::from_slice::<Value>(&text).unwrap()["data"], "{name} {level}: coverage export");
+}
+
+#[test]
+fn c_without_optimisation() {
+    check("plain.c", "-O0");
+}
+
+#[test]
+fn c_optimised() {
+    check("plain.c", "-O2");
+}
+
+#[test]
+fn frames_that_do_not_return() {
+    check("jump.c", "-O2");
+}
+
+#[test]
+fn templates_and_exceptions_without_optimisation() {
+    check("cxx.cc", "-O0");
+}
+
+#[test]
+fn templates_and_exceptions_optimised() {
+    check("cxx.cc", "-O2");
+}
+
+#[test]
+fn threads() {
+    check("threads.c", "-O2");
+}
+
+#[test]
+fn forked_processes() {
+    check("forks.c", "-O2");
+}
+
+#[test]
+fn a_process_killed() {
+    check("killed.c", "-O2");
+}
+
+#[test]
+fn conditions_of_decisions_without_optimisation() {
+    check(DECISIONS, "-O0");
+}
+
+#[test]
+fn conditions_of_decisions_optimised() {
+    check(DECISIONS, "-O2");
+}
+
+/// What a command that fails says.
+fn failure(place: &Place, words: &str) -> String {
+    let output = place.command(trodden()).args(words.split_whitespace()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn text(place: &Place, words: &str) -> String {
+    String::from_utf8(place.trodden(words).stdout).unwrap()
+}
+
+#[test]
+fn suites_show_what_each_test_adds() {
+    let place = Place::with(&[("parse.c", include_str!("coverage/parse.c")), ("tests.txt", TESTS)]);
+    place.trodden("build --coverage -- clang -O2 parse.c -o parse");
+    place.trodden("suite run tests --commands tests.txt");
+    let report = text(&place, "coverage report tests --functions --combinations 1");
+    assert!(
+        report.contains("parse     14/14 100.00%") && report.contains("8 of 54") && report.contains("never together: path "),
+        "{report}"
+    );
+    let added: Value = serde_json::from_str(&text(&place, "suite coverage tests --json")).unwrap();
+    let lines = |test: &Value| test["adds_lines"].as_object().unwrap().values().map(|l| l.as_array().unwrap().len()).sum::<usize>();
+    let found: Vec<_> =
+        added["tests"].as_array().unwrap().iter().map(|t| (t["test"].as_str().unwrap(), lines(t), t["adds_paths"].as_u64())).collect();
+    assert_eq!(found, [("minus", 20, Some(1)), ("big", 1, Some(3)), ("bad", 1, Some(1)), ("plain", 0, Some(3))]);
+    let difference = text(&place, "coverage diff 1 tests");
+    assert!(difference.contains("only in 1: 0 lines, 0 paths") && difference.contains("parse.c: 7-9, 12, 16\n"), "{difference}");
+    for (run, least, status) in [("tests", "100", 0), ("1", "77.3", 1), ("1", "77.2", 0)] {
+        let output = place.command(trodden()).args(["coverage", "report", run, "--fail-under-lines", least]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{run} {least}");
+    }
+    let lcov = text(&place, "coverage export tests --format lcov");
+    assert!(lcov.contains("DA:16,1\n") && lcov.contains("LF:22\nLH:22\n"), "{lcov}");
+    place.trodden("coverage show tests --html pages --branches");
+    assert!(std::fs::read_to_string(place.path("pages/index.html")).unwrap().contains("parse.c"));
+    assert!(std::fs::read_to_string(place.path("pages/paths.html")).unwrap().contains("<td>8 of 54</td>"));
+}
+
+const TESTS: &str = "plain\t./parse 1 2 3\nminus\t./parse -5\nbig\t./parse 123456\nbad\t./parse 7x\n";
+
+#[test]
+fn changed_lines_are_told_apart() {
+    let place = Place::with(&[("parse.c", include_str!("coverage/parse.c"))]);
+    let git = |words: &str| place.tool("git", &format!("-c user.name=a -c user.email=a@b {words}"));
+    git("init -q .");
+    git("add parse.c");
+    git("commit -q -m first");
+    let changed = include_str!("coverage/parse.c").replace("value > 100", "value > 99").replace("sign = -1", "sign = 0 - 1");
+    place.write("parse.c", &changed);
+    place.cc("--trodden-coverage -O2 parse.c -o parse");
+    place.trodden("record -- ./parse 5");
+    let report = text(&place, "coverage report --changed-since HEAD");
+    assert!(report.contains("1/2  50.00%") && report.contains("not executed: line 7\n"), "{report}");
+}
+
+/// Counts in the margin are the mapping's: no executed line has 0.
+#[test]
+fn annotated_lines_have_the_counts_of_the_mapping() {
+    let place = Place::with(&[("cxx.cc", include_str!("coverage/cxx.cc"))]);
+    place.cxx("--trodden-coverage -O2 cxx.cc -o own");
+    place.trodden("record --no-store -o run.trodden -- ./own");
+    let lcov = text(&place, "coverage export run.trodden --format lcov");
+    let known: std::collections::BTreeMap<u64, u64> = lcov
+        .lines()
+        .filter_map(|l| l.strip_prefix("DA:")?.split_once(','))
+        .map(|(l, n)| (l.parse().unwrap(), n.parse().unwrap()))
+        .collect();
+    let page: Value = serde_json::from_str(&text(&place, "annotate main run.trodden --json")).unwrap();
+    let lines = page["source"]["lines"].as_array().unwrap();
+    assert!(lines.len() > 30);
+    for line in lines {
+        let count = line["count"].as_str().map(|c| c.parse().unwrap()).or(line["count"].as_u64());
+        assert_eq!(count, known.get(&line["line"].as_u64().unwrap()).copied(), "{line}");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_as_it_ran_is_refused() {
+    let place = Place::with(&[("plain.c", include_str!("coverage/plain.c"))]);
+    place.cc("--trodden-coverage -O1 -w plain.c -o own");
+    place.trodden("record --no-store -o run.trodden -- ./own");
+    std::fs::rename(place.path("own"), place.path("moved")).unwrap();
+    assert!(failure(&place, "coverage report run.trodden").contains("own is not there any more"));
+    place.trodden("coverage report run.trodden --object moved");
+    place.cc("--trodden-coverage -O2 -w plain.c -o own");
+    assert!(failure(&place, "coverage report run.trodden").contains("own was built again since it ran: record it again"));
+    assert!(failure(&place, "coverage report run.trodden --object moved --object own").contains("own is none of the programs"));
+    place.tool("llvm-objcopy-22", "--remove-section=__llvm_covmap moved own");
+    assert!(failure(&place, "coverage report run.trodden").contains("own has no section __llvm_covmap"));
+    // What `strip` takes is not needed.
+    place.tool("strip", "moved -o own");
+    place.trodden("coverage report run.trodden");
+    std::fs::write(place.path("own"), &std::fs::read(place.path("moved")).unwrap()[..3000]).unwrap();
+    assert!(failure(&place, "coverage report run.trodden").contains("own is damaged: build it again"));
+    place.cc("-O1 -w plain.c -o without");
+    place.trodden("record --no-store -o without.trodden -- ./without");
+    assert!(failure(&place, "coverage report without.trodden").contains("`trodden build --coverage -- ...`"));
+    let refused = failure(&place, "cc --trodden-coverage -fprofile-instr-generate -fcoverage-mapping plain.c");
+    assert!(refused.contains("-fprofile-instr-generate cannot be used together with `--coverage`"), "{refused}");
+}
+
+/// Tests run below cargo, which leaves variables behind.
+fn without_cargos_variables(mut command: Command) -> Command {
+    for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
+        command.env_remove(name);
+    }
+    ["RUSTC_WRAPPER", "RUSTFLAGS", "OUT_DIR"].into_iter().for_each(|name| _ = command.env_remove(name));
+    command
+}
+
+/// Without what is not the same from build to build: cargo makes other hashes in names with other flags.
+fn without_hashes(mut data: Value) -> Value {
+    let functions = data[0]["functions"].as_array_mut().unwrap();
+    functions.iter_mut().for_each(|f| f["name"] = Value::Null);
+    functions.sort_by_key(Value::to_string);
+    data
+}
+
+#[test]
+fn rust() {
+    let manifest = "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+    let place = Place::with(&[("Cargo.toml", manifest), ("src/main.rs", include_str!("coverage/subject.rs"))]);
+    let target = "x86_64-unknown-linux-gnu";
+    must(without_cargos_variables(place.command(cargo_trodden())).args(["build", "--release", "--coverage"]));
+    let program = format!("target/trodden/{target}/release/subject");
+    must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(place.path(&program)));
+    let words = ["build", "--release", "--target", target, "--target-dir", "reference"];
+    must(without_cargos_variables(place.command("cargo")).args(words).env("RUSTFLAGS", "-Cinstrument-coverage"));
+    let reference = format!("reference/{target}/release/subject");
+    must(place.command(place.path(&reference)).env("LLVM_PROFILE_FILE", "reference.profraw"));
+    place.tool("llvm-profdata-22", "merge reference.profraw -o reference.profdata");
+    place.trodden("export profdata run.trodden -o own.profdata");
+    let llvm = without_hashes(exported(&place, &reference, "reference.profdata"));
+    assert_eq!(llvm, without_hashes(exported(&place, &program, "own.profdata")));
+    let report = String::from_utf8(place.trodden("coverage report run.trodden").stdout).unwrap();
+    assert!(report.contains("main.rs") && !report.contains("/rustc/"), "{report}");
+}
