@@ -314,7 +314,11 @@ fn a_profile_of_a_trace_has_its_paths() {
 #[test]
 fn limits_and_secrets() {
     let folder = Folder::new();
-    let output = folder.record(&["--runs", "1", "--max-size", "1k", "--redact", "PATH"], "t.trace", &["/usr/bin/gzip", "-c", "input"]);
+    let output = folder.record(
+        &["--runs", "1", "--collector", "ptrace", "--max-size", "1k", "--redact", "PATH"],
+        "t.trace",
+        &["/usr/bin/gzip", "-c", "input"],
+    );
     assert!(errors(&output).contains("ended by its limit"), "{}", errors(&output));
     assert!(output.status.success(), "{}", errors(&output));
     use std::os::unix::fs::PermissionsExt;
@@ -324,11 +328,16 @@ fn limits_and_secrets() {
 #[test]
 fn a_running_process_is_attached_to() {
     let folder = Folder::new();
-    let text = "#include <unistd.h>\nstatic volatile int n;\nstatic void tick(void) { n++; if (usleep(1000)) _exit(9); }\nint main(void) { for (;;) tick(); }\n";
+    let text =
+        "#include <unistd.h>\nstatic volatile int n;\nstatic void tick(void) { n++; usleep(1000); }\nint main(void) { for (;;) tick(); }\n";
     folder.compile("cc", "ticks.c", text);
     let mut process = Command::new(folder.path("app")).spawn().unwrap();
     let id = process.id().to_string();
     let mappings = || std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap().lines().count();
+    while !std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap().contains("libc") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(100));
     let before = mappings();
     // Each leaves the process as it was, so that another can come.
     for collector in ["trampolines", "ptrace", "trampolines", "single-step"] {
