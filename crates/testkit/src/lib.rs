@@ -6,7 +6,7 @@
 pub mod functions;
 pub mod graphs;
 pub mod programs;
-mod random;
+pub mod random;
 
 pub use functions::Subject;
 pub use random::Random;
