@@ -56,6 +56,10 @@ pub fn check(
     tools: &Toolkit,
     folder: &Path,
 ) -> Result<BranchFindings, Error> {
+    // What says where counts go has no meaning where nothing is counted.
+    let is_common = |setting: &&str| !["table-slots=", "array-paths=", "threads="].iter().any(|key| setting.starts_with(key));
+    let parameters = variant.parameters.split_whitespace().filter(is_common).collect::<Vec<_>>().join(" ");
+    let variant = &Variant { parameters, ..variant.clone() };
     let counting = Build { language, variant, tools, folder };
     let counted = folder.join("counted");
     counting.link(&counting.objects(sources, true)?, &counted, true)?;

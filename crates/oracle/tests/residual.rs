@@ -117,7 +117,7 @@ fn paths_are_looked_up_before_tail_calls_that_do_not_return() {
         }
         let file = place(&format!("{trial}.known"));
         std::fs::write(&file, tested.known_paths().unwrap().to_bytes()).unwrap();
-        let words = format!("tier=residual known={}", file.display());
+        let words = format!("known={}", file.display());
         let done = plain::execute(&plain::build(&program, "-O2", &words, &[], &tools, &place(&trial.to_string())), &[]);
         assert_eq!(done.outcome, full.outcome, "trial {trial}");
         let known = plain::Done { outcome: full.outcome.clone(), profile: tested }.counts();

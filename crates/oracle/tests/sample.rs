@@ -101,7 +101,7 @@ fn bursts_count_a_part_and_change_nothing() {
         let program = random::program(seed);
         let full = plain::build(&program, "-O2", "", &[], &tools, &folder.path().join(format!("{seed}/full")));
         let helper = std::slice::from_ref(&helper);
-        let sample = plain::build(&program, "-O2", "tier=sample", helper, &tools, &folder.path().join(format!("{seed}/sample")));
+        let sample = plain::build(&program, "-O2", "when=bursts", helper, &tools, &folder.path().join(format!("{seed}/sample")));
         let done = plain::execute(&full, &[]);
         let (expected, all) = (&done.outcome, done.counts());
         for flip in 1..=3 {
@@ -157,7 +157,7 @@ fn an_interpreter_changes_versions_where_its_program_jumps() {
         plain::run(tools.command("clang").args(["-O2", "-c"]).arg(source).arg("-o").arg(&object));
         objects.push(object);
     }
-    let sample = plain::build(&interpreter(), "-O2", "tier=sample", &objects, &tools, folder.path());
+    let sample = plain::build(&interpreter(), "-O2", "when=bursts", &objects, &tools, folder.path());
     let done = plain::execute(&sample, &[]);
     assert_eq!(done.outcome, (b"1\n".to_vec(), Some(0)));
     let counted: u64 = done.counts().into_iter().filter(|((function, _), _)| function == "run").map(|(_, count)| count).sum();

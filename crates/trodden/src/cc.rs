@@ -180,7 +180,7 @@ fn take_settings(arguments: &mut Vec<OsString>) -> Result<Settings> {
     let value = |word: &OsString| word.to_str()?.strip_prefix(EVENTS_OPTION)?.strip_prefix('=').map(OsString::from);
     if let Some(name) = arguments.iter().find_map(value) {
         arguments.retain(|word| value(word).is_none());
-        settings.set("events", &name).with_context(|| format!("{EVENTS_OPTION}={}: there is no such event", name.display()))?;
+        settings.set("events", &name).with_context(|| format!("{EVENTS_OPTION}={}", name.display()))?;
     }
     Ok(settings)
 }

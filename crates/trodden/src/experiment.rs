@@ -66,7 +66,7 @@ pub fn resolve(mut settings: Settings) -> Result<Request> {
         settings.recorder = Some(std::path::absolute(pattern).context("the files of the flight recorder")?.into());
     }
     if let Some(Input::File(wanted)) = &settings.known {
-        let known = known_paths(wanted.as_os_str()).with_context(|| format!("known paths ({})", wanted.display()))?;
+        let known = known_paths(wanted.as_os_str()).with_context(|| format!("known paths: {}", wanted.display()))?;
         settings.known = Some(stored(&known)?);
     }
     Ok(settings.request(&inputs()?)?)

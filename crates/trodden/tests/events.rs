@@ -241,10 +241,10 @@ fn what_does_not_go_together_is_refused() {
     place.cc("--trodden-events=cycles -c b.c -o b.o");
     for (words, message) in [
         ("cc a.o b.o -o mixed", "__trodden_event"),
-        ("cc --trodden-events=sneezes -c a.c -o c.o", "known are tsc, cycles"),
-        ("cc --trodden-events=tsc --trodden-sample -c a.c -o c.o", "do not go together"),
-        ("build --events tsc --sample -- true", "cannot be used with"),
-        ("build --events sneezes -- true", "known are tsc, cycles"),
+        ("cc --trodden-events=sneezes -c a.c -o c.o", "events takes tsc|cycles"),
+        ("cc --trodden-events=tsc --trodden-sample -c a.c -o c.o", "does not go together"),
+        ("build --events tsc --sample -- true", "does not go together"),
+        ("build --events sneezes -- true", "possible values: tsc, cycles"),
     ] {
         let output = place.command(trodden()).args(words.split_whitespace()).output().unwrap();
         assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains(message), "{words}: {output:?}");

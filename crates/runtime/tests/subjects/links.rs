@@ -24,13 +24,15 @@ fn object_is_small_and_needs_nothing() {
         .map(|line| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap())
         .sum();
     println!("{code} bytes of code");
-    assert!((1..32 * 1024).contains(&code), "{code} bytes of code");
+    assert!((1..40 * 1024).contains(&code), "{code} bytes of code");
     for line in tool("nm", &[]).lines() {
         let (kind, name) = line[17..].split_once(' ').unwrap();
         match kind {
             "w" => assert!(build_object::MAY_BE_UNDEFINED.contains(&name), "{line}"),
             "T" => {
-                assert!(["__trodden_enter", "__trodden_enter_shared", "__trodden_count", "__trodden_event_now"].contains(&name), "{line}")
+                let counting = ["__trodden_enter", "__trodden_enter_shared", "__trodden_count", "__trodden_event_now"];
+                let streams = ["__trodden_stream_next", "__trodden_stream_enter"];
+                assert!(counting.contains(&name) || streams.contains(&name), "{line}");
             }
             "B" => assert_eq!(name, "__trodden_bias"),
             _ => assert!(kind.chars().all(char::is_lowercase), "{line}"),

@@ -215,15 +215,28 @@ static TABLE: &[Entry] = &[
 /// Text that spells no settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpellingError {
-    /// There is no such setting, or it has no such value.
+    /// There is no such setting.
     #[error("`{entry}` is no setting of a build; known are {known}", entry = entry.escape_debug(), known = known())]
     Unknown {
         /// What was said.
         entry: String,
     },
+    /// A setting has no such value.
+    #[error("`{key}={value}` is no setting of a build: {key} takes {known}", value = value.escape_debug(), known = values(key))]
+    Value {
+        /// The setting.
+        key: &'static str,
+        /// What was said.
+        value: String,
+    },
     /// The text is not Unicode.
     #[error("{SETTINGS_VARIABLE} holds bytes that are no UTF-8: write those of a file's name as %XX")]
     NotText,
+}
+
+/// The values of a setting.
+fn values(key: &str) -> String {
+    TABLE.iter().find(|entry| entry.key == key).map(|entry| (entry.values)()).unwrap_or_default()
 }
 
 /// All keys with their values.
@@ -237,9 +250,11 @@ impl Settings {
     /// # Errors
     /// There is no such setting, or it has no such value.
     pub fn set(&mut self, key: &str, value: &OsStr) -> Result<(), SpellingError> {
-        let entry = TABLE.iter().find(|entry| entry.key == key);
-        let wrong = || SpellingError::Unknown { entry: format!("{key}={}", value.to_string_lossy()) };
-        entry.and_then(|entry| (entry.read)(self, value)).ok_or_else(wrong)
+        let said = value.to_string_lossy();
+        let Some(entry) = TABLE.iter().find(|entry| entry.key == key) else {
+            return Err(SpellingError::Unknown { entry: format!("{key}={said}") });
+        };
+        (entry.read)(self, value).ok_or_else(|| SpellingError::Value { key: entry.key, value: said.into_owned() })
     }
 
     /// Reads the value of [`SETTINGS_VARIABLE`].
@@ -260,7 +275,7 @@ impl FromStr for Settings {
             let wrong = || SpellingError::Unknown { entry: entry.to_owned() };
             let (key, value) = entry.split_once('=').ok_or_else(wrong)?;
             let value = OsString::from_vec(percent_decode_str(value).collect());
-            settings.set(key, &value).map_err(|_| wrong())?;
+            settings.set(key, &value)?;
         }
         Ok(settings)
     }
