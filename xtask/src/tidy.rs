@@ -11,6 +11,8 @@ use std::process::Command;
 
 /// Longer files are probably several.
 const LONG: usize = 700;
+/// Longer lines are not read to their end.
+const WIDE: usize = 140;
 /// Signs of unfinished work. Spelled apart, or this file would have them.
 const UNFINISHED: &[&str] = &[
     concat!("TO", "DO"),
@@ -93,6 +95,8 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
     if !text.starts_with("//!") {
         findings.push(format!("{file}: begin it with `//!` and what it is for"));
     }
+    let wide = (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > WIDE);
+    findings.extend(wide.map(|(number, _)| format!("{file}:{number}: more than {WIDE} columns")));
     let length = text.lines().count();
     if length > LONG {
         eprintln!("note: {file} has {length} lines: is it several files?");
@@ -217,6 +221,13 @@ mod tests {
         assert_eq!(check_rust("crates/flow/src/a.rs", "//! x\nuse std::fs;\n").len(), 1);
         assert_eq!(check_rust("crates/unit/src/a.rs", "//! x\nuse std::fs;\n").len(), 0);
         assert_eq!(check_rust("crates/unit/src/a.rs", "use std::fs;\n").len(), 1);
+    }
+
+    #[test]
+    fn wide_lines_are_found() {
+        let line = format!("//! {}\n", "ä".repeat(WIDE - 4));
+        assert_eq!(check_rust("crates/unit/src/a.rs", &line).len(), 0);
+        assert_eq!(check_rust("crates/unit/src/a.rs", &format!("//! x\n{}", line.replace("//!", "//!!"))).len(), 1);
     }
 
     #[test]

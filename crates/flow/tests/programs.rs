@@ -9,7 +9,7 @@
 //! | `loud 3`, `early 3` | node 3 calls something; its count has to be made on the edges into it |
 //! | `closed e2` | edge 2 can carry no code |
 //! | `trip-count e3 16`, `counted e3` | of the loop that edge 3 closes: its trip count; the program counts its iterations |
-//! | `scheme all`, `cold e1 e2`, `interesting pspp 0 2`, `part` (of the first of two copies), `versions 0 2`, `lookups 0 2` | what is counted |
+//! | `scheme all`, `cold e1 e2`, `interesting pspp 0 2`, `part` (first of two), `versions 0 2`, `lookups 0 2` | what is counted |
 //! | `passes often early held` | trip counts `tight` or `often`; early counts; dominant iterations `split` or `held` |
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -108,7 +108,8 @@ pub enum Tier {
 pub enum BadOption {
     /// Settings that no driver has resolved.
     #[error(
-        "{SETTINGS_VARIABLE} is read by trodden's drivers (trodden cc, trodden c++, cargo trodden), not by the plugin: compile by one of them, or name the file of a request in {EXPERIMENT_VARIABLE}"
+        "{SETTINGS_VARIABLE} is read by trodden's drivers (trodden cc, trodden c++, cargo trodden), not by the plugin: compile by one of \
+            them, or name the file of a request in {EXPERIMENT_VARIABLE}"
     )]
     NotResolved,
     /// The request cannot be read.

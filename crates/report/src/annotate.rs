@@ -1,8 +1,8 @@
 //! A function's source with one of its paths laid over it.
 //!
-//! Counts in the margin are those of the whole function (where the program has a mapping for coverage: of the source, all copies of it added
-//! up, by [`crate::view::View::mapped`]); the path's lines are marked, with the direction of each branch
-//! at their end. Inlined code that the path runs through stands under the line that called it.
+//! Counts in the margin are those of the whole function (where the program has a mapping for coverage: of the source,
+//! all copies of it added up, by [`crate::view::View::mapped`]); the path's lines are marked, with the direction of
+//! each branch at their end. Inlined code that the path runs through stands under the line that called it.
 
 use crate::error::ReportError;
 use crate::extent::Extent;

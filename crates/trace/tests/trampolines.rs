@@ -185,7 +185,8 @@ fn a_program_in_cxx_with_exceptions_and_signals() {
             std::signal(SIGUSR1, handler);
             int sum = 0;
             for (int i = 0; i < 8; i++) { sum += careful(i); std::raise(SIGUSR1); }
-            for (int i = 0; i < 4; i++) switch (sum % 5 + i) { case 0: sum++; break; case 1: sum += 2; break; case 2: sum *= 3; break; case 3: sum -= 7; }
+            for (int i = 0; i < 4; i++) switch (sum % 5 + i) {
+                case 0: sum++; break; case 1: sum += 2; break; case 2: sum *= 3; break; case 3: sum -= 7; }
             std::printf("%d %d\n", sum, signals);
             return 0;
         }"#;
@@ -231,7 +232,8 @@ fn threads_and_timers() {
         #include <sys/time.h>
         static volatile int ticks;
         static void tick(int s) { (void)s; for (int i = 0; i < 5; i++) ticks += i & 1; }
-        __attribute__((noinline)) static long work(long n) { long s = n; for (long i = 0; i < 300000; i++) s = s * 7 + (s & 2 ? i : -i) + (s & 8 ? 3 : 1); return s; }
+        __attribute__((noinline)) static long work(long n) {
+            long s = n; for (long i = 0; i < 300000; i++) s = s * 7 + (s & 2 ? i : -i) + (s & 8 ? 3 : 1); return s; }
         static void *run(void *p) { return (void *)work((long)p); }
         int main(void) {
             struct itimerval every = {{0, 500}, {0, 500}};

@@ -60,7 +60,8 @@ use times::{an_hour_at_most, duration};
 
 /// Counts every acyclic path through every function of a native program, and shows which it trod.
 #[derive(Debug, Parser)]
-#[command(name = "trodden", version, about = "Shows which execution paths native programs really take", max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "trodden", version, about = "Shows which execution paths native programs really \
+    take", max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     /// When to colour output.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]

@@ -1,8 +1,8 @@
 //! `trodden store`: how large the unit store is, and making it smaller.
 //!
 //! The store grows with every build: the frames of units (`units`), earlier profiles that builds were given (`inputs`),
-//! what links were made of (`links`, `objects`), and objects of copies (`copies`). A program that carries its frames is reported without it; stripped programs and
-//! `trodden instrument` need it.
+//! what links were made of (`links`, `objects`), and objects of copies (`copies`). A program that carries its frames is
+//! reported without it; stripped programs and `trodden instrument` need it.
 
 use crate::assets;
 use crate::cli::Store;

@@ -17,7 +17,8 @@ const PROGRAM: &str = "#include <stdio.h>\n\
       for (int i = 0; i < n; i++) { if (*p & 1) *p = *p * 3 + 1; else *p = *p / 2 + i; if (i % 8 < often) *p ^= 5; }\n\
       return *p; }\n\
     __attribute__((noinline)) int rare(int n) { return n > 2 ? puts(\"many\") : puts(\"one\"); }\n\
-    int main(int argc, char **argv) { volatile unsigned v = 9; printf(\"%u\\n\", mix(&v, 1000, argc - 1)); return argc > 1 ? !rare(argc) : 0; }\n";
+    int main(int argc, char **argv) { volatile unsigned v = 9; printf(\"%u\\n\", mix(&v, 1000, argc - 1)); return argc > 1 ? !rare(argc) \
+    : 0; }\n";
 
 fn recorded() -> Place {
     let place = Place::with(&[("a.c", PROGRAM)]);

@@ -84,7 +84,8 @@ fn main() {
     for word in "the quick brown fox jumps over the lazy dog where the eels are".split(' ') {
         *seen.entry(word.to_owned()).or_default() += score(word);
     }
-    let threads: Vec<_> = (0..3).map(|n| std::thread::spawn(move || (0..200u32).filter(|i| i % (n + 2) == 0).map(strict).sum::<u32>())).collect();
+    let threads: Vec<_> = (0..3).map(|n| std::thread::spawn(move ||
+        (0..200u32).filter(|i| i % (n + 2) == 0).map(strict).sum::<u32>())).collect();
     let ended = threads.into_iter().map(|t| t.join().is_ok()).filter(|ok| *ok).count();
     let caught = (0..5).filter(|n| panic::catch_unwind(|| strict(*n)).is_err()).count();
     println!("{} {} {}", seen.values().sum::<usize>(), ended, caught);
@@ -217,7 +218,8 @@ fn ending(how: &str) -> Place {
         &format!(
             "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
              __attribute__((noinline)) static int step(int n) {{ return n & 1 ? n : 2 * n; }}\n\
-             __attribute__((noinline)) static int leaf(int *p, int n) {{\n  int s = 0;\n  for (int i = 0; i < n; i++) s += step(i);\n  {how}\n  return s;\n}}\n\
+             __attribute__((noinline)) static int leaf(int *p, int n) {{\n  int s = 0;\n  for (int i = 0; i < n; i++) s += step(i);\n  \
+             {how}\n  return s;\n}}\n\
              __attribute__((noinline)) static int middle(int *p, int n) {{\n  if (n > 3)\n    return leaf(p, n) + 1;\n  return 0;\n}}\n\
              int main(int c, char **v) {{\n  int s = step(c);\n  return middle((int *)(long)(c - 1), 5) + s;\n}}\n"
         ),
@@ -271,8 +273,10 @@ fn the_last_paths_before_kill_9() {
 fn a_killed_recorder_loses_nothing() {
     let place = Place::with(&[(
         "prog.c",
-        "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) static int step(int n) { __asm__ volatile(\"\"); return n & 1 ? n : 2 * n; }\n\
-         int main(void) { int s = 0; for (int i = 0; i < 300000; i++) s += step(i); puts(\"half\"); fflush(stdout); char c; read(0, &c, 1);\n\
+        "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) static int step(int n) { __asm__ volatile(\"\"); return n & \
+            1 ? n : 2 * n; }\n\
+         int main(void) { int s = 0; for (int i = 0; i < 300000; i++) s += step(i); puts(\"half\"); fflush(stdout); char c; read(0, &c, \
+         1);\n\
          for (int i = 0; i < 300000; i++) s += step(i); FILE *f = fopen(\"done\", \"w\"); fclose(f); return s == 1; }\n",
     )]);
     place.cc("--trodden-stream -O1 prog.c -o prog");

@@ -28,7 +28,8 @@ pub struct EdgeProfile {
 }
 
 impl EdgeProfile {
-    /// Whether the counters are those of a compiler's front end, which coverage is made of, and not of edges: by LLVM's flag for the latter.
+    /// Whether the counters are those of a compiler's front end, which coverage is made of, and not of edges: by LLVM's
+    /// flag for the latter.
     pub fn is_coverage(&self) -> bool {
         const OF_EDGES: u64 = 1 << 56;
         self.version & OF_EDGES == 0
@@ -44,8 +45,8 @@ pub struct ProfiledFunction {
     pub hash: u64,
     /// Number of its counters.
     pub counters: u32,
-    /// Number of bits of the test vectors of its decisions (MC/DC), whole bytes; each is a counter behind [`ProfiledFunction::counters`], of
-    /// which it matters only whether it is 0.
+    /// Number of bits of the test vectors of its decisions (MC/DC), whole bytes; each is a counter behind
+    /// [`ProfiledFunction::counters`], of which it matters only whether it is 0.
     pub bits: u32,
     /// Number of its places where LLVM notes values, for each kind: targets of indirect calls, sizes of memory
     /// operations, tables of virtual functions. Compilers want to see as many places in a profile.

@@ -1,4 +1,5 @@
-//! Builds with LLVM's counters, which the compiler inserts early and the plugin takes out late: for profile-guided optimisation and coverage.
+//! Builds with LLVM's counters, which the compiler inserts early and the plugin takes out late: for profile-guided
+//! optimisation and coverage.
 //!
 //! A profile for `-fprofile-use` must hold the values of LLVM's own counters, and `llvm-cov` wants those of clang's or
 //! rustc's coverage. So clang is asked for its instrumentation (by options of its front end, for those of the driver
@@ -68,7 +69,8 @@ impl LlvmCounters {
         }
     }
 
-    /// Options of rustc that insert them; it has none for MC/DC. Those of coverage are updated atomically; of edges LLVM has the option for it.
+    /// Options of rustc that insert them; it has none for MC/DC. Those of coverage are updated atomically; of edges
+    /// LLVM has the option for it.
     fn rustc_options(self) -> &'static [&'static str] {
         match self {
             LlvmCounters::Edges => &["-Cprofile-generate", "-Cllvm-args=-instrprof-atomic-counter-update-all"],
@@ -107,10 +109,13 @@ pub fn wanted() -> Result<Option<LlvmCounters>> {
 /// What is added to rustc.
 ///
 /// # Errors
-/// The environment's settings cannot be read.
+/// The environment's settings cannot be read, or ask for what rustc does not have.
 pub fn rustc_options() -> Result<Vec<OsString>> {
     let mut options = Vec::new();
     if let Some(counters) = wanted()? {
+        if counters == LlvmCounters::Mcdc {
+            bail!("rustc has no counters of test vectors (MC/DC): build Rust with `--coverage`, without `=mcdc`");
+        }
         options.extend(counters.rustc_options().iter().map(OsString::from));
         options.extend(LLVM_OPTIONS.into_iter().map(|a| OsString::from(format!("-Cllvm-args={a}"))));
     }

@@ -51,7 +51,8 @@ pub enum ExperimentError {
     #[error(transparent)]
     Excluded(#[from] Excluded),
     /// A file has not been read yet.
-    #[error("{key} names the file {file}, which has no identity yet: resolve the settings first (`Settings::resolve`)", file = file.display())]
+    #[error("{key} names the file {file}, which has no identity yet: resolve the settings first \
+        (`Settings::resolve`)", file = file.display())]
     Unresolved {
         /// The setting's key.
         key: &'static str,

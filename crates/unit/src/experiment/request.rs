@@ -63,7 +63,8 @@ pub enum RequestError {
     )]
     Trace,
     /// The file of the request cannot be read.
-    #[error("{EXPERIMENT_VARIABLE} names {file}, which cannot be read ({source}): unset it, or build by trodden's drivers, which set it", file = file.display())]
+    #[error("{EXPERIMENT_VARIABLE} names {file}, which cannot be read ({source}): unset it, or build by trodden's drivers, which set \
+        it", file = file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -71,7 +72,8 @@ pub enum RequestError {
         source: io::Error,
     },
     /// It is no request, or one of another version.
-    #[error("{EXPERIMENT_VARIABLE} names {file}, which is damaged or of another version of trodden: start the build again", file = file.display())]
+    #[error("{EXPERIMENT_VARIABLE} names {file}, which is damaged or of another version of trodden: start the build \
+        again", file = file.display())]
     Other {
         /// The file.
         file: PathBuf,
