@@ -119,6 +119,12 @@ fn keep(job: &Record, run: Run, folder: &Path, drained: &Drained) -> Result<bool
     if drained.damaged > 0 {
         warn(format_args!("{} are no events: the program overwrote its stream", plural(drained.damaged.into(), "word", "words")));
     }
+    if logs.is_empty() {
+        warn(
+            "there is no sequence of paths: nothing that ran was built with --stream (`trodden build --stream -- ...`); it was only counted",
+        );
+        return Ok(lacking.problems == 0 && lossy == 0);
+    }
     let place = match (lacking.run, &job.destination.output) {
         (Some(run), _) => RunStore::create(&std::env::current_dir()?)?.streams(run),
         (None, output) => {
