@@ -120,9 +120,7 @@ fn keep(job: &Record, run: Run, folder: &Path, drained: &Drained) -> Result<bool
         warn(format_args!("{} are no events: the program overwrote its stream", plural(drained.damaged.into(), "word", "words")));
     }
     if logs.is_empty() {
-        warn(
-            "there is no sequence of paths: nothing that ran was built with --stream (`trodden build --stream -- ...`); it was only counted",
-        );
+        warn("there are counts, but no sequence: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
         return Ok(lacking.problems == 0 && lossy == 0);
     }
     let place = match (lacking.run, &job.destination.output) {
