@@ -61,7 +61,11 @@ impl Executable {
         let fault = |what: &str| CollectError::Executable { path: path.to_owned(), fault: what.to_owned() };
         let bytes = std::fs::read(path).map_err(|e| fault(&format!("cannot be read: {e}")))?;
         if !bytes.starts_with(b"\x7fELF") {
-            let script = if bytes.starts_with(b"#!") { " (a script: give its interpreter's program)" } else { "" };
+            let script = if bytes.starts_with(b"#!") {
+                " (a script: give its interpreter's program)"
+            } else {
+                ": give a program that was compiled for Linux on x86-64"
+            };
             return Err(fault(&format!("is no ELF file{script}")));
         }
         if bytes.get(4) == Some(&1) {
