@@ -234,6 +234,7 @@ impl Planner<'_> {
         }
         let remedy = match &self.job.distribution {
             Some(_) => "add a block behind one of the targets to a profile",
+            None if self.limit().is_some() => "allow more witnesses in a run (--limit, another --collector), or leave its function out with `--opaque`",
             None => "leave its function out with `--opaque`, or take `--runs 1`",
         };
         anyhow!("{text}: {remedy}")
