@@ -65,7 +65,7 @@ const MOST_COUNTS: usize = 1 << 21;
 /// A unit by its image and its place there.
 type Key = (Identity, usize);
 /// Counters by unit: index and count, ascending.
-type Counts = BTreeMap<Key, Vec<(u64, u64)>>;
+type UnitSums = BTreeMap<Key, Vec<(u64, u64)>>;
 
 /// Time with the switch on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,21 +83,21 @@ struct Reading {
     on: SwitchedOn,
     /// All time, in nanoseconds.
     passed_ns: u64,
-    counts: Counts,
+    counts: UnitSums,
 }
 
 /// Collects readings while a program runs.
 #[derive(Debug)]
 pub struct Readings {
     units: BTreeMap<Key, Identity>,
-    before: Counts,
+    before: UnitSums,
     readings: Vec<Reading>,
     stride: u32,
 }
 
 impl Default for Readings {
     fn default() -> Readings {
-        Readings { units: BTreeMap::new(), before: Counts::new(), readings: Vec::new(), stride: 1 }
+        Readings { units: BTreeMap::new(), before: UnitSums::new(), readings: Vec::new(), stride: 1 }
     }
 }
 
@@ -132,7 +132,7 @@ impl Readings {
 
     /// Notes the counts of now, with the nanoseconds that `passed` since the reading before, and the part of it with the switch `on`.
     pub fn read(&mut self, raws: &[RawProfile], on: SwitchedOn, passed_ns: u64) {
-        let mut now = Counts::new();
+        let mut now = UnitSums::new();
         for raw in raws {
             for (place, unit) in raw.units.iter().enumerate() {
                 self.units.insert((raw.image, place), unit.unit);
@@ -140,7 +140,7 @@ impl Readings {
                 *known = sum::merge(known, &unit.counts);
             }
         }
-        let mut reading = Reading { on, passed_ns, counts: Counts::new() };
+        let mut reading = Reading { on, passed_ns, counts: UnitSums::new() };
         for (key, counts) in &now {
             let gained = difference(counts, self.before.get(key).map_or(&[][..], Vec::as_slice));
             if !gained.is_empty() {
@@ -449,7 +449,7 @@ mod tests {
             }
             let counts = (0..map.counters).map(|counter| (counter, 1)).collect();
             let map = Arc::new(map);
-            let unit = UnitProfile { unit: identity, map: map.clone(), counts, events: Vec::new(), first_seen: Vec::new() };
+            let unit = UnitProfile { unit: identity, map: map.clone(), counts: crate::Counts::of_executions(counts) };
             let units = vec![unit];
             let images = vec![ImageProfile { identity: image, path: "a".into(), build_id: None, units }];
             let costs = costs(&Profile { run: Run::default(), images, sampling: None }, image, identity);
