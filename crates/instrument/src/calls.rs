@@ -28,7 +28,7 @@ pub fn aliases(module: Module) -> Vec<Alias> {
 }
 
 /// The function behind an alias, or behind an alias of one. There are no cycles of them.
-fn behind(alias: Value) -> Option<Value> {
+pub fn behind(alias: Value) -> Option<Value> {
     let mut value = alias;
     while is_alias(value) {
         value = Value(llvm!(LLVMAliasGetAliasee(value.0)));
