@@ -4,10 +4,11 @@
 //! names nobody, as there. A call of an alias names a function that only the alias's own unit knows, so aliases are
 //! noted beside the calls.
 
-use crate::llvm::{Module, Value, llvm};
+use crate::llvm::{Block, Module, Value, llvm};
 use llvm_sys::core::*;
 use std::collections::BTreeMap;
-use trodden_unit::{Alias, Callee};
+use trodden_flow::Node;
+use trodden_unit::{Alias, BlockCall, Callee};
 
 /// Callees of the module's code, as it is before anything is inserted.
 pub fn of(module: Module) -> Vec<Callee> {
@@ -18,6 +19,23 @@ pub fn of(module: Module) -> Vec<Callee> {
         *sites.entry(callee.name()).or_default() += 1;
     }
     sites.into_iter().map(|(name, sites)| Callee { name, sites }).collect()
+}
+
+/// What a block calls, each callee once.
+pub fn in_block(block: Block, number: Node) -> Vec<BlockCall> {
+    let mut found = Vec::new();
+    for called in block.instructions().filter(|i| i.is_call()).map(Value::callee) {
+        let is_assembly = !llvm!(LLVMIsAInlineAsm(called.0)).is_null();
+        let function = behind(called);
+        if is_assembly || function.is_some_and(|f| f.intrinsic() != 0) {
+            continue;
+        }
+        let call = BlockCall { block: number, callee: function.map(Value::name) };
+        if !found.contains(&call) {
+            found.push(call);
+        }
+    }
+    found
 }
 
 /// Aliases of the module's functions.

@@ -581,6 +581,7 @@ impl Unit {
             values: numbering.values().to_vec(),
             cuts: program.dag().cuts().iter().map(|c| (c.edge, c.reason)).collect(),
             by_rounds: program.by_rounds(),
+            calls: draft.calls,
         });
         self.map.counters += words;
     }

@@ -195,6 +195,17 @@ pub struct FunctionMap {
     pub cuts: Vec<(Edge, CutReason)>,
     /// Edges that close loops which are counted when they are left, by their rounds: a round costs no addition.
     pub by_rounds: Vec<Edge>,
+    /// What its blocks call, each callee of a block once, in the order of the blocks.
+    pub calls: Vec<BlockCall>,
+}
+
+/// A call in a block.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct BlockCall {
+    /// The block.
+    pub block: Node,
+    /// Linkage name of the function that is called; none: the call is indirect.
+    pub callee: Option<String>,
 }
 
 /// A basic block.

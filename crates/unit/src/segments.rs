@@ -1,18 +1,24 @@
 //! Sets of interprocedural path segments that a build is to count without a trace: from the command to the build.
 //!
-//! A *segment* of depth k is a chain of at most k calls with the paths around them, `<f1,p1> ( <f2,p2> ( ... <fn,pn>`, n at most k + 1:
-//! - each but the last is a path up to a call: it ends at the block that makes the call, and the call is one of that block's;
-//! - each behind the first is the first path of its frame: it begins where the function begins;
-//! - the last ends where the frame's first path ends: at a call, a back edge, another cut, or where the frame is left;
+//! A *segment* of depth k is a chain of at most k nested calls with the paths around them, `<f1,p1> ( <f2,p2> ( ... <fn,pn>`, n at most
+//! k + 1:
+//! - each but the last is a path up to a call: it ends at the block that makes the call, directly or by a pointer;
+//! - each behind the first is of its frame's first path: it begins where the function begins. The first may begin in a loop;
+//! - the last is such a path up to a call of its own, or whole: to a back edge or another cut, or to where the frame is left. So a
+//!   callee's first path is a segment once for each call that it comes to, and once as a whole;
 //! - a tail call is a call: the caller's path is complete then;
-//! - calls of functions that are not instrumented are not there, and what such a function calls is called by none.
+//! - functions that are not instrumented do not exist: what `qsort` calls is called by nobody.
 //!
-//! Each call of an instrumented function by an instrumented one begins or ends exactly one segment of each depth up to the number of
-//! frames that are in their first path. A callee's later paths (behind a back edge) are in no segment. A call that does not return, and
-//! one that throws, ends nothing: the segment is over before.
+//! A callee's later paths, behind a back edge, are in no segment. Calls that come before others in the same path are not spanned (they are
+//! in the path's blocks). A call that does not return, or throws, changes nothing: the segment is over before. A path that goes on at a
+//! landing pad is one path.
 //!
-//! Source: K. Vaswani, *Efficient Online Path Profiling*, sections 3.4.1 to 3.4.5; the thesis leaves open what a segment is. Its segments
-//! that come back to the caller ("IPS 4") are counted by `trodden-sequence`; a segment here is such a one up to the return.
+//! *Projection.* The last path of a segment is a path of an intraprocedural profile: summed over callers, segments of depth 1 count no more
+//! executions than the profile (calls by functions that are not instrumented are in none). The thesis's call segments
+//! (`trodden-sequence`, `call_segments`) of depth 1 begin likewise and go on behind the return: summed over what follows the callee's
+//! first event they are the segments here whose last path is up to the callee's first call, or whole and without one.
+//!
+//! Source: K. Vaswani, *Efficient Online Path Profiling*, sections 3.4.1 to 3.4.5; the grammar there leaves open what a segment is.
 //!
 //! A *context* of a function is a chain of callers' paths that leads to it. The contexts of a set are closed: all suffixes of a context's
 //! chain are contexts. So a build keeps the longest suffix of what was executed that is a context ([`SegmentSet::target`]), as the
@@ -211,11 +217,13 @@ impl SegmentSetBuilder {
         })
     }
 
-    /// Sets how often a function's edges were executed.
-    pub fn set_edges(&mut self, function: u32, edges: Vec<u64>) {
-        let known = &mut self.set.functions[function as usize];
-        if edges.len() == known.edges.len() {
-            known.edges = edges;
+    /// Sets how often edges were executed, for functions of which that is known, by unit, name and version.
+    pub fn set_all_edges(&mut self, known: impl Fn(&str, &str, Version) -> Option<Vec<u64>>) {
+        for function in &mut self.set.functions {
+            let edges = known(&function.unit, &function.name, function.version);
+            if let Some(edges) = edges.filter(|edges| edges.len() == function.edges.len()) {
+                function.edges = edges;
+            }
         }
     }
 
