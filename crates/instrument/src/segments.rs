@@ -37,10 +37,13 @@ use trodden_flow::{Edge, Graph, Node, Origin, ProbeProgram};
 use trodden_unit::{CallerPath, EdgeKind, SegmentSet, SegmentWords, UnplacedCall};
 use trodden_wire::{CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL};
 
-/// A function has a word for each context and path if these are at most so many.
-const MOST_DIRECT: u64 = 1 << 16;
+/// A function has a word for each context and path if these are at most so many, or so many times the interesting ones.
+const MOST_DIRECT: u64 = 1 << 12;
+const ROOM: u64 = 16;
 /// The same, where every path in a context is to be counted.
 const MOST_EVERY: u64 = 1 << 20;
+/// Words of a unit beyond which only interesting pairs have some: code reaches no more than 2 GiB.
+const MOST_OF_UNIT: u64 = 1 << 25;
 /// Contexts are found by the path's number itself in tables of at most so many entries, or so many times the entries that say something.
 const MOST_ENTRIES: u64 = 1 << 8;
 const SPARSE: u64 = 16;
@@ -123,9 +126,10 @@ impl SegmentPlan {
         let bits = SegmentWords::path_bits(function.paths);
         let rows = (function.contexts.len() as u64 + 1) << bits;
         let interesting: Vec<(u32, u64)> = function.interesting.iter().copied().collect();
-        let most = if on.set.counts_every() { MOST_EVERY } else { MOST_DIRECT };
+        let most = if on.set.counts_every() { MOST_EVERY } else { MOST_DIRECT.max(ROOM * interesting.len() as u64) };
+        let fits = rows <= most && first_word.saturating_add(rows) <= MOST_OF_UNIT;
         let keys: Vec<u64> = interesting.iter().map(|(c, p)| SegmentWords::key(function.paths, *c, *p)).collect();
-        let hash = (rows > most).then(|| PerfectHash::of(&keys).ok()).flatten();
+        let hash = (!fits).then(|| PerfectHash::of(&keys).ok()).flatten();
         let caller = |c: &trodden_unit::SegmentContext| {
             let caller = &on.set.functions()[c.caller as usize];
             CallerPath { unit: caller.unit.clone(), name: caller.name.clone(), context: c.context, path: c.path }
@@ -383,8 +387,8 @@ fn reached_from_entry(program: &ProbeProgram) -> BTreeSet<Node> {
 }
 
 /// The calls to which paths come by an edge and that call a function, or may, each with the function as a value of the module.
-fn calls_of(on: &FunctionOnSegments, edge: Edge, callee: u32) -> Vec<(Value, Value)> {
-    let callee = &on.set.functions()[callee as usize];
+fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Value)> {
+    let callee = &on.set.functions()[number as usize];
     if callee.local && callee.unit != on.source {
         return Vec::new();
     }
@@ -392,7 +396,7 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, callee: u32) -> Vec<(Value, Val
     let direct: Vec<(Value, Value)> = at
         .iter()
         .filter_map(|call| Some((*call, calls::behind(call.callee())?)))
-        .filter(|(_, function)| function.name() == callee.name)
+        .filter(|(_, function)| on.set.is_called(number, &function.name()))
         .collect();
     if !direct.is_empty() {
         return direct;

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use trodden_profile::segments::{FunctionPath, Segment, map};
 use trodden_profile::{FunctionPaths, ImageProfile};
+use trodden_unit::{FunctionMap, Storage};
 
 const RULE: &str = "untested-segment";
 /// Narrowest column of a path.
@@ -200,7 +201,9 @@ fn beside(paths: &[PathOn], sources: &SourceCache, options: &TextOptions) -> Str
 
 /// The story of a path by its number: whole, or up to a call.
 fn story(function: &Function, id: u64) -> Option<Story> {
-    let paths = FunctionPaths::decode(function.map, [(id, 1)]).ok()?;
+    // Of a function that counts segments nothing is said of unfinished paths; here it is the path that was asked for.
+    let map = FunctionMap { storage: Storage::Array { beyond: 0 }, ..function.map.clone() };
+    let paths = FunctionPaths::decode(&map, [(id, 1)]).ok()?;
     match (paths.complete.first(), paths.unfinished.iter().find(|u| u.id == id)) {
         (Some(path), _) => Some(Story::of(function, path)),
         (None, Some(path)) => Some(Story::of_unfinished(function, path)),

@@ -50,6 +50,8 @@ pub struct SegmentFunction {
     pub unit: String,
     /// Linkage name.
     pub name: String,
+    /// Other names by which it is called.
+    pub aliases: Vec<String>,
     /// Which of that name.
     pub version: Version,
     /// Only its own unit can name it.
@@ -149,6 +151,12 @@ impl SegmentSet {
         self.functions[function as usize].contexts.iter().position(|c| *c == context).map_or(0, |at| at as u32 + 1)
     }
 
+    /// Whether a function is called by that name.
+    pub fn is_called(&self, function: u32, name: &str) -> bool {
+        let function = &self.functions[function as usize];
+        function.name == name || function.aliases.iter().any(|alias| alias == name)
+    }
+
     /// The content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         pack(&MAGIC, self)
@@ -205,6 +213,7 @@ impl SegmentSetBuilder {
             functions.push(SegmentFunction {
                 unit: key.0.clone(),
                 name: key.1.clone(),
+                aliases: unit.aliases.iter().filter(|a| a.of == key.1).map(|a| a.name.clone()).collect(),
                 version: key.2,
                 local: function.local,
                 cuts: function.cuts.clone(),
@@ -261,6 +270,7 @@ mod tests {
         let function = |number: usize| SegmentFunction {
             unit: "u.c".into(),
             name: format!("f{number}"),
+            aliases: Vec::new(),
             version: Version::default(),
             local: false,
             cuts: Vec::new(),

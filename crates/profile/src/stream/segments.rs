@@ -132,9 +132,11 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
         *self.calls.entry((path, callee)).or_insert_with(|| {
             let Some((place, walk)) = places.walk(path) else { return false };
             let (caller, name) = (places.function(place), &places.function(callee).name);
+            let aliases = &places.unit(callee).aliases;
+            let is_callee = |called: &String| called == name || aliases.iter().any(|a| a.of == *name && a.name == *called);
             let block = calling_block(caller, &walk);
             let mut here = caller.calls.iter().filter(|call| Some(call.block) == block);
-            here.any(|call| call.callee.as_ref().is_none_or(|called| called == name))
+            here.any(|call| call.callee.as_ref().is_none_or(&is_callee))
         })
     }
 

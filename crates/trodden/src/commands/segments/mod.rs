@@ -114,11 +114,11 @@ fn check(counted: &Observed, other: &str, depth: usize) -> Result<ExitCode> {
     }
     let executions: u128 = checked.iter().map(|s| u128::from(of(&expected, s))).sum();
     output::print_text(&format!(
-        "{} of depth {depth} compared, executed {}: {} counted differently; {} made by functions that are not instrumented\n",
+        "{} of depth {depth} compared, executed {}: {} counted differently; {} left out, since functions that are not instrumented call there\n",
         plural(checked.len() as u128, "segment", "segments"),
         plural(executions, "time", "times"),
         plural(differing.len() as u128, "is", "are"),
-        plural(unplaced.len() as u128, "has a call", "have calls"),
+        plural(unplaced.len() as u128, "is", "are"),
     ))?;
     Ok(if differing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
 }

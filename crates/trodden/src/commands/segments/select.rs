@@ -153,7 +153,12 @@ struct Callees<'a> {
 
 impl<'a> Callees<'a> {
     fn of(image: &'a ImageProfile) -> Callees<'a> {
-        let names = functions(image).map(|(place, f)| ((f.local.then_some(place.unit), f.name.as_str()), place)).collect();
+        let mut names: HashMap<(Option<usize>, &str), FunctionPlace> = HashMap::new();
+        for (place, function) in functions(image) {
+            let aliases = unit(image, place).aliases.iter().filter(|a| a.of == function.name).map(|a| a.name.as_str());
+            let own = function.local.then_some(place.unit);
+            names.extend(aliases.chain([function.name.as_str()]).map(|name| ((own, name), place)));
+        }
         Callees { image, names }
     }
 
