@@ -11,7 +11,8 @@
 //! 7. [`edges`]: LLVM's edge profile, as it follows from paths;
 //! 8. [`sampling`]: what a profile that was not counted in full says of itself;
 //! 9. [`stream`]: the sequence of paths and calls of each thread;
-//! 10. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the
+//! 10. [`segments`]: interprocedural segments, as streams have them or as programs counted them;
+//! 11. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the
 //!     copies counted, as one profile.
 //!
 //! What is asked of profiles is in the crate `trodden-analysis`.
@@ -37,6 +38,7 @@ pub mod paths;
 pub mod procedures;
 pub mod raw;
 pub mod sampling;
+pub mod segments;
 pub mod store;
 pub mod stream;
 mod sum;

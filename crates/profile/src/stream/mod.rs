@@ -7,6 +7,7 @@
 //! | `drain.rs` | from the one to the other, with bounded memory |
 //! | `fold.rs` | the counts of a stream, as the raw file that a counting program would have written |
 //! | `places.rs` | counters of an image to functions and paths |
+//! | `segments.rs` | interprocedural segments, read off the events |
 //! | `nesting.rs` | events to frames: who called whom, what was unwound |
 //!
 //! A whole program path (Larus, PLDI 1999) is such a sequence; thesis, section 3.4. Paths do not end at calls here: a path
@@ -21,6 +22,7 @@ mod live;
 mod log;
 mod nesting;
 mod places;
+mod segments;
 
 pub use drain::{Drain, Drained};
 pub use fold::{counts, write_raw};
@@ -28,3 +30,4 @@ pub use live::{Chunk, LiveStream, LiveThread, StreamHead, ThreadKey, is_stream_f
 pub use log::{LogWriter, StreamLog, ThreadLog};
 pub use nesting::{Frame, Nesting, Step, Unclear};
 pub use places::{FunctionPlace, PathRole, Places};
+pub use segments::SegmentReader;

@@ -92,6 +92,7 @@ impl UnitBuilder {
             values: walker.plan.numbering.values().to_vec(),
             cuts: walker.plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
             by_rounds: Vec::new(),
+            calls: Vec::new(),
         });
         walker
     }

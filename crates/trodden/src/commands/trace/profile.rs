@@ -201,6 +201,7 @@ fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &
         values: numbering.values().to_vec(),
         cuts: dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
         by_rounds: Vec::new(),
+        calls: Vec::new(),
     };
     Ok(Numbered { map, dag, edges, entry: blocks[0], function })
 }
