@@ -42,6 +42,33 @@ pub enum ProfileError {
         /// Version known.
         known: u64,
     },
+    /// A stored profile of an older layout.
+    #[error(
+        "{path}: made by an older version of trodden ({what} has layout {found}, this program reads {known}): build the program again \
+            and record again, or use the version that made it"
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// Which block of it.
+        what: String,
+        /// Layout found.
+        found: u32,
+        /// Layout known.
+        known: u32,
+    },
+    /// A stored profile of a newer layout.
+    #[error("{path}: made by a newer version of trodden ({what} has layout {found}, this program reads {known}): use that version")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Which block of it.
+        what: String,
+        /// Layout found.
+        found: u32,
+        /// Layout known.
+        known: u32,
+    },
     /// The program that writes a raw file ended before the file was set up.
     #[error("{0}: the program ended before this raw file was set up; nothing was counted in it: delete it")]
     NotReady(PathBuf),
