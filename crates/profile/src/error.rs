@@ -8,7 +8,7 @@ use trodden_unit::{Identity, MapError};
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The system refused.
-    #[error("{path}: cannot {action}: {source}")]
+    #[error("{path}: cannot {action}: {source}{}", remedy(source))]
     Io {
         /// The file or folder.
         path: PathBuf,
@@ -218,5 +218,15 @@ impl ProfileError {
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> ProfileError {
         let path = path.to_owned();
         move |source| ProfileError::Io { path, action, source }
+    }
+}
+
+/// What to do where the system refuses.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; check the name",
+        io::ErrorKind::PermissionDenied => "; check who may read and write it",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space, or name a file on another file system",
+        _ => "",
     }
 }
