@@ -21,11 +21,11 @@ use crate::sample::{self, Planned};
 use crate::shape::prepare;
 use crate::stream::{self, Streams};
 use crate::twins;
+use indexmap::IndexSet;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::core::*;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
-use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use trodden_flow::baselines;
@@ -290,7 +290,7 @@ struct Unit {
     abandonment: Abandonment,
     positions: Positions,
     around: Surroundings,
-    chosen: HashSet<Value>,
+    chosen: IndexSet<Value>,
     map: UnitMap,
     /// The runtime's function that counts, of the tier `residual`.
     count: Option<Value>,
@@ -354,7 +354,7 @@ impl Unit {
             positions,
             around,
             count,
-            chosen: HashSet::new(),
+            chosen: IndexSet::new(),
             map,
             marks: Vec::new(),
             markers,

@@ -43,6 +43,39 @@ fn how_a_profile_was_sampled_comes_back() {
     assert_eq!((sum.samples, sum.losses.cut_off, sum.observed.len()), (24, 8, 0));
 }
 
+/// Gives the first block of a kind another layout, with the checksum that belongs to it.
+fn with_layout(bytes: &[u8], kind: u32, layout: u32) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let is_head = |at: &usize| bytes[*at..].starts_with(b"TRODBLCK") && bytes[*at + 8..*at + 12] == kind.to_le_bytes();
+    let at = (0..bytes.len() - 56).find(is_head).unwrap();
+    bytes[at + 12..at + 16].copy_from_slice(&layout.to_le_bytes());
+    let packed = u64::from_le_bytes(bytes[at + 32..at + 40].try_into().unwrap()) as usize;
+    let mut hash = xxhash_rust::xxh3::Xxh3::new();
+    hash.update(&bytes[at..at + 48]);
+    hash.update(&bytes[at + 56..at + 56 + packed]);
+    let sum = hash.digest();
+    bytes[at + 48..at + 56].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn profiles_of_other_versions_are_refused_by_name_and_are_not_called_damaged() {
+    const MAP: u32 = 2;
+    const RUN: u32 = 1;
+    let whole = bytes_of(&profile(0, 3));
+    for kind in [MAP, RUN] {
+        for (layout, said) in [(0, "made by an older version of trodden"), (999, "made by a newer version of trodden")] {
+            let refused = with_file(&with_layout(&whole, kind, layout), |file| {
+                [Profile::read(file).unwrap_err(), Profile::recover(file).unwrap_err()].map(|e| e.to_string())
+            });
+            for text in refused {
+                assert!(text.contains(said) && !text.contains("damaged") && !text.contains("intact"), "{kind} {layout}: {text}");
+                assert!(layout > 0 || text.contains("record again"), "{text}");
+            }
+        }
+    }
+}
+
 #[test]
 fn links_are_followed_and_pipes_are_written_into() {
     let folder = tempfile::tempdir().unwrap();

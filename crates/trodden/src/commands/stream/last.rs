@@ -77,6 +77,12 @@ pub fn run(job: &Last) -> Result<ExitCode> {
     let mut streams = Vec::new();
     let given = if job.files.is_empty() { vec![files::newest_last()?] } else { job.files.clone() };
     for path in given {
+        ensure!(
+            path.exists(),
+            "{}: there is no such file or folder: name stream files, folders of them (`trodden record --last N` keeps some in \
+                .trodden/last), or none for the newest",
+            path.display()
+        );
         match path.is_dir() {
             true => streams.extend(files::with_extension(&path, STREAM)?),
             false => streams.push(path),
