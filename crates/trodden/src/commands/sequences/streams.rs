@@ -1,0 +1,122 @@
+//! Recordings of programs built with `--stream`: the logs of a run, as bracketed sequences of one thread.
+//!
+//! A log has no symbol for a return: a path says that its frame is left, and another symbol how many frames an exception or `longjmp`
+//! unwound. Here each frame that goes has its `leave`. Before a call the path up to there is an event, and the whole path another when it
+//! ends: the convention of prefixes. The stored grammars are used as they are, with these symbols in the place of theirs.
+//!
+//! Complexity: O(items), not O(events).
+
+use super::recording::{EventTable, PathEvent};
+use crate::commands::stream::{files, told};
+use crate::notes::warn;
+use crate::sources;
+use anyhow::{Result, ensure};
+use std::collections::HashMap;
+use std::path::Path;
+use trodden_profile::stream::{FunctionPlace, PathRole, StreamLog, Symbol, ThreadLog};
+use trodden_report::{SourceCache, View};
+use trodden_sequence::events::{Convention, SubpathEnd};
+use trodden_sequence::Grammar;
+
+/// Whether a file is a log of streams.
+pub fn is_log(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == files::LOG)
+}
+
+/// The sequence of one thread, by its place among those of all logs: the grammars of its windows as they are stored, with other symbols.
+///
+/// # Errors
+/// There are no streams, or they cannot be read.
+pub fn read(wanted: &str, thread: usize, table: &mut EventTable) -> Result<(Convention, Grammar)> {
+    let mut before = 0;
+    for file in files::logs(wanted)? {
+        let log = StreamLog::open(&file)?;
+        if let Some(found) = log.threads().get(thread - before) {
+            return Ok((Convention::Prefixes, read_thread(&log, found, table)?));
+        }
+        before += log.threads().len();
+        if thread < before {
+            break;
+        }
+    }
+    ensure!(before > 0, "the streams of `{wanted}` have no thread");
+    anyhow::bail!("the streams of `{wanted}` have {before} threads: --thread takes 0 to {}", before - 1)
+}
+
+fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable) -> Result<Grammar> {
+    let profile = told::maps(log.head())?;
+    let view = View::of(&profile);
+    let provider = sources::sources(&[], &std::env::current_dir()?.display().to_string());
+    let sources = SourceCache::new(&provider);
+    let told = told::Told::new(log.head(), &profile, &view, &sources);
+    let mut reader = Reader { told: &told, table, functions: HashMap::new(), unknown: 0 };
+    let stored = log.grammar(thread)?;
+    let grammar = stored.substituted(|number| Symbol::of_number(number).map_or_else(Vec::new, |symbol| reader.symbols(symbol)))?;
+    if thread.lost > 0 {
+        warn(format_args!("{} events of the thread were lost: what lies on both sides of a gap is taken for neighbours", thread.lost));
+    }
+    if reader.unknown > 0 {
+        warn(format_args!("{} different events are of units without a map, and left out", reader.unknown));
+    }
+    Ok(grammar)
+}
+
+struct Reader<'r, 'a> {
+    told: &'r told::Told<'a>,
+    table: &'r mut EventTable,
+    functions: HashMap<FunctionPlace, u32>,
+    /// Different events that nothing is known of.
+    unknown: u64,
+}
+
+impl Reader<'_, '_> {
+    /// The symbols of the table that stand for one of the log.
+    fn symbols(&mut self, symbol: Symbol) -> Vec<u64> {
+        match symbol {
+            Symbol::Unwound(frames) => vec![self.table.leave(); frames as usize],
+            Symbol::Path(counter) | Symbol::Exit(counter) => {
+                let (Some((place, _)), Some(role)) = (self.told.places.path(counter), self.told.places.role(counter)) else {
+                    self.unknown += 1;
+                    return Vec::new();
+                };
+                let function = self.function(place);
+                let path = self.path(counter, role, function);
+                let leave = matches!(symbol, Symbol::Exit(_)).then(|| self.table.leave());
+                std::iter::once(path).chain(leave).collect()
+            }
+            Symbol::Enter(counter) | Symbol::Inherited(counter) => {
+                let Some((place, _)) = self.told.places.path(counter) else {
+                    self.unknown += 1;
+                    return Vec::new();
+                };
+                let function = self.function(place);
+                vec![self.table.enter(function)]
+            }
+        }
+    }
+
+    fn function(&mut self, place: FunctionPlace) -> u32 {
+        if let Some(number) = self.functions.get(&place) {
+            return *number;
+        }
+        // Functions of one name in different units are different; in two runs of a program they are the same.
+        let key = format!("{}:{}", self.told.places.unit(place).source, self.told.places.function(place).name);
+        let number = self.table.function_with_key(&key, &self.told.name(place));
+        self.functions.insert(place, number);
+        number
+    }
+
+    fn path(&mut self, counter: u32, role: PathRole, function: u32) -> u64 {
+        let (end, is_prefix) = match role {
+            PathRole::Call => (SubpathEnd::Call, true),
+            // Where a path stops at a call that does not return, the frame goes on only by `longjmp`, with another path.
+            PathRole::Goes | PathRole::Stops => (SubpathEnd::BackEdge, false),
+            PathRole::Leaves => (SubpathEnd::Return, false),
+        };
+        let id = self.told.places.path(counter).map_or(0, |(_, id)| id);
+        let blocks = self.told.places.walk(counter).map(|(_, walk)| walk.blocks).unwrap_or_default();
+        let names: Vec<u64> = blocks.iter().map(|block| self.table.block(function, &block.index().to_string())).collect();
+        let event = PathEvent { function, end, is_prefix, source: Some(self.told.path(counter)) };
+        self.table.path(&event, &id.to_string(), |_| names)
+    }
+}

@@ -1,0 +1,68 @@
+//! `trodden stream show`: paths and calls of a thread, from any place on.
+
+use super::files;
+use super::told::{Told, maps};
+use crate::cli::StreamShow;
+use crate::output;
+use crate::sources;
+use anyhow::{Context, Result};
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+use trodden_profile::stream::{Nesting, Step, StreamLog, Symbol};
+use trodden_sequence::grammar::Frames;
+use trodden_report::{SourceCache, View};
+
+/// Prints events.
+///
+/// # Errors
+/// There is no such thread, or its log cannot be read.
+pub fn run(job: &StreamShow) -> Result<ExitCode> {
+    let logs = files::logs(&job.run)?.iter().map(|file| Ok(StreamLog::open(file)?)).collect::<Result<Vec<_>>>()?;
+    let threads: usize = logs.iter().map(|log| log.threads().len()).sum();
+    let mut all = logs.iter().flat_map(|log| log.threads().iter().map(move |thread| (log, thread)));
+    let none = || format!("there is no thread {}: the streams have {threads}, from 0 on", job.thread);
+    let (log, thread) = all.nth(job.thread).with_context(none)?;
+    let profile = maps(log.head())?;
+    let view = View::of(&profile);
+    let provider = sources::sources(&job.source, &std::env::current_dir()?.display().to_string());
+    let sources = SourceCache::new(&provider);
+    let told = Told::new(log.head(), &profile, &view, &sources);
+    // Frames that are live at the first event are read off the grammar.
+    let grammar = log.grammar(thread)?;
+    let effect = |symbol| Symbol::of_number(symbol).map(Symbol::effect).unwrap_or_default();
+    let live = Frames::with_effects(&grammar, effect).open_calls(job.from);
+    let counters = live.into_iter().filter_map(Symbol::of_number).filter_map(|symbol| match symbol {
+        Symbol::Enter(counter) | Symbol::Inherited(counter) => Some(counter),
+        _ => None,
+    });
+    let mut nesting = Nesting::within(&told.places, counters);
+    let mut out = BufWriter::new(output::text());
+    let shown = if job.count == 0 { usize::MAX } else { usize::try_from(job.count)? };
+    let mut failed = None;
+    for (number, symbol) in (job.from..).zip(grammar.symbols_from(job.from).filter_map(Symbol::of_number).take(shown)) {
+        let step = nesting.feed(symbol);
+        if let Err(error) = line(&mut out, &told, number, step, nesting.frames().len()) {
+            failed = Some(error);
+            break;
+        }
+    }
+    failed.map_or(Ok(()), Err)?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn line(out: &mut impl Write, told: &Told, number: u64, step: Step, depth: usize) -> io::Result<()> {
+    let indent = |depth: usize| 2 * depth.saturating_sub(1).min(40);
+    match step {
+        Step::Entered(frame) => {
+            writeln!(out, "#{number:<9} {:width$}enter   {}", "", told.name(frame.function), width = indent(depth))
+        }
+        Step::Path { counter, role, depth } => {
+            let name = told.places.path(counter).map_or_else(String::new, |(place, _)| told.name(place));
+            writeln!(out, "#{number:<9} {:width$}{:<7} {name}  {}", "", told.role(role), told.path(counter), width = indent(depth))
+        }
+        Step::Unwound(0) => Ok(()),
+        Step::Unwound(frames) => writeln!(out, "#{number:<9} {:width$}unwound {frames}", "", width = indent(depth)),
+        Step::Unknown => writeln!(out, "#{number:<9} of a unit without a map"),
+    }
+}
