@@ -65,7 +65,10 @@ pub fn files() -> Result<Vec<String>> {
 
 /// The command's sources, and those of them that print what may pass as it is: bytes of files, what programs print, our own words.
 const COMMAND: &str = "crates/trodden/src/";
-const OWN_OUTPUT: [&str; 6] = ["output.rs", "reports.rs", "manual.rs", "rust.rs", "trace/runs.rs", "copies/mod.rs"];
+const OWN_OUTPUT: [&str; 5] = ["output.rs", "commands/manual.rs", "driver/rust.rs", "commands/trace/runs.rs", "commands/copies/mod.rs"];
+
+/// Rooms of the command, and the rooms that they know nothing of.
+const CLOSED: [(&str, &[&str]); 2] = [("cli/", &["commands", "driver"]), ("driver/", &["commands"])];
 
 fn check_text(file: &str, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
@@ -108,6 +111,10 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
     if file.starts_with(COMMAND) && !OWN_OUTPUT.contains(&&file[COMMAND.len()..]) {
         let raw = text.lines().filter(|line| ["stdout().lock()", "stdout().write", "println!"].iter().any(|word| line.contains(word)));
         findings.extend(raw.map(|line| format!("{file}: `{}` lets names steer the terminal: take `crate::output`", line.trim())));
+    }
+    for (room, closed) in CLOSED.iter().filter(|(room, _)| file.strip_prefix(COMMAND).is_some_and(|inner| inner.starts_with(room))) {
+        let used = closed.iter().filter(|other| text.contains(&format!("crate::{other}::")));
+        findings.extend(used.map(|other| format!("{file}: `{room}` must not know `{other}/`")));
     }
     findings
 }
@@ -212,8 +219,15 @@ mod tests {
     #[test]
     fn names_are_printed_through_one_filter() {
         let text = "//! x\nlet out = io::stdout().lock();\n";
-        assert_eq!(check_rust("crates/trodden/src/info.rs", text).len(), 1);
+        assert_eq!(check_rust("crates/trodden/src/commands/info.rs", text).len(), 1);
         assert_eq!(check_rust("crates/trodden/src/output.rs", text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn drivers_know_no_commands() {
+        let text = "//! A driver.\nuse crate::commands::report;\n";
+        assert_eq!(check_rust("crates/trodden/src/driver/cc.rs", text).len(), 1);
+        assert_eq!(check_rust("crates/trodden/src/commands/info.rs", text), Vec::<String>::new());
     }
 
     #[test]

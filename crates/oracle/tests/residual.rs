@@ -4,11 +4,11 @@
 mod plain;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use trodden_analysis::untested::{Sightings, Summary};
 use trodden_oracle::random::{Dice, Language, Program};
 use trodden_oracle::untested::{Untested, compare};
 use trodden_oracle::{Toolkit, random};
 use trodden_profile::paths::Beginning;
-use trodden_profile::untested::{Sightings, Summary};
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 

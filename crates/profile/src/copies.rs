@@ -17,7 +17,7 @@
 pub mod edges;
 mod within;
 
-pub(crate) use within::Within;
+pub use within::Within;
 
 use crate::merge::add_counts;
 use crate::model::{Ending, ImageProfile, Profile, Run, UnitProfile};

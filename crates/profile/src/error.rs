@@ -84,16 +84,6 @@ pub enum ProfileError {
         /// What is wrong.
         what: String,
     },
-    /// A report of untested paths is damaged.
-    #[error("{path}: damaged at byte {offset}: {what}")]
-    ReportDamaged {
-        /// The file.
-        path: PathBuf,
-        /// Where.
-        offset: u64,
-        /// What is wrong.
-        what: &'static str,
-    },
     /// Nothing in a damaged profile could be read.
     #[error("{path}: nothing in it is intact ({lost} damaged parts)")]
     NothingIntact {

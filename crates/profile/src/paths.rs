@@ -221,7 +221,7 @@ impl<'a> Walks<'a> {
 }
 
 /// How a path ends; `None` if it ends at a call that might not return.
-pub(crate) fn ending(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> Option<PathEnd> {
+pub fn ending(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> Option<PathEnd> {
     let last = path.last().map(|e| dag.edge(*e).origin);
     match last {
         Some(Origin::Real(e)) if function.edges[e.index()].kind == EdgeKind::Reach => None,
@@ -231,7 +231,8 @@ pub(crate) fn ending(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> O
     }
 }
 
-pub(crate) fn beginning(dag: &Dag, path: &[DagEdgeId]) -> Beginning {
+/// Where a path begins.
+pub fn beginning(dag: &Dag, path: &[DagEdgeId]) -> Beginning {
     match path.first().map(|e| dag.edge(*e).origin) {
         Some(Origin::Enter(e)) => Beginning::After(e),
         _ => Beginning::Entry,
@@ -239,7 +240,7 @@ pub(crate) fn beginning(dag: &Dag, path: &[DagEdgeId]) -> Beginning {
 }
 
 /// The blocks on a path: from the entry, or from where a cut edge leads, to the last before the exit.
-pub(crate) fn blocks(dag: &Dag, path: &[DagEdgeId]) -> Vec<Node> {
+pub fn blocks(dag: &Dag, path: &[DagEdgeId]) -> Vec<Node> {
     let entered = matches!(path.first().map(|e| dag.edge(*e).origin), Some(Origin::Enter(_)));
     let inner = path.iter().map(|e| dag.edge(*e).from);
     inner.skip(usize::from(entered)).collect()

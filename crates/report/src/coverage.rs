@@ -9,8 +9,8 @@ use crate::text::{Page, TextOptions, printable};
 use crate::view::Function;
 use crate::words;
 use serde_json::{Value, json};
-use trodden_profile::Combinations;
-use trodden_profile::combinations::untested;
+use trodden_analysis::Combinations;
+use trodden_analysis::combinations::untested;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;

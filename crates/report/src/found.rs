@@ -11,9 +11,9 @@ use crate::text::{Page, TextOptions, tell, whole};
 use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
+use trodden_analysis::expression::joined::{self, Chain, Piece};
+use trodden_analysis::expression::{Expression, Matcher, Place};
 use trodden_flow::Node;
-use trodden_profile::expression::joined::{self, Chain, Piece};
-use trodden_profile::expression::{Expression, Matcher, Place};
 
 /// What is said where pieces that match together may or may not have been executed one after the other.
 pub const UNKNOWN: &str = "unknown: paths are cut";

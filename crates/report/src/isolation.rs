@@ -9,8 +9,8 @@ use crate::view::{Function, View};
 use crate::words::{count, plural};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use trodden_analysis::isolate::{FunctionKey, Isolation, Score, Suspect, Tally};
 use trodden_flow::DagEdgeId;
-use trodden_profile::isolate::{FunctionKey, Isolation, Score, Suspect, Tally};
 
 /// What is shown.
 pub struct Wanted<'a> {

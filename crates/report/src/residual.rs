@@ -1,6 +1,6 @@
 //! Untested paths, on a terminal and as JSON; SARIF is in [`crate::sarif`].
 //!
-//! The view is of a weeded profile ([`trodden_profile::untested`]): all it has is untested.
+//! The view is of a weeded profile ([`trodden_analysis::untested`]): all it has is untested.
 
 use crate::json::{self, SCHEMA_VERSION, number};
 use crate::paint::{self, fit, right};
@@ -12,8 +12,8 @@ use crate::words::{self, count, plural};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use trodden_analysis::untested::{self, FunctionKey, HotPath, NewInFunction, Sighting, Sightings, Summary};
 use trodden_flow::Edge;
-use trodden_profile::untested::{self, FunctionKey, HotPath, NewInFunction, Sighting, Sightings, Summary};
 use trodden_unit::KnownPaths;
 
 /// What untested paths are sorted by.

@@ -8,8 +8,8 @@ use crate::text::{Page, TextOptions, tell};
 use crate::view::{Function, View};
 use crate::words::{count, plural};
 use serde_json::{Map, Value, json};
+use trodden_analysis::field::estimate::{CountEstimate, UsersEstimate};
 use trodden_profile::FunctionPaths;
-use trodden_profile::field::estimate::{CountEstimate, UsersEstimate};
 use trodden_unit::Identity;
 
 /// Functions that are named of a copy of which nobody reported.

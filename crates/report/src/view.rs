@@ -7,8 +7,8 @@ use crate::lines::LineCounts;
 use crate::measure::Measure;
 use crate::names::Name;
 use std::collections::{BTreeMap, BTreeSet};
+use trodden_analysis::changes::plain;
 use trodden_flow::{Dag, Edge, Node};
-use trodden_profile::changes::plain;
 use trodden_profile::{FunctionPaths, ImageProfile, PathCount, Profile, UnitProfile};
 use trodden_unit::{FunctionMap, Position, UnitMap};
 
@@ -89,7 +89,7 @@ impl<'a> View<'a> {
         View::with(profile, |unit, map| unit.map.has_times() || map.is_partial())
     }
 
-    /// The same of a weeded profile ([`trodden_profile::untested`]), with what seem to be unfinished paths: it is known
+    /// The same of a weeded profile ([`trodden_analysis::untested`]), with what seem to be unfinished paths: it is known
     /// which of these were counted.
     pub fn of_untested(profile: &'a Profile) -> View<'a> {
         View::with(profile, |_, _| false)

@@ -4,9 +4,9 @@ mod support;
 
 use serde_json::Value;
 use support::{FunctionBuilder, UnitBuilder, golden, profile};
+use trodden_analysis::advise::{AdviseOptions, Kind};
 use trodden_flow::Node;
 use trodden_profile::Profile;
-use trodden_profile::advise::{AdviseOptions, Kind};
 use trodden_report::advice::{Wanted, json, sarif, text};
 use trodden_report::text::TextOptions;
 use trodden_report::{SourceCache, View};

@@ -6,7 +6,14 @@
 //!
 //! What a traced or copied program prints itself is its own, and passes by.
 
-use std::io::{self, StdoutLock, Write};
+use crate::cli::Color;
+use crate::notes::printable_styled;
+use anyhow::{Context, Result};
+use std::env;
+use std::io::{self, IsTerminal, StdoutLock, Write};
+use std::path::Path;
+use trodden_profile::whole_file;
+use trodden_report::text::TextOptions;
 
 /// Standard output for text.
 pub fn text() -> Printable<StdoutLock<'static>> {
@@ -68,6 +75,68 @@ impl<W: Write> Drop for Printable<W> {
             let _ = self.to.write_all("\u{fffd}".as_bytes());
         }
     }
+}
+
+/// How names of files begin that are being written.
+pub const BEGUN: &str = ".trodden-";
+
+/// How many are shown where nothing is said of it: some of them on a terminal, all as JSON.
+pub fn most(top: Option<usize>, json: bool) -> usize {
+    const SHOWN: usize = 10;
+    top.unwrap_or(if json { 0 } else { SHOWN })
+}
+
+pub fn text_options(color: Color, steps: usize) -> TextOptions {
+    TextOptions { color: wants_color(color), width: width(), steps }
+}
+
+/// Whether standard output gets colour.
+pub fn wants_color(color: Color) -> bool {
+    match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => {
+            io::stdout().is_terminal()
+                && env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+                && env::var_os("TERM").is_none_or(|t| t != "dumb")
+        }
+    }
+}
+
+/// Columns of the terminal.
+fn width() -> usize {
+    let told = env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    told.or_else(|| terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0))).unwrap_or(TextOptions::default().width)
+}
+
+/// JSON with a line's end.
+pub fn json_text(value: &impl serde::Serialize) -> Result<Vec<u8>> {
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+/// Writes a file that the user named: whole, or not at all.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
+    whole_file::write(file, BEGUN, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Prints to standard output.
+pub fn print(bytes: &[u8]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        // A reader that has seen enough is no failure, and changes nothing of how the command ends.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
+
+/// Prints text, with colours or without, in which names must not steer the terminal.
+pub fn print_text(text: &str) -> Result<()> {
+    print(printable_styled(text).as_bytes())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Stored profiles as the command line names them: files, or runs of the run store (`12`, `last`, `last~1`, a suite).
 
 use crate::notes::{printable, warn};
-use crate::reports;
+use crate::output;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::fs;
@@ -121,11 +121,11 @@ pub fn info(file: &Path, json: bool) -> Result<ExitCode> {
         lost: recovered.lost.iter().map(ToString::to_string).collect(),
     };
     if json {
-        reports::print(&reports::json_text(&summary)?)?;
+        output::print(&output::json_text(&summary)?)?;
     } else {
         let mut out = Vec::new();
         print(&mut out, file, &summary)?;
-        reports::print(printable(&String::from_utf8_lossy(&out)).as_bytes())?;
+        output::print(printable(&String::from_utf8_lossy(&out)).as_bytes())?;
     }
     Ok(if summary.lost.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

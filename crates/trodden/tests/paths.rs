@@ -122,8 +122,8 @@ fn code_generation_is_told_the_ways_that_branches_went() {
     must(place.command(trodden()).args(["cc", "-O1", "-w", "prog.c", "-o", "prog"]));
     must(place.command(trodden()).args(["record", "-o", "run.trodden", "./prog"]));
     let profile = trodden_profile::Profile::read(&place.path("run.trodden")).unwrap();
-    let directed = trodden_profile::directions::directed(&profile, &Default::default()).unwrap();
-    std::fs::write(place.path("directions"), trodden_profile::directions::collected(&directed).to_bytes()).unwrap();
+    let directed = trodden_analysis::directions::directed(&profile, &Default::default()).unwrap();
+    std::fs::write(place.path("directions"), trodden_analysis::directions::collected(&directed).to_bytes()).unwrap();
     let mut applying = place.command(trodden());
     applying.env("TRODDEN_INSTRUMENT", format!("apply={}", place.path("directions").display()));
     must(applying.args(["cc", "-O1", "-w", "-S", "-mllvm", "-stop-after=finalize-isel", "prog.c", "-o", "prog.mir"]));

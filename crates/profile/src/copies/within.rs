@@ -5,7 +5,7 @@ use trodden_unit::FunctionMap;
 
 /// Where a copy's edges are in the graph of all paths.
 #[derive(Clone, Debug)]
-pub(crate) struct Within {
+pub struct Within {
     /// For each edge of all paths, whether it lies on one of the copy's.
     edges: Vec<bool>,
     /// For each edge of the copy's graph its place.
@@ -14,7 +14,7 @@ pub(crate) struct Within {
 
 impl Within {
     /// `None` if the copy's function is another one.
-    pub(crate) fn of(function: &FunctionMap, own: &FunctionMap) -> Option<Within> {
+    pub fn of(function: &FunctionMap, own: &FunctionMap) -> Option<Within> {
         let mut rest = function.dag.iter().enumerate();
         let places: Option<Vec<usize>> = own.dag.iter().map(|e| rest.find(|(_, known)| *known == e).map(|(at, _)| at)).collect();
         let places = places.filter(|_| own.shape == function.shape)?;
@@ -24,12 +24,12 @@ impl Within {
     }
 
     /// The number among all paths of a path of the copy, which is given by edges of the copy's graph.
-    pub(crate) fn number(&self, function: &FunctionMap, own: &[DagEdgeId]) -> u64 {
+    pub fn number(&self, function: &FunctionMap, own: &[DagEdgeId]) -> u64 {
         own.iter().map(|e| function.values[self.places[e.index()]]).sum::<i64>() as u64
     }
 
     /// Whether the copy counts a path, which is given by edges of the graph of all.
-    pub(crate) fn has(&self, path: &[DagEdgeId]) -> bool {
+    pub fn has(&self, path: &[DagEdgeId]) -> bool {
         path.iter().all(|e| self.edges[e.index()])
     }
 }

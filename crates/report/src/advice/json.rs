@@ -5,8 +5,8 @@ use crate::json::{SCHEMA_VERSION, number};
 use crate::source::SourceCache;
 use crate::view::{Function, View, chain, file_of};
 use serde_json::{Value, json};
+use trodden_analysis::advise::{Advice as Found, Correlated, LoopPatterns, Never, Outcome, Redundant, Site};
 use trodden_flow::{Edge, Node};
-use trodden_profile::advise::{Advice as Found, Correlated, LoopPatterns, Never, Outcome, Redundant, Site};
 use trodden_unit::Position;
 
 /// The findings of `trodden advise --json`.
@@ -87,7 +87,7 @@ impl Teller<'_> {
     }
 
     fn loops(&self, l: &LoopPatterns) -> Value {
-        let pattern = |p: &trodden_profile::advise::Pattern| {
+        let pattern = |p: &trodden_analysis::advise::Pattern| {
             json!({
                 "edges": p.edges.iter().map(|e| e.0).collect::<Vec<_>>(),
                 "iterations": number(p.count),
@@ -109,7 +109,7 @@ impl Teller<'_> {
 
     fn redundant(&self, r: &Redundant) -> Value {
         let site = |s: &Site| self.place(s.position, s.block);
-        let repeated = |x: &trodden_profile::advise::Repeated| {
+        let repeated = |x: &trodden_analysis::advise::Repeated| {
             json!({
                 "operation": x.operation,
                 "at": site(&x.at),

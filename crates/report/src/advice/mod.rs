@@ -1,4 +1,4 @@
-//! Advice: the findings of [`trodden_profile::advise`] over a program, ranked, and their forms.
+//! Advice: the findings of [`trodden_analysis::advise`] over a program, ranked, and their forms.
 //!
 //! [`text`] for terminals, [`json`], [`sarif`] for tools that show findings in source; what they say alike is in `words.rs`.
 
@@ -12,7 +12,7 @@ use crate::measure::Measure;
 use crate::select;
 use crate::view::{Function, View};
 use std::collections::HashMap;
-use trodden_profile::advise::{AdviseOptions, Finding, Kind, advise};
+use trodden_analysis::advise::{AdviseOptions, Finding, Kind, advise};
 use trodden_unit::facts::{FunctionFacts, UnitFacts};
 
 /// Which findings a user wants to see.

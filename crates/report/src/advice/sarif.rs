@@ -6,8 +6,8 @@ use crate::sarif::{self, location};
 use crate::source::SourceCache;
 use crate::view::Function;
 use serde_json::{Value, json};
+use trodden_analysis::advise::{Advice as Found, Kind};
 use trodden_flow::Node;
-use trodden_profile::advise::{Advice as Found, Kind};
 use trodden_unit::Position;
 
 const RULES: [(Kind, &str); 4] = [

@@ -7,8 +7,8 @@ use crate::text::{Page, TextOptions, call_line, gutter, new_calls, page_turn, pr
 use crate::view::{Function, View, chain, file_of};
 use crate::words::{base_name, count, percent, plural, program};
 use std::cell::RefCell;
+use trodden_analysis::advise::{Advice as Found, Correlated, Kind, LoopPatterns, Never, Redundant, Repeated};
 use trodden_flow::{Edge, Node};
-use trodden_profile::advise::{Advice as Found, Correlated, Kind, LoopPatterns, Never, Redundant, Repeated};
 use trodden_unit::Position;
 
 /// Repeated results that are told of one block.

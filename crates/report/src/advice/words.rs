@@ -4,8 +4,8 @@ use crate::story;
 use crate::text::printable;
 use crate::view::{Function, chain, file_of};
 use crate::words::{base_name, count, percent, plural};
+use trodden_analysis::advise::{Advice, Correlated, Finding, Kind, LoopPatterns, Never, Outcome, Pattern, Redundant};
 use trodden_flow::{Edge, Node};
-use trodden_profile::advise::{Advice, Correlated, Finding, Kind, LoopPatterns, Never, Outcome, Pattern, Redundant};
 use trodden_unit::{EdgeKind, Position};
 
 /// Stretches of more instructions are better not copied.

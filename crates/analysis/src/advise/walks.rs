@@ -1,0 +1,105 @@
+//! The executed paths of a function, by the edges that they take.
+
+use trodden_flow::{DagEdgeId, Edge, Node, Origin};
+use trodden_profile::paths::FunctionPaths;
+use trodden_unit::{EdgeKind, FunctionMap};
+
+/// All executed paths of a function, unfinished ones too as far as they came.
+pub struct Walks<'a> {
+    /// The function.
+    pub map: &'a FunctionMap,
+    /// Its paths, most frequent first.
+    pub walks: Vec<Walk>,
+    /// Executions of each block.
+    pub blocks: Vec<u64>,
+    /// Executions of each edge.
+    pub edges: Vec<u64>,
+    /// For each edge whether it is one of several ways out of its block that were taken.
+    deciding: Vec<bool>,
+}
+
+/// An executed path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// Its number.
+    pub id: u64,
+    /// Executions.
+    pub count: u64,
+    /// Its blocks.
+    pub blocks: Vec<Node>,
+    /// The edges by which it leaves its blocks, in order; one less than blocks if it is not known to have left the last.
+    pub edges: Vec<Edge>,
+    /// For each block the sum of values before it: no other path comes to the block with the same sum unless it came the same way.
+    pub sums: Vec<i64>,
+}
+
+impl<'a> Walks<'a> {
+    /// The paths that were executed.
+    pub fn of(map: &'a FunctionMap, paths: &FunctionPaths) -> Walks<'a> {
+        let complete = paths.complete.iter().map(|p| Walk::of(map, p.id, p.count, &p.blocks, &p.path));
+        let unfinished = paths.unfinished.iter().filter(|p| p.count > 0);
+        let unfinished = unfinished.map(|p| Walk::of(map, p.id, p.count.unsigned_abs(), &p.blocks, &p.path));
+        let mut walks = Walks {
+            map,
+            walks: complete.chain(unfinished).collect(),
+            blocks: vec![0; map.blocks.len()],
+            edges: vec![0; map.edges.len()],
+            deciding: vec![false; map.edges.len()],
+        };
+        for walk in &walks.walks {
+            walk.blocks.iter().for_each(|b| add(&mut walks.blocks[b.index()], walk.count));
+            walk.edges.iter().for_each(|e| add(&mut walks.edges[e.index()], walk.count));
+        }
+        let mut ways = vec![0; map.blocks.len()];
+        let taken = |e: usize| decides(map.edges[e].kind) && walks.edges[e] > 0;
+        (0..map.edges.len()).filter(|e| taken(*e)).for_each(|e| ways[map.edges[e].from.index()] += 1);
+        walks.deciding = (0..map.edges.len()).map(|e| taken(e) && ways[map.edges[e].from.index()] > 1).collect();
+        walks
+    }
+
+    /// The decisions on a path: places in it, with the edges taken, where other ways were taken at other times.
+    pub fn decisions<'w>(&'w self, walk: &'w Walk) -> impl DoubleEndedIterator<Item = (usize, Edge)> + use<'w, 'a> {
+        walk.edges.iter().copied().enumerate().filter(|(_, e)| self.deciding[e.index()])
+    }
+
+    /// The block that an edge leaves.
+    pub fn from(&self, edge: Edge) -> Node {
+        self.map.edges[edge.index()].from
+    }
+
+    /// The ways out of a block that were taken; empty unless there are several.
+    pub fn ways(&self, block: Node) -> Vec<Edge> {
+        (0..self.map.edges.len()).filter(|e| self.deciding[*e] && self.map.edges[*e].from == block).map(|e| Edge(e as u32)).collect()
+    }
+}
+
+impl Walk {
+    fn of(map: &FunctionMap, id: u64, count: u64, blocks: &[Node], path: &[DagEdgeId]) -> Walk {
+        let (mut edges, mut sums, mut sum) = (Vec::new(), Vec::new(), 0i64);
+        for edge in path {
+            let origin = map.dag[edge.index()].origin;
+            if !matches!(origin, Origin::Enter(_)) {
+                sums.push(sum);
+            }
+            sum = sum.wrapping_add(map.values[edge.index()]);
+            if let Origin::Real(e) | Origin::Leave(e) = origin {
+                edges.push(e);
+            }
+        }
+        // An unfinished path has no edge behind its last block.
+        if sums.len() < blocks.len() {
+            sums.push(sum);
+        }
+        Walk { id, count, blocks: blocks.to_vec(), edges, sums }
+    }
+}
+
+/// Whether an edge of that kind is taken by a decision of the function's own.
+fn decides(kind: EdgeKind) -> bool {
+    matches!(kind, EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Indirect(_))
+}
+
+/// Adds; what does not fit stays at the greatest number.
+fn add(to: &mut u64, count: u64) {
+    *to = to.saturating_add(count);
+}

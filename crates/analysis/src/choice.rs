@@ -1,0 +1,321 @@
+//! Sets of paths as values ([`KnownPaths`]): of a profile, the most frequent of them, those of some functions, through
+//! lines, touched by a change.
+//!
+//! Sets of a profile come with executions, others without. All hold complete paths only: a prefix up to a call is no
+//! path that could be asked for. Paths are found by trying all paths of the functions in question, which is why a
+//! function with very many is refused.
+
+use crate::changes::{self, DiffError, is_file_below};
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+use trodden_flow::{DagEdgeId, Node, Numbering};
+use trodden_profile::paths::{blocks, ending};
+use trodden_unit::{Block, FunctionMap, KnownPaths, MapError, TwoWays, UnitMap};
+
+/// The paths of functions with more are not tried one by one.
+const MOST_TRIED: u64 = 1 << 20;
+
+/// Lines of a source file. The file's name may be the end of a longer path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: String,
+    /// The folder that its name begins in, where it is known.
+    pub root: Option<String>,
+    /// Its lines.
+    pub lines: RangeInclusive<u32>,
+}
+
+/// One step of a sequence that a path is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Waypoint {
+    /// This block, at once behind the one before.
+    Block(u32),
+    /// Some block with code of these lines, at once or later.
+    Place(Place),
+}
+
+/// Paths of a function: of its name, along a sequence of blocks, or through places in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    /// The function.
+    pub function: String,
+    /// All blocks of the path; or places.
+    pub waypoints: Vec<Waypoint>,
+    /// The line that says so.
+    pub text: String,
+}
+
+/// Why a set could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum NoChoice {
+    /// A map is damaged.
+    #[error(transparent)]
+    Map(#[from] MapError),
+    /// Two ways of counting.
+    #[error(transparent)]
+    TwoWays(#[from] TwoWays),
+    /// Too many paths to look at.
+    #[error("function `{function}` has {paths} paths, and {MOST_TRIED} can be looked at: build the program with a smaller --max-paths")]
+    TooMany {
+        /// The function.
+        function: String,
+        /// How many.
+        paths: u64,
+    },
+    /// A text that is no place.
+    #[error("`{0}` is no place: write FILE:LINE or FILE:FIRST-LAST")]
+    NoPlace(String),
+    /// A line that is no sequence.
+    #[error("line {line}: `{text}` is no path: write FUNCTION: and numbers of blocks, or places (FILE:LINE)")]
+    NoSequence {
+        /// The line's number, from 1.
+        line: usize,
+        /// What it says.
+        text: String,
+    },
+    /// A line that has no path.
+    #[error("no complete path of the program is `{0}`")]
+    NoSuchPath(String),
+}
+
+impl Place {
+    /// Reads `FILE:LINE` or `FILE:FIRST-LAST`.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn parse(text: &str) -> Result<Place, NoChoice> {
+        let place = || {
+            let (file, lines) = text.rsplit_once(':')?;
+            let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
+            let lines = first.parse().ok()?..=last.parse().ok()?;
+            (!file.is_empty() && !lines.is_empty()).then(|| Place { file: file.to_owned(), root: None, lines })
+        };
+        place().ok_or_else(|| NoChoice::NoPlace(text.to_owned()))
+    }
+
+    /// Whether a block has code of these lines.
+    fn is_in(&self, map: &UnitMap, block: &Block) -> bool {
+        let at = |p: &trodden_unit::Position| {
+            self.lines.contains(&p.line)
+                && map.files.get(p.file as usize).is_some_and(|f| is_file_below(self.root.as_deref(), f, &self.file))
+        };
+        block.positions.iter().chain(&block.branch).any(at)
+    }
+}
+
+/// The places that a difference in the unified form (`git diff`) changes, as the newer files have them: the lines that
+/// it adds, and those around what it removes. Names of files begin in the folder `root`, if that is known.
+///
+/// # Errors
+/// It is no difference, or a damaged one.
+pub fn changed(difference: &str, root: Option<&str>) -> Result<Vec<Place>, DiffError> {
+    let mut places = Vec::new();
+    for change in changes::of_files(difference)? {
+        let Some(file) = change.new_name else { continue };
+        let mut lines = change.new.into_iter().peekable();
+        while let Some(first) = lines.next() {
+            let mut last = first;
+            while let Some(next) = lines.next_if(|next| next - 1 == last) {
+                last = next;
+            }
+            places.push(Place { file: file.clone(), root: root.map(str::to_owned), lines: first..=last });
+        }
+    }
+    Ok(places)
+}
+
+/// Reads sequences, one a line: `FUNCTION: 0 1 4` or `FUNCTION: a.c:10 a.c:12-14`. Empty lines and those that begin with `#` say nothing.
+///
+/// # Errors
+/// A line is none.
+pub fn sequences(text: &str) -> Result<Vec<Sequence>, NoChoice> {
+    let mut all = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let wrong = || NoChoice::NoSequence { line: number + 1, text: line.to_owned() };
+        // Names of functions may have colons, but none with a blank behind it.
+        let (function, rest) = line.rsplit_once(": ").ok_or_else(wrong)?;
+        let waypoint = |word: &str| match word.parse() {
+            Ok(block) => Ok(Waypoint::Block(block)),
+            Err(_) => Place::parse(word).map(Waypoint::Place),
+        };
+        let waypoints = rest.split_whitespace().map(waypoint).collect::<Result<Vec<_>, _>>().map_err(|_| wrong())?;
+        let blocks = waypoints.iter().filter(|w| matches!(w, Waypoint::Block(_))).count();
+        if waypoints.is_empty() || (blocks > 0 && blocks < waypoints.len()) {
+            return Err(wrong());
+        }
+        all.push(Sequence { function: function.to_owned(), waypoints, text: line.to_owned() });
+    }
+    Ok(all)
+}
+
+/// All complete paths of the functions of which this is true.
+///
+/// # Errors
+/// See [`NoChoice`].
+pub fn of_functions(units: &[&UnitMap], wanted: impl Fn(&FunctionMap) -> bool) -> Result<KnownPaths, NoChoice> {
+    gather(units, |_, function| wanted(function).then_some(|_: &[Node]| true))
+}
+
+/// All complete paths that touch one of the places.
+///
+/// # Errors
+/// See [`NoChoice`].
+pub fn touching(units: &[&UnitMap], places: &[Place]) -> Result<KnownPaths, NoChoice> {
+    gather(units, |map, function| {
+        let marked = nodes_in(function, |block| places.iter().any(|p| p.is_in(map, block)));
+        (!marked.is_empty()).then_some(move |path: &[Node]| path.iter().any(|n| marked.contains(n)))
+    })
+}
+
+/// All complete paths that come through every one of the places, in whatever order: pertinent paths.
+///
+/// # Errors
+/// See [`NoChoice`].
+pub fn through(units: &[&UnitMap], places: &[Place]) -> Result<KnownPaths, NoChoice> {
+    gather(units, |map, function| {
+        let marked: Vec<HashSet<Node>> = places.iter().map(|p| nodes_in(function, |block| p.is_in(map, block))).collect();
+        let possible = !marked.is_empty() && marked.iter().all(|m| !m.is_empty());
+        possible.then_some(move |path: &[Node]| marked.iter().all(|m| path.iter().any(|n| m.contains(n))))
+    })
+}
+
+/// The complete paths that are as one of the sequences says; `is` tells whether a function has a name.
+///
+/// # Errors
+/// See [`NoChoice`]; a sequence without a path is an error, too.
+pub fn along(units: &[&UnitMap], sequences: &[Sequence], is: impl Fn(&FunctionMap, &str) -> bool) -> Result<KnownPaths, NoChoice> {
+    let mut all = KnownPaths::default();
+    for sequence in sequences {
+        let found = gather(units, |map, function| {
+            is(function, &sequence.function).then_some(move |path: &[Node]| follows(map, function, path, &sequence.waypoints))
+        })?;
+        if found.is_empty() {
+            return Err(NoChoice::NoSuchPath(sequence.text.clone()));
+        }
+        all.unite(found)?;
+    }
+    Ok(all)
+}
+
+/// The most frequent paths of a set.
+pub fn most_frequent(set: &mut KnownPaths, how_many: usize) {
+    let mut all = by_frequency(set);
+    all.truncate(how_many);
+    keep(set, &all);
+}
+
+/// The most frequent paths of a set that together have this share (0 to 1) of all executions.
+pub fn most_of(set: &mut KnownPaths, share: f64) {
+    let mut all = by_frequency(set);
+    let total: u128 = all.iter().map(|p| u128::from(p.0)).sum();
+    let mut sum = 0u128;
+    let enough = all.iter().position(|p| {
+        sum += u128::from(p.0);
+        sum as f64 >= share * total as f64
+    });
+    all.truncate(enough.map_or(all.len(), |at| at + 1));
+    keep(set, &all);
+}
+
+/// A path of a set, most frequent first; then by unit, function and number.
+type Frequent = (u64, String, String, u64);
+
+fn by_frequency(set: &KnownPaths) -> Vec<Frequent> {
+    let paths = set.functions().flat_map(|(unit, name, f)| f.known.iter().map(move |(id, n)| (*n, unit.to_owned(), name.to_owned(), *id)));
+    let mut all: Vec<Frequent> = paths.collect();
+    all.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (&a.1, &a.2, a.3).cmp(&(&b.1, &b.2, b.3))));
+    all
+}
+
+fn keep(set: &mut KnownPaths, kept: &[Frequent]) {
+    let kept: HashSet<(&str, &str, u64)> = kept.iter().map(|(_, unit, name, id)| (unit.as_str(), name.as_str(), *id)).collect();
+    set.retain(|unit, name, path, _| kept.contains(&(unit, name, path)));
+}
+
+/// The blocks of which this is true.
+fn nodes_in(function: &FunctionMap, is: impl Fn(&Block) -> bool) -> HashSet<Node> {
+    (0u32..).zip(&function.blocks).filter(|(_, block)| is(block)).map(|(n, _)| Node(n)).collect()
+}
+
+fn follows(map: &UnitMap, function: &FunctionMap, path: &[Node], waypoints: &[Waypoint]) -> bool {
+    if let Some(Waypoint::Block(_)) = waypoints.first() {
+        let wanted = waypoints.iter().filter_map(|w| match w {
+            Waypoint::Block(block) => Some(Node(*block)),
+            Waypoint::Place(_) => None,
+        });
+        return path.iter().copied().eq(wanted);
+    }
+    let mut left = waypoints.iter().peekable();
+    for node in path {
+        let block = &function.blocks[node.index()];
+        while left.next_if(|w| matches!(w, Waypoint::Place(place) if place.is_in(map, block))).is_some() {}
+    }
+    left.peek().is_none()
+}
+
+/// The complete paths of functions that a test, if there is one for the function, lets pass.
+fn gather<'a, T: Fn(&[Node]) -> bool>(
+    units: &[&'a UnitMap],
+    test_of: impl Fn(&'a UnitMap, &'a FunctionMap) -> Option<T>,
+) -> Result<KnownPaths, NoChoice> {
+    let mut set = KnownPaths::default();
+    for map in units {
+        for function in &map.functions {
+            let Some(test) = test_of(map, function) else { continue };
+            let paths = passing(function, &test)?;
+            if !paths.is_empty() {
+                set.add(map, function, paths.into_iter().map(|id| (id, 0)), &vec![0; function.edges.len()])?;
+            }
+        }
+    }
+    Ok(set)
+}
+
+fn passing(function: &FunctionMap, test: &dyn Fn(&[Node]) -> bool) -> Result<Vec<u64>, NoChoice> {
+    if function.counters > MOST_TRIED {
+        return Err(NoChoice::TooMany { function: function.name.clone(), paths: function.counters });
+    }
+    let damaged = |what: String| MapError::Inconsistent { function: function.name.clone(), what };
+    let dag = function.dag()?;
+    let numbering = Numbering::from_values(&dag, &function.values).map_err(damaged)?;
+    let is_one = |path: &Vec<DagEdgeId>| ending(function, &dag, path).is_some() && test(&blocks(&dag, path));
+    Ok((0..function.counters).filter(|id| numbering.path(&dag, *id).is_some_and(|p| is_one(&p))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_read_as_the_newer_files_have_them() {
+        let text = "diff --git a/x.c b/x.c\n--- a/x.c\n+++ b/src/x.c\n@@ -3,3 +5,4 @@ int f\n-a\n+b\n c\n+++ d\n e\n@@ -20,2 +21,0 \
+            @@\n-c\n-c\n@@ -30 +28 @@\n-c\n+d\n\
+                    --- a/gone.c\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-x\n--- old.c\t2020\n+++ new.c\t2021\n@@ -0,0 +1,2 @@\n+x\n+y\n";
+        let place = |file: &str, lines| Place { file: file.into(), root: None, lines };
+        let places = [place("src/x.c", 5..=5), place("src/x.c", 7..=7), place("src/x.c", 21..=22), place("src/x.c", 28..=28)];
+        assert_eq!(changed(text, None).unwrap(), [&places[..], &[place("new.c", 1..=2)]].concat());
+        assert!(changed("hello", None).is_err());
+    }
+
+    #[test]
+    fn sequences_are_blocks_or_places() {
+        let read = sequences("# none\n\nns::f(int): 0 2 3\ng: a.c:10 b/a.c:12-14\n").unwrap();
+        assert_eq!(
+            read[0],
+            Sequence {
+                function: "ns::f(int)".into(),
+                waypoints: [0, 2, 3].map(Waypoint::Block).to_vec(),
+                text: "ns::f(int): 0 2 3".into()
+            }
+        );
+        assert_eq!(read[1].waypoints[1], Waypoint::Place(Place { file: "b/a.c".into(), root: None, lines: 12..=14 }));
+        for wrong in ["f", "f: ", "f: 0 a.c:3", "f: x"] {
+            assert!(matches!(sequences(wrong), Err(NoChoice::NoSequence { line: 1, .. })), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Path expressions where paths are cut: pieces that were executed one after the other are one path.
+//!
+//! A function with too many paths is cut at chosen edges ([`CutReason::Limit`], [`CutReason::Level`]), and each piece is counted by
+//! itself. A path of the function is a
+//! *chain*: a piece that begins at the entry or at the head of a loop, pieces that each begin where the one before was cut, and one that
+//! ends otherwise. Which pieces followed each other was not counted, so a chain may never have been executed though its pieces were. How
+//! often it was at least follows from counts: where `total` executions pass from piece to piece at a block, `a` of them along the chain up
+//! to there and `b` along its next piece, at least `a + b - total` go along both.
+//!
+//! Invariants: cut edges of these kinds close no loop, so that chains are finite. A chain of which one execution is certain was executed;
+//! if no chain of executed pieces matches, no path did. Complexity: all chains are tried, up to [`MOST_CHAINS`]; where there are more,
+//! nothing is denied.
+
+use super::{Expression, Gap, Matcher, Sequence};
+use std::collections::HashMap;
+use trodden_flow::{CutReason, Edge, Node};
+use trodden_profile::paths::{Beginning, FunctionPaths, PathEnd};
+use trodden_unit::FunctionMap;
+
+/// Pieces that are put together before it is given up.
+const MOST_CHAINS: usize = 200_000;
+
+/// A piece of the function's paths, by whether it was completed and its number.
+pub type Piece = (bool, u64);
+
+/// Pieces that were executed one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// The pieces in order.
+    pub pieces: Vec<Piece>,
+    /// Executions at least.
+    pub at_least: u64,
+    /// Blocks of all pieces.
+    pub blocks: Vec<Node>,
+}
+
+/// What is known of an expression in a function whose paths are cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Joined {
+    /// Chains that match and were executed for certain.
+    pub certain: Vec<Chain>,
+    /// Whether others may have been executed.
+    pub is_open: bool,
+}
+
+/// Whether a function's paths are cut because there would be too many, so that a path may be several pieces.
+pub fn is_cut(function: &FunctionMap) -> bool {
+    function.cuts.iter().any(|(_, reason)| is_join(*reason))
+}
+
+fn is_join(reason: CutReason) -> bool {
+    matches!(reason, CutReason::Limit | CutReason::Level)
+}
+
+impl Expression {
+    /// Whether a piece of a path does not decide it alone: what must be nowhere may be on another piece.
+    pub fn needs_whole_paths(&self) -> bool {
+        let excludes = |gap: &Gap| matches!(gap, Gap::Without(places) if !places.is_empty());
+        let needs = |s: &Sequence| {
+            let behind = s.steps.last().map_or(&s.before, |(_, gap)| gap);
+            !s.never.is_empty() || (s.begin.is_none() && excludes(&s.before)) || (s.end.is_none() && excludes(behind))
+        };
+        self.patterns.iter().flatten().any(needs)
+    }
+}
+
+/// A piece with what is needed to put it behind others.
+struct Part<'p> {
+    piece: Piece,
+    count: i128,
+    blocks: &'p [Node],
+    beginning: Beginning,
+    end: Option<PathEnd>,
+}
+
+/// Looks for chains of executed pieces that match.
+pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) -> Joined {
+    let parts = parts(paths);
+    let mut search =
+        Search { matcher, function, begun: HashMap::new(), total: HashMap::new(), left: MOST_CHAINS, found: Joined::default(), parts };
+    let mut arrived: HashMap<Node, i128> = HashMap::new();
+    for (at, part) in search.parts.iter().enumerate() {
+        if let Some(to) = cut_to(function, part.end) {
+            *arrived.entry(to).or_default() += part.count;
+        }
+        if let Beginning::After(_) = part.beginning {
+            search.begun.entry(part.blocks[0]).or_default().push(at);
+            *search.total.entry(part.blocks[0]).or_default() += part.count;
+        }
+    }
+    for (node, count) in arrived {
+        let total = search.total.entry(node).or_default();
+        *total = count.max(*total);
+    }
+    for at in 0..search.parts.len() {
+        if search.starts(at) {
+            search.extend(&mut vec![at], search.parts[at].count);
+        }
+    }
+    search.found.is_open |= search.left == 0;
+    search.found
+}
+
+fn parts(paths: &FunctionPaths) -> Vec<Part<'_>> {
+    let complete = paths.complete.iter().map(|p| Part {
+        piece: (true, p.id),
+        count: i128::from(p.count),
+        blocks: &p.blocks,
+        beginning: p.beginning,
+        end: Some(p.end),
+    });
+    let unfinished = paths.unfinished.iter().map(|p| Part {
+        piece: (false, p.id),
+        count: i128::from(p.count),
+        blocks: &p.blocks,
+        beginning: p.beginning,
+        end: None,
+    });
+    complete.chain(unfinished).filter(|p| p.count > 0 && !p.blocks.is_empty()).collect()
+}
+
+/// Where a piece that ends at a cut leads.
+fn cut_to(function: &FunctionMap, end: Option<PathEnd>) -> Option<Node> {
+    match end {
+        Some(PathEnd::Cut(edge)) => function.edges.get(edge.index()).map(|e| e.to),
+        _ => None,
+    }
+}
+
+struct Search<'s> {
+    matcher: &'s Matcher<'s>,
+    function: &'s FunctionMap,
+    parts: Vec<Part<'s>>,
+    /// Pieces that begin behind a cut, by their first block.
+    begun: HashMap<Node, Vec<usize>>,
+    /// Executions that pass from piece to piece, by block.
+    total: HashMap<Node, i128>,
+    left: usize,
+    found: Joined,
+}
+
+impl Search<'_> {
+    fn reason(&self, edge: Edge) -> Option<CutReason> {
+        self.function.cuts.iter().find(|(cut, _)| *cut == edge).map(|(_, reason)| *reason)
+    }
+
+    /// Whether a path can begin with a piece.
+    fn starts(&self, at: usize) -> bool {
+        let Part { beginning, blocks, .. } = self.parts[at];
+        let to = |edge: Edge| self.function.edges.get(edge.index()).map(|e| e.to);
+        beginning == Beginning::Entry || self.function.cuts.iter().any(|(cut, reason)| to(*cut) == Some(blocks[0]) && !is_join(*reason))
+    }
+
+    /// Tries all chains that go on from one of which so many executions are certain.
+    fn extend(&mut self, chain: &mut Vec<usize>, at_least: i128) {
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        let last = *chain.last().expect("chains have a piece");
+        let next = match self.parts[last].end {
+            Some(PathEnd::Cut(edge)) if self.reason(edge).is_some_and(is_join) => cut_to(self.function, self.parts[last].end),
+            _ => return self.judge(chain, at_least),
+        };
+        let Some(to) = next else { return };
+        let total = self.total.get(&to).copied().unwrap_or(0);
+        for at in self.begun.get(&to).cloned().unwrap_or_default() {
+            chain.push(at);
+            self.extend(chain, at_least + self.parts[at].count - total);
+            chain.pop();
+        }
+    }
+
+    fn judge(&mut self, chain: &[usize], at_least: i128) {
+        let blocks: Vec<Node> = chain.iter().flat_map(|at| self.parts[*at].blocks).copied().collect();
+        let (first, last) = (&self.parts[chain[0]], &self.parts[chain[chain.len() - 1]]);
+        if !self.matcher.matches(&blocks, first.beginning, last.end) {
+            return;
+        }
+        match u64::try_from(at_least) {
+            Ok(at_least @ 1..) => {
+                let pieces = chain.iter().map(|at| self.parts[*at].piece).collect();
+                self.found.certain.push(Chain { pieces, at_least, blocks });
+            }
+            _ => self.found.is_open = true,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Whether a path matches an expression.
+//!
+//! For each place in turn it is worked out at which blocks of the path it can stand, given where those before it can:
+//! linear in the path's length for each place.
+
+use super::{Begin, End, Expression, Gap, Place, Sequence};
+use std::collections::HashMap;
+use trodden_flow::{CutReason, Edge, Node};
+use trodden_profile::paths::{Beginning, PathEnd};
+use trodden_unit::{FunctionMap, Position, UnitMap};
+
+/// An expression made ready for the paths of one function.
+#[derive(Debug)]
+pub struct Matcher<'a> {
+    expression: &'a Expression,
+    function: &'a FunctionMap,
+    /// For each place the blocks that it means.
+    places: HashMap<&'a Place, Vec<bool>>,
+}
+
+impl<'a> Matcher<'a> {
+    /// For a function of a unit.
+    pub fn of(expression: &'a Expression, unit: &UnitMap, function: &'a FunctionMap) -> Matcher<'a> {
+        let mut places = HashMap::new();
+        for place in expression.patterns.iter().flatten().flat_map(places_of) {
+            places.entry(place).or_insert_with(|| (0..function.blocks.len()).map(|at| is_place(unit, function, place, at)).collect());
+        }
+        Matcher { expression, function, places }
+    }
+
+    /// Places of the expression that no block of the function is.
+    pub fn nowhere(&self) -> Vec<&'a Place> {
+        let all = self.expression.patterns.iter().flatten().flat_map(places_of);
+        all.filter(|place| !self.places[place].contains(&true)).collect()
+    }
+
+    /// Whether each pattern has a place that no block of the function is, behind no `!`: then no path of it matches.
+    pub fn nowhere_in_all_patterns(&self) -> bool {
+        let missing = |place: &Place| !self.places[place].contains(&true);
+        let all = |pattern: &Vec<Sequence>| pattern.iter().flat_map(|s| &s.steps).any(|(place, _)| missing(place));
+        self.expression.patterns.iter().all(all)
+    }
+
+    /// Whether a path matches; `end` is none for one that came to a call and did not go on.
+    pub fn matches(&self, blocks: &[Node], beginning: Beginning, end: Option<PathEnd>) -> bool {
+        let fits = |sequence: &Sequence| {
+            sequence.begin.is_none_or(|begin| self.begins(begin, beginning))
+                && sequence.end.is_none_or(|wanted| self.ends(wanted, end))
+                && self.runs(sequence, blocks)
+        };
+        self.expression.patterns.iter().any(|pattern| pattern.iter().all(fits))
+    }
+
+    fn begins(&self, wanted: Begin, beginning: Beginning) -> bool {
+        match (wanted, beginning) {
+            (Begin::Entry, Beginning::Entry) => true,
+            (Begin::Head, Beginning::After(edge)) => self.is_back(edge),
+            _ => false,
+        }
+    }
+
+    fn ends(&self, wanted: End, end: Option<PathEnd>) -> bool {
+        match (wanted, end) {
+            (End::Exit, Some(PathEnd::Exit(_) | PathEnd::Stop)) | (End::Call, None) => true,
+            (End::Back, Some(PathEnd::Cut(edge))) => self.is_back(edge),
+            _ => false,
+        }
+    }
+
+    fn is_back(&self, edge: Edge) -> bool {
+        self.function.cuts.iter().any(|(cut, reason)| *cut == edge && *reason == CutReason::Back)
+    }
+
+    fn is(&self, place: &Place, block: Node) -> bool {
+        self.places[place].get(block.index()).copied().unwrap_or(false)
+    }
+
+    fn is_any(&self, places: &[Place], block: Node) -> bool {
+        places.iter().any(|p| self.is(p, block))
+    }
+
+    fn runs(&self, sequence: &Sequence, blocks: &[Node]) -> bool {
+        if blocks.iter().any(|b| self.is_any(&sequence.never, *b)) {
+            return false;
+        }
+        let Some((first, _)) = sequence.steps.first() else {
+            // All of the path is the gap.
+            return match &sequence.before {
+                Gap::Nothing => true,
+                Gap::Without(places) => !blocks.iter().any(|b| self.is_any(places, *b)),
+            };
+        };
+        let mut at = self.first(first, &sequence.before, blocks);
+        for pair in sequence.steps.windows(2) {
+            at = self.next(&pair[0], &pair[1].0, &at, blocks);
+        }
+        let Some((_, behind)) = sequence.steps.last() else { return false };
+        let last = |at: &[bool]| at.iter().rposition(|can| *can);
+        match behind {
+            Gap::Nothing => at.last() == Some(&true),
+            // The later it stands, the less is behind it.
+            Gap::Without(places) => last(&at).is_some_and(|p| !blocks[p + 1..].iter().any(|b| self.is_any(places, *b))),
+        }
+    }
+
+    /// Where the first place can stand.
+    fn first(&self, place: &Place, before: &Gap, blocks: &[Node]) -> Vec<bool> {
+        let mut open = true;
+        let stands = |block: &Node| {
+            let here = open && self.is(place, *block);
+            open &= match before {
+                Gap::Nothing => false,
+                Gap::Without(places) => !self.is_any(places, *block),
+            };
+            here
+        };
+        blocks.iter().map(stands).collect()
+    }
+
+    /// Where a place can stand, if the one before it stands at one of `from`.
+    fn next(&self, (before, gap): &(Place, Gap), place: &Place, from: &[bool], blocks: &[Node]) -> Vec<bool> {
+        let apart = *before == Place::Any || *place == Place::Any;
+        // Whether some block before this one is where the place before can stand, with nothing between that must not be.
+        let mut reached = false;
+        let stands = |(at, block): (usize, &Node)| {
+            let here = self.is(place, *block) && (reached || from[at] && !apart);
+            reached = match gap {
+                Gap::Nothing => from[at],
+                Gap::Without(places) => from[at] || reached && !self.is_any(places, *block),
+            };
+            here
+        };
+        blocks.iter().enumerate().map(stands).collect()
+    }
+}
+
+fn places_of(sequence: &Sequence) -> impl Iterator<Item = &Place> {
+    fn of_gap(gap: &Gap) -> std::slice::Iter<'_, Place> {
+        match gap {
+            Gap::Nothing => [].iter(),
+            Gap::Without(places) => places.iter(),
+        }
+    }
+    let steps = sequence.steps.iter().flat_map(|(place, gap)| std::iter::once(place).chain(of_gap(gap)));
+    of_gap(&sequence.before).chain(steps).chain(&sequence.never)
+}
+
+fn is_place(unit: &UnitMap, function: &FunctionMap, place: &Place, at: usize) -> bool {
+    let block = &function.blocks[at];
+    let mut chains = block.positions.iter().chain(&block.branch).flat_map(|p| chain(unit, *p));
+    match place {
+        Place::Any => true,
+        Place::Block(number) => *number as usize == at,
+        Place::Lines { file: Some(file), first, last } => {
+            let of_file = |p: &Position| unit.files.get(p.file as usize).is_some_and(|name| crate::changes::is_file(name, file));
+            chains.any(|p| (*first..=*last).contains(&p.line) && of_file(&p))
+        }
+        Place::Lines { file: None, first, last } => {
+            let own = |p: &Position| function.position.is_none_or(|f| f.file == p.file);
+            chains.any(|p| (*first..=*last).contains(&p.line) && own(&p))
+        }
+        Place::Inlined(name) => chains.any(|p| {
+            let scope = unit.scopes.get(p.scope as usize);
+            scope.is_some_and(|s| s.inlined_at.is_some() && (s.name == *name || s.linkage_name == *name))
+        }),
+    }
+}
+
+/// A position and the calls by which it was inlined.
+fn chain(unit: &UnitMap, position: Position) -> impl Iterator<Item = Position> {
+    std::iter::successors(Some(position), |at| {
+        let call = unit.scopes.get(at.scope as usize)?.inlined_at?;
+        // Scopes refer to earlier ones; a map that does not keep to that is damaged.
+        (call.scope < at.scope).then_some(call)
+    })
+}

@@ -1,0 +1,231 @@
+//! Reports of many users: what a machine sends, and adding up what came in.
+//!
+//! A report holds identities of builds and of paths, executions, and a number for whoever sent it, a hash of what they
+//! call themselves (who can guess that can tell whose it is); no names, no command lines, no times. Reports stand one
+//! behind the other in a file, so that collecting them is appending.
+//!
+//! ```text
+//! report  magic "TRODFLD\x01" 8 | length of the body u32 | checksum u32 (low half of XXH3, 64 bits, of the body) | body
+//! body    user 16 | number of units | for each: image 16, unit 16, number of paths, for each: counter (difference), executions
+//! ```
+//! Numbers in bodies are LEB128, others little-endian.
+
+pub mod aggregate;
+pub mod estimate;
+mod external;
+pub mod handed;
+pub mod presence;
+
+use crate::error::FieldError;
+use std::io::{BufRead, ErrorKind, Read, Write};
+use std::path::Path;
+use trodden_profile::model::Profile;
+use trodden_profile::paths::FunctionPaths;
+use trodden_unit::{Identity, MapError, parts};
+use xxhash_rust::xxh3::xxh3_64;
+
+const MAGIC: [u8; 8] = *b"TRODFLD\x01";
+/// No report is longer; a larger claim is damage.
+const LONGEST: u32 = 1 << 30;
+
+/// Who sent a report: a number. Zeros: nobody says.
+pub type User = [u8; 16];
+
+/// What one machine saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldReport {
+    /// Who sent it.
+    pub user: User,
+    /// Paths by unit.
+    pub units: Vec<UnitReport>,
+}
+
+/// Paths of a unit of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitReport {
+    /// The build.
+    pub image: Identity,
+    /// The unit.
+    pub unit: Identity,
+    /// Executions by counter, ascending. None: it ran, and nothing of what it counts came up.
+    pub counts: Vec<(u64, u64)>,
+}
+
+/// The user's number for a name: its hash.
+pub fn user_of(name: &str) -> User {
+    if name.is_empty() { [0; 16] } else { Identity::of(name.as_bytes()).0 }
+}
+
+impl FieldReport {
+    /// What a weeded profile ([`crate::untested`]) says: paths that were completed, and those that did not come back.
+    /// Of copies that watch a part of the paths ([`trodden_profile::copies`]), which do not know what went on, all that they
+    /// counted.
+    ///
+    /// # Errors
+    /// A function's map is damaged.
+    pub fn of(weeded: &Profile, user: User) -> Result<FieldReport, MapError> {
+        let mut units = Vec::new();
+        for (image, unit) in weeded.images.iter().flat_map(|i| i.units.iter().map(move |u| (i, u))) {
+            let mut counts = Vec::new();
+            let is_copy = parts::origin(&unit.map).is_some();
+            for function in &unit.map.functions {
+                if is_copy {
+                    counts.extend(unit.counts_of(function).map(|(id, count)| (function.first_counter + id, count)));
+                    continue;
+                }
+                let untested: Vec<(u64, u64)> = unit.counts_of(function).collect();
+                let paths = FunctionPaths::decode(function, untested.iter().copied())?;
+                // Prefixes that are known were not counted: what follows for them by subtraction is nothing.
+                let counted = |id: u64| untested.binary_search_by_key(&id, |c| c.0).is_ok();
+                let unfinished = paths.unfinished.iter().filter(|u| u.count > 0 && counted(u.id)).map(|u| (u.id, u.count.unsigned_abs()));
+                let all = paths.complete.iter().map(|p| (p.id, p.count)).chain(unfinished);
+                counts.extend(all.map(|(id, count)| (function.first_counter + id, count)));
+            }
+            counts.sort_unstable();
+            if !counts.is_empty() {
+                units.push(UnitReport { image: image.identity, unit: unit.unit, counts });
+            }
+        }
+        Ok(FieldReport { user, units })
+    }
+
+    /// Says that a copy ran, even if nothing came up of what it counts.
+    pub fn add_copy(&mut self, image: Identity, unit: Identity) {
+        if self.units.iter().all(|u| u.image != image) {
+            self.units.push(UnitReport { image, unit, counts: Vec::new() });
+        }
+    }
+
+    /// Appends it to a file.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        let mut body = self.user.to_vec();
+        put(&mut body, self.units.len() as u64);
+        for unit in &self.units {
+            body.extend(unit.image.0);
+            body.extend(unit.unit.0);
+            put(&mut body, unit.counts.len() as u64);
+            let mut last = 0;
+            for (counter, count) in &unit.counts {
+                put(&mut body, counter - std::mem::replace(&mut last, *counter));
+                put(&mut body, *count);
+            }
+        }
+        let length = u32::try_from(body.len()).map_err(std::io::Error::other)?;
+        out.write_all(&MAGIC)?;
+        out.write_all(&length.to_le_bytes())?;
+        out.write_all(&(xxh3_64(&body) as u32).to_le_bytes())?;
+        out.write_all(&body)
+    }
+}
+
+fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Reads reports one by one, into one buffer.
+pub struct Reports<'a, R> {
+    path: &'a Path,
+    input: R,
+    at: u64,
+    body: Vec<u8>,
+}
+
+impl<'a, R: BufRead> Reports<'a, R> {
+    /// Of a file; `path` is for messages.
+    pub fn new(path: &'a Path, input: R) -> Reports<'a, R> {
+        Reports { path, input, at: 0, body: Vec::new() }
+    }
+
+    /// Reads the next report, and calls `visit` with user, image and unit, first alone, then with counter and
+    /// executions of each path. False at the end.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is damaged here.
+    pub fn next(&mut self, mut visit: impl FnMut(&User, Identity, Identity, Option<(u64, u64)>)) -> Result<bool, FieldError> {
+        let failed = FieldError::io(self.path, "read");
+        if self.input.fill_buf().map_err(failed)?.is_empty() {
+            return Ok(false);
+        }
+        let path = self.path;
+        let damaged = |offset: u64, what: &'static str| FieldError::Damaged { path: path.to_owned(), offset, what };
+        let short = |offset: u64, what: &'static str| {
+            move |error: std::io::Error| match error.kind() {
+                ErrorKind::UnexpectedEof => FieldError::Damaged { path: path.to_owned(), offset, what },
+                _ => FieldError::io(path, "read")(error),
+            }
+        };
+        let mut head = [0; 16];
+        self.input.read_exact(&mut head).map_err(short(self.at, "it ends within the head of a report of untested paths"))?;
+        let half = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
+        if head[..8] != MAGIC || half(8) > LONGEST {
+            return Err(damaged(self.at, "no report of untested paths begins here: `trodden field pack` makes such files"));
+        }
+        // As much memory as there is report, whatever its head claims.
+        self.body.clear();
+        self.input.by_ref().take(half(8).into()).read_to_end(&mut self.body).map_err(FieldError::io(path, "read"))?;
+        if self.body.len() as u64 != u64::from(half(8)) {
+            return Err(damaged(self.at, "it ends within a report of untested paths"));
+        }
+        if xxh3_64(&self.body) as u32 != half(12) {
+            return Err(damaged(self.at, "the checksum of a report of untested paths is wrong"));
+        }
+        unpack(&self.body, &mut visit).ok_or_else(|| damaged(self.at, "a report of untested paths makes no sense"))?;
+        self.at += 16 + self.body.len() as u64;
+        Ok(true)
+    }
+}
+
+fn unpack(body: &[u8], visit: &mut impl FnMut(&User, Identity, Identity, Option<(u64, u64)>)) -> Option<()> {
+    let (user, mut rest) = body.split_first_chunk::<16>()?;
+    let units = take(&mut rest)?;
+    for _ in 0..units {
+        let (image, behind) = rest.split_first_chunk::<16>()?;
+        let (unit, behind) = behind.split_first_chunk::<16>()?;
+        rest = behind;
+        let (image, unit) = (Identity(*image), Identity(*unit));
+        visit(user, image, unit, None);
+        let mut counter = 0u64;
+        for _ in 0..take(&mut rest)? {
+            counter = counter.checked_add(take(&mut rest)?)?;
+            visit(user, image, unit, Some((counter, take(&mut rest)?)));
+        }
+    }
+    rest.is_empty().then_some(())
+}
+
+fn take(rest: &mut &[u8]) -> Option<u64> {
+    let mut number = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, behind) = rest.split_first()?;
+        *rest = behind;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_that_claims_much_takes_no_memory() {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(LONGEST.to_le_bytes());
+        bytes.extend([0; 12]);
+        assert_eq!(bytes.len(), 24);
+        let mut reports = Reports::new(Path::new("claim"), &bytes[..]);
+        let error = reports.next(|_, _, _, _| {}).unwrap_err().to_string();
+        assert!(error.contains("it ends within a report"), "{error}");
+        assert!(reports.body.capacity() < 1 << 20, "{} bytes", reports.body.capacity());
+    }
+}

@@ -1,0 +1,269 @@
+//! Adding up reports: who took which path, in bounded memory.
+//!
+//! Memory is that of the sorter, which the caller sets; of the units seen (a few dozen bytes for each unit of each
+//! build); and of what is kept as the answer.
+
+use super::external::{Row, Sorter};
+use super::handed::Handed;
+pub use super::handed::UnitKey;
+use super::presence::{Presence, Present};
+use super::{Reports, User};
+use crate::error::FieldError;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::Path;
+use trodden_unit::Identity;
+
+const BUFFER: usize = 1 << 20;
+/// What part of the memory is for pairs of user and copy: they are few beside paths.
+const PRESENCE: usize = 8;
+
+/// A path, and who took it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeenPath {
+    /// The unit.
+    pub unit: UnitKey,
+    /// The counter in it.
+    pub counter: u64,
+    /// Different users; those that do not say who they are count as one.
+    pub users: u64,
+    /// Reports.
+    pub reports: u64,
+    /// Executions.
+    pub count: u64,
+    /// The sum of the squares of users' executions.
+    pub squares: f64,
+    /// Of copies that were handed out: how many users reported who have a copy that watches the path.
+    pub watching: Option<u64>,
+    /// Those who took it most, with executions.
+    pub most: Vec<(User, u64)>,
+}
+
+/// One path of one user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserPath {
+    /// The unit.
+    pub unit: UnitKey,
+    /// The counter in it.
+    pub counter: u64,
+    /// Who.
+    pub user: User,
+    /// Reports.
+    pub reports: u64,
+    /// Executions.
+    pub count: u64,
+}
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes for rows while they are sorted.
+    pub memory: usize,
+    /// Paths of the answer: those taken by most users; of copies that were handed out, by the greatest share of those who watch them.
+    pub paths: usize,
+    /// Users of each.
+    pub users: usize,
+}
+
+/// Sums.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Aggregate {
+    /// Reports read.
+    pub reports: u64,
+    /// Different paths.
+    pub paths: u64,
+    /// Paths by users (and then by executions), most first.
+    pub top: Vec<SeenPath>,
+    /// Of copies that were handed out: who reported.
+    pub present: Option<Present>,
+    /// Of copies that were handed out: paths in reports that are of none of them.
+    pub foreign: u64,
+}
+
+/// Takes reports.
+pub struct Aggregator {
+    sorter: Sorter,
+    limits: Limits,
+    numbers: HashMap<UnitKey, u32>,
+    reports: u64,
+    handed: Option<(Handed, Presence)>,
+    foreign: u64,
+}
+
+impl Aggregator {
+    /// None yet.
+    pub fn new(limits: Limits) -> Aggregator {
+        let (sorter, numbers) = (Sorter::new(limits.memory), HashMap::new());
+        Aggregator { sorter, limits, numbers, reports: 0, handed: None, foreign: 0 }
+    }
+
+    /// None yet, of copies that were handed out. Reports that do not say who sent them are of a user each.
+    pub fn of_copies(limits: Limits, handed: Handed) -> Aggregator {
+        let handed = Some((handed, Presence::new(limits.memory / PRESENCE)));
+        Aggregator { handed, ..Aggregator::new(limits) }
+    }
+
+    /// How many reports were read so far.
+    pub fn reports(&self) -> u64 {
+        self.reports
+    }
+
+    /// Reads all reports of a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or a temporary file cannot be written; or it is damaged ([`FieldError::Damaged`]):
+    /// what was read before is taken.
+    pub fn add_file(&mut self, path: &Path) -> Result<(), FieldError> {
+        let file = File::open(path).map_err(FieldError::io(path, "read"))?;
+        let mut reports = Reports::new(path, BufReader::with_capacity(BUFFER, file));
+        let mut written = Ok(());
+        // Most rows are of the unit of the row before.
+        let mut last: Option<(UnitKey, u32)> = None;
+        loop {
+            let Aggregator { sorter, numbers, handed, foreign, reports: number, .. } = self;
+            // Units of a copy stand together.
+            let mut noted = None;
+            let more = reports.next(|user, image, unit, path| {
+                let mut key = UnitKey { image, unit };
+                let mut user = *user;
+                let mut path = path;
+                if let Some((handed, presence)) = handed {
+                    if user == [0; 16] {
+                        user = Identity::of(&number.to_le_bytes()).0;
+                    }
+                    match (path, handed.number(image)) {
+                        (None, Some(copy)) if written.is_ok() && noted != Some(copy) => {
+                            noted = Some(copy);
+                            written = presence.add(&user, copy);
+                        }
+                        (None, _) => {}
+                        (Some((counter, count)), _) => match handed.counter(key, counter) {
+                            Some((whole, counter)) => (key, path) = (whole, Some((counter, count))),
+                            None => (path, *foreign) = (None, *foreign + 1),
+                        },
+                    }
+                }
+                let Some((counter, count)) = path else { return };
+                let unit = match last {
+                    Some((known, number)) if known == key => number,
+                    _ => {
+                        let next = numbers.len() as u32;
+                        *numbers.entry(key).or_insert(next)
+                    }
+                };
+                last = Some((key, unit));
+                if written.is_ok() {
+                    written = sorter.add(Row { unit, counter, user, reports: 1, count });
+                }
+            });
+            // Worse than a damaged report.
+            std::mem::replace(&mut written, Ok(())).map_err(FieldError::io(&std::env::temp_dir(), "write"))?;
+            if !more? {
+                break;
+            }
+            self.reports += 1;
+        }
+        Ok(())
+    }
+
+    /// The sums; `each` is called with every path of every user besides, ordered by path.
+    ///
+    /// # Errors
+    /// A temporary file cannot be written or read, or what `each` says.
+    pub fn finish(self, each: &mut dyn FnMut(&UserPath) -> io::Result<()>) -> io::Result<Aggregate> {
+        let mut units: Vec<(UnitKey, u32)> = self.numbers.into_iter().collect();
+        units.sort_unstable_by_key(|u| u.1);
+        let handed = match self.handed {
+            Some((handed, presence)) => Some((handed, presence.finish()?)),
+            None => None,
+        };
+        let mut ranking = Ranking { limits: self.limits, best: BinaryHeap::new(), current: None, paths: 0, handed };
+        self.sorter.finish(&mut |row| {
+            let unit = units[row.unit as usize].0;
+            let one = UserPath { unit, counter: row.counter, user: row.user, reports: row.reports, count: row.count };
+            ranking.add(&one);
+            each(&one)
+        })?;
+        ranking.close();
+        let (reports, paths) = (self.reports, ranking.paths);
+        let top = ranking.best.into_sorted_vec().into_iter().map(|Reverse(ranked)| ranked.path).collect();
+        Ok(Aggregate { reports, paths, top, present: ranking.handed.map(|(_, present)| present), foreign: self.foreign })
+    }
+}
+
+/// A path in the order of the answer: the greatest is the first.
+#[derive(Debug)]
+struct Ranked {
+    path: SeenPath,
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Ranked) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Ranked {}
+
+impl Ranked {
+    fn key(&self) -> (u128, u128, Reverse<(UnitKey, u64)>) {
+        // Of what few watch, little is seen.
+        let share = |n: u64| self.path.watching.map_or(n.into(), |watching| (u128::from(n) << 64) / u128::from(watching.max(1)));
+        (share(self.path.users), share(self.path.count), Reverse((self.path.unit, self.path.counter)))
+    }
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Ranked) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Ranked) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+struct Ranking {
+    limits: Limits,
+    /// The best so far, the least of them on top.
+    best: BinaryHeap<Reverse<Ranked>>,
+    current: Option<SeenPath>,
+    paths: u64,
+    handed: Option<(Handed, Present)>,
+}
+
+impl Ranking {
+    fn add(&mut self, one: &UserPath) {
+        if self.current.as_ref().is_none_or(|c| (c.unit, c.counter) != (one.unit, one.counter)) {
+            self.close();
+            let (unit, counter) = (one.unit, one.counter);
+            self.current = Some(SeenPath { unit, counter, users: 0, reports: 0, count: 0, squares: 0.0, watching: None, most: Vec::new() });
+        }
+        let Some(path) = &mut self.current else { return };
+        path.users += 1;
+        path.reports = path.reports.saturating_add(one.reports);
+        path.count = path.count.saturating_add(one.count);
+        path.squares += one.count as f64 * one.count as f64;
+        let place = path.most.partition_point(|m| m.1 >= one.count);
+        if place < self.limits.users {
+            path.most.insert(place, (one.user, one.count));
+            path.most.truncate(self.limits.users);
+        }
+    }
+
+    fn close(&mut self) {
+        let Some(mut path) = self.current.take() else { return };
+        if let Some((handed, present)) = &mut self.handed {
+            path.watching = Some(present.users_with_any(&handed.watching(path.unit, path.counter)));
+        }
+        self.paths += 1;
+        self.best.push(Reverse(Ranked { path }));
+        if self.best.len() > self.limits.paths {
+            self.best.pop();
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Copies of a program that were handed out to users, each of which watches some of the paths (software tomography:
+//! Bowring, Orso and Harrold, "Monitoring deployed software using software tomography", 2002): from a copy's counters
+//! to the program's, and who watches what.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use trodden_flow::{Dag, Numbering};
+use trodden_profile::copies::{Divided, Within};
+use trodden_unit::{FunctionMap, Identity, UnitMap, parts};
+
+/// A unit of a build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UnitKey {
+    /// The build.
+    pub image: Identity,
+    /// The unit.
+    pub unit: Identity,
+}
+
+/// A copy.
+#[derive(Clone, Debug)]
+pub struct HandedCopy {
+    /// Identity of its image.
+    pub image: Identity,
+    /// Its units.
+    pub units: Vec<(Identity, Arc<UnitMap>)>,
+}
+
+/// A program and its copies.
+pub struct Handed {
+    program: Divided,
+    copies: Vec<HandedCopy>,
+    numbers: HashMap<Identity, u32>,
+    /// For each unit of a copy, that of the program.
+    origins: HashMap<UnitKey, (Identity, Arc<UnitMap>)>,
+    /// Which copies have a function of a unit of the program.
+    having: HashMap<(Identity, String), Vec<(u32, Within)>>,
+    /// Graphs by unit and place of the function, as far as they were needed; the program's and the copies'.
+    graphs: HashMap<(UnitKey, usize), Option<(Dag, Numbering)>>,
+}
+
+/// A copy is not one of the program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("copy {copy} has a function `{function}` that the program does not have like that: these are copies of another build")]
+pub struct OtherProgram {
+    /// The copy.
+    pub copy: u32,
+    /// The function.
+    pub function: String,
+}
+
+impl Handed {
+    /// Puts them together.
+    ///
+    /// # Errors
+    /// A copy is of another program.
+    pub fn of(program: Divided, copies: Vec<HandedCopy>) -> Result<Handed, OtherProgram> {
+        let maps: HashMap<Identity, Arc<UnitMap>> = program.units.iter().cloned().collect();
+        let mut having = HashMap::<(Identity, String), Vec<(u32, Within)>>::new();
+        let mut origins = HashMap::new();
+        for (number, copy) in (0..).zip(&copies) {
+            for (unit, map) in &copy.units {
+                let Some(origin) = parts::origin(map) else { continue };
+                let key = UnitKey { image: copy.image, unit: *unit };
+                // A unit may be in a program twice.
+                if origins.insert(key, (origin, map.clone())).is_some() {
+                    continue;
+                }
+                for own in &map.functions {
+                    let function = maps.get(&origin).and_then(|map| map.functions.iter().find(|f| f.name == own.name));
+                    let within = function.and_then(|function| Within::of(function, own));
+                    let within = within.ok_or_else(|| OtherProgram { copy: number, function: own.name.clone() })?;
+                    having.entry((origin, own.name.clone())).or_default().push((number, within));
+                }
+            }
+        }
+        let numbers = copies.iter().map(|c| c.image).zip(0..).collect();
+        Ok(Handed { program, copies, numbers, origins, having, graphs: HashMap::new() })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Divided {
+        &self.program
+    }
+
+    /// The copies.
+    pub fn copies(&self) -> &[HandedCopy] {
+        &self.copies
+    }
+
+    /// A copy's number by its image.
+    pub fn number(&self, image: Identity) -> Option<u32> {
+        self.numbers.get(&image).copied()
+    }
+
+    /// The program's unit and counter for one of a copy; `None` if there is no such.
+    pub fn counter(&mut self, key: UnitKey, counter: u64) -> Option<(UnitKey, u64)> {
+        let (origin, map) = self.origins.get(&key)?.clone();
+        let (place, own) = function_of(&map, counter)?;
+        let (dag, numbering) = graph(&mut self.graphs, key, place, own)?;
+        let path = numbering.path(dag, counter - own.first_counter)?;
+        let whole = self.program.units.iter().find(|(unit, _)| *unit == origin)?.1.clone();
+        let function = whole.functions.iter().find(|f| f.name == own.name)?;
+        let number = self.number(key.image)?;
+        let (_, within) = self.having.get(&(origin, own.name.clone()))?.iter().find(|(copy, _)| *copy == number)?;
+        let unit = UnitKey { image: self.program.identity, unit: origin };
+        Some((unit, function.first_counter + within.number(function, &path)))
+    }
+
+    /// The copies that watch a path of the program, given by unit and counter.
+    pub fn watching(&mut self, key: UnitKey, counter: u64) -> Vec<u32> {
+        self.watching_of(key, counter).unwrap_or_default()
+    }
+
+    fn watching_of(&mut self, key: UnitKey, counter: u64) -> Option<Vec<u32>> {
+        let map = self.program.units.iter().find(|(unit, _)| *unit == key.unit)?.1.clone();
+        let (place, function) = function_of(&map, counter)?;
+        let (dag, numbering) = graph(&mut self.graphs, key, place, function)?;
+        let path = numbering.path(dag, counter - function.first_counter)?;
+        let having = self.having.get(&(key.unit, function.name.clone()))?;
+        Some(having.iter().filter(|(_, within)| within.has(&path)).map(|(copy, _)| *copy).collect())
+    }
+
+    /// The functions of which a copy watches anything, by linkage name.
+    pub fn functions(&self, copy: u32) -> Vec<&str> {
+        let units = self.copies.get(copy as usize).into_iter().flat_map(|c| &c.units);
+        units
+            .filter(|(_, map)| parts::origin(map).is_some())
+            .flat_map(|(_, map)| map.functions.iter().map(FunctionMap::plain_name))
+            .collect()
+    }
+}
+
+fn function_of(map: &UnitMap, counter: u64) -> Option<(usize, &FunctionMap)> {
+    let has = |f: &FunctionMap| (f.first_counter..f.first_counter.saturating_add(f.counters)).contains(&counter);
+    map.functions.iter().enumerate().find(|(_, f)| has(f))
+}
+
+fn graph<'a>(
+    graphs: &'a mut HashMap<(UnitKey, usize), Option<(Dag, Numbering)>>,
+    key: UnitKey,
+    place: usize,
+    function: &FunctionMap,
+) -> Option<&'a (Dag, Numbering)> {
+    let make = || {
+        let dag = function.dag().ok()?;
+        let numbering = Numbering::from_values(&dag, &function.values).ok()?;
+        Some((dag, numbering))
+    };
+    graphs.entry((key, place)).or_insert_with(make).as_ref()
+}

@@ -1,0 +1,246 @@
+//! Bug isolation: which paths do failing runs take and passing runs not?
+//!
+//! Each run says of each path whether it was taken. A path is ranked by how well that tells failing runs from passing
+//! ones, by published measures:
+//!
+//! - *Ochiai* (Abreu, Zoeteweij and van Gemund, "On the accuracy of spectrum-based fault localization", TAIC-PART
+//!   2007): `F / sqrt(NF (F + S))`;
+//! - *Tarantula* (Jones and Harrold, ASE 2005): `(F/NF) / (F/NF + S/NS)`;
+//! - *importance* (Liblit et al., "Scalable statistical bug isolation", PLDI 2005): the harmonic mean of the increase,
+//!   `F/(F+S)` less the same of all runs that executed the function at all, and of the share of failures, `log(F + 1) /
+//!   log(NF + 1)` (published without `+ 1`, which leaves a single failure without a value).
+//!
+//! `F` and `S` are the failing and passing runs that took the path, `NF` and `NS` all of them. Frequencies within a run do not matter.
+//!
+//! Paths see what lines and branches cannot: that two branches fail only together. So paths all of whose edges passing runs take, too, come
+//! first among equals ([`Suspect::new_edges`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::DagEdgeId;
+use trodden_profile::model::Profile;
+use trodden_profile::paths::FunctionPaths;
+use trodden_unit::{Identity, MapError};
+
+/// Half the width of a 95 % interval, in standard deviations.
+const WITHIN_95: f64 = 1.96;
+
+/// A function: its unit, and its place in the unit's map.
+pub type FunctionKey = (Identity, usize);
+
+/// How suspects are ranked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Score {
+    /// Ochiai.
+    Ochiai,
+    /// Tarantula.
+    Tarantula,
+    /// Statistical importance.
+    Importance,
+}
+
+/// In how many runs something happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Failing runs.
+    pub failing: u64,
+    /// Passing runs.
+    pub passing: u64,
+}
+
+impl Tally {
+    fn add(&mut self, failed: bool) {
+        *if failed { &mut self.failing } else { &mut self.passing } += 1;
+    }
+
+    /// The share of failing runs, and the variance of that estimate.
+    fn failure(self) -> (f64, f64) {
+        let runs = (self.failing + self.passing) as f64;
+        if runs == 0.0 {
+            return (0.0, 0.0);
+        }
+        let share = self.failing as f64 / runs;
+        (share, share * (1.0 - share) / runs)
+    }
+}
+
+/// Runs, seen path by path.
+#[derive(Debug, Default)]
+pub struct Isolation {
+    all: Tally,
+    functions: BTreeMap<FunctionKey, Seen>,
+}
+
+/// What runs did in a function.
+#[derive(Debug, Default)]
+struct Seen {
+    executed: Tally,
+    /// By whether the path was completed, and its number.
+    paths: BTreeMap<(bool, u64), Tally>,
+    /// By the numbers of the acyclic graph's edges.
+    edges: BTreeMap<u32, Tally>,
+}
+
+/// A path that failing runs took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suspect {
+    /// Its function.
+    pub function: FunctionKey,
+    /// Its number.
+    pub id: u64,
+    /// Whether it was completed, or control did not come back to it.
+    pub complete: bool,
+    /// Runs that took it.
+    pub runs: Tally,
+    /// Runs that executed the function.
+    pub executed: Tally,
+    /// Edges of it that no passing run took.
+    pub new_edges: u64,
+    /// `F / sqrt(NF (F + S))`, from 0 to 1.
+    pub ochiai: f64,
+    /// `(F/NF) / (F/NF + S/NS)`, from 0 to 1.
+    pub tarantula: f64,
+    /// How much likelier the path makes a failure than its function does, from -1 to 1, with the half of its 95 % interval.
+    pub increase: (f64, f64),
+    /// Importance, from 0 to 1; 0 where the increase is not above zero with 95 % confidence, as published.
+    pub importance: f64,
+}
+
+impl Suspect {
+    /// One of its scores.
+    pub fn score(&self, by: Score) -> f64 {
+        match by {
+            Score::Ochiai => self.ochiai,
+            Score::Tarantula => self.tarantula,
+            Score::Importance => self.importance,
+        }
+    }
+}
+
+impl Isolation {
+    /// Adds a run.
+    ///
+    /// # Errors
+    /// A function's map is damaged; the run is not added then.
+    pub fn add(&mut self, profile: &Profile, failed: bool) -> Result<(), MapError> {
+        let mut seen = Vec::new();
+        for unit in profile.images.iter().flat_map(|i| &i.units) {
+            for (at, function) in unit.map.functions.iter().enumerate() {
+                let mut counts = unit.counts_of(function).peekable();
+                if counts.peek().is_some() {
+                    let mut paths = FunctionPaths::decode(function, counts)?;
+                    if unit.map.has_times() || function.is_partial() {
+                        // They follow from all paths of a function, of which these are some.
+                        paths.unfinished.clear();
+                    }
+                    seen.push(((unit.unit, at), paths));
+                }
+            }
+        }
+        self.all.add(failed);
+        // A unit may be in several images: it is one all the same.
+        let mut executed = BTreeMap::<FunctionKey, (BTreeSet<(bool, u64)>, BTreeSet<DagEdgeId>)>::new();
+        for (key, paths) in seen {
+            let (ids, edges) = executed.entry(key).or_default();
+            for path in paths.complete.iter().filter(|p| p.count > 0) {
+                ids.insert((true, path.id));
+                edges.extend(&path.path);
+            }
+            for path in paths.unfinished.iter().filter(|p| p.count > 0) {
+                ids.insert((false, path.id));
+                edges.extend(&path.path);
+            }
+        }
+        for (key, (ids, edges)) in executed {
+            let function = self.functions.entry(key).or_default();
+            function.executed.add(failed);
+            ids.into_iter().for_each(|id| function.paths.entry(id).or_default().add(failed));
+            edges.into_iter().for_each(|e| function.edges.entry(e.0).or_default().add(failed));
+        }
+        Ok(())
+    }
+
+    /// How many runs there are.
+    pub fn runs(&self) -> Tally {
+        self.all
+    }
+
+    /// The paths that failing runs took, most suspicious first. `edges` gives the edges of a path in the acyclic graph.
+    pub fn suspects(&self, by: Score, edges: impl Fn(FunctionKey, u64) -> Vec<DagEdgeId>) -> Vec<Suspect> {
+        let mut suspects = Vec::new();
+        for (key, seen) in &self.functions {
+            for ((complete, id), runs) in seen.paths.iter().filter(|(_, runs)| runs.failing > 0) {
+                let is_new = |e: &DagEdgeId| seen.edges.get(&e.0).is_some_and(|t| t.passing == 0);
+                let new_edges = edges(*key, *id).iter().filter(|e| is_new(e)).count() as u64;
+                suspects.push(self.suspect(*key, *id, *complete, *runs, seen.executed, new_edges));
+            }
+        }
+        let rank = |a: &Suspect, b: &Suspect| {
+            let by_score = b.score(by).total_cmp(&a.score(by));
+            by_score
+                .then(b.importance.total_cmp(&a.importance))
+                .then((a.new_edges > 0).cmp(&(b.new_edges > 0)))
+                .then(b.complete.cmp(&a.complete))
+        };
+        suspects.sort_by(rank);
+        suspects
+    }
+
+    fn suspect(&self, function: FunctionKey, id: u64, complete: bool, runs: Tally, executed: Tally, new_edges: u64) -> Suspect {
+        let (f, s) = (runs.failing as f64, runs.passing as f64);
+        let (nf, ns) = (self.all.failing.max(1) as f64, self.all.passing.max(1) as f64);
+        let ((failure, variance), (context, other)) = (runs.failure(), executed.failure());
+        let (increase, half) = (failure - context, WITHIN_95 * (variance + other).sqrt());
+        let share = (f + 1.0).ln() / (nf + 1.0).ln();
+        let importance = if increase - half > 0.0 { 2.0 / (1.0 / increase + 1.0 / share) } else { 0.0 };
+        Suspect {
+            function,
+            id,
+            complete,
+            runs,
+            executed,
+            new_edges,
+            ochiai: f / (nf * (f + s)).sqrt(),
+            tarantula: (f / nf) / (f / nf + s / ns),
+            increase: (increase, half),
+            importance,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn isolation(all: (u64, u64)) -> Isolation {
+        Isolation { all: Tally { failing: all.0, passing: all.1 }, ..Isolation::default() }
+    }
+
+    fn suspect(all: (u64, u64), runs: (u64, u64), executed: (u64, u64)) -> Suspect {
+        let tally = |(failing, passing)| Tally { failing, passing };
+        isolation(all).suspect((Identity([0; 16]), 0), 0, true, tally(runs), tally(executed), 0)
+    }
+
+    #[test]
+    fn scores_are_those_of_the_formulas() {
+        // All failing runs and no other take it.
+        let one = suspect((4, 12), (4, 0), (4, 12));
+        assert_eq!((one.ochiai, one.tarantula), (1.0, 1.0));
+        assert!((one.increase.0 - 0.75).abs() < 1e-12);
+        // sqrt(0.25 * 0.75 / 16) = 0.108253...
+        assert!((one.increase.1 - 1.96 * 0.108_253_175).abs() < 1e-6);
+        assert!((one.importance - 2.0 / (1.0 / 0.75 + 1.0)).abs() < 1e-12);
+        // Half of the failing runs, and a quarter of the passing ones.
+        let other = suspect((4, 12), (2, 3), (4, 12));
+        assert!((other.ochiai - 2.0 / 20f64.sqrt()).abs() < 1e-12);
+        assert!((other.tarantula - 0.5 / 0.75).abs() < 1e-12);
+        assert_eq!(other.importance, 0.0, "an increase of 0.15 in 5 runs is not sure");
+    }
+
+    #[test]
+    fn what_every_run_does_is_not_suspicious() {
+        let all = suspect((4, 12), (4, 12), (4, 12));
+        assert_eq!((all.tarantula, all.increase.0, all.importance), (0.5, 0.0, 0.0));
+        let single = suspect((1, 9), (1, 0), (1, 9));
+        assert!(single.importance > 0.9 && single.ochiai == 1.0);
+    }
+}

@@ -1,0 +1,252 @@
+//! Untested paths: what a profile of the field has, and a set of known paths (the tests') has not.
+//!
+//! A path is *new although every edge is known* if each edge of it is on some known path. Such paths are what residual
+//! path profiling finds and residual edge profiling cannot (Vaswani, Rajan and Ramalingam: table 3.1 of "Efficient
+//! Online Path Profiling" has how many there are).
+//!
+//! A profile is *weeded* first: counts of known paths are taken out, if there are any. Then all that is left is
+//! untested: complete paths; and prefixes that came to a call that might not return, of which only those are told that
+//! did not go on (a prefix of a path that a test completed is known itself, so what is left is exact).
+
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::{DagEdgeId, Edge, Origin};
+use trodden_profile::model::{Profile, UnitProfile};
+use trodden_profile::paths::FunctionPaths;
+use trodden_unit::{EdgeKind, FunctionMap, Identity, KnownFunction, KnownPaths, MapError, UnitMap};
+
+/// A function: its unit, and its place in the unit's map.
+pub type FunctionKey = (Identity, usize);
+/// A counter: its unit, and its place in the unit.
+pub type CounterKey = (Identity, u64);
+
+/// Where an untested path was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sighting {
+    /// Runs (profiles) that took it.
+    pub runs: u64,
+    /// When it was taken first, nanoseconds since 1970: as the program noted; else when the run began. 0 if unknown.
+    pub first_ns: u64,
+    /// The run that took it first, by the number under which it was added.
+    pub first_run: usize,
+}
+
+/// Profiles of the field, weeded and added up.
+#[derive(Debug, Default)]
+pub struct Sightings {
+    /// By counter.
+    pub paths: BTreeMap<CounterKey, Sighting>,
+    /// Executions of complete paths that were counted, of known paths too where the program counts those.
+    pub executions: u128,
+    /// Different complete paths that were counted.
+    pub counted: BTreeSet<CounterKey>,
+    /// Whether any unit counts known paths as well, so that shares can be told.
+    pub counts_known: bool,
+}
+
+/// What a function of the field's has that the tests have not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewInFunction {
+    /// Complete untested paths, and executions of them.
+    pub paths: u64,
+    /// Executions.
+    pub executions: u128,
+    /// Those of the paths all of whose edges are known.
+    pub old_edges_only: u64,
+    /// Edges of the function's graph that untested paths take, and no known one.
+    pub edges: BTreeSet<Edge>,
+}
+
+/// Numbers of the kind of table 3.1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Untested complete paths.
+    pub paths: u64,
+    /// Their executions.
+    pub executions: u128,
+    /// Those all of whose edges are known.
+    pub old_edges_only: u64,
+    /// Those in functions without an untested edge.
+    pub in_functions_without_new_edges: u64,
+    /// Untested edges.
+    pub edges: u64,
+    /// Functions with untested paths.
+    pub functions: u64,
+    /// Functions with untested edges.
+    pub functions_with_new_edges: u64,
+}
+
+/// What is known of a function, if anything.
+pub fn known_of<'k>(known: &'k KnownPaths, unit: &UnitMap, function: &FunctionMap) -> Option<&'k KnownFunction> {
+    known
+        .of(&unit.source, &function.name, function.version())
+        .filter(|k| k.cuts == function.cuts && k.paths == function.counters && k.edges.len() == function.edges.len())
+}
+
+impl Sightings {
+    /// Takes known paths out of the profile of a run, and notes where the others were seen.
+    ///
+    /// # Errors
+    /// A function's map is damaged.
+    pub fn add(&mut self, run: usize, profile: &mut Profile, known: &KnownPaths) -> Result<(), MapError> {
+        let started = profile.run.started_ns;
+        // A unit may be in several images of the run.
+        let mut in_run = BTreeSet::new();
+        for unit in profile.images.iter_mut().flat_map(|i| &mut i.units) {
+            self.counts_known |= !unit.map.has_times();
+            self.tally(unit)?;
+            weed(unit, known);
+            for (counter, _) in &unit.counts {
+                let noted = unit.first_seen.binary_search_by_key(counter, |t| t.0).ok().map(|place| unit.first_seen[place].1);
+                let first_ns = noted.unwrap_or(started);
+                let seen = self.paths.entry((unit.unit, *counter)).or_insert(Sighting { runs: 0, first_ns, first_run: run });
+                seen.runs += u64::from(in_run.insert((unit.unit, *counter)));
+                // An unknown time is no earlier one.
+                if first_ns != 0 && (seen.first_ns == 0 || first_ns < seen.first_ns) {
+                    (seen.first_ns, seen.first_run) = (first_ns, run);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes how much was counted in all.
+    fn tally(&mut self, unit: &UnitProfile) -> Result<(), MapError> {
+        for function in &unit.map.functions {
+            let mut counts = unit.counts_of(function).peekable();
+            if counts.peek().is_none() {
+                continue;
+            }
+            let paths = FunctionPaths::decode(function, counts)?;
+            self.executions += paths.complete.iter().map(|p| u128::from(p.count)).sum::<u128>();
+            self.counted.extend(paths.complete.iter().map(|p| (unit.unit, function.first_counter + p.id)));
+        }
+        Ok(())
+    }
+}
+
+/// Takes counts of known paths, and what is no path's count, out.
+fn weed(unit: &mut UnitProfile, known: &KnownPaths) {
+    let mut left = Vec::new();
+    for function in &unit.map.functions {
+        let knows = known_of(known, &unit.map, function);
+        let unknown = unit.counts_of(function).filter(|(id, _)| knows.is_none_or(|k| !k.knows(*id)));
+        left.extend(unknown.map(|(id, count)| (function.first_counter + id, count)));
+    }
+    left.sort_unstable();
+    unit.counts = left;
+    let counts = std::mem::take(&mut unit.counts);
+    unit.first_seen.retain(|(counter, _)| counts.binary_search_by_key(counter, |c| c.0).is_ok());
+    unit.events.retain(|(counter, _)| counts.binary_search_by_key(counter, |c| c.0).is_ok());
+    unit.counts = counts;
+}
+
+/// The edges of a path that no known path takes.
+pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[DagEdgeId]) -> BTreeSet<Edge> {
+    let edges = dag.iter().filter_map(|id| match function.dag.get(id.index())?.origin {
+        Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
+        // The edge behind which a path begins is another path's last one; where several lead there, it is not known which.
+        Origin::Enter(_) | Origin::Stop(_) => None,
+    });
+    let taken = |edge: &Edge| known.is_some_and(|k| k.edges.get(edge.index()).is_some_and(|n| *n > 0));
+    let is_way = |edge: &Edge| function.edges.get(edge.index()).is_some_and(|e| e.kind != EdgeKind::Reach);
+    edges.filter(|edge| is_way(edge) && !taken(edge)).collect()
+}
+
+/// What the untested paths of a function are, given those alone.
+pub fn new_in(function: &FunctionMap, known: Option<&KnownFunction>, paths: &FunctionPaths) -> NewInFunction {
+    let mut new = NewInFunction::default();
+    for path in &paths.complete {
+        let edges = new_edges(function, known, &path.path);
+        new.paths += 1;
+        new.executions += u128::from(path.count);
+        new.old_edges_only += u64::from(edges.is_empty());
+        new.edges.extend(edges);
+    }
+    new
+}
+
+impl Summary {
+    /// Adds a function's.
+    pub fn add(&mut self, new: &NewInFunction) {
+        self.paths += new.paths;
+        self.executions += new.executions;
+        self.old_edges_only += new.old_edges_only;
+        self.edges += new.edges.len() as u64;
+        self.functions += u64::from(new.paths > 0);
+        self.functions_with_new_edges += u64::from(!new.edges.is_empty());
+        if new.edges.is_empty() {
+            self.in_functions_without_new_edges += new.paths;
+        }
+    }
+
+    /// Of a profile that was weeded.
+    ///
+    /// # Errors
+    /// A function's map is damaged.
+    pub fn of(weeded: &Profile, known: &KnownPaths) -> Result<Summary, MapError> {
+        let mut summary = Summary::default();
+        for (_, unit, function) in weeded.functions() {
+            let mut counts = unit.counts_of(function).peekable();
+            if counts.peek().is_some() {
+                let paths = FunctionPaths::decode(function, counts)?;
+                summary.add(&new_in(function, known_of(known, &unit.map, function), &paths));
+            }
+        }
+        Ok(summary)
+    }
+}
+
+/// A known path, and what became of it in the field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HotPath {
+    /// Its function.
+    pub function: FunctionKey,
+    /// Its number.
+    pub path: u64,
+    /// Executions in the tests.
+    pub tested: u64,
+    /// Executions in the field.
+    pub field: u64,
+    /// Its place among the field's paths by executions, from 1; `None` if the field did not take it.
+    pub rank: Option<usize>,
+}
+
+/// Do hot paths stay hot: the `top` complete paths that tests executed most, in a profile that counts all paths; and
+/// the share of the field's executions that is theirs, from 0 to 1.
+///
+/// # Errors
+/// A function's map is damaged.
+pub fn hot(field: &Profile, known: &KnownPaths, top: usize) -> Result<(Vec<HotPath>, f64), MapError> {
+    let (mut tested, mut all) = (Vec::new(), BTreeMap::<(FunctionKey, u64), u64>::new());
+    for unit in field.images.iter().flat_map(|i| &i.units) {
+        for (place, function) in unit.map.functions.iter().enumerate() {
+            let key = (unit.unit, place);
+            let counted = FunctionPaths::decode(function, unit.counts_of(function))?;
+            for path in counted.complete {
+                let sum = all.entry((key, path.id)).or_default();
+                *sum = sum.saturating_add(path.count);
+            }
+            if let Some(knows) = known_of(known, &unit.map, function) {
+                let complete = FunctionPaths::decode(function, knows.known.iter().copied())?.complete;
+                tested.extend(complete.iter().map(|p| (p.count, key, p.id)));
+            }
+        }
+    }
+    tested.sort_unstable_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+    // A unit may be in several images.
+    tested.dedup_by_key(|t| (t.1, t.2));
+    tested.truncate(top);
+    let mut ranked: Vec<_> = all.iter().map(|(path, count)| (*count, *path)).collect();
+    ranked.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    let ranks: BTreeMap<_, _> = ranked.iter().enumerate().map(|(at, (_, path))| (*path, at + 1)).collect();
+    let total: u128 = ranked.iter().map(|r| u128::from(r.0)).sum();
+    let hot: Vec<HotPath> = tested
+        .into_iter()
+        .map(|(tested, function, path)| {
+            let field = all.get(&(function, path)).copied().unwrap_or(0);
+            HotPath { function, path, tested, field, rank: ranks.get(&(function, path)).copied() }
+        })
+        .collect();
+    let theirs: u128 = hot.iter().map(|h| u128::from(h.field)).sum();
+    Ok((hot, if total == 0 { 0.0 } else { theirs as f64 / total as f64 }))
+}

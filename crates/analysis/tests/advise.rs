@@ -1,0 +1,328 @@
+//! Findings against a plain enumeration: every execution is a list of edges, found by walking the graph in all ways,
+//! and every number is counted by going through the list again. Functions and counts are random.
+
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_analysis::advise::{Advice, AdviseOptions, Correlated, LoopPatterns, Never, advise};
+use trodden_flow::{CutReason, DagEdge, Edge, Node, Origin};
+use trodden_profile::FunctionPaths;
+use trodden_testkit::{Random, Subject};
+use trodden_unit::{EdgeKind, FunctionMap};
+
+const FUNCTIONS: u64 = 12_000;
+const MOST_PATHS: u64 = 200;
+const OPTIONS: AdviseOptions = AdviseOptions { decided: 0.9, min_count: 20 };
+
+/// A path, and how often it was executed.
+struct Execution {
+    count: u64,
+    blocks: Vec<Node>,
+    edges: Vec<Edge>,
+}
+
+struct Case {
+    map: FunctionMap,
+    paths: FunctionPaths,
+    executions: Vec<Execution>,
+}
+
+/// A random function with random counts; a few frequent paths, so that there is something to find.
+fn case(random: &mut Random) -> Option<Case> {
+    let mut map = Subject::random(random, "f", 8).map;
+    // All branches decide: calls that might not return have no part in this.
+    let stops = |map: &FunctionMap, path: &[DagEdge]| {
+        matches!(path.last().map(|e| e.origin),
+        Some(Origin::Real(e)) if map.edges[e.index()].kind == EdgeKind::Reach)
+    };
+    map.edges.iter_mut().filter(|e| e.kind == EdgeKind::NoReturn).for_each(|e| e.kind = EdgeKind::Return);
+    if map.counters > MOST_PATHS {
+        return None;
+    }
+    let mut all = Vec::new();
+    walk(&map, Node(0), 0, &mut Vec::new(), &mut all);
+    let mut counts = Vec::new();
+    let mut executions = Vec::new();
+    let share = random.pick(&[15, 40, 80]);
+    for (id, path) in all {
+        if stops(&map, &path) || !random.chance(share) {
+            continue;
+        }
+        let magnitude = 1 + random.below(5) as u32;
+        let count = 1 + random.below(10u64.pow(magnitude));
+        counts.push((id as u64, count));
+        let (mut blocks, mut edges) = (Vec::new(), Vec::new());
+        for edge in &path {
+            if !matches!(edge.origin, Origin::Enter(_)) {
+                blocks.push(edge.from);
+            }
+            if let Origin::Real(e) | Origin::Leave(e) = edge.origin {
+                edges.push(e);
+            }
+        }
+        executions.push(Execution { count, blocks, edges });
+    }
+    counts.sort();
+    let paths = FunctionPaths::decode(&map, counts).unwrap();
+    Some(Case { map, paths, executions })
+}
+
+/// All paths with their numbers.
+fn walk(map: &FunctionMap, at: Node, sum: i64, path: &mut Vec<DagEdge>, all: &mut Vec<(i64, Vec<DagEdge>)>) {
+    if at == map.exit() {
+        all.push((sum, path.clone()));
+        return;
+    }
+    for (edge, value) in map.dag.iter().zip(&map.values).filter(|(e, _)| e.from == at) {
+        path.push(*edge);
+        walk(map, edge.to, sum + value, path, all);
+        path.pop();
+    }
+}
+
+impl Case {
+    /// Executions in which something holds.
+    fn number(&self, holds: impl Fn(&Execution) -> bool) -> u64 {
+        self.executions.iter().filter(|e| holds(e)).map(|e| e.count).sum()
+    }
+
+    /// Branches that were taken in several ways, with these ways.
+    fn branches(&self) -> BTreeMap<Node, BTreeSet<Edge>> {
+        let mut branches: BTreeMap<Node, BTreeSet<Edge>> = BTreeMap::new();
+        for edge in self.executions.iter().flat_map(|e| &e.edges) {
+            let flow = &self.map.edges[edge.index()];
+            if matches!(flow.kind, EdgeKind::Indirect(_)) {
+                branches.entry(flow.from).or_default().insert(*edge);
+            }
+        }
+        branches.retain(|_, ways| ways.len() > 1);
+        branches
+    }
+
+    fn block(&self, edge: Edge) -> Node {
+        self.map.edges[edge.index()].from
+    }
+
+    /// Blocks from which a back edge to the head is reached without passing it, and the head.
+    fn loop_of(&self, head: Node) -> BTreeSet<Node> {
+        let back = |e: &Edge| self.map.cuts.contains(&(*e, CutReason::Back)) && self.map.edges[e.index()].to == head;
+        let tails: BTreeSet<Node> = (0..self.map.edges.len() as u32).map(Edge).filter(back).map(|e| self.block(e)).collect();
+        let reaches = |from: Node| {
+            let (mut seen, mut stack) = (BTreeSet::from([from]), vec![from]);
+            while let Some(at) = stack.pop() {
+                if tails.contains(&at) {
+                    return true;
+                }
+                let next = self.map.edges.iter().filter(|e| e.from == at && e.kind != EdgeKind::Reach && e.to != head).map(|e| e.to);
+                stack.extend(next.filter(|n| seen.insert(*n)).collect::<Vec<_>>());
+            }
+            false
+        };
+        (0..self.map.blocks.len() as u32).map(Node).filter(|b| *b == head || reaches(*b)).collect()
+    }
+
+    /// All natural loops by their heads.
+    fn loops(&self) -> BTreeMap<Node, BTreeSet<Node>> {
+        let heads = self.map.cuts.iter().filter(|(_, r)| *r == CutReason::Back).map(|(e, _)| self.map.edges[e.index()].to);
+        let loops = heads.map(|h| (h, self.loop_of(h)));
+        loops.filter(|(head, body)| *head == Node(0) || !body.contains(&Node(0))).collect()
+    }
+
+    fn first_round(&self, from: Node, to: Node) -> bool {
+        self.loops().values().any(|body| body.contains(&to) && !body.contains(&from))
+    }
+}
+
+fn place(execution: &Execution, edge: Edge) -> Option<usize> {
+    execution.edges.iter().position(|e| *e == edge)
+}
+
+/// Whether both edges are taken, the first before the second.
+fn both(execution: &Execution, first: Edge, second: Edge) -> bool {
+    matches!((place(execution, first), place(execution, second)), (Some(a), Some(b)) if a < b)
+}
+
+fn entropy(counts: &[u64]) -> f64 {
+    let total: u64 = counts.iter().sum();
+    counts.iter().filter(|c| **c > 0).map(|c| *c as f64 / total as f64).map(|p| -p * p.log2()).sum()
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-6 * (1.0 + a.abs())
+}
+
+/// Executions of the later branch that an earlier one decides, and the mean distance between them.
+fn decided(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> (u64, f64) {
+    let (mut decided, mut all, mut distance) = (0, 0u64, 0.0);
+    for a in earlier {
+        let cells: Vec<u64> = later.iter().map(|c| case.number(|e| both(e, *a, *c))).collect();
+        let total: u64 = cells.iter().sum();
+        all += total;
+        if total >= OPTIONS.min_count && *cells.iter().max().unwrap() as f64 >= OPTIONS.decided * total as f64 {
+            decided += total;
+        }
+        for c in later {
+            let apart = |e: &Execution| (place(e, *c).unwrap() - place(e, *a).unwrap()) as f64 * e.count as f64;
+            distance += case.executions.iter().filter(|e| both(e, *a, *c)).map(apart).sum::<f64>();
+        }
+    }
+    (decided, distance / all as f64)
+}
+
+/// What is left of the later branch's entropy when the earlier is known, which may not have been executed.
+fn left(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> f64 {
+    let total = case.number(|e| later.iter().any(|c| place(e, *c).is_some())) as f64;
+    let mut bits = 0.0;
+    for a in earlier.iter().map(Some).chain([None]) {
+        let known = |e: &Execution, c: Edge| match a {
+            Some(a) => both(e, *a, c),
+            None => place(e, c).is_some() && !earlier.iter().any(|a| both(e, *a, c)),
+        };
+        let cells: Vec<u64> = later.iter().map(|c| case.number(|e| known(e, *c))).collect();
+        bits += if cells.iter().any(|c| *c > 0) { entropy(&cells) * cells.iter().sum::<u64>() as f64 / total } else { 0.0 };
+    }
+    bits
+}
+
+fn check_correlated(case: &Case, found: &[&Correlated]) {
+    let branches = case.branches();
+    for (later, ways) in &branches {
+        let counts: Vec<u64> = ways.iter().map(|c| case.number(|e| place(e, *c).is_some())).collect();
+        let executions: u64 = counts.iter().sum();
+        let undecided = *counts.iter().max().unwrap() as f64 <= 0.99 * executions as f64;
+        let others = branches.iter().filter(|(a, _)| *a != later);
+        let met = others.filter(|(_, a)| a.iter().any(|a| ways.iter().any(|c| case.number(|e| both(e, *a, *c)) > 0)));
+        let all: Vec<(&Node, u64, f64)> = met.map(|(a, edges)| (a, decided(case, edges, ways))).map(|(a, (d, far))| (a, d, far)).collect();
+        let most = all.iter().map(|c| c.1).max().unwrap_or(0);
+        let nearest = all.iter().filter(|c| c.1 == most).map(|c| c.2).fold(f64::INFINITY, f64::min);
+        let told = found.iter().find(|c| c.later == *later);
+        let best: Vec<&Node> = all.iter().filter(|c| c.1 == most && near(c.2, nearest)).map(|c| c.0).collect();
+        let bits = entropy(&counts);
+        let enough = |a: &Node| bits - left(case, &branches[a], ways) >= 0.1 * bits;
+        let expected = executions >= OPTIONS.min_count && undecided && most >= OPTIONS.min_count && most as f64 >= 0.1 * executions as f64;
+        // Of several that are equally good and near, any may be the one that is looked at.
+        match told {
+            None => assert!(!expected || !best.iter().all(|a| enough(a)), "the branch in block {} is not told of", later.0),
+            Some(told) => {
+                assert!(expected && best.contains(&&told.earlier) && enough(&told.earlier), "{told:?}");
+                assert_eq!((told.decided, told.executions, told.first_round), (most, executions, case.first_round(told.earlier, *later)));
+                assert!(near(told.entropy, bits) && near(told.information, bits - left(case, &branches[&told.earlier], ways)));
+                let between = |e: &Execution, d: Edge| -> Vec<Node> {
+                    let Some(from) = place(e, d) else { return Vec::new() };
+                    let to = e.blocks.iter().position(|b| b == later);
+                    to.filter(|to| *to > from).map_or(Vec::new(), |to| e.blocks[from + 1..=to].to_vec())
+                };
+                let deciding = || told.given.iter().filter(|g| g.decides.is_some()).map(|g| g.edge);
+                let blocks: BTreeSet<Node> = deciding().flat_map(|d| case.executions.iter().flat_map(move |e| between(e, d))).collect();
+                assert_eq!(told.stretch.blocks, blocks.into_iter().collect::<Vec<_>>());
+            }
+        }
+    }
+    assert!(found.iter().all(|c| branches.contains_key(&c.later)));
+}
+
+fn check_never(case: &Case, found: &[&Never], told: &BTreeSet<Node>) {
+    let branches = case.branches();
+    let mut expected: BTreeMap<Edge, f64> = BTreeMap::new();
+    for (later, ways) in branches.iter().filter(|(later, _)| !told.contains(later)) {
+        let executions = case.number(|e| ways.iter().any(|c| place(e, *c).is_some()));
+        for second in ways {
+            let seconds = case.number(|e| place(e, *second).is_some());
+            for (earlier, firsts) in branches.iter().filter(|(a, _)| !case.first_round(**a, *later)) {
+                for first in firsts.iter().filter(|_| earlier != later) {
+                    let behind = case.number(|e| ways.iter().any(|c| both(e, *first, *c)));
+                    let chance = behind as f64 * seconds as f64 / executions as f64;
+                    let often = seconds >= OPTIONS.min_count
+                        && seconds as f64 >= 0.01 * executions as f64
+                        && behind as f64 >= 0.05 * executions as f64;
+                    if case.number(|e| both(e, *first, *second)) == 0 && often && chance >= 100.0 {
+                        // Drawn one by one, none marked; the smaller number is drawn.
+                        let (drawn, marked) = (behind.min(seconds), behind.max(seconds));
+                        let one = |i: u64| ((executions - marked - i) as f64 / (executions - i) as f64).log10();
+                        let surprise: f64 = -(0..drawn).map(one).sum::<f64>();
+                        let best = expected.entry(*second).or_insert(0.0);
+                        *best = best.max(surprise);
+                    }
+                }
+            }
+        }
+    }
+    let found: BTreeMap<Edge, f64> = found.iter().map(|n| (n.second, n.surprise)).collect();
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    for (edge, surprise) in found {
+        let naive = expected[&edge];
+        assert!(near(surprise, naive) || (surprise.is_infinite() && naive > 300.0), "{surprise} is not {naive}");
+    }
+}
+
+fn check_loops(case: &Case, found: &[&LoopPatterns]) {
+    let mut expected = BTreeSet::new();
+    for (head, body) in case.loops() {
+        let inside = |e: &Edge| body.contains(&case.block(*e)) && body.contains(&case.map.edges[e.index()].to);
+        let foreign = |(e, reason): &(Edge, CutReason)| inside(e) && !(*reason == CutReason::Back && case.map.edges[e.index()].to == head);
+        if case.map.cuts.iter().any(foreign) {
+            continue;
+        }
+        let mut patterns: BTreeMap<Vec<Edge>, u64> = BTreeMap::new();
+        for execution in case.executions.iter().filter(|e| e.blocks.contains(&head)) {
+            let from = execution.blocks.iter().position(|b| *b == head).unwrap();
+            let mut pattern = Vec::new();
+            for edge in &execution.edges[from..] {
+                pattern.push(*edge);
+                if !body.contains(&case.map.edges[edge.index()].to) {
+                    break;
+                }
+            }
+            *patterns.entry(pattern).or_default() += execution.count;
+        }
+        let counts: Vec<u64> = patterns.values().copied().collect();
+        let iterations: u64 = counts.iter().sum();
+        if case.number(|e| e.blocks.contains(&head)) < OPTIONS.min_count {
+            continue;
+        }
+        let mut sum = 0.0;
+        for block in &body {
+            let ways = (0..case.map.edges.len() as u32).map(Edge).filter(|e| case.block(*e) == *block);
+            let ways: Vec<u64> = ways.map(|w| patterns.iter().filter(|(p, _)| p.contains(&w)).map(|(_, n)| n).sum()).collect();
+            let total: u64 = ways.iter().sum();
+            sum += if total > 0 { entropy(&ways) * total as f64 / iterations as f64 } else { 0.0 };
+        }
+        let mut sorted = counts.clone();
+        sorted.sort_by(|a, b| b.cmp(a));
+        let needed = (1..=sorted.len()).find(|n| sorted[..*n].iter().sum::<u64>() as f64 >= 0.9 * iterations as f64).unwrap();
+        let saved = sum - entropy(&counts);
+        if (saved - 0.2).abs() < 1e-9 || saved < 0.2 || needed > 16 {
+            continue;
+        }
+        expected.insert(head);
+        let told = found.iter().find(|l| l.head == head).unwrap_or_else(|| panic!("the loop at block {} is not told of", head.0));
+        assert_eq!((told.iterations, told.distinct, told.patterns.len()), (iterations, patterns.len(), needed));
+        assert!(near(told.entropy, entropy(&counts)) && near(told.branches_entropy, sum), "{told:?}");
+        assert!(told.patterns.iter().all(|p| patterns.get(&p.edges) == Some(&p.count)));
+    }
+    assert!(found.iter().all(|l| expected.contains(&l.head)));
+}
+
+#[test]
+fn findings_are_those_of_a_plain_enumeration() {
+    let mut random = Random::new(20);
+    let mut told = [0; 3];
+    for _ in 0..FUNCTIONS {
+        let Some(case) = case(&mut random) else { continue };
+        let findings = advise(&case.map, &case.paths, None, &OPTIONS);
+        assert!(findings.windows(2).all(|w| w[0].saves >= w[1].saves));
+        let (mut correlated, mut loops, mut never) = (Vec::new(), Vec::new(), Vec::new());
+        for finding in &findings {
+            match &finding.advice {
+                Advice::Correlated(c) => correlated.push(c),
+                Advice::Loop(l) => loops.push(l),
+                Advice::Never(n) => never.push(n),
+                Advice::Redundant(_) => panic!("there are no facts to find this by"),
+            }
+        }
+        check_correlated(&case, &correlated);
+        check_never(&case, &never, &correlated.iter().map(|c| c.later).collect());
+        check_loops(&case, &loops);
+        let found = [correlated.len(), loops.len(), never.len()];
+        told.iter_mut().zip(found).for_each(|(sum, n)| *sum += n);
+    }
+    assert!(told.iter().all(|n| *n > 10), "the test tests too little: {told:?}");
+}

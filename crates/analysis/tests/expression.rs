@@ -1,0 +1,134 @@
+//! Path expressions on random functions, against all ways to give their places to blocks.
+
+use trodden_analysis::expression::{Begin, End, Expression, Gap, Matcher, Place, Sequence};
+use trodden_flow::{CutReason, Node};
+use trodden_profile::{Beginning, PathEnd, Walk, Walks};
+use trodden_testkit::{Random, Subject};
+use trodden_unit::{FunctionMap, UnitMap};
+
+fn unit() -> UnitMap {
+    let (source, producer, target) = ("a.c".into(), String::new(), String::new());
+    let (codegen, files, scopes, functions, skipped) = (vec![], vec![], vec![], vec![], vec![]);
+    UnitMap {
+        source,
+        producer,
+        target,
+        experiment: Default::default(),
+        counted: Default::default(),
+        codegen,
+        files,
+        scopes,
+        functions,
+        skipped,
+        instead: vec![],
+        counters: 0,
+        edge_profile: None,
+        calls: vec![],
+        aliases: vec![],
+    }
+}
+
+fn place(random: &mut Random, blocks: u64) -> Place {
+    if random.chance(15) { Place::Any } else { Place::Block(random.below(blocks) as u32) }
+}
+
+fn gap(random: &mut Random, blocks: u64) -> Gap {
+    match random.below(3) {
+        0 => Gap::Nothing,
+        1 => Gap::Without(Vec::new()),
+        // A gap without any block is that of neighbours.
+        _ => Gap::Without((0..1 + random.below(2)).map(|_| Place::Block(random.below(blocks) as u32)).collect()),
+    }
+}
+
+fn sequence(random: &mut Random, blocks: u64) -> Sequence {
+    let pick = |random: &mut Random, of: u64| random.below(of);
+    Sequence {
+        begin: [None, None, None, Some(Begin::Entry), Some(Begin::Head)][pick(random, 5) as usize],
+        before: gap(random, blocks),
+        steps: (0..pick(random, 4)).map(|_| (place(random, blocks), gap(random, blocks))).collect(),
+        end: [None, None, None, None, Some(End::Exit), Some(End::Back), Some(End::Call)][pick(random, 7) as usize],
+        never: (0..pick(random, 2)).map(|_| Place::Block(random.below(blocks) as u32)).collect(),
+    }
+}
+
+fn is(place: &Place, block: Node) -> bool {
+    *place == Place::Any || *place == Place::Block(block.0)
+}
+
+fn free(gap: &Gap, between: &[Node]) -> bool {
+    match gap {
+        Gap::Nothing => between.is_empty(),
+        Gap::Without(places) => !between.iter().any(|b| places.iter().any(|p| is(p, *b))),
+    }
+}
+
+/// Tries every block for the place `step`, behind the place before it at block `last`.
+fn can(sequence: &Sequence, walk: &[Node], step: usize, last: Option<usize>) -> bool {
+    let behind = |last: Option<usize>| last.map_or(walk, |l| &walk[l + 1..]);
+    let before = match step {
+        0 => &sequence.before,
+        _ => &sequence.steps[step - 1].1,
+    };
+    let Some((place, _)) = sequence.steps.get(step) else {
+        return match (step, before) {
+            (0, Gap::Nothing) => true,
+            _ => free(before, behind(last)),
+        };
+    };
+    (0..walk.len()).any(|at| {
+        let fits = match last {
+            None => free(before, &walk[..at]),
+            Some(last) if last == at => *place != Place::Any && sequence.steps[step - 1].0 != Place::Any,
+            Some(last) => at > last && free(before, &walk[last + 1..at]),
+        };
+        fits && is(place, walk[at]) && can(sequence, walk, step + 1, Some(at))
+    })
+}
+
+fn expected(sequence: &Sequence, function: &FunctionMap, walk: &Walk) -> bool {
+    let back = |edge| function.cuts.contains(&(edge, CutReason::Back));
+    let begin = match sequence.begin {
+        None => true,
+        Some(Begin::Entry) => walk.beginning == Beginning::Entry,
+        Some(Begin::Head) => matches!(walk.beginning, Beginning::After(e) if back(e)),
+    };
+    let end = match sequence.end {
+        None => true,
+        Some(End::Exit) => matches!(walk.end, Some(PathEnd::Exit(_) | PathEnd::Stop)),
+        Some(End::Back) => matches!(walk.end, Some(PathEnd::Cut(e)) if back(e)),
+        Some(End::Call) => walk.end.is_none(),
+    };
+    begin && end && !walk.blocks.iter().any(|b| sequence.never.iter().any(|p| is(p, *b))) && can(sequence, &walk.blocks, 0, None)
+}
+
+#[test]
+fn matching_is_what_trying_everything_finds() {
+    let mut random = Random::new(7);
+    let (mut matched, mut tried) = (0u64, 0u64);
+    for round in 0..4000 {
+        let subject = Subject::random(&mut random, "f", 9);
+        let blocks = subject.map.blocks.len() as u64;
+        let pattern = |random: &mut Random| (0..1 + random.below(2)).map(|_| sequence(random, blocks)).collect::<Vec<_>>();
+        let patterns = (0..1 + round % 2).map(|_| pattern(&mut random)).collect();
+        let expression = Expression { function: None, patterns };
+        let (matcher, walks) = (Matcher::of(&expression, &unit(), &subject.map), Walks::of(&subject.map).unwrap());
+        for id in (0..subject.map.counters).take(40) {
+            let walk = walks.walk(id).unwrap();
+            let right = expression.patterns.iter().any(|p| p.iter().all(|s| expected(s, &subject.map, &walk)));
+            let found = matcher.matches(&walk.blocks, walk.beginning, walk.end);
+            assert_eq!(found, right, "{expression:?} on {walk:?}");
+            (matched, tried) = (matched + u64::from(right), tried + 1);
+        }
+    }
+    assert!(matched * 10 > tried && matched * 2 < tried, "{matched} of {tried}");
+}
+
+#[test]
+fn places_that_are_nowhere_are_told() {
+    let subject = Subject::random(&mut Random::new(1), "f", 3);
+    let expression: Expression = "b0 .. !b77 12 !inlined()".parse().unwrap();
+    let unit = unit();
+    let matcher = Matcher::of(&expression, &unit, &subject.map);
+    assert_eq!(matcher.nowhere().len(), 3);
+}

@@ -1,0 +1,144 @@
+//! Suites: covers against all subsets, orders against the rule that makes them, paths of changed lines.
+
+#[path = "../../profile/tests/common/profiles.rs"]
+mod profiles;
+
+use profiles::profile;
+use std::collections::BTreeSet;
+use trodden_analysis::suite::cover::{Cover, Problem, exact, greedy};
+use trodden_analysis::suite::order::{Worth, average_covered, order};
+use trodden_analysis::suite::{PathIndex, Suite, SuiteError, Test};
+use trodden_profile::Ending;
+use trodden_testkit::Random;
+
+fn problem(random: &mut Random, sets: u64, elements: u64, most_cost: u64) -> Problem {
+    let mut set = || -> Vec<u32> {
+        let share = 5 + random.below(50);
+        (0..elements as u32).filter(|_| random.chance(share)).collect()
+    };
+    let sets: Vec<Vec<u32>> = (0..sets).map(|_| set()).collect();
+    Problem { costs: sets.iter().map(|_| 1 + random.below(most_cost)).collect(), sets }
+}
+
+fn covers(problem: &Problem, chosen: &[usize]) -> bool {
+    let of = |sets: &mut dyn Iterator<Item = &Vec<u32>>| sets.flatten().copied().collect::<BTreeSet<u32>>();
+    of(&mut problem.sets.iter()) == of(&mut chosen.iter().map(|s| &problem.sets[*s]))
+}
+
+fn cost(problem: &Problem, chosen: &[usize]) -> u64 {
+    chosen.iter().map(|s| problem.costs[*s]).sum()
+}
+
+fn check(problem: &Problem, cover: &Cover) {
+    assert!(covers(problem, &cover.chosen), "{problem:?}: {cover:?}");
+    assert_eq!(cost(problem, &cover.chosen), cover.cost);
+    assert!(cover.bound <= cover.cost);
+}
+
+#[test]
+fn the_exact_cover_is_the_cheapest_of_all_subsets() {
+    let mut random = Random::new(1);
+    let mut better = 0;
+    for round in 0..1500 {
+        let (sets, elements, most_cost) = (random.below(11), random.below(25), 1 + random.below(3) * (round % 2));
+        let problem = problem(&mut random, sets, elements, most_cost);
+        let subsets = (0u32..1 << sets).map(|bits| (0..sets as usize).filter(|s| bits >> s & 1 == 1).collect::<Vec<_>>());
+        let least = subsets.filter(|s| covers(&problem, s)).map(|s| cost(&problem, &s)).min().unwrap();
+        let (quick, best) = (greedy(&problem), exact(&problem, &mut || true));
+        check(&problem, &quick);
+        check(&problem, &best);
+        assert_eq!((best.cost, best.bound), (least, least), "{problem:?}");
+        assert!(quick.bound <= least);
+        better += u32::from(best.cost < quick.cost);
+    }
+    assert!(better > 20, "greedy is not always the best: {better}");
+}
+
+#[test]
+fn what_is_proven_up_to_the_limit_holds() {
+    let mut random = Random::new(2);
+    let mut unproven = 0;
+    for _ in 0..20 {
+        let problem = problem(&mut random, 40, 120, 1);
+        let best = exact(&problem, &mut || true);
+        check(&problem, &best);
+        assert!(best.is_proven());
+        let mut nodes = 3;
+        let stopped = exact(&problem, &mut || {
+            nodes -= 1;
+            nodes > 0
+        });
+        check(&problem, &stopped);
+        assert!(stopped.bound <= best.cost && best.cost <= stopped.cost, "{stopped:?} {best:?}");
+        unproven += u32::from(!stopped.is_proven());
+    }
+    assert!(unproven > 0, "nothing was stopped");
+}
+
+fn test(name: &str, duration_ns: u64, paths: &[u32]) -> Test {
+    Test { name: name.into(), runs: 1, duration_ns, failed: false, paths: paths.iter().map(|p| PathIndex(*p)).collect() }
+}
+
+fn places(tests: &[Test], wanted: Option<&[u32]>, worth: Worth) -> Vec<(usize, u64, u64)> {
+    let wanted = wanted.map(|w| w.iter().map(|p| PathIndex(*p)).collect::<BTreeSet<_>>());
+    order(tests, wanted.as_ref(), worth).iter().map(|p| (p.test, p.takes, p.adds)).collect()
+}
+
+#[test]
+fn tests_with_most_new_paths_come_first() {
+    let tests = [test("a", 10, &[1, 2]), test("b", 10, &[1, 2, 3]), test("c", 1, &[4, 5]), test("d", 10, &[]), test("e", 10, &[5])];
+    // When nothing new is left it begins anew with the rest.
+    assert_eq!(places(&tests, None, Worth::Paths), [(1, 3, 3), (2, 2, 2), (0, 2, 2), (4, 1, 1), (3, 0, 0)]);
+    assert_eq!(places(&tests, None, Worth::PathsPerTime)[0], (2, 2, 2));
+    // Only e and c take path 5; the others follow by all that they take.
+    assert_eq!(places(&tests, Some(&[5]), Worth::Paths), [(2, 1, 1), (4, 1, 1), (1, 0, 0), (0, 0, 0), (3, 0, 0)]);
+}
+
+#[test]
+fn the_average_of_paths_covered_is_that_of_the_formula() {
+    // Paths 1 and 2 at place 1, 3 at place 2: 1 - (1 + 1 + 2) / (2 * 3) + 1 / 4.
+    let tests = [test("a", 1, &[1, 2]), test("b", 1, &[2, 3])];
+    assert!((average_covered(&tests, 0..2, None).unwrap() - 100.0 * (1.0 - 4.0 / 6.0 + 0.25)).abs() < 1e-9);
+    let wanted = BTreeSet::from([PathIndex(3)]);
+    assert!((average_covered(&tests, 0..2, Some(&wanted)).unwrap() - 25.0).abs() < 1e-9);
+    assert_eq!(average_covered(&tests, 0..2, Some(&BTreeSet::new())), None);
+}
+
+#[test]
+fn greedy_orders_hold_to_their_rule_on_random_suites() {
+    let mut random = Random::new(3);
+    for _ in 0..300 {
+        let tests: Vec<Test> = (0..1 + random.below(12))
+            .map(|i| test(&i.to_string(), 1 + random.below(100), &(0..20).filter(|_| random.chance(20)).collect::<Vec<u32>>()))
+            .collect();
+        let placed = order(&tests, None, Worth::Paths);
+        assert_eq!(placed.iter().map(|p| p.test).collect::<BTreeSet<_>>().len(), tests.len());
+        let (mut covered, mut round) = (BTreeSet::new(), 0);
+        for (at, p) in placed.iter().enumerate() {
+            if p.round != round {
+                (covered, round) = (BTreeSet::new(), p.round);
+            }
+            let new = |t: usize| tests[t].paths.iter().filter(|x| !covered.contains(*x)).count() as u64;
+            assert_eq!(p.adds, new(p.test));
+            let most = placed[at..].iter().map(|p| new(p.test)).max().unwrap();
+            assert_eq!(p.adds, most, "{tests:?}: {placed:?}");
+            covered.extend(tests[p.test].paths.iter().copied());
+        }
+    }
+}
+
+#[test]
+fn runs_of_one_name_are_one_test_and_builds_are_not_mixed() {
+    let mut suite = Suite::default();
+    for (seed, name, status) in [(1, Some("one"), 0), (2, None, 0), (3, Some("one"), 1)] {
+        let mut run = profile(0, seed);
+        (run.run.test, run.run.ending) = (name.map(str::to_owned), Some(Ending::Exit(status)));
+        suite.add(&run).unwrap();
+    }
+    let seen: Vec<_> = suite.tests.iter().map(|t| (t.runs, t.failed)).collect();
+    assert_eq!((suite.tests[0].name.as_str(), seen), ("one", vec![(2, true), (1, false)]));
+    assert_eq!(suite.takers().iter().filter(|n| **n == 0).count(), 0);
+    let before = suite.paths.len();
+    assert!(matches!(suite.add(&profile(1, 1)), Err(SuiteError::OtherBuild { .. })));
+    assert_eq!(suite.paths.len(), before);
+}

@@ -1,0 +1,67 @@
+//! `trodden advise`: what a profile's paths suggest to change. Findings are made by `trodden_analysis::advise`, and
+//! written by the crate `trodden-report`.
+
+use crate::cli::{Advise, Color, FindingKind};
+use crate::commands::reports;
+use crate::driver::facts::{self, KnownFacts};
+use crate::notes::note;
+use crate::output;
+use crate::profiles;
+use crate::sources;
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+use trodden_analysis::advise::{AdviseOptions, Kind};
+use trodden_report::advice::{Wanted, json, sarif, text};
+use trodden_report::{SourceCache, View};
+
+/// Looks for findings and writes them.
+///
+/// # Errors
+/// There is no such profile or function; a share is none; a unit's bitcode cannot be read by the compiler.
+pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
+    let wanted = wanted(job)?;
+    let profile = profiles::load(&job.profile)?;
+    let view = View::of(&profile);
+    let provider = sources::sources(&job.source, &profile.run.directory);
+    let sources = SourceCache::new(&provider);
+    let known = match wanted.wants(Kind::Redundant) {
+        true => facts::of(&wanted.functions(&view)?)?,
+        false => KnownFacts::default(),
+    };
+    let advice = wanted.advise(&view, &|function| known.of(function))?;
+    if let Some(file) = &job.sarif {
+        output::write_file(file, &output::json_text(&sarif::advice(&advice, &sources))?)?;
+        note(format_args!("the findings are in {}", file.display()));
+    } else if job.json {
+        output::print(&output::json_text(&json::advice(&view, &advice, &sources))?)?;
+    } else {
+        output::print_text(&text::advice(&view, &wanted, &advice, &sources, &output::text_options(color, 0)))?;
+    }
+    reports::remarks(&view, &sources);
+    known.remark(&advice.without_facts);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn wanted(job: &Advise) -> Result<Wanted> {
+    for (name, percent) in [("--min-share", job.min_share), ("--decided", job.decided)] {
+        if !(0.0..=100.0).contains(&percent) {
+            bail!("{name} {percent} is no share: give per cent, from 0 to 100");
+        }
+    }
+    if job.decided <= 50.0 {
+        bail!("--decided {} would call every branch decided: give more than 50", job.decided);
+    }
+    let kinds = job.kind.iter().map(|kind| match kind {
+        FindingKind::Correlated => Kind::Correlated,
+        FindingKind::Loop => Kind::Loop,
+        FindingKind::Redundant => Kind::Redundant,
+        FindingKind::Never => Kind::Never,
+    });
+    Ok(Wanted {
+        function: job.function.clone(),
+        kinds: kinds.collect(),
+        top: output::most(job.top, job.json || job.sarif.is_some()),
+        min_share: job.min_share / 100.0,
+        options: AdviseOptions { decided: job.decided / 100.0, min_count: job.min_count.max(1) },
+    })
+}

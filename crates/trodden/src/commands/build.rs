@@ -1,0 +1,192 @@
+//! `trodden build -- COMMAND`: runs a build with the drivers as its compilers, and says what was instrumented.
+
+use crate::cli::Build;
+use crate::commands::instrument::WRITES_NOTHING;
+use crate::driver::assets;
+use crate::driver::cc::LTO_VARIABLE;
+use crate::driver::events::{self, Event, LOG_VARIABLE};
+use crate::driver::experiment;
+use crate::driver::link::exit_code;
+use crate::driver::toolchain::Tool;
+use crate::notes::{note, warn};
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use trodden_unit::experiment::exclusions;
+use trodden_unit::store::STORE_VARIABLE;
+
+/// Runs the build.
+///
+/// # Errors
+/// The command cannot be run, or a part of trodden is missing.
+pub fn run(build: &Build) -> Result<ExitCode> {
+    Ok(exit_code(carry_out(build, &[])?.status))
+}
+
+/// What a build did.
+#[derive(Debug)]
+pub struct Built {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Images with instrumented units that it linked.
+    pub images: Vec<PathBuf>,
+    /// Whether it called a compiler that trodden stands in for.
+    pub compiled: bool,
+}
+
+/// Runs the build with further variables.
+///
+/// # Errors
+/// The command cannot be run, or a part of trodden is missing.
+pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<Built> {
+    let settings = build.parameters.settings().over(experiment::of_environment()?);
+    exclusions::check(&settings)?;
+    Tool::Clang.find()?;
+    assets::plugin()?;
+    let store = assets::store()?;
+    let drivers = assets::drivers(&store)?;
+    let log = tempfile::Builder::new().prefix("trodden-build-").suffix(".log").tempfile().context("cannot make a temporary file")?;
+    let mut command = Command::new(&build.command[0]);
+    command.args(&build.command[1..]).envs(variables.iter().map(|(name, value)| (name, value)));
+    command.env("CC", drivers.join("trodden-cc")).env("CXX", drivers.join("trodden-c++"));
+    command.env(STORE_VARIABLE, store.root()).env(LOG_VARIABLE, log.path());
+    experiment::set(&mut command, &experiment::file(&experiment::resolve(settings)?)?);
+    let mut first = Vec::new();
+    if !build.only_variables {
+        first.push(drivers.join("path"));
+    }
+    if build.lto {
+        first.extend(prepare_lto(&mut command)?);
+    }
+    command.env("PATH", search_path(first)?);
+    let status = command.status().with_context(|| format!("cannot run {}", build.command[0].display()))?;
+    let events = events::read(log.path())?;
+    let images = summary(&events);
+    if build.parameters.residual.is_some() && !images.is_empty() {
+        note(format_args!("of these programs: {WRITES_NOTHING}"));
+    }
+    Ok(Built { status, images, compiled: !events.is_empty() })
+}
+
+/// Tools that read bitcode, for builds that make archives of it.
+fn prepare_lto(command: &mut Command) -> Result<Vec<PathBuf>> {
+    Tool::Lld.find()?;
+    command.env(LTO_VARIABLE, "1");
+    let clang = fs::canonicalize(Tool::Clang.find()?)?;
+    let folder = clang.parent().unwrap_or(Path::new("/")).to_owned();
+    for (variable, tool) in [("AR", "llvm-ar"), ("NM", "llvm-nm"), ("RANLIB", "llvm-ranlib")] {
+        let path = folder.join(tool);
+        anyhow::ensure!(path.is_file(), "{} is missing: run `apt-get install llvm-22`", path.display());
+        command.env(variable, path);
+    }
+    Ok(vec![folder])
+}
+
+fn search_path(mut first: Vec<PathBuf>) -> Result<OsString> {
+    let old = env::var_os("PATH").unwrap_or_default();
+    first.extend(env::split_paths(&old));
+    Ok(env::join_paths(first)?)
+}
+
+/// What a build left behind.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    /// Objects with instrumented units that are still there.
+    objects: usize,
+    /// Units of the images.
+    units: BTreeSet<String>,
+    /// Images with instrumented units.
+    images: Vec<PathBuf>,
+    /// Images without any.
+    plain: Vec<PathBuf>,
+}
+
+/// Sums a build up. What does not exist any more (the trials of `configure`) does not count.
+fn outcome(events: &[Event], exists: &dyn Fn(&Path) -> bool) -> Outcome {
+    let mut objects = BTreeSet::new();
+    let mut linked = BTreeMap::new();
+    for event in events {
+        match event {
+            Event::Compile { output: Some(output), .. } => _ = objects.insert(output),
+            Event::Compile { output: None, .. } => {}
+            Event::Link { output, units, .. } => _ = linked.insert(output, units),
+        }
+    }
+    let mut out = Outcome { objects: objects.into_iter().filter(|o| exists(o)).count(), ..Outcome::default() };
+    for (image, units) in linked.into_iter().filter(|(image, _)| exists(image)) {
+        out.units.extend(units.iter().cloned());
+        if units.is_empty() { out.plain.push(image.clone()) } else { out.images.push(image.clone()) }
+    }
+    out
+}
+
+/// Says what the build made; gives its instrumented images.
+fn summary(events: &[Event]) -> Vec<PathBuf> {
+    let found = outcome(events, &|path| path.is_file());
+    let images = found.images.iter().map(|i| name(i)).collect::<Vec<_>>();
+    match (found.images.len(), found.objects) {
+        (0, 0) if events.is_empty() => warn(
+            "the build called neither $CC nor $CXX, nor a compiler on the search path: nothing was compiled (is it up to date? clean it \
+                first), or it names its compiler by its whole path (then hand it these, as in `sh -c 'make CC=\"$CC\" CXX=\"$CXX\"'`)",
+        ),
+        (0, 0) => warn("nothing that the build made is instrumented"),
+        (0, objects) => note(format_args!("{objects} objects compiled to be counted; nothing was linked")),
+        (count, _) => {
+            let plural = if count == 1 { "" } else { "s" };
+            note(format_args!("{} units instrumented in {count} image{plural}: {}", found.units.len(), listed(&images)));
+        }
+    }
+    if !found.plain.is_empty() && !found.images.is_empty() {
+        let plain = found.plain.iter().map(|i| name(i)).collect::<Vec<_>>();
+        note(format_args!("linked without any instrumented unit: {}", listed(&plain)));
+    }
+    found.images
+}
+
+fn name(path: &Path) -> String {
+    let here = env::current_dir().unwrap_or_default();
+    path.strip_prefix(here).unwrap_or(path).display().to_string()
+}
+
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text += &format!(" and {} more", names.len() - SHOWN);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gone_does_not_count_and_the_last_link_does() {
+        let link = |output: &str, units: &[&str]| Event::Link {
+            output: output.into(),
+            image: None,
+            units: units.iter().map(|u| (*u).to_owned()).collect(),
+        };
+        let compile = |output: &str| Event::Compile { source: "a.c".into(), output: Some(output.into()) };
+        let events = [
+            compile("/a.o"),
+            compile("/a.o"),
+            compile("/gone.o"),
+            link("/p", &[]),
+            link("/p", &["1", "2"]),
+            link("/q", &["2"]),
+            link("/conftest", &["3"]),
+            link("/r", &[]),
+        ];
+        let found = outcome(&events, &|p| !p.ends_with("gone.o") && !p.ends_with("conftest"));
+        assert_eq!(found.objects, 1);
+        assert_eq!(found.units.len(), 2);
+        assert_eq!(found.images, [PathBuf::from("/p"), "/q".into()]);
+        assert_eq!(found.plain, [PathBuf::from("/r")]);
+    }
+}

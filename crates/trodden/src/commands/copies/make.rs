@@ -1,0 +1,294 @@
+//! The copies of a program: its counting divided by a plan, each part carried out in a program of its own, made from the stored bitcode.
+
+use super::objects::Objects;
+use super::weights::Weights;
+use crate::cli::Copies;
+use crate::commands::instrument::Inputs;
+use crate::commands::plan;
+use crate::driver::experiment;
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use trodden_flow::partition::{self, CopyPlan, Measure, Options, Plan, Procedure, Strategy, cross_check, hits, weighted};
+use trodden_launch::Stop;
+use trodden_profile::copies::{Divided, edges};
+use trodden_profile::{Profile, has_usual_numbers, procedures};
+use trodden_unit::experiment::exclusions::Choice;
+use trodden_unit::experiment::{Keep, Threads, Timing, Versions};
+use trodden_unit::{Frame, Identity, Image, Parts, Settings, UnitMap};
+
+/// How names of folders of copies begin; their numbers follow.
+pub const COPY: &str = "copy-";
+/// A program whose counting can be divided.
+pub struct Program {
+    /// The program.
+    pub divided: Divided,
+    /// Its distinct units.
+    units: Vec<(Frame, UnitMap)>,
+    /// Settings of all copies.
+    settings: Settings,
+}
+
+impl Program {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not counted in full.
+    pub fn read(path: &Path) -> Result<Program> {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let image = Image::read(&bytes)
+            .with_context(|| format!("{}: give the instrumented program itself, not a script that runs it", path.display()))?;
+        let mut units = plan::units(path)?;
+        let divided = Divided {
+            identity: image.identity,
+            path: fs::canonicalize(path)?.display().to_string(),
+            build_id: image.build_id,
+            units: units.iter().map(|(frame, map)| (frame.unit, Arc::new(map.clone()))).collect(),
+            edges: false,
+        };
+        let mut known = HashSet::new();
+        units.retain(|(frame, _)| known.insert(frame.unit));
+        let settings = settings(&units)?;
+        Ok(Program { divided, units, settings })
+    }
+
+    /// Whether it counts unknown paths only.
+    pub fn is_residual(&self) -> bool {
+        self.settings.known.is_some()
+    }
+
+    /// Divides the counting of its edges.
+    fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<Division> {
+        ensure!(!self.is_residual(), "{} counts unknown paths only: for --edges give one that counts all", self.divided.path);
+        let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::unit_of_edges(map)?))).collect::<Result<Vec<_>>>()?;
+        let procedures = plan::procedures_of_edges(&self.units, &edges, weights)?;
+        let functions = edges.iter().flat_map(|(_, map)| &map.functions);
+        let networks = functions.map(|f| Ok(edges::network(f)?.1)).collect::<Result<Vec<_>>>()?;
+        let plan = partition::edges::plan(&procedures, &networks, copies);
+        let divided = edges::program_of_edges(&self.divided)?;
+        Ok(Division::planned(Program { divided, units: edges, ..self }, plan))
+    }
+
+    /// Divides its counting, given its distinct units' functions.
+    ///
+    /// # Errors
+    /// It cannot be divided in this way.
+    pub fn divide(&self, procedures: &[Procedure], strategy: Strategy, options: &Options) -> Result<Plan> {
+        match (self.is_residual(), strategy) {
+            (false, _) => Ok(partition::plan(procedures, strategy, options)),
+            // Where a function is watched at all, known paths cost little there: dividing its unknown ones would save none of that.
+            (true, Strategy::Weighted) => Ok(weighted::whole(procedures, options)),
+            (true, Strategy::Pbl | Strategy::Sbl) => Ok(partition::plan(procedures, strategy, options)),
+            (true, Strategy::P3) => bail!(
+                "{} counts unknown paths only, which copies share by whole functions: give --strategy weighted or pbl",
+                self.divided.path
+            ),
+        }
+    }
+
+    /// Its distinct units.
+    pub fn units(&self) -> &[(Frame, UnitMap)] {
+        &self.units
+    }
+
+    /// Settings of a variant that counts the same paths under the same numbers, all of them, in bursts.
+    pub fn sampled(&self) -> Settings {
+        let threads = self.settings.threads;
+        Settings {
+            when: Some(Timing::Bursts),
+            versions: (threads == Some(Threads::Atomic)).then_some(Versions::One),
+            keep: Some(Keep::Map),
+            max_paths: self.units.first().map(|(_, map)| map.experiment.placement().max_paths),
+            known: None,
+            ..self.settings.clone()
+        }
+    }
+}
+
+/// A program and how its counting is divided.
+pub struct Division {
+    /// The program.
+    pub program: Divided,
+    /// Its distinct units.
+    units: Vec<(Frame, UnitMap)>,
+    /// What each copy does in each function of those units, in order.
+    pub copies: Vec<CopyPlan>,
+    /// Settings of all copies.
+    settings: Settings,
+    /// Hits of each copy in the run by which the counting was divided, if there was one on the same input.
+    expected: Option<Vec<u64>>,
+}
+
+impl Division {
+    /// Divides a program's counting.
+    ///
+    /// # Errors
+    /// The profile to go by is not of this program, or a map is damaged.
+    pub fn of(program: Program, options: &Copies, weights: Option<&Weights>) -> Result<Division> {
+        if options.edges {
+            ensure!(!options.count_hits, "hits are counted in copies that count paths: leave out --count-hits");
+            return program.divide_edges(options.copies.unwrap_or(1), weights.map(|w| &w.profile));
+        }
+        ensure!(!options.count_hits || !program.is_residual(), "hits are counted in copies that count all paths: leave out --count-hits");
+        let by = || format!("{}, divided by {}", program.divided.path, options.weights.as_deref().unwrap_or("the first run"));
+        let mut procedures = plan::procedures(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
+        let strategy = Strategy::from(options.strategy);
+        if strategy == Strategy::P3 && !options.all_procedures {
+            plan::add_call_sites(&program.units, &mut procedures);
+        }
+        let count = options.copies.unwrap_or(1);
+        let choices =
+            Options { copies: count, all_procedures: options.all_procedures, fold_again: false, measure: Measure::from(options.hits) };
+        let mut plan = match weights {
+            Some(_) => program.divide(&plan::with_estimates(&program.units, &procedures)?, strategy, &choices)?,
+            None => program.divide(&procedures, strategy, &choices)?,
+        };
+        if !program.is_residual() {
+            cross_check::add(&procedures, &mut plan, choices.measure);
+        }
+        let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
+        let mut division = Division::planned(program, plan);
+        division.settings.count_hits = options.count_hits.then_some(true);
+        Ok(Division { expected, ..division })
+    }
+
+    /// What a plan for the program's units says.
+    pub fn planned(program: Program, plan: Plan) -> Division {
+        let Program { divided: program, units, settings } = program;
+        Division { program, units, copies: plan.copies, settings, expected: None }
+    }
+
+    /// Whether the program counts unknown paths only.
+    pub fn is_residual(&self) -> bool {
+        self.settings.known.is_some()
+    }
+
+    /// Whether a copy that counted nothing should have counted something, as the earlier run says.
+    pub fn expects_counts(&self, copy: usize) -> bool {
+        self.expected.as_ref().is_some_and(|hits| hits[copy] > 0)
+    }
+
+    /// Makes the programs of the copies in a folder, and one that counts nothing if that is wanted. They write where
+    /// the environment says, or else to files of the pattern `writes`.
+    ///
+    /// # Errors
+    /// Bitcode or link recipe are missing, a tool fails, or somebody wants us to end.
+    pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>, stop: &Stop) -> Result<Vec<PathBuf>> {
+        let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
+        let inputs = Inputs::of(Path::new(&self.program.path))?;
+        let settings = Settings { keep: Some(Keep::Map), ..self.settings.clone() };
+        let mut objects = Objects::with(&settings)?;
+        // What links and the plugin ask a part for is asked of each unit.
+        let request = experiment::file(&experiment::resolve(Settings { count_hits: None, ..settings.clone() })?)?;
+        let copies: Vec<HashMap<Identity, PathBuf>> = self
+            .copies
+            .iter()
+            .chain(plain.then_some(&nothing))
+            .map(|copy| {
+                let parts = self.parts(copy);
+                let nothing = Parts::default();
+                inputs.frames.iter().map(|f| (f.unit, objects.want(f, Some(parts.get(&f.unit).unwrap_or(&nothing))))).collect()
+            })
+            .collect();
+        objects.make(stop)?;
+        let link = |(at, objects): (usize, HashMap<Identity, PathBuf>)| {
+            stop.check()?;
+            // A folder of its own, and the same name: the system tells programs the name of their file.
+            let own = folder.join(format!("{COPY}{at:04}"));
+            fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
+            let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));
+            inputs.link_with(objects, &program, &request, writes).with_context(|| format!("copy {at} cannot be linked"))?;
+            Ok(program)
+        };
+        copies.into_iter().enumerate().map(link).collect()
+    }
+
+    /// A copy's parts of each unit in which it counts.
+    fn parts(&self, copy: &CopyPlan) -> HashMap<Identity, Parts> {
+        let mut units = HashMap::<Identity, Parts>::new();
+        let functions = self.units.iter().flat_map(|(frame, map)| map.functions.iter().map(move |f| (frame.unit, f)));
+        for ((unit, function), part) in functions.zip(&copy.parts) {
+            part.iter().for_each(|part| units.entry(unit).or_default().add(unit, function, part.clone()));
+        }
+        units
+    }
+
+    /// The functions with their executions in a profile of the program, in the order of the plans.
+    ///
+    /// # Errors
+    /// A map is damaged.
+    pub fn measured(&self, profile: &Profile) -> Result<Vec<Procedure>> {
+        // Of the program's own image, which comes first: a library may have units of the same object.
+        let counted: Vec<_> = profile.images.iter().take(1).flat_map(|i| &i.units).collect();
+        let mut out = Vec::new();
+        for (frame, map) in &self.units {
+            for function in &map.functions {
+                // A unit may be in a program twice.
+                let mut counts = std::collections::BTreeMap::<u64, u64>::new();
+                for unit in counted.iter().filter(|u| u.unit == frame.unit) {
+                    unit.counts_of(function).for_each(|(path, count)| *counts.entry(path).or_default() += count);
+                }
+                out.push(procedures::measured(function, &counts.into_iter().collect::<Vec<_>>())?);
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Settings of all copies, after a check that the program counts all its paths under their usual numbers. Copies of a
+/// program that counts unknown paths only have its functions as they are in it.
+fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
+    let mut all: Option<Settings> = None;
+    for (_, map) in units {
+        if let Some(what) = special(map) {
+            bail!("the unit of {} is built with {what}, which copies cannot share: build it with default parameters", map.source);
+        }
+        for function in &map.functions {
+            ensure!(
+                has_usual_numbers(function)?,
+                "the paths of function `{}` have numbers of their own: build without --table-slots and --scheme targeted or practical",
+                function.name
+            );
+        }
+        let said = Settings::from(&map.experiment);
+        let common = Settings { reach: said.reach, threads: said.threads, ..Settings::default() };
+        let taken = match map.experiment.is_residual() {
+            false => common,
+            true => Settings {
+                known: said.known,
+                max_paths: said.max_paths,
+                chords: said.chords,
+                trip_counts: said.trip_counts,
+                early: said.early,
+                ..common
+            },
+        };
+        match &all {
+            Some(others) if others.known != taken.known => bail!("units of the program know different paths: build all alike"),
+            Some(others) if *others != taken => {
+                bail!("units of the program are built with different --reach or --threads: build all alike")
+            }
+            _ => all = Some(taken),
+        }
+    }
+    Ok(all.unwrap_or_default())
+}
+
+/// What a unit is built with that copies cannot share.
+fn special(map: &UnitMap) -> Option<&'static str> {
+    let made = Settings::from(&map.experiment);
+    let refused = [
+        Choice::Bursts,
+        Choice::Addresses,
+        Choice::EdgeProfile,
+        Choice::Coverage,
+        Choice::Events,
+        Choice::Part,
+        Choice::Watched,
+        Choice::Stream,
+        Choice::Trace,
+    ];
+    refused.into_iter().find(|choice| choice.is_made(&made)).map(Choice::spelling)
+}

@@ -1,0 +1,462 @@
+//! `trodden record --copies K`: copies of a program that count a part of its paths each, run on the same input, and
+//! their counts as one profile.
+//!
+//! 1. [`weights`]: by what to divide the counting, which may take a first run;
+//! 2. [`make`]: it is divided, and the copies are made, of [`objects`] that they share, with their [`heap`] at one address;
+//! 3. an engine of `trodden_launch` runs [`worker`]s, one for each copy;
+//! 4. [`trodden_profile::copies`] adds their counts up; what they printed and how they ended must be the same;
+//! 5. [`costs`]: what each copy cost.
+//!
+//! [`hand_out`] makes copies for users instead, who run them on inputs of their own; `trodden field` adds up what they report.
+//!
+//! `trodden doctor -- COMMAND` runs a program several times in the same way, to see whether it does the same each time.
+
+mod before;
+mod chart;
+mod costs;
+mod folders;
+pub mod hand_out;
+mod heap;
+pub mod make;
+mod objects;
+mod spec;
+mod weights;
+mod worker;
+
+pub use objects::FOLDER as OBJECTS;
+pub use worker::work;
+
+use crate::cli::{Copies, EngineKind, Record};
+use crate::commands::record::{circumstances, deliver};
+use crate::driver::assets;
+use crate::driver::recipe::Word;
+use crate::driver::toolchain::on_path;
+use crate::notes::{note, warn};
+use anyhow::{Context, Result, bail, ensure};
+use before::{Failed, Input, WorkFolder};
+use costs::Costs;
+use make::{Division, Program};
+use spec::{Outcome, Spec, Times, file};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+use trodden_launch::{Engine, Event, Job, Kubernetes, Local, Slurm, Stop, Task, Template};
+use trodden_profile::copies::{CopiesError, MergedCopies, edges, merge_copies};
+use trodden_profile::{Collected, Divergence, Ending, Profile, Run};
+use trodden_unit::Identity;
+use trodden_unit::store::STORE_VARIABLE;
+use trodden_wire::OUTPUT_VARIABLE;
+
+/// Name of the folder that is as the working folder was.
+const PRISTINE: &str = "pristine";
+/// What it may mean that copies took other paths than each other or the program itself.
+const WHY: &str = "`trodden doctor -- COMMAND` says whether the program does the same each time, and whether its paths go by addresses \
+    (tables of pointers): static data and code of copies are at other addresses";
+
+/// Records a run by several copies; gives the program's exit status, or 1 if the copies were not the same execution.
+///
+/// # Errors
+/// The copies cannot be made or run.
+pub fn run(record: &Record) -> Result<ExitCode> {
+    let engine = engine(&record.copies)?;
+    let program = Program::read(&program(&record.command[0])?)?;
+    before::check_destinations(record)?;
+    let input = Input::read(record.copies.input.as_deref())?;
+    // Only now: reading and printing are what signals have to end, everything between ends itself.
+    let stop = Stop::new()?;
+    let mut work = WorkFolder::of(record)?;
+    let spec = spec(&record.command, Vec::new(), work.path(), record.copies.own_folders, input);
+    let counted = spec.and_then(|spec| count(record, &Runner { engine, stop: &stop }, program, spec, work.path()));
+    let counted = counted.map_err(|error| work.end_with(error, &stop))?;
+    drop(stop);
+    deliver_all(record, counted, work.path())
+}
+
+/// Who runs copies, as long as nobody wants us to end.
+struct Runner<'a> {
+    engine: Engine,
+    stop: &'a Stop,
+}
+
+/// What all copies together did.
+struct Counted {
+    profile: Profile,
+    costs: Costs,
+    /// Where they differ.
+    differences: Vec<String>,
+    /// How the first of them ended.
+    outcome: Outcome,
+}
+
+/// Makes the copies, and runs them.
+fn count(record: &Record, runner: &Runner, program: Program, mut spec: Spec, work: &Path) -> Result<Counted> {
+    let options = &record.copies;
+    spec.ignore_output = options.ignore_output;
+    let weights = weights::find(record, &program, &spec, work, runner)?;
+    let division = &Division::of(program, options, weights.as_ref())?;
+    let mut programs: Vec<PathBuf> = division.make(work, options.baseline, None, runner.stop)?;
+    heap::align(&programs, Path::new(&division.program.path))?;
+    programs.extend(options.baseline.then(|| PathBuf::from(&division.program.path)));
+    spec.programs = programs.iter().map(|p| Word::from(p.as_os_str())).collect();
+    spec.write(work)?;
+    run_copies(record, runner, division, work).context(Failed)
+}
+
+fn run_copies(record: &Record, runner: &Runner, division: &Division, work: &Path) -> Result<Counted> {
+    let options = &record.copies;
+    let (copies, attempts) = run_to_ends(division.copies.len(), work, runner)?;
+    let mut differences = outcomes(&copies);
+    let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
+    let merged = merge_copies(&division.program, run_of(record, &copies), &profiles).map_err(|error| explain(error, &copies[0], work))?;
+    differences.extend(merged.divergences.iter().map(Divergence::to_string));
+    tell_interrupted(&merged, copies[0].outcome.ending);
+    if merged.profile.run.interrupted == 0 {
+        let missing = merged.silent.iter().filter(|copy| division.expects_counts(**copy));
+        differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run by which the counting was divided")));
+    } else {
+        // What copies print until a signal comes is another matter each time, too; they ended alike.
+        differences.clear();
+    }
+    let mut costs = Costs::of(division, &merged, &copies, &attempts, options)?;
+    let is_interrupted = !merged.interrupted.is_empty();
+    let mut profile = merged.into_profile();
+    if options.baseline {
+        let found = baseline(work, options, &profile, runner.stop, &mut costs)?;
+        // What is known of the paths that a signal interrupted may differ.
+        if matches!(copies[0].outcome.ending, Ending::Signal(_)) || is_interrupted {
+            found.iter().for_each(|at| note(format_args!("{at} in one program that counts all, which ended like that as well")));
+        } else {
+            differences.extend(found.into_iter().map(|at| format!("{at} in one program that counts all")));
+        }
+    }
+    profile.run.diverged = differences.len() as u64;
+    costs.diverged.clone_from(&differences);
+    if options.edges {
+        profile.images.iter_mut().take(1).for_each(edges::rename);
+    }
+    Ok(Counted { profile, costs, differences, outcome: copies[0].outcome.clone() })
+}
+
+/// Runs all copies, and those once more that a signal ended where it did not end all; gives what they left and how often each was started.
+fn run_to_ends(count: usize, work: &Path, runner: &Runner) -> Result<(Vec<CopyRun>, Vec<u32>)> {
+    let all: Vec<usize> = (0..count).collect();
+    let mut attempts = launch(work, &all, runner)?;
+    let copies = results(work, &all)?;
+    let cut = cut_off(&copies);
+    if cut.is_empty() {
+        return Ok((copies, attempts));
+    }
+    note(format_args!("a signal ended {} of {count} copies, and not the others: they run once more", cut.len()));
+    run_again(work, &cut, runner)?.into_iter().zip(&cut).for_each(|(more, at)| attempts[*at] += more);
+    Ok((results(work, &all)?, attempts))
+}
+
+/// Adds to an error what the first copy may say about it.
+fn explain(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Error {
+    const LINES: usize = 3;
+    if !matches!(error, CopiesError::Nothing) {
+        return error.into();
+    }
+    let text = fs::read(file(work, "err", 0)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
+    let said = if last.is_empty() { "nothing to standard error".to_owned() } else { format!("to standard error: {last}") };
+    anyhow::anyhow!("{error} (copy 0 ended with {} and printed {said})", ending(first.outcome.ending))
+}
+
+/// Stores, prints and tells what copies did; gives the exit status.
+fn deliver_all(record: &Record, counted: Counted, work: &Path) -> Result<ExitCode> {
+    let Counted { profile, costs, differences, outcome } = counted;
+    // First what took long to find out: what follows may fail, because nobody reads the output any more.
+    deliver(&Collected { profile, problems: Vec::new() }, &record.destination)?;
+    print_output(work)?;
+    if record.copies.own_folders {
+        folders::bring_back(&file(work, "made", 0), &std::env::current_dir()?, &work.join(PRISTINE))?;
+    }
+    costs.tell();
+    record.copies.costs.iter().try_for_each(|path| chart::write(&costs, path))?;
+    if !differences.is_empty() {
+        tell_differences(&differences);
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::from(status(&outcome)))
+}
+
+/// Runs the program without counting and with all of it, alone and here; gives where its profile is not the copies'.
+fn baseline(folder: &Path, copies: &Copies, merged: &Profile, stop: &Stop, costs: &mut Costs) -> Result<Vec<String>> {
+    let (first, memory) = (copies.copies.unwrap_or(1), copies.memory);
+    let both = [first, first + 1];
+    launch(folder, &both, &Runner { engine: one_by_one(memory), stop })?;
+    let base = results(folder, &both)?;
+    costs.add_baseline(&base[0].times, &base[1].times);
+    match costs.are_of_edges() {
+        true => costs::different_edges(merged, &base[1].profile),
+        false => Ok(costs::differences(merged, &base[1].profile)),
+    }
+}
+
+/// Here, and one after the other.
+fn one_by_one(memory: Option<u64>) -> Engine {
+    Engine::Local(Local { parallel: 1, memory: memory.map(|mib| mib << 20), ..Local::new() })
+}
+
+/// Runs a program several times as copies would run, and once more with memory at random addresses; says whether it did
+/// the same each time: 0 if so, else 1.
+///
+/// # Errors
+/// It cannot be run, or is not instrumented.
+pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
+    let program = program(&command[0])?;
+    let input = Input::read(None)?;
+    let stop = Stop::new()?;
+    let folder = tempfile::Builder::new().prefix("trodden-doctor-").tempdir()?;
+    let runs = runs as usize;
+    let mut spec = spec(command, vec![Word::from(program.as_os_str()); runs + 1], folder.path(), false, input)?;
+    spec.random_addresses = Some(runs);
+    spec.write(folder.path())?;
+    // They share the working folder.
+    let all: Vec<usize> = (0..=runs).collect();
+    launch(folder.path(), &all, &Runner { engine: one_by_one(None), stop: &stop })?;
+    drop(stop);
+    let mut copies = results(folder.path(), &all)?;
+    let moved = copies.pop().context("there is no run")?;
+    ensure!(!copies[0].profile.images.is_empty(), "nothing was counted: {} was not built with trodden", program.display());
+    let mut differences = outcomes(&copies);
+    for (at, copy) in copies.iter().enumerate().skip(1) {
+        differences.extend(costs::differences(&copies[0].profile, &copy.profile).into_iter().map(|d| format!("run {at}: {d}")));
+    }
+    // Of a program that differs anyhow, this would tell nothing.
+    let by_addresses = if differences.is_empty() { by_addresses(&copies[0], &moved) } else { Vec::new() };
+    let same = differences.is_empty() && by_addresses.is_empty();
+    let mut out = crate::output::text_or_json(json);
+    if json {
+        let answer = serde_json::json!(
+            {"schema_version": 1, "runs": runs, "same": same, "differences": differences, "by_addresses": by_addresses});
+        writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?;
+    } else if same {
+        writeln!(out, "ok       {runs} runs did the same, and one more with memory at other addresses: paths, output, exit status")?;
+    } else {
+        differences.iter().try_for_each(|d| writeln!(out, "differs  {d}"))?;
+        by_addresses.iter().try_for_each(|d| writeln!(out, "differs  with memory at other addresses: {d}"))?;
+    }
+    Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The file of a program, as a shell would find it.
+fn program(word: &OsStr) -> Result<PathBuf> {
+    let found = if word.as_encoded_bytes().contains(&b'/') { Some(PathBuf::from(word)) } else { on_path(word) };
+    let path = found.filter(|p| p.is_file()).with_context(|| format!("there is no program {}", word.display()))?;
+    Ok(fs::canonicalize(path)?)
+}
+
+fn spec(command: &[OsString], programs: Vec<Word>, folder: &Path, own_folders: bool, input: Input) -> Result<Spec> {
+    let here = std::env::current_dir()?;
+    let own = |name: &OsStr| [OUTPUT_VARIABLE, STORE_VARIABLE].iter().any(|n| name == *n);
+    let environment = std::env::vars_os().filter(|(name, _)| !own(name));
+    let environment = environment.map(|(n, v)| (Word::from(n.as_os_str()), Word::from(v.as_os_str()))).collect();
+    let words = command.iter().map(|w| Word::from(w.as_os_str())).collect();
+    let mut spec = Spec::of(words, Word::from(here.as_os_str()), environment, programs);
+    spec.input = input.file(folder)?.map(|file| Word::from(file.as_os_str()));
+    if own_folders {
+        let pristine = folder.join(PRISTINE);
+        folders::keep(&here, &pristine, folder)?;
+        spec.pristine = Some(Word::from(pristine.as_os_str()));
+    }
+    Ok(spec)
+}
+
+fn engine(options: &Copies) -> Result<Engine> {
+    let parallel = options.parallel.map_or(Local::new().parallel, |n| n as usize);
+    let others = [
+        (options.memory.is_some(), EngineKind::Local, "--memory"),
+        (options.template.is_some(), EngineKind::Template, "--template"),
+        (!options.slurm_option.is_empty(), EngineKind::Slurm, "--slurm-option"),
+        (options.image.is_some(), EngineKind::Kubernetes, "--image"),
+        (options.claim.is_some(), EngineKind::Kubernetes, "--claim"),
+    ];
+    for (is_given, kind, option) in others {
+        ensure!(!is_given || options.engine == kind, "{option} is for --engine {}: give that as well, or leave {option} out", kind.name());
+    }
+    Ok(match options.engine {
+        EngineKind::Local => Engine::Local(Local { parallel, memory: options.memory.map(|mib| mib << 20), retries: options.retries }),
+        EngineKind::Slurm => {
+            ensure!(options.work.is_some(), "give a folder that all machines of the cluster see: --work FOLDER");
+            Engine::Slurm(Slurm { options: options.slurm_option.clone(), retries: options.retries, ..Slurm::default() })
+        }
+        EngineKind::Template => {
+            let line = options.template.clone().context("give the command of --engine template: --template 'COMMAND'")?;
+            Engine::Template(Template { line, parallel, retries: options.retries })
+        }
+        EngineKind::Kubernetes => {
+            let (Some(image), Some(claim), Some(work)) = (&options.image, &options.claim, &options.work) else {
+                bail!("--engine kubernetes needs --image, --claim and --work FOLDER, on the volume of the claim")
+            };
+            fs::create_dir_all(work).with_context(|| format!("cannot make the folder {}", work.display()))?;
+            let mount = fs::canonicalize(work).with_context(|| format!("cannot read {}", work.display()))?;
+            Engine::Kubernetes(Kubernetes { image: image.clone(), claim: claim.clone(), mount, retries: options.retries })
+        }
+    })
+}
+
+/// Runs some copies of a job; gives how often each was started.
+fn launch(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32>> {
+    let (first, last) = (copies.first().copied().unwrap_or(0), copies.last().copied().unwrap_or(0));
+    launch_in(folder, copies, &folder.join(format!("tasks-{first}-{}", last + 1)), runner)
+}
+
+/// Runs copies that a signal ended once more, in the place of what they left.
+fn run_again(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32>> {
+    for &copy in copies {
+        fs::remove_file(file(folder, "result", copy))?;
+        let made = file(folder, "made", copy);
+        if made.exists() {
+            fs::remove_dir_all(&made).with_context(|| format!("cannot remove {}", made.display()))?;
+        }
+    }
+    launch_in(folder, copies, &folder.join("tasks-again"), runner)
+}
+
+/// The same with scripts in a folder of their own.
+fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -> Result<Vec<u32>> {
+    let trodden = std::env::current_exe()?;
+    let store = assets::store()?.root().as_os_str().to_owned();
+    let task = |copy: &usize| Task {
+        command: vec![trodden.clone().into(), "copy".into(), folder.into(), copy.to_string().into()],
+        environment: vec![(STORE_VARIABLE.into(), store.clone())],
+        directory: folder.to_owned(),
+        input: None,
+        result: file(folder, "result", *copy),
+    };
+    // Clusters keep jobs apart by their names, also those that have ended: each has its own.
+    let own = Identity::of(format!("{} {:?}", scripts.display(), SystemTime::now()).as_bytes()).to_string();
+    let job = Job { name: format!("trodden-copies-{}", &own[..8]), folder: scripts.to_owned(), tasks: copies.iter().map(task).collect() };
+    let mut known = 0;
+    let mut tell = |event: Event| match event {
+        Event::Done(done, all) if done != known && done < all => {
+            known = done;
+            note(format_args!("{done} of {all} runs are done"));
+        }
+        Event::Done(..) => {}
+        Event::Retried(task) => {
+            warn(format_args!("copy {} ended without a result, and is run again (see {})", copies[task], job.log(task).display()))
+        }
+        Event::Note(text) => note(text),
+    };
+    Ok(trodden_launch::run(&job, &runner.engine, runner.stop, &mut tell)?)
+}
+
+/// What a run with memory at other addresses did otherwise. Copies have code of different sizes, so that not all of
+/// their addresses are the same.
+fn by_addresses(fixed: &CopyRun, moved: &CopyRun) -> Vec<String> {
+    let mut differences = costs::differences(&fixed.profile, &moved.profile);
+    if fixed.outcome != moved.outcome {
+        differences.push("it prints something else, or ends otherwise".into());
+    }
+    differences
+}
+
+/// What a copy left behind.
+pub struct CopyRun {
+    outcome: Outcome,
+    profile: Profile,
+    times: Times,
+}
+
+fn results(folder: &Path, copies: &[usize]) -> Result<Vec<CopyRun>> {
+    let read = |&copy: &usize| {
+        let (outcome, profile) = spec::read_result(&file(folder, "result", copy))?;
+        let times = fs::read(file(folder, "times", copy).with_extension("json"))?;
+        Ok(CopyRun { outcome, profile, times: serde_json::from_slice(&times)? })
+    };
+    copies.iter().map(read).collect()
+}
+
+/// How copies ended and what they printed, where that is not as in the first.
+/// Copies that a signal ended, where not all copies are.
+fn cut_off(copies: &[CopyRun]) -> Vec<usize> {
+    let is_cut = |at: &usize| matches!(copies[*at].outcome.ending, Ending::Signal(_));
+    let cut: Vec<usize> = (0..copies.len()).filter(is_cut).collect();
+    if cut.len() < copies.len() { cut } else { Vec::new() }
+}
+
+/// Says where counts do not fit together because a signal ended all copies.
+fn tell_interrupted(merged: &MergedCopies, end: Ending) {
+    const SHOWN: usize = 5;
+    if merged.profile.run.interrupted > 0 {
+        warn(format_args!(
+            "{} ended all copies, which came to each at another place: counts of different functions do not fit together, and the \
+                profile says so",
+            ending(end)
+        ));
+    }
+    merged.interrupted.iter().take(SHOWN).for_each(|at| note(format_args!("{} ended the program within a path: {at}", ending(end))));
+    if merged.interrupted.len() > SHOWN {
+        note(format_args!("and at {} more places", merged.interrupted.len() - SHOWN));
+    }
+}
+
+fn outcomes(copies: &[CopyRun]) -> Vec<String> {
+    let mut out = Vec::new();
+    let first = &copies[0].outcome;
+    for (at, copy) in copies.iter().enumerate().skip(1) {
+        let own = &copy.outcome;
+        if own.ending != first.ending {
+            out.push(format!("copy {at} ended with {}, copy 0 with {}", ending(own.ending), ending(first.ending)));
+        }
+        if own.output != first.output {
+            out.push(format!("copy {at} printed something else than copy 0"));
+        }
+        if own.error_output != first.error_output {
+            out.push(format!("copy {at} printed something else to standard error than copy 0"));
+        }
+    }
+    out
+}
+
+fn ending(ending: Ending) -> String {
+    match ending {
+        Ending::Exit(code) => format!("status {code}"),
+        Ending::Signal(signal) => format!("signal {signal}"),
+    }
+}
+
+fn status(outcome: &Outcome) -> u8 {
+    match outcome.ending {
+        Ending::Exit(code) => code as u8,
+        Ending::Signal(signal) => (128 + signal) as u8,
+    }
+}
+
+fn run_of(record: &Record, copies: &[CopyRun]) -> Run {
+    let started = copies.iter().map(|c| c.times.started_ns).min().unwrap_or(0);
+    let run = circumstances(&record.command, Duration::from_nanos(started), copies[0].outcome.ending);
+    let slowest = copies.iter().map(|c| c.times.wall_ns).max().unwrap_or(0);
+    Run { duration_ns: slowest, suite: record.destination.suite.clone(), ..run }
+}
+
+/// Prints what the first copy printed. That nobody reads it to its end is no error.
+fn print_output(folder: &Path) -> Result<()> {
+    let print = |name: &str, to: &mut dyn Write| -> Result<()> {
+        let text = fs::read(file(folder, name, 0))?;
+        match to.write_all(&text).and_then(|()| to.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => Ok(other?),
+        }
+    };
+    print("out", &mut io::stdout().lock())?;
+    print("err", &mut io::stderr().lock())
+}
+
+fn tell_differences(differences: &[String]) {
+    const SHOWN: usize = 10;
+    warn("the copies were not the same execution, so the profile is not exact:");
+    differences.iter().take(SHOWN).for_each(warn);
+    if differences.len() > SHOWN {
+        warn(format_args!("and {} more differences", differences.len() - SHOWN));
+    }
+    warn(WHY);
+}

@@ -1,0 +1,128 @@
+//! What copies have in common, and what each leaves behind: files in the job's folder.
+//!
+//! `job.json` says what to run; `result-N` is what copy N counted, how it ended and hashes of what it printed, the same
+//! however often it runs; `times-N.json` how long it took, and `out-N`, `err-N` what it printed.
+
+use crate::driver::assets::{write_whole, write_whole_as};
+use crate::driver::recipe::Word;
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use trodden_profile::{Ending, Profile};
+
+/// Version of the files.
+const SCHEMA_VERSION: u32 = 3;
+
+/// A job of copies.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Spec {
+    schema_version: u32,
+    /// The command as the user gave it.
+    pub command: Vec<Word>,
+    /// The folder in which it runs.
+    pub directory: Word,
+    /// All variables of its environment.
+    pub environment: Vec<(Word, Word)>,
+    /// Where its standard input is.
+    pub input: Option<Word>,
+    /// The working folder as it was, if each copy runs in a copy of it.
+    pub pristine: Option<Word>,
+    /// What it prints is no part of what must be the same.
+    pub ignore_output: bool,
+    /// They are of the sample tier, and counted in bursts.
+    pub sampled: bool,
+    /// The run whose memory is at random addresses, to see whether paths go by them.
+    pub random_addresses: Option<usize>,
+    /// The programs that run, in the order of their numbers.
+    pub programs: Vec<Word>,
+}
+
+/// What a copy did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// How it ended.
+    pub ending: Ending,
+    /// Hash of what it printed; empty where that does not matter.
+    pub output: String,
+    /// Hash of what it printed to standard error.
+    pub error_output: String,
+}
+
+/// What a copy took.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// Wall time in nanoseconds.
+    pub wall_ns: u64,
+    /// Processor time, of user and system, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Start, nanoseconds since 1970.
+    pub started_ns: u64,
+    /// Name of the computer.
+    pub host: String,
+    /// Addresses of the program's memory were the same in every run.
+    pub fixed_addresses: bool,
+}
+
+/// A file of a job.
+pub fn file(folder: &Path, name: &str, copy: usize) -> PathBuf {
+    folder.join(format!("{name}-{copy}"))
+}
+
+impl Spec {
+    /// A job that runs these programs.
+    pub fn of(command: Vec<Word>, directory: Word, environment: Vec<(Word, Word)>, programs: Vec<Word>) -> Spec {
+        Spec {
+            schema_version: SCHEMA_VERSION,
+            command,
+            directory,
+            environment,
+            input: None,
+            pristine: None,
+            ignore_output: false,
+            sampled: false,
+            random_addresses: None,
+            programs,
+        }
+    }
+
+    /// Writes it to a folder.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let path = folder.join("job.json");
+        // An environment may hold secrets.
+        let own = Permissions::from_mode(0o600);
+        write_whole_as(&path, &serde_json::to_vec_pretty(self)?, own).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Reads it from there.
+    pub fn read(folder: &Path) -> Result<Spec> {
+        let path = folder.join("job.json");
+        let bytes = fs::read(&path).with_context(|| format!("{} is no folder of copies", folder.display()))?;
+        let spec: Spec = serde_json::from_slice(&bytes).with_context(|| format!("{} is damaged", path.display()))?;
+        ensure!(spec.schema_version == SCHEMA_VERSION, "{} is of another version of trodden: use that one", path.display());
+        Ok(spec)
+    }
+}
+
+/// Writes a result: the outcome as one line, then the profile.
+pub fn write_result(path: &Path, outcome: &Outcome, profile: &Profile) -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("trodden-result-").tempdir()?;
+    let stored = folder.path().join("profile");
+    profile.write(&stored)?;
+    let mut bytes = serde_json::to_vec(outcome)?;
+    bytes.push(b'\n');
+    bytes.extend(fs::read(&stored)?);
+    write_whole(path, &bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Reads a result.
+pub fn read_result(path: &Path) -> Result<(Outcome, Profile)> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let end = bytes.iter().position(|b| *b == b'\n').with_context(|| format!("{} is damaged", path.display()))?;
+    let outcome = serde_json::from_slice(&bytes[..end]).with_context(|| format!("{} is damaged", path.display()))?;
+    let folder = tempfile::Builder::new().prefix("trodden-result-").tempdir()?;
+    let stored = folder.path().join("profile");
+    fs::write(&stored, &bytes[end + 1..])?;
+    Ok((outcome, Profile::read(&stored)?))
+}

@@ -1,0 +1,139 @@
+//! One copy's run, on whatever machine: everything that might make it differ from the other copies is pinned, then it
+//! is run, and what it counted becomes a result.
+//!
+//! Pinned are the addresses of memory (no randomisation), the environment (the same variables, of the same lengths),
+//! the name by which the program is called, its standard input, and its working folder if that is asked for.
+
+use super::folders;
+use super::spec::{Outcome, Spec, Times, file, write_result};
+use crate::cli::Bursts;
+use crate::commands::record::{host, pattern};
+use crate::commands::sample::{Bursting, Files};
+use crate::driver::assets;
+use anyhow::{Context, Result, bail};
+use nix::sys::personality::{self, Persona};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tempfile::TempDir;
+use trodden_launch::RESULT_VARIABLE;
+use trodden_profile::{Ending, Run, collect, raw_files};
+use trodden_unit::Identity;
+use trodden_wire::OUTPUT_VARIABLE;
+
+/// When a first run is counted: a tenth of the time.
+const FIRST_RUN: Bursts = Bursts { burst: Duration::from_micros(200), every: Duration::from_millis(2) };
+
+/// Runs one copy of a job, and writes its result where the launcher wants it.
+///
+/// # Errors
+/// It cannot be run, or counts are lost. How the program ends is no error, but a part of the result.
+pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
+    let result =
+        std::env::var_os(RESULT_VARIABLE).with_context(|| format!("{RESULT_VARIABLE} is not set: `trodden record --copies` runs this"))?;
+    trodden_launch::alive::end_with_launcher();
+    let spec = Spec::read(folder)?;
+    let program = spec.programs.get(copy).with_context(|| format!("there is no copy {copy}"))?.to_path();
+    let place = Place::of(folder, &spec, copy)?;
+    let fixed_addresses = fix_addresses(spec.random_addresses != Some(copy));
+    let (mut command, out, err) = command(&spec, &program, &place)?;
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let clock = Instant::now();
+    let bursting = spec.sampled.then(|| Bursting::start(Files::of_folder(place.raw.path()), FIRST_RUN)).transpose()?;
+    let status = command.status();
+    let wall_ns = clock.elapsed().as_nanos() as u64;
+    bursting.map(Bursting::stop);
+    let status = status.with_context(|| format!("cannot run {}", program.display()))?;
+    let ending = match (status.code(), status.signal()) {
+        (Some(code), _) => Ending::Exit(code),
+        (None, signal) => Ending::Signal(signal.unwrap_or(0)),
+    };
+    let run = Run { runs: 1, ending: Some(ending), recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+    let collected = collect(raw_files(place.raw.path())?, run, assets::store().ok().as_ref());
+    if let Some(problem) = collected.problems.iter().find(|p| p.loses_counts()) {
+        bail!("counts are lost: {problem}");
+    }
+    let times = Times { wall_ns, cpu_ns: cpu_time(), started_ns: started.as_nanos() as u64, host: host(), fixed_addresses };
+    assets::write_whole(&file(folder, "times", copy).with_extension("json"), &serde_json::to_vec(&times)?)?;
+    let outcome = if spec.ignore_output {
+        Outcome { ending, output: String::new(), error_output: String::new() }
+    } else {
+        Outcome { ending, output: hash(&out)?, error_output: hash(&err)? }
+    };
+    fs::rename(&out, file(folder, "out", copy))?;
+    fs::rename(&err, file(folder, "err", copy))?;
+    place.keep(folder, copy)?;
+    write_result(Path::new(&result), &outcome, &collected.profile)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Folders of one run.
+struct Place {
+    raw: TempDir,
+    /// Its copy of the working folder, if it has one.
+    own: Option<TempDir>,
+    directory: PathBuf,
+}
+
+impl Place {
+    fn of(folder: &Path, spec: &Spec, copy: usize) -> Result<Place> {
+        // Names of one length: the environment's size moves the stack.
+        let temporary = |prefix: &str| tempfile::Builder::new().prefix(&format!("{prefix}-{copy:04}-")).tempdir_in(folder);
+        let raw = temporary("raw").with_context(|| format!("cannot write to {}", folder.display()))?;
+        let Some(pristine) = &spec.pristine else { return Ok(Place { raw, own: None, directory: spec.directory.to_path() }) };
+        let own = temporary("own")?;
+        let directory = folders::make_own(own.path(), &spec.directory.to_path(), &pristine.to_path())?;
+        Ok(Place { raw, own: Some(own), directory })
+    }
+
+    /// Keeps what the first copy made in its working folder.
+    fn keep(self, folder: &Path, copy: usize) -> Result<()> {
+        if let (0, Some(own)) = (copy, self.own) {
+            let kept = file(folder, "made", copy);
+            if !kept.exists() {
+                fs::rename(own.keep(), &kept)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn command(spec: &Spec, program: &Path, place: &Place) -> Result<(Command, PathBuf, PathBuf)> {
+    let (out, err) = (place.raw.path().join("out"), place.raw.path().join("err"));
+    // What programs print may be nobody else's business, either.
+    let made = |path: &Path| {
+        let made = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
+        made.with_context(|| format!("cannot write {}", path.display()))
+    };
+    let input = match &spec.input {
+        Some(file) => Stdio::from(File::open(file.to_path()).with_context(|| format!("cannot read {}", file.to_path().display()))?),
+        None => Stdio::null(),
+    };
+    let mut command = Command::new(program);
+    let words: Vec<_> = spec.command.iter().map(|w| w.to_os()).collect();
+    command.arg0(&words[0]).args(&words[1..]).current_dir(&place.directory);
+    command.env_clear().envs(spec.environment.iter().map(|(name, value)| (name.to_os(), value.to_os())));
+    command.env(OUTPUT_VARIABLE, pattern(place.raw.path(), "%m.raw")).stdin(input).stdout(made(&out)?).stderr(made(&err)?);
+    Ok((command, out, err))
+}
+
+/// Turns the randomisation of addresses off for those that this process starts, or on; whether they are fixed now. Some
+/// containers forbid it.
+fn fix_addresses(fixed: bool) -> bool {
+    let set = |now: Persona| if fixed { now | Persona::ADDR_NO_RANDOMIZE } else { now - Persona::ADDR_NO_RANDOMIZE };
+    personality::get().is_ok_and(|now| personality::set(set(now)).is_ok()) && fixed
+}
+
+fn cpu_time() -> u64 {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return 0 };
+    (usage.user_time().num_nanoseconds() + usage.system_time().num_nanoseconds()).unsigned_abs()
+}
+
+fn hash(path: &Path) -> Result<String> {
+    Ok(Identity::of(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?).to_string())
+}

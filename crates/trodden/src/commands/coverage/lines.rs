@@ -1,0 +1,67 @@
+//! Executions of source lines, as `llvm-cov` counts them: of the regions that begin on a line or reach into it, the most executed.
+
+use super::Mapping;
+use anyhow::{Result, bail};
+use std::collections::BTreeMap;
+use trodden_analysis::changes::ChangedLines;
+
+/// Executions by file and line. Lines without code are not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines(pub BTreeMap<String, BTreeMap<u32, u64>>);
+
+impl Lines {
+    /// Of the wanted files of a profile.
+    ///
+    /// # Errors
+    /// `llvm-cov` is missing or fails.
+    pub fn of(mapping: &Mapping) -> Result<Lines> {
+        let text = mapping.llvm_cov("export", &["-format=lcov".into(), "-skip-functions".into(), "-skip-branches".into()])?;
+        Lines::read(&String::from_utf8_lossy(&text))
+    }
+
+    /// Reads a tracefile (`geninfo(1)`: `SF` begins a file, `DA` is a line and its count).
+    fn read(text: &str) -> Result<Lines> {
+        let (mut lines, mut file) = (Lines::default(), None);
+        for line in text.lines() {
+            if let Some(name) = line.strip_prefix("SF:") {
+                file = Some(lines.0.entry(name.to_owned()).or_default());
+            } else if let Some(data) = line.strip_prefix("DA:") {
+                let mut numbers = data.split(',').map(str::parse::<u64>);
+                let (Some(Ok(number)), Some(Ok(count)), Some(file)) = (numbers.next(), numbers.next(), file.as_mut()) else {
+                    bail!("llvm-cov exports a line that cannot be read: {line}");
+                };
+                let known = file.entry(u32::try_from(number).unwrap_or(u32::MAX)).or_insert(0u64);
+                *known = known.saturating_add(count);
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Those that were executed.
+    pub fn executed(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.0.iter().flat_map(|(file, lines)| lines.iter().filter(|(_, n)| **n > 0).map(move |(line, _)| (file.as_str(), *line)))
+    }
+
+    /// Leaves those that a change touches.
+    pub fn keep_changed(&mut self, changes: &ChangedLines) {
+        for (file, lines) in &mut self.0 {
+            lines.retain(|line, _| changes.has(file, *line));
+        }
+        self.0.retain(|_, lines| !lines.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_from_a_tracefile() {
+        let lines =
+            Lines::read("SF:/x/a.c\nFN:1,main\nDA:1,5\nDA:2,0\nLF:2\nend_of_record\nSF:/x/b.c\nDA:7,18446744073709551615\nend_of_record\n")
+                .unwrap();
+        assert_eq!(lines.executed().collect::<Vec<_>>(), [("/x/a.c", 1), ("/x/b.c", 7)]);
+        assert_eq!(lines.0["/x/a.c"], BTreeMap::from([(1, 5), (2, 0)]));
+        assert!(Lines::read("DA:1,2\n").is_err() && Lines::read("SF:a\nDA:x\n").is_err());
+    }
+}

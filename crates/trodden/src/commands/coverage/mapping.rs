@@ -1,0 +1,191 @@
+//! Programs that hold a mapping of counters to source regions, and `llvm-cov` on them.
+//!
+//! The mapping is in sections of the program that is not loaded (`__llvm_covmap`, `__llvm_covfun`) and one that is (`__llvm_prf_names`).
+//! `llvm-cov` would show a program that was built again since without a word, with whatever counts still fit; so the build id is compared
+//! first.
+
+use super::files::Files;
+use crate::cli::{Covered, CoveredFiles};
+use crate::driver::profdata;
+use crate::driver::toolchain::Tool;
+use crate::profiles;
+use anyhow::{Context, Result, bail, ensure};
+use object::{Object, ObjectSection};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trodden_profile::{ImageProfile, Profile};
+
+/// Sections without which there is no coverage.
+const SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names"];
+/// Sources that are nobody's project: Rust's standard library, and packages that cargo fetched.
+const FOREIGN_FILES: &str = r"(/rustc/[0-9a-f]+/|/\.cargo/(registry|git)/|/\.rustup/toolchains/)";
+
+/// Programs, the counts of a profile, and which source files are wanted.
+pub struct Mapping {
+    folder: tempfile::TempDir,
+    images: Vec<PathBuf>,
+    /// A regular expression of files that are not wanted.
+    ignored: Option<String>,
+    /// Names of the files that are, if not all others are.
+    sources: Option<Vec<String>>,
+}
+
+impl Mapping {
+    /// The profile that the command line names, and what is wanted of it.
+    ///
+    /// # Errors
+    /// There is no such profile; otherwise as [`Mapping::of`].
+    pub fn load(covered: &Covered) -> Result<(Profile, Mapping)> {
+        let profile = profiles::load(&covered.profile)?;
+        let mapping = Mapping::of(&profile, &covered.files)?;
+        Ok((profile, mapping))
+    }
+
+    /// Of a profile.
+    ///
+    /// # Errors
+    /// Its program was not built with `--coverage`, or is not there as it ran; no file of it is wanted.
+    pub fn of(profile: &Profile, wanted: &CoveredFiles) -> Result<Mapping> {
+        let bytes = profdata::coverage(profile)?;
+        let images = images(profile, &wanted.object)?;
+        let folder = tempfile::Builder::new().prefix("trodden-coverage-").tempdir().context("cannot make a temporary folder")?;
+        fs::write(folder.path().join(PROFILE), bytes).context("cannot write into the temporary folder")?;
+        let own = wanted.ignore_filename_regex.clone();
+        let foreign = (!wanted.all_files).then(|| FOREIGN_FILES.to_owned());
+        let ignored: Vec<String> = own.into_iter().chain(foreign).collect();
+        let ignored = (!ignored.is_empty()).then(|| ignored.join("|"));
+        let mut mapping = Mapping { folder, images, ignored, sources: None };
+        if !wanted.include.is_empty() || !wanted.exclude.is_empty() {
+            mapping.sources = Some(mapping.chosen(wanted)?);
+        }
+        Ok(mapping)
+    }
+
+    /// Files that match the patterns.
+    fn chosen(&self, wanted: &CoveredFiles) -> Result<Vec<String>> {
+        let files = Files::new(&wanted.include, &wanted.exclude, None)?;
+        let all = self.files()?;
+        let chosen: Vec<String> = all.iter().filter(|name| files.is_wanted(Path::new(name), Path::new(name))).cloned().collect();
+        ensure!(!chosen.is_empty(), "none of the {} source files matches --include and --exclude; the first is {}", all.len(), all[0]);
+        Ok(chosen)
+    }
+
+    /// Names of all files, of which there is one at least.
+    fn files(&self) -> Result<Vec<String>> {
+        let summary = self.export(&["-summary-only"])?;
+        let names = summary["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str());
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        ensure!(
+            !names.is_empty(),
+            "no source file is left to show: all are ignored (--ignore-filename-regex; --all-files shows also those of cargo's packages)"
+        );
+        Ok(names)
+    }
+
+    /// What `llvm-cov export` says, as JSON: its element `data`.
+    ///
+    /// # Errors
+    /// `llvm-cov` is missing or fails.
+    pub fn export(&self, options: &[&str]) -> Result<Value> {
+        let words: Vec<OsString> = options.iter().map(OsString::from).collect();
+        let mut all: Value = serde_json::from_slice(&self.llvm_cov("export", &words)?).context("what llvm-cov exports is no JSON")?;
+        Ok(all["data"][0].take())
+    }
+
+    /// Runs `llvm-cov`, and gives what it prints.
+    ///
+    /// # Errors
+    /// It is missing or fails.
+    pub fn llvm_cov(&self, verb: &str, options: &[OsString]) -> Result<Vec<u8>> {
+        let tool = Tool::Cov.find()?;
+        let Some((first, others)) = self.images.split_first() else { bail!("the profile has no program") };
+        let mut command = Command::new(&tool);
+        command.arg(verb).arg(first).arg("-instr-profile").arg(self.folder.path().join(PROFILE)).args(options);
+        others.iter().for_each(|image| _ = command.arg("-object").arg(image));
+        command.args(self.ignored.iter().map(|regex| format!("-ignore-filename-regex={regex}")));
+        if let Some(sources) = &self.sources {
+            command.arg("-sources").args(sources);
+        }
+        let output = command.output().with_context(|| format!("cannot run {}", tool.display()))?;
+        if !output.status.success() {
+            let named: Vec<String> = self.images.iter().map(|i| i.display().to_string()).collect();
+            bail!(
+                "{} fails on {}: {}. If the file is damaged, build it again with --coverage, and record again",
+                tool.display(),
+                named.join(", "),
+                String::from_utf8_lossy(&output.stderr).trim().trim_end_matches('.')
+            );
+        }
+        Ok(output.stdout)
+    }
+}
+
+/// Name of the indexed profile in the temporary folder.
+const PROFILE: &str = "coverage.profdata";
+
+/// The files of the images with counters of coverage, each as it ran.
+fn images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let moved: Vec<(PathBuf, Option<String>)> = moved.iter().map(|path| Ok((path.clone(), build_id(path)?))).collect::<Result<_>>()?;
+    let counted = |image: &&ImageProfile| image.units.iter().any(|u| u.map.edge_profile.as_ref().is_some_and(|e| !e.functions.is_empty()));
+    let mut used = vec![false; moved.len()];
+    let mut found = Vec::new();
+    for image in profile.images.iter().filter(counted) {
+        let place = moved.iter().position(|(_, id)| id.is_some() && *id == image.build_id);
+        place.into_iter().for_each(|at| used[at] = true);
+        let path = place.map_or_else(|| PathBuf::from(&image.path), |at| moved[at].0.clone());
+        check(&path, image)?;
+        found.push(path);
+    }
+    if let Some(at) = used.iter().position(|used| !used) {
+        bail!("{} is none of the programs that were recorded: its build id is that of no image of the profile", moved[at].0.display());
+    }
+    Ok(found)
+}
+
+/// Whether a file is the image that ran, with its mapping.
+fn check(path: &Path, image: &ImageProfile) -> Result<()> {
+    if path.as_os_str().is_empty() {
+        bail!("the profile does not say which file the program was: name it by --object");
+    }
+    if !path.is_file() {
+        bail!("{} is not there any more, and the mapping of its source regions is in it: name its new place by --object", path.display());
+    }
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let damaged = || format!("{} is damaged: build it again with --coverage, and record again", path.display());
+    let file = object::File::parse(&*bytes).with_context(damaged)?;
+    let id = file.build_id().with_context(damaged)?.map(hexadecimal);
+    ensure!(
+        id == image.build_id,
+        "{} was built again since it ran: record it again, or name the file that ran by --object",
+        path.display()
+    );
+    for section in SECTIONS {
+        let size = file.section_by_name(section).map_or(0, |s| s.size());
+        ensure!(
+            size > 0,
+            "{} has no section {section}, without which there is no coverage: it was taken out of the program; name the file as it \
+                was linked by --object",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+fn build_id(path: &Path) -> Result<Option<String>> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let file = object::File::parse(&*bytes).with_context(|| format!("{} is no program: --object names what ran", path.display()))?;
+    Ok(file.build_id().ok().flatten().map(hexadecimal))
+}
+
+fn hexadecimal(id: &[u8]) -> String {
+    id.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Whether programs of a profile have a mapping.
+pub fn is_mapped(profile: &Profile) -> bool {
+    let mut edges = profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
+    edges.any(|e| e.is_coverage() && !e.functions.is_empty())
+}

@@ -1,0 +1,123 @@
+//! `trodden coverage`: coverage of the source by LLVM's own tools, from counts that trodden computes of paths.
+//!
+//! A program built with `--coverage` has clang's (or rustc's) mapping of counters to regions of its sources, but no counters: what these
+//! would hold follows from its paths ([`trodden_profile::edges`]). The profile becomes an indexed profile, and `llvm-cov` shows it with
+//! the mapping that it finds in the program. Beside its numbers stand those that only paths tell.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mapping.rs` | programs with a mapping, checked; calls of `llvm-cov` |
+//! | `files.rs` | which source files are wanted |
+//! | `lines.rs` | executions of lines, as `llvm-cov` has them |
+//! | `report.rs`, `diff.rs`, `by_test.rs` | the commands' tables; of a suite, which test adds what |
+
+pub mod by_test;
+mod diff;
+pub mod files;
+mod lines;
+mod mapping;
+mod report;
+
+pub use lines::Lines;
+pub use mapping::Mapping;
+
+use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow, CoveredFiles};
+use crate::driver::toolchain::LLVM_MAJOR;
+use crate::notes::note;
+use crate::output::{print, write_file};
+use anyhow::{Context, Result, ensure};
+use std::ffi::OsString;
+use std::process::ExitCode;
+use trodden_profile::Profile;
+use trodden_report::View;
+use trodden_report::coverage::page;
+use trodden_report::view::MappedLines;
+
+/// Executions of the source lines of a profile's programs, of those that have a mapping.
+///
+/// # Errors
+/// As of [`Mapping::of`].
+pub fn mapped_lines(profile: &Profile) -> Result<MappedLines> {
+    if !mapping::is_mapped(profile) {
+        return Ok(MappedLines::new());
+    }
+    let all = CoveredFiles { all_files: true, ..CoveredFiles::default() };
+    Ok(Lines::of(&Mapping::of(profile, &all)?)?.0)
+}
+
+/// `trodden coverage`
+///
+/// # Errors
+/// There is no such profile, its program has no mapping or is not there as it ran, or LLVM's tools are missing.
+pub fn run(job: &Coverage) -> Result<ExitCode> {
+    match job {
+        Coverage::Report(job) => report::run(job),
+        Coverage::Show(job) => show(job),
+        Coverage::Export(job) => export(job),
+        Coverage::Diff(job) => diff::run(job),
+    }
+}
+
+fn show(job: &CoverageShow) -> Result<ExitCode> {
+    let (profile, mapping) = Mapping::load(&job.covered)?;
+    let mut words: Vec<OsString> = Vec::new();
+    let mut option = |text: &str| words.push(text.into());
+    if job.branches {
+        option("-show-branches=count");
+    }
+    if job.mcdc {
+        option("-show-mcdc");
+    }
+    if let Some(function) = &job.function {
+        option(&format!("-name-regex={function}"));
+    }
+    if let Some(equivalence) = &job.path_equivalence {
+        ensure!(equivalence.contains(','), "--path-equivalence {equivalence}: give two folders divided by a comma, FROM,TO");
+        option(&format!("-path-equivalence={equivalence}"));
+    }
+    match &job.html {
+        None => print(&mapping.llvm_cov("show", &words)?)?,
+        Some(folder) => {
+            words.extend(["-format=html".into(), "-show-line-counts-or-regions".into()]);
+            let mut output = OsString::from("-output-dir=");
+            output.push(folder);
+            words.push(output);
+            mapping.llvm_cov("show", &words)?;
+            let index = folder.join("index.html");
+            ensure!(index.is_file(), "llvm-cov-{LLVM_MAJOR} wrote no {}: is the folder writable?", index.display());
+            let paths = folder.join(PATHS_PAGE);
+            write_file(&paths, paths_page(&profile, &mapping)?.as_bytes())?;
+            note(format_args!("the pages are {} (sources) and {} (paths)", index.display(), paths.display()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The page that `llvm-cov` has not: how much of all paths was taken, and what was never executed together.
+const PATHS_PAGE: &str = "paths.html";
+/// Untested combinations of one function on it.
+const SHOWN_COMBINATIONS: usize = 5;
+
+fn paths_page(profile: &Profile, mapping: &Mapping) -> Result<String> {
+    let view = View::of(profile);
+    let tables = [report::by_file(mapping, &view)?, report::by_function(mapping, &view, SHOWN_COMBINATIONS)?];
+    Ok(page("Coverage, with paths", &tables))
+}
+
+fn export(job: &CoverageExport) -> Result<ExitCode> {
+    let (_, mapping) = Mapping::load(&job.covered)?;
+    let mut words: Vec<OsString> = Vec::new();
+    words.push(match job.format {
+        CoverageFormat::Json => "-format=text".into(),
+        CoverageFormat::Lcov => "-format=lcov".into(),
+    });
+    if job.summary_only {
+        words.push("-summary-only".into());
+    }
+    let bytes = mapping.llvm_cov("export", &words)?;
+    match &job.output {
+        Some(file) => write_file(file, &bytes).context("the export")?,
+        None => print(&bytes)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,231 @@
+//! `trodden doctor`: is everything there that trodden needs, and does it work together? Each missing piece comes with
+//! the command that mends it; at the end a program of five lines is compiled, run and counted.
+
+use crate::commands::record;
+use crate::driver::assets;
+use crate::driver::toolchain::{LLVM_MAJOR, Tool, on_path};
+use crate::notes::reasons;
+use anyhow::{Context, Result, bail, ensure};
+use nix::fcntl::{FcntlArg, fcntl};
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// What a check found.
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: &'static str,
+    /// What is missing breaks everything (`true`) or one part (`false`).
+    required: bool,
+    ok: bool,
+    /// What was found, or what is wrong.
+    detail: String,
+    /// The command that mends it.
+    remedy: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Findings {
+    schema_version: u32,
+    ok: bool,
+    checks: Vec<Finding>,
+}
+
+type Check = (&'static str, bool, fn() -> Result<String>, &'static str);
+
+const CHECKS: &[Check] = &[
+    ("clang", true, clang, "apt-get install clang-22"),
+    ("linker and tools for objects", true, binutils, "apt-get install binutils"),
+    ("C library for linking", true, c_library, "apt-get install libc6-dev libgcc-12-dev"),
+    ("plugin", true, plugin, "cargo build --release -p trodden-instrument"),
+    ("runtime object and unit store", true, store, "set TRODDEN_STORE to a folder that can be written"),
+    (
+        "locks by open file description",
+        true,
+        locks,
+        "set TMPDIR and keep profiles on a local file system (ext4, xfs, btrfs, tmpfs); Linux 3.15 or later",
+    ),
+    ("/proc", true, proc, "mount -t proc proc /proc"),
+    ("lld and LLVM's tools (for --lto)", false, lto, "apt-get install lld-22 llvm-22"),
+    ("LLVM's tools for coverage and edge profiles", false, profile_tools, "apt-get install llvm-22"),
+    ("Rust (for cargo trodden)", false, rust, "install Rust from https://rustup.rs, then: rustup update stable"),
+    ("collectors of traces", false, crate::commands::trace::collectors, "allow ptrace; in a container, add the capability SYS_PTRACE"),
+    ("trial from end to end", true, trial, "mend what is named above, then run `trodden doctor` again"),
+];
+
+/// Runs all checks: 0 if all that is required is there, else 1.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn run(json: bool) -> Result<ExitCode> {
+    let checks: Vec<Finding> = CHECKS.iter().map(check).collect();
+    let ok = checks.iter().all(|c| c.ok || !c.required);
+    let mut out = crate::output::text_or_json(json);
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&Findings { schema_version: SCHEMA_VERSION, ok, checks })?)?;
+    } else {
+        print(&mut out, &checks)?;
+    }
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn check((what, required, look, remedy): &Check) -> Finding {
+    match look() {
+        Ok(detail) => Finding { what, required: *required, ok: true, detail, remedy: None },
+        Err(error) => Finding { what, required: *required, ok: false, detail: reasons(&error), remedy: Some((*remedy).to_owned()) },
+    }
+}
+
+fn print(out: &mut impl Write, checks: &[Finding]) -> io::Result<()> {
+    for check in checks {
+        let mark = match (check.ok, check.required) {
+            (true, _) => "ok     ",
+            (false, true) => "MISSING",
+            (false, false) => "absent ",
+        };
+        writeln!(out, "{mark}  {}: {}", check.what, check.detail)?;
+        if let Some(remedy) = &check.remedy {
+            writeln!(out, "           -> {remedy}")?;
+        }
+    }
+    Ok(())
+}
+
+fn clang() -> Result<String> {
+    let clang = Tool::Clang.find()?;
+    let cxx = Tool::ClangCxx.find()?;
+    let version = first_line(Command::new(&clang).arg("--version"))?;
+    ensure!(version.contains(&format!("version {LLVM_MAJOR}.")), "{} is `{version}`, not version {LLVM_MAJOR}", clang.display());
+    Ok(format!("{}, {} ({version})", clang.display(), cxx.display()))
+}
+
+fn binutils() -> Result<String> {
+    let ar = on_path(OsStr::new("ar")).context("ar is not installed")?;
+    let version = first_line(Command::new("ld").arg("--version"))?;
+    Ok(format!("{version}; {}", ar.display()))
+}
+
+fn c_library() -> Result<String> {
+    let clang = Tool::Clang.find()?;
+    let mut found = Vec::new();
+    for file in ["crt1.o", "crtbegin.o"] {
+        let path = first_line(Command::new(&clang).arg(format!("-print-file-name={file}")))?;
+        ensure!(Path::new(&path).is_absolute(), "{file} is not installed");
+        found.push(path);
+    }
+    Ok(found.join(", "))
+}
+
+fn plugin() -> Result<String> {
+    let path = assets::plugin()?;
+    let clang = Tool::Clang.find()?;
+    let mut option = std::ffi::OsString::from("-fpass-plugin=");
+    option.push(&path);
+    let mut command = Command::new(clang);
+    command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(option);
+    command.env(trodden_unit::store::STORE_VARIABLE, assets::store()?.root());
+    first_line(&mut command).with_context(|| format!("clang does not load {}", path.display()))?;
+    Ok(path.display().to_string())
+}
+
+fn store() -> Result<String> {
+    let store = assets::store()?;
+    let object = assets::runtime_object(&store)?;
+    let trial = tempfile::tempfile_in(store.root()).with_context(|| format!("{} cannot be written", store.root().display()))?;
+    drop(trial);
+    Ok(object.display().to_string())
+}
+
+/// The runtime claims regions of a raw file by such locks.
+fn locks() -> Result<String> {
+    let file = tempfile::tempfile()?;
+    let lock = nix::libc::flock { l_type: nix::libc::F_WRLCK as _, l_whence: nix::libc::SEEK_SET as _, l_start: 0, l_len: 1, l_pid: 0 };
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).context("the kernel refuses")?;
+    Ok(format!("they work in {}", std::env::temp_dir().display()))
+}
+
+fn proc() -> Result<String> {
+    let link = fs::read_link("/proc/self/exe").context("/proc is not mounted")?;
+    Ok(format!("mounted ({})", link.display()))
+}
+
+fn lto() -> Result<String> {
+    let lld = Tool::Lld.find()?;
+    let version = first_line(Command::new(&lld).arg("--version"))?;
+    let clang = fs::canonicalize(Tool::Clang.find()?)?;
+    for tool in ["llvm-ar", "llvm-nm", "llvm-ranlib"] {
+        let path = clang.with_file_name(tool);
+        ensure!(path.is_file(), "{} is not installed", path.display());
+    }
+    Ok(version)
+}
+
+/// Both read and write forms that change with LLVM's version.
+fn profile_tools() -> Result<String> {
+    let mut found = Vec::new();
+    for tool in [Tool::Cov, Tool::Profdata] {
+        let path = tool.find()?;
+        let output = Command::new(&path).arg("--version").output().with_context(|| format!("cannot run {}", path.display()))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let version = text.lines().find_map(|l| l.trim().split_once("LLVM version ")).map_or("?", |(_, version)| version);
+        ensure!(version.split('.').next() == Some(&LLVM_MAJOR.to_string()), "{} is of LLVM {version}, not {LLVM_MAJOR}", path.display());
+        found.push(format!("{} ({version})", path.display()));
+    }
+    Ok(found.join(", "))
+}
+
+fn rust() -> Result<String> {
+    let output = Command::new("rustc").arg("-vV").output().context("rustc is not installed")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let value = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)).unwrap_or("?").trim().to_owned();
+    let (release, llvm) = (value("release:"), value("LLVM version:"));
+    let major: u32 = llvm.split('.').next().and_then(|m| m.parse().ok()).unwrap_or(0);
+    ensure!(major == LLVM_MAJOR, "rustc {release} carries LLVM {llvm}; the plugin reads bitcode of LLVM {LLVM_MAJOR}");
+    first_line(Command::new("cargo").arg("--version")).context("cargo is not installed")?;
+    Ok(format!("rustc {release} with LLVM {llvm}"))
+}
+
+/// Five lines, whose main function has two paths of which one is taken three times.
+const PROGRAM: &str = "\
+__attribute__((noinline)) int odd(int n) {
+  if (n & 1) return n * 3;
+  return n;
+}
+int main(int c, char **v) { (void)v; return odd(c) + odd(c) + odd(c) == 9 * c ? 0 : 1; }
+";
+
+fn trial() -> Result<String> {
+    let place = tempfile::Builder::new().prefix("trodden-doctor-").tempdir()?;
+    let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
+    fs::write(&source, PROGRAM)?;
+    let trodden = assets::own_folder()?.join("trodden");
+    let mut compile = Command::new(&trodden);
+    compile.args(["cc", "-O0", "-g"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
+    first_line(&mut compile).context("the program cannot be compiled")?;
+    let profile = record::trial(&program, place.path()).context("the program cannot be recorded")?;
+    let counts = profile
+        .functions()
+        .find(|(_, _, f)| f.plain_name() == "odd")
+        .map(|(_, unit, f)| unit.counts_of(f).map(|c| c.1).collect::<Vec<_>>());
+    match counts {
+        Some(counts) if counts == [3] => Ok("a program was compiled, run and counted, and the counts are right".into()),
+        Some(counts) => bail!("the function `odd` ran 3 times on one path, counted were {counts:?}"),
+        None => bail!("the function `odd` is not in the profile"),
+    }
+}
+
+/// Runs a tool and gives the first line it prints.
+fn first_line(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("cannot run {program}"))?;
+    if !output.status.success() {
+        bail!("{program} fails: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
+}

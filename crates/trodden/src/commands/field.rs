@@ -1,0 +1,258 @@
+//! `trodden field`: reports of untested paths from many machines. What they hold and how they are added up is in `trodden_analysis::field`.
+
+mod rows;
+
+use crate::cli::{Aggregate as AggregateJob, Color, Field, Pack};
+use crate::commands::copies::hand_out;
+use crate::commands::reports;
+use crate::commands::residual::{Known, inputs};
+use crate::driver::assets;
+use crate::notes::{note, warn};
+use crate::output::{self, json_text};
+use crate::sources;
+use anyhow::{Context, Result};
+use rows::Rows;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use trodden_analysis::FieldError;
+use trodden_analysis::field::aggregate::{Aggregate, Aggregator, Limits, SeenPath, UnitKey};
+use trodden_analysis::field::estimate::Sample;
+use trodden_analysis::field::presence::Present;
+use trodden_analysis::field::{FieldReport, user_of};
+use trodden_analysis::untested::Sightings;
+use trodden_profile::copies::{Divided, is_copy};
+use trodden_profile::{Builds, ImageProfile, Merger, Profile, Run, UnitProfile, raw_files};
+use trodden_report::select::limit;
+use trodden_report::users::{AllTaken, Estimate, Taken, Tomography, Watch, users_json, users_text};
+use trodden_report::{SourceCache, View};
+use trodden_unit::{UnitMap, UnitStore};
+
+/// Ending of the names of reports.
+const EXTENSION: &str = "field";
+
+/// Makes a report, or adds reports up.
+///
+/// # Errors
+/// There are no profiles or reports, or a file cannot be read or written.
+pub fn run(job: &Field, color: Color) -> Result<ExitCode> {
+    match job {
+        Field::Pack(job) => pack(job),
+        Field::Aggregate(job) => aggregate(job, color),
+    }
+}
+
+fn pack(job: &Pack) -> Result<ExitCode> {
+    let copy = job.copy.as_deref().map(hand_out::identity).transpose()?;
+    let mut report = FieldReport::of(&weeded(job)?, user_of(&job.user))?;
+    if let Some((image, unit)) = copy {
+        anyhow::ensure!(
+            report.units.iter().all(|u| u.image == image),
+            "these are counts of another program than {}",
+            job.copy.as_deref().unwrap_or(Path::new("")).display()
+        );
+        report.add_copy(image, unit);
+    }
+    let mut bytes = Vec::new();
+    report.write_to(&mut bytes)?;
+    let written = match job.append {
+        true => append(&job.output, &bytes).with_context(|| format!("cannot write {}", job.output.display())),
+        false => output::write_file(&job.output, &bytes),
+    };
+    written?;
+    let paths: usize = report.units.iter().map(|u| u.counts.len()).sum();
+    note(format_args!("{}: {paths} paths in {} bytes", job.output.display(), bytes.len()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Adds to a file; what cannot be added whole is taken away again, so that the reports before it stay readable.
+fn append(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut out = fs::OpenOptions::new().append(true).create(true).open(file)?;
+    let before = out.metadata()?.len();
+    out.write_all(bytes).inspect_err(|_| _ = out.set_len(before))
+}
+
+/// What was counted and is not known, of all profiles. Of copies that watch a part of the paths, only theirs.
+fn weeded(job: &Pack) -> Result<Profile> {
+    let mut known = Known::default();
+    job.known.iter().try_for_each(|wanted| known.add_wanted(wanted))?;
+    let (mut sightings, mut merger) = (Sightings::default(), Merger::new(Builds::Separate));
+    let (mut of_copies, mut read) = (job.copy.is_some(), 0);
+    // A copy of which nothing came up has written nothing.
+    let wanted: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();
+    let inputs = if of_copies && wanted.is_empty() { Vec::new() } else { inputs(&wanted)? };
+    for input in inputs {
+        let Some((label, mut profile)) = input.read_or_warn()? else { continue };
+        known.add_of_builds(&profile)?;
+        sightings.add(0, &mut profile, &known.paths)?;
+        of_copies |= profile.images.iter().any(is_copy);
+        merger.add(&label.words, profile)?;
+        read += 1;
+    }
+    if of_copies && read == 0 {
+        return Ok(Profile { run: Run::default(), images: Vec::new(), sampling: None });
+    }
+    let mut profile = merger.finish().context("no profile can be read")?;
+    match of_copies {
+        true => profile.images.retain(is_copy),
+        false => known.check(&profile)?,
+    }
+    Ok(profile)
+}
+
+fn is_empty_folder(path: &Path) -> bool {
+    path.is_dir() && raw_files(path).is_ok_and(|files| files.is_empty())
+}
+
+fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
+    let limits = Limits { memory: (job.memory as usize) << 20, paths: limit(job.top), users: limit(job.users) };
+    let handed = job.copies.as_deref().map(hand_out::read).transpose()?;
+    let mut maps = Maps { store: assets::store()?, program: BTreeMap::new(), known: BTreeMap::new() };
+    let copies = handed.as_ref().map(|handed| {
+        let Divided { identity, units, .. } = handed.program();
+        maps.program = units.iter().map(|(unit, map)| (UnitKey { image: *identity, unit: *unit }, map.clone())).collect();
+        (0..handed.copies().len() as u32).map(|copy| handed.functions(copy).into_iter().map(str::to_owned).collect()).collect::<Vec<_>>()
+    });
+    let mut aggregator = match handed {
+        Some(handed) => Aggregator::of_copies(limits, handed),
+        None => Aggregator::new(limits),
+    };
+    for file in files_of(&job.reports, EXTENSION, "reports", "`trodden field pack` makes them")? {
+        match aggregator.add_file(&file) {
+            // One damaged file does not spoil what thousands of machines sent.
+            Err(error @ FieldError::Damaged { .. }) => warn(format_args!("{error}; the rest of this file is left out")),
+            read => read?,
+        }
+    }
+    anyhow::ensure!(aggregator.reports() > 0, "there is no report of untested paths in these files: `trodden field pack` makes them");
+    let sums = match &job.rows {
+        Some(file) => {
+            let mut rows = Rows::create(file)?;
+            let sums =
+                aggregator.finish(&mut |row| rows.add(row, &mut maps)).with_context(|| format!("cannot write {}", file.display()))?;
+            rows.finish().with_context(|| format!("cannot write {}", file.display()))?;
+            sums
+        }
+        None => aggregator.finish(&mut |_| Ok(())).context("cannot use temporary files")?,
+    };
+    let tomography = copies.zip(sums.present.as_ref()).map(|(functions, present)| of_copies(job, functions, present)).transpose()?;
+    show(job, color, &sums, tomography.as_ref(), &mut maps)?;
+    if sums.foreign > 0 {
+        warn(format_args!("{} paths in these reports are of none of the copies, and are left out", sums.foreign));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Who reported of which copy, and for how many users estimates are.
+fn of_copies(job: &AggregateJob, functions: Vec<Vec<String>>, present: &Present) -> Result<Tomography> {
+    let reported = present.users();
+    let all = job.population.unwrap_or(reported);
+    anyhow::ensure!(all >= reported, "{reported} users reported: --population cannot be less");
+    anyhow::ensure!(reported > 0, "none of these reports is of these copies: were others handed out?");
+    let row =
+        |(functions, copy): (Vec<String>, u32)| Watch { users: present.users_with_any(&[copy]), reports: present.reports(copy), functions };
+    Ok(Tomography { reported, all, copies: functions.into_iter().zip(0..).map(row).collect() })
+}
+
+/// The files that are meant, those of folders by their names' ending; `what` they are and which command `makes` them.
+fn files_of(wanted: &[PathBuf], extension: &str, what: &str, makes: &str) -> Result<Vec<PathBuf>> {
+    let mut out = Vec::new();
+    for path in wanted {
+        if !path.is_dir() {
+            out.push(path.clone());
+            continue;
+        }
+        let read = || format!("cannot read {}", path.display());
+        for entry in fs::read_dir(path).with_context(read)? {
+            out.push(entry.with_context(read)?.path());
+        }
+        out.retain(|p| p.extension().is_some_and(|e| e == extension) || wanted.contains(p));
+    }
+    out.sort();
+    // Named twice, it is one all the same.
+    let mut seen = BTreeSet::new();
+    out.retain(|file| seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone())));
+    anyhow::ensure!(!out.is_empty(), "there are no {what} (files *.{extension}) in these folders: {makes}");
+    Ok(out)
+}
+
+/// Maps of units, from the store; one that is looked for in vain is so once.
+struct Maps {
+    store: UnitStore,
+    /// Those of the program whose copies were handed out.
+    program: BTreeMap<UnitKey, Arc<UnitMap>>,
+    known: BTreeMap<UnitKey, Option<Arc<UnitMap>>>,
+}
+
+/// Maps that are kept: rows come unit by unit.
+const MOST_MAPS: usize = 64;
+
+impl Maps {
+    fn of(&mut self, key: UnitKey) -> Option<Arc<UnitMap>> {
+        if let Some(map) = self.program.get(&key) {
+            return Some(map.clone());
+        }
+        if let Some(map) = self.known.get(&key) {
+            return map.clone();
+        }
+        if self.known.len() >= MOST_MAPS {
+            self.known.clear();
+        }
+        let map = self.store.get(key.unit).ok().flatten().and_then(|frame| frame.map().ok()).map(Arc::new);
+        self.known.insert(key, map.clone());
+        map
+    }
+}
+
+/// The paths that most users took, with their source.
+fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&Tomography>, maps: &mut Maps) -> Result<()> {
+    let mut missing = 0;
+    let mut units = BTreeMap::<UnitKey, UnitProfile>::new();
+    for path in &sums.top {
+        let Some(map) = maps.of(path.unit) else {
+            missing += 1;
+            continue;
+        };
+        let unit = UnitProfile { unit: path.unit.unit, map, counts: Vec::new(), events: Vec::new(), first_seen: Vec::new() };
+        units.entry(path.unit).or_insert(unit);
+    }
+    let images =
+        units.into_iter().map(|(key, unit)| ImageProfile { identity: key.image, path: String::new(), build_id: None, units: vec![unit] });
+    let profile = Profile { run: Run::default(), images: images.collect(), sampling: None };
+    let view = View::of(&profile);
+    let taken: Vec<Taken> = sums.top.iter().map(|path| taken(path, tomography)).collect();
+    let all = AllTaken { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
+    let provider = sources::sources(&job.source, ".");
+    let sources = SourceCache::new(&provider);
+    match job.json {
+        true => output::print(&json_text(&users_json(&view, &all, &sources))?)?,
+        false => {
+            let text = users_text(&view, &all, &sources, &output::text_options(color, job.steps));
+            output::print_text(&text)?;
+        }
+    }
+    if missing > 0 {
+        let root = maps.store.root().display().to_string();
+        warn(format_args!("maps of {missing} of these paths are not in the unit store {root}: set TRODDEN_STORE to that of the build"));
+    }
+    reports::remarks(&view, &sources);
+    Ok(())
+}
+
+fn taken(path: &SeenPath, tomography: Option<&Tomography>) -> Taken {
+    let SeenPath { unit, counter, users, reports, count, squares, watching, ref most } = *path;
+    let most = most.iter().map(|(user, count)| (rows::user(user), *count)).collect();
+    let estimate = tomography.zip(watching).map(|(tomography, watching)| {
+        let sample = Sample { all: tomography.all, watching: watching.max(users) };
+        Estimate { watching: sample.watching, users: sample.users(users), count: sample.count(count, squares) }
+    });
+    Taken { image: unit.image, unit: unit.unit, counter, users, reports, count, most, estimate }
+}
+
+/// Whether a file is to be Parquet.
+fn is_parquet(file: &Path) -> bool {
+    file.extension().is_some_and(|e| e == "parquet")
+}

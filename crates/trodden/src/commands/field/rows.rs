@@ -1,0 +1,123 @@
+//! A row for each path of each user, as CSV (RFC 4180) or Parquet.
+//!
+//! Columns: `build`, `unit` (hexadecimal identities), `function` (linkage name) and `path` (its number), both null
+//! where the unit's map is not at hand, `counter` (the path's place in the unit, which identifies it without a map),
+//! `user` (hexadecimal; null: unknown), `reports`, `executions`.
+
+#[cfg(feature = "parquet")]
+mod parquet;
+
+use super::{Maps, is_parquet};
+use crate::output::BEGUN;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use trodden_analysis::field::User;
+use trodden_analysis::field::aggregate::UserPath;
+use trodden_profile::whole_file::WholeFile;
+use trodden_unit::{Identity, UnitMap};
+
+/// A row, told.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub build: String,
+    pub unit: String,
+    pub function: Option<String>,
+    pub path: Option<u64>,
+    pub counter: u64,
+    pub user: Option<String>,
+    pub reports: u64,
+    pub executions: u64,
+}
+
+/// A file of rows while it is written.
+pub enum Rows {
+    Csv(BufWriter<File>, WholeFile),
+    #[cfg(feature = "parquet")]
+    Parquet(Box<parquet::Table>, WholeFile),
+}
+
+impl Rows {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// It cannot be made, or is to be Parquet, and this program was built without.
+    pub fn create(file: &Path) -> Result<Rows> {
+        let whole = WholeFile::create(file, BEGUN).with_context(|| format!("cannot write {}", file.display()))?;
+        if is_parquet(file) {
+            #[cfg(feature = "parquet")]
+            return Ok(Rows::Parquet(Box::new(parquet::Table::new(whole.file().try_clone()?)?), whole));
+            #[cfg(not(feature = "parquet"))]
+            anyhow::bail!(
+                "this trodden cannot write Parquet: build it with `cargo build --release --features parquet`, or name a file that ends \
+                    in .csv"
+            );
+        }
+        let mut out = BufWriter::new(whole.file().try_clone()?);
+        writeln!(out, "build,unit,function,path,counter,user,reports,executions")?;
+        Ok(Rows::Csv(out, whole))
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn add(&mut self, one: &UserPath, maps: &mut Maps) -> io::Result<()> {
+        let map = maps.of(one.unit);
+        let place = map.as_deref().and_then(|map| place(map, one.counter));
+        let row = Row {
+            build: one.unit.image.to_string(),
+            unit: one.unit.unit.to_string(),
+            function: place.as_ref().map(|(name, _)| name.clone()),
+            path: place.map(|(_, path)| path),
+            counter: one.counter,
+            user: (one.user != [0; 16]).then(|| user(&one.user)),
+            reports: one.reports,
+            executions: one.count,
+        };
+        match self {
+            Rows::Csv(out, _) => csv(out, &row),
+            #[cfg(feature = "parquet")]
+            Rows::Parquet(table, _) => table.add(row),
+        }
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn finish(self) -> Result<()> {
+        match self {
+            Rows::Csv(mut out, whole) => Ok(out.flush().and_then(|()| whole.finish())?),
+            #[cfg(feature = "parquet")]
+            Rows::Parquet(table, whole) => Ok(table.finish().and_then(|()| whole.finish())?),
+        }
+    }
+}
+
+/// A user's number as people see it.
+pub fn user(user: &User) -> String {
+    if *user == [0; 16] { "unknown".into() } else { Identity(*user).to_string() }
+}
+
+/// The function of a counter, and the number of the path there.
+fn place(map: &UnitMap, counter: u64) -> Option<(String, u64)> {
+    let function = map.functions.iter().find(|f| (f.first_counter..f.first_counter.saturating_add(f.counters)).contains(&counter))?;
+    Some((function.plain_name().to_owned(), counter - function.first_counter))
+}
+
+/// A text as CSV has it.
+pub fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+fn csv(out: &mut impl Write, row: &Row) -> io::Result<()> {
+    let function = row.function.as_deref().map_or(String::new(), quoted);
+    let path = row.path.map_or(String::new(), |p| p.to_string());
+    let user = row.user.as_deref().unwrap_or_default();
+    writeln!(out, "{},{},{function},{path},{},{user},{},{}", row.build, row.unit, row.counter, row.reports, row.executions)
+}

@@ -1,0 +1,56 @@
+//! `trodden find EXPRESSION`: which paths of a profile run through given places? What expressions mean is `trodden_analysis::expression`'s.
+
+use crate::cli::{Color, Find};
+use crate::commands::reports;
+use crate::notes::note;
+use crate::output;
+use crate::profiles;
+use crate::sources;
+use anyhow::Result;
+use std::process::ExitCode;
+use trodden_analysis::expression::Expression;
+use trodden_report::found::{Answer, Found};
+use trodden_report::{SourceCache, View};
+
+/// Exit status with `--fail` if a path matches.
+const FOUND: u8 = 1;
+
+/// Exit status where it cannot be said whether a path matches.
+const UNKNOWN: u8 = 2;
+
+/// What to do where paths are cut.
+pub const REMEDY: &str = "`trodden instrument PROGRAM --output NEW --table-slots 4096` (or a larger --max-paths) makes a program whose \
+    paths are whole; record that";
+
+/// Looks a path expression up.
+///
+/// # Errors
+/// The expression cannot be read, or there is no such profile, function or line.
+pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
+    let expression: Expression = job.expression.parse()?;
+    let profile = profiles::load(&job.profile)?;
+    let view = View::of(&profile);
+    let provider = sources::sources(&job.source, &profile.run.directory);
+    let sources = SourceCache::new(&provider);
+    let found = Found::of(&expression, &job.expression, &view)?;
+    let top = output::most(job.top, job.json);
+    match job.json {
+        true => output::print(&output::json_text(&found.json(top))?)?,
+        false => output::print_text(&found.text(&sources, &output::text_options(color, job.steps), top))?,
+    }
+    if let Some(first) = found.open().first() {
+        let more = match found.open().len() {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        let what = if found.answer() == Answer::Unknown { "a path may match" } else { "more paths may match" };
+        note(format_args!("paths of `{first}`{more} are cut, and {what} whose pieces were counted apart: {REMEDY}"));
+    }
+    reports::tell_partial(&profile);
+    reports::remarks(&view, &sources);
+    Ok(match found.answer() {
+        Answer::Unknown => ExitCode::from(UNKNOWN),
+        Answer::Yes if job.fail => ExitCode::from(FOUND),
+        Answer::Yes | Answer::No => ExitCode::SUCCESS,
+    })
+}

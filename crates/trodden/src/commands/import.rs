@@ -1,0 +1,101 @@
+//! `trodden import --perf FILE --program PROG`: a profile of branches that hardware recorded, of a program that counts nothing.
+
+use crate::cli::{Destination, Import};
+use crate::commands::record::deliver;
+use crate::driver::assets;
+use crate::notes::{note, warn};
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trodden_profile::{BranchSampling, BranchSource, Collected, Run};
+use trodden_trace::{BranchImport, import};
+
+/// Reads the text and stores the profile.
+///
+/// # Errors
+/// The text or a program cannot be read, nothing in it belongs to the programs, or the profile cannot be stored.
+pub fn run(job: &Import) -> Result<ExitCode> {
+    let (text, name): (Box<dyn BufRead>, &Path) = match job.perf.as_os_str() == "-" {
+        true => (Box::new(io::stdin().lock()), Path::new("standard input")),
+        false => {
+            let file = File::open(&job.perf).with_context(|| format!("cannot read {}", job.perf.display()))?;
+            (Box::new(BufReader::new(file)), &job.perf)
+        }
+    };
+    let run = Run { suite: job.destination.suite.clone(), runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+    store(profile_of(text, name, &job.program, run)?, name, &job.destination)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a profile of a text; `name` says in messages what it is.
+///
+/// # Errors
+/// The text or a program cannot be read, or nothing in it belongs to the programs.
+pub fn profile_of(text: impl BufRead, name: &Path, programs: &[PathBuf], run: Run) -> Result<BranchImport> {
+    Ok(import(text, name, programs, assets::store().ok().as_ref(), run)?)
+}
+
+/// Says what was seen, and stores the profile.
+///
+/// # Errors
+/// There are no branches, or no whole path, in it, or it cannot be stored.
+pub fn store(imported: BranchImport, name: &Path, destination: &Destination) -> Result<()> {
+    let sampling =
+        imported.profile.sampling.as_ref().and_then(|s| s.branches()).cloned().context("an imported profile says how it was sampled")?;
+    anyhow::ensure!(sampling.records > 0, "{} holds no branches: {}", name.display(), remedy(sampling.samples));
+    tell(&imported, &sampling);
+    anyhow::ensure!(sampling.whole_paths > 0, "no path was seen from its beginning to its end");
+    deliver(&Collected { profile: imported.profile, problems: Vec::new() }, destination).map(drop)
+}
+
+fn remedy(samples: u64) -> &'static str {
+    match samples {
+        0 => "print samples with the field brstack, or branches of a trace with --itrace=b -F pid,tid,ip,addr",
+        _ => "its samples were taken without branch stacks; record with `perf record -b`, on a processor that has branch records",
+    }
+}
+
+/// What was seen, and what was lost.
+fn tell(imported: &BranchImport, sampling: &BranchSampling) {
+    note(sampling.summary());
+    let losses = &sampling.losses;
+    let mut parts = Vec::new();
+    let mut part = |number: u64, what: &str| parts.extend((number > 0).then(|| format!("{number} {what}")));
+    part(losses.cut_off, "paths whose beginning or end was not seen");
+    part(losses.ambiguous, "sequences of blocks that stand for several paths");
+    part(losses.inferred, "blocks without their address that are on the only way");
+    if !parts.is_empty() {
+        note(format_args!("not counted, or inferred: {}", parts.join(", ")));
+    }
+    if losses.inconsistent > 0 {
+        warn(format_args!(
+            "{} sequences of blocks that the functions' graphs do not allow, in {}: is this the program that ran?",
+            losses.inconsistent,
+            listed(&imported.doubtful)
+        ));
+    }
+    if losses.broken + losses.gaps > 0 {
+        let what = "branches that do not follow the one before them";
+        warn(format_args!(
+            "{} {what}, {} places where perf lost something: what was under way there is cut off",
+            losses.broken, losses.gaps
+        ));
+    }
+    if sampling.source == BranchSource::BranchRecords {
+        note("its counts are estimates: shares of paths, not numbers of executions; paths longer than a window are missing");
+    }
+    imported.without.iter().for_each(|what| warn(format_args!("no addresses: {what}")));
+}
+
+fn listed(functions: &[(String, u64)]) -> String {
+    const SHOWN: usize = 5;
+    let mut names: Vec<&(String, u64)> = functions.iter().collect();
+    names.sort_by_key(|(name, times)| (std::cmp::Reverse(*times), name));
+    let mut text = names.iter().take(SHOWN).map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text += &format!(" and {} more", names.len() - SHOWN);
+    }
+    text
+}

@@ -1,0 +1,497 @@
+//! `trodden instrument PROG -o OUT`: another variant of a program, made from its bitcode and its link recipe, without its sources.
+//!
+//! The inputs of the link are laid out below a temporary folder as they were on disk then, each object with bitcode
+//! replaced by one made anew. The link runs there, in the folder that stands for the one in which it ran: so relative
+//! names mean what they meant, and only absolute names are changed.
+
+mod interesting;
+mod watch;
+
+use crate::cli::{Instrument, OnUntested};
+use crate::commands::residual::{FIELD_FOLDER, tell_known};
+use crate::driver::assets;
+use crate::driver::cc::{arguments::CommandLine, read};
+use crate::driver::experiment;
+use crate::driver::frames;
+use crate::driver::link::{self, is_of_the_system};
+use crate::driver::rebuild::{Compiler, Rebuilder};
+use crate::driver::recipe::{Driver, Made, Recipe, RecipeStore};
+use crate::driver::toolchain::Tool;
+use crate::notes::{note, warn};
+use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
+use std::collections::{HashMap, HashSet};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+use std::process::{Command, ExitCode};
+use trodden_profile::RunStore;
+use trodden_report::words::plural;
+use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Input, InputKind, Request, exclusions};
+use trodden_unit::{Frame, Identity, Image, Settings, UnitMap, UnitStore};
+use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
+
+/// Said of programs that count for nobody by themselves.
+pub const WRITES_NOTHING: &str =
+    "outside of `trodden record`, it writes what it counts only where TRODDEN_OUTPUT says, as in TRODDEN_OUTPUT=/var/tmp/%m.raw";
+
+/// Makes the variant.
+///
+/// # Errors
+/// The program is not instrumented, its recipe or bitcode is missing, or a tool fails.
+pub fn run(job: &Instrument) -> Result<ExitCode> {
+    let (program, output) = (&job.program, &job.output);
+    let request = request(job)?;
+    let defaults = Defaults::of(job);
+    let made = make_with(program, output, &request, &defaults)?;
+    let made = made.ok_or_else(|| anyhow!("{} has no instrumented unit", output.display()))?;
+    tell(&made);
+    if let Some(known) = request.experiment.known_set() {
+        let known = experiment::paths_of(InputKind::Known, known)?;
+        let maps: Vec<UnitMap> = made.frames.iter().filter_map(|f| f.map().ok()).collect();
+        tell_known(&known, &maps.iter().collect::<Vec<_>>(), "all their paths are counted");
+    }
+    note(format_args!("{}: image {}, {} units, {}", output.display(), made.identity, made.units.len(), scheme(&made)));
+    match &defaults.output {
+        Some(pattern) => {
+            note(format_args!("it writes to {pattern}, unless TRODDEN_OUTPUT names another file; `trodden residual` reads that"))
+        }
+        None if job.parameters.residual.is_some() => note(format_args!("there is no run store here: {WRITES_NOTHING}")),
+        None if job.watch.is_some() => note(WRITES_NOTHING),
+        None => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is asked for. It is checked before anything is read.
+fn request(job: &Instrument) -> Result<Request> {
+    let place = || Some(Input::File(PathBuf::new()));
+    let mut settings = Settings { time_limit_s: job.time_limit, ..job.parameters.settings() };
+    settings.interesting = if job.interesting.is_empty() { None } else { place() };
+    settings.watched = job.watch.as_ref().and_then(|_| place());
+    exclusions::check(&settings)?;
+    if !job.interesting.is_empty() {
+        let paths = interesting::paths(&job.interesting, &job.program)?;
+        let asked: usize = paths.functions().map(|(_, _, f)| f.known.len()).sum();
+        let (paths_said, of) = (plural(asked as u128, "path", "paths"), plural(paths.len() as u128, "function", "functions"));
+        note(format_args!("{paths_said} of {of} {} asked for", if asked == 1 { "is" } else { "are" }));
+        settings.interesting = Some(experiment::stored(&paths)?);
+    }
+    if let Some(expression) = &job.watch {
+        settings.watched = Some(experiment::stored(&watch::others(expression, &job.program)?)?);
+    }
+    experiment::resolve(settings)
+}
+
+/// Makes a variant as a request says; gives its image, unless nothing in it is instrumented.
+///
+/// # Errors
+/// The program is not instrumented, its recipe or bitcode is missing, or a tool fails.
+pub fn make(program: &Path, output: &Path, request: &Request) -> Result<Option<Image>> {
+    make_with(program, output, request, &Defaults::default())
+}
+
+fn make_with(program: &Path, output: &Path, request: &Request, defaults: &Defaults) -> Result<Option<Image>> {
+    let request = experiment::file(request)?;
+    let inputs = Inputs::of(program)?;
+    let place = Place::new(&inputs.recipe)?;
+    note(format_args!("compiling {} units from their bitcode", inputs.frames.len()));
+    let rebuilder = Rebuilder::compile(&Compiler::new(request.clone().into())?, &inputs.frames, &place.folder.path().join("units"))?;
+    inputs.link(&place, rebuilder, output, &request, defaults, None)
+}
+
+/// What a program was linked of.
+pub struct Inputs {
+    recipe: Recipe,
+    /// Contents of the recipe's files.
+    contents: Vec<Vec<u8>>,
+    /// The units in them, and those of sources that the link compiled.
+    pub frames: Vec<Frame>,
+    /// The folder of the program, in which its run paths find it.
+    origin: PathBuf,
+}
+
+impl Inputs {
+    /// Reads them from the store.
+    ///
+    /// # Errors
+    /// The program is not instrumented, or the store does not have them.
+    pub fn of(program: &Path) -> Result<Inputs> {
+        let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+        let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
+        let store = assets::store()?;
+        let recipes = RecipeStore::beside(&store);
+        let recipe = recipes.get(&image)?;
+        let contents = recipe.files.iter().map(|f| recipes.content(&f.content)).collect::<Result<Vec<_>>>()?;
+        let mut frames: Vec<Frame> = contents.iter().flat_map(|bytes| frames::of_file(bytes)).collect();
+        for source in &recipe.sources {
+            if let Made::Unit(unit) = &source.made {
+                frames.push(unit_of_store(&store, unit)?);
+            }
+        }
+        let origin = fs::canonicalize(program)?.parent().unwrap_or(Path::new("/")).to_owned();
+        Ok(Inputs { recipe, contents, frames, origin })
+    }
+
+    /// Links the program anew with objects that were made of its units by a request's file; gives its image,
+    /// unless nothing in it is instrumented. It finds shared libraries where the program itself does. Where the
+    /// environment says nothing, it writes to files of the pattern `writes`, if there is one.
+    ///
+    /// # Errors
+    /// A tool fails.
+    pub fn link_with(
+        &self,
+        objects: HashMap<Identity, PathBuf>,
+        output: &Path,
+        request: &Path,
+        writes: Option<&str>,
+    ) -> Result<Option<Image>> {
+        let place = Place::new(&self.recipe)?;
+        let rebuilder = Rebuilder::of(objects, place.folder.path());
+        let defaults = Defaults { output: writes.map(str::to_owned), ..Defaults::default() };
+        self.link(&place, rebuilder, output, request, &defaults, Some(&self.origin))
+    }
+
+    fn link(
+        &self,
+        place: &Place,
+        rebuilder: Rebuilder,
+        output: &Path,
+        request: &Path,
+        defaults: &Defaults,
+        origin: Option<&Path>,
+    ) -> Result<Option<Image>> {
+        let output = std::path::absolute(output)?;
+        let objects = lay_out(self, place, rebuilder)?;
+        let mut line = place.command_line(&self.recipe, &objects, &output);
+        if let Some(origin) = origin {
+            line.iter_mut().for_each(|word| *word = with_origin(word, origin));
+        }
+        if let Some(object) = defaults.object(place.folder.path())? {
+            // In front: of several definitions, which are weak, the first counts.
+            line.splice(0..0, ["-Xlinker".into(), object.into()]);
+        }
+        link_there(&self.recipe, place, &read(&line), request)
+    }
+}
+
+/// What a variant that counts unknown paths does where the environment says nothing.
+#[derive(Default)]
+struct Defaults {
+    /// The pattern of its raw files: in the run store, if there is one here.
+    output: Option<String>,
+    /// What it does at such paths.
+    on_untested: Option<OnUntested>,
+    /// The expression that they match.
+    watched: Option<String>,
+}
+
+impl Defaults {
+    fn of(job: &Instrument) -> Defaults {
+        let store = job.parameters.residual.as_ref().and_then(|_| RunStore::find(Path::new(".")).ok());
+        let output = store.and_then(|store| {
+            let folder = store.folder().join(FIELD_FOLDER);
+            fs::create_dir_all(&folder).ok()?;
+            Some(format!("{}/%m.raw", fs::canonicalize(folder).ok()?.to_str()?.replace('%', "%%")))
+        });
+        let on_match = job.watch.as_ref().map(|_| job.on_match.unwrap_or(OnUntested::Report));
+        Defaults { output, on_untested: job.on_untested.or(on_match), watched: job.watch.clone() }
+    }
+
+    /// An object that says so, made in a folder; none if there is nothing to say.
+    fn object(&self, folder: &Path) -> Result<Option<PathBuf>> {
+        let action = self.on_untested.and_then(|a| Some(a.to_possible_value()?.get_name().to_owned()));
+        let texts =
+            [(DEFAULT_OUTPUT_SYMBOL, self.output.clone()), (DEFAULT_ON_UNTESTED_SYMBOL, action), (WATCHED_SYMBOL, self.watched.clone())];
+        let mut assembly = String::from(".section .note.GNU-stack,\"\",@progbits\n.section .rodata\n");
+        for (symbol, text) in texts.iter().filter_map(|(symbol, text)| Some((symbol, text.as_ref()?))) {
+            let bytes: String = text.bytes().map(|b| format!("\\{b:03o}")).collect();
+            assembly += &format!(".weak {symbol}\n.hidden {symbol}\n.type {symbol},@object\n{symbol}:\n.asciz \"{bytes}\"\n");
+        }
+        if texts.iter().all(|(_, text)| text.is_none()) {
+            return Ok(None);
+        }
+        let (source, object) = (folder.join("defaults.s"), folder.join("defaults.o"));
+        fs::write(&source, assembly)?;
+        let status = Command::new(Tool::Clang.find()?).arg("-c").arg(&source).arg("-o").arg(&object).status()?;
+        anyhow::ensure!(status.success(), "the assembler fails on {}", source.display());
+        Ok(Some(object))
+    }
+}
+
+/// Names the functions that are not counted as was asked for.
+fn tell(image: &Image) {
+    for map in image.frames.iter().filter_map(|f| f.map().ok()) {
+        for function in &map.instead {
+            warn(format_args!("{}: all paths of `{}` are counted: {}", map.source, function.name, function.reason));
+        }
+    }
+}
+
+/// How the units of an image are counted.
+fn scheme(image: &Image) -> String {
+    let mut schemes: Vec<String> = image.frames.iter().filter_map(|f| f.map().ok()).map(|m| m.experiment.to_string()).collect();
+    schemes.sort();
+    schemes.dedup();
+    schemes.join(" or ")
+}
+
+/// The temporary copy of the file system in which a link ran.
+struct Place {
+    folder: tempfile::TempDir,
+    directory: PathBuf,
+    files: HashSet<PathBuf>,
+}
+
+impl Place {
+    fn new(recipe: &Recipe) -> Result<Place> {
+        let folder = tempfile::Builder::new().prefix("trodden-instrument-").tempdir().context("cannot make a temporary folder")?;
+        let directory = recipe.directory.to_path();
+        let files = recipe.files.iter().map(|f| plain(&f.path.to_path())).collect();
+        Ok(Place { folder, directory, files })
+    }
+
+    /// Where an absolute path lies here.
+    fn of(&self, path: &Path) -> PathBuf {
+        let relative: PathBuf = plain(path).components().filter(|c| matches!(c, Component::Normal(_))).collect();
+        self.folder.path().join("root").join(relative)
+    }
+
+    /// Makes every folder on the way, those too that `..` leaves again.
+    fn make_way(&self, path: &Path) -> Result<()> {
+        let mut so_far = PathBuf::new();
+        for part in path.parent().unwrap_or(path).components() {
+            so_far.push(part);
+            fs::create_dir_all(self.of(&so_far))?;
+        }
+        Ok(())
+    }
+
+    /// The words of the link, with objects in the place of sources and absolute names of own files changed.
+    fn command_line(&self, recipe: &Recipe, objects: &[(usize, PathBuf)], output: &Path) -> Vec<OsString> {
+        let words: Vec<OsString> = recipe.arguments.iter().map(|w| w.to_os()).collect();
+        let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-o".into(), output.into()];
+        let mut at = 0;
+        while at < words.len() {
+            let next = words.get(at + 1);
+            if let Some((_, object)) = objects.iter().find(|(place, _)| *place == at) {
+                out.push(object.into());
+            } else if let Some(count) = left_out(&words[at]) {
+                at += count - 1;
+            } else if let (b"-L", Some(folder)) = (words[at].as_bytes(), next) {
+                out.extend(self.search_folder(folder));
+                at += 1;
+            } else {
+                out.extend(self.word(&words[at]));
+            }
+            at += 1;
+        }
+        out
+    }
+
+    /// One word, as it is to be here.
+    fn word(&self, word: &OsStr) -> Vec<OsString> {
+        if let Some(folder) = word.as_bytes().strip_prefix(b"-L").filter(|f| !f.is_empty()) {
+            return self.search_folder(OsStr::from_bytes(folder));
+        }
+        if word.as_bytes().starts_with(b"-Wl,") {
+            let parts: Vec<Vec<u8>> = word.as_bytes().split(|b| *b == b',').map(|p| self.part(OsStr::from_bytes(p)).into_vec()).collect();
+            return vec![OsString::from_vec(parts.join(&b","[..]))];
+        }
+        vec![self.part(word)]
+    }
+
+    /// A word or a part of one: a file's name, or an option with a file's name behind `=` or `-T`.
+    fn part(&self, part: &OsStr) -> OsString {
+        let bytes = part.as_bytes();
+        let value = bytes.iter().position(|b| *b == b'=').map(|at| at + 1);
+        let starts = [Some(0), value, bytes.starts_with(b"-T").then_some(2), bytes.starts_with(b"-L").then_some(2)];
+        for start in starts.into_iter().flatten() {
+            let path = Path::new(OsStr::from_bytes(&bytes[start..]));
+            let folder = start == 2 && bytes.starts_with(b"-L") && !is_of_the_system(path);
+            if path.is_absolute() && (folder || self.files.contains(&plain(path))) {
+                return OsString::from_vec([&bytes[..start], self.of(path).as_os_str().as_bytes()].concat());
+            }
+        }
+        part.to_owned()
+    }
+
+    /// A folder of libraries: the copy first, then the folder itself if it is of the system's or somebody else's.
+    fn search_folder(&self, folder: &OsStr) -> Vec<OsString> {
+        let path = Path::new(folder);
+        let option = |path: &OsStr| OsString::from_vec([b"-L", path.as_bytes()].concat());
+        if path.is_absolute() && !is_of_the_system(path) {
+            return vec![option(self.of(path).as_os_str()), option(folder)];
+        }
+        vec![option(folder)]
+    }
+}
+
+/// How many words of the recipe have no place in the new link: output, language, files of dependencies.
+fn left_out(word: &OsStr) -> Option<usize> {
+    match word.as_bytes() {
+        b"-o" | b"--output" | b"-x" | b"--language" | b"-MF" | b"-MT" | b"-MQ" | b"-MJ" => Some(2),
+        b"-MD" | b"-MMD" | b"-MP" | b"-MG" | b"--" | b"-save-temps" => Some(1),
+        bytes if bytes.starts_with(b"-o") || bytes.starts_with(b"-x") || bytes.starts_with(b"-MF") => Some(1),
+        bytes if bytes.starts_with(b"-Wl,--dependency-file") || bytes.starts_with(b"-flto") => Some(1),
+        _ => None,
+    }
+}
+
+/// Puts every input in its place, made anew where it has bitcode; gives the objects that stand for sources.
+fn lay_out(inputs: &Inputs, place: &Place, mut rebuilder: Rebuilder) -> Result<Vec<(usize, PathBuf)>> {
+    let Inputs { recipe, contents, .. } = inputs;
+    place.make_way(&place.directory.join("x"))?;
+    for (file, bytes) in recipe.files.iter().zip(contents) {
+        let path = file.path.to_path();
+        place.make_way(&path)?;
+        let bytes = rebuilder.file(&path.display().to_string(), bytes.clone())?;
+        fs::write(place.of(&path), bytes)?;
+    }
+    rebuilder.kept.iter().for_each(warn);
+    let mut objects = Vec::new();
+    for source in &recipe.sources {
+        let object = match &source.made {
+            Made::Unit(unit) => {
+                let made = Identity::parse(unit).and_then(|u| rebuilder.unit(u).map(Path::to_owned));
+                made.ok_or_else(|| anyhow!("unit {unit} was not compiled"))?
+            }
+            Made::Object(content) => {
+                let path = place.folder.path().join(format!("source-{}.o", source.at));
+                fs::write(&path, RecipeStore::beside(&assets::store()?).content(content)?)?;
+                path
+            }
+        };
+        objects.push((source.at, object));
+    }
+    Ok(objects)
+}
+
+fn unit_of_store(store: &UnitStore, unit: &str) -> Result<Frame> {
+    let identity = Identity::parse(unit).ok_or_else(|| anyhow!("`{unit}` is no unit: the link recipe is damaged"))?;
+    match store.get(identity)? {
+        Some(frame) => Ok(frame),
+        None => bail!("unit {unit} is missing in the store {}: build the program again", store.root().display()),
+    }
+}
+
+/// Runs the link in its place. The driver works by the current folder, and this process has nothing else to do.
+fn link_there(recipe: &Recipe, place: &Place, line: &CommandLine, request: &Path) -> Result<Option<Image>> {
+    let driver = match recipe.driver {
+        Driver::Clang => Tool::Clang,
+        Driver::ClangCxx => Tool::ClangCxx,
+    };
+    let clang = driver.find()?;
+    let mut environment: Vec<(OsString, OsString)> = recipe.environment.iter().map(|(k, v)| (k.into(), v.to_os())).collect();
+    environment.push((EXPERIMENT_VARIABLE.into(), request.into()));
+    let job = link::Job { clang: &clang, arguments: &line.words, line, added: Vec::new(), environment };
+    let back = env::current_dir();
+    env::set_current_dir(place.of(&place.directory))?;
+    let linked = link::run(&job);
+    env::set_current_dir(back.unwrap_or_else(|_| "/".into()))?;
+    let (status, image) = linked?;
+    if !status.success() {
+        bail!("the link fails ({status})");
+    }
+    Ok(image)
+}
+
+/// A word with a folder in the place of `$ORIGIN`, which stands in run paths for the folder of the program (ld.so(8)).
+fn with_origin(word: &OsStr, origin: &Path) -> OsString {
+    const NAMES: [&[u8]; 2] = [b"${ORIGIN}", b"$ORIGIN"];
+    let (mut bytes, mut rest) = (Vec::new(), word.as_bytes());
+    while let Some(first) = rest.first() {
+        match NAMES.iter().find_map(|name| rest.strip_prefix(*name)) {
+            Some(behind) => {
+                bytes.extend(origin.as_os_str().as_bytes());
+                rest = behind;
+            }
+            None => {
+                bytes.push(*first);
+                rest = &rest[1..];
+            }
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+/// A path without `.` and with `..` taken back, by its words alone.
+fn plain(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::recipe::{FileInput, SCHEMA_VERSION, Word};
+
+    #[test]
+    fn run_paths_name_the_folder_of_the_program() {
+        let word = |text: &str, origin: &str| with_origin(OsStr::new(text), Path::new(origin)).into_string().unwrap();
+        assert_eq!(word("-rpath=${ORIGIN}/a:$ORIGIN", "/p"), "-rpath=/p/a:/p");
+        assert_eq!((word("$ORIGIN", "/$ORIGIN/x"), word("-O2", "/p")), ("/$ORIGIN/x".into(), "-O2".into()));
+    }
+
+    fn recipe(arguments: &[&str]) -> Recipe {
+        Recipe {
+            schema_version: SCHEMA_VERSION,
+            driver: Driver::Clang,
+            arguments: arguments.iter().map(|a| Word::Text((*a).into())).collect(),
+            directory: Word::Text("/home/u/src".into()),
+            environment: vec![],
+            sources: vec![],
+            files: vec![FileInput { path: Word::Text("/home/u/lib/x.map".into()), content: String::new() }],
+        }
+    }
+
+    #[test]
+    fn absolute_names_of_own_files_are_changed_and_nothing_else() {
+        let recipe = recipe(&[
+            "-O2",
+            "a.o",
+            "-o",
+            "prog",
+            "-L/home/u/lib",
+            "-L",
+            "/usr/lib/x",
+            "-Wl,--version-script=/home/u/src/../lib/x.map,-z,now",
+            "-lx",
+        ]);
+        let place = Place::new(&recipe).unwrap();
+        let root = place.folder.path().join("root").display().to_string();
+        let words = place.command_line(&recipe, &[], Path::new("/out"));
+        let expected = [
+            "-Qunused-arguments".to_owned(),
+            "-o".into(),
+            "/out".into(),
+            "-O2".into(),
+            "a.o".into(),
+            format!("-L{root}/home/u/lib"),
+            "-L/home/u/lib".into(),
+            "-L/usr/lib/x".into(),
+            format!("-Wl,--version-script={root}/home/u/lib/x.map,-z,now"),
+            "-lx".into(),
+        ];
+        assert_eq!(words, expected.map(OsString::from));
+    }
+
+    #[test]
+    fn sources_give_way_to_objects_and_languages_go() {
+        let recipe = recipe(&["-x", "c", "-", "-MD", "-MF", "d", "-o", "p"]);
+        let place = Place::new(&recipe).unwrap();
+        let words = place.command_line(&recipe, &[(2, "/t/u.o".into())], Path::new("/out"));
+        assert_eq!(words, ["-Qunused-arguments", "-o", "/out", "/t/u.o"].map(OsString::from));
+    }
+}

@@ -1,0 +1,97 @@
+//! What each verb of the command does: one file or folder for each.
+//!
+//! | file | what |
+//! |---|---|
+//! | `build.rs` | running a build whose compilers are the drivers |
+//! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
+//! | `sample.rs` | bursts: switching the counting of sampled programs on and off |
+//! | `stream/`, `sequences/` | sequences of paths and calls, flight recorders; questions asked of sequences |
+//! | `reports.rs`, `find.rs`, `runs.rs` | showing, searching, listing, merging, comparing profiles |
+//! | `advise.rs`, `isolate.rs`, `residual.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |
+//! | `field.rs`, `field/` | reports of untested paths from many machines |
+//! | `pgo.rs`, `instrument.rs`, `loops/` | faster programs; variants without sources; hot loops' machine code |
+//! | `plan/`, `copies/` | dividing the counting among copies of a program; building, running and adding up copies |
+//! | `simulate/`, `import.rs` | the model of the hardware path profiler; branches that hardware recorded |
+//! | `trace/` | exact traces of programs that were not built for it |
+//! | `waits.rs`, `waits/` | waiting time: recording it, and the code that causes it |
+//! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
+//! | `info.rs`, `store.rs`, `doctor.rs` | what is known of a program, what is stored, whether everything is there |
+//! | `manual.rs` | manual pages, completions, links to drivers |
+
+mod advise;
+mod build;
+mod copies;
+mod coverage;
+mod doctor;
+mod field;
+mod find;
+mod graph;
+mod import;
+mod info;
+mod instrument;
+mod isolate;
+mod loops;
+mod manual;
+mod pgo;
+mod plan;
+mod record;
+mod reports;
+mod residual;
+mod runs;
+mod sample;
+mod sequences;
+mod simulate;
+mod store;
+mod stream;
+mod suite;
+mod trace;
+mod waits;
+
+use crate::cli::{Cli, Command};
+use crate::driver::cc;
+use anyhow::Result;
+use std::process::ExitCode;
+
+/// Runs the command that the line names.
+pub fn run(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        Command::Cc { arguments } => cc::drive(cc::Language::C, arguments),
+        Command::Cxx { arguments } => cc::drive(cc::Language::Cxx, arguments),
+        Command::Build(build) => build::run(&build),
+        Command::Pgo(job) => pgo::run(&job),
+        Command::Record(record) => record::run(&record),
+        Command::Sample(job) => sample::attach(&job),
+        Command::Last(job) => stream::last(&job),
+        Command::Stream(job) => stream::run(&job),
+        Command::Collect(job) => record::collect_files(&job),
+        Command::Simulate(job) => simulate::run(&job),
+        Command::Import(job) => import::run(&job),
+        Command::Report(job) => reports::report(&job, cli.color),
+        Command::Annotate(job) => reports::annotate(&job, cli.color),
+        Command::Advise(job) => advise::run(&job, cli.color),
+        Command::Find(job) => find::run(&job, cli.color),
+        Command::Isolate(job) => isolate::run(&job, cli.color),
+        Command::Residual(job) => residual::run(&job, cli.color),
+        Command::Field(job) => field::run(&job, cli.color),
+        Command::Export(job) => reports::export(&job),
+        Command::Coverage(job) => coverage::run(&job),
+        Command::Suite(job) => suite::run(&job),
+        Command::Waits(job) => waits::run(&job, cli.color),
+        Command::Runs(job) => runs::runs(&job),
+        Command::Merge(job) => runs::merge(&job),
+        Command::Diff(job) => runs::compare(&job),
+        Command::Instrument(job) => instrument::run(&job),
+        Command::Loops(job) => loops::run(&job, cli.color),
+        Command::Info(info) => info::run(&info),
+        Command::Graph(job) => graph::run(&job),
+        Command::Plan(job) => plan::run(&job),
+        Command::Trace(job) => trace::run(&job),
+        Command::Store(job) => store::run(&job),
+        Command::Doctor { json, command, .. } if command.is_empty() => doctor::run(json),
+        Command::Doctor { json, runs, command } => copies::determinism(&command, runs, json),
+        Command::Copy { folder, copy } => copies::work(&folder, copy),
+        Command::Drivers { folder } => manual::drivers(folder),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { folder } => manual::pages(&folder),
+    }
+}

@@ -1,0 +1,90 @@
+//! `trodden pgo`: a program made faster by what its own runs tell, in one command.
+//!
+//! ```text
+//! build with markers -> train -> edge profile -> build by it, paths counted -> train again -> directions -> code changed by them
+//! ```
+//!
+//! The second training counts the paths of exactly the code that the edge profile has led to, and the last step works
+//! on the bitcode that was kept of it; so what paths tell is not lost between two compilations. What is made of paths
+//! is described in [`trodden_analysis::directions`].
+
+mod building;
+
+use crate::cli::Pgo;
+use crate::commands::instrument;
+use crate::commands::record;
+use crate::driver::experiment;
+use crate::driver::profdata;
+use crate::notes::note;
+use anyhow::{Context, Result, ensure};
+use building::Building;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trodden_analysis::directions::{Directed, DirectionOptions, collected, directed};
+use trodden_unit::experiment::Input;
+use trodden_unit::{Direction, Settings};
+
+/// Builds, trains, builds, trains, and makes the program.
+///
+/// # Errors
+/// A build, a training or a tool fails, or it is not clear which program is meant.
+pub fn run(job: &Pgo) -> Result<ExitCode> {
+    let folder = tempfile::Builder::new().prefix("trodden-pgo-").tempdir().context("cannot make a temporary folder")?;
+    let profile = folder.path().join("edges.profdata");
+    note("1 of 5: building to collect an edge profile");
+    let building = Building::of(job)?;
+    let program = building.run(None)?;
+    note("2 of 5: training");
+    fs::write(&profile, profdata::indexed(&record::train(&job.train, &program)?)?)
+        .with_context(|| format!("cannot write {}", profile.display()))?;
+    note("3 of 5: building by the edge profile, with paths counted");
+    let again = building.run(Some(&profile))?;
+    ensure!(again == program, "the second build made {} instead of {}: name one with --program", again.display(), program.display());
+    let directed = if job.edges { Vec::new() } else { by_paths(job, &program)? };
+    note("5 of 5: making the program, with nothing counted");
+    let output = job.output.clone().unwrap_or_else(|| with_ending(&program));
+    let file = folder.path().join("directions");
+    fs::write(&file, collected(&directed).to_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
+    let settings = Settings { apply: Some(Input::File(file)), ..Settings::default() };
+    instrument::make(&program, &output, &experiment::resolve(settings)?)?;
+    tell(&output, &directed);
+    if let Some(kept) = &job.keep_profile {
+        fs::copy(&profile, kept).with_context(|| format!("cannot write {}", kept.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the paths of the second training say.
+fn by_paths(job: &Pgo, program: &Path) -> Result<Vec<Directed>> {
+    note("4 of 5: training again, for paths");
+    let options = DirectionOptions { least_saving: job.min_share / 100.0, ..DirectionOptions::default() };
+    Ok(directed(&record::train(&job.train, program)?, &options)?)
+}
+
+/// `prog.fast` for `prog`, in the current folder.
+fn with_ending(program: &Path) -> PathBuf {
+    let mut name = program.file_name().unwrap_or_default().to_owned();
+    name.push(".fast");
+    env::current_dir().unwrap_or_default().join(name)
+}
+
+fn tell(output: &Path, directed: &[Directed]) {
+    for one in directed.iter().filter(|d| d.is_changed()) {
+        let of = |kind: fn(&Direction) -> bool| one.directions.iter().filter(|d| kind(d)).count();
+        let (copies, loops) = (of(|d| matches!(d, Direction::Copy(_))), of(|d| matches!(d, Direction::LastRounds(_))));
+        let parts = [
+            (loops, "loops whose last iteration has code of its own"),
+            (copies, "copies of paths behind branches that earlier ones decide"),
+        ];
+        let parts: Vec<String> = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{what}: {n}")).collect();
+        note(format_args!("{} ({:.1}% of all instructions): {}", one.function, one.share * 100.0, parts.join(", ")));
+    }
+    if !directed.is_empty() {
+        let copied =
+            if directed.iter().any(Directed::is_changed) { "" } else { "; nothing is copied: no copy would save enough (--min-share)" };
+        note(format_args!("functions whose branches are weighed by the paths taken: {}{copied}", directed.len()));
+    }
+    note(format_args!("the program is {}", output.display()));
+}

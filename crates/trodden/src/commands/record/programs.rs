@@ -1,0 +1,195 @@
+//! `trodden record --suite NAME -- COMMAND`: each program that the command runs is a run of its own.
+//!
+//! Each process has raw files of its own, named by its number. Processes are followed (`trodden_trace`), so that it is
+//! known which of them are one program, how it was called and how it ended, and so that a process's files are put aside
+//! as soon as it has left its program: its number may be given again. What has ended is stored while the command goes
+//! on.
+
+use crate::cli::Record;
+use crate::commands::record::{self, TEST_VARIABLE};
+use crate::driver::assets;
+use crate::notes::{note, reasons, warn};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::UNIX_EPOCH;
+use trodden_profile::merge::{Builds, merge_files};
+use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files};
+use trodden_report::words::plural;
+use trodden_trace::{Event, Follow, Program, ProgramId, TraceError, follow};
+
+/// Records the programs of a command as runs of a suite; gives the command's exit status.
+///
+/// # Errors
+/// The command cannot be started or followed, or there is no place for its counts.
+pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
+    let folder = record::run_folder(job)?;
+    let store = RunStore::create(&std::env::current_dir()?)?;
+    let (command, raw) = (record::command(&job.command, folder.path(), "%m.%p.raw"), folder.path().to_owned());
+    let (ended, programs) = channel();
+    let keeper =
+        Keeper { store, folder: raw.clone(), suite: suite.to_owned(), told: BTreeSet::new(), stored: Vec::new(), failures: 0, lacking: 0 };
+    let keeper = std::thread::spawn(move || keeper.keep_all(&programs));
+    let status = record::forwarding_signals(|begun| {
+        // Whoever follows processes holds them up until its thread ends.
+        let following = move || {
+            let tell = &mut |event| match event {
+                Event::Left { program, process } => put_aside(&raw, program, process),
+                // Nobody listens if storing has failed, which is told then.
+                Event::Ended(program) => drop(ended.send(program)),
+            };
+            follow(Follow { command, variable: TEST_VARIABLE, begun: &mut |process| begun.tell(process), tell })
+        };
+        std::thread::spawn(following).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    let status = status.map_err(|e| failed(e, &job.command[0]))?;
+    let keeper = keeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let finished = folder.check().and_then(|()| keeper.finish(job, status));
+    let is_whole = finished.is_ok();
+    if let Err(error) = finished {
+        let kept = folder.keep();
+        warn(format_args!(
+            "the suite is incomplete: {1}; raw counts that were not stored are in {0} (`trodden collect {0}`)",
+            kept.display(),
+            reasons(&error)
+        ));
+    }
+    Ok(record::exit_code_with(status, is_whole))
+}
+
+fn failed(error: TraceError, program: &OsStr) -> anyhow::Error {
+    let remedy = match error {
+        TraceError::Start(_) => "",
+        _ => ": --together makes one run of all processes, without following them",
+    };
+    anyhow::anyhow!("cannot run {}: {error}{remedy}", program.display())
+}
+
+/// Where the files of a program go.
+fn folder_of(folder: &Path, program: ProgramId) -> PathBuf {
+    folder.join(program.0.to_string())
+}
+
+/// Moves the files of a process that has left its program. What cannot be moved is found at the end.
+fn put_aside(folder: &Path, program: ProgramId, process: u32) {
+    let end = format!(".{process}.raw");
+    let ours = raw_files(folder).unwrap_or_default();
+    let ours: Vec<_> = ours.iter().filter_map(|f| f.file_name()).filter(|n| n.to_string_lossy().ends_with(&end)).collect();
+    if ours.is_empty() {
+        return;
+    }
+    let place = folder_of(folder, program);
+    let _ = fs::create_dir_all(&place);
+    for name in ours {
+        let _ = fs::rename(folder.join(name), place.join(name));
+    }
+}
+
+/// Stores programs as runs.
+struct Keeper {
+    store: RunStore,
+    folder: PathBuf,
+    suite: String,
+    /// Problems told already: each run may have them.
+    told: BTreeSet<String>,
+    stored: Vec<PathBuf>,
+    failures: u64,
+    /// Stored runs that lack counts, and say so.
+    lacking: u64,
+}
+
+impl Keeper {
+    fn keep_all(mut self, programs: &Receiver<Program>) -> Keeper {
+        for program in programs {
+            let place = folder_of(&self.folder, program.id);
+            if place.is_dir()
+                && let Err(error) = self.keep(run_of(program), &place)
+            {
+                self.tell(&reasons(&error));
+                self.failures += 1;
+            }
+        }
+        self
+    }
+
+    /// Stores a run, and removes its raw files.
+    fn keep(&mut self, run: Run, place: &Path) -> Result<()> {
+        let files = raw_files(place)?;
+        if files.iter().any(|f| matches!(Switch::open(f), Ok(Some(_)))) {
+            bail!("a program of the sample tier counts nothing in a suite of single programs: --together records them in bursts");
+        }
+        let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, assets::store().ok().as_ref());
+        let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
+        let (is_lacking, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_marked));
+        collected.problems.iter().for_each(|p| self.tell(&p.to_string()));
+        if !all_marked {
+            bail!("counts of a run cannot be decoded");
+        }
+        self.lacking += u64::from(is_lacking);
+        // A process that is killed as it starts leaves a file without anything in it.
+        if !collected.profile.images.is_empty() {
+            self.stored.push(self.store.add_run(&collected.profile)?.profile);
+        }
+        fs::remove_dir_all(place).with_context(|| format!("cannot remove {}", place.display()))
+    }
+
+    fn tell(&mut self, problem: &str) {
+        if self.told.insert(problem.to_owned()) {
+            warn(problem);
+        }
+    }
+
+    /// Stores what no process could be found for, and tells what there is.
+    fn finish(mut self, job: &Record, status: ExitStatus) -> Result<()> {
+        let rest = raw_files(&self.folder)?;
+        if !rest.is_empty() {
+            warn(format_args!(
+                "{} raw files are of processes that could not be followed (another namespace?); they are kept as one run",
+                rest.len()
+            ));
+            let place = self.folder.join("rest");
+            fs::create_dir_all(&place)?;
+            for file in &rest {
+                fs::rename(file, place.join(file.file_name().context("a file has a name")?))?;
+            }
+            let run = record::circumstances(&job.command, UNIX_EPOCH.elapsed().unwrap_or_default(), record::ending(status));
+            self.keep(run, &place)?;
+        }
+        if self.stored.is_empty() && self.failures == 0 && self.lacking == 0 {
+            record::nothing_counted(&job.command[0]);
+            return Ok(());
+        }
+        if let Some(output) = &job.destination.output {
+            let merged = merge_files(&self.stored, Builds::Separate, |_| {});
+            merged.profile.context("no run can be read again")?.write(output)?;
+            note(format_args!("all runs, added up, are in {}", output.display()));
+        }
+        let runs = plural(self.stored.len() as u128, "run", "runs");
+        note(format_args!("recorded {runs} in the suite {}; `trodden suite list {0}` shows them", self.suite));
+        anyhow::ensure!(self.failures == 0, "{} runs could not be stored", self.failures);
+        anyhow::ensure!(self.lacking == 0, "counts of {} are lost, and the runs say so", plural(u128::from(self.lacking), "run", "runs"));
+        Ok(())
+    }
+}
+
+fn run_of(program: Program) -> Run {
+    Run {
+        command: program.command,
+        directory: program.directory,
+        host: record::host(),
+        suite: None,
+        started_ns: program.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
+        duration_ns: program.duration.as_nanos() as u64,
+        ending: program.ending.map(record::ending),
+        runs: 1,
+        recorder: env!("CARGO_PKG_VERSION").into(),
+        test: program.variable.filter(|name| !name.is_empty()),
+        diverged: 0,
+        lost: 0,
+        interrupted: 0,
+    }
+}

@@ -1,0 +1,203 @@
+//! Opens a source of branches: a program under QEMU, with the plugin that lies beside this program, or a file.
+
+use crate::cli::{Simulate, SourceFormat};
+use crate::driver::assets::own_folder;
+use anyhow::{Context, Result, anyhow, bail};
+use nix::sys::stat::Mode;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use tempfile::TempDir;
+use trodden_trace::sources::{BranchSource, Bt9Source, Cbp2025Source, ChampSimSource, Level, PerfScriptSource, QemuSource, RecordedSource};
+
+/// The plugin's file name.
+const PLUGIN: &str = "libtrodden_qemu_plugin.so";
+/// Variable that names another plugin file.
+const PLUGIN_VARIABLE: &str = "TRODDEN_QEMU_PLUGIN";
+/// QEMU's user mode for programs of this machine.
+const QEMU: &str = "qemu-x86_64";
+
+/// A source, and what has to be waited for at its end.
+pub struct Opened {
+    /// The source.
+    pub source: Box<dyn BranchSource>,
+    /// The command or file.
+    pub origin: String,
+    running: Option<Running>,
+}
+
+struct Running {
+    waiter: JoinHandle<std::io::Result<ExitStatus>>,
+    _folder: TempDir,
+}
+
+impl Opened {
+    /// Waits for the program; its exit status, or success of a file.
+    ///
+    /// # Errors
+    /// QEMU's end is not known.
+    pub fn end(&mut self) -> Result<ExitCode> {
+        let Some(running) = self.running.take() else { return Ok(ExitCode::SUCCESS) };
+        let status = running.waiter.join().map_err(|_| anyhow!("waiting for {QEMU} failed"))??;
+        let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+        Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+    }
+}
+
+/// Opens what the job names. A program is followed at this level.
+///
+/// # Errors
+/// The file or program is not there or not what it should be, or QEMU or the plugin is missing; the message says what to do.
+pub fn open(job: &Simulate, level: Level) -> Result<Opened> {
+    match &job.from {
+        Some(file) => open_file(file, job.format, &job.program),
+        None => run_program(job, level),
+    }
+}
+
+/// Opens a file of branches, compressed or not.
+///
+/// # Errors
+/// It cannot be read, or is of no format that is known.
+pub fn open_file(path: &Path, format: SourceFormat, programs: &[PathBuf]) -> Result<Opened> {
+    use std::io::BufRead;
+    let mut reader = BufReader::with_capacity(1 << 16, decompressed(path)?);
+    let beginning = reader.fill_buf().with_context(|| format!("cannot read {}", path.display()))?;
+    let format = if format == SourceFormat::Auto { recognised(path, beginning)? } else { format };
+    let source: Box<dyn BranchSource> = match format {
+        SourceFormat::Auto | SourceFormat::Recorded => Box::new(RecordedSource::new(reader, path)?),
+        SourceFormat::Bt9 => Box::new(Bt9Source::new(reader, path)?),
+        SourceFormat::Cbp2025 => Box::new(Cbp2025Source::new(reader, path)),
+        SourceFormat::Champsim => Box::new(ChampSimSource::new(reader, path)),
+        SourceFormat::PerfScript => Box::new(PerfScriptSource::new(reader, path, programs)?),
+    };
+    Ok(Opened { source, origin: path.display().to_string(), running: None })
+}
+
+/// The format of a file by its beginning.
+fn recognised(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
+    let head = &beginning[..beginning.len().min(1024)];
+    let is_text = !head.is_empty() && head.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace());
+    Ok(match head {
+        [b't', b'r', b'o', b'd', b'r', b'e', b'c', b'\n', ..] => SourceFormat::Recorded,
+        [b'B', b'T', b'9', b'_', ..] => SourceFormat::Bt9,
+        _ if is_text => SourceFormat::PerfScript,
+        _ if path.to_string_lossy().contains("champsim") => SourceFormat::Champsim,
+        _ => bail!("{} does not say what it is: name its format, --format champsim or cbp2025", path.display()),
+    })
+}
+
+/// The content of a file; gzip, xz and zstd are run on files that they compressed.
+fn decompressed(path: &Path) -> Result<Box<dyn Read>> {
+    let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut magic = [0; 6];
+    let read = file.read(&mut magic).with_context(|| format!("cannot read {}", path.display()))?;
+    let file = File::open(path)?;
+    let tool = match &magic[..read] {
+        [0x1f, 0x8b, ..] => "gzip",
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => "xz",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd",
+        _ => return Ok(Box::new(file)),
+    };
+    let child = Command::new(tool).arg("-dc").stdin(file).stdout(Stdio::piped()).spawn();
+    let mut child = child.with_context(|| format!("cannot run {tool}, which {} is compressed by: install it", path.display()))?;
+    let output = child.stdout.take().context("no pipe")?;
+    // It ends with its output, or when that is read no further.
+    std::thread::spawn(move || child.wait());
+    Ok(Box::new(output))
+}
+
+fn run_program(job: &Simulate, level: Level) -> Result<Opened> {
+    let (name, arguments) = job.command.split_first().context("no program is named")?;
+    let program = find_program(name)?;
+    let plugin = plugin()?;
+    let folder = tempfile::Builder::new().prefix("trodden-simulate-").tempdir()?;
+    let pipe = folder.path().join("blocks");
+    nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).context("cannot make a pipe")?;
+    let mut command = Command::new(QEMU);
+    let mut plugin_argument = OsString::from(plugin.as_os_str());
+    plugin_argument.push(",out=");
+    plugin_argument.push(&pipe);
+    if level == Level::Instructions {
+        plugin_argument.push(",memory=on");
+    }
+    // QEMU names programs by the first argument that it is given; the program should see the name it was called by.
+    command.arg("-plugin").arg(plugin_argument).arg("-0").arg(name).arg(&program).args(arguments);
+    if job.output.is_none() {
+        command.stdout(Stdio::from(std::io::stderr().as_fd().try_clone_to_owned()?));
+    }
+    let child = command.spawn().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => anyhow!("{QEMU} is not installed: apt-get install qemu-user"),
+        _ => anyhow!("cannot run {QEMU}: {error}"),
+    })?;
+    let waiter = wait(child, pipe.clone());
+    let stream = File::open(&pipe).with_context(|| format!("cannot read {}", pipe.display()))?;
+    // A large pipe lets the program run on while branches are processed; a smaller one serves as well.
+    let _ = nix::fcntl::fcntl(stream.as_fd(), nix::fcntl::FcntlArg::F_SETPIPE_SZ(1 << 20));
+    let mut reader = BufReader::with_capacity(1 << 20, stream);
+    let origin = shlex::try_join(job.command.iter().map(|w| w.to_str().unwrap_or("?"))).unwrap_or_default();
+    if is_empty(&mut reader)? {
+        let status = waiter.join().map_err(|_| anyhow!("waiting for {QEMU} failed"))??;
+        bail!(
+            "{QEMU} ended before {} began ({status}); see its message above: is it a program for x86-64, and QEMU built with plugins?",
+            program.display()
+        );
+    }
+    let source = Box::new(QemuSource::new(reader, Path::new("the stream of QEMU's plugin"), level)?);
+    Ok(Opened { source, origin, running: Some(Running { waiter, _folder: folder }) })
+}
+
+/// Waits for QEMU; a reader that still waits for the pipe's other end goes on then.
+fn wait(mut child: std::process::Child, pipe: PathBuf) -> JoinHandle<std::io::Result<ExitStatus>> {
+    std::thread::spawn(move || {
+        let status = child.wait();
+        drop(OpenOptions::new().write(true).custom_flags(nix::libc::O_NONBLOCK).open(pipe));
+        status
+    })
+}
+
+fn is_empty(reader: &mut BufReader<impl Read>) -> Result<bool> {
+    use std::io::BufRead;
+    Ok(reader.fill_buf()?.is_empty())
+}
+
+/// The program's file: QEMU does not search PATH.
+fn find_program(name: &OsStr) -> Result<PathBuf> {
+    let is_executable = |p: &Path| p.is_file() && p.metadata().is_ok_and(|m| m.permissions().mode() & 0o111 != 0);
+    let path = match Path::new(name).components().count() {
+        1 => env::split_paths(&env::var_os("PATH").unwrap_or_default()).map(|f| f.join(name)).find(|p| is_executable(p)),
+        _ => Some(PathBuf::from(name)).filter(|p| is_executable(p)),
+    };
+    let path = path.ok_or_else(|| anyhow!("{} is no program that can be executed", name.display()))?;
+    let mut beginning = [0; 2];
+    if File::open(&path).and_then(|mut f| f.read_exact(&mut beginning)).is_ok() && &beginning == b"#!" {
+        bail!("{} is a script: name the program that runs it, such as `trodden simulate -- /bin/sh {}`", path.display(), path.display());
+    }
+    Ok(path)
+}
+
+/// The plugin's file.
+fn plugin() -> Result<PathBuf> {
+    if let Some(named) = env::var_os(PLUGIN_VARIABLE).filter(|v| !v.is_empty()) {
+        let path = std::path::absolute(PathBuf::from(named))?;
+        anyhow::ensure!(path.is_file(), "{} does not exist: {PLUGIN_VARIABLE} must name the file {PLUGIN}", path.display());
+        return Ok(path);
+    }
+    let own = own_folder()?;
+    let places = [own.join(PLUGIN), own.join("../lib/trodden").join(PLUGIN)];
+    places.iter().find(|p| p.is_file()).cloned().with_context(|| {
+        let [one, other] = &places;
+        let (one, other) = (one.display(), other.display());
+        format!(
+            "the plugin is neither {one} nor {other}: build it with `cargo build --release -p trodden-qemu-plugin`, or name it by \
+            {PLUGIN_VARIABLE}"
+        )
+    })
+}

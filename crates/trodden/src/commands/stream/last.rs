@@ -1,0 +1,203 @@
+//! `trodden last`: what each thread did before the end.
+//!
+//! Frames come from the shadow stack in the stream file: for each, the path up to its last call, and the lines of that
+//! call. The paths before come from the ring of events. Of the innermost frame nothing is known behind its last event:
+//! where in the code it was, a debugger tells from a core file.
+
+use super::files::{self, STREAM};
+use super::told::{Line, Told, maps, place};
+use crate::cli::Last;
+use crate::output;
+use crate::sources;
+use anyhow::{Result, ensure};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use trodden_profile::stream::{LiveStream, LiveThread, Nesting, Step};
+use trodden_report::words::plural;
+use trodden_report::{SourceCache, View};
+use trodden_wire::stream::Event;
+
+const SCHEMA_VERSION: u32 = 1;
+/// Most source lines of a frame's block.
+const SOURCE_LINES: usize = 6;
+
+#[derive(Serialize)]
+struct Report {
+    schema_version: u32,
+    streams: Vec<StreamReport>,
+}
+
+#[derive(Serialize)]
+struct StreamReport {
+    file: PathBuf,
+    image: PathBuf,
+    /// Threads that could not write.
+    lost_threads: u64,
+    threads: Vec<ThreadReport>,
+}
+
+#[derive(Serialize)]
+struct ThreadReport {
+    process: u32,
+    thread: u32,
+    /// Live frames, innermost first.
+    frames: Vec<FrameReport>,
+    /// The last events, oldest first.
+    events: Vec<EventReport>,
+    /// Events before those that are still known.
+    known_before: u64,
+}
+
+#[derive(Serialize)]
+struct FrameReport {
+    function: String,
+    /// The path up to the last call, as lines; none if it made no call.
+    path: Option<String>,
+    /// The lines of the block of that call; of the function's beginning if it made none.
+    lines: Vec<Line>,
+    /// Whether it made a call.
+    at_call: bool,
+}
+
+#[derive(Serialize)]
+struct EventReport {
+    depth: usize,
+    kind: &'static str,
+    function: String,
+    path: Option<String>,
+}
+
+/// Shows the end of runs.
+///
+/// # Errors
+/// There are no stream files, or they cannot be read.
+pub fn run(job: &Last) -> Result<ExitCode> {
+    let mut streams = Vec::new();
+    let given = if job.files.is_empty() { vec![files::newest_last()?] } else { job.files.clone() };
+    for path in given {
+        match path.is_dir() {
+            true => streams.extend(files::with_extension(&path, STREAM)?),
+            false => streams.push(path),
+        }
+    }
+    ensure!(!streams.is_empty(), "there are no stream files (their names end in .stream)");
+    let mut report = Report { schema_version: SCHEMA_VERSION, streams: Vec::new() };
+    for file in streams {
+        report.streams.push(of_file(&LiveStream::open(&file, false)?, job)?);
+    }
+    match job.json {
+        true => output::print(&output::json_text(&report)?)?,
+        false => output::print_text(&text(&report))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_file(stream: &LiveStream, job: &Last) -> Result<StreamReport> {
+    let profile = maps(stream.head())?;
+    let view = View::of(&profile);
+    let provider = sources::sources(&job.source, &std::env::current_dir()?.display().to_string());
+    let sources = SourceCache::new(&provider);
+    let told = Told::new(stream.head(), &profile, &view, &sources);
+    // A thread whose frames are all left has ended, or waits in code that is not instrumented.
+    let threads = stream.threads()?.iter().map(|t| of_thread(t, &told, job.paths)).collect();
+    let (file, image) = (stream.path().to_owned(), stream.head().image_path.clone());
+    Ok(StreamReport { file, image, lost_threads: stream.lost_threads(), threads })
+}
+
+fn of_thread(thread: &LiveThread, told: &Told, most: usize) -> ThreadReport {
+    let frames = thread.frames.iter().rev().filter_map(|slot| of_frame(*slot, told)).collect();
+    let is_whole = thread.earlier == 0;
+    let mut nesting = Nesting::new(&told.places, is_whole);
+    let mut events = Vec::new();
+    for &event in &thread.events {
+        let step = nesting.feed(event);
+        events.extend(of_event(event, step, nesting.frames().len(), told));
+    }
+    let shown = if most == 0 { events.len() } else { most.min(events.len()) };
+    let known_before = (events.len() - shown) as u64;
+    let events = events.split_off(events.len() - shown);
+    ThreadReport { process: thread.key.process, thread: thread.key.thread, frames, events, known_before }
+}
+
+/// A live frame by what its slot holds.
+fn of_frame(slot: Event, told: &Told) -> Option<FrameReport> {
+    match slot {
+        Event::Path(counter) => {
+            let (function, _) = told.places.path(counter)?;
+            let path = told.story(counter).map(|story| story.outline(usize::MAX));
+            Some(FrameReport { function: told.name(function), path, lines: told.lines_of_end(counter), at_call: true })
+        }
+        Event::Enter(counter) | Event::Inherited(counter) => {
+            let (function, _) = told.places.path(counter)?;
+            let lines = told.declared(function).into_iter().collect();
+            Some(FrameReport { function: told.name(function), path: None, lines, at_call: false })
+        }
+        Event::Resume(_) => None,
+    }
+}
+
+fn of_event(event: Event, step: Step, depth: usize, told: &Told) -> Option<EventReport> {
+    match (step, event) {
+        (Step::Entered(frame), _) => {
+            Some(EventReport { depth: depth.saturating_sub(1), kind: "enter", function: told.name(frame.function), path: None })
+        }
+        (Step::Path { counter, role, depth }, _) => {
+            let (function, _) = told.places.path(counter)?;
+            Some(EventReport { depth: depth - 1, kind: told.role(role), function: told.name(function), path: Some(told.path(counter)) })
+        }
+        (Step::Unwound(0), _) => None,
+        (Step::Unwound(frames), _) => {
+            let function = plural(frames as u128, "frame", "frames");
+            Some(EventReport { depth: depth.saturating_sub(1), kind: "unwound", function, path: None })
+        }
+        (Step::Unknown, _) => None,
+    }
+}
+
+fn text(report: &Report) -> String {
+    let mut out = String::new();
+    for stream in &report.streams {
+        let _ = writeln!(out, "{} ({})", stream.image.display(), stream.file.display());
+        if stream.lost_threads > 0 {
+            let _ = writeln!(out, "  {} could not be recorded: there was no room", plural(stream.lost_threads.into(), "thread", "threads"));
+        }
+        for thread in &stream.threads {
+            thread_text(thread, &mut out);
+        }
+    }
+    out
+}
+
+fn thread_text(thread: &ThreadReport, out: &mut String) {
+    let frames = plural(thread.frames.len() as u128, "live frame", "live frames");
+    let _ = writeln!(out, "\nthread {} of process {}: {frames}", thread.thread, thread.process);
+    for (number, frame) in thread.frames.iter().enumerate() {
+        let at = place(&frame.lines).map_or(String::new(), |place| format!("  {place}"));
+        let _ = match (&frame.path, frame.at_call) {
+            (Some(path), _) => writeln!(out, "  #{number} {}{at}  at its last call, by the path {path}", frame.function),
+            (None, true) => writeln!(out, "  #{number} {}{at}  at its last call", frame.function),
+            (None, false) => writeln!(out, "  #{number} {}{at}  entered; no call made", frame.function),
+        };
+        let skipped = frame.lines.len().saturating_sub(SOURCE_LINES);
+        for line in &frame.lines[skipped..] {
+            if let Some(text) = &line.text {
+                let _ = writeln!(out, "       {:>5} | {}", line.line, text.trim_end());
+            }
+        }
+    }
+    if thread.events.is_empty() {
+        return;
+    }
+    let before = match thread.known_before {
+        0 => String::new(),
+        n => format!(" ({} before; --paths 0 shows all)", plural(n.into(), "more event", "more events")),
+    };
+    let _ = writeln!(out, "  before that, newest last{before}:");
+    for event in &thread.events {
+        let indent = 2 * event.depth.min(20);
+        let path = event.path.as_ref().map_or(String::new(), |path| format!("  {path}"));
+        let _ = writeln!(out, "    {:indent$}{:<7} {}{path}", "", event.kind, event.function);
+    }
+}

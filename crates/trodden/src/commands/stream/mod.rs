@@ -1,0 +1,36 @@
+//! Streams of paths and calls: recording whole programs, flight recorders; showing them.
+//!
+//! | file | what |
+//! |---|---|
+//! | `record.rs` | `trodden record --whole-program`, `--last N`; `trodden stream collect` |
+//! | `files.rs` | where a run's streams are kept |
+//! | `told.rs` | events in words, with source |
+//! | `last.rs` | `trodden last` |
+//! | `show.rs`, `statistics.rs` | `trodden stream show`, `statistics` |
+
+pub mod files;
+mod last;
+mod record;
+mod show;
+mod statistics;
+pub mod told;
+
+use crate::cli::Stream;
+use anyhow::Result;
+use std::process::ExitCode;
+
+pub use last::run as last;
+pub use record::run as record;
+
+/// `trodden stream`
+///
+/// # Errors
+/// As of its parts.
+pub fn run(job: &Stream) -> Result<ExitCode> {
+    match job {
+        Stream::Statistics(job) => statistics::run(job),
+        Stream::Show(job) => show::run(job),
+        Stream::Collect(job) => record::collect(job),
+        Stream::Analysis(job) => crate::commands::sequences::run(job),
+    }
+}

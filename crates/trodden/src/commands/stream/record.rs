@@ -1,0 +1,269 @@
+//! `trodden record --whole-program` and `--last N`: what programs built with `--stream` write.
+//!
+//! A program writes chunks of events into a file that it maps; this process takes full ones, compresses them, and gives
+//! them back. If it is slower, the file grows. If it is killed, the program goes on and the file grows;
+//! `trodden stream collect` makes the log later. If the program is killed, all it wrote is in the file.
+
+use super::files::{self, LOG, STREAM};
+use crate::cli::{Record, StreamCollect};
+use crate::commands::record::{
+    self, circumstances, deliver, ending, exit_code_with, host, nothing_counted, pattern, run_folder, wait_forwarding,
+};
+use crate::driver::assets;
+use crate::notes::{note, reasons, warn};
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, counts, is_stream_file, write_raw};
+use trodden_profile::{Ending, Run, RunStore, collect as collect_profile, raw_files};
+use trodden_report::words::{count, plural};
+use trodden_wire::OUTPUT_VARIABLE;
+use trodden_wire::stream::STREAM_VARIABLE;
+
+/// Names of stream files: each process has its own.
+const NAMES: &str = "%m.%p.stream";
+/// How long it is waited for full chunks, where there were none.
+const PAUSE: Duration = Duration::from_micros(500);
+/// Longest wait, when nothing happens.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+/// How often new stream files are looked for.
+const NEW_FILES: Duration = Duration::from_millis(20);
+
+/// Records streams; gives the command's exit status.
+///
+/// # Errors
+/// The command cannot be started, or there is no place for its streams.
+pub fn run(job: &Record) -> Result<ExitCode> {
+    match job.stream.last {
+        Some(last) => record_last(job, last),
+        None => record_whole(job),
+    }
+}
+
+/// Runs a command with flight recorders.
+fn record_last(job: &Record, last: u64) -> Result<ExitCode> {
+    let store = RunStore::create(&std::env::current_dir()?)?;
+    let folder = files::new_last(store.folder())?;
+    let folder = fs::canonicalize(&folder)?;
+    let mut command = record::command(&job.command, &folder, NAMES);
+    command.env(STREAM_VARIABLE, last.to_string());
+    let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", job.command[0].display()))?;
+    let streams = files::with_extension(&folder, STREAM)?;
+    let (streams, others): (Vec<PathBuf>, Vec<PathBuf>) = streams.into_iter().partition(|f| is_stream_file(f));
+    if let Some(other) = others.first() {
+        warn(format_args!("{} is no stream: what wrote it was built without --stream, and only counted", other.display()));
+    }
+    if streams.is_empty() {
+        warn("nothing was recorded: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
+        let _ = fs::remove_dir_all(&folder);
+        return Ok(exit_code_with(status, false));
+    }
+    let how = match ending(status) {
+        Ending::Exit(_) => "",
+        Ending::Signal(_) => " what each thread did before the end",
+    };
+    note(format_args!("the last paths are in {}; `trodden last` shows{}", folder.display(), if how.is_empty() { " them" } else { how }));
+    Ok(exit_code_with(status, true))
+}
+
+/// Runs a command and keeps whole streams.
+fn record_whole(job: &Record) -> Result<ExitCode> {
+    let folder = run_folder(job)?;
+    let mut command = record::command(&job.command, folder.path(), NAMES);
+    command.env(OUTPUT_VARIABLE, pattern(folder.path(), NAMES)).env(STREAM_VARIABLE, "whole");
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let clock = Instant::now();
+    let is_over = AtomicBool::new(false);
+    let (status, drained) = std::thread::scope(|scope| {
+        let recorder = scope.spawn(|| Recorder::new(folder.path()).run(&is_over));
+        let status = wait_forwarding(&mut command);
+        is_over.store(true, Ordering::Relaxed);
+        (status, recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let status = status.with_context(|| format!("cannot run {}", job.command[0].display()))?;
+    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..circumstances(&job.command, started, ending(status)) };
+    let kept = drained.and_then(|drained| keep(job, run, folder.path(), &drained));
+    let is_whole = match kept {
+        Ok(is_whole) => is_whole,
+        Err(error) => {
+            let kept = folder.keep();
+            warn(format_args!(
+                "no streams of this run: {1}; what was written is in {0} (`trodden stream collect {0}`)",
+                kept.display(),
+                reasons(&error)
+            ));
+            false
+        }
+    };
+    Ok(exit_code_with(status, is_whole))
+}
+
+/// Makes the profile of logs, and puts both where they are wanted; whether nothing is lacking.
+fn keep(job: &Record, run: Run, folder: &Path, drained: &Drained) -> Result<bool> {
+    let logs = files::with_extension(folder, LOG)?;
+    let mut lossy = 0;
+    for log in &logs {
+        lossy += fold(log)?;
+    }
+    if raw_files(folder)?.is_empty() {
+        nothing_counted(&job.command[0]);
+        return Ok(true);
+    }
+    if logs.is_empty() {
+        warn("no stream was recorded: what ran was built without --stream, and only counted");
+    }
+    let profile = collect_profile(raw_files(folder)?, run, assets::store().ok().as_ref());
+    let lacking = deliver(&profile, &job.destination)?;
+    if drained.damaged > 0 {
+        warn(format_args!("{} are no events: the program overwrote its stream", plural(drained.damaged.into(), "word", "words")));
+    }
+    if logs.is_empty() {
+        warn("there are counts, but no sequence: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
+        return Ok(lacking.problems == 0 && lossy == 0);
+    }
+    let place = match (lacking.run, &job.destination.output) {
+        (Some(run), _) => RunStore::create(&std::env::current_dir()?)?.streams(run),
+        (None, output) => {
+            let mut name = output.clone().unwrap_or_default().into_os_string();
+            name.push(".streams");
+            PathBuf::from(name)
+        }
+    };
+    move_logs(&logs, &place)?;
+    note(format_args!(
+        "{} in {} of {} bytes ({}); `trodden stream statistics` says more",
+        plural(drained.events.into(), "event", "events"),
+        plural(logs.len() as u128, "log", "logs"),
+        count(drained.bytes.into()),
+        place.display()
+    ));
+    Ok(lacking.problems == 0 && lossy == 0)
+}
+
+fn move_logs(logs: &[PathBuf], place: &Path) -> Result<()> {
+    let cannot = || format!("cannot put the streams into {}", place.display());
+    if !logs.is_empty() {
+        fs::create_dir_all(place).with_context(cannot)?;
+    }
+    for log in logs {
+        let to = place.join(log.file_name().context("a log has a name")?);
+        // Another file system, with --no-store.
+        if fs::rename(log, &to).is_err() {
+            fs::copy(log, &to).with_context(cannot)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the raw file of a log; gives the number of threads that lost events.
+fn fold(path: &Path) -> Result<u64> {
+    let log = StreamLog::open(path)?;
+    let lossy = log.threads().iter().filter(|t| t.lost > 0).count() as u64;
+    let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
+    if lost > 0 {
+        warn(format_args!("{} of {} are lost, since there was no room for them", plural(lost.into(), "event", "events"), path.display()));
+    }
+    write_raw(&path.with_extension("raw"), log.head(), &counts(&log)?, lossy)?;
+    Ok(lossy)
+}
+
+/// Drains the stream files of a folder.
+struct Recorder<'a> {
+    folder: &'a Path,
+    drains: BTreeMap<PathBuf, Drain>,
+    looked: Option<Instant>,
+}
+
+impl<'a> Recorder<'a> {
+    fn new(folder: &'a Path) -> Self {
+        Recorder { folder, drains: BTreeMap::new(), looked: None }
+    }
+
+    /// Until the command is over; gives what there was in all.
+    fn run(mut self, is_over: &AtomicBool) -> Result<Drained> {
+        let mut pause = PAUSE;
+        while !is_over.load(Ordering::Relaxed) {
+            self.look_for_files()?;
+            let mut taken = 0;
+            for drain in self.drains.values_mut() {
+                taken += drain.poll()?;
+            }
+            match taken {
+                0 => {
+                    std::thread::sleep(pause);
+                    pause = (2 * pause).min(LONGEST_PAUSE);
+                }
+                _ => pause = PAUSE,
+            }
+        }
+        self.looked = None;
+        self.look_for_files()?;
+        let mut all = Drained::default();
+        for (file, drain) in std::mem::take(&mut self.drains) {
+            let drained = drain.finish()?;
+            all.events += drained.events;
+            all.chunks += drained.chunks;
+            all.damaged += drained.damaged;
+            all.bytes += drained.bytes;
+            fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+        }
+        // Of programs that count.
+        for file in files::with_extension(self.folder, STREAM)?.iter().filter(|f| !is_stream_file(f)) {
+            fs::rename(file, file.with_extension("raw")).with_context(|| format!("cannot rename {}", file.display()))?;
+        }
+        Ok(all)
+    }
+
+    fn look_for_files(&mut self) -> Result<()> {
+        if self.looked.is_some_and(|looked| looked.elapsed() < NEW_FILES) {
+            return Ok(());
+        }
+        self.looked = Some(Instant::now());
+        for file in files::with_extension(self.folder, STREAM)? {
+            // One that is not set up yet is looked at again.
+            if !self.drains.contains_key(&file) && is_stream_file(&file) && LiveStream::open(&file, false).is_ok() {
+                let drain = Drain::begin(&file, &file.with_extension(LOG))?;
+                self.drains.insert(file, drain);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes logs and a run of stream files that were left.
+///
+/// # Errors
+/// A file cannot be read, or there is no place for the run.
+pub fn collect(job: &StreamCollect) -> Result<ExitCode> {
+    let mut streams = Vec::new();
+    for path in &job.files {
+        match path.is_dir() {
+            true => streams.extend(files::with_extension(path, STREAM)?),
+            false => streams.push(path.clone()),
+        }
+    }
+    ensure!(!streams.is_empty(), "there are no stream files (their names end in .stream) in the folders given");
+    let store = RunStore::create(&std::env::current_dir()?)?;
+    let folder = tempfile::Builder::new().prefix("streams-").tempdir_in(store.folder()).context("cannot make a folder in the run store")?;
+    let mut lossy = 0;
+    for (number, stream) in streams.iter().enumerate() {
+        // What a recorder that was killed wrote before.
+        let before = stream.with_extension(LOG);
+        let log = folder.path().join(format!("{number:04}.{LOG}"));
+        let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()))?;
+        note(format_args!("{}: {}", stream.display(), plural(drained.events.into(), "event", "events")));
+        lossy += fold(&log)?;
+    }
+    let run = Run { runs: 1, host: host(), recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+    let profile = collect_profile(raw_files(folder.path())?, run, assets::store().ok().as_ref());
+    profile.problems.iter().for_each(warn);
+    let entry = store.add_run(&profile.profile)?;
+    move_logs(&files::with_extension(folder.path(), LOG)?, &store.streams(entry.number))?;
+    note(format_args!("recorded as run {}; `trodden report` shows it", entry.number));
+    ensure!(lossy == 0, "events of {} are lost", plural(lossy.into(), "thread", "threads"));
+    Ok(ExitCode::SUCCESS)
+}

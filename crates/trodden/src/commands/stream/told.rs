@@ -1,0 +1,141 @@
+//! Events in words: functions by name, paths by the lines they run through, calls by their place.
+
+use crate::driver::assets;
+use anyhow::{Result, bail};
+use std::collections::HashMap;
+use std::path::Path;
+use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamHead, write_raw};
+use trodden_profile::{FunctionPaths, Profile, Run, collect};
+use trodden_report::story::{Ends, Story};
+use trodden_report::view::{Function, file_of};
+use trodden_report::{Name, SourceCache, View, words};
+
+/// Most lines of a path in one line of output.
+const OUTLINE: usize = 12;
+
+/// The maps of a stream's image, as a profile without counts.
+///
+/// # Errors
+/// There are none.
+pub fn maps(head: &StreamHead) -> Result<Profile> {
+    let folder = tempfile::tempdir()?;
+    let raw = folder.path().join("maps.raw");
+    write_raw(&raw, head, &[], 0)?;
+    let collected = collect(vec![raw], Run::default(), assets::store().ok().as_ref());
+    if collected.profile.images.is_empty() {
+        match collected.problems.first() {
+            Some(problem) => bail!("{problem}"),
+            None => bail!("`{}` has no units", head.image_path.display()),
+        }
+    }
+    collected.problems.iter().for_each(crate::notes::warn);
+    Ok(collected.profile)
+}
+
+/// Says what events are.
+pub struct Told<'a> {
+    /// Counters to functions.
+    pub places: Places<'a>,
+    functions: HashMap<FunctionPlace, &'a Function<'a>>,
+    sources: &'a SourceCache<'a>,
+}
+
+/// A place in the source.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Line {
+    /// File.
+    pub file: String,
+    /// Line.
+    pub line: u32,
+    /// Its text, if the source is there.
+    pub text: Option<String>,
+}
+
+impl<'a> Told<'a> {
+    /// Of an image whose maps a profile has.
+    pub fn new(head: &StreamHead, profile: &'a Profile, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> Told<'a> {
+        let image = &profile.images[0];
+        let mut functions = HashMap::new();
+        for (unit_place, unit) in image.units.iter().enumerate() {
+            for (place, map) in unit.map.functions.iter().enumerate() {
+                if let Some(function) = view.functions.iter().find(|f| std::ptr::eq(f.map, map)) {
+                    functions.insert(FunctionPlace { unit: unit_place, function: place }, function);
+                }
+            }
+        }
+        Told { places: Places::new(head, image), functions, sources }
+    }
+
+    /// A function's name.
+    pub fn name(&self, place: FunctionPlace) -> String {
+        Name::of(&self.places.function(place).name).short
+    }
+
+    /// The story of the path of a counter.
+    pub fn story(&self, counter: u32) -> Option<Story> {
+        let (place, id) = self.places.path(counter)?;
+        let function = self.functions.get(&place)?;
+        let paths = FunctionPaths::decode(function.map, [(id, 1)]).ok()?;
+        match (paths.complete.first(), paths.unfinished.iter().find(|u| u.id == id)) {
+            (Some(path), _) => Some(Story::of(function, path)),
+            (None, Some(path)) => Some(Story::of_unfinished(function, path)),
+            (None, None) => None,
+        }
+    }
+
+    /// The lines of a path, and how it ends, in one line.
+    pub fn path(&self, counter: u32) -> String {
+        let Some(story) = self.story(counter) else { return format!("path of counter {counter}") };
+        let ends = match story.ends {
+            Ends::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
+            Ends::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
+            Ends::Call { .. } => "call".into(),
+            ref ends => words::ends(ends),
+        };
+        format!("{}: {ends}", story.outline(OUTLINE))
+    }
+
+    /// The lines of the block in which a path ends or comes to a call, in the function itself.
+    pub fn lines_of_end(&self, counter: u32) -> Vec<Line> {
+        let Some((place, walk)) = self.places.walk(counter) else { return Vec::new() };
+        let (unit, function) = (self.places.unit(place), self.places.function(place));
+        let Some(block) = walk.blocks.last().and_then(|b| function.blocks.get(b.index())) else { return Vec::new() };
+        let mut lines: Vec<(String, u32)> = Vec::new();
+        for position in block.positions.iter().chain(&block.branch) {
+            // Of code that was inlined, the call in the function itself.
+            let own = *trodden_report::view::chain(unit, *position).first().unwrap_or(position);
+            if let Some(file) = file_of(unit, own).filter(|_| own.line > 0) {
+                lines.push((file.to_owned(), own.line));
+            }
+        }
+        lines.sort();
+        lines.dedup();
+        lines.into_iter().map(|(file, line)| Line { text: self.sources.line(&file, line), file, line }).collect()
+    }
+
+    /// Where a function is declared.
+    pub fn declared(&self, place: FunctionPlace) -> Option<Line> {
+        let (unit, function) = (self.places.unit(place), self.places.function(place));
+        let position = function.position?;
+        let file = file_of(unit, position)?.to_owned();
+        Some(Line { text: self.sources.line(&file, position.line), line: position.line, file })
+    }
+
+    /// What a path's event is called.
+    pub fn role(&self, role: PathRole) -> &'static str {
+        match role {
+            PathRole::Call => "call",
+            PathRole::Goes => "path",
+            PathRole::Stops => "stop",
+            PathRole::Leaves => "exit",
+        }
+    }
+}
+
+/// Lines of one file, as people write them: `list.c:12`, `list.c:12-14`.
+pub fn place(lines: &[Line]) -> Option<String> {
+    let (last, file) = lines.last().map(|l| (l.line, &l.file))?;
+    let first = lines.iter().filter(|l| l.file == *file).map(|l| l.line).min()?;
+    let name = Path::new(file).file_name().map_or(file.clone().into(), |n| n.to_string_lossy());
+    Some(if first == last { format!("{name}:{last}") } else { format!("{name}:{first}-{last}") })
+}

@@ -1,0 +1,156 @@
+//! `trodden suite`: tests as runs; which of them are redundant; in which order to run them. The algorithms are `trodden_analysis::suite`.
+
+mod functions;
+mod libtest;
+mod run;
+mod show;
+
+use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteFunctions, SuiteWorth};
+use crate::git::{self, Difference};
+use crate::notes::{Progress, note, printable, warn};
+use crate::output::{json_text, print};
+use crate::profiles;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use trodden_analysis::changes::ChangedLines;
+use trodden_analysis::suite::Suite;
+use trodden_analysis::suite::cover::{Problem, exact, greedy};
+use trodden_analysis::suite::order::{Worth, average_covered, order};
+use trodden_profile::{Maps, Profile, RunStore};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// `trodden suite`
+///
+/// # Errors
+/// There is no such suite, its runs are of several builds, or tests cannot be run.
+pub fn run(job: &Job) -> Result<ExitCode> {
+    match job {
+        Job::Run(job) => return run::run(job),
+        Job::Step { suite, project, command } => return libtest::step(suite, project, command),
+        Job::List { suite: None, of, json } => {
+            ensure!(!functions::is_asked(of), "name the suite whose tests are to be listed: `trodden suite list` tells which there are");
+            list_suites(*json)?;
+        }
+        Job::List { suite: Some(suite), of, json } => print(&show::tests(suite, &load(suite, of)?, *json)?)?,
+        Job::Redundant(job) => redundant(job)?,
+        Job::Order(job) => put_in_order(job)?,
+        Job::Coverage(job) => crate::commands::coverage::by_test::run(job)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list_suites(as_json: bool) -> Result<()> {
+    let suites = RunStore::find(Path::new("."))?.suites()?;
+    if as_json {
+        let suites: Vec<_> = suites.iter().map(|(name, runs)| json!({ "suite": name, "runs": runs })).collect();
+        return print(&json_text(&json!({ "schema_version": SCHEMA_VERSION, "kind": "suites", "suites": suites }))?);
+    }
+    let mut out = format!("{:>8}  suite\n", "runs");
+    suites.iter().for_each(|(name, runs)| out += &format!("{runs:>8}  {name}\n"));
+    print(printable(&out).as_bytes())
+}
+
+/// Reads the runs of a suite, and keeps the paths of the functions that are meant.
+fn load(name: &str, of: &SuiteFunctions) -> Result<Suite> {
+    let store = RunStore::find(Path::new("."))?;
+    if !store.suites()?.iter().any(|(suite, _)| suite == name) {
+        // Says which there are.
+        store.select(name)?;
+        bail!("`{name}` is a run, not a suite");
+    }
+    let runs = store.select(name)?;
+    let progress = Progress::of(runs.len(), "runs");
+    let (mut suite, mut maps) = (Suite::default(), Maps::new());
+    for entry in &runs {
+        let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
+        profiles::losses(&entry.profile, &found.lost).iter().for_each(warn);
+        let profile = found.profile;
+        if profile.sampling.is_some() {
+            warn(format_args!("run {} was sampled: paths of it are missing", entry.number));
+        }
+        suite.add(&profile).with_context(|| format!("run {}", entry.number))?;
+        progress.step();
+    }
+    functions::keep(&mut suite, of)?;
+    Ok(suite)
+}
+
+fn redundant(job: &Redundant) -> Result<()> {
+    let suite = load(&job.suite, &job.of)?;
+    let sets = suite.tests.iter().map(|t| t.paths.iter().map(|p| p.0).collect()).collect();
+    let cost = |duration_ns: u64| match job.by {
+        SuiteCost::Tests => 1,
+        // In microseconds.
+        SuiteCost::Time => (duration_ns / 1000).max(1),
+    };
+    let problem = Problem { sets, costs: suite.tests.iter().map(|t| cost(t.duration_ns)).collect() };
+    let quick = greedy(&problem);
+    let until = Instant::now() + Duration::from_secs(job.time_limit);
+    let best = match job.time_limit {
+        0 => quick.clone(),
+        _ => exact(&problem, &mut || Instant::now() < until),
+    };
+    let found = show::Found { suite: &suite, name: &job.suite, by: job.by, greedy: &quick, best: &best };
+    print(&if job.json { json_text(&found.json())? } else { found.text().into_bytes() })
+}
+
+fn put_in_order(job: &Order) -> Result<()> {
+    let suite = load(&job.suite, &job.of)?;
+    let changes = changes(job)?;
+    let wanted = match changes {
+        Some(mut changes) => {
+            let paths = suite.changed_paths(&mut changes)?;
+            tell_changes(&changes);
+            Some(paths)
+        }
+        None => None,
+    };
+    ensure!(wanted.is_some() || !job.only_changed, "--only-changed needs a change: give --diff FILE or --since COMMIT");
+    let worth = match job.by {
+        SuiteWorth::Paths => Worth::Paths,
+        SuiteWorth::Rate => Worth::PathsPerTime,
+    };
+    let mut placed = order(&suite.tests, wanted.as_ref(), worth);
+    let average = |tests: &mut dyn Iterator<Item = usize>| average_covered(&suite.tests, tests, wanted.as_ref());
+    let (now, before) = (average(&mut placed.iter().map(|p| p.test)), average(&mut (0..suite.tests.len())));
+    if job.only_changed {
+        placed.retain(|p| p.takes > 0);
+    }
+    let ordered =
+        show::Ordered { suite: &suite, name: &job.suite, placed: &placed, wanted: wanted.as_ref(), average: now, average_recorded: before };
+    print(&match (job.json, job.names) {
+        (true, _) => json_text(&ordered.json())?,
+        (_, true) => placed.iter().map(|p| format!("{}\n", suite.tests[p.test].name)).collect::<String>().into_bytes(),
+        _ => printable(&ordered.text()).into_bytes(),
+    })
+}
+
+/// The lines that a change touches, if one is given.
+fn changes(job: &Order) -> Result<Option<ChangedLines>> {
+    let Difference { text, root } = match (&job.diff, &job.since) {
+        (None, None) => return Ok(None),
+        (Some(file), _) if file == Path::new("-") => {
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+            Difference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }
+        }
+        (Some(file), _) => {
+            let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+            Difference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }
+        }
+        (None, Some(commit)) => git::diff(commit)?,
+    };
+    let named = || job.diff.as_ref().map_or_else(|| "git diff".into(), |file| file.display().to_string());
+    Ok(Some(ChangedLines::of_diff(&text, root.as_deref()).with_context(named)?))
+}
+
+fn tell_changes(changes: &ChangedLines) {
+    let (all, found) = changes.lines();
+    note(format_args!("{all} old lines changed in {} files; {found} of them have code in what the tests ran", changes.files().len()));
+}

@@ -1,0 +1,275 @@
+//! `trodden suite run`: tests from a list of commands, from ctest, from cargo; each with counts of its own.
+//!
+//! A test is whatever one command runs, all its processes together: they count to a folder of the test. ctest is asked
+//! for one test at a time, so that everything it knows of a test (environment, fixtures, time limits, what counts as
+//! passing) holds. Cargo runs test binaries by [`super::libtest`].
+
+use crate::cli::SuiteRun;
+use crate::commands::record::{self, RunFolder};
+use crate::driver::assets;
+use crate::driver::cargo;
+use crate::notes::{note, warn};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Instant, UNIX_EPOCH};
+use trodden_profile::store::check_suite_name;
+use trodden_profile::{Run, RunStore, collect, raw_files};
+use trodden_report::words::plural;
+
+/// Exit status when a test failed.
+const TEST_FAILED: u8 = 1;
+
+/// A test: its name, and the command that runs it.
+pub struct Test {
+    pub name: String,
+    pub words: Vec<OsString>,
+}
+
+/// Runs tests; status 1 if one failed.
+///
+/// # Errors
+/// There are no tests, or they cannot be run.
+pub fn run(job: &SuiteRun) -> Result<ExitCode> {
+    check_suite_name(&job.suite)?;
+    let from = &job.from;
+    if from.cargo || from.nextest {
+        ensure!(
+            job.jobs == 1,
+            "--jobs is for --commands and --ctest: cargo has `-- -- --test-threads N` behind its options, nextest `-- -j N`"
+        );
+        let verb: &[&str] = if from.nextest { &["nextest", "run"] } else { &["test"] };
+        let words = verb.iter().map(OsString::from).chain(job.options.iter().cloned()).collect();
+        let before = runs_of(&job.suite)?;
+        let status = cargo::test_as_suite(words, &job.suite)?;
+        note(format_args!("recorded {} runs in the suite {}", runs_of(&job.suite)?.saturating_sub(before), job.suite));
+        return Ok(status);
+    }
+    let tests = match (&from.commands, &from.ctest) {
+        (Some(file), _) => {
+            ensure!(job.options.is_empty(), "--commands takes no options behind --");
+            commands(file)?
+        }
+        (_, Some(folder)) => ctest(folder, &job.options)?,
+        _ => bail!("no tests are given"),
+    };
+    let recorder = Recorder::of(&job.suite, Path::new("."))?;
+    let Outcome { failed, without, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
+    if without > 0 {
+        warn(format_args!("{without} tests ran nothing that was built with trodden: they are not in the suite"));
+    }
+    note(format_args!(
+        "{}, {} failed; `trodden suite list {}` shows them",
+        plural(tests.len() as u128, "test", "tests"),
+        failed.len(),
+        shlex::try_quote(&job.suite)?
+    ));
+    failed.iter().for_each(|name| note(format_args!("failed: {name}")));
+    all_kept(lost)?;
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
+}
+
+fn runs_of(suite: &str) -> Result<u64> {
+    let store = RunStore::create(&std::env::current_dir()?)?;
+    Ok(store.suites()?.into_iter().find(|(name, _)| name == suite).map_or(0, |(_, runs)| runs))
+}
+
+/// Commands of the shell, a line each.
+fn commands(file: &Path) -> Result<Vec<Test>> {
+    let mut text = String::new();
+    match file == Path::new("-") {
+        true => std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?,
+        false => std::fs::File::open(file)
+            .and_then(|mut f| f.read_to_string(&mut text))
+            .with_context(|| format!("cannot read {}", file.display()))?,
+    };
+    let tests = listed(&text);
+    ensure!(!tests.is_empty(), "{} has no commands: it should have one on each line", file.display());
+    let mut names = BTreeSet::new();
+    if let Some(twice) = tests.iter().find(|t| !names.insert(&t.name)) {
+        bail!("{} has two tests `{}`: put a name and a tab before each command", file.display(), twice.name);
+    }
+    Ok(tests)
+}
+
+fn listed(text: &str) -> Vec<Test> {
+    let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
+    let test = |line: &str| {
+        let (name, command) = line.split_once('\t').unwrap_or((line, line));
+        Test { name: name.trim().into(), words: ["sh", "-c", command.trim()].map(OsString::from).to_vec() }
+    };
+    lines.map(test).collect()
+}
+
+/// The tests of a build folder, by ctest's own account.
+fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<Test>> {
+    let base = || -> Vec<OsString> { ["ctest", "--test-dir"].map(OsString::from).into_iter().chain([folder.into()]).collect() };
+    let ask = |options: &[OsString]| -> Result<Value> {
+        let words = base();
+        let output = Command::new(&words[0]).args(&words[1..]).arg("--show-only=json-v1").args(options).output();
+        let output = output.context("cannot run ctest: install CMake (Debian: apt install cmake)")?;
+        ensure!(
+            output.status.success(),
+            "ctest cannot list the tests of {}: {}",
+            folder.display(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        serde_json::from_slice(&output.stdout).context("what ctest lists is no JSON: version 3.20 or later is needed")
+    };
+    // A test is run by its place among all.
+    let all = ask(&[])?;
+    let name = |test: &Value| test["name"].as_str().unwrap_or_default().to_owned();
+    let tests_of = |listing: &Value| listing["tests"].as_array().cloned().unwrap_or_default();
+    let chosen: BTreeSet<String> = tests_of(&ask(options)?).iter().map(name).collect();
+    let disabled = |test: &Value| {
+        let properties = test["properties"].as_array();
+        properties.into_iter().flatten().any(|p| p["name"] == "DISABLED" && p["value"] == true)
+    };
+    let tests = tests_of(&all).into_iter().zip(1usize..).filter(|(test, _)| chosen.contains(&name(test)) && !disabled(test));
+    let tests: Vec<Test> = tests
+        .map(|(test, place)| {
+            let rest = ["--output-on-failure".into(), "--quiet".into(), "-I".into(), format!("{place},{place}").into()];
+            Test { name: name(&test), words: base().into_iter().chain(rest).collect() }
+        })
+        .collect();
+    ensure!(
+        !tests.is_empty(),
+        "ctest has no tests in {}{}",
+        folder.display(),
+        if options.is_empty() { ": build it first" } else { " that these options choose" }
+    );
+    Ok(tests)
+}
+
+/// What became of a test's counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// They are in the run store.
+    Stored,
+    /// There were none.
+    None,
+    /// They cannot be decoded; the raw files are kept, and the user was told where.
+    Lost,
+}
+
+/// How tests went.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Names of those that failed.
+    pub failed: Vec<String>,
+    /// How many counted nothing.
+    pub without: usize,
+    /// How many counted what cannot be decoded.
+    pub lost: usize,
+}
+
+/// # Errors
+/// Counts of tests could not be decoded.
+pub fn all_kept(lost: usize) -> Result<()> {
+    ensure!(lost == 0, "the suite is incomplete: counts of {lost} tests cannot be decoded");
+    Ok(())
+}
+
+/// Runs tests, several at a time.
+///
+/// # Errors
+/// One cannot be run, or there is no place for what it counted.
+pub fn run_all(tests: &[Test], jobs: usize, recorder: &Recorder) -> Result<Outcome> {
+    let next = AtomicUsize::new(0);
+    let outcome = Mutex::new(Outcome::default());
+    let work = || -> Result<()> {
+        while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (status, counts) = recorder.run(&test.name, &test.words)?;
+            let mut outcome = outcome.lock().expect("nobody panics with it");
+            outcome.without += usize::from(counts == Counts::None);
+            outcome.lost += usize::from(counts == Counts::Lost);
+            if !status.success() {
+                outcome.failed.push(test.name.clone());
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..jobs.min(tests.len()).max(1)).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
+    Ok(outcome.into_inner().expect("nobody panics with it"))
+}
+
+/// Runs tests one by one and keeps what they counted.
+pub struct Recorder {
+    store: Mutex<RunStore>,
+    suite: String,
+    folder: PathBuf,
+    told: Mutex<BTreeSet<String>>,
+}
+
+impl Recorder {
+    /// For a suite in the run store of a project.
+    ///
+    /// # Errors
+    /// The store cannot be made.
+    pub fn of(suite: &str, project: &Path) -> Result<Recorder> {
+        let store = RunStore::create(&std::path::absolute(project)?)?;
+        let folder = store.folder().to_owned();
+        Ok(Recorder { store: Mutex::new(store), suite: suite.into(), folder, told: Mutex::default() })
+    }
+
+    /// Runs a test; gives how it ended, and what became of its counts.
+    ///
+    /// # Errors
+    /// It cannot be run, or there is no place for its counts.
+    pub fn run(&self, name: &str, words: &[OsString]) -> Result<(ExitStatus, Counts)> {
+        let raw = RunFolder::within(&self.folder)?;
+        let (started, clock) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
+        let mut command = record::command(words, raw.path(), "%m.raw");
+        let status = command.env(record::TEST_VARIABLE, name).status().with_context(|| format!("cannot run {}", words[0].display()))?;
+        let run = Run {
+            duration_ns: clock.elapsed().as_nanos() as u64,
+            suite: Some(self.suite.clone()),
+            test: Some(name.to_owned()),
+            ..record::circumstances(words, started, record::ending(status))
+        };
+        raw.check()?;
+        let files = raw_files(raw.path())?;
+        if files.is_empty() {
+            return Ok((status, Counts::None));
+        }
+        let collected = collect(files, run, assets::store().ok().as_ref());
+        for problem in &collected.problems {
+            let problem = problem.to_string();
+            if self.told.lock().expect("nobody panics with it").insert(problem.clone()) {
+                warn(problem);
+            }
+        }
+        if collected.problems.iter().any(|p| p.loses_counts() && !p.is_marked()) {
+            let kept = raw.keep();
+            warn(format_args!("counts of the test `{name}` cannot be decoded; they are in {0} (`trodden collect {0}`)", kept.display()));
+            return Ok((status, Counts::Lost));
+        }
+        // A process that is killed as it starts leaves a file without anything in it.
+        if collected.profile.images.is_empty() {
+            return Ok((status, Counts::None));
+        }
+        self.store.lock().expect("nobody panics with it").add_run(&collected.profile)?;
+        Ok((status, Counts::Stored))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_tests_and_a_tab_ends_a_name() {
+        let tests = listed("# tests\n\n./prog a  b\nsecond test\t./prog 'x'  \n");
+        assert_eq!(tests.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["./prog a  b", "second test"]);
+        assert_eq!(tests[1].words, ["sh", "-c", "./prog 'x'"]);
+    }
+}

@@ -1,0 +1,197 @@
+//! What `trodden suite` prints.
+
+use super::SCHEMA_VERSION;
+use crate::cli::SuiteCost;
+use crate::output;
+use anyhow::Result;
+use output::json_text;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use trodden_analysis::suite::cover::Cover;
+use trodden_analysis::suite::order::Placed;
+use trodden_analysis::suite::{PathIndex, Suite, Test};
+use trodden_report::words::plural;
+
+/// The tests of a suite.
+pub fn tests(name: &str, suite: &Suite, as_json: bool) -> Result<Vec<u8>> {
+    let takers = suite.takers();
+    let alone = |test: &Test| test.paths.iter().filter(|p| takers[p.0 as usize] == 1).count();
+    if as_json {
+        let tests = suite.tests.iter().map(|t| {
+            let mut test = test(t);
+            test["paths_of_no_other"] = json!(alone(t));
+            test
+        });
+        let tests: Vec<Value> = tests.collect();
+        return json_text(&json!({
+            "schema_version": SCHEMA_VERSION, "kind": "suite", "suite": name, "paths": suite.paths.len(), "tests": tests,
+        }));
+    }
+    let mut out = format!("{:<6} {:>10} {:>8} {:>8}  {}\n", "status", "seconds", "paths", "alone", "test");
+    for test in &suite.tests {
+        line(&mut out, format_args!("{:<6} {} {:>8} {:>8}  {}", status(test), seconds(test), test.paths.len(), alone(test), shown(test)));
+    }
+    line(&mut out, format_args!("{} tests take {} paths", suite.tests.len(), suite.paths.len()));
+    Ok(crate::notes::printable(&out).into_bytes())
+}
+
+/// Which tests are redundant.
+pub struct Found<'a> {
+    pub suite: &'a Suite,
+    pub name: &'a str,
+    pub by: SuiteCost,
+    pub greedy: &'a Cover,
+    pub best: &'a Cover,
+}
+
+impl Found<'_> {
+    /// Tests that are not kept.
+    fn redundant(&self) -> impl Iterator<Item = &Test> {
+        let kept: BTreeSet<usize> = self.best.chosen.iter().copied().collect();
+        self.suite.tests.iter().enumerate().filter(move |(at, _)| !kept.contains(at)).map(|(_, t)| t)
+    }
+
+    /// Tests that alone take a path.
+    fn needed(&self) -> usize {
+        let takers = self.suite.takers();
+        self.suite.tests.iter().filter(|t| t.paths.iter().any(|p| takers[p.0 as usize] == 1)).count()
+    }
+
+    pub fn json(&self) -> Value {
+        let kept: Vec<Value> = self.best.chosen.iter().map(|at| test(&self.suite.tests[*at])).collect();
+        json!({
+            "schema_version": SCHEMA_VERSION,
+            "kind": "redundant-tests",
+            "suite": self.name,
+            "tests": self.suite.tests.len(),
+            "paths": self.suite.paths.len(),
+            "cost_unit": match self.by { SuiteCost::Tests => "tests", SuiteCost::Time => "microseconds" },
+            "needed_in_any_case": self.needed(),
+            "greedy_cost": self.greedy.cost,
+            "cost": self.best.cost,
+            "least_cost": self.best.bound,
+            "proven": self.best.is_proven(),
+            "kept": kept,
+            "redundant": self.redundant().map(test).collect::<Vec<_>>(),
+        })
+    }
+
+    pub fn text(&self) -> String {
+        let (suite, best) = (self.suite, self.best);
+        let mut out = String::new();
+        line(
+            &mut out,
+            format_args!(
+                "{} tests take {} paths; {} of them each take a path that no other takes",
+                suite.tests.len(),
+                suite.paths.len(),
+                self.needed()
+            ),
+        );
+        let amount = |cost: u64| match self.by {
+            SuiteCost::Tests => plural(cost.into(), "test", "tests"),
+            SuiteCost::Time => format!("{:.3} s", cost as f64 / 1e6),
+        };
+        let proof = match best.is_proven() {
+            true => "no set needs less (proven)".to_owned(),
+            false => format!("the search ended before the proof: any set needs at least {}", amount(best.bound)),
+        };
+        let chosen = plural(best.chosen.len() as u128, "test", "tests");
+        let cost = match self.by {
+            SuiteCost::Tests => String::new(),
+            SuiteCost::Time => format!(" in {}", amount(best.cost)),
+        };
+        line(&mut out, format_args!("{chosen}{cost} take them all: {proof}; greedy: {}", amount(self.greedy.cost)));
+        let redundant: Vec<&Test> = self.redundant().collect();
+        let saved = redundant.iter().map(|t| t.duration_ns).sum::<u64>() as f64 / 1e9;
+        line(
+            &mut out,
+            format_args!("\n{} redundant beside those ({saved:.3} s):", plural(redundant.len() as u128, "test is", "tests are")),
+        );
+        for test in redundant {
+            line(&mut out, format_args!("{} {:>8} paths  {}", seconds(test), test.paths.len(), shown(test)));
+        }
+        out
+    }
+}
+
+/// Tests in an order.
+pub struct Ordered<'a> {
+    pub suite: &'a Suite,
+    pub name: &'a str,
+    pub placed: &'a [Placed],
+    pub wanted: Option<&'a BTreeSet<PathIndex>>,
+    /// Average percentage of the paths covered by this order; none if there is nothing to cover.
+    pub average: Option<f64>,
+    /// By the order in which tests were recorded.
+    pub average_recorded: Option<f64>,
+}
+
+impl Ordered<'_> {
+    pub fn json(&self) -> Value {
+        let place = |(at, p): (usize, &Placed)| {
+            let mut test = test(&self.suite.tests[p.test]);
+            test["rank"] = json!(at + 1);
+            test["takes"] = json!(p.takes);
+            test["adds"] = json!(p.adds);
+            test
+        };
+        json!({
+            "schema_version": SCHEMA_VERSION,
+            "kind": "test-order",
+            "suite": self.name,
+            "paths": self.suite.paths.len(),
+            "changed_paths": self.wanted.map(BTreeSet::len),
+            "average_percentage_covered": self.average,
+            "average_percentage_covered_as_recorded": self.average_recorded,
+            "tests": self.placed.iter().enumerate().map(place).collect::<Vec<_>>(),
+        })
+    }
+
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        if let Some(wanted) = self.wanted {
+            let takers = self.placed.iter().filter(|p| p.takes > 0).count();
+            line(
+                &mut out,
+                format_args!("{} of {} paths run through changed lines; {takers} tests take them", wanted.len(), self.suite.paths.len()),
+            );
+        }
+        match (self.average, self.average_recorded) {
+            (Some(now), Some(recorded)) => {
+                line(&mut out, format_args!("average of paths covered: {now:.1} % in this order, {recorded:.1} % as recorded\n"));
+            }
+            _ if self.wanted.is_some() => line(&mut out, format_args!("the change chooses no test: this is the order without it\n")),
+            _ => line(&mut out, format_args!("there are no paths to cover\n")),
+        }
+        line(&mut out, format_args!("{:>5} {:>8} {:>8} {:>10}  test", "rank", "new", "paths", "seconds"));
+        for (at, p) in self.placed.iter().enumerate() {
+            let test = &self.suite.tests[p.test];
+            line(&mut out, format_args!("{:>5} {:>8} {:>8} {}  {}", at + 1, p.adds, p.takes, seconds(test), shown(test)));
+        }
+        out
+    }
+}
+
+fn test(test: &Test) -> Value {
+    json!({
+        "test": test.name, "runs": test.runs, "status": status(test), "duration_ns": test.duration_ns, "paths": test.paths.len(),
+    })
+}
+
+fn status(test: &Test) -> &'static str {
+    if test.failed { "failed" } else { "passed" }
+}
+
+fn seconds(test: &Test) -> String {
+    format!("{:>10.3}", test.duration_ns as f64 / 1e9)
+}
+
+fn shown(test: &Test) -> String {
+    test.name.replace(char::is_control, " ")
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments) {
+    writeln!(out, "{text}").expect("writing to a string");
+}

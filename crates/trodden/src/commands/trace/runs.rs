@@ -1,0 +1,312 @@
+//! The runs of a collection: a first one without witnesses, whose input, answers and output are recorded; then one for
+//! each profile, several at a time, each on a core of its own.
+//!
+//! Invariant: every run gets the same arguments, environment, folder and input, and pipes for its output, so that all runs see the same.
+
+use crate::cli::{RepeatPart, TraceRecord};
+use anyhow::{Context, Result};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use trodden_trace::{
+    Collector, Executable, Flow, PartialWriter, PtraceBreakpoints, Recipe, Run, RunLog, RunOutcome, Sink, Target, ThreadNumber, cores,
+};
+
+/// Standard input, given to each run from its beginning.
+enum Input {
+    /// A file, with the place that it is to be read from.
+    File {
+        /// The file.
+        file: File,
+        /// The place.
+        at: u64,
+    },
+    /// Nothing.
+    Null,
+}
+
+/// A program that is run several times.
+pub struct Subject<'a> {
+    job: &'a TraceRecord,
+    /// Its image.
+    pub executable: Executable,
+    /// All blocks of the image, ascending.
+    pub blocks: Vec<Range<u64>>,
+    /// Where those of them start that code may enter in their middle.
+    pub guarded: HashSet<u64>,
+    input: Input,
+    recipe: Recipe,
+    stop: AtomicBool,
+}
+
+/// What a run gave.
+pub struct RunResult {
+    /// How it went.
+    pub outcome: RunOutcome,
+    /// Its partial trace.
+    pub partial: PathBuf,
+    /// Witnesses recorded.
+    pub hits: u64,
+    /// How long it took.
+    pub time: Duration,
+}
+
+/// What a first run gave.
+pub struct FirstRun {
+    /// How it went.
+    pub outcome: RunOutcome,
+    /// Where indirect jumps led: jump and target.
+    pub targets: BTreeSet<(u64, u64)>,
+    /// Other places that were executed.
+    pub others: BTreeSet<u64>,
+}
+
+/// What a run watches, and which one it repeats.
+struct Watched<'a> {
+    sites: &'a [u64],
+    jumps: &'a [u64],
+    first: Option<Arc<RunLog>>,
+}
+
+/// Targets of jumps, each once.
+struct Targets<'a> {
+    sites: &'a [u64],
+    jumps: &'a [u64],
+    /// The jump that each thread is at.
+    last: HashMap<ThreadNumber, u64>,
+    seen: BTreeSet<(u64, u64)>,
+    others: BTreeSet<u64>,
+}
+
+impl Sink for Targets<'_> {
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow> {
+        if let Some(jump) = self.last.remove(&thread) {
+            self.seen.insert((jump, what));
+            return Ok(Flow::GoOn);
+        }
+        let site = self.sites[what as usize];
+        if self.jumps.binary_search(&site).is_ok() {
+            self.last.insert(thread, site);
+        } else {
+            self.others.insert(site);
+        }
+        Ok(Flow::GoOn)
+    }
+}
+
+impl<'a> Subject<'a> {
+    /// Finds the program and keeps the input.
+    ///
+    /// # Errors
+    /// There is no such program, it cannot be traced, or the input cannot be read.
+    pub fn new(job: &'a TraceRecord) -> Result<Self> {
+        let executable = Executable::read(&program(job)?)?;
+        let fixes = |part| !job.no_repeat.contains(&part);
+        let recipe = Recipe {
+            addresses: fixes(RepeatPart::Addresses),
+            time: fixes(RepeatPart::Time),
+            randomness: fixes(RepeatPart::Randomness),
+            processes: fixes(RepeatPart::Processes),
+            core: None,
+        };
+        let input = if job.pid.is_some() { Input::Null } else { input()? };
+        Ok(Self { job, executable, blocks: Vec::new(), guarded: HashSet::new(), input, recipe, stop: AtomicBool::new(false) })
+    }
+
+    /// The first run: it watches where some indirect jumps lead, and whether some other places are executed. Its output
+    /// is the user's (if it is to be shown).
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub fn first_run(&self, jumps: &[u64], others: &[u64], first: Option<Arc<RunLog>>, shows: bool) -> Result<FirstRun> {
+        let sites: Vec<u64> = jumps.iter().copied().chain(others.iter().copied().filter(|o| jumps.binary_search(o).is_err())).collect();
+        let mut targets = Targets { sites: &sites, jumps, last: HashMap::new(), seen: BTreeSet::new(), others: BTreeSet::new() };
+        let watched = Watched { sites: &sites, jumps, first };
+        let outcome = self.run(&PtraceBreakpoints, watched, &mut targets, self.core(0), shows)?;
+        Ok(FirstRun { outcome, targets: targets.seen, others: targets.others })
+    }
+
+    /// One run for each profile, `jobs` at a time.
+    ///
+    /// # Errors
+    /// One cannot be run.
+    pub fn runs(&self, collector: &dyn Collector, profiles: &[Vec<u64>], first: &Arc<RunLog>, folder: &Path) -> Result<Vec<RunResult>> {
+        let jobs = self.job.jobs.map_or_else(|| cores().len(), |jobs| jobs as usize).clamp(1, profiles.len().max(1));
+        let next = AtomicUsize::new(0);
+        let results: Mutex<Vec<(usize, Result<RunResult>)>> = Mutex::new(Vec::new());
+        let work = |worker: usize| {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(sites) = profiles.get(number) else { return };
+                let partial = folder.join(format!("run-{}.partial", number + 1));
+                let result = self.run_to_file(collector, (sites, &[]), Some(first.clone()), &partial, (self.core(worker), false));
+                results.lock().expect("no run panics").push((number, result));
+            }
+        };
+        std::thread::scope(|scope| (0..jobs).for_each(|worker| drop(scope.spawn(move || work(worker)))));
+        let mut results = results.into_inner().expect("no run panics");
+        results.sort_by_key(|r| r.0);
+        results.into_iter().map(|(number, result)| result.with_context(|| format!("run {}", number + 1))).collect()
+    }
+
+    /// A single run that watches all sites, and where some jumps lead; its output is the user's if it is to be shown.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub fn single_run(&self, collector: &dyn Collector, sites: &[u64], jumps: &[u64], folder: &Path, shows: bool) -> Result<RunResult> {
+        if self.job.pid.is_some() {
+            for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+                let stop = Arc::new(AtomicBool::new(false));
+                signal_hook::flag::register(signal, stop.clone())?;
+                STOPS.lock().expect("no holder panics").push(stop);
+            }
+        }
+        self.run_to_file(collector, (sites, jumps), None, &folder.join("run-1.partial"), (self.core(0), shows))
+    }
+
+    fn core(&self, worker: usize) -> Option<usize> {
+        let cores = cores();
+        let pinned = !self.job.no_repeat.contains(&RepeatPart::Core) && !cores.is_empty();
+        pinned.then(|| cores[worker % cores.len()])
+    }
+
+    /// A run whose hits go to a partial trace; on a core, its output shown or not.
+    fn run_to_file(
+        &self,
+        collector: &dyn Collector,
+        (sites, jumps): (&[u64], &[u64]),
+        first: Option<Arc<RunLog>>,
+        partial: &Path,
+        (core, shows): (Option<usize>, bool),
+    ) -> Result<RunResult> {
+        let mut writer = PartialWriter::create(partial, self.job.max_size)?;
+        let begun = Instant::now();
+        let outcome = self.run(collector, Watched { sites, jumps, first }, &mut writer, core, shows)?;
+        let time = begun.elapsed();
+        let hits = writer.symbols();
+        writer.finish(&outcome.followed)?;
+        Ok(RunResult { outcome, partial: partial.to_owned(), hits, time })
+    }
+
+    fn run(
+        &self,
+        collector: &dyn Collector,
+        watched: Watched,
+        sink: &mut (dyn Sink + Send),
+        core: Option<usize>,
+        shows: bool,
+    ) -> Result<RunOutcome> {
+        let (target, outputs) = match self.job.pid {
+            Some(process) => (Target::Attach(process), Vec::new()),
+            None => {
+                let (command, outputs) = self.command()?;
+                (Target::Start(Box::new(command)), outputs)
+            }
+        };
+        let recipe = Recipe { core, ..self.recipe };
+        let Watched { sites, jumps, first } = watched;
+        let (stop, limit) = (&self.stop, self.job.duration);
+        let (executable, blocks, guarded) = (&self.executable, self.blocks.as_slice(), &self.guarded);
+        let run = Run { target, executable, sites, jumps, blocks, guarded, recipe, first, stop, limit };
+        let outcome = std::thread::scope(|scope| {
+            for (pipe, which) in outputs {
+                scope.spawn(move || drain(pipe, which, shows));
+            }
+            // Who pins and follows is a thread of its own.
+            scope.spawn(|| collector.collect(run, sink)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })?;
+        Ok(outcome)
+    }
+
+    /// The command, with the read ends of its output.
+    fn command(&self) -> Result<(Command, Vec<(io::PipeReader, Output)>)> {
+        let mut command = Command::new(&self.executable.path);
+        std::os::unix::process::CommandExt::arg0(&mut command, &self.job.command[0]);
+        command.args(&self.job.command[1..]);
+        match &self.input {
+            Input::File { file, at } => command.stdin(again(file, *at)?),
+            Input::Null => command.stdin(Stdio::null()),
+        };
+        let (out_reader, out) = io::pipe()?;
+        let (error_reader, error) = io::pipe()?;
+        command.stdout(out).stderr(error);
+        Ok((command, vec![(out_reader, Output::Out), (error_reader, Output::Error)]))
+    }
+}
+
+/// Flags that signals set while a process is attached to.
+static STOPS: Mutex<Vec<Arc<AtomicBool>>> = Mutex::new(Vec::new());
+
+#[derive(Clone, Copy)]
+enum Output {
+    Out,
+    Error,
+}
+
+/// Passes on, or drops, what a run writes, until nobody writes any more. A reader that is gone is none of the run's business.
+fn drain(mut pipe: io::PipeReader, which: Output, shows: bool) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(read @ 1..) = pipe.read(&mut buffer) {
+        if shows {
+            let _ = match which {
+                Output::Out => io::stdout().write_all(&buffer[..read]).and_then(|()| io::stdout().flush()),
+                Output::Error => io::stderr().write_all(&buffer[..read]),
+            };
+        }
+    }
+}
+
+/// Where the program is: as a shell would find it, or the image of the process.
+fn program(job: &TraceRecord) -> Result<PathBuf> {
+    if let Some(process) = job.pid {
+        let link = format!("/proc/{process}/exe");
+        return std::fs::read_link(&link).with_context(|| format!("there is no process {process}, or it is not yours"));
+    }
+    let name = &job.command[0];
+    let found = if name.to_string_lossy().contains('/') { Some(PathBuf::from(name)) } else { crate::driver::toolchain::on_path(name) };
+    let found = found.filter(|path| path.exists());
+    found.with_context(|| format!("there is no program `{}`: give its path, or install it", name.to_string_lossy()))
+}
+
+/// Standard input: a file as it is, everything else read to its end first.
+fn input() -> Result<Input> {
+    let own = io::stdin();
+    let descriptor = own.as_raw_fd();
+    let Ok(kind) = std::fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|m| m.file_type()) else { return Ok(Input::Null) };
+    if kind.is_file() {
+        // From where it has been read up to.
+        use std::io::Seek;
+        let at = File::from(own.as_fd().try_clone_to_owned()?).stream_position().unwrap_or(0);
+        return Ok(Input::File { file: reopened(descriptor)?, at });
+    }
+    let is_null =
+        kind.is_char_device() && std::fs::read_link(format!("/proc/self/fd/{descriptor}")).is_ok_and(|p| p == Path::new("/dev/null"));
+    if is_null {
+        return Ok(Input::Null);
+    }
+    if own.is_terminal() {
+        crate::notes::note("the program gets the same input in each run: type it now, and end it with Ctrl-D");
+    }
+    let file = trodden_trace::container::spool(&mut own.lock()).context("standard input cannot be kept")?;
+    Ok(Input::File { file, at: 0 })
+}
+
+/// A file opened once more, at the same place.
+fn again(file: &File, at: u64) -> Result<File> {
+    use std::io::Seek;
+    let mut file = reopened(file.as_raw_fd())?;
+    file.seek(io::SeekFrom::Start(at))?;
+    Ok(file)
+}
+
+fn reopened(descriptor: RawFd) -> Result<File> {
+    File::open(format!("/proc/self/fd/{descriptor}")).context("standard input cannot be opened again")
+}

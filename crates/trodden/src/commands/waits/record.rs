@@ -1,0 +1,83 @@
+//! Running a program under the preload library.
+
+use crate::cli::WaitsRecord;
+use crate::commands::record::{exit_code, forwarding_signals};
+use crate::driver::assets;
+use crate::notes::{note, warn};
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use trodden_wire::waits::{OUTPUT_VARIABLE, RATE_VARIABLE};
+
+/// Records a run; gives the command's exit status.
+///
+/// # Errors
+/// The recorder is missing, the folder cannot be made, or the command not be started.
+pub fn run(job: &WaitsRecord) -> Result<ExitCode> {
+    let recorder = assets::waits_recorder()?;
+    let folder = folder(&job.output)?;
+    let mut command = Command::new(&job.command[0]);
+    command.args(&job.command[1..]);
+    command.env("LD_PRELOAD", preloads(&recorder)).env(OUTPUT_VARIABLE, &folder).env(RATE_VARIABLE, job.rate.to_string());
+    let status = forwarding_signals(|begun| {
+        let mut child = command.spawn()?;
+        begun.tell(child.id());
+        child.wait()
+    })?;
+    let status = status.with_context(|| format!("cannot run {}", job.command[0].display()))?;
+    let threads = files(&folder, "calls")?;
+    if threads == 0 {
+        warn(format_args!(
+            "nothing was recorded: no process of the command started MPI or a thread with shared libraries of its system ({} stays empty)",
+            job.output.display()
+        ));
+    } else {
+        note(format_args!(
+            "{threads} thread{} recorded; show them by `trodden waits report {}`",
+            if threads == 1 { "" } else { "s" },
+            job.output.display()
+        ));
+    }
+    Ok(exit_code(status))
+}
+
+/// The recorder, before what is preloaded already.
+fn preloads(recorder: &Path) -> OsString {
+    let mut list = recorder.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|l| !l.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    list
+}
+
+/// An empty folder of that name. A recording that is there is replaced, anything else is not.
+fn folder(output: &Path) -> Result<PathBuf> {
+    let name = output.to_string_lossy().replace("%p", &std::process::id().to_string());
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let folder = std::path::absolute(name.replace("%h", &host.to_string_lossy()))?;
+    if folder.exists() {
+        clear(&folder)?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    Ok(folder)
+}
+
+fn clear(folder: &Path) -> Result<()> {
+    if !folder.is_dir() {
+        bail!("{} is a file: name another folder for the recording by --output", folder.display());
+    }
+    let is_ours = |path: &Path| path.extension().is_some_and(|e| ["process", "calls", "stacks", "samples"].iter().any(|known| e == *known));
+    let entries: Vec<PathBuf> = fs::read_dir(folder)?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
+    if let Some(other) = entries.iter().find(|path| !is_ours(path)) {
+        bail!("{} has files of something else ({}): name another folder by --output", folder.display(), other.display());
+    }
+    entries.iter().try_for_each(fs::remove_file).with_context(|| format!("cannot remove the recording in {}", folder.display()))
+}
+
+fn files(folder: &Path, ending: &str) -> Result<usize> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
+    Ok(entries.flatten().filter(|e| e.path().extension().is_some_and(|e| e == ending)).count())
+}

@@ -1,0 +1,232 @@
+//! What trodden brings along: objects for the linker (inside this program) and the plugin (a file beside it).
+//!
+//! The linker wants files, so each object is written to the store once, under its content's hash: another version of trodden never
+//! reads it by mistake, and processes that write it at the same time write the same.
+
+use crate::driver::stand_ins;
+use crate::driver::toolchain::{Tool, is_program};
+use anyhow::{Context, Result, anyhow, bail};
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use trodden_unit::{Identity, UnitStore, store::STORE_VARIABLE};
+
+/// The runtime, as one relocatable object.
+const RUNTIME: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
+/// The entry of programs without libc's start-up, as another.
+const START: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_start.o"));
+/// The entry that sets up thread-local storage and goes on to `_start`.
+pub const START_SYMBOL: &str = "__trodden_start";
+/// Section of an image (not loaded) with the address of `_start`, 0 if there is none.
+pub const START_SECTION: &str = ".trodden.start";
+/// The plugin's file name.
+const PLUGIN: &str = "libtrodden_instrument.so";
+/// Variable that names another plugin file.
+pub const PLUGIN_VARIABLE: &str = "TRODDEN_PLUGIN";
+
+/// The root of the store that the environment names.
+///
+/// # Errors
+/// It names none, and there is no home folder.
+pub fn store() -> Result<UnitStore> {
+    let root = UnitStore::root_from(|name| env::var_os(name));
+    let root = root.ok_or_else(|| anyhow!("no folder for the unit store: set {STORE_VARIABLE} (or HOME)"))?;
+    // Absolute: the compiler and the assembler may run elsewhere.
+    Ok(UnitStore::at(std::path::absolute(root)?))
+}
+
+/// The runtime object as a file for the linker.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn runtime_object(store: &UnitStore) -> Result<PathBuf> {
+    object(store, RUNTIME)
+}
+
+/// The object with [`START_SYMBOL`] as a file for the linker.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn start_object(store: &UnitStore) -> Result<PathBuf> {
+    object(store, START)
+}
+
+fn object(store: &UnitStore, content: &[u8]) -> Result<PathBuf> {
+    let path = store.root().join("runtime").join(format!("{}.o", Identity::of(content)));
+    if fs::read(&path).is_ok_and(|bytes| bytes == content) {
+        return Ok(path);
+    }
+    write_whole(&path, content).with_context(|| {
+        format!("cannot write the runtime object {}: set {STORE_VARIABLE} to a folder that can be written", path.display())
+    })?;
+    Ok(path)
+}
+
+/// Writes a file so that it is there whole or not at all, with the folders above it.
+///
+/// # Errors
+/// The folder cannot be made or written.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    write_whole_as(path, bytes, readable())
+}
+
+/// The same with other permissions.
+///
+/// # Errors
+/// As above.
+pub fn write_whole_as(path: &Path, bytes: &[u8], permissions: fs::Permissions) -> std::io::Result<()> {
+    use std::io::Write;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::Builder::new().prefix(".new-").permissions(permissions).tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn readable() -> fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o644)
+}
+
+/// The plugin's file.
+///
+/// # Errors
+/// It is not there; the message says where it was looked for.
+pub fn plugin() -> Result<PathBuf> {
+    if let Some(named) = env::var_os(PLUGIN_VARIABLE).filter(|v| !v.is_empty()) {
+        let path = std::path::absolute(PathBuf::from(named))?;
+        if !path.is_file() {
+            bail!("{} does not exist: {PLUGIN_VARIABLE} must name the file {PLUGIN}", path.display());
+        }
+        return Ok(path);
+    }
+    let own = own_folder()?;
+    let places = [own.join(PLUGIN), own.join("../lib/trodden").join(PLUGIN)];
+    match places.iter().find(|p| p.is_file()) {
+        Some(path) => Ok(path.clone()),
+        None => bail!(
+            "the plugin {PLUGIN} is neither in {} nor in {}: build it with `cargo build --release -p trodden-instrument`, or name it by \
+                {PLUGIN_VARIABLE}",
+            places[0].display(),
+            places[1].display()
+        ),
+    }
+}
+
+/// File name of the library that records waits.
+pub const WAITS_RECORDER: &str = "libtrodden_waits_recorder.so";
+/// Variable that names another file of it.
+const WAITS_RECORDER_VARIABLE: &str = "TRODDEN_WAITS_RECORDER";
+
+/// The library that records waits, absolute.
+///
+/// # Errors
+/// It is not there; the message says where it was looked for.
+pub fn waits_recorder() -> Result<PathBuf> {
+    if let Some(named) = env::var_os(WAITS_RECORDER_VARIABLE).filter(|v| !v.is_empty()) {
+        let path = std::path::absolute(PathBuf::from(named))?;
+        if !path.is_file() {
+            bail!("{} does not exist: {WAITS_RECORDER_VARIABLE} must name the file {WAITS_RECORDER}", path.display());
+        }
+        return Ok(path);
+    }
+    let own = own_folder()?;
+    let places = [own.join(WAITS_RECORDER), own.join("../lib/trodden").join(WAITS_RECORDER)];
+    match places.iter().find(|p| p.is_file()) {
+        Some(path) => Ok(fs::canonicalize(path)?),
+        None => bail!(
+            "the recorder {WAITS_RECORDER} is neither in {} nor in {}: build it with `cargo build --release -p trodden-waits-recorder`, \
+                or name it by {WAITS_RECORDER_VARIABLE}",
+            places[0].display(),
+            places[1].display()
+        ),
+    }
+}
+
+/// The folder of the running program, links followed.
+///
+/// # Errors
+/// The system does not say.
+pub fn own_folder() -> Result<PathBuf> {
+    let own = own_program()?;
+    Ok(own.parent().unwrap_or(Path::new("/")).to_owned())
+}
+
+/// The running program, links followed.
+///
+/// # Errors
+/// The system does not say.
+pub fn own_program() -> Result<PathBuf> {
+    env::current_exe().context("cannot find the running program's own file (is /proc mounted?)")
+}
+
+/// The program under the name by which it is rustc's wrapper and linker for cargo, and the subcommand of cargo.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn for_cargo(store: &UnitStore) -> Result<PathBuf> {
+    Ok(drivers(store)?.join("cargo-trodden"))
+}
+
+/// The same under a path of its own for each way to build: cargo asks a wrapper of another path for its version again, and builds anew what
+/// another version of the compiler built.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn wrapper_for(store: &UnitStore, way: Identity) -> Result<PathBuf> {
+    let own = drivers(store)?;
+    let folder = own.join("ways").join(&way.to_string()[..16]);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let wrapper = folder.join("cargo-trodden");
+    link(&own_folder()?.join("trodden"), &wrapper)?;
+    Ok(wrapper)
+}
+
+/// Names under which the program is a driver.
+const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
+
+/// A folder of links to the running program under its other names, for build systems that want a compiler in one word;
+/// in its subfolder `path`, links named like usual compilers. It is in the store, one per place of the program.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn drivers(store: &UnitStore) -> Result<PathBuf> {
+    let own = own_folder()?.join("trodden");
+    if !is_program(&own) {
+        bail!("{} is not there: install `trodden` beside {}", own.display(), own_program()?.display());
+    }
+    let folder = store.root().join("drivers").join(&Identity::of(own.as_os_str().as_encoded_bytes()).to_string()[..16]);
+    link_drivers(&own, &folder)?;
+    fs::create_dir_all(folder.join("path"))?;
+    stand_ins::names().iter().try_for_each(|name| link(&own, &folder.join("path").join(name)))?;
+    Ok(folder)
+}
+
+/// Makes links to the program under its other names in a folder.
+///
+/// # Errors
+/// The folder cannot be written.
+pub fn link_drivers(program: &Path, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    DRIVERS.iter().try_for_each(|name| link(program, &folder.join(name)))?;
+    // CMake takes `trodden-` for the prefix of a toolchain and looks for its tools beside the compiler.
+    let clang = Tool::Clang.find().and_then(|c| Ok(fs::canonicalize(c)?));
+    for tool in ["llvm-ar", "llvm-ranlib", "llvm-nm"] {
+        if let Some(path) = clang.as_ref().ok().map(|c| c.with_file_name(tool)).filter(|p| is_program(p)) {
+            link(&path, &folder.join(format!("trodden-{tool}")))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a link in the place of what has its name, unless it is there or would lead to itself.
+fn link(to: &Path, link: &Path) -> Result<()> {
+    if to == link || fs::read_link(link).is_ok_and(|found| found == to) {
+        return Ok(());
+    }
+    let mut temporary = link.as_os_str().to_owned();
+    temporary.push(format!(".{}", std::process::id()));
+    std::os::unix::fs::symlink(to, &temporary)
+        .and_then(|()| fs::rename(&temporary, link))
+        .with_context(|| format!("cannot make the link {}", link.display()))
+}

@@ -1,0 +1,200 @@
+//! The compiler drivers `trodden cc` and `trodden c++`: clang, with paths counted.
+//!
+//! The user's words reach clang as they are; a few are added, depending on what the command does ([`arguments::Kind`]):
+//!
+//! - compiling: the plugin, line tables if nothing is said about debug information, `-fno-lto` if the user asks for LTO
+//!   (the plugin works on the machine code of each unit; LTO would make it elsewhere);
+//! - linking: the runtime object, a build id, and a file of dependencies from which the link's recipe is made ([`crate::link`]);
+//! - neither: nothing.
+//!
+//! Where nothing has to be done afterwards, this process becomes clang, so that signals, exit status and resource use are clang's own.
+
+pub mod arguments;
+mod options;
+pub mod pgo;
+
+use crate::driver::assets;
+use crate::driver::events::{self, Event};
+use crate::driver::experiment;
+use crate::driver::link;
+use crate::driver::toolchain::Tool;
+use crate::notes::note;
+use anyhow::{Context, Result};
+use arguments::{CommandLine, InputKind};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use trodden_unit::Settings;
+
+/// The language whose driver clang is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// `clang`
+    C,
+    /// `clang++`
+    Cxx,
+}
+
+impl Language {
+    /// Clang under the name for that language.
+    pub fn tool(self) -> Tool {
+        match self {
+            Language::C => Tool::Clang,
+            Language::Cxx => Tool::ClangCxx,
+        }
+    }
+}
+
+/// Variable with the options by which machine code is made, for the plugin to keep; separated by [`CODEGEN_SEPARATOR`].
+pub const CODEGEN_VARIABLE: &str = "TRODDEN_CODEGEN";
+/// Separates words in [`CODEGEN_VARIABLE`].
+pub const CODEGEN_SEPARATOR: &str = "\u{1f}";
+/// Variable that asks the drivers for link-time optimisation by trodden.
+pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
+/// Option that does the same for one command.
+pub const LTO_OPTION: &str = "--trodden-lto";
+/// Option of one command, with an event behind `=`, that asks for sums of events.
+const EVENTS_OPTION: &str = "--trodden-events";
+/// Options of one command that stand for settings.
+const SETTING_OPTIONS: [(&str, &str); 9] = [
+    ("--trodden-stream", "observe=stream"),
+    ("--trodden-sample", "when=bursts"),
+    ("--sample", "when=bursts"),
+    ("--trodden-addresses", "observe=addresses"),
+    ("--trodden-pgo", "observe=edge-profile"),
+    ("--trodden-coverage", "observe=coverage"),
+    ("--trodden-coverage=mcdc", "observe=mcdc"),
+    ("--trodden-tables", "table-slots=262144"),
+    ("--trodden-threads=atomic", "threads=atomic"),
+];
+
+/// Runs clang on `arguments`; returns only when it linked, or could not be run.
+///
+/// # Errors
+/// Clang or a part of trodden is missing.
+pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCode> {
+    let own = take_settings(&mut arguments)?;
+    if own != Settings::default() || experiment::settings_variable().is_some() {
+        return drive_again(language, &arguments, own);
+    }
+    let clang = language.tool().find()?;
+    let lto = take_lto_option(&mut arguments);
+    let line = read(&arguments);
+    if is_host_code_of_cargo() || (!line.kind.compiles() && !line.kind.links()) {
+        return become_clang(&clang, &arguments, &[], &[]);
+    }
+    if let Some(machine) = &line.foreign {
+        note(format_args!("nothing is instrumented for {machine}: trodden knows x86-64 Linux only"));
+        return become_clang(&clang, &arguments, &[], &[]);
+    }
+    // Assembly cannot wait for the link: it is instrumented now.
+    let to_assembly = line.words.iter().any(|w| w == "-S");
+    if lto && !to_assembly {
+        return crate::driver::lto::drive(&clang, &arguments, &line);
+    }
+    let added = compile_options(&line)?;
+    let environment = compile_environment(&line)?;
+    if line.kind.links() {
+        let environment = if line.kind.compiles() { environment } else { Vec::new() };
+        return link::drive(&link::Job { clang: &clang, arguments: &arguments, line: &line, added, environment });
+    }
+    events::log(&Event::compiled(&line));
+    become_clang(&clang, &arguments, &added, &environment)
+}
+
+/// Reads a command line, with its response files.
+pub fn read(arguments: &[OsString]) -> CommandLine {
+    CommandLine::read(arguments, &|file| fs::read(Path::new(file)).ok())
+}
+
+/// What is added to compile.
+fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
+    let mut added = Vec::new();
+    if line.kind.compiles() {
+        let mut plugin = OsString::from("-fpass-plugin=");
+        plugin.push(assets::plugin()?);
+        added.push(plugin);
+        if !line.debug {
+            added.push("-gline-tables-only".into());
+        }
+        added.extend(pgo::compile_options(line)?);
+        added.extend(pgo::use_options(line));
+    }
+    if line.lto {
+        note("-flto has no effect here: each unit is instrumented as it is compiled (`trodden build --lto` optimises the whole program)");
+        added.push("-fno-lto".into());
+        if line.whole_program_vtables {
+            added.push("-fno-whole-program-vtables".into());
+        }
+    }
+    Ok(added)
+}
+
+/// What the plugin finds in its environment.
+fn compile_environment(line: &CommandLine) -> Result<Vec<(OsString, OsString)>> {
+    let store = assets::store()?;
+    let codegen = line.codegen.join(CODEGEN_SEPARATOR);
+    Ok(vec![(trodden_unit::store::STORE_VARIABLE.into(), store.root().into()), (CODEGEN_VARIABLE.into(), codegen.into())])
+}
+
+/// Puts words behind the user's options, but before a `--` that makes inputs of all that follows.
+pub fn with_added(arguments: &[OsString], added: &[OsString]) -> Vec<OsString> {
+    let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
+    [&arguments[..end], added, &arguments[end..]].concat()
+}
+
+fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], environment: &[(OsString, OsString)]) -> Result<ExitCode> {
+    let words = with_added(arguments, added);
+    let error = Command::new(clang).args(words).envs(environment.iter().map(|(k, v)| (k, v))).exec();
+    Err(error).with_context(|| format!("cannot run {}", clang.display()))
+}
+
+/// Runs the driver again with its settings resolved where all of its parts find them: in the environment.
+fn drive_again(language: Language, arguments: &[OsString], own: Settings) -> Result<ExitCode> {
+    let request = experiment::resolve(own.over(experiment::of_environment()?))?;
+    let trodden = assets::own_folder()?.join("trodden");
+    let mut command = Command::new(&trodden);
+    command.arg(if language == Language::C { "cc" } else { "c++" }).args(arguments);
+    experiment::set(&mut command, &experiment::file(&request)?);
+    Err(command.exec()).with_context(|| format!("cannot run {}", trodden.display()))
+}
+
+fn take_lto_option(arguments: &mut Vec<OsString>) -> bool {
+    take_option(arguments, LTO_OPTION) || env::var_os(LTO_VARIABLE).is_some_and(|v| v == "1")
+}
+
+fn take_option(arguments: &mut Vec<OsString>, option: &str) -> bool {
+    let before = arguments.len();
+    arguments.retain(|a| a != option);
+    arguments.len() < before
+}
+
+/// The settings that options of this command stand for; they are taken out.
+fn take_settings(arguments: &mut Vec<OsString>) -> Result<Settings> {
+    let asked = SETTING_OPTIONS.iter().filter(|(option, _)| take_option(arguments, option));
+    let text: Vec<&str> = asked.map(|(_, setting)| *setting).collect();
+    let mut settings: Settings = text.join(" ").parse()?;
+    let value = |word: &OsString| word.to_str()?.strip_prefix(EVENTS_OPTION)?.strip_prefix('=').map(OsString::from);
+    if let Some(name) = arguments.iter().find_map(value) {
+        arguments.retain(|word| value(word).is_none());
+        settings.set("events", &name).with_context(|| format!("{EVENTS_OPTION}={}", name.display()))?;
+    }
+    Ok(settings)
+}
+
+/// `cargo trodden` names here the folder of what is built for the target. Code that build scripts compile for
+/// themselves goes elsewhere, is linked by another linker, and is no part of the subject.
+pub const CARGO_FOLDER_VARIABLE: &str = "TRODDEN_CARGO_FOLDER";
+
+fn is_host_code_of_cargo() -> bool {
+    let (Some(folder), Some(out)) = (env::var_os(CARGO_FOLDER_VARIABLE), env::var_os("OUT_DIR")) else { return false };
+    !PathBuf::from(out).starts_with(folder)
+}
+
+/// The name of the source that a compile step is about, for notes.
+pub fn first_source(line: &CommandLine) -> &OsStr {
+    line.inputs_of(InputKind::Source).next().unwrap_or(OsStr::new("-"))
+}

@@ -1,0 +1,74 @@
+//! What the drivers of one build did, for the summary at its end: a file of JSON lines, named by `TRODDEN_LOG`.
+//!
+//! Drivers run in parallel: each event is one write to the end of the file. Compile events come before the compiler runs, so a reader
+//! looks at what became of the output.
+
+use crate::driver::cc::{arguments::CommandLine, first_source};
+use crate::notes::warn;
+use serde::{Deserialize, Serialize};
+use std::env;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use trodden_unit::{Identity, Image};
+
+/// Variable that names the file.
+pub const LOG_VARIABLE: &str = "TRODDEN_LOG";
+
+/// Something that a driver did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// A unit goes to the compiler with the plugin.
+    Compile {
+        /// The (first) source.
+        source: String,
+        /// The object, if it is named.
+        output: Option<PathBuf>,
+    },
+    /// An image was linked.
+    Link {
+        /// The image.
+        output: PathBuf,
+        /// Its identity; `None` if nothing in it is instrumented.
+        image: Option<String>,
+        /// Its instrumented units.
+        units: Vec<String>,
+    },
+}
+
+impl Event {
+    /// A compile step is about to run.
+    pub fn compiled(line: &CommandLine) -> Event {
+        let output = line.output.as_ref().and_then(|o| std::path::absolute(Path::new(o)).ok());
+        Event::Compile { source: first_source(line).to_string_lossy().into_owned(), output }
+    }
+
+    /// A link made an image.
+    pub fn linked(output: &Path, image: Option<&Image>) -> Event {
+        let units = image.map(|i| i.units.iter().map(|u| u.unit.to_string()).collect()).unwrap_or_default();
+        let identity = image.map(|i: &Image| -> Identity { i.identity });
+        Event::Link { output: output.to_owned(), image: identity.map(|i| i.to_string()), units }
+    }
+}
+
+/// Adds an event to the log, if there is one.
+pub fn log(event: &Event) {
+    let Some(path) = env::var_os(LOG_VARIABLE).filter(|p| !p.is_empty()) else { return };
+    let mut text = serde_json::to_string(event).expect("events are plain data");
+    text.push('\n');
+    let written = OpenOptions::new().append(true).create(true).open(&path).and_then(|mut f| f.write_all(text.as_bytes()));
+    if let Err(error) = written {
+        warn(format_args!("cannot write the log {}: {error}", Path::new(&path).display()));
+    }
+}
+
+/// Reads a log.
+///
+/// # Errors
+/// The file cannot be read or is none.
+pub fn read(path: &Path) -> anyhow::Result<Vec<Event>> {
+    use anyhow::Context;
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the build's log {}", path.display()))?;
+    text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("not an event: {line}"))).collect()
+}

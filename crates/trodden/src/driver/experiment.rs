@@ -1,0 +1,143 @@
+//! From what people ask of a build to the file that the plugin reads: settings of the command line and of the
+//! environment, resolved in the unit store.
+//!
+//! Three steps, in this order: read settings (no file is touched), check that they make sense together, resolve the
+//! files that they name. What is resolved is a [`Request`]; its file is named by its content and goes down to drivers
+//! and plugin in [`EXPERIMENT_VARIABLE`]. Drivers take that over, and settings in [`SETTINGS_VARIABLE`] or options over it.
+
+use crate::driver::assets;
+use crate::profiles;
+use anyhow::{Context, Result};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
+use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Input, InputFolder, InputKind, Request, Settings, exclusions};
+use trodden_unit::{Identity, KnownPaths};
+
+/// What the environment asks of builds: the settings in it over the request in it.
+///
+/// # Errors
+/// The settings cannot be read, or the request's file is damaged.
+pub fn of_environment() -> Result<Settings> {
+    let said = settings_variable().map(|value| Settings::from_variable(&value)).transpose()?.unwrap_or_default();
+    let request = variable(EXPERIMENT_VARIABLE).map(|file| Request::read(Path::new(&file))).transpose()?;
+    Ok(said.over(request.map(|(request, _)| request.settings()).unwrap_or_default()))
+}
+
+/// The value of [`SETTINGS_VARIABLE`], if it says anything.
+pub fn settings_variable() -> Option<OsString> {
+    variable(SETTINGS_VARIABLE).filter(|value| !value.to_string_lossy().trim().is_empty())
+}
+
+/// What a process with this value of [`EXPERIMENT_VARIABLE`] is asked to do.
+///
+/// # Errors
+/// The file cannot be read, or is of another version.
+pub fn request_in(value: Option<OsString>) -> Result<Request> {
+    let file = value.filter(|value| !value.is_empty());
+    Ok(file.map(|file| Request::read(Path::new(&file))).transpose()?.map(|(request, _)| request).unwrap_or_default())
+}
+
+/// The value of [`EXPERIMENT_VARIABLE`], which the driver's first process has set.
+pub fn variable_for_plugin() -> OsString {
+    variable(EXPERIMENT_VARIABLE).unwrap_or_default()
+}
+
+/// The folder of files that builds read.
+///
+/// # Errors
+/// There is no store.
+pub fn inputs() -> Result<InputFolder> {
+    Ok(assets::store()?.inputs())
+}
+
+/// What the plugin is asked to do: the settings, with the files that they name put into the store. The name of known
+/// paths may be that of a profile, a run or a suite.
+///
+/// # Errors
+/// The settings make no sense together, or a file cannot be read or stored.
+pub fn resolve(mut settings: Settings) -> Result<Request> {
+    exclusions::check(&settings)?;
+    // Programs run in any folder.
+    if let Some(pattern) = &settings.recorder {
+        settings.recorder = Some(std::path::absolute(pattern).context("the files of the flight recorder")?.into());
+    }
+    if let Some(Input::File(wanted)) = &settings.known {
+        let known = known_paths(wanted.as_os_str()).with_context(|| format!("known paths: {}", wanted.display()))?;
+        settings.known = Some(stored(&known)?);
+    }
+    Ok(settings.request(&inputs()?)?)
+}
+
+/// The file of a request, in the store: the value of [`EXPERIMENT_VARIABLE`].
+///
+/// # Errors
+/// It cannot be written.
+pub fn file(request: &Request) -> Result<PathBuf> {
+    Ok(request.write(&inputs()?)?)
+}
+
+/// Lets a command and what it runs build by a request's file, whatever this process's environment says.
+pub fn set(command: &mut Command, file: &Path) {
+    command.env(EXPERIMENT_VARIABLE, file).env_remove(SETTINGS_VARIABLE);
+}
+
+/// A set of paths as a file in the store.
+///
+/// # Errors
+/// It cannot be written.
+pub fn stored(paths: &KnownPaths) -> Result<Input> {
+    Ok(Input::Stored(inputs()?.put(&paths.to_bytes())?))
+}
+
+/// The set of paths that a build was given.
+///
+/// # Errors
+/// It is not in the store, or damaged.
+pub fn paths_of(kind: InputKind, identity: Identity) -> Result<KnownPaths> {
+    let folder = inputs()?;
+    KnownPaths::from_bytes(&folder.get(kind, identity)?).with_context(|| folder.path(identity).display().to_string())
+}
+
+/// The paths that a name stands for: those of a file, run or suite, or of several, divided by commas.
+///
+/// # Errors
+/// There is none of these, or it is damaged.
+pub fn known_paths(wanted: &OsStr) -> Result<KnownPaths> {
+    let mut known = KnownPaths::default();
+    if Path::new(wanted).is_file() {
+        known.unite(paths_in_file(Path::new(wanted))?)?;
+        return Ok(known);
+    }
+    let names = wanted.to_str().with_context(|| format!("there is no file {}", wanted.display()))?;
+    for name in names.split(',') {
+        known.unite(match known_in(Path::new(name))? {
+            Some(known) => known,
+            None => profiles::load(name)?.known_paths()?,
+        })?;
+    }
+    Ok(known)
+}
+
+fn paths_in_file(file: &Path) -> Result<KnownPaths> {
+    match known_in(file)? {
+        Some(known) => Ok(known),
+        None => Ok(profiles::load_file(file)?.known_paths()?),
+    }
+}
+
+/// What a file of known paths holds; `None` if the name is not of one.
+///
+/// # Errors
+/// It is damaged.
+pub fn known_in(file: &Path) -> Result<Option<KnownPaths>> {
+    let bytes = fs::read(file).ok().filter(|bytes| KnownPaths::is_begun_in(bytes));
+    bytes.map(|bytes| KnownPaths::from_bytes(&bytes).with_context(|| file.display().to_string())).transpose()
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}

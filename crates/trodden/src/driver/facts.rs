@@ -1,0 +1,130 @@
+//! What the units of a profile compute: their kept bitcode, from the image or the unit store, goes through the plugin
+//! once more, which writes facts and makes no code.
+
+use crate::driver::assets;
+use crate::driver::experiment;
+use crate::driver::rebuild::{Compiler, codegen_of, on_all_processors};
+use crate::notes::note;
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use trodden_report::Function;
+use trodden_unit::experiment::{Action, InputFolder, Request};
+use trodden_unit::facts::{FunctionFacts, UnitFacts};
+use trodden_unit::{CodegenOptions, Frame, Identity, Image, UnitMap, UnitStore};
+
+/// Facts by unit.
+#[derive(Default)]
+pub struct KnownFacts {
+    units: HashMap<Identity, UnitFacts>,
+    /// Where a function of a unit stands.
+    functions: HashMap<(Identity, String), usize>,
+    /// Units whose bitcode was not found, or that ask for options that are refused, with the reason.
+    missing: BTreeMap<Identity, String>,
+}
+
+/// Gets the facts of all units that the functions belong to. A unit whose bitcode is not to be found has none.
+///
+/// # Errors
+/// Clang or the plugin is missing, or refuses a unit.
+pub fn of(functions: &[&Function]) -> Result<KnownFacts> {
+    let mut known = KnownFacts::default();
+    let store = assets::store()?;
+    let mut images: BTreeMap<&str, BTreeMap<Identity, &UnitMap>> = BTreeMap::new();
+    for function in functions {
+        images.entry(&function.image.path).or_default().insert(function.unit.unit, &function.unit.map);
+    }
+    let mut work = Vec::new();
+    for (image, units) in images {
+        let frames = frames_of(image);
+        for (unit, map) in units {
+            let codegen = codegen_of(map).map_err(|e| e.to_string());
+            match codegen.and_then(|codegen| Ok((codegen, bitcode(unit, &frames, &store)?))) {
+                Ok((codegen, bitcode)) => work.push(Job { unit, map, codegen, bitcode }),
+                Err(reason) => drop(known.missing.insert(unit, format!("{}: {reason}", map.source))),
+            }
+        }
+    }
+    for (unit, facts) in collect(&work)? {
+        known.functions.extend(facts.functions.iter().enumerate().map(|(at, f)| ((unit, f.name.clone()), at)));
+        known.units.insert(unit, facts);
+    }
+    Ok(known)
+}
+
+impl KnownFacts {
+    /// The facts of a function.
+    pub fn of(&self, function: &Function) -> Option<(&UnitFacts, &FunctionFacts)> {
+        let unit = function.unit.unit;
+        let facts = self.units.get(&unit)?;
+        let found = &facts.functions[*self.functions.get(&(unit, function.map.name.clone()))?];
+        (found.blocks.len() == function.map.blocks.len()).then_some((facts, found))
+    }
+
+    /// Says of which functions nothing is known, and why.
+    pub fn remark(&self, functions: &[&Function]) {
+        if let Some((first, reason)) = functions.first().zip(self.missing.values().next()) {
+            let more = if functions.len() > 1 { format!(" and {} more", functions.len() - 1) } else { String::new() };
+            note(format_args!("redundant results were not looked for in {}{more}: {reason}", first.name.short));
+        }
+    }
+}
+
+/// The frames in an image on disk; none if it is gone or stripped.
+fn frames_of(image: &str) -> HashMap<Identity, Frame> {
+    let read = fs::read(image).ok().and_then(|bytes| Image::read(&bytes).ok());
+    read.into_iter().flat_map(|image| image.frames).map(|f| (f.unit, f)).collect()
+}
+
+fn bitcode(unit: Identity, frames: &HashMap<Identity, Frame>, store: &UnitStore) -> Result<Vec<u8>, String> {
+    if let Some(bitcode) = frames.get(&unit).and_then(|f| f.bitcode().ok()) {
+        return Ok(bitcode);
+    }
+    match store.get(unit) {
+        Ok(Some(frame)) => frame.bitcode().map_err(|e| e.to_string()),
+        Ok(None) => Err(format!("its bitcode is neither in the program nor in the unit store {}", store.root().display())),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// A unit to be sent through the plugin.
+struct Job<'a> {
+    unit: Identity,
+    map: &'a UnitMap,
+    codegen: CodegenOptions,
+    bitcode: Vec<u8>,
+}
+
+/// Sends units through the plugin, on all processors.
+fn collect(work: &[Job]) -> Result<Vec<(Identity, UnitFacts)>> {
+    if work.is_empty() {
+        return Ok(Vec::new());
+    }
+    let compiler = Compiler::new(OsString::new())?;
+    let folder = tempfile::Builder::new().prefix("trodden-facts-").tempdir().context("cannot make a temporary folder")?;
+    let done = Mutex::new(Vec::new());
+    on_all_processors(work, "units", |job| {
+        let facts = one(&compiler, folder.path(), job).with_context(|| format!("unit of {}", job.map.source))?;
+        done.lock().unwrap_or_else(|e| e.into_inner()).push((job.unit, facts));
+        Ok(())
+    })?;
+    Ok(done.into_inner().unwrap_or_else(|e| e.into_inner()))
+}
+
+fn one(compiler: &Compiler, folder: &Path, Job { unit, map, codegen, bitcode }: &Job) -> Result<UnitFacts> {
+    let [input, output, result] = ["bc", "o", "facts"].map(|end| format!("{unit}.{end}"));
+    fs::write(folder.join(&input), bitcode)?;
+    let mut command = compiler.command(Path::new(&input), codegen, Path::new(&output));
+    let request = Request { action: Action::Describe { output: folder.join(&result).into() }, ..Request::default() };
+    command.current_dir(folder);
+    experiment::set(&mut command, &request.write(&InputFolder::at(folder))?);
+    compiler.run(command, Path::new(&input))?;
+    let mut facts = UnitFacts::from_bytes(&fs::read(folder.join(&result)).context("the plugin wrote no facts: is it of this version?")?)?;
+    if facts.files != map.files || facts.scopes != map.scopes {
+        facts.forget_positions();
+    }
+    Ok(facts)
+}

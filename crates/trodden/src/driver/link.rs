@@ -1,0 +1,374 @@
+//! Linking: clang links with the runtime object added, and the link's recipe is kept for other variants of the same program.
+//!
+//! Which files a link reads is the linker's to say: all of GNU ld, gold, lld and mold write it with `--dependency-file`. Files that other
+//! options name (version scripts, lists of symbols) are found among the words of the command line.
+
+use crate::driver::assets;
+use crate::driver::cc::arguments::{CommandLine, InputKind};
+use crate::driver::cc::with_added;
+use crate::driver::events::{self, Event};
+use crate::driver::experiment::request_in;
+use crate::driver::frames;
+use crate::driver::recipe::{Driver, FileInput, Made, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
+use crate::notes::{fail, reasons, warn};
+use anyhow::{Context, Result, anyhow, bail};
+use object::{Object, ObjectSection};
+use std::collections::{BTreeSet, HashSet};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Keep, Request};
+use trodden_unit::{Identity, Image, UnitStore};
+
+/// A link to make.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// The compiler driver.
+    pub clang: &'a Path,
+    /// The user's words.
+    pub arguments: &'a [OsString],
+    /// What they mean.
+    pub line: &'a CommandLine,
+    /// Words to add for compiling.
+    pub added: Vec<OsString>,
+    /// Variables to set for compiling.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// Code finds its counters by distances of 32 bits.
+const MOST_COUNTER_BYTES: u64 = 1 << 31;
+
+/// Variables that linking heeds.
+const HEEDED: &[&str] =
+    &["LIBRARY_PATH", "LD_RUN_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "GNUTARGET", "LDEMULATION"];
+
+/// Links, keeps the recipe, and gives clang's exit status.
+///
+/// # Errors
+/// Clang cannot be run, or the store cannot be written.
+pub fn drive(job: &Job) -> Result<ExitCode> {
+    let (status, _) = run(job)?;
+    Ok(exit_code(status))
+}
+
+/// The same, giving the image that was made, if it was and is instrumented.
+///
+/// # Errors
+/// Clang cannot be run, or the store cannot be written.
+pub fn run(job: &Job) -> Result<(ExitStatus, Option<Image>)> {
+    let (store, request) = (assets::store()?, request_of(job)?);
+    let dependencies = tempfile::Builder::new().prefix("trodden-link-").suffix(".d").tempfile().context("cannot make a temporary file")?;
+    let listed = listed_dependencies(job.line, dependencies.path());
+    let mut added = job.added.clone();
+    let dependencies = listed.as_deref().filter(|_| job.line.dependency_file.is_none());
+    added.extend(link_options(job.line, &store, dependencies, request.counts_nothing())?);
+    let path = Path::new(job.line.image());
+    let status = match is_without_start_up(job.line) && !request.counts_nothing() {
+        true => link_with_entry(job, &added, &assets::start_object(&store)?)?,
+        false => linker(job, &added).status().with_context(|| cannot_run(job))?,
+    };
+    if !status.success() {
+        explain(job);
+        return Ok((status, None));
+    }
+    let image = read_image(path);
+    if let Some(image) = &image
+        // Without bitcode no variant can be made, so no recipe is wanted.
+        && request.keep == Keep::Bitcode
+        && let Err(error) = keep(job, &store, image, listed.as_deref())
+    {
+        warn(format_args!("other variants of {} cannot be made later: {}", Path::new(job.line.image()).display(), reasons(&error)));
+    }
+    events::log(&Event::linked(&std::path::absolute(job.line.image())?, image.as_ref()));
+    Ok((status, image))
+}
+
+/// Says why a link failed, if its counters take more than code can reach: linkers complain of relocations then, by the thousand.
+fn explain(job: &Job) {
+    let files = job.line.inputs_of(InputKind::Linkable).filter_map(|file| fs::read(file).ok());
+    let bytes: u64 = files.map(|bytes| frames::counter_bytes(&bytes)).sum();
+    if bytes >= MOST_COUNTER_BYTES {
+        fail(format_args!(
+            "the counters of {} take {:.1} GiB, and code reaches less than 2: build with tables of fewer slots (--table-slots), or \
+                without tables",
+            Path::new(job.line.image()).display(),
+            bytes as f64 / f64::from(1 << 30)
+        ));
+    }
+}
+
+fn linker(job: &Job, added: &[OsString]) -> Command {
+    let mut command = Command::new(job.clang);
+    command.args(with_added(job.arguments, added)).envs(job.environment.iter().map(|(k, v)| (k, v)));
+    command
+}
+
+fn cannot_run(job: &Job) -> String {
+    format!("cannot run {}", job.clang.display())
+}
+
+/// Links an executable that starts at a `_start` of its own, so that it has thread-local storage. The entry object's
+/// reference to `_start` is weak: if that finds none, an archive may have one, which `-u` pulls in. Without any, it is
+/// linked as it is without us: linkers warn, and enter it where they like.
+fn link_with_entry(job: &Job, added: &[OsString], object: &Path) -> Result<ExitStatus> {
+    let image = Path::new(job.line.image());
+    let entry: [OsString; 3] = ["-Xlinker".into(), object.into(), format!("-Wl,-e,{}", assets::START_SYMBOL).into()];
+    let entered = [added, &entry].concat();
+    let status = linker(job, &entered).status().with_context(|| cannot_run(job))?;
+    if !status.success() || has_start(image) {
+        return Ok(status);
+    }
+    let pulled = linker(job, &[&entered[..], &["-Wl,-u,_start".into()]].concat()).output().with_context(|| cannot_run(job))?;
+    if pulled.status.success() && has_start(image) {
+        return Ok(pulled.status);
+    }
+    linker(job, added).status().with_context(|| cannot_run(job))
+}
+
+/// The exit status that stands for another process's end.
+pub fn exit_code(status: ExitStatus) -> ExitCode {
+    let number = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    ExitCode::from(number as u8)
+}
+
+/// What is added to link.
+fn link_options(line: &CommandLine, store: &UnitStore, dependencies: Option<&Path>, without_runtime: bool) -> Result<Vec<OsString>> {
+    let mut added: Vec<OsString> = Vec::new();
+    if !without_runtime {
+        // `-Xlinker` takes the runtime past a `-x LANGUAGE` that would make a source of it.
+        added.extend(["-Xlinker".into(), assets::runtime_object(store)?.into()]);
+    }
+    if !line.build_id {
+        added.push("-Wl,--build-id".into());
+    }
+    if is_lld(line) {
+        // lld drops sections that only `__start_...` symbols reach when it collects garbage; other linkers keep them.
+        added.push("-Wl,-z,nostart-stop-gc".into());
+    }
+    if let Some(file) = dependencies {
+        let mut option = OsString::from("--dependency-file=");
+        option.push(file);
+        added.extend(["-Xlinker".into(), option]);
+    }
+    Ok(added)
+}
+
+/// Whether it is an executable that starts at a `_start` of its own.
+fn is_without_start_up(line: &CommandLine) -> bool {
+    line.without_start_files && !line.shared && !line.entry
+}
+
+/// Whether an image that was linked with the entry object has a `_start`.
+fn has_start(image: &Path) -> bool {
+    let Ok(bytes) = fs::read(image) else { return false };
+    let Ok(file) = object::File::parse(&*bytes) else { return false };
+    let section = file.section_by_name(assets::START_SECTION);
+    section.and_then(|s| s.data().ok()).is_some_and(|data| data.iter().any(|byte| *byte != 0))
+}
+
+fn linker_name(line: &CommandLine) -> &OsStr {
+    line.linker.as_deref().map_or(OsStr::new("bfd"), |l| Path::new(l).file_name().unwrap_or(l))
+}
+
+fn is_lld(line: &CommandLine) -> bool {
+    linker_name(line).to_string_lossy().contains("lld")
+}
+
+/// The file in which the linker lists what it reads; `None` for a linker that may not know how.
+fn listed_dependencies(line: &CommandLine, own: &Path) -> Option<PathBuf> {
+    if let Some(file) = &line.dependency_file {
+        return Some(file.into());
+    }
+    let name = linker_name(line).to_string_lossy();
+    let name = name.strip_prefix("ld.").unwrap_or(&name);
+    let known = ["bfd", "ld", "gold", "mold"].contains(&name) || name.contains("lld");
+    known.then(|| own.to_owned())
+}
+
+/// Reads an image; `None` if it is none, or nothing in it is instrumented.
+fn read_image(path: &Path) -> Option<Image> {
+    if !path.is_file() {
+        return None;
+    }
+    Image::read(&fs::read(path).ok()?).ok()
+}
+
+/// What the units that are linked were made by.
+fn request_of(job: &Job) -> Result<Request> {
+    let own = job.environment.iter().rfind(|(name, _)| name == EXPERIMENT_VARIABLE).map(|(_, file)| file.clone());
+    request_in(own.or_else(|| env::var_os(EXPERIMENT_VARIABLE)))
+}
+
+/// Keeps the recipe of a link that was made.
+fn keep(job: &Job, store: &UnitStore, image: &Image, listed: Option<&Path>) -> Result<()> {
+    let listed = listed.ok_or_else(|| anyhow!("the linker `{}` does not list what it reads", linker_name(job.line).display()))?;
+    let directory = env::current_dir()?;
+    let recipes = RecipeStore::beside(store);
+    let paths = own_files(&fs::read(listed)?, job.line, &directory);
+    let mut files = Vec::new();
+    let mut known = HashSet::new();
+    for path in &paths {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = frames::self_contained(path, bytes)?;
+        known.extend(frames::of_file(&bytes).iter().map(|f| f.unit));
+        files.push(FileInput { path: path.as_os_str().into(), content: recipes.put_content(&bytes)? });
+    }
+    let recipe = Recipe {
+        schema_version: SCHEMA_VERSION,
+        driver: if job.clang.to_string_lossy().contains("++") { Driver::ClangCxx } else { Driver::Clang },
+        arguments: job.line.words.iter().map(|w| w.as_os_str().into()).collect(),
+        directory: directory.as_os_str().into(),
+        environment: HEEDED.iter().filter_map(|n| env::var_os(n).map(|v| ((*n).to_owned(), v.as_os_str().into()))).collect(),
+        sources: if job.line.kind.compiles() { sources(job, store, &recipes, image, &known)? } else { assembled(job, &recipes)? },
+        files,
+    };
+    recipes.put(image, &recipe)
+}
+
+/// The user's own files among those that a link read.
+fn own_files(listed: &[u8], line: &CommandLine, directory: &Path) -> BTreeSet<PathBuf> {
+    let named = line.words.iter().flat_map(|word| names_in(word));
+    let sources: HashSet<usize> = line.inputs.iter().filter(|i| i.kind != InputKind::Linkable).map(|i| i.at).collect();
+    let not_inputs: HashSet<&OsStr> =
+        sources.iter().map(|at| line.words[*at].as_os_str()).chain([line.image()]).chain(line.dependency_file.as_deref()).collect();
+    let named = named.filter(|n| !not_inputs.contains(n));
+    let all = dependencies(listed).into_iter().chain(named.map(PathBuf::from));
+    all.map(|path| directory.join(path)).filter(|path| path.is_file() && !is_of_the_system(path)).collect()
+}
+
+/// What in a word may be a file's name: the word, its parts between commas, and what follows a `=`.
+pub fn names_in(word: &OsStr) -> Vec<&OsStr> {
+    let parts = word.as_bytes().split(|b| *b == b',');
+    let values = parts.clone().filter_map(|p| p.iter().position(|b| *b == b'=').map(|at| &p[at + 1..]));
+    let joined = word.as_bytes().strip_prefix(b"-T");
+    std::iter::once(word.as_bytes()).chain(parts.clone().skip(1)).chain(values).chain(joined).map(OsStr::from_bytes).collect()
+}
+
+/// Reads the list of dependencies, one on each line after the first. lld escapes blanks and others, GNU ld does not.
+fn dependencies(listed: &[u8]) -> Vec<PathBuf> {
+    let mut out = Vec::new();
+    for line in listed.split(|b| *b == b'\n').skip(1).take_while(|l| l.starts_with(b" ")) {
+        let name = line.strip_suffix(b" \\").unwrap_or(line).trim_ascii_start();
+        let plain = PathBuf::from(OsStr::from_bytes(name));
+        out.push(if plain.exists() { plain } else { unescaped(name) });
+    }
+    out
+}
+
+fn unescaped(name: &[u8]) -> PathBuf {
+    let (mut out, mut at) = (Vec::new(), 0);
+    while at < name.len() {
+        let escaped = matches!(&name[at..], [b'\\', b' ' | b'#' | b'\\', ..] | [b'$', b'$', ..]);
+        at += usize::from(escaped);
+        out.push(name[at]);
+        at += 1;
+    }
+    PathBuf::from(OsStr::from_bytes(&out))
+}
+
+/// Files of the system, of LLVM and of the Rust toolchain are taken from there again.
+pub fn is_of_the_system(path: &Path) -> bool {
+    const SYSTEM: &[&str] =
+        &["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/lib", "/lib32", "/lib64", "/libx32", "/usr/share", "/dev", "/proc"];
+    let llvm = env::var_os("TRODDEN_LLVM").filter(|v| !v.is_empty());
+    let ours = assets::store().is_ok_and(|s| path.starts_with(s.root().join("runtime")));
+    ours || SYSTEM.iter().any(|s| path.starts_with(s))
+        || llvm.is_some_and(|l| path.starts_with(l))
+        || path.to_string_lossy().contains("/lib/rustlib/")
+}
+
+/// What was made of the sources on the command line: a unit of the image that no input file brought along, else an object made once more.
+fn sources(job: &Job, store: &UnitStore, recipes: &RecipeStore, image: &Image, known: &HashSet<Identity>) -> Result<Vec<SourceInput>> {
+    let own = |unit: &Identity| !known.contains(unit);
+    let mut units = Vec::new();
+    for unit in image.units.iter().map(|p| p.unit).filter(own) {
+        let frame = match image.frames.iter().find(|f| f.unit == unit) {
+            Some(frame) => Some(frame.clone()),
+            None => store.get(unit)?,
+        };
+        if let Some(frame) = frame {
+            units.push((frame.map()?.source, frame));
+        }
+    }
+    let mut out = Vec::new();
+    for input in job.line.inputs.iter().filter(|i| i.kind != InputKind::Linkable) {
+        let name = job.line.words[input.at].to_string_lossy();
+        let made = match units.iter().find(|(source, _)| *source == name).filter(|_| input.kind == InputKind::Source) {
+            Some((_, frame)) => {
+                store.put(frame)?;
+                Made::Unit(frame.unit.to_string())
+            }
+            None => Made::Object(object_of(job, recipes, input.at)?),
+        };
+        out.push(SourceInput { at: input.at, made });
+    }
+    Ok(out)
+}
+
+/// The assembly sources of a command that compiles nothing else.
+fn assembled(job: &Job, recipes: &RecipeStore) -> Result<Vec<SourceInput>> {
+    let assembly = job.line.inputs.iter().filter(|i| i.kind == InputKind::Assembly);
+    assembly.map(|i| Ok(SourceInput { at: i.at, made: Made::Object(object_of(job, recipes, i.at)?) })).collect()
+}
+
+/// Makes an object of one source of the command line and stores it.
+fn object_of(job: &Job, recipes: &RecipeStore, at: usize) -> Result<String> {
+    let source = &job.line.words[at];
+    if source == "-" {
+        bail!("a source came from standard input and left no instrumented unit");
+    }
+    let object = tempfile::Builder::new().suffix(".o").tempfile()?;
+    let others: HashSet<usize> = job.line.inputs.iter().map(|i| i.at).filter(|other| *other != at).collect();
+    let words = without_output(&job.line.words, &others);
+    let mut command = Command::new(job.clang);
+    command.args(words).args(&job.added).args(["-c", "-Qunused-arguments", "-o"]).arg(object.path()).stdin(Stdio::null());
+    let output = command.envs(job.environment.iter().map(|(k, v)| (k, v))).output()?;
+    if !output.status.success() {
+        bail!("{} cannot be compiled a second time: {}", source.display(), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    recipes.put_content(&fs::read(object.path())?)
+}
+
+/// Words of a command line without some inputs and without `-o`.
+fn without_output(words: &[OsString], left_out: &HashSet<usize>) -> Vec<OsString> {
+    let mut out = Vec::new();
+    let mut skip_value = false;
+    for (at, word) in words.iter().enumerate() {
+        if std::mem::take(&mut skip_value) || left_out.contains(&at) || word.as_bytes().starts_with(b"-Wl,") {
+            continue;
+        }
+        match word.as_bytes() {
+            b"-o" => skip_value = true,
+            other if other.starts_with(b"-o") => {}
+            b"--" => {}
+            _ => out.push(word.clone()),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_dependencies_are_read_in_the_linkers_forms() {
+        let gnu = b"prog: \\\n  /lib/crt1.o \\\n  a b.o \\\n  c.o\n\n/lib/crt1.o:\n";
+        assert_eq!(dependencies(gnu), ["/lib/crt1.o", "a b.o", "c.o"].map(PathBuf::from));
+        let lld = b"prog: \\\n /lib/crt1.o \\\n a\\ b.o \\\n c$$.o\n\n/lib/crt1.o:\n";
+        assert_eq!(dependencies(lld), ["/lib/crt1.o", "a b.o", "c$.o"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn names_of_files_are_found_inside_words() {
+        let names = |w: &'static str| names_in(OsStr::new(w)).into_iter().map(|n| n.to_str().unwrap()).collect::<Vec<_>>();
+        assert!(names("-Wl,--version-script=lib.map").contains(&"lib.map"));
+        assert!(names("-Wl,--version-script,lib.map").contains(&"lib.map"));
+        assert!(names("-Tlayout.ld").contains(&"layout.ld"));
+        assert!(names("a.o").contains(&"a.o"));
+    }
+}

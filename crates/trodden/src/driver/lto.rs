@@ -1,0 +1,188 @@
+//! `--lto`: each program is optimised as a whole, and its paths are counted then.
+//!
+//! lld does not call plugins in its own link-time code generation, so it only merges: compile steps leave bitcode in
+//! the objects; a link has lld write the merged and optimised module (`--lto-emit-llvm`), clang makes an object of it
+//! through the plugin, and the link is made again with that object in the place of everything that was bitcode. Objects
+//! and archives of machine code take part as they are.
+
+use crate::driver::cc::arguments::{CommandLine, InputKind};
+use crate::driver::cc::{read, with_added};
+use crate::driver::events::{self, Event};
+use crate::driver::experiment;
+use crate::driver::frames::{self, Member};
+use crate::driver::link::{self, exit_code};
+use crate::driver::rebuild::Compiler;
+use crate::driver::toolchain::Tool;
+use anyhow::{Context, Result};
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use trodden_unit::CodegenOptions;
+
+const BITCODE: &[&[u8]] = &[b"BC\xc0\xde", b"\xde\xc0\x17\x0b"];
+
+/// Runs clang on a command line that compiles or links.
+///
+/// # Errors
+/// A tool is missing or fails.
+pub fn drive(clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
+    let mut added: Vec<OsString> = vec!["-flto=full".into()];
+    if line.kind.compiles() && !line.debug {
+        added.push("-gline-tables-only".into());
+    }
+    added.extend(crate::driver::cc::pgo::compile_options(line)?);
+    if line.kind.links() {
+        return link_whole(clang, arguments, line, added);
+    }
+    events::log(&Event::compiled(line));
+    let error = Command::new(clang).args(with_added(arguments, &added)).exec();
+    Err(error).with_context(|| format!("cannot run {}", clang.display()))
+}
+
+fn link_whole(clang: &Path, arguments: &[OsString], line: &CommandLine, mut added: Vec<OsString>) -> Result<ExitCode> {
+    Tool::Lld.find()?;
+    let place = tempfile::Builder::new().prefix("trodden-lto-").tempdir().context("cannot make a temporary folder")?;
+    let module = place.path().join("whole.bc");
+    // zlib's configure would drop its shared library without `--undefined-version`.
+    for option in ["-fuse-ld=lld", "-Wl,--lto-emit-llvm", "-Wl,-z,nostart-stop-gc", "-Wl,--undefined-version", "-o"] {
+        added.push(option.into());
+    }
+    added.push((&module).into());
+    let merging =
+        Command::new(clang).args(with_added(arguments, &added)).status().with_context(|| format!("cannot run {}", clang.display()))?;
+    if !merging.success() {
+        return Ok(exit_code(merging));
+    }
+    let words = if is_bitcode(&fs::read(&module)?) {
+        let object = place.path().join("whole.o");
+        Compiler::new(experiment::variable_for_plugin())?.object(&module, &codegen(line), &object)?;
+        without_bitcode(line, &object, place.path())?
+    } else {
+        arguments.to_vec()
+    };
+    let line = read(&words);
+    link::drive(&link::Job { clang, arguments: &words, line: &line, added: vec!["-fno-lto".into()], environment: Vec::new() })
+}
+
+fn is_bitcode(bytes: &[u8]) -> bool {
+    BITCODE.iter().any(|magic| bytes.starts_with(magic))
+}
+
+/// How machine code is made of the whole, going by the options of the link: builds pass theirs for compiling there, too.
+fn codegen(line: &CommandLine) -> CodegenOptions {
+    let mut words = vec!["-ffunction-sections".to_owned(), "-fdata-sections".to_owned()];
+    words.extend(line.codegen.iter().filter(|w| *w != "-static-pie").cloned());
+    if !words.iter().any(|w| w.starts_with("-O")) {
+        words.push("-O2".into());
+    }
+    if line.shared {
+        words.push("-fPIC".into());
+    }
+    CodegenOptions::of_command_line(words)
+}
+
+/// The words of the link, with the whole program's object first and without what went into it.
+fn without_bitcode(line: &CommandLine, object: &Path, scratch: &Path) -> Result<Vec<OsString>> {
+    let archives = rebuilt_archives(&named_archives(line), scratch)?;
+    let inputs: HashMap<usize, InputKind> = line.inputs.iter().map(|i| (i.at, i.kind)).collect();
+    let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-Xlinker".into(), object.into()];
+    let mut skip = false;
+    for (at, word) in line.words.iter().enumerate() {
+        if std::mem::take(&mut skip) {
+            continue;
+        }
+        match inputs.get(&at) {
+            Some(InputKind::Source | InputKind::Header) => continue,
+            Some(InputKind::Linkable) if fs::read(Path::new(word)).is_ok_and(|b| is_bitcode(&b)) => continue,
+            _ => {}
+        }
+        if word == "-x" {
+            skip = true;
+            continue;
+        }
+        if word.as_bytes().starts_with(b"-x") || word.as_bytes().starts_with(b"-flto") {
+            continue;
+        }
+        let (word, next) = library_name(word, line.words.get(at + 1));
+        skip = next;
+        let parts: Vec<&[u8]> = match word.as_bytes().starts_with(b"-Wl,") {
+            true => word.as_bytes().split(|b| *b == b',').collect(),
+            false => vec![word.as_bytes()],
+        };
+        let parts = parts.into_iter().map(OsStr::from_bytes).map(|part| archive_of(part, &archives).map_or(part, |a| a.as_os_str()));
+        out.push(parts.collect::<Vec<_>>().join(OsStr::new(",")));
+    }
+    Ok(out)
+}
+
+/// `-l foo` as one word; whether the next word went into it.
+fn library_name(word: &OsStr, next: Option<&OsString>) -> (OsString, bool) {
+    match next {
+        Some(next) if word == "-l" => {
+            let mut joined = OsString::from("-l");
+            joined.push(next);
+            (joined, true)
+        }
+        _ => (word.to_owned(), false),
+    }
+}
+
+/// The archive that a word names, if it is one that was rebuilt.
+fn archive_of<'a>(word: &OsStr, archives: &'a HashMap<PathBuf, PathBuf>) -> Option<&'a PathBuf> {
+    if let Some(name) = word.as_bytes().strip_prefix(b"-l") {
+        let file = library_file(name);
+        return archives.iter().find(|(path, _)| path.file_name().is_some_and(|n| n.as_bytes() == file)).map(|(_, new)| new);
+    }
+    archives.get(Path::new(word))
+}
+
+/// The files that may be archives: those that words name, and those that `-l` finds in the folders of `-L`. (lld lists
+/// what it reads only where it links to the end.)
+fn named_archives(line: &CommandLine) -> Vec<PathBuf> {
+    let words = &line.words;
+    let after = |at: usize, option: &[u8]| match words[at].as_bytes().strip_prefix(option)? {
+        b"" => words.get(at + 1).cloned(),
+        joined => Some(OsStr::from_bytes(joined).to_owned()),
+    };
+    let folders: Vec<PathBuf> = (0..words.len()).filter_map(|at| after(at, b"-L")).map(PathBuf::from).collect();
+    let mut out: Vec<PathBuf> = words.iter().flat_map(|w| link::names_in(w)).map(PathBuf::from).filter(|p| p.is_file()).collect();
+    for library in (0..words.len()).filter_map(|at| after(at, b"-l")) {
+        let file = library_file(library.as_bytes());
+        out.extend(folders.iter().map(|folder| folder.join(OsStr::from_bytes(&file))).find(|p| p.is_file()));
+    }
+    out
+}
+
+/// The archive that `-l` means by a name.
+fn library_file(name: &[u8]) -> Vec<u8> {
+    match name.strip_prefix(b":") {
+        Some(file) => file.to_vec(),
+        None => [b"lib", name, b".a"].concat(),
+    }
+}
+
+/// Archives that hold bitcode, rebuilt without it.
+fn rebuilt_archives(paths: &[PathBuf], scratch: &Path) -> Result<HashMap<PathBuf, PathBuf>> {
+    let mut out = HashMap::new();
+    for (i, path) in paths.iter().enumerate() {
+        let Ok(bytes) = fs::read(path) else { continue };
+        let bytes = frames::self_contained(path, bytes)?;
+        if !frames::is_archive(&bytes) {
+            continue;
+        }
+        let all = frames::members(&bytes).with_context(|| format!("the archive {} is damaged", path.display()))?;
+        let rest: Vec<Member> = all.iter().filter(|m| !is_bitcode(&m.bytes)).cloned().collect();
+        if rest.len() < all.len() {
+            let folder = scratch.join(format!("archive-{i}"));
+            let new = folder.join("rest.a");
+            fs::create_dir_all(&folder)?;
+            frames::write_archive(&new, &rest, &folder)?;
+            out.insert(path.clone(), new);
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,133 @@
+//! `trodden export profdata`: a path profile as a profile of LLVM's, of edges for clang and rustc (`-fprofile-use`, `-Cprofile-use`), or of
+//! regions for `llvm-cov`, whichever the program was built for.
+//!
+//! The text is made here, its indexed form by LLVM's own tool, whose format is that of the compilers of the same LLVM.
+
+use crate::driver::toolchain::Tool;
+use crate::notes::note;
+use anyhow::{Context, Result, bail};
+use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use trodden_profile::{EdgeCounts, EdgeError, ImageProfile, Profile, Target, Targets};
+use trodden_report::proftext;
+use trodden_unit::EdgeProfile;
+
+/// The profile as text.
+///
+/// # Errors
+/// The program was built without markers.
+pub fn text(profile: &Profile) -> Result<Vec<u8>> {
+    let edges = EdgeCounts::of(profile, &targets)?;
+    if let Some(first) = edges.without_markers.first() {
+        let more = if edges.without_markers.len() > 1 { format!(" and {} more", edges.without_markers.len() - 1) } else { String::new() };
+        note(format_args!("built without LLVM's counters, and not in the profile: {first}{more}"));
+    }
+    Ok(proftext::proftext(&edges).into_bytes())
+}
+
+/// The profile in LLVM's indexed form, for `llvm-cov`.
+///
+/// # Errors
+/// The program was not built for coverage; otherwise as of [`indexed`].
+pub fn coverage(profile: &Profile) -> Result<Vec<u8>> {
+    let of_edges = |e: &EdgeProfile| !e.functions.is_empty() && !e.is_coverage();
+    let mut all = profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
+    if all.any(of_edges) {
+        bail!("the program was built with --pgo, whose counters are of edges: build it with --coverage instead, and record again");
+    }
+    match indexed(profile) {
+        Err(error) if matches!(error.downcast_ref(), Some(EdgeError::NoMarkers)) => {
+            bail!(
+                "the program was built without coverage: build it with `trodden build --coverage -- ...` (`trodden cc \
+                --trodden-coverage`, `cargo trodden build --coverage`), and record again"
+            )
+        }
+        other => other,
+    }
+}
+
+/// The profile in LLVM's indexed form.
+///
+/// # Errors
+/// The program was built without markers, or `llvm-profdata` is missing or fails.
+pub fn indexed(profile: &Profile) -> Result<Vec<u8>> {
+    let tool = Tool::Profdata.find()?;
+    let folder = tempfile::Builder::new().prefix("trodden-profdata-").tempdir().context("cannot make a temporary folder")?;
+    let (from, to) = (folder.path().join("prog.proftext"), folder.path().join("prog.profdata"));
+    fs::write(&from, text(profile)?).with_context(|| format!("cannot write {}", from.display()))?;
+    let made = Command::new(&tool).arg("merge").arg(&from).arg("-o").arg(&to).output();
+    let made = made.with_context(|| format!("cannot run {}", tool.display()))?;
+    if !made.status.success() {
+        bail!("{} refuses the profile: {}", tool.display(), String::from_utf8_lossy(&made.stderr).trim());
+    }
+    fs::read(&to).with_context(|| format!("cannot read {}", to.display()))
+}
+
+/// What indirect calls may have called in an image: the functions of its symbol table that the profile has names for.
+/// Nothing if the image is not there any more as it was.
+fn targets(image: &ImageProfile) -> Targets {
+    let changed = || {
+        let path = if image.path.is_empty() { "an image without a path" } else { &image.path };
+        note(format_args!("{path} is not there as it ran: targets of indirect calls are left out"));
+        Targets::new()
+    };
+    let Ok(bytes) = fs::read(&image.path) else { return changed() };
+    let Ok(file) = object::File::parse(&*bytes) else { return changed() };
+    let build_id = file.build_id().ok().flatten().map(|id| id.iter().map(|b| format!("{b:02x}")).collect::<String>());
+    if build_id != image.build_id {
+        return changed();
+    }
+    let Some(start) = file.segments().map(|s| s.address()).min() else { return changed() };
+    let edges = image.units.iter().filter_map(|u| u.map.edge_profile.as_ref());
+    let names = Names::of(edges.flat_map(|e| e.names.iter().map(String::as_str)));
+    let mut targets = Targets::new();
+    let mut source = String::new();
+    for symbol in file.symbols() {
+        let Ok(name) = symbol.name() else { continue };
+        match symbol.kind() {
+            SymbolKind::File => source = name.to_owned(),
+            SymbolKind::Text if symbol.address() >= start => {
+                if let Some(own) = names.find(name, symbol.is_local(), &source) {
+                    targets.entry(symbol.address() - start).or_insert(Target { symbol: name.to_owned(), name: own.to_owned() });
+                }
+            }
+            _ => {}
+        }
+    }
+    targets
+}
+
+/// Names that profiles have: that of a local function begins with its source file (`file.c;name`).
+#[derive(Default)]
+struct Names<'a> {
+    global: HashSet<&'a str>,
+    local: HashMap<&'a str, HashSet<&'a str>>,
+}
+
+impl<'a> Names<'a> {
+    fn of(all: impl Iterator<Item = &'a str>) -> Names<'a> {
+        let mut names = Names::default();
+        for name in all {
+            match name.rsplit_once(';') {
+                Some((_, end)) => _ = names.local.entry(end).or_default().insert(name),
+                None => _ = names.global.insert(name),
+            }
+        }
+        names
+    }
+
+    /// The name for a symbol, which for a local one may depend on its source file.
+    fn find(&self, symbol: &str, local: bool, source: &str) -> Option<&'a str> {
+        if let Some(name) = self.global.get(symbol) {
+            return Some(name);
+        }
+        let all = self.local.get(symbol).filter(|_| local)?;
+        let base = |path: &str| Path::new(path).file_name().map(ToOwned::to_owned);
+        let from_there = |name: &&&str| name.rsplit_once(';').is_some_and(|(file, _)| base(file) == base(source));
+        let fitting: Vec<&&str> = if all.len() > 1 { all.iter().filter(from_there).collect() } else { all.iter().collect() };
+        if let [one] = fitting[..] { Some(one) } else { None }
+    }
+}

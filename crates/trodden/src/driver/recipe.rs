@@ -1,0 +1,204 @@
+//! Link recipes: what is needed to link an image again, with other objects in place of the old ones, when its sources and its build folder
+//! are gone.
+//!
+//! ```text
+//! ROOT/links/IMAGE/BUILD-ID.json      the recipe (BUILD-ID is `none` without one)
+//! ROOT/objects/ab/abcdef...           contents of input files, by their hash
+//! ```
+//! A recipe names the command line with response files expanded and without what trodden added, the folder, the few
+//! variables of the environment that linking heeds, and every input file that is the user's own, by content. Files of
+//! the system and of the toolchain are not kept.
+
+use crate::driver::assets::write_whole;
+use anyhow::{Context, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use trodden_unit::{Identity, Image, UnitStore};
+
+/// Version of the recipe's form.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// How an image was linked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recipe {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The compiler driver that linked (`clang`, `clang++`).
+    pub driver: Driver,
+    /// Its command line.
+    pub arguments: Vec<Word>,
+    /// The folder in which it ran.
+    pub directory: Word,
+    /// Variables that linking heeds.
+    pub environment: Vec<(String, Word)>,
+    /// Sources that the same command compiled, and what to link in their place.
+    pub sources: Vec<SourceInput>,
+    /// Input files: absolute path and content.
+    pub files: Vec<FileInput>,
+}
+
+/// Clang under one of its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Driver {
+    /// `clang`
+    #[serde(rename = "clang")]
+    Clang,
+    /// `clang++`
+    #[serde(rename = "clang++")]
+    ClangCxx,
+}
+
+/// A source on the command line of a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceInput {
+    /// Its place in [`Recipe::arguments`].
+    pub at: usize,
+    /// What was made of it.
+    #[serde(flatten)]
+    pub made: Made,
+}
+
+/// What was made of a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Made {
+    /// An instrumented unit.
+    Unit(String),
+    /// Some object without instrumentation.
+    Object(String),
+}
+
+/// A file that the link read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileInput {
+    /// Its absolute path then.
+    pub path: Word,
+    /// Hash of its content.
+    pub content: String,
+}
+
+/// A word of the system's kind: text in nearly every case, else bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Word {
+    /// UTF-8.
+    Text(String),
+    /// Anything else.
+    Bytes(Vec<u8>),
+}
+
+impl From<&OsStr> for Word {
+    fn from(word: &OsStr) -> Word {
+        match word.to_str() {
+            Some(text) => Word::Text(text.to_owned()),
+            None => Word::Bytes(word.as_bytes().to_vec()),
+        }
+    }
+}
+
+impl Word {
+    /// The word.
+    pub fn to_os(&self) -> OsString {
+        match self {
+            Word::Text(text) => text.into(),
+            Word::Bytes(bytes) => OsString::from_vec(bytes.clone()),
+        }
+    }
+
+    /// The word as a path.
+    pub fn to_path(&self) -> PathBuf {
+        self.to_os().into()
+    }
+}
+
+/// Where recipes and contents are.
+#[derive(Clone, Debug)]
+pub struct RecipeStore {
+    root: PathBuf,
+}
+
+impl RecipeStore {
+    /// Beside the units of a store.
+    pub fn beside(store: &UnitStore) -> RecipeStore {
+        RecipeStore { root: store.root().to_owned() }
+    }
+
+    /// Stores the recipe of an image.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn put(&self, image: &Image, recipe: &Recipe) -> Result<()> {
+        let path = self.path(image);
+        let text = serde_json::to_vec(recipe)?;
+        write_whole(&path, &text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// The recipe of an image.
+    ///
+    /// # Errors
+    /// There is none, or it is damaged or of another version.
+    pub fn get(&self, image: &Image) -> Result<Recipe> {
+        let path = self.path(image);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => bail!(
+                "the store {} does not know how image {} was linked: link it again by `trodden cc`, or set TRODDEN_STORE to the store of \
+                    the machine that built it",
+                self.root.display(),
+                image.identity
+            ),
+            Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
+        };
+        let recipe: Recipe = serde_json::from_slice(&text)
+            .with_context(|| format!("the link recipe {} is damaged: link the program again", path.display()))?;
+        if recipe.schema_version != SCHEMA_VERSION {
+            bail!(
+                "the link recipe {} is of version {}, this trodden reads {SCHEMA_VERSION}: link the program again",
+                path.display(),
+                recipe.schema_version
+            );
+        }
+        Ok(recipe)
+    }
+
+    fn path(&self, image: &Image) -> PathBuf {
+        let build = image.build_id.as_deref().unwrap_or("none");
+        self.root.join("links").join(image.identity.to_string()).join(format!("{build}.json"))
+    }
+
+    /// Stores a file's content and gives its name.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn put_content(&self, bytes: &[u8]) -> Result<String> {
+        let name = Identity::of(bytes).to_string();
+        let path = self.content_path(&name);
+        let there = path.metadata().is_ok_and(|m| m.len() == bytes.len() as u64);
+        if !there {
+            write_whole(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(name)
+    }
+
+    /// Reads a content.
+    ///
+    /// # Errors
+    /// It is missing or damaged.
+    pub fn content(&self, name: &str) -> Result<Vec<u8>> {
+        let identity = Identity::parse(name).ok_or_else(|| anyhow!("`{name}` names no content: the link recipe is damaged"))?;
+        let path = self.content_path(name);
+        let bytes =
+            fs::read(&path).with_context(|| format!("cannot read {} (an input of the link): link the program again", path.display()))?;
+        if Identity::of(&bytes) != identity {
+            bail!("{} is damaged: remove it and link the program again", path.display());
+        }
+        Ok(bytes)
+    }
+
+    fn content_path(&self, name: &str) -> PathBuf {
+        self.root.join("objects").join(&name[..2]).join(name)
+    }
+}
