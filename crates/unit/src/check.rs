@@ -35,7 +35,7 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
             Storage::Table(table) => (table.first_word, table.cells().end),
             Storage::Chosen(chosen) => (chosen.first_word, chosen.range().end),
             Storage::Labels(labels) => (labels.range().start, labels.range().end),
-            Storage::Array { .. } => (function.first_counter, function.untold().end),
+            Storage::Array => (function.first_counter, function.untold().end),
         };
         ranges.push((from, to, &function.name));
     }
@@ -51,7 +51,7 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
         Storage::Table(table) => table.slots == 0 || f.first_counter < words,
         Storage::Chosen(chosen) => !is_sound(chosen, f.counters) || f.first_counter < words,
         Storage::Labels(labels) => labels.labels.len() != f.dag.len() || f.first_counter < words,
-        Storage::Array { .. } => false,
+        Storage::Array => false,
     };
     match map.functions.iter().find(is_bad) {
         Some(bad) => Err(format!("what the map says of the words of function `{}` makes no sense", bad.name)),

@@ -85,7 +85,9 @@ fn fresh(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<PathBuf> {
     }
     fs::create_dir_all(&system).with_context(|| format!("cannot make the folder {}", system.display()))?;
     let mut unpack = Command::new("tar");
-    steps::run(unpack.args(["--extract", "--preserve-permissions", "--numeric-owner", "--file"]).arg(&kept).arg("--directory").arg(&system))?;
+    steps::run(
+        unpack.args(["--extract", "--preserve-permissions", "--numeric-owner", "--file"]).arg(&kept).arg("--directory").arg(&system),
+    )?;
     Ok(system)
 }
 

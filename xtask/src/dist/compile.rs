@@ -43,7 +43,8 @@ fn places() -> Result<Vec<(PathBuf, &'static str)>> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).context("no home folder: set CARGO_HOME")?;
     let sysroot = steps::output(Command::new("rustc").args(["--print", "sysroot"]))?;
-    let mut places = vec![(home.clone(), "cargo"), (PathBuf::from(sysroot.trim()).join("lib/rustlib/src/rust"), "rust"), (steps::root(), ".")];
+    let library = PathBuf::from(sysroot.trim()).join("lib/rustlib/src/rust");
+    let mut places = vec![(home.clone(), "cargo"), (library, "rust"), (steps::root(), ".")];
     // The folders below are named by the registry.
     let fetched = home.join("registry/src");
     let registries = std::fs::read_dir(&fetched).with_context(|| format!("cannot read {}: run `cargo fetch` first", fetched.display()))?;

@@ -39,7 +39,8 @@ pub fn debian(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
     let size = steps::output(Command::new("du").args(["-sk", "usr"]).current_dir(&root))?;
     let size = size.split_whitespace().next().unwrap_or_default();
     tree::write(&root.join("DEBIAN/control"), control(size)?.as_bytes(), 0o644)?;
-    let sums = steps::output(Command::new("sh").args(["-c", "find usr -type f | LC_ALL=C sort | xargs -d '\\n' md5sum"]).current_dir(&root))?;
+    let sums =
+        steps::output(Command::new("sh").args(["-c", "find usr -type f | LC_ALL=C sort | xargs -d '\\n' md5sum"]).current_dir(&root))?;
     tree::write(&root.join("DEBIAN/md5sums"), sums.as_bytes(), 0o644)?;
     let file = output.join(format!("trodden_{VERSION}_amd64.deb"));
     let mut pack = Command::new("dpkg-deb");
