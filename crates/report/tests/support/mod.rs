@@ -85,7 +85,7 @@ impl UnitBuilder {
             code: 0,
             first_counter,
             counters,
-            storage: Storage::Array { beyond: 0 },
+            storage: Storage::Array,
             blocks,
             edges,
             dag: walker.plan.dag.edges().to_vec(),
@@ -119,7 +119,6 @@ impl UnitBuilder {
                     self.count(walker, register + increment, times);
                     register = start;
                 }
-                Action::Poison { .. } => panic!("nothing is left out"),
                 Action::Dead => panic!("edge {taken:?} cannot be reached"),
             }
         }
